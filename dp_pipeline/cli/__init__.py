@@ -60,6 +60,7 @@ def operator_name() -> str:
 COMMANDS = {
     "data": "cli.data:data",
     "plan": "cli.plan:plan",
+    "rehearse": "cli.run:rehearse",
     "run": "cli.run:run",
     "budget": "cli.budget:budget",
     "export": "cli.export:export",

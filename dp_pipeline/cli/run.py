@@ -129,6 +129,44 @@ def run(dataset: str, reader: Reader, quiet: bool, custodian: bool, **options: A
 
 
 @click.command()
+@DATASET
+@MODELS
+@EPSILONS
+@click.option("--rows", type=click.IntRange(min=1), default=None, help="How many rows to draw.")
+@click.option("--like", default="", help="Draw rows after the newest release of this model.")
+@READER
+@QUIET
+def rehearse(
+    dataset: str, rows: int | None, like: str, reader: Reader, quiet: bool, **options: Any
+) -> None:
+    """Run a data set's whole chain over rows that nobody has, for nothing.
+
+    The rows are drawn from the declaration. Ledger, rows and releases of the project are not
+    touched. Every page, card and export says that it is a rehearsal.
+    """
+    from dataclasses import replace
+
+    from dp_pipeline.config.catalogue import find_spec
+    from dp_pipeline.releases import rehearsal
+    from dp_pipeline.releases.home import find_home
+    from dp_pipeline.releases.run_options import requested
+
+    project, declared = find_home(), find_spec(dataset)
+    home = rehearsal.rehearsal_home(project, declared.name)
+    spec = rehearsal.rehearsed(declared, home, project, rows=rows or 0, like=like)
+    with rehearsal.apart_from_project(home):
+        request = replace(requested(spec, **options), home=home, noise_name=rehearsal.NOISE)
+        (result,) = _executed([request], quiet=quiet)
+        folder = rehearsal.export_rehearsal(result.spec, home, request.names)
+    reader.print_output(
+        lambda: {**result_document(result), "rehearsal": True, "export": str(folder)},
+        lambda: print_result(result),
+    )
+    reader.note(f"exports: {folder}")
+    reader.note("a rehearsal: its rows are drawn, nothing was read and nothing was charged")
+
+
+@click.command()
 @READER
 @QUIET
 @CUSTODIAN

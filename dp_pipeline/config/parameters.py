@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import Field, field, fields
 from fractions import Fraction
 from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any, TypeVar
 
 from dp_pipeline.config.errors import DeclarationError, did_you_mean
@@ -27,14 +28,17 @@ class Registry(UserDict[str, Entry]):
     """A mapping of names to classes or functions, which are imported at first use.
 
     places   name → ``module:name``, the module below ``package``
+    group    entry points by which other packages add names of their own
 
     >>> Registry("fractions", {"share": ":Fraction"})["share"]
     <class 'fractions.Fraction'>
     """
 
-    def __init__(self, package: str, places: Mapping[str, str]) -> None:
+    def __init__(self, package: str, places: Mapping[str, str], group: str = "") -> None:
         super().__init__()
-        self.data: dict[str, Any] = dict(places)
+        others = entry_points(group=group) if group else ()
+        # A name of ours stays ours.
+        self.data: dict[str, Any] = {entry.name: entry for entry in others} | dict(places)
         self._package = package
 
     def __getitem__(self, name: str) -> Entry:
@@ -42,6 +46,8 @@ class Registry(UserDict[str, Entry]):
             module, _, entry = self.data[name].partition(":")
             loaded = import_module(f"{self._package}.{module}".rstrip("."))
             self.data[name] = getattr(loaded, entry)
+        elif isinstance(self.data[name], EntryPoint):
+            self.data[name] = self.data[name].load()
         return self.data[name]  # type: ignore[no-any-return]
 
 

@@ -281,6 +281,47 @@ labels in every class; no ε, not differentially private
 
         return pd.DataFrame(bits, index=features.index, columns=self.get_feature_names_out())
 
+    def score(self, X: Any, y: Any) -> float:
+        """Return how well a classifier tells the labels of some rows from what ``transform`` keeps.
+
+        **An exact number about these rows**, as sensitive as they are.
+
+        Parameters
+        ----------
+        X : frame, array of shape (n, d) or nested lists
+            With the columns that were fitted.
+        y : array, list or column of shape (n,)
+            A label of every row, each of at least two rows.
+
+        Returns
+        -------
+        float
+            The mean accuracy of logistic regression in cross-validation over these rows, from 0 to
+            1.
+
+        Raises
+        ------
+        InvalidParameter
+            For the form of X or y; NotFittedError before a fit.
+
+        Examples
+        --------
+        >>> rows, labels = [["f"], ["m"]] * 9, [0, 1] * 9
+        >>> KAnonymousSelector(2, diversity=1, edges={}).fit(rows, labels).score(rows, labels)
+        1.0
+        """
+        from sklearn.linear_model import LogisticRegression
+        from sklearn.model_selection import cross_val_score
+
+        features = self.transform(X)
+        with invalid_parameters():
+            codes = labels_of(y, rows=len(features)).codes
+        folds = min(5, int(np.bincount(codes).min()))
+        if folds < 2 or not np.size(features):
+            return float(np.bincount(codes).max() / len(codes))
+        scores = cross_val_score(LogisticRegression(), np.asarray(features), codes, cv=folds)
+        return float(scores.mean())
+
     def get_support(self, indices: bool = False) -> NDArray[Any]:
         """Return which of ``candidate_names_`` are kept, or described by boxes.
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import copy
+import pickle
 import threading
 import warnings
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import is_dataclass, replace
 from fractions import Fraction
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
 
 from dp_pipeline.config.amounts import delta_text, epsilon_text
 from dp_pipeline.config.dataset import DatasetSpec
@@ -23,6 +26,7 @@ from dp_pipeline.estimators.discovery import discover_domain, discovery_cost
 from dp_pipeline.estimators.fit import PrivateFit
 from dp_pipeline.estimators.frames import Features
 from dp_pipeline.estimators.parameters import (
+    InvalidParameter,
     decimal_text,
     exact_epsilon,
     generator,
@@ -31,13 +35,18 @@ from dp_pipeline.estimators.parameters import (
     require_integer,
 )
 from dp_pipeline.estimators.refinement import FinishedFit, row_secret, run_fit
-from dp_pipeline.estimators.rows import prepared_rows, stored_table
+from dp_pipeline.estimators.rows import drawn_table, prepared_rows, stored_table
+from dp_pipeline.files import write_atomically
+from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.models import MODELS
 from dp_pipeline.models.base import FitResult, Model, guarantee_at, guarantee_of
 from dp_pipeline.results.accountant import Spend
 from dp_pipeline.results.clusters import Clusters
 from dp_pipeline.results.synthetic_table import SyntheticTable
 from dp_pipeline.results.transcript import Transcript
+
+REHEARSED_ROWS = 1_000
+"""Rows of a rehearsal where an estimator has no ``nominal_rows``."""
 
 
 class WeakSignal(UserWarning):
@@ -142,6 +151,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
 
         undeclared_words   the form of a column that leaves something to discover, for the message
         """
+        method = self.method if isinstance(self.method, str) else type(model).__name__
         # What is wrong by itself is refused before what does not go together.
         epsilon = exact_epsilon(self.epsilon)
         cost = discovery_cost(self.discover, domain, epsilon, undeclared_words=undeclared_words)
@@ -151,12 +161,12 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         guarantee = guarantee_of(model, epsilon, delta, domain=domain)
         if not guarantee.is_plain:
             raise DeclarationError(
-                f"{self.method}: expected a variant that is sound at the requested ε, got another: "
+                f"{method}: expected a variant that is sound at the requested ε, got another: "
                 f"{guarantee.reason}"
             )
         is_alone = self.population is None
         guarantee = guarantee_at(model, epsilon, delta, domain=domain, is_alone=is_alone)
-        return PrivateFit(spec, self.method, releases, model, guarantee)
+        return PrivateFit(spec, method, releases, model, guarantee)
 
     def _run_declared(
         self,
@@ -165,13 +175,17 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         *,
         refined: FinishedFit | None = None,
         must_fit: bool = False,
+        rehearse: bool = False,
     ) -> tuple[FinishedFit, str]:
         """Run a declared fit over the columns of X, and return it with its promise.
 
         values     of each declared column, then those of the person's column, if any
         refined    the fit that it refines, or None
         must_fit   whether a row that does not fit the declaration raises, instead of being dropped
+        rehearse   whether rows are drawn from the declaration, and those of X are not read
         """
+        if rehearse:
+            return self._rehearse(fit), self._promise(fit, is_rehearsal=True)
         first_rng, noise = generator(self.random_state), noise_of(self.noise)
         table = stored_table(fit.spec.domain, values, fit.spec.protection.column)
         key = row_secret(self.population)
@@ -208,7 +222,22 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         # A discovery replaces the domain; such a fit is never refined, which goes by the object.
         return (finished if finished.fit is fit else replace(finished, fit=fit)), promise
 
-    def _promise(self, fit: PrivateFit) -> str:
+    def _rehearse(self, fit: PrivateFit) -> FinishedFit:
+        """Return the fit of rows that are drawn from the declaration, or after public ones."""
+        rng, noise, transcript = generator(self.random_state), SeededNoise(0), Transcript()
+        rows = self.nominal_rows or REHEARSED_ROWS
+        table = drawn_table(fit.spec, fit.public, rows)
+        key, spends = row_secret(None), tuple[Spend, ...]()
+        if fit.spec.to_discover:
+            spec, spends = discover_domain(fit.spec, table, key, noise)
+            fit = replace(fit, spec=spec)
+        counter = prepared_rows(fit.spec, table, key).counter()
+        first_rng = copy.deepcopy(rng)
+        result, _ = fit.run(counter, noise=noise, rng=rng, transcript=transcript)
+        result = replace(result, spends=(*spends, *result.spends))
+        return FinishedFit(fit, result, first_rng, transcript, is_releasable=False)
+
+    def _promise(self, fit: PrivateFit, *, is_rehearsal: bool = False) -> str:
         """Return the promise of a fit, in one line."""
         discover, delta = fit.spec.discover, fit.guarantee.currency.delta or Fraction(0)
         epsilon = fit.guarantee.epsilon
@@ -229,6 +258,12 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         if discover is not None:
             caveats += f"; its domain is discovered for {discovery_price(discover)} of that"
         caveats += "" if is_fit_for_release(self.noise) else "; its noise protects nobody"
+        if is_rehearsal:
+            return (
+                f"{fit.spec.name} by {fit.method}, a rehearsal of ε={text} for "
+                f"{fit.spec.protection}: its rows are drawn from the declaration, those of X were "
+                "not read, nothing was spent"
+            )
         return (
             f"{fit.spec.name} by {fit.method}, fitted: ε={text}, "
             f"protects {fit.spec.protection} that is added or removed{caveats}"
@@ -275,6 +310,50 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
             )
         return RowsOfPerson(str(person), rows), (values,)
 
+    def save(self, path: Any) -> None:
+        """Write the fitted estimator into a file, as private as it is itself.
+
+        Parameters
+        ----------
+        path : str or Path
+            A file, which is replaced whole.
+
+        Raises
+        ------
+        NotFittedError
+            Before a fit.
+        """
+        check_is_fitted(self)
+        content = pickle.dumps(self)
+        write_atomically(Path(path), lambda file: file.write(content))
+
+    @classmethod
+    def load(cls, path: Any) -> Any:
+        """Read an estimator that ``save`` wrote. **A file of others may run any code**: load only
+        your own.
+
+        Parameters
+        ----------
+        path : str or Path
+            A file of ``save``.
+
+        Returns
+        -------
+        estimator
+            Fitted, of this class.
+
+        Raises
+        ------
+        InvalidParameter
+            For a file of another class.
+        """
+        estimator = pickle.loads(Path(path).read_bytes())  # noqa: S301 - the caller's own file
+        if not isinstance(estimator, cls):
+            raise InvalidParameter(
+                f"path: expected a file of a {cls.__name__}, got {type(estimator).__name__}"
+            )
+        return estimator
+
     def _warn(self) -> None:
         """Warn once of each weakness, at the line that called ``fit``."""
         for weakness in self.warnings_:
@@ -299,26 +378,41 @@ def declared_model(
     Raises DeclarationError for a method of another family, for wrong parameters, and for an earlier
     fit or public rows that the method does not use.
     """
-    method, params = estimator.method, estimator.method_params
-    methods = [name for name, model in MODELS.items() if issubclass(model, family)]
-    if not isinstance(method, str) or method not in methods:
-        raise DeclarationError(f"method: expected one of {', '.join(methods)}, got {method!r:.60}")
-    context = _plan_parameter(estimator) | (_prior_parameter(method) if has_prior else {})
+    name, model = named_model(estimator.method, family)
+    params = estimator.method_params
+    context = _plan_parameter(estimator, model)
+    context |= _prior_parameter(name, model) if has_prior else {}
     if params is not None and not isinstance(params, Mapping):
         raise DeclarationError(f"method_params: expected a mapping, got {type(params).__name__}")
     parameters = {str(name): str(value) for name, value in (params or {}).items()}
     arguments = {"nominal_rows": "nominal_rows", "plan_from": "plan_from", "prior": "prior of fit"}
-    for name, argument in {**elsewhere, **arguments}.items():
-        if name in parameters:
+    for parameter, argument in {**elsewhere, **arguments}.items():
+        if parameter in parameters:
             raise DeclarationError(
-                f"method_params: expected no {name}: it is set by {argument}, got one"
+                f"method_params: expected no {parameter}: it is set by {argument}, got one"
             )
-    if estimator.nominal_rows is not None and "nominal_rows" in _parameters_of(method):
+    if estimator.nominal_rows is not None and "nominal_rows" in _parameters_of(model):
         parameters["nominal_rows"] = str(estimator.nominal_rows)
-    return from_text(MODELS[method], {**parameters, **context, **own}, of=method)
+    return from_text(model, {**parameters, **context, **own}, of=name)
 
 
-def _plan_parameter(estimator: Any) -> dict[str, str]:
+def named_model(method: Any, family: type) -> tuple[str, type[Model]]:
+    """Return the name and class of a model, which is given by either.
+
+    Raises DeclarationError for what is neither the name nor the class of a model of the family.
+    """
+    if isinstance(method, type) and issubclass(method, family) and is_dataclass(method):
+        return method.__name__, cast("type[Model]", method)
+    methods = [name for name, model in MODELS.items() if issubclass(model, family)]
+    if not isinstance(method, str) or method not in methods:
+        raise DeclarationError(
+            f"method: expected one of {', '.join(methods)}, or the class of such a model, "
+            f"got {method!r:.60}"
+        )
+    return method, MODELS[method]
+
+
+def _plan_parameter(estimator: Any, model: type[Model]) -> dict[str, str]:
     """Return the parameter of a model that plans from an earlier fit, where there is one."""
     earlier, method = estimator.plan_from, estimator.method
     if earlier is None:
@@ -329,7 +423,7 @@ def _plan_parameter(estimator: Any) -> dict[str, str]:
             f"plan_from: expected a fitted {type(estimator).__name__} by {method!r:.40}, "
             "got another object"
         )
-    if not MODELS[method].learns:
+    if not model.learns:
         raise DeclarationError(
             "plan_from: expected none of a method that plans from no other fit "
             f"({', '.join(name for name in MODELS if MODELS[name].learns)} do), got one of {method}"
@@ -342,9 +436,9 @@ def _plan_parameter(estimator: Any) -> dict[str, str]:
     return {"plan_from": "previous"}
 
 
-def _prior_parameter(method: str) -> dict[str, str]:
-    methods = [name for name in MODELS if "prior" in _parameters_of(name)]
-    if method not in methods:
+def _prior_parameter(method: str, model: type[Model]) -> dict[str, str]:
+    if "prior" not in _parameters_of(model):
+        methods = [name for name in MODELS if "prior" in _parameters_of(MODELS[name])]
         raise DeclarationError(
             f"prior: expected none for a method that uses no public rows ({', '.join(methods)} "
             f"does), got one for {method}"
@@ -352,5 +446,5 @@ def _prior_parameter(method: str) -> dict[str, str]:
     return {"prior": "frame"}
 
 
-def _parameters_of(method: str) -> Collection[str]:
-    return getattr(MODELS[method], "__dataclass_fields__", {})
+def _parameters_of(model: type[Model]) -> Collection[str]:
+    return getattr(model, "__dataclass_fields__", {})

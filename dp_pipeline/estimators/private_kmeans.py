@@ -182,6 +182,7 @@ class PrivateKMeans(
         *,
         person: Any = None,
         at_most: int | None = None,
+        rehearse: bool = False,
     ) -> PrivateKMeans:
         """Find private centres of the rows of X; costs ``epsilon`` each time.
 
@@ -197,6 +198,10 @@ class PrivateKMeans(
         at_most : int, default=None
             Rows that count of a person, with ``person``: all of them together are protected. Which
             ones is a keyed choice among her own rows.
+        rehearse : bool, default=False
+            Fit ``nominal_rows`` rows, or 1000, that are drawn from the declaration: for nothing,
+            with seeded noise and without a population. Of X the names and types of columns are
+            read, and no value. The fitted estimator prints that it is a rehearsal.
 
         Returns
         -------
@@ -231,7 +236,9 @@ class PrivateKMeans(
                 X = X.drop(columns=[person])
             features = numeric_features(X)
             fit = self._declare(features.names, features.keys, protection)
-            finished, promise = self._run_declared(fit, (*features.columns, *persons))
+            finished, promise = self._run_declared(
+                fit, (*features.columns, *persons), rehearse=rehearse
+            )
         validate_data(self, X, skip_check_array=True)
         self._set_fitted(finished)
         self._promise_text = promise

@@ -238,6 +238,7 @@ noise protects nobody
         *,
         person: Any = None,
         at_most: int | None = None,
+        rehearse: bool = False,
         prior: Any = None,
         refines: PrivateSynthesizer | None = None,
     ) -> PrivateSynthesizer:
@@ -256,6 +257,11 @@ noise protects nobody
         at_most : int, default=None
             Rows that count of a person, with ``person``: all of them together are protected. Which
             ones is a keyed choice among her own rows.
+        rehearse : bool, default=False
+            Fit ``nominal_rows`` rows, or 1000, that are drawn from the declaration or from
+            ``prior``: for nothing, with seeded noise and without a population. Of X the names and
+            types of columns are read, and no value. The fitted estimator prints that it is a
+            rehearsal.
         prior : frame, array or nested lists, default=None
             **Public rows of others**, with the same columns and of the same declaration. They say
             which tables to measure, at no cost, and stand in for what is not measured.
@@ -317,8 +323,14 @@ noise protects nobody
             if prior is not None:
                 fit = self._add_public_rows(fit, prior, X, names)
             refined = None if refines is None else _finished_fit_of(refines)
+            if rehearse and refined is not None:
+                raise DeclarationError("rehearse: expected none with `refines`, got both")
             finished, promise = self._run_declared(
-                fit, (*values, *persons), refined=refined, must_fit=must_fit
+                fit,
+                (*values, *persons),
+                refined=refined,
+                must_fit=must_fit,
+                rehearse=rehearse,
             )
         self._finished = finished
         self._columns = typed_columns(columns, values, finished.fit.spec.domain)

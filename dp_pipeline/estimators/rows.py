@@ -29,7 +29,9 @@ from dp_pipeline.estimators.frames import (
 from dp_pipeline.inference.earlier import PublicTable
 from dp_pipeline.raw.contributions import PersonKeys, keep_at_most
 from dp_pipeline.raw.counters.memory import MemoryCounter
+from dp_pipeline.raw.generators.declared import draw_declared_rows
 from dp_pipeline.raw.values import cell_codes, valid_numbers
+from dp_pipeline.results.synthetic_table import decode_columns
 
 _BLOCK_ROWS = 1 << 16
 """Rows that are floats at a time."""
@@ -113,6 +115,15 @@ def stored_table(domain: Domain, values: Sequence[Any], person: Any = None) -> p
     pairs = zip(domain, values, strict=False)
     columns = {attribute.column: stored_column(attribute, series) for attribute, series in pairs}
     return pa.table(columns if person is None else {**columns, person: stored_persons(values[-1])})
+
+
+def drawn_table(spec: DatasetSpec, public: PublicTable | None, rows: int) -> pa.Table:
+    """Return rows that nobody has, for a rehearsal: of the declaration, or after public ones."""
+    columns = None
+    if public is not None:
+        codes = np.stack([public.codes[name] for name in spec.domain.names], axis=1)
+        columns = decode_columns(codes, spec.domain.names, spec.domain, np.random.default_rng(0))
+    return draw_declared_rows(spec, rows, seed=0, columns=columns)
 
 
 def prepared_rows(

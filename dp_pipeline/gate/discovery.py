@@ -256,14 +256,14 @@ def bucket_edges(unit: float) -> tuple[float, ...]:
 
 
 def year_edges(clock: Clock) -> tuple[float, ...]:
-    """Return the number of a clock at which each year begins, from 2 to 9999, ascending.
+    """Return the number of a clock at which each year begins, from 1900 to 2100, ascending.
 
-    A date is in one year as a number is in one bucket, so ``bucket_threshold`` holds for them.
+    A date is in one year as a number is in one bucket, or in none, so ``bucket_threshold`` holds.
 
     >>> len(year_edges(Clock("date"))), 0.0 in year_edges(Clock("date"))  # 1970-01-01
-    (9998, True)
+    (201, True)
     """
-    return tuple(float(clock.number_of(datetime(year, 1, 1))) for year in range(2, 10_000))
+    return tuple(float(clock.number_of(datetime(year, 1, 1))) for year in range(1900, 2101))
 
 
 def with_zero(lower: float, upper: float) -> tuple[float, float]:

@@ -35,8 +35,11 @@ MODELS: Registry[type[Model]] = Registry(
         "privtree_kmeans": "clustering.privtree_kmeans:PrivTreeKMeans",
         "threshold_filter": "tables.threshold_filter:ThresholdFilter",
     },
+    group="dp_pipeline.models",
 )
-"""Name → class, imported when it is asked for."""
+"""Name → class, imported when it is asked for: ours, and those that other packages register under
+the entry points ``dp_pipeline.models``. A model of another package is handed a curator as ours are.
+"""
 
 
 def build_model(spec: DatasetSpec, name: str) -> Model:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from decimal import Decimal
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,18 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from sklearn.model_selection import cross_val_score
 
-from dp_pipeline.estimators import InvalidParameter, PrivateSynthesizer
+from dp_pipeline.estimators import (
+    InvalidParameter,
+    KAnonymousSelector,
+    PrivateKMeans,
+    PrivateSynthesizer,
+)
 from dp_pipeline.estimators.column_types import identifiers
+from dp_pipeline.models import MODELS
+from dp_pipeline.models.clustering.htree_kmeans import HTreeKMeans
+from dp_pipeline.models.tables.independent import Independent
 
 ROWS = 3000
 ORDERED = pd.CategoricalDtype(["low", "middle", "high"], ordered=True)
@@ -223,3 +233,51 @@ def test_a_column_that_looks_like_an_identifier_is_named_once() -> None:
         "user.id",
         "customer-number",
     )
+
+
+# Models of any class, files, and rehearsals.
+
+
+def test_a_model_class_is_a_method_and_its_name_is_said() -> None:
+    fit = fitted(TABLE, FORMS, method=Independent)
+    assert repr(fit).startswith("PrivateSynthesizer by Independent, fitted: ε=8")
+    pd.testing.assert_frame_equal(fit.sample(), fitted(TABLE, FORMS, method="independent").sample())
+    with pytest.raises(InvalidParameter, match="or the class of such a model"):
+        fitted(TABLE, FORMS, method=HTreeKMeans)
+
+
+def test_models_of_other_packages_come_by_an_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
+    place = "dp_pipeline.models.tables.independent:Independent"
+    entry = EntryPoint("ours_too", place, "dp_pipeline.models")
+    monkeypatch.setitem(MODELS.data, "ours_too", entry)
+    assert "by ours_too" in repr(fitted(TABLE, FORMS, method="ours_too"))
+
+
+def test_a_saved_fit_samples_the_same_rows(tmp_path: Path) -> None:
+    fit = fitted(TABLE, FORMS)
+    fit.save(tmp_path / "fit")
+    loaded = PrivateSynthesizer.load(tmp_path / "fit")
+    pd.testing.assert_frame_equal(loaded.sample(50), fit.sample(50))
+    with pytest.raises(InvalidParameter, match="expected a file of a PrivateKMeans"):
+        PrivateKMeans.load(tmp_path / "fit")
+
+
+@pytest.mark.parametrize("domain", ["discover", FORMS], ids=["discovered", "declared"])
+def test_a_rehearsal_reads_types_and_no_value(domain: Any) -> None:
+    shown = []
+    for rows in (TABLE, TABLE[:0]):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            fit = PrivateSynthesizer(domain=domain, epsilon=1, random_state=0)
+            shown.append(fit.fit(rows, rehearse=True).sample().to_json())
+        assert "a rehearsal of ε=1" in repr(fit)
+        assert "nothing was spent" in repr(fit)
+        assert not fit.fit_for_release_
+    assert shown[0] == shown[1]
+
+
+def test_a_selector_is_scored_by_what_its_columns_tell() -> None:
+    rows = pd.DataFrame({"sex": ["f", "m"] * 50, "noise": [0, 0, 1, 1] * 25})
+    labels = pd.Series([0, 1] * 50)
+    selector = KAnonymousSelector(2, diversity=1, edges={})
+    assert cross_val_score(selector, rows, labels, cv=3).min() == 1

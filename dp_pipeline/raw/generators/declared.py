@@ -1,0 +1,134 @@
+"""Rows that nobody has: drawn from a declaration, or after the rows of an earlier release."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dp_pipeline.config.clock import DAY, Clock
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.domain import Attribute
+from dp_pipeline.config.encoding import Levels
+from dp_pipeline.config.reading import Derived
+from dp_pipeline.raw.generators import random_numbers
+from dp_pipeline.raw.prepare import rows_as_declared
+
+MISSING_SHARE = 0.02
+"""The share of missing values of a column that may have some."""
+
+EXAMPLE_LEVELS = 4
+"""Levels of a column whose levels are to be discovered."""
+
+EXAMPLE_SPREAD = 100
+"""Units of the numbers of a column whose bounds are to be discovered."""
+
+_DECADE = 10 * 365
+_MOST_ROUNDS = 50
+"""Draws, after which rows that break constraints are given up."""
+
+
+def draw_declared_rows(
+    spec: DatasetSpec, rows: int, *, seed: int, columns: Mapping[str, NDArray[Any]] | None = None
+) -> pa.Table:
+    """Return rows as a source of the data set could have them, which depend on no row of anybody.
+
+    Every value is uniform over what is declared; rows that break constraints are drawn again. A
+    person has as many rows as may count, and times are in the closed windows.
+
+    columns   column of the source → values (n,) of an earlier release, from which whole rows are
+              drawn; None: all columns are drawn
+
+    >>> from dp_pipeline.config.catalogue import find_spec
+    >>> draw_declared_rows(find_spec("census"), 5, seed=1).num_rows
+    5
+    """
+    rng = random_numbers(seed)
+    tables: list[pa.Table] = []
+    while sum(table.num_rows for table in tables) < rows and len(tables) < _MOST_ROUNDS:
+        tables.append(_draw(spec, rows, rng, columns or {}))
+    table = pa.concat_tables(tables).slice(0, rows)
+    person = spec.protection.column
+    if person is None:
+        return table
+    ids = np.arange(table.num_rows) // spec.protection.rows
+    if person in table.column_names:
+        table = table.drop_columns([person])
+    return table.append_column(person, pa.array([f"person {number + 1}" for number in ids]))
+
+
+def _draw(
+    spec: DatasetSpec, rows: int, rng: np.random.Generator, released: Mapping[str, NDArray[Any]]
+) -> pa.Table:
+    """Return some rows, without those that break a constraint."""
+    drawn: dict[str, pa.Array] = {}
+    if released:
+        places = rng.integers(0, len(next(iter(released.values()))), rows)
+        drawn |= {name: pa.array(values[places]) for name, values in released.items()}
+    for attribute in spec.domain:
+        for name in attribute.inputs:
+            if name not in drawn:
+                drawn[name] = _cells(_uniform_values(attribute, rows, rng), attribute, rng)
+    if spec.windows is not None:
+        drawn[spec.windows.column] = _times(spec, rows, rng)
+    table = pa.table(drawn)
+    is_declared = rows_as_declared(spec.widest.domain, table) if spec.domain.constraints else None
+    return table if is_declared is None else table.filter(pa.array(is_declared))
+
+
+def _uniform_values(attribute: Attribute, rows: int, rng: np.random.Generator) -> NDArray[Any]:
+    """Return values of a column of the source from which an attribute is read."""
+    if attribute.derived is not None:
+        return _inputs(attribute.derived, rows, rng)
+    cells, box, undeclared = attribute.cells, attribute.coordinate, attribute.undeclared
+    if isinstance(cells, Levels):
+        return np.array(cells.values, dtype=object)[rng.integers(0, cells.size, rows)]
+    if undeclared is not None and not undeclared.is_number:
+        return np.array([f"level {code}" for code in rng.integers(0, EXAMPLE_LEVELS, rows)])
+    if box is None:
+        unit = 1.0 if undeclared is None else undeclared.unit
+        return np.floor(rng.uniform(0, EXAMPLE_SPREAD, rows)) * unit
+    values = rng.uniform(box.lower, box.upper, rows)
+    if attribute.is_integer or attribute.clock is not None:
+        values = np.clip(np.floor(values), np.ceil(box.lower), np.floor(box.upper))
+    return values if attribute.clock is None else attribute.clock.release_values(values)
+
+
+def _inputs(derived: Derived, rows: int, rng: np.random.Generator) -> NDArray[Any]:
+    """Return texts, times or numbers, of which a column is derived."""
+    if derived.is_text:
+        letters = np.array([*"ABCDEFGH"])[rng.integers(0, 8, (rows, derived.letters + 2))]
+        return np.array(["".join(text) for text in letters], dtype=object)
+    if derived.clock is None:
+        return np.floor(rng.uniform(0, EXAMPLE_SPREAD, rows))
+    days = rng.uniform(0, _DECADE, rows)
+    return derived.clock.release_values(np.floor(_today(derived.clock) - _in(derived.clock, days)))
+
+
+def _in(clock: Clock, days: NDArray[np.float64]) -> NDArray[np.float64]:
+    return days if clock.kind == "date" else days * DAY
+
+
+def _today(clock: Clock) -> float:
+    return clock.number_of(datetime(2026, 1, 1, tzinfo=UTC))
+
+
+def _times(spec: DatasetSpec, rows: int, rng: np.random.Generator) -> pa.Array:
+    """Return times in the windows that a release of the newest closed one may read."""
+    from dp_pipeline.config.windows import now
+
+    windows = spec.cut
+    closed = list(windows.closed(now()))[-max(1, spec.max_span) :] or [windows.first]
+    start, end = windows.start(closed[0]), windows.end(closed[-1])
+    seconds = np.floor(rng.uniform(start, end, rows))
+    moments = seconds if windows.clock.kind == "timestamp" else np.floor(seconds / DAY)
+    return pa.array(windows.clock.release_values(moments))
+
+
+def _cells(values: NDArray[Any], attribute: Attribute, rng: np.random.Generator) -> pa.Array:
+    mask = rng.random(len(values)) < MISSING_SHARE if attribute.nullable else None
+    return pa.array(values, mask=mask)

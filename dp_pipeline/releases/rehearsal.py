@@ -1,0 +1,115 @@
+"""The rehearsal of a data set: its whole chain over rows that nobody has, for nothing.
+
+It has a home of its own, so the ledger, rows and releases of the project are neither read nor
+written. Its rows are public and its noise has a seed: every page says that nothing of it may leave.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.errors import DeclarationError
+from dp_pipeline.config.source import Source
+from dp_pipeline.files import make_private
+from dp_pipeline.raw.generators.declared import draw_declared_rows
+from dp_pipeline.releases.export import ExportRequest, export, find_newest_settled
+from dp_pipeline.releases.home import Home
+
+FOLDER = "rehearsals"
+"""The folder below a home with the homes of rehearsals."""
+
+TITLE = "Rehearsal"
+NOISE = "seeded:0"
+ROWS = 10_000
+"""Rows of a rehearsal where the file declares no ``nominal_rows``."""
+
+_OF_PROJECT = ("DP_PIPELINE_DAGSTER", "DP_PIPELINE_PUBLISHED")
+"""Variables of places outside the home, which a rehearsal does not touch."""
+
+
+def rehearsal_home(home: Home, name: str) -> Home:
+    """Return the empty home of a rehearsal, without the pages of the one before."""
+    root = home.root / FOLDER / name
+    if root.is_dir():
+        shutil.rmtree(root)
+    make_private(root.parent)
+    make_private(root)
+    return Home(root)
+
+
+def rehearsed(
+    spec: DatasetSpec, home: Home, project: Home, *, rows: int = 0, like: str = ""
+) -> DatasetSpec:
+    """Return a declaration like that of a data set, over rows that are drawn into a home.
+
+    rows   how many; 0: as many as the file declares, or ROWS
+    like   the model of the project's newest release after whose table the rows are drawn; empty:
+           they are drawn from the declaration
+
+    Raises DeclarationError where there is no such release.
+    """
+    count = rows or spec.nominal_rows or ROWS
+    columns = _released_columns(spec, project, like) if like else None
+    table = draw_declared_rows(spec, count, seed=0, columns=columns)
+    path = home.root / "rows.parquet"
+    pq.write_table(table, path)
+    origin = f"an earlier release of {like}" if like else "the declaration"
+    return replace(
+        spec,
+        title=f"{TITLE}: {spec.title}",
+        description=f"A rehearsal: its rows are drawn from {origin} and are nobody's, so it cost "
+        f"nothing and says nothing about anybody. {spec.description}",
+        population=f"rehearsal-{spec.population}"[:63],
+        purpose="benchmark",
+        source=Source("parquet", str(path)),
+        models={name: _without_prior(values) for name, values in spec.models.items()},
+    )
+
+
+def _without_prior(parameters: Mapping[str, str]) -> dict[str, str]:
+    """Return a model's parameters without another data set, whose rows are not in this home."""
+    return {name: value for name, value in parameters.items() if name != "prior"}
+
+
+def _released_columns(spec: DatasetSpec, home: Home, model: str) -> Mapping[str, NDArray[Any]]:
+    settled = find_newest_settled(spec, home, ExportRequest.of(spec, name=model))
+    table = settled.bundle.tables.get("synthetic")
+    if table is None:
+        raise DeclarationError(
+            f"{spec.name}: --like: expected a model that releases a table, got {model}"
+        )
+    return {
+        attribute.column: table[attribute.name]
+        for attribute in spec.domain
+        if attribute.derived is None and attribute.name in table
+    }
+
+
+def export_rehearsal(spec: DatasetSpec, home: Home, models: Iterable[str]) -> Path:
+    """Export the newest rehearsed release of each model, and return the folder of the exports."""
+    folder: Path = home.root / "export"
+    for model in models:
+        settled = find_newest_settled(spec, home, ExportRequest.of(spec, name=model))
+        export(settled, folder / model, ending="csv")
+    return folder
+
+
+@contextmanager
+def apart_from_project(home: Home) -> Iterator[None]:
+    """Keep what a run writes outside of its home, Dagster's history, in the home of a rehearsal."""
+    place: Path = home.root / "dagster"
+    with patch.dict(os.environ, {"DAGSTER_HOME": str(place)}):
+        for name in _OF_PROJECT:
+            os.environ.pop(name, None)
+        yield

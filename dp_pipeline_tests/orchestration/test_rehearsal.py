@@ -1,0 +1,64 @@
+"""A rehearsal runs the whole chain for nothing, touches nothing of the project, and says so."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from dp_pipeline.cli import main
+from dp_pipeline.config.catalogue import dataset_files, find_spec
+from dp_pipeline.raw.generators.declared import draw_declared_rows
+from dp_pipeline.raw.prepare import rows_as_declared
+from dp_pipeline.releases.home import HOME_VARIABLE, find_home
+from dp_pipeline.releases.rehearsal import FOLDER
+from dp_pipeline_tests.orchestration.projects import Project
+from dp_pipeline_tests.orchestration.shops import shops
+
+
+@pytest.mark.parametrize("name", sorted(dataset_files()))
+def test_drawn_rows_are_as_every_data_set_declares(name: str) -> None:
+    spec = find_spec(name)
+    table = draw_declared_rows(spec, 200, seed=1)
+    assert table.num_rows == 200
+    assert set(spec.columns) <= set(table.column_names)
+    assert rows_as_declared(spec.widest.domain, table).mean() > 0.8
+    assert table.equals(draw_declared_rows(spec, 200, seed=1))
+
+
+@pytest.mark.chain
+def test_a_rehearsal_touches_nothing_and_is_marked_on_every_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = Project(tmp_path)
+    shops(project)
+    monkeypatch.setenv(HOME_VARIABLE, str(project.home.root))
+    monkeypatch.setenv("DP_PIPELINE_DATASETS", str(project.datasets))
+    before = contents(project.home.root)
+    command = ["rehearse", "shops", "--epsilon", "0.5", "--rows", "900", "--json", "--quiet"]
+    result = CliRunner().invoke(main, command, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    document: Any = json.loads(result.stdout)
+    assert document["rehearsal"] is True
+    assert contents(project.home.root) == before
+    assert find_home().ledger.populations() == ()
+    home = project.home.root / FOLDER / "shops"
+    pages = [*(home / "reports").rglob("*.html"), *(home / "reports").rglob("*.md")]
+    pages += [home / "export" / "independent" / name for name in EXPORTED]
+    assert len(pages) >= 5
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        assert "Rehearsal: " in text, page
+        assert "NOT FOR RELEASE" in text or page.suffix in (".json", ".txt"), page
+
+
+EXPORTED = ("card.md", "card.html", "README.txt", "datapackage.json")
+
+
+def contents(root: Path) -> set[str]:
+    """Every file of a project but those of rehearsals."""
+    files = {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
+    return {name for name in files if not name.startswith(FOLDER)}
