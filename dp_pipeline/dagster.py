@@ -7,11 +7,13 @@ away: an asset in its place says why.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
+from dagster.components.utils.translation import ResolvedTranslationFn
+from pydantic import Field
 
 from dp_pipeline.config.catalogue import Refusals, collect_refusal, load_dataset
 from dp_pipeline.config.dataset import DatasetSpec
@@ -30,6 +32,7 @@ def dataset_definitions(
     home: str | Path | None = None,
     noise: str | None = None,
     resources: bool = True,
+    deps: Sequence[dg.AssetKey] = (),
 ) -> dg.Definitions:
     """Return assets, checks, jobs, schedules and sensors of data sets, to be merged with others.
 
@@ -37,6 +40,7 @@ def dataset_definitions(
                 shows them
     home, noise as of `pipeline_resource`
     resources   False: the project has a resource called RESOURCE itself, by `pipeline_resource`
+    deps        assets of the project that write the rows which the data sets read
 
     Their jobs run in one process each; other runs are executed as the project says. A data set that
     cannot be loaded is shown as refused, with the line that says why.
@@ -51,11 +55,11 @@ def dataset_definitions(
             f"{'home' if home is not None else 'noise'}: hand it to pipeline_resource"
         )
     shared = {RESOURCE: pipeline_resource(home=home, noise=noise)} if resources else {}
-    return dg.Definitions.merge(dg.Definitions(resources=shared), _definitions(datasets))
+    return dg.Definitions.merge(dg.Definitions(resources=shared), _definitions(datasets, deps))
 
 
-def _definitions(datasets: Iterable[str | Path]) -> dg.Definitions:
-    """Return everything of the data sets but the resources."""
+def _definitions(datasets: Iterable[str | Path], deps: Sequence[dg.AssetKey]) -> dg.Definitions:
+    """Return everything of the data sets but the resources; ``deps`` lie before their rows."""
     refused: Refusals = {}
     specs: dict[str, DatasetSpec] = {}
     for dataset in datasets:
@@ -69,7 +73,13 @@ def _definitions(datasets: Iterable[str | Path]) -> dg.Definitions:
     chains, placeholders = chains_of(specs.values(), refused)
     sensors = [sensor for spec, _ in chains for sensor in own_renewal_sensor(spec)]
     definitions = [chain for _, chain in chains]
-    return dg.Definitions.merge(placeholders, *definitions, dg.Definitions(sensors=sensors))
+    every = dg.Definitions.merge(placeholders, *definitions, dg.Definitions(sensors=sensors))
+
+    def with_upstream(spec: dg.AssetSpec) -> dg.AssetSpec:
+        is_first = spec.key.path[-1] == "ingested"
+        return spec.replace_attributes(deps=[*spec.deps, *deps]) if is_first else spec
+
+    return every.map_resolved_asset_specs(func=with_upstream) if deps else every
 
 
 def pipeline_resource(
@@ -100,6 +110,8 @@ attributes:
   files: []
   # Rows, releases and the ledger: one folder for one population, for ever.
   home: "{{ context.project_root }}/data"
+  # Assets of this project that write the rows, such as a table of dbt: [analytics/visits]
+  deps: []
 """,
     "python": """\
 from pathlib import Path
@@ -138,17 +150,27 @@ class DataSets(dg.Component, dg.Model, dg.Resolvable):
     What a file declares cannot stand in the defs.yaml: Dagster reads its texts as numbers, dates
     and truth values before anybody sees them, and `no` would be another level.
 
-    files    beside the defs.yaml, or anywhere by absolute paths
-    home     an absolute path, such as `{{ context.project_root }}/data`
-    noise    as of `pipeline_resource`
+    files         beside the defs.yaml, or anywhere by absolute paths
+    home          an absolute path, such as `{{ context.project_root }}/data`
+    noise         as of `pipeline_resource`
+    deps          keys of assets that write the rows, such as `analytics/visits` of dbt
+    translation   attributes of the assets, such as `group_name: privacy`, as other components of
+                  Dagster take them; keys stay
     """
 
     files: list[str]
     home: str
     noise: str | None = None
+    deps: list[str] = Field(default_factory=list)
+    translation: ResolvedTranslationFn[dg.AssetSpec] = None
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """Those of all files; none yet of a component that was only scaffolded."""
         files = [Path(context.path, file) for file in self.files]
         resources = {RESOURCE: pipeline_resource(home=self.home, noise=self.noise)}
-        return dg.Definitions.merge(dg.Definitions(resources=resources), _definitions(files))
+        deps = [dg.AssetKey.from_user_string(key) for key in self.deps]
+        every = dg.Definitions.merge(dg.Definitions(resources=resources), _definitions(files, deps))
+        translate = self.translation
+        if translate is None:
+            return every
+        return every.map_resolved_asset_specs(func=lambda spec: translate(spec, spec))

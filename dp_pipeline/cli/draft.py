@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dp_pipeline.config.database import split_database_file
 from dp_pipeline.config.errors import EXPECTED_NAME, DeclarationError, is_name
 from dp_pipeline.config.system_errors import follow_links
 
@@ -18,10 +19,10 @@ if TYPE_CHECKING:
     from dp_pipeline.config.source import Source
     from dp_pipeline.config.yaml_text import Value
 
-_SQLITE = "sqlite:///"
+_FILES = ("sqlite:///", "duckdb:///")
 _FROM = (
-    "A CSV or Parquet file, a folder of Parquet files, or a database: sqlite:///PATH, or '$NAME' "
-    "of a variable with its URL."
+    "A CSV or Parquet file, a folder of Parquet files, or a database: sqlite:///PATH, "
+    "duckdb:///PATH, or '$NAME' of a variable with its URL."
 )
 _PUBLIC = "Anyone may see the rows: look at all of them, and propose levels and bounds."
 _FOLDER = "Where to write; by default the folder of DP_PIPELINE_DATASETS, or this one."
@@ -73,13 +74,14 @@ def _source_fields(
     """
     from dp_pipeline.config.source import DATA_FOLDER_VARIABLE
 
-    is_database = origin.startswith((_SQLITE, "$")) and not origin.startswith(
+    is_database = origin.startswith((*_FILES, "$")) and not origin.startswith(
         f"${DATA_FOLDER_VARIABLE}/"
     )
-    if "://" in origin and not origin.startswith(_SQLITE):
+    if "://" in origin and not origin.startswith(_FILES):
         # Not quoted: there may be a password in it.
         raise DeclarationError(
-            f"data init: expected a path, {_SQLITE}PATH or '$NAME' of a variable, got a URL"
+            "data init: expected a path, sqlite:///PATH, duckdb:///PATH or '$NAME' of a "
+            "variable, got a URL"
         )
     if is_database != bool(query):
         expected = "--query with a database" if is_database else "--query with a database alone"
@@ -111,9 +113,8 @@ def _form(path: Path, *, header: str, delimiter: str) -> dict[str, Value]:
 
 
 def _database(origin: str, folder: Path) -> str:
-    if not origin.startswith(_SQLITE):
-        return origin
-    return _SQLITE + _path(Path(origin.removeprefix(_SQLITE)), folder)
+    file = split_database_file(origin)
+    return origin if file is None else file[0] + _path(Path(file[1]), folder)
 
 
 def _path(path: Path, folder: Path) -> str:

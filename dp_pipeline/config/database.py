@@ -26,6 +26,7 @@ _DATABASE_NAME = re.compile(r"[\w.$ -]+", re.ASCII)
 which programs compare in different ways."""
 
 SQLITE = "sqlite:///"
+DUCKDB = "duckdb:///"
 _SERVER = re.compile(r"postgresql://(.+):(\d+)/([^/]+)")
 """Form of a name that ``database_name`` gives to a database on a server."""
 
@@ -54,6 +55,16 @@ def database_url(text: str) -> URL | None:
         return None
     # The default driver differs between versions of SQLAlchemy.
     return url.set(drivername="postgresql+psycopg2", port=port)
+
+
+def split_database_file(location: str) -> tuple[str, str] | None:
+    """Return the prefix and the path of a database in a file; None for any other location.
+
+    >>> split_database_file("duckdb:////data/rides.duckdb"), split_database_file("$RIDES")
+    (('duckdb:///', '/data/rides.duckdb'), None)
+    """
+    prefix = next((prefix for prefix in (SQLITE, DUCKDB) if location.startswith(prefix)), None)
+    return None if prefix is None else (prefix, location.removeprefix(prefix))
 
 
 def has_driver() -> bool:

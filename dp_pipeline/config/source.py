@@ -20,7 +20,7 @@ from pathlib import Path
 from stat import S_ISREG
 from typing import Literal
 
-from dp_pipeline.config.database import SQLITE, server_names
+from dp_pipeline.config.database import server_names, split_database_file
 from dp_pipeline.config.url import is_url, redact_url, url_names
 from dp_pipeline.config.windows import TEMPLATE
 
@@ -185,7 +185,8 @@ class Source:
 
         They are compared before and after a read.
         """
-        places = [path.removeprefix(SQLITE) for path in self.locations if not self.is_remote]
+        local = () if self.is_remote else self.locations
+        places = [(split_database_file(path) or ("", path))[1] for path in local]
         places = [path for path in places if Path(path).is_absolute()]
         linked = (file_name(path) for place in places for path in (place, *_linked_parts(place)))
         states = (state for place in places for state in _states(Path(place)))
@@ -223,8 +224,9 @@ def database_names(location: str) -> tuple[str, ...]:
     >>> database_names("sqlite:////data/../rides.db"), database_names("$RIDES")
     (('file:/rides.db',), ('sql:$RIDES',))
     """
-    if location.startswith(SQLITE):
-        return (file_name(location.removeprefix(SQLITE)),)
+    file = split_database_file(location)
+    if file is not None:
+        return (file_name(file[1]),)
     return server_names(location) or (f"sql:{location}",)
 
 

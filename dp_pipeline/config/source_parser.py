@@ -17,11 +17,13 @@ from pydantic import Field, model_validator
 
 from dp_pipeline.config import fields
 from dp_pipeline.config.database import (
+    DUCKDB,
     EXPECTED_DATABASE,
     SQLITE,
     database_name,
     database_url,
     is_one_query,
+    split_database_file,
 )
 from dp_pipeline.config.errors import FieldError
 from dp_pipeline.config.fields import (
@@ -225,7 +227,7 @@ class ParquetAtUrl(OneUrl, _Sampled):
 class Database(fields.Section):
     """A query to a database.
 
-    database  $NAME of a variable with a URL, or sqlite:///path.
+    database  $NAME of a variable with a URL, sqlite:///path, or duckdb:///path.
     query     A single SELECT.
     """
 
@@ -381,12 +383,12 @@ def _database(section: Database, folder: Path) -> Source:
     """
     match = re.fullmatch(r"\$([A-Z_][A-Z0-9_]*)", section.database)
     if match is None:
-        path = section.database.removeprefix(SQLITE)
-        is_odd = path in ("", section.database, ":memory:") or path.startswith("file:")
-        expected = f"{SQLITE}path, or $NAME of a variable with the URL of a database"
+        prefix, path = split_database_file(section.database) or (SQLITE, "")
+        is_odd = path in ("", ":memory:") or path.startswith("file:")
+        expected = f"{SQLITE}path, {DUCKDB}path, or $NAME of a variable with the URL of a database"
         require(not is_odd and "?" not in path, expected, _ANOTHER, "database")
         location, data_variable = _path(path, folder, "database")
-        return Source("sql", f"{SQLITE}{location}", needs=data_variable, query=section.query)
+        return Source("sql", f"{prefix}{location}", needs=data_variable, query=section.query)
     variable = match[1]
     location, text = f"${variable}", os.environ.get(variable)
     if text:

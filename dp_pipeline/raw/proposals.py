@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from dp_pipeline.config.clock import DAY, Clock
+from dp_pipeline.config.database import DUCKDB
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.domain import MISSING, Attribute, Domain
 from dp_pipeline.config.draft import ColumnKind, SourceColumn
@@ -53,6 +54,10 @@ def first_look(source: Source) -> tuple[SourceColumn, ...]:
             columns = _csv_columns(source)
         case "parquet":
             columns = _parquet_columns(source)
+        case "sql" if source.location.startswith(DUCKDB):
+            from dp_pipeline.raw.sources.duckdb_files import duckdb_columns
+
+            columns = tuple(map(_source_column, duckdb_columns(source.location, source.query)))
         case _:
             # SQLAlchemy takes a third of a second to import, and most sources are files.
             from dp_pipeline.raw.sources.sql import query_columns

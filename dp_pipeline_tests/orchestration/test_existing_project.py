@@ -292,6 +292,68 @@ def test_a_component_that_was_only_scaffolded_loads(form: Literal["yaml", "pytho
                 assert definitions.resolve_job_def("rides_prepare")
 
 
+VISITS = {
+    **PLANTS,
+    "description": "Visits of one clinic.",
+    "population": "patients",
+    "purpose": "release",
+    "ceiling": {"total": "3"},
+    "one_hot": "false",
+    "attributes": {"ward": {"levels": ["a", "b"]}, "age": {"bounds": ["0", "90"], "bins": "3"}},
+    "partitions": ["0.5"],
+    "models": {"independent": {}},
+}
+
+
+@pytest.mark.chain
+def test_a_table_of_duckdb_becomes_a_release_by_yaml_alone(project: Project):
+    duckdb = pytest.importorskip("duckdb", reason="the extra duckdb is not installed")
+
+    @dg.asset(key=["analytics", "visits"])
+    def visits() -> None:
+        with duckdb.connect(str(project.datasets / "clinic.duckdb")) as connection:
+            connection.execute(
+                "CREATE TABLE visits AS SELECT 'a' AS ward, 40 AS age FROM range(500)"
+            )
+
+    source = {"kind": "sql", "database": "duckdb:///clinic.duckdb", "query": "SELECT * FROM visits"}
+    project.write_declaration("visits", VISITS, source=source)
+    defs = {
+        "type": "dp_pipeline.dagster.DataSets",
+        "attributes": {
+            "files": [str(project.datasets / "visits.yaml")],
+            "home": str(project.home.root),
+            "deps": ["analytics/visits"],
+            "translation": {"owners": ["team:privacy"]},
+        },
+    }
+    with create_defs_folder_sandbox() as sandbox:
+        path = sandbox.scaffold_component(component_cls=DataSets, defs_yaml_contents=defs)
+        with sandbox.load_component_and_build_defs(path) as (_, ours):
+            merged_definitions = dg.Definitions.merge(dg.Definitions(assets=[visits]), ours)
+            graph = merged_definitions.resolve_asset_graph()
+            ingested = graph.get(dg.AssetKey(["visits", "ingested"]))
+            assert ingested.parent_keys == {dg.AssetKey(["analytics", "visits"])}
+            assert all(
+                graph.get(key).owners == ["team:privacy"]
+                for key in graph.get_all_asset_keys()
+                if key.path[0] == "visits"
+            )
+            keys = ["ingested", "validated", "normalized", "discretized", "independent"]
+            selected = [dg.AssetKey(["visits", key]) for key in keys]
+            for selection, partition in ((["analytics/visits"], None), (selected, "0.5")):
+                job = dg.define_asset_job("chosen", selection)
+                done = (
+                    dg.Definitions.merge(merged_definitions, dg.Definitions(jobs=[job]))
+                    .resolve_job_def("chosen")
+                    .execute_in_process(
+                        instance=project.instance, partition_key=partition, run_config=QUIET
+                    )
+                )
+                assert done.success
+    assert project.ledger.balance("patients").spent == Fraction("0.5")
+
+
 def test_dg_lists_the_component():
     declared = tomllib.loads((PAGE.parents[1] / "pyproject.toml").read_text(encoding="utf-8"))
     modules = declared["project"]["entry-points"][package_entry.DG_PLUGIN_ENTRY_POINT_GROUP]

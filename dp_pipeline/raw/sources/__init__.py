@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from dp_pipeline.config.database import DUCKDB
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.encoding import INVALID, IntArray
 from dp_pipeline.config.errors import DeclarationError, one_of
@@ -97,6 +98,10 @@ def _read_tables(spec: DatasetSpec, paths: Sequence[Path]) -> Iterable[pa.Table]
             return [_read_bundled(spec)]
         case "generator":
             return [_generate(spec)]
+        case "sql" if spec.source.location.startswith(DUCKDB):
+            from dp_pipeline.raw.sources.duckdb_files import read_duckdb
+
+            return read_duckdb(spec)
         case "sql":
             # Imported late: reading a file need not wait for SQLAlchemy.
             from dp_pipeline.raw.sources.sql import read_sql
