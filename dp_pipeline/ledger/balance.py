@@ -10,6 +10,7 @@ from fractions import Fraction
 from dp_pipeline.config.amounts import NANO, PURE, Currency
 from dp_pipeline.config.errors import BudgetExceeded, DeclarationError, float_text
 from dp_pipeline.ledger.account import Account
+from dp_pipeline.ledger.entries import Charge
 from dp_pipeline.ledger.state import Block, Population
 
 
@@ -84,6 +85,16 @@ class Balance:
         remaining = float_text(self.delta_ceiling - self.delta_spent)
         ceiling = float_text(self.delta_ceiling)
         return f"spent {float_text(self.delta_spent)}, left {remaining}, ceiling {ceiling}"
+
+    def require_charge(self, charge: Charge) -> None:
+        """Raise BudgetExceeded if a charge is more than remains."""
+        self.require_budget(
+            Fraction(charge.nano_epsilon, NANO),
+            release=charge.what,
+            account=charge.population,
+            delta=charge.delta,
+            windows=max(1, len(charge.blocks)),
+        )
 
     def require_budget(
         self,

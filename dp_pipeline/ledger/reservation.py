@@ -117,13 +117,7 @@ def reserve_or_resume(page: Page, charge: entries.Charge) -> State:
         return "resumed"
     _require_blocks(account, charge)
     # The page has one moment: the month that has room is the month that is charged.
-    page.balance(charge.population, charge.blocks).require_budget(
-        Fraction(charge.nano_epsilon, NANO),
-        release=charge.what,
-        account=charge.population,
-        delta=charge.delta,
-        windows=max(1, len(charge.blocks)),
-    )
+    page.balance(charge.population, charge.blocks).require_charge(charge)
     page.append(Draft.of(charge, "reserve", nano_epsilon=charge.nano_epsilon, facts=charge.facts))
     return "new"
 

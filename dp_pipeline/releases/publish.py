@@ -10,11 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from fractions import Fraction
 from pathlib import Path
 from typing import Literal
 
-from dp_pipeline.config.amounts import NANO
 from dp_pipeline.config.errors import Damaged, DeclarationError, OtherQuestion
 from dp_pipeline.config.parameters import fact_text
 from dp_pipeline.files import sweep
@@ -83,7 +81,10 @@ def _publish(release: Release, key: Key, snapshot: Snapshot) -> PublishedBundle:
     drawing = release.open(spec, snapshot)
     charge = spec.charge(release.run, rows=drawing.rows)
     if spec.reserved is None:
-        _require_affordable(charge, ledger)
+        # Refused before files are made, unless another process has charged it meanwhile.
+        with ledger.consistent_view():
+            if ledger.state(charge.key) is None:
+                ledger.balance(charge.population, charge.blocks).require_charge(charge)
         drawing.dry_run()
         # Everything that a charged release must have on disk, before it is charged.
         store.create_folder(store.folder(key), key.population)
@@ -123,17 +124,6 @@ def require_reserved_parameters(release: Release, key: Key) -> None:
             f"{'/'.join(release.path)}: expected the parameters {facts['postprocessing']} that the "
             f"charged release was started with, got {parameters}: finish it first"
         )
-
-
-def _require_affordable(charge: Charge, ledger: Ledger) -> None:
-    """Raise BudgetExceeded before files are made; ``reserve`` decides."""
-    ledger.balance(charge.population, charge.blocks).require_budget(
-        Fraction(charge.nano_epsilon, NANO),
-        release=charge.what,
-        account=charge.population,
-        delta=charge.delta,
-        windows=max(1, len(charge.blocks)),
-    )
 
 
 def _replay(release: Release, key: Key, ledger: Ledger) -> PublishedBundle:
