@@ -139,7 +139,7 @@ def test_a_good_declaration_is_checked_without_rows(project: Project):
     (project.datasets / "rides.csv").unlink()
     result = project.cli_here("data", "check", "datasets/rides.yaml")
     assert (result.code, result.err) == (0, "")
-    assert result.out.endswith("a good declaration; all models at all ε cost 0.7\n")
+    assert result.out.endswith("the declaration is valid; all models at all ε cost 0.7\n")
     assert not project.home.root.exists()
 
 
@@ -310,7 +310,7 @@ def test_the_demo_runs_its_data_sets_in_order_and_prints_each(
     pages = ("plants.html", "rides.html", "patients.k_anonymous.html")
     places = [result.stdout.index(page) for page in pages]
     assert places == sorted(places)
-    assert "This is no differential privacy" in result.stdout
+    assert "This is not differential privacy" in result.stdout
 
 
 def test_columns_of_numbers_are_aligned_to_the_right(

@@ -58,7 +58,7 @@ def assert_refused(result: Result, code: int, *words: str) -> None:
 def test_a_sensitive_draft_holds_no_value_and_cannot_run(folder: Path) -> None:
     result = data("init", "rides", "--from", "rides.csv")
     assert (result.exit_code, result.stderr) == (0, "")
-    assert "every TODO in it is a decision of yours" in result.stdout
+    assert "decide every TODO in it" in result.stdout
     text = (folder / "rides.yaml").read_text()
     assert "source: {kind: csv, path: rides.csv}\n" in text
     assert text.startswith(f"# yaml-language-server: $schema={SCHEMA_FILE}\n")
@@ -78,7 +78,7 @@ def test_a_draft_hides_no_other_data_set_from_the_list(folder: Path) -> None:
     assert (result.exit_code, result.stderr) == (0, "")
     assert [line for line in result.stdout.splitlines() if line.split()[:1] == ["toy"]]
     (line,) = [line for line in result.stdout.splitlines() if "rides.yaml:" in line]
-    assert line.startswith("not a good declaration yet: ")
+    assert line.startswith("invalid declaration: ")
     assert "protection.unit: expected one_row | rows_of_person, got TODO: " in line
 
 
@@ -122,7 +122,7 @@ def test_a_draft_of_public_rows_is_a_good_declaration_at_once(folder: Path) -> N
     assert list(spec.models) == ["htree_kmeans", "one_shot"]
     checked = data("check", "rides.yaml")
     assert (checked.exit_code, checked.stderr) == (0, "")
-    assert "a good declaration" in checked.stdout
+    assert "the declaration is valid" in checked.stdout
     assert "rides" in [one.name for one in available_datasets()]
 
 
@@ -483,4 +483,4 @@ def test_a_check_tells_a_program_the_price_and_the_warnings(folder: Path):
     assert all(f"warning: {one}" in spoken for one in told["warnings"])
     sampled = data("check", str(path), "--json", "--sample", "5")
     assert (sampled.exit_code, sampled.stdout) == (2, "")
-    assert "--sample: expected no --json beside it" in sampled.stderr
+    assert "--sample: expected no --json with it" in sampled.stderr

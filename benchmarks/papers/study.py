@@ -376,7 +376,7 @@ def _read_lines(path: Path, file: BinaryIO) -> list[dict[str, Any]]:
         try:
             lines.append(json.loads(line))
         except ValueError:
-            raise Damaged(f"{path}: expected line {number} whole, got a broken one") from None
+            raise Damaged(f"{path}: expected line {number} complete, got a damaged one") from None
     file.truncate(len(complete))
     file.seek(len(complete))
     return lines

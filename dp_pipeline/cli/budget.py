@@ -140,7 +140,7 @@ def raise_(
         each_window=None if each_window is None else parse_epsilon(each_window, of="--each-window"),
     )
     click.echo(f"population {population}: {_limits(opened)} → {_limits(raised)}")
-    click.echo(f"the account decides from now on; its files may declare it: {_declared(raised)}")
+    click.echo(f"these limits hold now; data set files may declare them: {_declared(raised)}")
 
 
 @click.command("add-windows")

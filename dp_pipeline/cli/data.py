@@ -43,7 +43,7 @@ def data_check(file: Path, sample: int | None, reader: Reader) -> None:
 
     if sample is not None:
         if reader.is_program:
-            raise click.UsageError("--sample: expected no --json beside it, got one")
+            raise click.UsageError("--sample: expected no --json with it, got one")
         _require_terminal()
     spec = load_spec(file)
     require_buildable(spec, Lines.read(file))
@@ -81,7 +81,7 @@ def _print_check(spec: DatasetSpec, file: Path, warnings: list[str]) -> None:
     purpose = "all models at all ε cost"
     if spec.windows is not None:
         purpose = f"what is published of each {spec.windows.every} costs"
-    click.echo(f"{file}: a good declaration; {purpose} {total}")
+    click.echo(f"{file}: the declaration is valid; {purpose} {total}")
     without = _without_epsilon(spec)
     if without:
         click.echo(f"not differentially private: {', '.join(without)}")
@@ -177,7 +177,9 @@ def data_retire(dataset: str, yes: bool) -> None:
     home.ledger.retire(population, names, by=operator_name())
     for snapshot in snapshots:
         retire(snapshot, population=population, on=datetime.now(UTC).date())
-    click.echo(f"deleted; releases and ledger stay. `--snapshot NAME` opens a new one of {dataset}")
+    click.echo(
+        f"deleted; releases and ledger stay. `--snapshot NAME` reads a new snapshot of {dataset}"
+    )
 
 
 def _declared(dataset: str) -> dict[str, DatasetSpec]:
@@ -275,9 +277,9 @@ def _print_list(specs: Sequence[DatasetSpec], refusals: Sequence[str]) -> None:
     ]
     print_table("Data sets", ["name", "purpose", "protected unit", "models", "available"], rows)
     anonymous = [spec.name for spec in specs if spec.k_anonymity is not None]
-    click.echo(f"k-anonymous too, by `anonymize`, without any ε: {', '.join(anonymous)}")
+    click.echo(f"also released k-anonymous by `anonymize`, without ε: {', '.join(anonymous)}")
     for refusal in refusals:
-        click.echo(f"not a good declaration yet: {refusal}")
+        click.echo(f"invalid declaration: {refusal}")
 
 
 def _loaded() -> tuple[list[DatasetSpec], list[str]]:

@@ -222,9 +222,7 @@ def data_schema() -> None:
 def _print_next(path: Path, *, has_todos: bool) -> None:
     from dp_pipeline.config.catalogue import DATASETS_VARIABLE
 
-    click.echo(
-        f"{path}: written" + ("; every TODO in it is a decision of yours" if has_todos else "")
-    )
+    click.echo(f"{path}: written" + ("; decide every TODO in it" if has_todos else ""))
     folder = follow_links(path).parent
     if follow_links(os.environ.get(DATASETS_VARIABLE) or "/") != folder:
         click.echo(f"export {DATASETS_VARIABLE}={folder}")

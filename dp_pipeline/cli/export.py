@@ -95,10 +95,10 @@ def _print(exported: Export) -> None:
         click.echo(f"  {name}  {size:,} bytes")
     has_geojson = any(name.endswith(".geojson") for name in exported.files)
     if "centres" in settled.bundle.tables and not has_geojson:
-        click.echo("no GeoJSON: it knows longitude and latitude alone, and these are other places")
+        click.echo("no GeoJSON file: the centres are not longitudes and latitudes")
     click.echo(f"folder: {exported.folder}")
     click.echo(f"digest: sha256:{exported.digest}")
-    click.echo(f"`dp-pipeline verify {exported.folder}` checks it, without a home")
+    click.echo(f"`dp-pipeline verify {exported.folder}` verifies it without a home")
 
 
 def _document(exported: Export) -> Document:
@@ -156,4 +156,4 @@ def _print_checks(checks: Sequence[Check], digest: str) -> None:
         click.echo(check.line)
     click.echo(f"digest: {digest}")
     bad = sum(not check.is_good for check in checks)
-    click.echo(f"{len(checks)} checks, {bad or 'none'} bad")
+    click.echo(f"{len(checks)} checks, {bad or 'none'} failed")

@@ -90,7 +90,9 @@ def _print_page(planned: RunPlan, in_steps: Fraction | None, foreseen: list[str]
         click.echo(line)
     if in_steps is not None:
         text = spec.currency.text(in_steps)
-        click.echo(f"each from the one before by `--refine previous`: {text} in place of that")
+        click.echo(
+            f"with `--refine previous`, each release made from the one before, it would cost {text}"
+        )
     if spec.k_anonymity is not None:
         click.echo(k_anonymity_line(spec))
 

@@ -178,18 +178,18 @@ def _print_tables(result: RunResult) -> None:
     title = f"{result.spec.title}: k-anonymous, not differentially private"
     print_table(title, TABLE_COLUMNS, [_table_cells(table) for table in tables])
     click.echo(
-        "columns: kept beside the label; smallest: rows of the smallest class; one label: rows "
-        "in classes whose rows share a label; left out: rows."
+        "columns: released without the label; smallest: rows of the smallest class; one label: "
+        "rows in classes whose rows share a label; left out: suppressed rows."
     )
     click.echo(
-        "This is no differential privacy: the columns and classes were chosen by looking at the "
+        "This is not differential privacy: the columns and classes were chosen by looking at the "
         "rows, and two releases of the same rows can be intersected. The ledger has recorded each "
         "as not-dp."
     )
     for table in tables[:MAX_CARDS]:
         click.echo(f"card of {table.model} at K={table.release.level}: {_card(table)}")
     if len(tables) > MAX_CARDS:
-        click.echo(f"cards of {len(tables) - MAX_CARDS} more: card.md beside each release")
+        click.echo(f"cards of {len(tables) - MAX_CARDS} more: card.md next to each release")
     click.echo(f"page: {result.report}")
 
 

@@ -92,7 +92,7 @@ def anonymize_options(
     names = tuple(declared.methods)
     if every and methods:
         raise DeclarationError(
-            f"{spec.name}: --all: expected no --method beside it, got {methods[0]!r}"
+            f"{spec.name}: --all: expected no --method with it, got {methods[0]!r}"
         )
     chosen = names if every else tuple(dict.fromkeys(methods)) or names[:1]
     for name in chosen:

@@ -47,7 +47,7 @@ def ui(port: int) -> None:
     # Runs are processes of their own, wherever they are started: all find the same home.
     os.environ[HOME_VARIABLE] = str(home.root)
     os.environ.update(_ENVIRONMENT)
-    click.echo(f"http://{_HOST}:{port} shows {home.root}; end it by Ctrl-C")
+    click.echo(f"http://{_HOST}:{port} shows {home.root}; end it with Ctrl-C")
     sys.stdout.flush()
     words = ["dagster-dev", "--host", _HOST, "--port", str(port), *code_location()]
     os.execv(sys.executable, [*OURS, *words])

@@ -138,7 +138,8 @@ class Account:
         value = getattr(self, name)
         if value not in expected:
             raise DeclarationError(
-                f"population {self.population}: {name} is {' or '.join(expected)}, got {value!r}"
+                f"population {self.population}: expected {name} {' or '.join(expected)}, "
+                f"got {value!r}"
             )
 
     def _require_windows(self) -> None:
@@ -147,7 +148,7 @@ class Account:
         if self.windows:
             require_line(self.windows, of=f"windows of {of}")
         elif self.within == "window" or self.each_window is not None:
-            raise DeclarationError(f"{of}: expected windows for a limit of each, got none")
+            raise DeclarationError(f"{of}: expected `windows` for a limit of each window, got none")
 
     def _require_amounts(self) -> None:
         for name in CONVERTED:

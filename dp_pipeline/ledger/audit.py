@@ -52,7 +52,7 @@ class Audit:
     def take(self, entry: Entry) -> None:
         """Check the next row and add it; raise Damaged if the ledger could not have written it."""
         if entry.nano_epsilon < 0:
-            raise _impossible(entry, "it charges less than nothing")
+            raise _impossible(entry, "its charge is negative")
         if entry.event == "restored":
             self._restored(entry)
         elif entry.event == "account":
@@ -71,7 +71,7 @@ class Audit:
     def _restored(self, entry: Entry) -> None:
         """Add the charge of a row that replaces a foreign one; it may exceed every limit."""
         if entry.population not in (*self._accounts, ""):
-            raise _impossible(entry, "it charges nobody")
+            raise _impossible(entry, "its population has no account")
         self._charge(entry)
         if not entry.is_charge or not entry.population:
             return
@@ -129,7 +129,7 @@ class Audit:
         try:
             return Account.from_facts(entry.population, self._facts[entry.population])
         except (KeyError, ValueError, DeclarationError):
-            raise _impossible(entry, "it declares no account") from None
+            raise _impossible(entry, "its facts declare no account") from None
 
     def _reserve(self, entry: Entry) -> None:
         if entry.key is None or entry.key in self._reserved:
@@ -141,7 +141,7 @@ class Audit:
         for period, limit in (("", account.limit), (month, account.month_limit)):
             if limit is not None and Fraction(self._spent[population, period], NANO) > limit:
                 of = f" of {period}" if period else ""
-                raise _impossible(entry, f"it passes the ceiling {epsilon_text(limit)}{of}")
+                raise _impossible(entry, f"it exceeds the ceiling {epsilon_text(limit)}{of}")
         self._reserve_blocks(entry, account)
         self._deltas[population, "in all"] += delta_of(entry.facts)
         delta = self._deltas[population, "in all"]
@@ -153,7 +153,7 @@ class Audit:
             and account.delta_limit is not None
             and delta > account.delta_limit
         ):
-            raise _impossible(entry, "it passes the ceiling of δ")
+            raise _impossible(entry, "it exceeds the ceiling of δ")
 
     def _reserve_blocks(self, entry: Entry, account: Account) -> None:
         blocks = _blocks_of(entry)
@@ -165,7 +165,7 @@ class Audit:
             nano = sum(self._blocks[entry.population, name] for name in (block, _EVERYWHERE))
             limit = account.window_limit
             if limit is not None and Fraction(nano, NANO) > limit:
-                raise _impossible(entry, f"it passes the limit {epsilon_text(limit)} of {block}")
+                raise _impossible(entry, f"it exceeds the limit {epsilon_text(limit)} of {block}")
 
     def _charge_block(self, entry: Entry, block: str) -> None:
         self._blocks[entry.population, block] += entry.nano_epsilon
@@ -180,11 +180,11 @@ class Audit:
         if reserved is None or reserved.population != entry.population or entry.nano_epsilon:
             raise _impossible(entry, f"it does not belong to the reservation of {entry.key}")
         if reserved.key in self._ended:
-            raise _impossible(entry, f"the release {entry.key} had ended")
+            raise _impossible(entry, f"the release {entry.key} ended before")
         if entry.event not in ("interrupted", "settled", "dead"):
-            raise _impossible(entry, "no row of a release is called so")
+            raise _impossible(entry, "its event is not one of a release")
         if entry.kind != reserved.kind:
-            raise _impossible(entry, f"the release {entry.key} is {reserved.kind}")
+            raise _impossible(entry, f"the release {entry.key} was reserved as {reserved.kind}")
         if entry.event != "interrupted":
             self._ended.add(reserved.key or "")
         if entry.event == "settled" and not sums_to_charge(
@@ -210,4 +210,4 @@ def _is_lower(old: Fraction | None, new: Fraction | None, *, may_be_added: bool)
 
 
 def _impossible(entry: Entry, reason: str) -> Damaged:
-    return Damaged(f"ledger row {entry.sequence} ({entry.event}) cannot be: {reason}")
+    return Damaged(f"ledger row {entry.sequence} ({entry.event}) is invalid: {reason}")

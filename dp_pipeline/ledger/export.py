@@ -175,6 +175,8 @@ def _copy(old: Connection, new: Connection) -> None:
     ]
     for row_sent, row_arrived in zip(sent, [*arrived, None], strict=False):
         if row_sent != row_arrived:
-            raise Damaged(f"ledger row {row_sent[0]} did not arrive as it was sent")
+            raise Damaged(
+                f"ledger row {row_sent[0]} differs on the server from the row that was sent"
+            )
     if read_state(old) != read_state(new):
-        raise Damaged("ledger: the sums of its rows did not arrive as they were sent")
+        raise Damaged("ledger: the sums of its rows differ on the server from those that were sent")

@@ -256,7 +256,7 @@ class PostgresStore:
                 connection, query, _FROM_THE_TABLE
             ):
                 raise Damaged(
-                    f"ledger {self}: index {index} does not tell what its table holds: `REINDEX "
+                    f"ledger {self}: index {index} does not match its table: `REINDEX "
                     f"INDEX {index}` in the database makes it anew"
                 )
         if connection.execute(_CALLABLE).scalar_one():
@@ -304,7 +304,7 @@ class PostgresStore:
         with self._session() as connection, connection.begin():
             has_tables = bool(connection.execute(_HAS_TABLES).scalar_one())
         if has_keys and not has_tables:
-            raise Damaged(f"ledger {self}: the tables are lost, the keys in {self.keys} are not")
+            raise Damaged(f"ledger {self}: expected tables for the keys in {self.keys}, got none")
         return has_tables
 
     def _require_no_file(self) -> None:

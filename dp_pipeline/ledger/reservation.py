@@ -59,8 +59,8 @@ class Reservation:
             total = sum((spend.epsilon for spend in spends), Fraction(0))
             symbol = self.charge.currency.symbol
             raise entries.UnbalancedSpends(
-                f"{self.charge.what}: charged {symbol}={epsilon_text(Fraction(charged, NANO))}, "
-                f"its spends sum to {epsilon_text(total)}"
+                f"{self.charge.what}: expected spends that sum to the charge of "
+                f"{symbol}={epsilon_text(Fraction(charged, NANO))}, got {epsilon_text(total)}"
             )
         draft = Draft.of(self.charge, "settled", facts=facts, spends=spends)
         self._end(draft, words="is settled already")
@@ -83,13 +83,17 @@ class Reservation:
         with self._book.writing() as page:
             # Read again: on a file system that ignores locks another may have been faster.
             if page.state.unfinished(self.charge.key) is None:
-                raise entries.ReservationOver(f"{self.charge.what}: ended by another process")
+                raise entries.ReservationOver(
+                    f"{self.charge.what}: expected an open reservation, another process ended it"
+                )
             page.append(draft)
         self._end_words = words
 
     def _require_open(self) -> None:
         if self._end_words:
-            raise entries.ReservationOver(f"{self.charge.what}: the reservation {self._end_words}")
+            raise entries.ReservationOver(
+                f"{self.charge.what}: expected an open reservation, this one {self._end_words}"
+            )
 
 
 def reserve_or_resume(page: Page, charge: entries.Charge) -> State:
@@ -166,6 +170,6 @@ def _require_same_charge(charge: entries.Charge, reserved: entries.Entry) -> Non
     if new != (reserved.population, reserved.nano_epsilon, delta, blocks):
         raise Damaged(
             f"{charge.what}: key {charge.key[:12]} was reserved with {reserved.nano_epsilon} "
-            f"nano-{charge.currency.symbol} of population {reserved.population}, now asked with "
-            f"{charge.nano_epsilon} of population {charge.population}"
+            f"nano-{charge.currency.symbol} of population {reserved.population}, now "
+            f"requested with {charge.nano_epsilon} of population {charge.population}"
         )

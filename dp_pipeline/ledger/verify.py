@@ -78,17 +78,19 @@ class Verification:
             self._take(entry_from(row, children))
         except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
             # A forger who can hash may have written numbers as text, or facts that are none.
-            raise Damaged(f"ledger row {row['sequence']}: it is no row of a ledger") from None
+            raise Damaged(
+                f"ledger row {row['sequence']}: it does not have the columns of a ledger row"
+            ) from None
 
     def _take(self, entry: Entry) -> None:
         row = f"ledger row {entry.sequence} ({entry.event})"
         self.audit.take(entry)
         self.state.take(entry, sequence=entry.sequence, time=entry.time)
         if not _TIME.fullmatch(entry.time) or entry.time < self.time:
-            raise Damaged(f"{row} cannot be: it is older than the row before it")
+            raise Damaged(f"{row} is invalid: it is older than the row before it")
         self.time = entry.time
         if entry.state != self.state.digest:
-            raise Damaged(f"{row} cannot be: its sums are not those of the rows so far")
+            raise Damaged(f"{row} is invalid: its sums are not those of the rows so far")
 
 
 @dataclass(frozen=True)

@@ -104,7 +104,7 @@ class View:
         for row in rows:
             if row["key"] != key:
                 number = row["sequence"]
-                raise Damaged(f"ledger: an index takes row {number} for another: {_VERIFY}")
+                raise Damaged(f"ledger: an index names row {number} for another release: {_VERIFY}")
         return [_entry(row, journal.children_of(self.connection, row["sequence"])) for row in rows]
 
     def of_population(

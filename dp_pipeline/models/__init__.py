@@ -72,8 +72,7 @@ def _build(spec: DatasetSpec, name: str) -> Model:
     model.check(spec.widest.domain)
     if model.plans_from_earlier and spec.windows is None:
         raise DeclarationError(
-            f"{spec.name}: {name}: plan_from: expected `windows`, of which one is before another, "
-            "got none"
+            f"{spec.name}: {name}: plan_from: expected a data set with `windows`, got one without"
         )
     is_public = spec.relation == "replace_one" and spec.protection.rows == 1
     if model.needs_public_rows and (spec.is_release or not is_public):

@@ -190,8 +190,8 @@ def require_plan(plans: str, smooths: str) -> None:
     """Raise DeclarationError where counts are to be smoothed without planning from a release."""
     if smooths == "true" and plans == NOTHING:
         raise DeclarationError(
-            "smooth: expected `plan_from: previous` beside it: the same boxes or tables have to be "
-            "counted again, got none"
+            "smooth: expected `plan_from: previous` with it, as the same boxes or tables have to "
+            "be counted again, got none"
         )
 
 

@@ -140,7 +140,7 @@ def one_line_failures(spec: DatasetSpec) -> Iterator[None]:
         last = traceback.extract_tb(error.__traceback__)[-1]
         place = f"{Path(last.filename).name}:{last.lineno}"
         raise dg.Failure(
-            f"{spec.name}: unexpected {type(error).__name__} at {place}; its words are left out",
+            f"{spec.name}: unexpected {type(error).__name__} at {place}; its text is left out",
             allow_retries=False,
         ) from None
 

@@ -248,7 +248,7 @@ class EpsilonRelease(NoisyRelease):
         if spec.reserved is not None and spec.reserved.facts.get(PRIOR) != public.fact:
             raise DeclarationError(
                 f"{self.where}: prior: expected the public rows that it was started with, got "
-                "others: only --new-draw goes on with these"
+                "others: run with --new-draw to use these"
             )
         return {**facts, PRIOR: public.fact}
 

@@ -222,6 +222,6 @@ def _unfinished_key(ledger: Ledger, digits: str) -> str:
     if len(keys) > 1:
         raise DeclarationError(
             f"release {digits[:64]}: expected the key of one unfinished release, got {len(keys)} "
-            f"that begin so, such as {keys[0]} and {keys[1]}: say more digits"
+            f"that begin so, such as {keys[0]} and {keys[1]}: give more digits"
         )
     return keys[0]

@@ -83,7 +83,7 @@ def key_of(release: Release, bundle: Bundle) -> Key:
         refines = bundle.facts.get(REFINES, "")
         key = key.with_replicate(int(bundle.facts["replicate"])).refining(refines)
     if key.digest != bundle.key:
-        raise Damaged(f"{_name(bundle)}: expected the release {key.digest[:12]}")
+        raise Damaged(f"{_name(bundle)}: expected release {key.digest[:12]}, got another")
     return key
 
 
@@ -114,7 +114,7 @@ def settled_entry(key: str, population: str, ledger: Ledger) -> Entry:
     """Return the row that settled a release; Damaged where there is none."""
     entries = [entry for entry in ledger.history(key) if entry.event == "settled"]
     if not entries or entries[0].population != population:
-        raise Damaged(f"ledger: expected that the release {key[:12]} is settled, got no such row")
+        raise Damaged(f"ledger: expected a row that settled release {key[:12]}, got none")
     return entries[0]
 
 
@@ -122,7 +122,7 @@ def reserved_entry(key: str, population: str, ledger: Ledger) -> Entry:
     """Return the row that charged a release; Damaged where there is none."""
     entries = ledger.history(key)
     if not entries or entries[0].population != population:
-        raise Damaged(f"ledger: expected that the release {key[:12]} is charged, got no such row")
+        raise Damaged(f"ledger: expected a row that charged release {key[:12]}, got none")
     return entries[0]
 
 
@@ -184,7 +184,9 @@ def require_reproducible(release: Release, bundle: Bundle) -> None:
     # The digest of every table is in the text, so equal texts are equal tables.
     code = {name: bundle.facts[name] for name in ("code", MADE_AGAIN) if name in bundle.facts}
     if replace(rebuilt, facts={**rebuilt.facts, **code}).to_json() != bundle.to_json():
-        raise Damaged(f"{_name(bundle)}: expected what its answers give again, got another")
+        raise Damaged(
+            f"{_name(bundle)}: expected the bundle that its stored answers give, got another"
+        )
 
 
 def _name(bundle: Bundle) -> str:

@@ -119,9 +119,11 @@ class Accountant:
         self, epsilon: Fraction, currency: Currency = PURE, *, delta: Fraction = Fraction(0)
     ) -> None:
         if not isinstance(epsilon, Fraction) or epsilon <= 0:
-            raise BoundaryViolation("budget: expected a positive Fraction, got something else")
+            raise BoundaryViolation(f"budget: expected a positive Fraction, got {epsilon!r:.40}")
         if not isinstance(delta, Fraction) or not 0 <= delta < 1:
-            raise BoundaryViolation("budget: expected a Fraction from 0 to below 1 as δ, got other")
+            raise BoundaryViolation(
+                f"budget: expected a Fraction from 0 to below 1 as δ, got {delta!r:.40}"
+            )
         self.epsilon, self.currency, self.delta = epsilon, currency, delta
         self._spends: list[Spend] = []
         self._disclosures: list[Disclosure] = []

@@ -224,7 +224,7 @@ class Transcript:
             if decoded is None:
                 if number < len(lines) or line.endswith(b"\n"):
                     raise AnswersLost(
-                        f"transcript: expected record {number} whole, got a broken one"
+                        f"transcript: expected record {number} complete, got a damaged one"
                     )
                 break
             record, self._chain = decoded

@@ -72,7 +72,9 @@ class BitTree:
         if not 0 <= bits <= MOST_FAN_BITS:
             raise BoundaryViolation(f"tree nodes: expected 0..{MOST_FAN_BITS} bits, got {bits}")
         if nodes.depths.shape != (len(nodes),) or nodes.bits.shape != (len(nodes),):
-            raise BoundaryViolation("tree nodes: expected one depth and one number a node")
+            raise BoundaryViolation(
+                "tree nodes: expected one depth and one number for each node, got others"
+            )
         if (nodes.depths < 0).any() or (nodes.depths > deepest).any():
             raise BoundaryViolation(f"tree nodes: expected depths 0..{deepest}, got others")
         # A number below zero stays below zero however far it is shifted.

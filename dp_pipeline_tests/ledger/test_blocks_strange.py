@@ -98,8 +98,8 @@ def rows_of(ledger: Ledger) -> tuple[Entry, Entry]:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"facts": {BLOCKS: "W01"}}, "it passes the limit 1 of W01"),
-        ({"facts": {BLOCKS: "W00 W01 W02"}}, "it passes the limit 1 of W01"),
+        ({"facts": {BLOCKS: "W01"}}, "it exceeds the limit 1 of W01"),
+        ({"facts": {BLOCKS: "W00 W01 W02"}}, "it exceeds the limit 1 of W01"),
         ({"facts": {}}, "it names none of the windows of rides"),
         ({"facts": {BLOCKS: "W02 W01"}}, "its windows cannot be read"),
     ],
@@ -119,8 +119,8 @@ def test_a_row_that_passes_a_window_or_names_none_cannot_be(
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
-        ({"nano_epsilon": 800_000_000}, "it passes the limit 1 of W77"),
-        ({"facts": {BLOCKS: "W77", DELTA: str(2 * NANO)}}, "it passes the ceiling of δ"),
+        ({"nano_epsilon": 800_000_000}, "it exceeds the limit 1 of W77"),
+        ({"facts": {BLOCKS: "W77", DELTA: str(2 * NANO)}}, "it exceeds the ceiling of δ"),
         ({"facts": {BLOCKS: "W77", DELTA: str(NANO)}}, ""),
     ],
 )
@@ -149,7 +149,7 @@ def test_a_stray_counts_in_the_total_once_for_each_window(opens: Opens):
     audit.take(opened)
     strange = {"event": "restored", "key": None, "nano_epsilon": 300_000_000}
     audit.take(replace(first, **strange, facts={BLOCKS: "W01 W02"}))
-    with pytest.raises(Damaged, match="it passes the ceiling 1"):
+    with pytest.raises(Damaged, match="it exceeds the ceiling 1"):
         audit.take(first)
 
 
@@ -159,7 +159,7 @@ def test_the_audit_counts_a_charge_once_for_each_window(opens: Opens):
     opened, first = rows_of(ledger)
     audit = Audit()
     audit.take(opened)
-    with pytest.raises(Damaged, match="it passes the ceiling 1"):
+    with pytest.raises(Damaged, match="it exceeds the ceiling 1"):
         audit.take(replace(first, facts={BLOCKS: "W01 W02 W03"}))
 
 
@@ -172,7 +172,7 @@ def test_a_row_that_names_windows_of_uncut_time_cannot_be(ledger: Ledger):
         audit.take(replace(first, facts={BLOCKS: "W01"}))
 
 
-@pytest.mark.parametrize(("blocks", "words"), [("W01", "it passes the ceiling of δ"), ("W02", "")])
+@pytest.mark.parametrize(("blocks", "words"), [("W01", "it exceeds the ceiling of δ"), ("W02", "")])
 def test_a_row_that_passes_the_delta_of_a_window_cannot_be(opens: Opens, blocks: str, words: str):
     ledger = opens(weekly(delta_ceiling=2 * NANO))
     release(ledger, in_windows("a", "W01", delta=2 * NANO), "0.1")

@@ -142,7 +142,7 @@ def test_a_row_that_passes_the_ceiling_of_delta_cannot_be(ledger: Ledger):
     audit.take(opened)
     audit.take(reserve)
     more = replace(reserve, key="ab" * 32, facts={DELTA: str(2 * NANO)})
-    with pytest.raises(Damaged, match="it passes the ceiling of δ"):
+    with pytest.raises(Damaged, match="it exceeds the ceiling of δ"):
         audit.take(more)
     audit = Audit()
     audit.take(opened)

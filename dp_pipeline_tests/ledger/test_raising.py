@@ -144,7 +144,7 @@ def test_a_month_beyond_its_limit_is_found_by_the_audit(ledger: Ledger, monkeypa
         "UPDATE entries SET time = '2027-01-20T00:00:00.000000+00:00' WHERE event = 'reserve' "
         f"AND sequence = {second}",
     )
-    with pytest.raises(Damaged, match=r"passes the ceiling 0.3 of 2027-01"):
+    with pytest.raises(Damaged, match=r"exceeds the ceiling 0.3 of 2027-01"):
         ledger.verify()
 
 

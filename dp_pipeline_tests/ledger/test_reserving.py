@@ -118,7 +118,7 @@ def test_releases_without_epsilon_are_listed_oldest_first(
 def test_spends_that_do_not_sum_to_the_charge_are_refused(ledger: Ledger, parts: tuple[str, ...]):
     with ledger.reserve(charge()) as reservation, pytest.raises(UnbalancedSpends) as refusal:
         reservation.settle(spends(*parts))
-    assert "charged ε=0.1, its spends sum to" in str(refusal.value)
+    assert "expected spends that sum to the charge of ε=0.1, got" in str(refusal.value)
     assert ledger.state(charge().key) == "reserved"
 
 

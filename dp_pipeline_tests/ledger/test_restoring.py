@@ -239,7 +239,7 @@ def test_a_charge_of_less_than_nothing_is_no_row_of_a_ledger(busy: Ledger):
     with busy._book.writing() as page:
         page.connection.exec_driver_sql("PRAGMA ignore_check_constraints = ON")
         page.append(Draft.of(charge("b"), "reserve", nano_epsilon=-1, facts={}))
-    with pytest.raises(Damaged, match=r"row 4 \(reserve\) cannot be: it charges less than nothing"):
+    with pytest.raises(Damaged, match=r"row 4 \(reserve\) is invalid: its charge is negative"):
         busy.verify()
 
 
@@ -273,7 +273,7 @@ def test_sums_that_a_writer_lowered_are_found_by_verify(busy: Ledger):
         )
         write_state(page.connection, page.state, [place, StateKey("ledger")])
     assert busy.balance("trips").spent == 0
-    with pytest.raises(Damaged, match=r"row 4 \(retired\) cannot be: its sums are not those"):
+    with pytest.raises(Damaged, match=r"row 4 \(retired\) is invalid: its sums are not those"):
         busy.verify()
 
 

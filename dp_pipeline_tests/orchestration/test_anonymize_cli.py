@@ -47,7 +47,7 @@ def test_public_rows_are_released_by_the_first_method_at_every_k(project: Projec
     ]
     assert all(int(row[4]) >= int(row[1]) for row in rows), "smallest class"
     assert all(0 <= float(row[-2]) <= 1 for row in rows), "AUC"
-    assert "This is no differential privacy" in first.out
+    assert "This is not differential privacy" in first.out
     assert [path.name for path in cards_of(first)] == ["card.md", "card.md"]
     assert all("NOT DIFFERENTIALLY PRIVATE" in path.read_text() for path in cards_of(first))
     stored = project.files("released")
@@ -166,7 +166,7 @@ def test_check_plan_and_list_say_what_is_declared(project: Project):
     assert line in project.cli_here("data", "check", "datasets/patients.yaml").out
     assert line in project.cli_here("plan", "patients").out
     listed = project.cli_here("data", "list").out.splitlines()[-1]
-    assert re.search("k-anonymous too, by `anonymize`, without any ε: .*patients", listed)
+    assert re.search("also released k-anonymous by `anonymize`, without ε: .*patients", listed)
     assert not project.home.root.exists()
 
 

@@ -285,7 +285,7 @@ def test_somebody_who_is_at_work_is_left_alone(rides: Project):
     key = next(str(entry.key) for entry in rides.ledger.entries() if entry.key)
     with rides.ledger._book.store.holding(key):
         (note,) = [finding for finding in about(rides, "releases") if finding.state == "note"]
-    assert note.text.endswith("a process is at work on it")
+    assert note.text.endswith("a process is drawing it")
 
 
 def obstacles(project: Project) -> list[str]:

@@ -288,7 +288,7 @@ def test_the_whole_chain_refines_by_command(project: Project, spec: DatasetSpec)
     name = spec.name
     one = ("--model", "independent", "--epsilon")
     planned = project.cli_here("plan", name, "--model", "independent")
-    assert "each from the one before by `--refine previous`: 1" in planned.out
+    assert "each release made from the one before, it would cost 1" in planned.out
     ran = project.cli_here("run", name, "--model", "independent", "--refine", "previous")
     assert ran.code == 0
     assert "0.3 + that of ε=0.2" in ran.out

@@ -352,7 +352,7 @@ def test_changed_spends_are_seen_by_both_checks(stored: Stored):
     _, release, published = stored
     found = faults(release, forged(release, published, cheaper))
     assert "expected it as it was stored, got another" in str(found[INTACT])
-    assert "expected what its answers give again, got another" in str(found[REBUILT])
+    assert "expected the bundle that its stored answers give, got another" in str(found[REBUILT])
 
 
 def test_other_centres_are_compared_with_the_ledger(of_two_centres: Stored):

@@ -73,4 +73,4 @@ def _print(home: Home, findings: Sequence[Finding], swept: Sequence[str]) -> Non
     rows = [list(asdict(finding).values()) for finding in findings]
     print_table(f"Check of {home.root}", ["about", "state", "finding", "what to do"], rows)
     faults = sum(finding.state == "fault" for finding in findings)
-    click.echo(f"faults to mend: {faults}" if faults else "no fault")
+    click.echo(f"faults: {faults}" if faults else "no fault")

@@ -83,10 +83,12 @@ def check_ledger(home: Home) -> Iterator[Finding]:
     if checkpoint is None:
         return
     lag = tip.sequence - checkpoint.sequence
-    text = f"{lag} rows behind, which the next charge mends" if lag else "in step"
+    text = f"{lag} rows behind, which the next charge corrects" if lag else "in step"
     yield Finding(LEDGER, "note" if lag else "ok", f"head {head.path}: {text}")
     if head.path.stat().st_dev == home.ledger_folder.stat().st_dev:
-        place = "beside the keys" if home.database is not None else "on the disk of the ledger"
+        place = (
+            "on the disk of the keys" if home.database is not None else "on the disk of the ledger"
+        )
         yield Finding(
             LEDGER,
             "note",

@@ -237,16 +237,16 @@ def _replay(release: ChargedRelease) -> Iterator[Finding]:
     except PipelineError as error:
         yield Finding(TOPIC, "fault", f"{release.entry.what}: {error}")
     else:
-        text = f"{release.entry.what}: its answers give it again, byte by byte"
+        text = f"{release.entry.what}: its stored answers give the same bundle, byte by byte"
         yield Finding(TOPIC, "ok", text)
 
 
 def _unfinished(release: ChargedRelease) -> Finding:
     name = f"{release.entry.what}, key {str(release.entry.key)[:12]}"
     if release.is_locked():
-        return Finding(TOPIC, "note", f"{name}: a process is at work on it")
+        return Finding(TOPIC, "note", f"{name}: a process is drawing it")
     if "dataset" not in release.facts:
-        return Finding(TOPIC, "note", f"{name}: a fit that did not end; its ε is spent")
+        return Finding(TOPIC, "note", f"{name}: a fit that did not finish; its ε is spent")
     obstacle = _obstacle(release)
     if obstacle is None:
         return Finding(TOPIC, "fault", f"{name}: charged and not finished", release.command)

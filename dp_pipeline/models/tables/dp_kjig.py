@@ -99,7 +99,7 @@ class DpKjig(Model):
         offered = bit_count(domain, chosen)
         if not offered:
             raise DeclarationError(
-                "DpKjig: expected attributes of two cells or more beside the label, got none"
+                "DpKjig: expected attributes of two cells or more besides the label, got none"
             )
         if offered > MOST_BITS:
             raise DeclarationError(
