@@ -10,28 +10,21 @@ import numpy as np
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.gate.counter import Counter
-from dp_pipeline.gate.curator import Curator, PaidMarginals
+from dp_pipeline.gate.curator import PaidMarginals
 from dp_pipeline.gate.noise import NoiseSource, SeededNoise
 from dp_pipeline.inference.earlier import PublicTable
-from dp_pipeline.models.base import CoarseRelease, FitResult, Model, PrivacyGuarantee, fit
+from dp_pipeline.models.base import (
+    CoarseRelease,
+    FitResult,
+    Model,
+    PrivacyGuarantee,
+    curators_of,
+    fit,
+)
 from dp_pipeline.raw.counters.fold import EmptyCounter
 from dp_pipeline.results.clusters import Clusters, Tables
 from dp_pipeline.results.synthetic_table import SyntheticTable
 from dp_pipeline.results.transcript import Transcript
-
-
-@dataclass(frozen=True, eq=False)
-class RefinedFit:
-    """The fit that another one refines.
-
-    coarse        its release, and the amount it spent
-    measurements  its marginals, and the amount paid for each
-    epsilon       the ε that it promised
-    """
-
-    coarse: CoarseRelease
-    measurements: PaidMarginals
-    epsilon: Fraction
 
 
 @dataclass(frozen=True)
@@ -54,12 +47,12 @@ class PrivateFit:
     guarantee: PrivacyGuarantee
     earlier: Tables | None = None
     public: PublicTable | None = None
-    refines: RefinedFit | None = None
+    refines: CoarseRelease | None = None
 
     @property
     def amount(self) -> Fraction:
         """The amount that the fit spends in its currency; of a refinement, the added amount."""
-        return self.guarantee.amount - (self.refines.coarse.amount if self.refines else 0)
+        return self.guarantee.amount - (self.refines.guarantee.amount if self.refines else 0)
 
     @property
     def added_epsilon(self) -> Fraction:
@@ -89,24 +82,16 @@ class PrivateFit:
         It spends exactly ``amount``, or raises.
         """
         # The curator adds its own answers to these.
-        measurements = dict(self.refines.measurements) if self.refines else {}
+        measurements = dict(self.refines.paid) if self.refines else {}
         result = fit(
             self.model,
             self.guarantee,
-            lambda accountant: Curator(
-                counter,
-                domain=self.spec.domain,
-                distance=self.spec.distance,
-                accountant=accountant,
-                transcript=transcript,
-                noise=noise,
-                paid_marginals=measurements,
-            ),
+            curators_of(self.spec, counter, transcript, noise, measurements),
             epsilon=self.guarantee.epsilon,
             rng=rng,
             earlier=self.earlier,
             public=self.public,
-            coarse=self.refines.coarse if self.refines else None,
+            coarse=self.refines,
         )
         result.require_guaranteed(self.guarantee, what=self.method)
         if not isinstance(result.released, self.releases):

@@ -155,7 +155,9 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         # What is wrong by itself is refused before what does not go together.
         epsilon = exact_epsilon(self.epsilon)
         cost = discovery_cost(self.discover, domain, epsilon, undeclared_words=undeclared_words)
-        spec = DatasetSpec.of_domain(name, domain, discover=cost, protection=protection)
+        spec = DatasetSpec.of_domain(
+            name, domain, discover=cost, protection=protection, purpose="release"
+        )
         epsilon, domain = epsilon - (cost.epsilon if cost else 0), spec.widest.domain
         model.check(domain)
         guarantee = guarantee_of(model, epsilon, delta, domain=domain)

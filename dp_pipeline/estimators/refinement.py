@@ -25,7 +25,7 @@ import numpy as np
 from dp_pipeline.config.amounts import epsilon_text
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.config.parameters import texts_of
-from dp_pipeline.estimators.fit import PrivateFit, RefinedFit
+from dp_pipeline.estimators.fit import PrivateFit
 from dp_pipeline.estimators.parameters import is_fit_for_release
 from dp_pipeline.estimators.population_charge import (
     Run,
@@ -124,8 +124,7 @@ class FinishedFit:
             )
         rng, answers = copy.deepcopy(self.first_rng), self.transcript.rewind()
         _, measurements = self.fit.run(None, noise=OpenDPNoise(), rng=rng, transcript=answers)
-        release = CoarseRelease(self.result.released, coarse.amount)
-        return replace(fit, refines=RefinedFit(release, measurements, coarse.epsilon))
+        return replace(fit, refines=CoarseRelease(self.result.released, coarse, measurements))
 
     def _require_same_questions(self, fit: PrivateFit) -> None:
         for either in (fit, self.fit):
@@ -215,7 +214,10 @@ def run_fit(
         _require_stored_rows(refined.ledger_key, facts[ROWS], ledger)
         # Reserving this key decides whether the fit was refined before.
         key = refinement_digest(population, refined.ledger_key)
-        facts |= {REFINES: refined.ledger_key, REFINED_FROM: epsilon_text(fit.refines.epsilon)}
+        facts |= {
+            REFINES: refined.ledger_key,
+            REFINED_FROM: epsilon_text(fit.refines.epsilon),
+        }
     charge = charge_of(fit, account, noise, key=key, facts=facts)
     result = run_charged(fit, run, transcript, ledger, charge)
     return FinishedFit(fit, result, rng, transcript, is_releasable, population, key)

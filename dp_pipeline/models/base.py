@@ -18,12 +18,15 @@ from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.domain import Domain
 from dp_pipeline.config.errors import BoundaryViolation, DeclarationError
 from dp_pipeline.config.parameters import choice
-from dp_pipeline.gate.curator import Curator
+from dp_pipeline.gate.counter import Counter
+from dp_pipeline.gate.curator import Curator, PaidMarginals
+from dp_pipeline.gate.noise import NoiseSource
 from dp_pipeline.inference.earlier import PublicTable
 from dp_pipeline.results.accountant import Accountant, Spend
 from dp_pipeline.results.class_table import ClassTable
 from dp_pipeline.results.clusters import Clusters, Tables
 from dp_pipeline.results.synthetic_table import SyntheticTable
+from dp_pipeline.results.transcript import Transcript
 
 Released = Clusters | SyntheticTable | ClassTable
 
@@ -286,6 +289,33 @@ def planning_units(
 
 
 CuratorFactory = Callable[[Accountant], Curator]
+
+
+def curators_of(
+    spec: DatasetSpec,
+    counter: Counter | None,
+    transcript: Transcript,
+    noise: NoiseSource,
+    paid: PaidMarginals,
+) -> CuratorFactory:
+    """Return a function that makes a curator of the rows of a data set for an accountant.
+
+    counter   None draws nothing: every answer must be in the transcript
+    paid      answers that may be refined; the curator adds its own
+    """
+    return lambda accountant: Curator(
+        counter,
+        domain=spec.domain,
+        distance=spec.distance,
+        accountant=accountant,
+        transcript=transcript,
+        noise=noise,
+        benchmark=not spec.is_release,
+        relation=spec.relation,
+        paid_marginals=paid,
+    )
+
+
 """The curator of some rows, or of stored answers, that spends from an accountant."""
 
 
@@ -293,12 +323,19 @@ CuratorFactory = Callable[[Accountant], Curator]
 class CoarseRelease:
     """A release to be refined.
 
-    released   the release
-    amount     amount that its model spent, in its currency
+    released    the release
+    guarantee   its ε, and the amount that its model spent
+    paid        its answers, and what was paid for each
     """
 
     released: Released
-    amount: Fraction
+    guarantee: PrivacyGuarantee
+    paid: PaidMarginals
+
+    @property
+    def epsilon(self) -> Fraction:
+        """The ε that it promised."""
+        return self.guarantee.epsilon
 
 
 @dataclass(frozen=True)
@@ -341,7 +378,7 @@ def fit(
               returns a curator with its answers. None: there is none
     public    public rows that it uses; None: there are none
     """
-    paid = Fraction(0) if coarse is None else coarse.amount
+    paid = Fraction(0) if coarse is None else coarse.guarantee.amount
     accountant = Accountant(guarantee.amount - paid, guarantee.currency)
     curator = open_curator(accountant)
     if coarse is not None:

@@ -285,12 +285,12 @@ class EpsilonRelease(NoisyRelease):
             coarse=None if refined is None else partial(self._coarse, refined),
         )
 
-    def _coarse(self, refined: RefinedRelease) -> tuple[CoarseRelease, PaidMarginals]:
-        """Return the release that is refined, and its answers; Damaged if they were changed."""
+    def _coarse(self, refined: RefinedRelease) -> CoarseRelease:
+        """Return the release that is refined; Damaged if its answers were changed."""
         key = refined.key
         release = replace(self, epsilon=key.epsilon, noise_name=key.noise, refine=None)
         result, answers = release.replay_fit(key)
-        return CoarseRelease(result.released, release.guarantee.amount), answers
+        return CoarseRelease(result.released, release.guarantee, answers)
 
     def replay_fit(self, key: ReleaseKey) -> tuple[FitResult, PaidMarginals]:
         """Return the fit of a settled release and its answers; no row is read."""

@@ -12,15 +12,15 @@ import numpy as np
 
 from dp_pipeline.config.amounts import epsilon_text
 from dp_pipeline.config.dataset import DatasetSpec
-from dp_pipeline.gate.curator import Curator, PaidMarginals
+from dp_pipeline.gate.curator import PaidMarginals
 from dp_pipeline.gate.noise import NoiseSource
 from dp_pipeline.inference.earlier import PublicTable
 from dp_pipeline.models.base import (
     CoarseRelease,
-    CuratorFactory,
     FitResult,
     Model,
     PrivacyGuarantee,
+    curators_of,
     fit,
 )
 from dp_pipeline.releases.noisy_drawing import ReleaseCounter
@@ -41,7 +41,7 @@ class ModelQuestions:
     facts     of the bundle
     earlier   tables of the release that it plans from; None where it plans from none
     public    public rows of another data set that it uses; None where it uses none
-    coarse    returns the release that it refines, with its answers; None where it refines none
+    coarse    returns the release that it refines; None where it refines none
     """
 
     dataset: DatasetSpec
@@ -53,7 +53,7 @@ class ModelQuestions:
     facts: Mapping[str, str]
     earlier: Tables | None
     public: PublicTable | None
-    coarse: Callable[[], tuple[CoarseRelease, PaidMarginals]] | None
+    coarse: Callable[[], CoarseRelease] | None
 
     def empty_counter(self) -> EmptyCounter:
         from dp_pipeline.raw.counters.fold import EmptyCounter
@@ -80,9 +80,10 @@ class ModelQuestions:
         if self.evaluation is not None and matches_reserved:
             from dp_pipeline.gate.quality import private_quality
 
+            rows = cast("FoldCounter | None", counter)
             accountant = Accountant(self.evaluation)
             quality = private_quality(
-                self._curators(counter, transcript, noise, PaidMarginals())(accountant),
+                curators_of(self.dataset, rows, transcript, noise, PaidMarginals())(accountant),
                 result.released,
                 epsilon=self.evaluation,
                 label=self.dataset.label,
@@ -99,13 +100,15 @@ class ModelQuestions:
         self, counter: ReleaseCounter | None, transcript: Transcript, noise: NoiseSource
     ) -> tuple[FitResult, PaidMarginals]:
         """Return the fit of the model, and the answers that it has paid for."""
-        coarse, paid = (None, PaidMarginals()) if self.coarse is None else self.coarse()
+        coarse = None if self.coarse is None else self.coarse()
+        paid = PaidMarginals() if coarse is None else coarse.paid
+        rows = cast("FoldCounter | None", counter)
         # Post-processing randomness is fixed by public facts, so a replay gives the same bytes.
         seed = hashlib.sha256(f"{self.key.digest} {self.postprocessing}".encode()).digest()
         result = fit(
             self.model,
             self.guarantee,
-            self._curators(counter, transcript, noise, paid),
+            curators_of(self.dataset, rows, transcript, noise, paid),
             epsilon=self.key.epsilon,
             rng=np.random.default_rng(int.from_bytes(seed[:16])),
             earlier=self.earlier,
@@ -113,27 +116,3 @@ class ModelQuestions:
             public=self.public,
         )
         return result, paid
-
-    def _curators(
-        self,
-        counter: ReleaseCounter | None,
-        transcript: Transcript,
-        noise: NoiseSource,
-        paid: PaidMarginals,
-    ) -> CuratorFactory:
-        """Return a function that makes a curator for an accountant."""
-
-        def create_curator(accountant: Accountant) -> Curator:
-            return Curator(
-                cast("FoldCounter | None", counter),
-                domain=self.dataset.domain,
-                distance=self.dataset.distance,
-                accountant=accountant,
-                transcript=transcript,
-                noise=noise,
-                benchmark=not self.dataset.is_release,
-                relation=self.dataset.relation,
-                paid_marginals=paid,
-            )
-
-        return create_curator

@@ -81,7 +81,7 @@ def in_steps(
         )
         done = fit(model, guarantee, ask, epsilon=epsilon, rng=rng, coarse=coarse)
         runs.append(Run(done.released, tuple(recorder.draws), done.spends, guarantee.currency))
-        coarse = CoarseRelease(done.released, guarantee.amount)
+        coarse = CoarseRelease(done.released, guarantee, {})
     return runs
 
 
