@@ -178,7 +178,7 @@ class DatasetSpec:
     per_month      most ε of one calendar month (UTC), under ``ceiling``; None: any amount
     usable         share of the rows that checks require to have a person's id; also the default of
                    the attributes
-    ceiling_delta  most δ that discoveries of levels may ever cost; None: that of one discovery
+    ceiling_delta  most δ that discoveries of levels may ever cost; None: of ten discoveries
     discovered     the discovered part of ``domain``; None before a discovery and without any
     file_digest    ``digest`` before ``domain`` was discovered; empty without a discovery
     window         name of the window that this declaration is about; empty: all of them
@@ -339,8 +339,15 @@ class DatasetSpec:
 
     @property
     def delta_ceiling(self) -> Fraction | None:
-        """The most δ that the population may ever spend; None where no charge has a δ."""
-        return self.ceiling_delta or (self.discover.delta if self.discover else None)
+        """The most δ that the population may ever spend; None where no charge has a δ.
+
+        Where the file says nothing, that of ten discoveries, or up to 10⁻⁶: one look that found too
+        little leaves room for another.
+        """
+        one = self.discover.delta if self.discover else None
+        if self.ceiling_delta is not None or one is None:
+            return self.ceiling_delta
+        return max(one, min(10 * one, Fraction(1, 10**6)))
 
     @property
     def discovered_fact(self) -> dict[str, str]:

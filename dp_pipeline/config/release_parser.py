@@ -60,7 +60,7 @@ class Ceiling(fields.Section):
     total        For ever, over all models, partitions and snapshots.
     each_window  Of one window, where there are windows.
     per_month    In one calendar month.
-    delta        Of all discoveries of levels together, for ever; by default that of one of them.
+    delta        Of all discoveries of levels, for ever; by default of ten, or up to 1e-6.
     """
 
     total: fields.Epsilon | None = None

@@ -28,7 +28,12 @@ from dp_pipeline.raw.snapshot import current_snapshot
 from dp_pipeline.raw.source_stamps import SourceStamp, source_digest, source_stamp
 from dp_pipeline.releases.epsilon_release import EpsilonRelease
 from dp_pipeline.releases.home import Home
-from dp_pipeline.releases.outcome import has_run_dry, is_prepared, published_windows
+from dp_pipeline.releases.outcome import (
+    DRY_WINDOWS,
+    has_run_dry,
+    is_prepared,
+    published_windows,
+)
 from dp_pipeline.releases.run_options import RunOptions
 from dp_pipeline.releases.run_plan import plan_run
 
@@ -180,10 +185,13 @@ def _may_have_rows(spec: DatasetSpec, window: str) -> bool:
 def _window_choice_text(spec: DatasetSpec) -> str:
     if _has_file_each(spec):
         return "A window without a file is not requested."
-    end = f"up to the last, {spec.cut.last}" if spec.cut.last else "as no `last` one is declared"
+    if spec.cut.last:
+        end = f"up to the last, {spec.cut.last}"
+    else:
+        end = f"at most {DRY_WINDOWS} at a time, as no `last` one is declared"
     return (
-        f"Every window is requested, {end}, until a released one has next to no rows by its "
-        "noisy count where an earlier one had many."
+        f"Every window is requested, {end}, until {DRY_WINDOWS} released ones in a row have next "
+        "to no rows by their noisy counts where an earlier one had many."
     )
 
 
@@ -192,9 +200,10 @@ def _no_window_text(spec: DatasetSpec, home: Home) -> str:
     published = published_windows(spec, home)
     if published and _has_ended(spec, home, published):
         return (
-            f"{spec.name}: {published[-1]} has next to no rows by its noisy count, so no later "
-            f"window is requested: declare it as the `last` one, or publish a later one by hand, "
-            f"`dp-pipeline run {spec.name} --window NAME`, once there are rows again"
+            f"{spec.name}: the {DRY_WINDOWS} windows up to {published[-1]} have next to no rows by "
+            "their noisy counts, so no later window is requested: declare the `last` one, or "
+            f"publish a later one by hand, `dp-pipeline run {spec.name} --window NAME`, once there "
+            "are rows again"
         )
     return f"{spec.name}: every closed window that may have rows is published"
 
@@ -228,7 +237,9 @@ def due_windows(spec: DatasetSpec, home: Home, moment: int) -> tuple[str, ...]:
     if not _has_ended(spec, home, published):
         closed = spec.cut.closed(moment, after=published[-1])
         candidates = (window for window in closed if _may_have_rows(spec, window))
-        later += islice(candidates, MAX_WINDOWS_PER_TICK)
+        # Without a file each and a `last`, the next rows may never come: each empty one is charged.
+        is_known = _has_file_each(spec) or spec.cut.last
+        later += islice(candidates, MAX_WINDOWS_PER_TICK if is_known else DRY_WINDOWS)
     gaps = (window for window in _gaps(spec.cut, published) if _may_have_rows(spec, window))
     newest_gaps = tuple(islice(gaps, MAX_WINDOWS_PER_TICK - len(later)))
     return (*reversed(newest_gaps), *later)

@@ -157,14 +157,20 @@ def published_windows(spec: DatasetSpec, home: Home) -> tuple[str, ...]:
     return tuple(sorted(windows, key=spec.cut.start))
 
 
+DRY_WINDOWS = 3
+"""Windows in a row next to empty that say that rows have ended: one may be a holiday."""
+
+
 def has_run_dry(spec: DatasetSpec, home: Home, published: Sequence[str]) -> bool:
-    """Return whether a model counts next to no rows in the newest published window, and many in an
+    """Return whether a model counts next to no rows in the newest published windows, and many in an
     earlier one, by its released noisy numbers; smoothed numbers show it some windows later.
 
     published   oldest first
     """
-    newest, *earlier = map(partial(_released_totals, spec, home), reversed(published))
-    dry = {name for name, total in newest.items() if total.is_noise}
+    totals = list(map(partial(_released_totals, spec, home), reversed(published)))
+    newest, earlier = totals[:DRY_WINDOWS], totals[DRY_WINDOWS:]
+    noise = [{name for name, total in of.items() if total.is_noise} for of in newest]
+    dry = set.intersection(*noise)
     return any(
         name in dry and total.is_signal for totals in earlier for name, total in totals.items()
     )

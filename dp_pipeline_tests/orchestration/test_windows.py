@@ -489,6 +489,12 @@ def test_a_tick_requests_windows_alone_that_have_a_file(path: str, project: Proj
     assert asked() == ["2026-W04-1", "2026-W06-1"]
 
 
+def copy_pointers(project: Project, week: str, other: str) -> None:
+    """Leave the traces of a published week for another one: a tick reads no more."""
+    for path in project.home.root.rglob(f"*{week}*.json"):
+        path.with_name(path.name.replace(week, other)).write_bytes(path.read_bytes())
+
+
 def test_tick_requests_no_more_of_file_that_has_come_to_its_end(project: Project):
     """By noisy counts alone: 4,000 rows of 2,000 persons, then none."""
     lines = [
@@ -501,8 +507,11 @@ def test_tick_requests_no_more_of_file_that_has_come_to_its_end(project: Project
     spec = stream(project)
     run_weeks(project, spec, *WEEKS[:2])
     late = "2026-02-24T06:00"
-    keys = [request.partition_key for request in ticked(project, spec, late).run_requests]
-    assert keys == [f"2026-W0{week}-1" for week in (3, 4, 5, 6, 7)]
+
+    def requested() -> list[str]:
+        return [one.partition_key for one in ticked(project, spec, late).run_requests or []]
+
+    assert requested() == ["2026-W03-1", "2026-W04-1", "2026-W05-1"]
     empty = run_weeks(project, spec, "2026-W03")
     (line,) = [
         line
@@ -511,15 +520,17 @@ def test_tick_requests_no_more_of_file_that_has_come_to_its_end(project: Project
         for line in outcome.warnings
     ]
     assert "No rows to be seen" in line
+    # One may be a holiday; three in a row are the end.
+    for week in ("2026-W04", "2026-W05"):
+        assert requested()[0] == f"{week}-1"
+        copy_pointers(project, "2026-W03", week)
     tick = ticked(project, spec, late)
     assert not tick.run_requests
-    assert "2026-W03 has next to no rows by its noisy count" in (tick.skip_message or "")
-    # What is published by hand behind it is taken up again, whatever it holds.
-    with_rows = [line.replace("2026-01-05", "2026-01-19") for line in lines[4000:]]
-    project.write_rows("stream.csv", [HEAD, *lines, *with_rows])
-    run_weeks(project, spec, "2026-W04")
-    keys = [request.partition_key for request in ticked(project, spec, late).run_requests]
-    assert keys == ["2026-W05-1", "2026-W06-1", "2026-W07-1"]
+    words = "the 3 windows up to 2026-W05 have next to no rows by their noisy counts"
+    assert words in (tick.skip_message or "")
+    # What is published by hand behind it is taken up again.
+    copy_pointers(project, "2026-W02", "2026-W06")
+    assert requested() == ["2026-W07-1"]
 
 
 def test_stream_of_few_rows_is_not_taken_for_one_that_has_ended(project: Project):
