@@ -2,8 +2,9 @@
 
 ``import dp_pipeline as dp``: ``dp.load_dataset``, ``dp.plan`` and ``dp.run`` do what the commands
 do; ``dp.PrivateKMeans``, ``dp.PrivateSynthesizer`` and ``dp.KAnonymousSelector`` need no file, and
-``dp.plot_marginals``, ``dp.plot_pairs`` and ``dp.plot_map`` draw what they give. Each is imported
-when it is first asked for, because what it needs takes seconds.
+``dp.plot_marginals``, ``dp.plot_pairs`` and ``dp.plot_map`` draw what they give;
+``dp.open_release`` and ``dp.combine`` need an exported folder alone. Each is imported when it is
+first asked for, because what it needs takes seconds.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from dp_pipeline.answers.estimate import combine
     from dp_pipeline.commands import plan, run
     from dp_pipeline.config.catalogue import load_dataset
     from dp_pipeline.estimators import (
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
         plot_marginals,
         plot_pairs,
     )
+    from dp_pipeline.export.opening import open_release
 
 __version__ = "0.1.0"
 
@@ -29,7 +32,9 @@ __all__ = [
     "KAnonymousSelector",
     "PrivateKMeans",
     "PrivateSynthesizer",
+    "combine",
     "load_dataset",
+    "open_release",
     "plan",
     "plot_map",
     "plot_marginals",
@@ -41,7 +46,9 @@ _PLACES = {
     "KAnonymousSelector": "estimators",
     "PrivateKMeans": "estimators",
     "PrivateSynthesizer": "estimators",
+    "combine": "answers.estimate",
     "load_dataset": "config.catalogue",
+    "open_release": "export.opening",
     "plan": "commands",
     "plot_map": "estimators",
     "plot_marginals": "estimators",

@@ -65,6 +65,7 @@ COMMANDS = {
     "budget": "cli.budget:budget",
     "export": "cli.export:export",
     "verify": "cli.export:verify",
+    "ask": "cli.ask:ask",
     "evidence": "cli.evidence:evidence",
     "anonymize": "cli.run:anonymize",
     "roll-up": "cli.run:roll_up",

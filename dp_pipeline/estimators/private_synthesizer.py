@@ -34,6 +34,7 @@ from dp_pipeline.estimators.synthetic_frames import (
     synthetic_frame,
     typed_columns,
 )
+from dp_pipeline.estimators.table_answers import TableAnswers
 from dp_pipeline.models.tables.base import TableModel
 from dp_pipeline.releases.evaluate import TableComparison
 from dp_pipeline.reporting.noisy_answers import NoisyAnswers
@@ -53,7 +54,7 @@ def _finished_fit_of(refines: object) -> FinishedFit:
     return finished
 
 
-class PrivateSynthesizer(PrivateEstimator):
+class PrivateSynthesizer(TableAnswers, PrivateEstimator):
     """A synthetic table that is ε-differentially private: one row more or less changes the
     probability of any result by at most the factor e^ε.
 

@@ -19,6 +19,7 @@ def release(
     rows: int = 2_000,
     dependence: Mapping[tuple[str, str], float] | None = None,
     groups: Mapping[str, Sequence[int]] | None = None,
+    labels: Mapping[str, Sequence[str]] | None = None,
 ) -> OpenTable:
     """Return a release whose rows have the distribution of ``counts``.
 
@@ -30,9 +31,8 @@ def release(
     ends = np.floor(np.cumsum(share.ravel()) * rows + 0.5).astype(int)
     cells = np.repeat(np.arange(share.size), np.diff(ends, prepend=0))
     codes = dict(zip(names, np.unravel_index(cells, counts.shape), strict=True))
-    labels = {
-        name: [f"{name}{i}" for i in range(n)] for name, n in zip(names, counts.shape, strict=True)
-    }
+    sizes = zip(names, counts.shape, strict=True)
+    labels = labels or {name: [f"{name}{i}" for i in range(size)] for name, size in sizes}
     tables = {
         "codes": codes,
         "synthetic": {name: np.array(labels[name])[codes[name]] for name in names},

@@ -1,0 +1,55 @@
+"""`dp-pipeline ask`: numbers from an exported folder, each with an interval."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from dp_pipeline.cli.options import READER, Reader
+
+if TYPE_CHECKING:
+    from dp_pipeline.answers.questions import Line
+
+BASES = {
+    "measured": "measured: noisy tables of the release hold it",
+    "bounded": "bounded: no table holds it; noisy scores say how far off it may be",
+    "model": "model: the interval is of noise alone; the fitted model may be wrong",
+}
+"""Basis → in words."""
+
+
+@click.command()
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.argument("question")
+@click.option("--level", default=0.95, show_default=True, help="How often an interval holds.")
+@READER
+def ask(folder: Path, question: str, level: float, reader: Reader) -> None:
+    """Ask an exported folder for a number, with its interval.
+
+    QUESTION is one of: count where CONDITION; share where CONDITION among CONDITION; mean COLUMN by
+    COLUMN where CONDITION; quantile 0.5 of COLUMN where CONDITION; table COLUMN COLUMN. A condition
+    is such as "income = '50k+' and not age < 65". No home, row or ε is needed.
+    """
+    from dp_pipeline.answers.questions import lines_of
+    from dp_pipeline.export.opening import open_release
+
+    lines = lines_of(open_release(folder), question, level=level)
+    reader.print_output(
+        lambda: {"question": question, "level": level, "answers": [dict(line) for line in lines]},
+        lambda: _print(lines, level),
+    )
+
+
+def _print(lines: Sequence[Line], level: float) -> None:
+    from dp_pipeline.reporting.text import number_text, print_table
+
+    cells = [
+        [number_text(cell) if isinstance(cell, float) else str(cell) for cell in line.values()]
+        for line in lines
+    ]
+    print_table(f"{level:.0%} intervals", list(lines[0]), cells)
+    for basis in dict.fromkeys(str(line["basis"]) for line in lines):
+        click.echo(BASES[basis])

@@ -1,0 +1,55 @@
+"""TableAnswers: counts, shares, means and quantiles of a fitted synthesizer, with intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from sklearn.utils.validation import check_is_fitted
+
+from dp_pipeline.answers.tables import OpenTable, of_tables
+from dp_pipeline.estimators.parameters import invalid_parameters
+from dp_pipeline.results.synthetic_table import SyntheticTable
+
+
+def _after_fit(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the method of an open table as one of a fitted estimator: InvalidParameter for another
+    question, NotFittedError before a fit.
+    """
+
+    @wraps(method)
+    def answer(self: TableAnswers, *args: Any, **options: Any) -> Any:
+        check_is_fitted(self)
+        with invalid_parameters():
+            return method(self._open_table(), *args, **options)
+
+    return answer
+
+
+class TableAnswers:
+    """The methods of ``OpenTable`` on what a fit released: no row and no ε is needed.
+
+    >>> from dp_pipeline.estimators import PrivateSynthesizer
+    >>> people = [["no", 0], ["yes", 2]] * 500
+    >>> synthesizer = PrivateSynthesizer(domain={"smokes": ["no", "yes"], "visits": 3}, epsilon=1)
+    >>> count = synthesizer.fit(people).count("smokes == 'yes' and visits > 1")
+    >>> count.basis, count.low <= count.value <= count.high
+    ('measured', True)
+    """
+
+    _table: SyntheticTable
+    _opened: tuple[SyntheticTable, OpenTable] | None = None
+
+    count = _after_fit(OpenTable.count)
+    share = _after_fit(OpenTable.share)
+    mean = _after_fit(OpenTable.mean)
+    quantile = _after_fit(OpenTable.quantile)
+    table = _after_fit(OpenTable.table)
+    replicates = _after_fit(OpenTable.replicates)
+
+    def _open_table(self) -> OpenTable:
+        """Return what was released, opened once a fit."""
+        if self._opened is None or self._opened[0] is not self._table:
+            self._opened = self._table, of_tables(self._table.tables())
+        return self._opened[1]

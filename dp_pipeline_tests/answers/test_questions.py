@@ -1,0 +1,70 @@
+"""Questions in words, on an open release and on the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from dp_pipeline.answers.questions import EXAMPLES, lines_of
+from dp_pipeline.answers.tables import OpenTable
+from dp_pipeline.cli import main
+from dp_pipeline.config.errors import DeclarationError
+from dp_pipeline.estimators import PrivateSynthesizer
+from dp_pipeline_tests.answers.releases import release
+
+COUNTS = np.array([[400, 100, 60], [80, 300, 260]])
+
+
+@pytest.fixture(scope="module")
+def opened() -> OpenTable:
+    numbers = {"a": ["f", "m"], "b": ["1", "2", "3"]}
+    return release(COUNTS, [(("a", "b"), COUNTS, 9.0)], names="ab", rows=1_200, labels=numbers)
+
+
+@pytest.mark.parametrize(
+    ("question", "values"),
+    [
+        ("count", [1200]),
+        ("count where a = 'f' and b > 1", [160]),
+        ("share where b = 3 among a = 'm'", [260 / 640]),
+        ("mean b by a", [780 / 560, 1460 / 640]),
+        ("mean `b` where a = 'f'", [780 / 560]),
+        ("quantile 0.5 of b where a = 'f'", [1]),
+        ("table a, b", COUNTS.ravel().tolist()),
+        ("table  b", [480, 400, 320]),
+    ],
+)
+def test_a_question_has_these_values(opened: OpenTable, question: str, values: list[float]) -> None:
+    lines = lines_of(opened, question)
+    assert [line["value"] for line in lines] == pytest.approx(values)
+    assert all(line["low"] <= line["value"] <= line["high"] for line in lines)
+
+
+@pytest.mark.parametrize("question", ["", "how many", "count if a", "quantile x of b", "table"])
+def test_another_question_is_refused_with_examples(opened: OpenTable, question: str) -> None:
+    with pytest.raises(DeclarationError, match="question: expected such as count where"):
+        lines_of(opened, question)
+    assert all(
+        example.split()[0] in ("count", "share", "mean", "quantile", "table")
+        for example in EXAMPLES
+    )
+
+
+def test_a_fitted_synthesizer_answers_too() -> None:
+    people = [["no", 0], ["yes", 2]] * 500
+    domain = {"smokes": ["no", "yes"], "visits": 3}
+    synthesizer = PrivateSynthesizer(domain=domain, epsilon=2, noise="seeded:3").fit(people)
+    count = synthesizer.count("smokes == 'yes'")
+    assert count.low <= 500 <= count.high
+    assert len(list(synthesizer.replicates(2, seed=1))) == 2
+    with pytest.raises(ValueError, match="expected a column from smokes, visits, got 'age'"):
+        synthesizer.count("age > 3")
+
+
+def test_a_folder_that_is_no_export_is_refused(tmp_path: Path) -> None:
+    result = CliRunner().invoke(main, ["ask", str(tmp_path), "count"])
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "expected the description of an export, got none" in result.stderr
