@@ -10,6 +10,7 @@ from dp_pipeline.answers.estimate import Estimate
 from dp_pipeline.config.errors import DeclarationError
 
 if TYPE_CHECKING:
+    from dp_pipeline.answers.boxes import OpenClusters
     from dp_pipeline.answers.tables import OpenTable
 
 _NAME = r"(?:`[^`]+`|[^\s`,]+)"
@@ -20,6 +21,7 @@ _FORMS = {
     "mean": rf"mean (?P<column>{_NAME})(?: by (?P<by>{_NAME}))?{_WHERE}",
     "quantile": rf"quantile (?P<probability>[0-9.]+) of (?P<column>{_NAME}){_WHERE}",
     "table": rf"table (?P<columns>{_NAME}(?:,? {_NAME})*)",
+    "sizes": "sizes",
 }
 """Method of an open release → the question that asks for it."""
 
@@ -29,6 +31,7 @@ EXAMPLES = (
     "mean hours by education where age < 30",
     "quantile 0.5 of income",
     "table age income",
+    "sizes",
 )
 
 Line = Mapping[str, Any]
@@ -37,10 +40,12 @@ about.
 """
 
 
-def lines_of(release: OpenTable, question: str, *, level: float = 0.95) -> list[Line]:
+def lines_of(
+    release: OpenTable | OpenClusters, question: str, *, level: float = 0.95
+) -> list[Line]:
     """Return the estimates that answer a question in words.
 
-    question   as in ``EXAMPLES``
+    question   as in ``EXAMPLES``; of clusters also ``sizes``
     level      of the intervals
 
     DeclarationError with what can be asked for another question.
@@ -48,30 +53,31 @@ def lines_of(release: OpenTable, question: str, *, level: float = 0.95) -> list[
     text = " ".join(question.split())
     for method, form in _FORMS.items():
         match = re.fullmatch(form, text)
-        if match is not None:
+        if match is not None and hasattr(release, method):
             parts = {name: part for name, part in match.groupdict().items() if part}
             return _lines(release, method, parts, level)
+    examples = [one for one in EXAMPLES if hasattr(release, one.split()[0])]
     raise DeclarationError(
-        f"question: expected such as {'; '.join(EXAMPLES)}, got {question[:80]!r}"
+        f"question: expected such as {'; '.join(examples)}, got {question[:80]!r}"
     )
 
 
-def _lines(release: OpenTable, method: str, parts: Mapping[str, str], level: float) -> list[Line]:
-    if method == "table":
-        names = [name.strip("`") for name in re.findall(_NAME, parts["columns"])]
-        frame = release.table(*names, level=level).rename(columns={"count": "value"})
-        return [
-            {str(name): cell for name, cell in line.items()} for line in frame.to_dict("records")
-        ]
-    chosen: dict[str, Any] = {
-        n: p.strip("`") if n in ("column", "by") else p for n, p in parts.items()
-    }
+def _lines(release: Any, method: str, parts: Mapping[str, str], level: float) -> list[Line]:
+    chosen: dict[str, Any] = dict(parts)
+    names = [name.strip("`") for name in re.findall(_NAME, chosen.pop("columns", ""))]
+    for name in {"column", "by"} & set(chosen):
+        chosen[name] = chosen[name].strip("`")
     if "probability" in chosen:
         chosen["probability"] = _probability(chosen["probability"])
-    estimates = getattr(release, method)(**chosen, level=level)
+    estimates = getattr(release, method)(*names, **chosen, level=level)
     if isinstance(estimates, Estimate):
         return [_line(estimates)]
-    return [{chosen["by"]: value, **_line(estimate)} for value, estimate in estimates.items()]
+    if isinstance(estimates, list):
+        return [{"centre": i + 1, **_line(estimate)} for i, estimate in enumerate(estimates)]
+    if isinstance(estimates, dict):
+        return [{chosen["by"]: value, **_line(estimate)} for value, estimate in estimates.items()]
+    lines: list[Line] = estimates.rename(columns={"count": "value"}).to_dict("records")
+    return lines
 
 
 def _probability(text: str) -> float:

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from dp_pipeline.config.domain import Domain, Protection
 from dp_pipeline.config.encoding import FloatArray, IntArray
 from dp_pipeline.config.errors import DeclarationError
+from dp_pipeline.estimators.answers import ClusterAnswers
 from dp_pipeline.estimators.declared import box_columns, domain_of
 from dp_pipeline.estimators.fit import PrivateFit
 from dp_pipeline.estimators.frames import features_of, numeric_features, numeric_rows, plain_frame
@@ -50,6 +51,7 @@ def _number_of_clusters(value: object) -> int:
 class PrivateKMeans(
     ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
     TransformerMixin,  # type: ignore[misc]
+    ClusterAnswers,
     PrivateEstimator,
 ):
     """k-means whose centres are ε-differentially private: one row more or less changes the

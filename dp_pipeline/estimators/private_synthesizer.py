@@ -13,6 +13,7 @@ from dp_pipeline.config.constraint_parser import constraints_of
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.domain import Domain, Protection
 from dp_pipeline.config.errors import DeclarationError
+from dp_pipeline.estimators.answers import TableAnswers
 from dp_pipeline.estimators.column_types import columns_of_types
 from dp_pipeline.estimators.declared import Columns, declared_columns, domain_of, every_column
 from dp_pipeline.estimators.discovery import discovered_form
@@ -34,7 +35,6 @@ from dp_pipeline.estimators.synthetic_frames import (
     synthetic_frame,
     typed_columns,
 )
-from dp_pipeline.estimators.table_answers import TableAnswers
 from dp_pipeline.models.tables.base import TableModel
 from dp_pipeline.releases.evaluate import TableComparison
 from dp_pipeline.reporting.noisy_answers import NoisyAnswers

@@ -27,6 +27,7 @@ from dp_pipeline.export.folder import (
     files_of,
     sums_text,
 )
+from dp_pipeline.export.intervals import added_columns
 from dp_pipeline.export.readme import (
     DOCUMENTS,
     README,
@@ -43,7 +44,7 @@ from dp_pipeline.export.tables import (
     types_of,
     write_table,
 )
-from dp_pipeline.reporting.figures.cluster_view import SIZE, cluster_sizes
+from dp_pipeline.reporting.figures.cluster_view import SIZE
 from dp_pipeline.reporting.metrics import bought_rows, sort_rows
 from dp_pipeline.reporting.releases import (
     ReportedPrivateRelease,
@@ -175,24 +176,32 @@ _MEDIA = {
 class Sheet(NamedTuple):
     """A table of a release as it is written.
 
-    name   in the bundle
-    path   in the folder
+    name       in the bundle
+    path       in the folder
+    released   its columns
+    added      columns that follow from released ones
     """
 
     name: str
     path: str
-    table: Columns
+    released: Columns
+    added: Columns
+
+    @property
+    def table(self) -> Columns:
+        """All columns."""
+        return {**self.released, **self.added} if self.added else self.released
 
 
 def sheets_of(bundle: Bundle, ending: str) -> list[Sheet]:
-    """Return every table of a bundle, those for most readers first; centres have their sizes."""
+    """Return every table of a bundle, those for most readers first, with what an export adds."""
     order = [*(name for name in _FIRST if name in bundle.tables)]
     order += [name for name in bundle.tables if name not in (*_FIRST, SIZES)]
-    tables, sizes = dict(bundle.tables), cluster_sizes(bundle.tables)
-    if sizes is not None:
-        tables[CENTRES] = {**tables[CENTRES], SIZE: sizes}
     paths = {name: name if name in _FIRST else f"{_DETAILS}/{name}" for name in order}
-    return [Sheet(name, f"{path}.{ending}", tables[name]) for name, path in paths.items()]
+    return [
+        Sheet(name, f"{path}.{ending}", bundle.tables[name], added_columns(name, bundle.tables))
+        for name, path in paths.items()
+    ]
 
 
 def write_contents(
@@ -293,7 +302,7 @@ def _tabular(sheet: Sheet | None, release: ReportedRelease) -> dict[str, Any]:
     is_csv, types = sheet.path.endswith(".csv"), types_of(sheet.table)
     attributes = dict(_attributes(sheet, release.spec, release.bundle))
     fields = [
-        _field(name, types[name], attributes.get(name), sheet.name, is_csv=is_csv)
+        _field(name, types[name], attributes.get(name), sheet, is_csv=is_csv)
         for name in sheet.table
     ]
     missing = [""] if has_missing(sheet.table) else []
@@ -303,6 +312,7 @@ def _tabular(sheet: Sheet | None, release: ReportedRelease) -> dict[str, Any]:
         "title": title,
         "type": "table",
         "schema": {"fields": fields, "missingValues": missing},
+        **({OWN: {"added": list(sheet.added)}} if sheet.added else {}),
     }
 
 
@@ -317,22 +327,25 @@ def _attributes(sheet: Sheet, spec: DatasetSpec, bundle: Bundle) -> Iterator[tup
 
 
 def _field(
-    name: str, type_: str, attribute: Attribute | None, table: str, *, is_csv: bool
+    name: str, type_: str, attribute: Attribute | None, sheet: Sheet, *, is_csv: bool
 ) -> dict[str, Any]:
     """Return a column in the words of Table Schema."""
     cell = escape_formula(name) if is_csv else name
     field: dict[str, Any] = {"name": cell, "type": type_}
     if name == SIZE:
         return {**field, "description": "noisy number of rows, which may be below 0"}
+    if name in sheet.added:
+        end = "lower" if name.endswith("low") else "upper"
+        return {**field, "description": f"{end} end of a 95 % interval for the true number"}
     if attribute is None:
         return field
-    if table == CODES:
+    if sheet.name == CODES:
         return {**field, "constraints": {"minimum": 0, "maximum": attribute.size - 1}}
-    if table == SYNTHETIC and not isinstance(attribute.cells, Bins):
+    if sheet.name == SYNTHETIC and not isinstance(attribute.cells, Bins):
         levels = [] if attribute.cells is None else list(attribute.cells.labels())
         texts = [escape_formula(level) if is_csv else level for level in levels]
         return {**field, "categories": texts, "constraints": {"enum": texts}}
-    return {**field, **_number(attribute, is_drawn=table == SYNTHETIC)}
+    return {**field, **_number(attribute, is_drawn=sheet.name == SYNTHETIC)}
 
 
 def _number(attribute: Attribute, *, is_drawn: bool) -> Mapping[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from dp_pipeline.answers.boxes import OpenClusters, open_clusters
 from dp_pipeline.answers.tables import OpenTable, of_tables
 from dp_pipeline.config.errors import Damaged, DeclarationError
 from dp_pipeline.export.folder import read_descriptor
@@ -12,16 +13,18 @@ from dp_pipeline.export.tables import read_table
 from dp_pipeline.results.clusters import Columns
 
 
-def open_release(folder: str | Path) -> OpenTable:
-    """Open an exported synthetic table; no row, home or budget is reached.
+def open_release(folder: str | Path) -> OpenTable | OpenClusters:
+    """Open an exported synthetic table or clustering; no row, home or budget is reached.
 
     folder   as ``dp-pipeline export`` wrote it, in any of its formats
 
-    Damaged for a folder that is no export; DeclarationError for an export without a synthetic table
-    or without its noisy counts.
+    Damaged for a folder that is no export; DeclarationError for an export without noisy counts.
     """
     root = Path(folder)
     resources = {str(one["name"]): one for one in read_descriptor(root)["resources"]}
+    tables = {name: _read(root, one) for name, one in resources.items() if "schema" in one}
+    if "centres" in tables:
+        return open_clusters(tables)
     missing = [
         name for name in ("synthetic", "codes", "measured", "cells") if name not in resources
     ]
@@ -30,7 +33,6 @@ def open_release(folder: str | Path) -> OpenTable:
             f"{root}: expected the export of a synthetic table with its noisy counts, "
             f"got one without {missing[0]}"
         )
-    tables = {name: _read(root, one) for name, one in resources.items() if "schema" in one}
     return of_tables(tables)
 
 

@@ -32,8 +32,9 @@ from dp_pipeline.export.folder import (
     read_descriptor,
     sums_text,
 )
+from dp_pipeline.export.intervals import added_columns
 from dp_pipeline.export.tables import CENTRES, geojson, read_table
-from dp_pipeline.reporting.figures.cluster_view import SIZE, cluster_sizes
+from dp_pipeline.reporting.figures.cluster_view import SIZE
 from dp_pipeline.reporting.rendering import has_same_words
 from dp_pipeline.results.accountant import Accountant
 from dp_pipeline.results.bundle import EARLIER_EVALUATION, REFINED_FROM, Bundle, table_digest
@@ -190,16 +191,18 @@ class _Export:
         return f"{size:,} bytes, as described{tables}"
 
     def table(self, name: str) -> str:
-        """Check the values of one table, as they were released; the sizes of centres are computed
+        """Check the values of one table, as they were released; what an export adds is computed
         again.
         """
         table = self._released_table(name)
         if table_digest(table) != self._stored["tables"][name]:
             raise Damaged("expected the values that were released, got others")
-        if name == CENTRES and SIZE in self._sheet(CENTRES):
-            sizes, computed = self._sheet(CENTRES)[SIZE], cluster_sizes(self._tables)
-            if computed is None or not np.allclose(sizes, computed):
-                raise Damaged("expected the noisy rows of the released map, got others")
+        computed = added_columns(name, self._tables)
+        added = {column: self._sheet(name)[column] for column in self._added(name)}
+        if list(added) != list(computed) or not all(
+            np.allclose(added[column], computed[column]) for column in added
+        ):
+            raise Damaged("expected the sizes and intervals that follow from it, got others")
         lines = max((len(values) for values in table.values()), default=0)
         return f"{lines:,} lines, every value as it was released"
 
@@ -356,10 +359,15 @@ class _Export:
         return tables
 
     def _released_table(self, name: str) -> Columns:
-        """Return a table without the sizes of centres."""
-        sheet = self._sheet(name)
+        """Return a table without what the export added."""
+        sheet, added = self._sheet(name), self._added(name)
         # Each access to a column of many rows reads it.
-        return sheet if SIZE not in sheet else {key: sheet[key] for key in sheet if key != SIZE}
+        return {key: sheet[key] for key in sheet if key not in added} if added else sheet
+
+    def _added(self, name: str) -> list[str]:
+        """Columns that the export added to a table."""
+        resource = next(item for item in self._resources.values() if item["name"] == name)
+        return [str(column) for column in resource.get(OWN, {}).get("added", [])]
 
     @cached_property
     def _bundle(self) -> Bundle:

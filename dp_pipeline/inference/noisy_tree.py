@@ -93,6 +93,11 @@ class NoisyTree:
             is_leaf[family.parents] = False
         return np.flatnonzero(is_leaf), Prefixes.concatenate(self._nodes).where(is_leaf)
 
+    @property
+    def leaf_deviations(self) -> FloatArray:
+        """Standard deviations of the leaves' own counts, (m,), in the order of ``leaves``."""
+        return np.asarray(self._precisions[self.leaves[0]] ** -0.5)
+
     def occupied(self, lower: FloatArray, upper: FloatArray) -> Mask:
         """Return whether a leaf may hold any row, (m,), in the order of ``leaves``.
 

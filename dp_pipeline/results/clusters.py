@@ -75,6 +75,8 @@ class Synopsis:
 
     lower, upper   float (m, d)
     weights        float (m,); may be negative
+    deviations     float (m,): standard deviation of the noise in each weight, by its own count;
+                   None where it is not known
     counted        the noisy counts behind the weights, where each box was counted once; else None.
                    Not stored: they follow from the answers
     """
@@ -83,6 +85,7 @@ class Synopsis:
     lower: FloatArray
     upper: FloatArray
     weights: FloatArray
+    deviations: FloatArray | None = None
     counted: CountedBoxes | None = None
 
     @property
@@ -119,12 +122,15 @@ class Synopsis:
         )
 
     def table(self) -> dict[str, np.ndarray]:
-        """Return a row for each box: bounds on every axis, and the weight."""
+        """Return a row for each box: bounds on every axis, the weight, and the deviation of its
+        noise where that is known.
+        """
         columns: dict[str, np.ndarray] = {}
         for axis, name in enumerate(self.columns):
             columns[f"{name}_lower"] = self.lower[:, axis]
             columns[f"{name}_upper"] = self.upper[:, axis]
-        return {**columns, "weight": self.weights}
+        noise = {} if self.deviations is None else {"deviation": self.deviations}
+        return {**columns, "weight": self.weights, **noise}
 
     @classmethod
     def of_table(cls, columns: tuple[str, ...], table: Columns) -> Synopsis:
@@ -132,7 +138,7 @@ class Synopsis:
             np.stack([table[f"{name}_{end}"] for name in columns], axis=1)
             for end in ("lower", "upper")
         )
-        return cls(columns, lower, upper, table["weight"])
+        return cls(columns, lower, upper, table["weight"], table.get("deviation"))
 
     @classmethod
     def of_nodes(

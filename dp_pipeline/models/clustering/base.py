@@ -119,7 +119,7 @@ class Lloyd:
         positions = np.arange(len(weights))
         shape = grid.table.shape
         counted = CountedBoxes(columns, shape, positions, *boxes, weights, variances)
-        return replace(synopsis, counted=counted)
+        return replace(synopsis, deviations=np.sqrt(variances), counted=counted)
 
     def round(
         self,

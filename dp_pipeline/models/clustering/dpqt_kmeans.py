@@ -78,7 +78,9 @@ class DpqtKMeans(SynopsisClustering):
         noisy = curator.measure_nodes(columns, leaves, depth=depth, epsilon=remaining)
         box = curator.domain.box(columns)
         weights = noisy.table.astype(np.float64)
+        deviations = np.full(len(weights), variance(noisy.scale) ** 0.5)
         synopsis = Synopsis.of_nodes(leaves, weights, columns, box)
+        synopsis = replace(synopsis, deviations=deviations)
         if self.variant == "sound":
             # The binary tree that has all boxes of the quadtree, whatever its height.
             halvings = tuple(range(len(columns))) * finest_height(len(columns))

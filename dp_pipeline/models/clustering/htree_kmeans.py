@@ -181,7 +181,7 @@ class GrownTree:
         weights = self.noisy.counts(first=self.plan.first, below=self.plan.below)[positions]
         if self.plan.signal >= STRONG_SIGNAL:
             weights = np.where(self.noisy.occupied(lower, upper), weights, 0.0)
-        return Synopsis(tree.columns, lower, upper, weights)
+        return Synopsis(tree.columns, lower, upper, weights, self.noisy.leaf_deviations)
 
 
 def grow(session: TreeSession, tree: BitTree, *, clusters: int, rate: float) -> GrownTree:
@@ -379,4 +379,6 @@ def _counted_leaves(
 ) -> Synopsis:
     """Return the leaves of a tree with their noisy counts, all of one variance."""
     counted = CountedBoxes.of_tree(tree, leaves, box, values, noise_variance)
-    return Synopsis(tree.columns, *tree.boxes(leaves, box), whole_counts(values), counted)
+    deviations = np.full(len(leaves), noise_variance**0.5)
+    boxes = tree.boxes(leaves, box)
+    return Synopsis(tree.columns, *boxes, whole_counts(values), deviations, counted)

@@ -61,7 +61,9 @@ class PrivTreeKMeans(SynopsisClustering):
         noisy = curator.measure_boxes(tree, leaves, epsilon=epsilon * (1 - self.shape))
         weights = noisy.table.astype(np.float64)
         counted = CountedBoxes.of_tree(tree, leaves, box, weights, variance(noisy.scale))
-        synopsis = Synopsis(columns, *tree.boxes(leaves, box), weights, counted)
+        deviations = np.sqrt(counted.variances)
+        boxes = tree.boxes(leaves, box)
+        synopsis = Synopsis(columns, *boxes, weights, deviations, counted)
         # Cut like htree's boxes: a yardstick should not lose by what costs nothing.
         clusters = self.clusters(synopsis.refined(), rng)
         return replace(clusters, synopsis=synopsis)

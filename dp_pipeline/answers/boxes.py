@@ -1,0 +1,136 @@
+"""OpenClusters: released centres and boxes, asked for numbers of rows with intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cached_property
+
+import numpy as np
+
+from dp_pipeline.answers.conditions import Condition
+from dp_pipeline.answers.estimate import Estimate
+from dp_pipeline.config.encoding import FloatArray, Names
+from dp_pipeline.config.errors import DeclarationError
+from dp_pipeline.results.clusters import Synopsis, Tables
+
+POINTS = 64
+"""Places inside a box, about, at which a condition is looked at."""
+
+
+class OpenClusters:
+    """Released centres with the noisy boxes behind them.
+
+    columns    of the centres, in the units of the data
+    centres    float (k, d)
+    synopsis   boxes with the deviation of their noise
+
+    Rows are taken to be uniform inside a box. Noise of boxes is taken to be independent: that of
+    sums over many boxes of a tree, whose levels agree, is less than is said.
+    """
+
+    def __init__(self, centres: FloatArray, synopsis: Synopsis) -> None:
+        self.centres, self.columns, self._synopsis = centres, synopsis.columns, synopsis
+
+    def __repr__(self) -> str:
+        rows = f"about {self._synopsis.weights.sum():,.0f} rows"
+        return f"OpenClusters({len(self.centres)} centres in {', '.join(self.columns)}, {rows})"
+
+    def count(self, where: str = "", *, level: float = 0.95) -> Estimate:
+        """Return the number of rows in a region, such as ``x > 3 and y <= 7``; all when empty.
+
+        DeclarationError for another kind of condition or an unknown column.
+        """
+        if not where.strip():
+            return self._sum(np.ones(len(self._synopsis.weights)), level)
+        condition = Condition.parse(where, self.columns)
+        return self._sum(self._parts(condition.rows), level)
+
+    def share(self, where: str, *, level: float = 0.95) -> Estimate:
+        """Return which part of all rows are in a region, from 0 to 1."""
+        parts = self._parts(Condition.parse(where, self.columns).rows)
+        weights = self._synopsis.weights
+        total = max(1.0, float(weights.sum()))
+        value = float(parts @ weights) / total
+        noise = float((((parts - value) * self._noise) ** 2).sum())
+        uneven = float(((weights * parts * (1 - parts)) ** 2).sum()) / 3
+        deviation = (noise + uneven) ** 0.5 / total
+        return Estimate.within(value, deviation, level=level, basis="measured", least=0.0, most=1.0)
+
+    def sizes(self, *, level: float = 0.95) -> list[Estimate]:
+        """Return the number of rows nearest to each centre."""
+        return [self._sum(parts, level) for parts in self._nearest]
+
+    @property
+    def size_deviations(self) -> FloatArray:
+        """Standard deviation of the size of every centre, in rows: (k,)."""
+        return np.array([self._variance(parts) ** 0.5 for parts in self._nearest])
+
+    @property
+    def centre_deviations(self) -> FloatArray:
+        """Standard deviation of the noise in every coordinate of the centres: (k, d).
+
+        A centre is the mean of the places near it, weighted by noisy counts c of boxes: to first
+        order its variance is Σ σ²(x − centre)²/(Σ c)². What only a further question moved is left
+        out.
+        """
+        boxes, deviations = self._synopsis, []
+        for centre, parts in zip(self.centres, self._nearest, strict=True):
+            rows = max(1.0, float(parts @ boxes.weights))
+            away = (boxes.middles - centre) * (parts * self._noise)[:, None]
+            deviations.append(np.sqrt((away**2).sum(axis=0)) / rows)
+        return np.array(deviations).reshape(self.centres.shape)
+
+    def _sum(self, parts: FloatArray, level: float) -> Estimate:
+        value = float(parts @ self._synopsis.weights)
+        deviation = self._variance(parts) ** 0.5
+        return Estimate.within(max(0.0, value), deviation, level=level, basis="measured", least=0.0)
+
+    def _variance(self, parts: FloatArray) -> float:
+        """Variance of the rows in these parts of the boxes: of noise, and of rows that are not
+        uniform inside, of which a part f has f·c ± f(1 − f)·c/√3 (``OpenTable``).
+        """
+        uneven = self._synopsis.weights * parts * (1 - parts)
+        return float(((parts * self._noise) ** 2).sum() + (uneven**2).sum() / 3)
+
+    @property
+    def _noise(self) -> FloatArray:
+        deviations = self._synopsis.deviations
+        assert deviations is not None
+        return deviations
+
+    @cached_property
+    def _places(self) -> FloatArray:
+        """Places on a grid inside every box: (places, boxes, d)."""
+        boxes, d = self._synopsis, len(self.columns)
+        many = max(2, int(POINTS ** (1 / d)))
+        corners = np.stack(np.unravel_index(np.arange(many**d), (many,) * d), axis=1)
+        size = (boxes.upper - boxes.lower) / many
+        return np.asarray(boxes.lower + (corners[:, None, :] + 0.5) * size)
+
+    def _parts(self, inside: Callable[[Mapping[str, np.ndarray]], np.ndarray]) -> FloatArray:
+        """Part of every box that is inside a region: (boxes,)."""
+        places = self._places
+        columns = {name: places[..., axis].ravel() for axis, name in enumerate(self.columns)}
+        return np.asarray(inside(columns).reshape(places.shape[:2]).mean(axis=0))
+
+    @cached_property
+    def _nearest(self) -> FloatArray:
+        """Part of every box that is nearest to each centre: (k, boxes)."""
+        places = self._places
+        nearest = np.zeros(places.shape[:2], dtype=np.int64)
+        for row, here in enumerate(places):
+            distances = ((here[:, None, :] - self.centres) ** 2).sum(axis=2)
+            nearest[row] = distances.argmin(axis=1) if len(self.centres) else 0
+        return np.stack([(nearest == i).mean(axis=0) for i in range(len(self.centres))])
+
+
+def open_clusters(tables: Tables) -> OpenClusters:
+    """Return a clustering from its tables; DeclarationError without boxes and their noise."""
+    if "deviation" not in tables.get("synopsis", {}):
+        raise DeclarationError(
+            "expected a clustering with boxes and the deviation of their noise, got centres alone"
+        )
+    boxes = tables["synopsis"]
+    columns: Names = tuple(name for name in tables["centres"] if f"{name}_lower" in boxes)
+    centres = np.stack([tables["centres"][name] for name in columns], axis=1)
+    return OpenClusters(centres, Synopsis.of_table(columns, boxes))

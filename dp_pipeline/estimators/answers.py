@@ -1,0 +1,88 @@
+"""Counts, shares, means, quantiles and sizes of what a fit released, with intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, Protocol
+
+from sklearn.utils.validation import check_is_fitted
+
+from dp_pipeline.answers.boxes import OpenClusters
+from dp_pipeline.answers.tables import OpenTable, of_tables
+from dp_pipeline.config.encoding import FloatArray
+from dp_pipeline.config.errors import DeclarationError
+from dp_pipeline.estimators.parameters import invalid_parameters
+from dp_pipeline.results.clusters import Synopsis
+from dp_pipeline.results.synthetic_table import SyntheticTable
+
+
+class _Fitted(Protocol):
+    def _open_release(self) -> Any: ...
+
+
+def _after_fit(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the method of an open release as one of a fitted estimator: InvalidParameter for
+    another question, NotFittedError before a fit.
+    """
+
+    @wraps(method)
+    def answer(self: _Fitted, *args: Any, **options: Any) -> Any:
+        check_is_fitted(self)
+        with invalid_parameters():
+            return method(self._open_release(), *args, **options)
+
+    return answer
+
+
+class TableAnswers:
+    """The methods of ``OpenTable`` on what a fit released: no row and no ε is needed.
+
+    >>> from dp_pipeline.estimators import PrivateSynthesizer
+    >>> people = [["no", 0], ["yes", 2]] * 500
+    >>> synthesizer = PrivateSynthesizer(domain={"smokes": ["no", "yes"], "visits": 3}, epsilon=1)
+    >>> count = synthesizer.fit(people).count("smokes == 'yes' and visits > 1")
+    >>> count.basis, count.low <= count.value <= count.high
+    ('measured', True)
+    """
+
+    _table: SyntheticTable
+    _opened: tuple[SyntheticTable, OpenTable] | None = None
+
+    count = _after_fit(OpenTable.count)
+    share = _after_fit(OpenTable.share)
+    mean = _after_fit(OpenTable.mean)
+    quantile = _after_fit(OpenTable.quantile)
+    table = _after_fit(OpenTable.table)
+    replicates = _after_fit(OpenTable.replicates)
+
+    def _open_release(self) -> OpenTable:
+        """Return what was released, opened once a fit."""
+        if self._opened is None or self._opened[0] is not self._table:
+            self._opened = self._table, of_tables(self._table.tables())
+        return self._opened[1]
+
+
+class ClusterAnswers:
+    """The methods of ``OpenClusters`` on what a fit released: no row and no ε is needed.
+
+    >>> from dp_pipeline.estimators import PrivateKMeans
+    >>> rows = [[1.0], [9.0]] * 500
+    >>> kmeans = PrivateKMeans(2, epsilon=1, bounds=(0, 10), noise="seeded:7").fit(rows)
+    >>> [round(size.value, -2) for size in kmeans.sizes()], kmeans.count("x0 > 5").basis
+    ([500.0, 500.0], 'measured')
+    """
+
+    synopsis_: Synopsis | None
+    cluster_centers_: FloatArray
+
+    count = _after_fit(OpenClusters.count)
+    share = _after_fit(OpenClusters.share)
+    sizes = _after_fit(OpenClusters.sizes)
+
+    def _open_release(self) -> OpenClusters:
+        if self.synopsis_ is None or self.synopsis_.deviations is None:
+            raise DeclarationError(
+                "expected a fit by a method that counts boxes, got one of centres alone"
+            )
+        return OpenClusters(self.cluster_centers_, self.synopsis_)

@@ -1,0 +1,58 @@
+"""What an export adds to released tables: sizes of centres, and intervals of noisy numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from dp_pipeline.answers.boxes import open_clusters
+from dp_pipeline.config.encoding import FloatArray
+from dp_pipeline.reporting.figures.cluster_view import SIZE, cluster_sizes
+from dp_pipeline.results.clusters import Tables
+
+REACH = 2.12
+"""Standard deviations from a noisy number to either end of its interval: of Laplace noise 95 of 100
+are within, of Gaussian noise 96."""
+
+
+def added_columns(name: str, tables: Tables) -> dict[str, FloatArray]:
+    """Return the columns that an export adds to a released table, each as long as that.
+
+    name     of the table
+    tables   of the whole release
+
+    ``low`` and ``high`` are the ends of 95 % intervals for the true number of rows. Centres have
+    their size, and ends for each coordinate where the noise of boxes is known.
+    """
+    table = tables[name]
+    added: dict[str, FloatArray] = {}
+    if name == "cells" and "measured" in tables:
+        measured = tables["measured"]
+        deviations = np.repeat(measured["deviation"], measured["cells"])
+        added = _ends(table["noisy_count"], deviations)
+    elif name == "synopsis" and "deviation" in table:
+        added = _ends(table["weight"], table["deviation"])
+    elif name == "centres":
+        added = _of_centres(tables)
+    return {column: values for column, values in added.items() if column not in table}
+
+
+def _ends(counts: FloatArray, deviations: FloatArray) -> dict[str, FloatArray]:
+    """Ends of intervals of numbers of rows, which are not below 0."""
+    reach = REACH * deviations
+    ends = {"low": counts - reach, "high": counts + reach}
+    return {name: np.maximum(0.0, end).round(3) for name, end in ends.items()}
+
+
+def _of_centres(tables: Tables) -> dict[str, FloatArray]:
+    sizes = cluster_sizes(tables)
+    added: dict[str, FloatArray] = {} if sizes is None else {SIZE: sizes}
+    if sizes is None or "deviation" not in tables.get("synopsis", {}) or not len(sizes):
+        return added
+    clusters = open_clusters(tables)
+    added |= _ends(sizes, clusters.size_deviations)
+    places: Mapping[str, FloatArray] = dict(zip(clusters.columns, clusters.centres.T, strict=True))
+    for (column, values), noise in zip(places.items(), clusters.centre_deviations.T, strict=True):
+        added |= {f"{column}_low": values - REACH * noise, f"{column}_high": values + REACH * noise}
+    return added
