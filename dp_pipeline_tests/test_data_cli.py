@@ -165,7 +165,7 @@ def test_a_draft_overwrites_nothing(folder: Path) -> None:
         (["walks", "--from", "sqlite:///a.db"], 2, "expected --query with a database"),
         (["walks", "--from", "sqlite:///a.db", "--query", "DROP TABLE a"], 2, "one SELECT"),
         (["walks", "--from", "$NO_DATABASE", "--query", "SELECT 1"], 2, "a URL in NO_DATABASE"),
-        (["walks", "--from", "a.parquet", "--header", "a,b"], 2, "of CSV alone"),
+        (["walks", "--from", "a.parquet", "--header", "a,b"], 2, "only with a CSV file"),
         (["walks", "--from", "rides.csv", "--delimiter", "ab"], 2, "delimiter"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

@@ -96,7 +96,9 @@ def _source_fields(
     if kind == "csv":
         fields |= _form(path, header=header, delimiter=delimiter)
     elif header or delimiter:
-        raise DeclarationError("data init: expected --header and --delimiter of CSV alone, got one")
+        raise DeclarationError(
+            "data init: expected --header and --delimiter only with a CSV file, got one"
+        )
     return fields
 
 

@@ -102,7 +102,7 @@ class Account:
         if most is None and self.purpose == "release":
             limit = "limit of each window" if self.within == "window" else "ceiling"
             raise DeclarationError(
-                f"population {self.population}: a release needs a {limit}, got none"
+                f"population {self.population}: expected a {limit} of a release, got none"
             )
         self._require_amounts()
         for name, limit in CONVERTED.items():

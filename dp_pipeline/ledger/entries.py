@@ -94,7 +94,7 @@ class Charge:
         for name, text in self.facts.items():
             require_text(name, of=f"name of a fact of {self.what}")
             if not isinstance(text, str):
-                raise DeclarationError(f"{self.what}: fact {name!r} must be text, got {text!r}")
+                raise DeclarationError(f"{self.what}: expected text as fact {name!r}, got {text!r}")
         # A copy: what was reserved must not change with the caller's dictionary. Of δ and windows
         # the fields alone count: a fact of the same name would be charged too.
         facts = {name: text for name, text in self.facts.items() if name not in (DELTA, BLOCKS)}
@@ -112,7 +112,7 @@ class Charge:
                 f"{self.what}: expected a δ of 0 to 1 as a Fraction, got {self.delta!r}"
             )
         if self.delta and self.kind != "dp":
-            raise DeclarationError(f"{self.what}: a {self.kind} charge has no δ, got one")
+            raise DeclarationError(f"{self.what}: expected no δ of a {self.kind} charge, got one")
         return {DELTA: str(self.delta)} if self.delta else {}
 
     def _blocks_fact(self) -> dict[str, str]:
@@ -125,16 +125,16 @@ class Charge:
 
     def _require_cost(self) -> None:
         if self.kind not in KINDS:
-            raise DeclarationError(f"{self.what}: kind is dp or not-dp, got {self.kind!r}")
+            raise DeclarationError(f"{self.what}: expected kind dp or not-dp, got {self.kind!r}")
         if type(self.nano_epsilon) is not int:
             raise DeclarationError(
-                f"{self.what}: expected whole nano-ε as int, got {self.nano_epsilon!r}"
+                f"{self.what}: expected an integer number of nano-ε, got {self.nano_epsilon!r}"
             )
         lowest, highest = (1, MAX_CHARGE) if self.kind == "dp" else (0, 0)
         if not lowest <= self.nano_epsilon <= highest:
             raise DeclarationError(
-                f"{self.what}: a {self.kind} charge is {lowest} to {highest} nano-ε, "
-                f"got {self.nano_epsilon}"
+                f"{self.what}: expected a {self.kind} charge of {lowest} to {highest} "
+                f"nano-ε, got {self.nano_epsilon}"
             )
 
 
@@ -165,7 +165,7 @@ class SpendRow:
             value = getattr(self, name)
             if not isinstance(value, Fraction) or value < 0:
                 raise DeclarationError(
-                    f"spend {self.what!r}: {name} must be a Fraction of at least 0, got {value!r}"
+                    f"spend {self.what!r}: expected {name} as a Fraction ≥ 0, got {value!r}"
                 )
 
 

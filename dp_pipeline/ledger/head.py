@@ -127,7 +127,7 @@ class Chain:
         """Check the next row; raise Damaged if it is missing, changed or out of order."""
         number = f"ledger row {self.expected_sequence}"
         if row["sequence"] != self.expected_sequence:
-            raise Damaged(f"{number} is missing: the next row found is {row['sequence']}")
+            raise Damaged(f"{number} is missing: the next row is {row['sequence']}")
         if row["previous"] != self.tip:
             raise Damaged(f"{number} does not follow the row before it")
         if row["hash"] != digest(row, children):

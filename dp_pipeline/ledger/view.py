@@ -184,7 +184,9 @@ def read_state(connection: Connection) -> State:
 
 
 def write_state(connection: Connection, now: State, changed: Iterable[StateKey]) -> None:
-    """Write changed rows of the table ``state``; last its row ``ledger``, which closes it."""
+    """Write changed rows of the table ``state``; its row ``ledger`` last, as the triggers then
+    refuse changes until the next row.
+    """
     for key in sorted(changed, key=lambda key: (key.kind == "ledger", key)):
         is_key = [getattr(state.c, name) == text for name, text in key.columns().items()]
         row = now.rows.get(key)

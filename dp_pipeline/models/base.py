@@ -321,7 +321,7 @@ def curators_of(
 
 @dataclass(frozen=True)
 class CoarseRelease:
-    """A release to be refined.
+    """A release that a fit at a larger ε refines.
 
     released    the release
     guarantee   its ε, and the amount that its model spent

@@ -212,7 +212,7 @@ class EpsilonRelease(NoisyRelease):
         if self.guarantee.currency != self.spec.currency:
             raise DeclarationError(
                 f"{where}: expected a model that accounts in ρ, as its population has a declared "
-                f"δ, got {self.name}: what is between two ε is no difference there"
+                f"δ, got {self.name}: in ρ the difference of two pure ε cannot be charged"
             )
         if not 0 < epsilon < self.epsilon:
             raise DeclarationError(

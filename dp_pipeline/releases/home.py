@@ -68,7 +68,7 @@ class Home:
 
     @property
     def folders(self) -> tuple[Path, ...]:
-        """All these folders, which only their owner may enter."""
+        """All folders of the home, which only their owner may enter."""
         return self.raw, self.released, self.internal, self.reports, self.ledger_folder
 
     @property

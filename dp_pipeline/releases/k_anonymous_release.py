@@ -181,7 +181,7 @@ class KAnonymousRelease(Release):
         return guarantee_for(self.declared, self.name, k=self.k)
 
     def require_allowed(self) -> None:
-        """Raise DeclarationError for an undeclared K or method, or one not allowed here."""
+        """Raise DeclarationError for a K or method that the data set file does not allow."""
         self.declared.partition(str(self.k))
         method = self.method
         if not self.spec.is_release:

@@ -44,14 +44,14 @@ def require_no_history(spec: DatasetSpec, home: Home) -> None:
     for trace in find_traces(home):
         if trace.population is None:
             raise Damaged(
-                f"{expected} whose rows or releases lie in {trace.path}, got some that name no "
-                f"population: run their data set again, or put them outside of {home.root}"
+                f"{expected} the population of rows or releases in {trace.path}, which name "
+                f"none: run their data set again, or put them outside of {home.root}"
             )
         if trace.population not in known_populations:
             raise Damaged(
-                f"{expected} population {trace.population}, got one that does not, beside rows or "
-                f"releases of it in {trace.path}: put the ledger and its head back, or the rows "
-                f"and releases outside of {home.root}"
+                f"{expected} population {trace.population}, got one that does not, although rows "
+                f"or releases of it are in {trace.path}: put the ledger and its head back, or "
+                f"the rows and releases outside of {home.root}"
             )
     reports = [home.reports / f"{spec.name}{ending}" for ending in (".html", ".cards")]
     names = {source for source, _ in ledger.claims()}
@@ -60,8 +60,9 @@ def require_no_history(spec: DatasetSpec, home: Home) -> None:
         for path in (home.internal / spec.name, *reports)
     ):
         raise Damaged(
-            f"{expected} data set {spec.name}, got one that does not, beside evaluations or "
-            f"reports of it in {home.root}: put the ledger and its head back, or those elsewhere"
+            f"{expected} data set {spec.name}, got one that does not, although "
+            f"evaluations or reports of it are in {home.root}: put the ledger and its head "
+            "back, or those elsewhere"
         )
 
 

@@ -143,7 +143,7 @@ class NoisyTotal:
 
 
 def noisy_total(spec: DatasetSpec, bundle: Bundle) -> NoisyTotal | None:
-    """Return the noisy number of rows of a release, or None."""
+    """Return the noisy number of rows of a release; None where it has no counts."""
     spends = bundle.spends[: bundle.model_spends]
     return NoisyTotal.of_tables(bundle.tables, spends, distance=spec.distance)
 

@@ -425,9 +425,7 @@ class ReportedKAnonymousRelease(ReportedRelease):
                 f"{of} measures of a release that keeps its guarantee, got others"
             )
         if self.spec.is_release and "label" in self.bundle.tables["suppressed"]:
-            raise BoundaryViolation(
-                f"{of} no labels of sensitive rows that were left out, got some"
-            )
+            raise BoundaryViolation(f"{of} no labels of suppressed sensitive rows, got some")
         figures = [*self.figures, *(name for name in self.measures if name.startswith("auc_"))]
         if self.spec.is_release and figures:
             raise BoundaryViolation(

@@ -185,7 +185,7 @@ class Bundle:
         if not self.is_releasable or (self.caveat and not is_allowed):
             why = self.caveat or f"one drawn from {self.facts.get('noise', 'seeded')} noise"
             raise BoundaryViolation(
-                f"bundle {self.key[:12]}: expected a release fit to leave, got {why}"
+                f"bundle {self.key[:12]}: expected a release that may leave, got {why}"
             )
 
     def to_json(self) -> str:

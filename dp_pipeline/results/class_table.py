@@ -79,7 +79,7 @@ class ClassPromise:
         }
 
     def numbers(self) -> dict[str, np.ndarray]:
-        """Return the numbers behind the claims, in one row; ``from_numbers`` reads them."""
+        """Return the parameters of the promise, in one row; ``from_numbers`` reads them."""
         return {
             "k": np.array([self.k], dtype=np.int64),
             "rows that neighbours differ by": np.array([self.rows], dtype=np.int64),

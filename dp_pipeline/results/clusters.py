@@ -170,7 +170,7 @@ class Synopsis:
         columns: tuple[str, ...],
         box: tuple[Coordinate, ...],
     ) -> Synopsis:
-        """Return boxes at positions (m, d) of grids with ``cells`` (m, 1) intervals an axis."""
+        """Return a synopsis of cells at positions (m, d) in grids of ``cells`` (m, 1) intervals."""
         low = np.array([interval.lower for interval in box])
         size = np.array([interval.upper - interval.lower for interval in box]) / cells
         lower = low + positions * size

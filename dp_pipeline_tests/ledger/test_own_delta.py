@@ -124,7 +124,7 @@ def test_what_is_no_delta_is_refused(delta: object):
 
 
 def test_a_charge_of_no_epsilon_has_no_delta():
-    with pytest.raises(DeclarationError, match="a not-dp charge has no δ, got one"):
+    with pytest.raises(DeclarationError, match="expected no δ of a not-dp charge, got one"):
         discovery("a", epsilon="0")
 
 

@@ -127,7 +127,7 @@ def test_k_anonymous_releases_are_releases_of_their_population(project: Project)
     shutil.rmtree(project.home.raw)
     forget_the_ledger(project)
     tours = another(project, population="ward")
-    refused(project, tours, words="beside rows or releases of it in .*/k_anonymous/kjig/")
+    refused(project, tours, words="although rows or releases of it are in .*/k_anonymous/kjig/")
 
 
 def test_failed_k_anonymous_release_is_a_history(project: Project):
@@ -137,7 +137,7 @@ def test_failed_k_anonymous_release_is_a_history(project: Project):
     shutil.rmtree(project.home.raw)
     forget_the_ledger(project)
     tours = another(project, population="ward")
-    refused(project, tours, words="beside rows or releases of it in .*/k_anonymous/kjig/")
+    refused(project, tours, words="although rows or releases of it are in .*/k_anonymous/kjig/")
 
 
 @pytest.mark.parametrize("folder", ["internal/tours/evaluation", "reports/tours.cards"])
@@ -195,7 +195,7 @@ def test_releases_of_an_unreadable_population_are_refused(
 ):
     path = spoil(project)
     forget_the_ledger(project)
-    words = f"whose rows or releases lie in {path}, got some that name no population"
+    words = f"the population of rows or releases in {path}, which name none"
     refused(project, another(project, population="others"), words=words)
 
 

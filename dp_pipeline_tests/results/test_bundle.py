@@ -77,7 +77,7 @@ def test_an_unfit_release_is_never_exported(facts: dict[str, str], why: str) -> 
     bundle = with_facts(**facts)
     with pytest.raises(BoundaryViolation) as refused:
         bundle.require_exportable()
-    assert str(refused.value) == f"bundle {'ab' * 6}: expected a release fit to leave, got {why}"
+    assert str(refused.value) == f"bundle {'ab' * 6}: expected a release that may leave, got {why}"
     assert bundle.is_releasable is (facts.get("releasable") != "no")
 
 

@@ -366,7 +366,7 @@ class HTreeKMeans(Clustering):
 
 
 def moving_share(dimensions: int) -> Fraction:
-    """Return φ, the share of ε that is not the tree's."""
+    """Return φ, the share of ε that moves centres instead of growing the tree."""
     return Fraction(0) if dimensions < 3 else min(Fraction(2, 5), Fraction(dimensions, 16))
 
 
