@@ -88,7 +88,8 @@ def _paragraphs(release: ReportedRelease, files: Mapping[str, str]) -> Iterator[
     yield _wrapped(
         f"{kind} {release.standing}: card.html says what that means, and how good it is."
     )
-    yield "\n".join(_publisher(spec)) + "\n"
+    if stated := "\n".join(_publisher(spec)):
+        yield stated + "\n"
     yield "Files\n-----\n"
     width = max(map(len, files))
     yield "\n".join(f"{path:<{width}}  {words}" for path, words in files.items()) + "\n"
