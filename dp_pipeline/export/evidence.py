@@ -220,7 +220,7 @@ def _model(release: ReportedPrivateRelease) -> dict[str, str]:
 def _implementation(release: ReportedPrivateRelease) -> dict[str, str]:
     bundle = release.bundle
     lines = [
-        f"- {name}, scale {scale}: {charges} {'charge' if charges == 1 else 'charges'}, cost {epsilon_text(cost)}"
+        f"- {name}, scale {scale}, charged {charges} ×, cost {epsilon_text(cost)}"
         for name, scale, charges, cost in release.mechanisms
     ]
     quality = [f"- {row.about.title}: {row.text}" for row in release.quality_rows]
