@@ -223,7 +223,7 @@ def test_a_changed_export_is_bad_and_says_which_file(ran: Project, tmp_path: Pat
     checked = verified(ran, tmp_path / "out")
     assert checked.code == 1
     assert (
-        "BAD  centres.geojson: expected the size and the digest that are described" in checked.out
+        "BAD  centres.geojson: expected the size and digest in datapackage.json" in checked.out
     )
     said = ran.cli_here("verify", str(tmp_path / "out"), "--json")
     found = json.loads(said.out)

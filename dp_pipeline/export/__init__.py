@@ -1,3 +1,1 @@
-"""Exports: a release as a folder that anybody can read and check, without a home or this program's
-store.
-"""
+"""Exports: a release as a folder that can be read and checked without this program's home."""

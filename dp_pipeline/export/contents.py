@@ -1,7 +1,7 @@
-"""The contents of an export: the tables of a release, its places, its card, and its costs.
+"""The files of an export: tables of a release, maps, card, charges, and their description.
 
-``datapackage.json`` is a Data Package of the Frictionless standard, version 2: any of its readers
-knows files, columns, types, levels and digests without this program (docs/design/exports.md).
+``datapackage.json`` is a Data Package of the Frictionless standard, version 2, which describes
+files, columns, types, levels and digests to other programs (docs/design/exports.md).
 """
 
 from __future__ import annotations
@@ -59,15 +59,16 @@ from dp_pipeline.results.clusters import Columns
 from dp_pipeline.spreadsheet import escape_formula
 
 CARD = "card"
-"""The name of its three files, without their endings."""
+"""The name of the three files of the card, without their endings."""
 
 _MOST_MECHANISMS, _MOST_NUMBERS = 12, 10
-"""Lines of mechanisms, and of quality numbers, on a card for people."""
+"""Most lines of mechanisms, and of quality numbers, that a card in words has."""
 
 
 def guarantee(bundle: Bundle) -> dict[str, Any]:
-    """Return what a bundle guarantees, its costs, and its tables: amounts are exact texts. It is a
-    function of the bundle alone, so anybody who has the folder can compute it again.
+    """Return the guarantee, charges, quality and sizes of a release, with amounts as exact texts.
+
+    All of it follows from the bundle, so that ``verify`` can compute it again from the folder.
     """
     return {
         "standing": str(standing_of(bundle)),
@@ -95,14 +96,15 @@ def guarantee(bundle: Bundle) -> dict[str, Any]:
 
 
 def is_cleared(bundle: Bundle) -> bool:
-    """Return whether a bundle may leave without further permission: the requested ε holds, and
-    nobody can draw its noise again.
+    """Whether a release may be exported without further permission.
+
+    It may where its ε holds and its noise was not drawn from a known seed.
     """
     return bundle.is_dp and not bundle.caveat and bundle.is_releasable
 
 
 def card_json(release: ReportedRelease) -> bytes:
-    """Return the figures of a card, with those of the declaration and the account."""
+    """Return ``card.json``: the guarantee, the data set, the model, and the population's costs."""
     spec = release.spec
     content = {
         "format": FORMAT,
@@ -123,7 +125,7 @@ def card_json(release: ReportedRelease) -> bytes:
 
 
 def _population(release: ReportedRelease) -> dict[str, str]:
-    """Return the cost of all releases of its population, when the card was written."""
+    """Return what all releases about the population had cost when the card was written."""
     name = {"name": release.spec.population}
     if not isinstance(release, ReportedPrivateRelease) or release.balance is None:
         return name
@@ -138,7 +140,7 @@ def _population(release: ReportedRelease) -> dict[str, str]:
 
 
 def lines_on_card(bundle: Bundle) -> list[str]:
-    """Return the lines that a card for people must have for this bundle, in Markdown."""
+    """Return the lines of Markdown that a card of this release must have."""
     first = [str(standing_of(bundle)), bundle.key]
     if not bundle.is_dp:
         return first if bundle.is_k_anonymous else [*first, plain(bundle.caveat)]
@@ -156,7 +158,7 @@ def lines_on_card(bundle: Bundle) -> list[str]:
 SYNTHETIC, CODES, SIZES = "synthetic", "codes", "sizes"
 
 _FIRST = (SYNTHETIC, CENTRES, MAP, "classes", "released")
-"""Tables for most readers; the others are in a folder below."""
+"""Tables for most readers; the others are in the folder ``_DETAILS``."""
 _DETAILS = "details"
 
 _PROFILES = "https://datapackage.org/profiles/2.0"
@@ -174,10 +176,8 @@ _MEDIA = {
 
 
 class Sheet(NamedTuple):
-    """A table of a release as it is written.
+    """A table of a release, with its name there and its path in the exported folder.
 
-    name       in the bundle
-    path       in the folder
     released   its columns
     added      columns that follow from released ones
     """
@@ -194,7 +194,7 @@ class Sheet(NamedTuple):
 
 
 def sheets_of(bundle: Bundle, ending: str) -> list[Sheet]:
-    """Return every table of a bundle, those for most readers first, with what an export adds."""
+    """Return all tables of a release to write, those for most readers first."""
     order = [*(name for name in _FIRST if name in bundle.tables)]
     order += [name for name in bundle.tables if name not in (*_FIRST, SIZES)]
     paths = {name: name if name in _FIRST else f"{_DETAILS}/{name}" for name in order}
@@ -207,11 +207,11 @@ def sheets_of(bundle: Bundle, ending: str) -> list[Sheet]:
 def write_contents(
     folder: Path, release: ReportedRelease, card: str, ending: str, *, day: str
 ) -> None:
-    """Write a whole export into an empty folder.
+    """Write all files of an export into an empty folder.
 
-    card     in Markdown
-    ending   ``csv``, ``parquet`` or ``arrow``: how its tables are written
-    day      on which the release was settled, such as 2026-11-27
+    card     text of the card, in Markdown
+    ending   format of the tables: ``csv``, ``parquet`` or ``arrow``
+    day      day on which the release was settled, such as 2026-11-27
     """
     sheets = sheets_of(release.bundle, ending)
     for sheet in sheets:
@@ -254,7 +254,7 @@ def _evidence(release: ReportedRelease, day: str) -> dict[str, bytes]:
 def _descriptor(
     folder: Path, release: ReportedRelease, sheets: list[Sheet], place: Point | None
 ) -> dict[str, Any]:
-    """Return the Data Package of the files that were written."""
+    """Return the content of ``datapackage.json`` for the files that were written."""
     spec, bundle = release.spec, release.bundle
     by_path = {sheet.path: sheet for sheet in sheets}
     names = files_of(folder)
@@ -280,7 +280,7 @@ def _descriptor(
 
 
 def _resource(folder: Path, path: str) -> dict[str, Any]:
-    """Return the description that every file has."""
+    """Return the properties of a file that do not depend on its content: type, size, digest."""
     file = folder / path
     is_text = file.suffix not in (".parquet", ".arrow")
     return {
@@ -296,7 +296,7 @@ def _resource(folder: Path, path: str) -> dict[str, Any]:
 
 
 def _tabular(sheet: Sheet | None, release: ReportedRelease) -> dict[str, Any]:
-    """Return the description of a table: title, columns, types, levels."""
+    """Return the properties of a table, such as its columns with types and levels."""
     if sheet is None:
         return {}
     is_csv, types = sheet.path.endswith(".csv"), types_of(sheet.table)
@@ -317,9 +317,9 @@ def _tabular(sheet: Sheet | None, release: ReportedRelease) -> dict[str, Any]:
 
 
 def _attributes(sheet: Sheet, spec: DatasetSpec, bundle: Bundle) -> Iterator[tuple[str, Attribute]]:
-    """Yield the columns that represent a declared attribute."""
+    """Yield each column that shows a declared attribute, with that attribute."""
     if sheet.name == SYNTHETIC:
-        declared = [item for item in spec.domain if item.name in bundle.tables[CODES]]
+        declared = [column for column in spec.domain if column.name in bundle.tables[CODES]]
         yield from zip(sheet.table, declared, strict=True)
     elif sheet.name in (CENTRES, CODES):
         names = [name for name in sheet.table if name in spec.domain.names]
@@ -329,7 +329,7 @@ def _attributes(sheet: Sheet, spec: DatasetSpec, bundle: Bundle) -> Iterator[tup
 def _field(
     name: str, type_: str, attribute: Attribute | None, sheet: Sheet, *, is_csv: bool
 ) -> dict[str, Any]:
-    """Return a column in the words of Table Schema."""
+    """Return the description of a column by the standard Table Schema."""
     cell = escape_formula(name) if is_csv else name
     field: dict[str, Any] = {"name": cell, "type": type_}
     if name == SIZE:
@@ -349,7 +349,7 @@ def _field(
 
 
 def _number(attribute: Attribute, *, is_drawn: bool) -> Mapping[str, Any]:
-    """Return bounds and bins of a number; for a date the unit of its numbers, or its format."""
+    """Return bounds and bins of a number, or for a date its format or the unit of its numbers."""
     coordinate, clock = attribute.coordinate, attribute.clock
     if coordinate is None:
         return {}

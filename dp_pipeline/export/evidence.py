@@ -90,7 +90,7 @@ def registry_entry(release: ReportedPrivateRelease, day: str) -> dict[str, Any]:
 
 
 def filled_share(entry: Mapping[str, Any]) -> float:
-    """Return the share of the fields of an entry that hold more than ``MISSING``.
+    """Return the share of the fields of an entry that are not ``MISSING``.
 
     >>> filled_share({"a": "x", "b": {"c": MISSING}})
     0.5
@@ -111,7 +111,7 @@ def _leaves(node: Any) -> Iterator[Any]:
 
 
 _LARGEST_STATED = 5
-"""Of a larger ε the factor e^ε would look like a promise."""
+"""Largest ε for which the assessment states the factor e^ε: larger ones limit little."""
 
 _PRODUCTS = {"synthetic": "Synthetic data", "centres": "Summary statistics"}
 
@@ -151,7 +151,7 @@ def _delta(release: ReportedPrivateRelease) -> float:
 
 
 def unit_text(release: ReportedPrivateRelease) -> str:
-    """Return what neighbouring tables differ by, precisely."""
+    """Return a sentence that says by what neighbouring tables differ."""
     spec, protection = release.spec, release.spec.protection
     verb = "replaced by another" if spec.relation == "replace_one" else "added or removed"
     if not protection.column:

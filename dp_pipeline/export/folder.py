@@ -1,7 +1,8 @@
-"""The folder of an export: whole or not at all, and in the place of nothing but an earlier one.
+"""Writing of an export as a whole folder, which may replace an earlier export and nothing else.
 
 ``datapackage.json`` describes each file, with its digest. ``SHA256SUMS`` has the digests of all
-files, that one's too, as ``sha256sum --check`` reads them; its own digest represents the folder.
+files, also of the description, as ``sha256sum --check`` reads them; the digest of ``SHA256SUMS``
+stands for the whole folder.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from dp_pipeline.files import sync, temporary_folder
 
 DESCRIPTOR, SUMS = "datapackage.json", "SHA256SUMS"
 RELEASE = "release.json"
-"""The release as it was settled: facts, charges, quality numbers, digests of its tables."""
+"""The file of the stored release: facts, charges, quality numbers, digests of its tables."""
 OWN = "dp_pipeline"
-"""The property of the descriptor that names the exported data set and model."""
+"""The property of ``datapackage.json`` that names the exported data set and model."""
 
 
 def file_digest(path: Path) -> str:
@@ -29,9 +30,7 @@ def file_digest(path: Path) -> str:
 
 
 def files_of(folder: Path) -> list[str]:
-    """Return every file below a folder, with slashes, in order; Damaged for anything else but a
-    folder, such as a link.
-    """
+    """Return the relative paths of all files below a folder, sorted; Damaged for a link."""
     paths = sorted(folder.rglob("*"))
     for path in paths:
         if path.is_symlink() or not (path.is_file() or path.is_dir()):
@@ -41,18 +40,18 @@ def files_of(folder: Path) -> list[str]:
 
 
 def sums_text(folder: Path) -> str:
-    """Return the content of ``SHA256SUMS`` for the files that are there now."""
+    """Return the content of ``SHA256SUMS`` for the present files of a folder."""
     names = [name for name in files_of(folder) if name != SUMS]
     return "".join(f"{file_digest(folder / name)}  {name}\n" for name in names)
 
 
 def digest_of_export(folder: Path) -> str:
-    """Return the digest that represents all of its files."""
+    """Return the digest that stands for all files of an export, in hex digits."""
     return file_digest(folder / SUMS)
 
 
 def read_descriptor(folder: Path) -> dict[str, Any]:
-    """Return ``datapackage.json``; Damaged where it describes no export."""
+    """Return the content of ``datapackage.json``; Damaged where it describes no export."""
     try:
         descriptor = json.loads((folder / DESCRIPTOR).read_text(encoding="utf-8"))
         if isinstance(descriptor[OWN], dict) and isinstance(descriptor["resources"], list):
@@ -63,9 +62,7 @@ def read_descriptor(folder: Path) -> dict[str, Any]:
 
 
 def require_replaceable(target: Path, *, dataset: str, model: str) -> None:
-    """Raise DeclarationError unless there is nothing but an earlier export of the same data set and
-    model.
-    """
+    """Raise DeclarationError if a path has more than an earlier export of this model's release."""
     if not target.exists() and not target.is_symlink():
         return
     expected = f"{target}: expected no folder, or an earlier export of {dataset}/{model}"
@@ -74,22 +71,23 @@ def require_replaceable(target: Path, *, dataset: str, model: str) -> None:
     try:
         descriptor, names = read_descriptor(target), set(files_of(target))
     except Damaged:
-        raise DeclarationError(f"{expected}, got a folder that is none") from None
+        raise DeclarationError(f"{expected}, got a folder without a description of one") from None
     identity = descriptor[OWN].get("dataset"), descriptor[OWN].get("model")
     if identity != (dataset, model):
         got = "/".join(str(part)[:64] for part in identity)
-        raise DeclarationError(f"{expected}, got one of {got}")
+        raise DeclarationError(f"{expected}, got an export of {got}")
     resources = [resource for resource in descriptor["resources"] if isinstance(resource, dict)]
     extra = sorted(names - {resource.get("path") for resource in resources} - {DESCRIPTOR, SUMS})
     if extra:
-        raise DeclarationError(f"{expected}, got one with another file in it: {extra[0][:80]}")
+        raise DeclarationError(f"{expected}, got one with the foreign file {extra[0][:80]}")
 
 
 def replace_folder(
     target: Path, write: Callable[[Path], None], *, dataset: str, model: str
 ) -> None:
-    """Put the files that ``write`` adds to an empty folder in the place of ``target``, which is
-    there before and after, and as it was if anything fails.
+    """Replace a folder by the files that ``write`` adds to an empty one.
+
+    If anything fails, the earlier folder stays as it was.
     """
     require_replaceable(target, dataset=dataset, model=model)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -101,7 +99,7 @@ def replace_folder(
             sync(new / name)
         for folder in (new, *filter(Path.is_dir, new.rglob("*"))):
             sync(folder)
-        # Again: another process may have put something there meanwhile.
+        # Another process may have written there meanwhile.
         require_replaceable(target, dataset=dataset, model=model)
         if target.exists():
             target.rename(before)

@@ -1,4 +1,4 @@
-"""Opening an exported folder: its tables, asked for numbers without a home."""
+"""Opening of an exported synthetic table, to compute numbers from it without a home."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from dp_pipeline.results.clusters import Columns
 
 
 def open_release(folder: str | Path) -> OpenTable | OpenClusters:
-    """Open an exported synthetic table or clustering; no row, home or budget is reached.
+    """Return an exported synthetic table or clustering, to compute numbers from.
 
-    folder   as ``dp-pipeline export`` wrote it, in any of its formats
+    folder   folder of ``dp-pipeline export``, in any of its formats
 
     Damaged for a folder that is no export; DeclarationError for an export without noisy counts.
     """

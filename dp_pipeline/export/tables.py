@@ -1,9 +1,8 @@
-"""Released tables as CSV, Parquet or Arrow, which are read back with equal values; places also as
-GeoJSON.
+"""Writing and reading of released tables as CSV, Parquet or Arrow, and of places as GeoJSON.
 
-Every value comes back with its type, so the digest of a table can be compared with that of its
-release: numbers are written with all their digits, and a text that a spreadsheet would compute
-begins with ``'``. Values that CSV cannot tell apart are refused, not guessed.
+Values come back equal and with their types, so that the digest of a table can be compared with
+that of its release: numbers have all their digits, and a text that a spreadsheet would compute
+begins with ``'``. Texts that would be ambiguous in CSV are refused.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from dp_pipeline.results.clusters import (
 from dp_pipeline.spreadsheet import escape_formula, unescape_formula
 
 FORMATS = ("csv", "parquet", "arrow")
-"""File formats, by their endings."""
+"""Endings of the file formats of tables."""
 
 Types = Mapping[str, str]
 """Column name → ``string``, ``integer``, ``number``, ``date`` or ``datetime``."""
@@ -39,16 +38,16 @@ Types = Mapping[str, str]
 _MISSING = ""
 _TYPES = {"U": "string", "i": "integer", "f": "number"}
 _SPECIAL_NUMBERS = {"INF": "inf", "-INF": "-inf", "NaN": "nan"}
-"""Table Schema's text of a number → Python's."""
+"""Text of a number by Table Schema → by Python."""
 
 
 def types_of(table: Columns) -> dict[str, str]:
-    """Return the type of every column, in Table Schema's words; without any value ``string``."""
+    """Return the type of each column by Table Schema; ``string`` for a column without values."""
     return {name: _type(_typed_batch(table, name)) for name in table}
 
 
 def _typed_batch(table: Columns, name: str) -> np.ndarray:
-    """Return the first batch of a column in which a value shows its type; else the last one."""
+    """Return the first batch of a column with a value, which shows its type; else the last."""
     for values in batches_of(table, name):
         if values.dtype.kind != "O" or any(value is not None for value in values.tolist()):
             break
@@ -65,7 +64,7 @@ def _type(values: np.ndarray) -> str:
 
 
 def has_missing(table: Columns) -> bool:
-    """Return whether a value is missing anywhere."""
+    """Whether any value of a table is missing."""
     return any(
         bool(np.isnat(values).any())
         if values.dtype.kind == "M"
@@ -76,7 +75,7 @@ def has_missing(table: Columns) -> bool:
 
 
 def arrow_batches(table: Columns) -> Iterator[Any]:
-    """Yield the batches of a table as tables of Arrow, of one schema; an empty one without rows."""
+    """Yield the batches of a table as Arrow tables of one schema; one empty table without rows."""
     import pyarrow as pa
 
     def convert(type_: Any, values: np.ndarray) -> Any:
@@ -105,14 +104,14 @@ def _arrow_type(values: np.ndarray) -> Any:
 
 
 def columns_of(table: Any) -> dict[str, np.ndarray]:
-    """Return the columns that ``arrow_batches`` was given, of all batches together."""
+    """Return the columns (n,) of an Arrow table: the inverse of ``arrow_batches``."""
     return {name: _numpy_column(table.column(name)) for name in table.column_names}
 
 
 def _numpy_column(column: Any, *, has_missing: bool = False) -> np.ndarray:
-    """Return a column of Arrow as one of a bundle.
+    """Return the values of an Arrow column (n,).
 
-    has_missing   whether a value is missing in rows that are not among these
+    has_missing   whether a value is missing in other batches of the column
     """
     import pyarrow as pa
 
@@ -128,8 +127,9 @@ def _numpy_column(column: Any, *, has_missing: bool = False) -> np.ndarray:
 
 
 def read_parquet(content: bytes) -> Columns:
-    """Return the table that ``write_parquet`` wrote; more rows than a batch has are read at each
-    use.
+    """Return the table that ``write_parquet`` wrote.
+
+    A table of more than ``ROWS_A_BATCH`` rows is read in batches at each use.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -142,7 +142,7 @@ def read_parquet(content: bytes) -> Columns:
 
 
 def _stored_batches(content: bytes, name: str) -> Iterator[np.ndarray]:
-    """Yield a column of a Parquet file, a row group at a time."""
+    """Yield the values of a column, one row group after another."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -157,8 +157,9 @@ def _stored_batches(content: bytes, name: str) -> Iterator[np.ndarray]:
 
 
 def write_table(path: Path, table: Columns) -> None:
-    """Write a table in the format that the path ends with; DeclarationError where that cannot hold
-    it.
+    """Write a table in the format of the path's ending.
+
+    DeclarationError for texts that would be ambiguous in CSV.
     """
     if path.suffix == ".csv":
         _write_csv(path, table)
@@ -168,11 +169,12 @@ def write_table(path: Path, table: Columns) -> None:
 
 
 def read_table(path: Path, types: Types, *, missing: bool) -> Columns:
-    """Return the table that ``write_table`` wrote; ValueError, KeyError or TypeError for another
-    file.
+    """Return the table that ``write_table`` wrote.
 
-    types     of all columns, under their names in the file
-    missing   whether an empty cell of a CSV file is a missing value, in place of an empty text
+    types     column name in the file → type
+    missing   whether an empty cell of a CSV file is a missing value, not an empty text
+
+    ValueError, KeyError or TypeError for a file of other content.
     """
     if path.suffix == ".csv":
         return _read_csv(path, types, missing=missing)
@@ -185,7 +187,7 @@ def read_table(path: Path, types: Types, *, missing: bool) -> Columns:
 
 
 def write_parquet(file: BinaryIO, table: Columns) -> None:
-    """Write a table as Parquet, a row group a batch."""
+    """Write a table as Parquet, with one row group for each batch."""
     import pyarrow.parquet as pq
 
     first, batches = _with_first(arrow_batches(table))
@@ -204,13 +206,12 @@ def _write_arrow(file: BinaryIO, table: Columns) -> None:
 
 
 def _with_first(batches: Iterator[Any]) -> tuple[Any, Iterator[Any]]:
-    """Return the first batch, for its schema, and all of them."""
     first = next(batches)
     return first, chain([first], batches)
 
 
 LINES = 1 << 16
-"""Lines of a CSV file in memory: a table of millions of rows is written in parts."""
+"""Lines of a CSV file that are held in memory together."""
 
 
 def _write_csv(path: Path, table: Columns) -> None:
@@ -232,7 +233,7 @@ def _write_csv(path: Path, table: Columns) -> None:
 
 
 def _texts(path: Path, values: np.ndarray, type_: str) -> list[str]:
-    """Return the cells of a column, or of a part of one."""
+    """Return values of a column as cells of CSV."""
     if values.dtype.kind == "M":
         texts = np.datetime_as_string(values)
         return np.where(np.isnat(values), _MISSING, texts).tolist()  # type: ignore[no-any-return]
@@ -253,8 +254,8 @@ def _plain_texts(path: Path, texts: list[str]) -> list[str]:
 
 def _ambiguous_text(path: Path) -> DeclarationError:
     return DeclarationError(
-        f"{path.name}: expected texts that CSV can tell from missing values and from formulas, "
-        "got others: `--format parquet` can"
+        f"{path.name}: expected texts that CSV can distinguish from missing values and formulas, "
+        "got an empty text or one that begins with ': export with `--format parquet`"
     )
 
 
@@ -263,7 +264,7 @@ def _read_csv(path: Path, types: Types, *, missing: bool) -> dict[str, np.ndarra
         lines = csv.reader(file, strict=True)
         names = next(lines, [])
         if names != list(types):
-            raise ValueError("other columns than are described")
+            raise ValueError("expected the described columns, got others")
         columns: dict[str, list[np.ndarray]] = {name: [_column([], types[name])] for name in names}
         while rows := list(islice(lines, LINES)):
             for name, cells in zip(names, zip(*rows, strict=True), strict=True):
@@ -297,9 +298,9 @@ CENTRES, MAP = "centres", "synopsis"
 
 
 def place_of(spec: DatasetSpec, tables: Mapping[str, Columns]) -> Point | None:
-    """Return the columns of longitude and latitude, which are all that GeoJSON knows; None where
-    the released columns are another place, such as kilometres: every program would draw it
-    somewhere in the Gulf of Guinea.
+    """Return the columns of longitude and latitude of a clustering; None without such columns.
+
+    GeoJSON has degrees only: places in kilometres would be drawn far from where they are.
     """
     point = point_of(tuple(tables.get(CENTRES, ())), spec.point)
     if point is None:
@@ -309,9 +310,9 @@ def place_of(spec: DatasetSpec, tables: Mapping[str, Columns]) -> Point | None:
 
 
 def geojson(name: str, table: Columns, place: Point) -> bytes:
-    """Return the table ``centres`` or ``synopsis`` as a collection of features (RFC 7946), one a
-    row, in its order: centres as points, the boxes of a map as polygons. Other columns are
-    properties.
+    """Return the table ``centres`` or ``synopsis`` as GeoJSON (RFC 7946), one feature a row.
+
+    Centres are points, the boxes of a map are polygons, and other columns are properties.
     """
     shape, used = _point, [*place]
     if name != CENTRES:
@@ -338,7 +339,7 @@ def _point(row: Mapping[str, float], place: Point) -> dict[str, Any]:
 
 
 def _box(row: Mapping[str, float], place: Point) -> dict[str, Any]:
-    """Return its corners counterclockwise, and the first one again."""
+    """Return a box as a polygon: its corners counterclockwise, then the first one again."""
     x, y = place
     west, east = row[f"{x}_lower"], row[f"{x}_upper"]
     south, north = row[f"{y}_lower"], row[f"{y}_upper"]

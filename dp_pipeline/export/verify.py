@@ -1,9 +1,8 @@
-"""Checks of an export from its own files: no home, no ledger, no row.
+"""Checks of an export by its own files, without home, ledger or rows.
 
-A check describes its result in one line, and never stops the others. A failed check that depends on
-another failed one is left out: one cause is one line. An attacker who changes every file and every
-digest alike can write a whole that agrees with itself: against that, the publisher states the
-digest of the export at another place.
+The result of a check is one line, and a failed one does not stop the others. A failed check that
+depends on another failed one is left out, so that one cause is one line. Who changes all files and
+digests can write an export that passes: against that, the publisher states its digest elsewhere.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ _PLACES = ".geojson"
 
 
 class Check(NamedTuple):
-    """One check.
+    """The result of a check.
 
     of      the checked file or property
     result  what agrees, or what was expected and what was got
@@ -70,16 +69,16 @@ class Check(NamedTuple):
 
     @property
     def line(self) -> str:
-        """The check in one line, for a person."""
+        """The result as printed."""
         return f"{'ok ' if self.is_good else 'BAD'}  {self.of}: {self.result}"
 
 
 _Inspection = tuple[str, Callable[[], str], tuple[str, ...]]
-"""Name of a check, its function, and all checks that it depends on, also through others."""
+"""Name of a check, its function, and the names of all checks that it depends on."""
 
 
 def verified(folder: Path) -> list[Check]:
-    """Return every check of an export, without those that fail because another one does."""
+    """Check an export; return the results, without failures that follow from another one."""
     failed, checks = set[str](), list[Check]()
     for of, inspect, causes in _inspections(_Export(folder), failed):
         check = _checked(of, inspect)
@@ -92,7 +91,10 @@ def verified(folder: Path) -> list[Check]:
 
 
 def _inspections(export: _Export, failed: Collection[str]) -> Iterator[_Inspection]:
-    """Yield every inspection, causes first; ``failed`` are the names of failed checks."""
+    """Yield the checks to make, causes first.
+
+    failed   names of the checks that failed so far
+    """
     for path in sorted(export.paths, key=lambda path: path != DESCRIPTOR):
         yield path, partial(export.file, path), (DESCRIPTOR,)
     yield SUMS, partial(export.sums, failed), ()
@@ -117,17 +119,17 @@ _UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, LookupError, Ari
 
 
 def _checked(of: str, inspect: Callable[[], str]) -> Check:
-    """Return the result of an inspection; anything unreadable is not as it was exported."""
+    """Make one check; a file that cannot be read fails it."""
     try:
         return Check(of, True, inspect())
     except PipelineError as error:
         return Check(of, False, " ".join(str(error).removeprefix(f"{of}: ").split()))
     except (*_UNREADABLE, OSError, RecursionError):
-        return Check(of, False, "expected it as it was exported, got what cannot be read")
+        return Check(of, False, "expected content as it was exported, got something unreadable")
 
 
 class _Export:
-    """One folder, each of its parts read once."""
+    """An exported folder, of which each file is read once."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -135,20 +137,18 @@ class _Export:
 
     @property
     def paths(self) -> list[str]:
-        """Files that are there or are described."""
+        """Files that are present or described, sorted, without ``SHA256SUMS``."""
         return sorted((set(self._there) | {DESCRIPTOR, *self._described}) - {SUMS})
 
     @property
     def names(self) -> list[str]:
-        """Described tables."""
+        """Names of the described tables."""
         resources = self._described.values()
-        return [str(item["name"]) for item in resources if item.get("type") == "table"]
+        return [str(file["name"]) for file in resources if file.get("type") == "table"]
 
     @property
     def read_files(self) -> tuple[str, ...]:
-        """Files from which a release is read; none with a link among them, which the check of the
-        digests reports.
-        """
+        """Files from which the release is read, and ``SHA256SUMS`` where a link was found."""
         cards = tuple(f"{CARD}.{ending}" for ending in ("html", "json", "md"))
         paths = [path for path in self.paths if path not in cards and Path(path).suffix != _PLACES]
         return (*paths, *(() if self._there else (SUMS,)))
@@ -159,55 +159,55 @@ class _Export:
         return any(path.endswith(_PLACES) for path in self._described)
 
     def sums(self, failed: Collection[str]) -> str:
-        """Check the list of digests, byte for byte against the present files.
+        """Check that ``SHA256SUMS`` is byte for byte the list of the present files.
 
-        failed   files that are wrong by themselves: their lines are not reported again
+        failed   files that failed a check of their own, which are not reported again
         """
         listed, present = self._lines
         changed = [name for name in self._changed if name not in failed]
         if changed and changed[0] in self.paths:
             raise Damaged(f"expected the listed digest of {changed[0][:80]}, got a changed file")
         if changed or (listed != present and not self._changed):
-            raise Damaged("expected a list of exactly the present files, got another list")
+            raise Damaged("expected a list of the present files and no others, got another list")
         return f"{len(present)} files and no other, each with its digest"
 
     def file(self, path: str) -> str:
-        """Check the size and digest of one file, as described."""
+        """Check that a file has the described size and digest."""
         if path == DESCRIPTOR:
             require_format(self._descriptor[OWN].get("format"), of=DESCRIPTOR)
             resources = len(self._resources)
             if DESCRIPTOR in self._changed:
-                raise Damaged(f"expected the digest that {SUMS} has of it, got another")
+                raise Damaged(f"expected the digest in {SUMS}, got another")
             return f"describes {resources} files"
         described = self._described.get(path)
         if described is None:
-            raise Damaged("expected a described file, got one without a description")
+            raise Damaged(f"expected a file that {DESCRIPTOR} describes, got another")
         if not (self.folder / path).is_file():
             raise Damaged("expected a file, got none")
         size, digest = (self.folder / path).stat().st_size, file_digest(self.folder / path)
         if (described["bytes"], described["hash"]) != (size, f"sha256:{digest}"):
-            raise Damaged("expected the size and the digest that are described, got others")
+            raise Damaged(f"expected the size and digest in {DESCRIPTOR}, got others")
         tables = f", of {len(self._stored['tables'])} tables" if path == RELEASE else ""
         return f"{size:,} bytes, as described{tables}"
 
     def table(self, name: str) -> str:
-        """Check the values of one table, as they were released; what an export adds is computed
-        again.
-        """
+        """Check that a table has the released values; added columns are computed again."""
         table = self._released_table(name)
         if table_digest(table) != self._stored["tables"][name]:
-            raise Damaged("expected the values that were released, got others")
+            raise Damaged("expected the released values, got others")
         computed = added_columns(name, self._tables)
         added = {column: self._sheet(name)[column] for column in self._added(name)}
         if list(added) != list(computed) or not all(
             np.allclose(added[column], computed[column]) for column in added
         ):
-            raise Damaged("expected the sizes and intervals that follow from it, got others")
+            raise Damaged(
+                "expected sizes and intervals that follow from the released values, got others"
+            )
         lines = max((len(values) for values in table.values()), default=0)
         return f"{lines:,} lines, every value as it was released"
 
     def places(self) -> str:
-        """Check the GeoJSON files against the tables."""
+        """Check that the GeoJSON files have the places of the tables."""
         x, y = self._descriptor[OWN]["place"]
         names = [name for name in self.names if f"{name}.geojson" in self._described]
         for name in names:
@@ -217,15 +217,13 @@ class _Export:
         return f"{', '.join(names)}: the same in GeoJSON as in the tables"
 
     def release(self) -> str:
-        """Check that the bundle and all of its tables are as this program writes them."""
+        """Check that the stored release is as this program writes it, with all tables."""
         if f"{self._bundle.to_json()}\n".encode() != (self.folder / RELEASE).read_bytes():
             raise Damaged("expected a release as this program writes it, got another")
         return f"{self._bundle.key[:12]}, with all of its tables"
 
     def scales(self) -> str:
-        """Check that each scale proves its charge: the accountant's rule, in an accountant with a
-        budget for all of them.
-        """
+        """Check that each noise scale costs what was charged for it, by the accountant's rule."""
         bundle = self._bundle
         for spend in bundle.spends:
             budget = bundle.budget if spend.currency != PURE.name else PURE
@@ -233,7 +231,7 @@ class _Export:
         return f"{len(bundle.spends)}, each with a scale that costs what was charged for it"
 
     def total(self) -> str:
-        """Check that the charges add up to what the release states, and to nothing less."""
+        """Check that the charges add up to exactly what the release states."""
         bundle = self._bundle
         if not bundle.is_dp:
             return f"no ε is stated, and none is promised: {bundle.caveat}"
@@ -255,40 +253,40 @@ class _Export:
         return f"{bundle.spent_text}, exactly what is stated"
 
     def card(self) -> str:
-        """Check the card's figures against those of the release."""
+        """Check that ``card.json`` has the figures of the release."""
         card = json.loads((self.folder / f"{CARD}.json").read_text(encoding="utf-8"))
         require_format(card.get("format"), of=f"{CARD}.json")
         stated, computed = card["guarantee"], json.loads(json.dumps(guarantee(self._bundle)))
         for name in (*computed, *stated):
             if computed.get(name) != stated.get(name):
-                raise Damaged(f"{name[:40]}: expected that of the release, got another")
+                raise Damaged(f"{name[:40]}: expected the value of the release, got another")
         if self._descriptor[OWN].get("standing") != computed["standing"]:
-            raise Damaged(f"standing: expected that of the release in {DESCRIPTOR}, got another")
+            raise Damaged(f"standing in {DESCRIPTOR}: expected that of the release, got another")
         return f"{computed['standing']}, ε = {computed['epsilon']}, as in the release"
 
     def sentences(self) -> str:
-        """Check that the card for people has the lines of this release."""
+        """Check that ``card.md`` has the lines that this release must have."""
         card = self._text(f"{CARD}.md")
         for line in lines_on_card(self._bundle):
             if line not in card:
-                raise Damaged(f"expected {line[:80]!r} on the card, got another")
+                raise Damaged(f"expected the line {line[:80]!r} on the card, got none")
         return "standing, amounts and mechanisms as in the release"
 
     def page(self) -> str:
-        """Check that the page has the words of the card."""
+        """Check that ``card.html`` has the words of ``card.md``."""
         if not has_same_words(self._text(f"{CARD}.html"), self._text(f"{CARD}.md")):
             raise Damaged(f"expected the words of {CARD}.md, got others")
         return f"the words of {CARD}.md"
 
     @cached_property
     def _lines(self) -> tuple[list[str], list[str]]:
-        """The lines of the list of digests, and those of the present files."""
+        """The lines of ``SHA256SUMS``, and those that the present files should have."""
         listed = (self.folder / SUMS).read_bytes().decode("ascii")
         return listed.splitlines(keepends=True), sums_text(self.folder).splitlines(keepends=True)
 
     @cached_property
     def _changed(self) -> list[str]:
-        """Files whose lines differ; none without a list, which its own check reports."""
+        """Files whose digests changed; none without a readable list, which ``sums`` reports."""
         try:
             listed, present = self._lines
         except (PipelineError, *_UNREADABLE, OSError):
@@ -306,12 +304,13 @@ class _Export:
 
     @cached_property
     def _resources(self) -> dict[str, dict[str, Any]]:
-        """Path → its description."""
-        return {str(item["path"]): dict(item) for item in self._descriptor["resources"]}
+        """Path → description of the file."""
+        resources = self._descriptor["resources"]
+        return {str(resource["path"]): dict(resource) for resource in resources}
 
     @property
     def _described(self) -> dict[str, dict[str, Any]]:
-        """The same; empty where the description is unreadable, which its own check reports."""
+        """The same as ``_resources``; empty where the description is unreadable."""
         try:
             return self._resources
         except (PipelineError, *_UNREADABLE):
@@ -319,7 +318,7 @@ class _Export:
 
     @property
     def _there(self) -> list[str]:
-        """Files; none where one is a link, which the check of the digests reports."""
+        """Present files; none where one is a link, which ``sums`` reports."""
         try:
             return files_of(self.folder)
         except Damaged:
@@ -331,16 +330,18 @@ class _Export:
         amounts = [spend[name] for spend in stored["spends"] for name in _EXACT if name in spend]
         amounts += [stored["facts"][name] for name in _AMOUNTS if name in stored["facts"]]
         if not all(map(_AMOUNT.fullmatch, amounts)):
-            raise Damaged("expected amounts as they are written, got another")
+            raise Damaged("expected exact fractions as amounts, got another text")
         return stored
 
     def _sheet(self, name: str) -> Columns:
-        """Return a table as it is written; Damaged where not exactly one file holds it."""
+        """Return an exported table; Damaged unless exactly one file has it."""
         if name not in self._sheets:
-            resources = [item for item in self._resources.values() if item["name"] == name]
+            resources = [file for file in self._resources.values() if file["name"] == name]
             # A path that leads out of the folder is none of its files.
             if len(resources) != 1 or resources[0]["path"] not in self._there:
-                raise Damaged(f"{name[:40]}: expected one file of this table, got none")
+                raise Damaged(
+                    f"{name[:40]}: expected one file with this table, got none or several"
+                )
             path, schema = self.folder / resources[0]["path"], resources[0]["schema"]
             # Dates in a format of their own are texts in the release.
             types = {
@@ -352,21 +353,21 @@ class _Export:
 
     @cached_property
     def _tables(self) -> dict[str, Columns]:
-        """The tables of the release, with the sizes of centres as a table of their own."""
+        """The tables of the release, with sizes of centres as a separate table."""
         tables = {name: self._released_table(name) for name in self.names}
         if CENTRES in tables and SIZES in self._stored["tables"]:
             tables[SIZES] = {"size": self._sheet(CENTRES)[SIZE]}
         return tables
 
     def _released_table(self, name: str) -> Columns:
-        """Return a table without what the export added."""
+        """Return an exported table without the columns that the export added."""
         sheet, added = self._sheet(name), self._added(name)
         # Each access to a column of many rows reads it.
         return {key: sheet[key] for key in sheet if key not in added} if added else sheet
 
     def _added(self, name: str) -> list[str]:
         """Columns that the export added to a table."""
-        resource = next(item for item in self._resources.values() if item["name"] == name)
+        resource = next(file for file in self._resources.values() if file["name"] == name)
         return [str(column) for column in resource.get(OWN, {}).get("added", [])]
 
     @cached_property

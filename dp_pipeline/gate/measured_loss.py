@@ -1,9 +1,9 @@
-"""The privacy loss that the noise of a charge shows in draws, beside the one that is proved.
+"""Lower bounds of the privacy loss of a charge by draws of its noise, to compare with the proof.
 
-Two answers that differ by the sensitivity are noised many times. The largest ratio of the two
-chances of an event, less its sampling error, is a lower bound of the loss (Ding, Wang, Wang,
-Zhang, Kifer 2018, "Detecting violations of differential privacy"). A bound above the claim
-is a fault; one below it is no proof.
+Two answers that differ by the sensitivity are noised many times. The ratio of the two frequencies
+of an event, less its sampling error, is a lower bound of the loss (Ding, Wang, Wang, Zhang, Kifer
+2018, "Detecting violations of differential privacy"). A bound above the claim is a fault; one below
+it proves nothing.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from dp_pipeline.gate.noise import NoiseSource, parse_noise
 from dp_pipeline.results.accountant import GAUSSIAN, LAPLACE, Spend
 
 DRAWS = 400_000
-"""Draws of each of the two answers; a loss of 1 is then seen to .98 of it."""
+"""Draws of each of the two answers, by which a loss of 1 gets a bound of .98."""
 
 SURE = 4.0
-"""Standard errors that a bound keeps from its estimate: wrong once in 30,000 charges."""
+"""Standard errors that a bound lies below its estimate: it is wrong once in 30,000 charges."""
 
 
 @dataclass(frozen=True)
 class MeasuredLoss:
-    """The loss of one charge between answers that are some protected units apart.
+    """The proved and the measured loss of one charge, for tables that differ by several units.
 
-    units     as many that the loss is near 1: of a small loss little is seen in draws
-    claimed   what is proved for so many units, of the event that is looked at
+    units     protected units, so many that the loss is near 1: draws hardly show a small one
+    claimed   proved upper bound for so many units and the counted event
     seen      lower bound from the draws
     """
 
@@ -42,15 +42,12 @@ class MeasuredLoss:
 
     @property
     def is_violated(self) -> bool:
-        """Whether the draws show more loss than is claimed."""
+        """Whether the draws show more loss than the proof allows."""
         return self.seen > self.claimed
 
 
 def measure_loss(spend: Spend, noise: NoiseSource, *, draws: int = DRAWS) -> MeasuredLoss | None:
-    """Measure the loss of one count that moves by the sensitivity of the charge.
-
-    Returns None for mechanisms that are neither Laplace nor Gaussian.
-    """
+    """Measure the loss of a charge in draws; None unless its noise is Laplace or Gaussian."""
     if spend.mechanism not in (LAPLACE, GAUSSIAN):
         return None
     zeros = np.zeros(draws, np.int64)
@@ -61,7 +58,7 @@ def measure_loss(spend: Spend, noise: NoiseSource, *, draws: int = DRAWS) -> Mea
         event = units * spend.sensitivity
         claimed = units * loss
     else:
-        # The squared L2 sensitivity, and the variance, as of one count.
+        # A Gaussian charge has a squared L2 sensitivity and a variance.
         deviation, reach = sqrt(spend.scale), max(1, round(sqrt(spend.sensitivity)))
         units = max(1, round(deviation / reach))
         event = units * reach
@@ -73,7 +70,7 @@ def measure_loss(spend: Spend, noise: NoiseSource, *, draws: int = DRAWS) -> Mea
 
 
 def measure_losses(spends: Iterable[Spend], source: str) -> list[MeasuredLoss]:
-    """Measure each mechanism and scale of a release once, with the noise source of that name."""
+    """Measure each mechanism and scale of a release once, with the named noise source."""
     noise = parse_noise(source)
     scales = {(spend.mechanism, spend.sensitivity, spend.scale): spend for spend in spends}
     losses = (measure_loss(spend, noise) for spend in scales.values())
@@ -81,7 +78,7 @@ def measure_losses(spends: Iterable[Spend], source: str) -> list[MeasuredLoss]:
 
 
 def _bound(first: np.ndarray, second: np.ndarray, event: int) -> float:
-    """Return the log of the ratio of two chances, less its sampling error; at least 0."""
+    """Return the log ratio of the frequencies of values ≥ ``event``, less its error; at least 0."""
     more, less = float((first >= event).sum()), float((second >= event).sum())
     if not more or not less:
         return 0.0
@@ -91,7 +88,7 @@ def _bound(first: np.ndarray, second: np.ndarray, event: int) -> float:
 
 
 def _gaussian_loss(event: int, deviation: float) -> float:
-    """Return the log ratio of the chances of "at least the event" under means of it and of 0."""
+    """Return the log ratio of P(x ≥ event) for Gaussians with means ``event`` and 0."""
     grid = np.arange(event, 2 * event + int(40 * deviation) + 2, dtype=float)
     near, far = (
         float(np.exp(-((grid - mean) ** 2) / (2 * deviation**2)).sum()) for mean in (event, 0)

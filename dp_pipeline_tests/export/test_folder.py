@@ -65,7 +65,7 @@ def test_what_is_no_earlier_export_is_refused_by_name_and_stays(there, tmp_path:
 def test_an_export_of_another_model_is_refused(other: dict[str, str], tmp_path: Path) -> None:
     replace_folder(tmp_path / "out", write, **OF)
     before = contents(tmp_path / "out")
-    with pytest.raises(DeclarationError, match="got one of squares/eug_kmeans"):
+    with pytest.raises(DeclarationError, match="got an export of squares/eug_kmeans"):
         replace_folder(tmp_path / "out", write, **{**OF, **other})
     assert contents(tmp_path / "out") == before
 

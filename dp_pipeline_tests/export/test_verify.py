@@ -86,7 +86,7 @@ def test_one_more_file_is_found_and_so_is_a_link(tmp_path: Path) -> None:
     folder = exported(tmp_path / "out", map_release())
     (folder / "more.csv").write_text("x\n1\n", encoding="utf-8")
     (found,) = bad(verified(folder))
-    assert found.startswith("BAD  more.csv: expected a described file, got one without")
+    assert found.startswith("BAD  more.csv: expected a file that datapackage.json desc")
     (folder / "more.csv").unlink()
     (folder / "link.csv").symlink_to(folder / "centres.csv")
     (found,) = bad(verified(folder))
