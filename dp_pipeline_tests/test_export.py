@@ -89,8 +89,8 @@ def export(project: Project, *arguments: str, to: Path) -> Result:
 def told(project: Project, *arguments: str, to: Path) -> dict[str, Any]:
     done = export(project, *arguments, "--json", to=to)
     assert done.code == 0, done.err
-    found: dict[str, Any] = json.loads(done.out)
-    return found
+    outcome: dict[str, Any] = json.loads(done.out)
+    return outcome
 
 
 def verified(project: Project, folder: Path) -> Result:
@@ -121,22 +121,22 @@ def test_an_export_reads_no_row_and_verifies_without_a_home(
     ran: Project, arguments: tuple[str, ...], release: str, file: str, tmp_path: Path
 ) -> None:
     before = ran.files("released", "ledger")
-    found = told(ran, *arguments, to=tmp_path / "out")
-    assert release in found["release"]
-    assert found["standing"] == "DIFFERENTIALLY PRIVATE"
-    assert file in found["files"]
+    actual = told(ran, *arguments, to=tmp_path / "out")
+    assert release in actual["release"]
+    assert actual["standing"] == "DIFFERENTIALLY PRIVATE"
+    assert file in actual["files"]
     assert ran.files("released", "ledger") == before, "nothing is charged or written"
     checked = verified(ran, tmp_path / "out")
     assert (checked.code, checked.err) == (0, ""), checked.out
-    assert found["digest"] in checked.out
+    assert actual["digest"] in checked.out
     assert "BAD" not in checked.out
 
 
 def test_what_is_exported_is_what_was_released(ran: Project, tmp_path: Path) -> None:
     import pyarrow.parquet as pq
 
-    found = told(ran, "rides", to=tmp_path / "out")
-    (stored,) = ran.home.released.glob(f"rides/dpqt_kmeans/{found['key'][:32]}/*/centres.parquet")
+    outcome = told(ran, "rides", to=tmp_path / "out")
+    (stored,) = ran.home.released.glob(f"rides/dpqt_kmeans/{outcome['key'][:32]}/*/centres.parquet")
     lines = list(csv.DictReader((tmp_path / "out" / "centres.csv").open(encoding="utf-8")))
     for name, values in pq.read_table(stored).to_pydict().items():
         assert [float(line[name]) for line in lines] == values
@@ -145,9 +145,9 @@ def test_what_is_exported_is_what_was_released(ran: Project, tmp_path: Path) -> 
 
 
 def test_no_secret_of_the_home_and_no_row_is_in_an_export(ran: Project, tmp_path: Path) -> None:
-    found = told(ran, "shops", to=tmp_path / "out")
+    outcome = told(ran, "shops", to=tmp_path / "out")
     key = ran.ledger.key("members")
-    (transcript,) = ran.home.released.glob(f"shops/independent/{found['key'][:32]}/*.jsonl")
+    (transcript,) = ran.home.released.glob(f"shops/independent/{outcome['key'][:32]}/*.jsonl")
     salt = json.loads(transcript.read_text(encoding="utf-8").splitlines()[0])["record"]["answer"]
     for name in files_of(tmp_path / "out"):
         content = (tmp_path / "out" / name).read_bytes()
@@ -172,8 +172,8 @@ def test_an_uncleared_release_is_refused_unless_requested(
     assert why in refused.err
     assert "--allow-not-dp" in refused.err
     assert not (tmp_path / "out").exists()
-    found = told(ran, *arguments, "--allow-not-dp", to=tmp_path / "out")
-    assert found["standing"].startswith("NOT ")
+    actual = told(ran, *arguments, "--allow-not-dp", to=tmp_path / "out")
+    assert actual["standing"].startswith("NOT ")
     card = json.loads((tmp_path / "out" / "card.json").read_text(encoding="utf-8"))
     assert card["guarantee"]["cleared"] is False
     assert (tmp_path / "out" / "card.md").read_text(encoding="utf-8").startswith("# NOT ")
@@ -222,13 +222,11 @@ def test_a_changed_export_is_bad_and_says_which_file(ran: Project, tmp_path: Pat
         file.write(b" ")
     checked = verified(ran, tmp_path / "out")
     assert checked.code == 1
-    assert (
-        "BAD  centres.geojson: expected the size and digest in datapackage.json" in checked.out
-    )
+    assert "BAD  centres.geojson: expected the size and digest in datapackage.json" in checked.out
     said = ran.cli_here("verify", str(tmp_path / "out"), "--json")
-    found = json.loads(said.out)
-    assert (said.code, found["good"]) == (1, False)
-    assert [one["of"] for one in found["checks"] if not one["good"]] == ["centres.geojson"]
+    actual = json.loads(said.out)
+    assert (said.code, actual["good"]) == (1, False)
+    assert [check["of"] for check in actual["checks"] if not check["good"]] == ["centres.geojson"]
     refused = verified(ran, tmp_path / "nothing")
     assert (refused.code, refused.err.count("\n")) == (2, 1)
 
@@ -280,9 +278,9 @@ def shelf_of(project: Project, name: str, model: str) -> Path:
 
 def metadata_of(project: Project, name: str) -> dict[str, Any]:
     spec = load_spec(project.datasets / f"{name}.yaml")
-    result = project.launch(spec, "published")
-    assert result.success
-    (event,) = result.asset_materializations_for_node(f"{name}__published")
+    run = project.launch(spec, "published")
+    assert run.success
+    (event,) = run.asset_materializations_for_node(f"{name}__published")
     return {label: value.value for label, value in event.metadata.items()}
 
 
@@ -299,8 +297,8 @@ def test_published_holds_the_newest_cleared_release(ran: Project, tmp_path: Path
 
 
 def told_of(shelf: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((shelf / "current.json").read_text(encoding="utf-8"))
-    return found
+    content: dict[str, Any] = json.loads((shelf / "current.json").read_text(encoding="utf-8"))
+    return content
 
 
 def snapshot_of(shelf: Path) -> str:
@@ -373,8 +371,8 @@ def test_an_address_of_no_known_store_is_refused_in_one_line(
     address: str, ran: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DP_PIPELINE_PUBLISHED", address)
-    result = ran.launch(load_spec(ran.datasets / "rides.yaml"), "published")
-    (failed,) = [one for one in result.all_events if one.is_step_failure]
+    run = ran.launch(load_spec(ran.datasets / "rides.yaml"), "published")
+    (failed,) = [event for event in run.all_events if event.is_step_failure]
     line = failed.step_failure_data.user_failure_data.description
     assert line.startswith("DP_PIPELINE_PUBLISHED: expected a folder, or an address of a store")
 

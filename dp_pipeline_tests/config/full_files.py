@@ -169,6 +169,6 @@ FULL: tuple[str, ...] = tuple(
 
 def texts_of(text: str) -> dict[str, Any]:
     """The nested texts that the parser sees."""
-    found = yaml.load(text, Loader=yaml.BaseLoader)  # noqa: S506
-    assert isinstance(found, dict)
-    return found
+    sections = yaml.load(text, Loader=yaml.BaseLoader)  # noqa: S506
+    assert isinstance(sections, dict)
+    return sections

@@ -112,16 +112,16 @@ class Case:
 
 def cases() -> list[Case]:
     """Return the cases of the table."""
-    found, good, lines = [], "toy", list[str]()
+    cases_, good, lines = [], "toy", list[str]()
     for line in TABLE.read_text(encoding="utf-8").splitlines():
         if line.startswith("=== "):
             good = line.removeprefix("=== ")
         elif line.startswith(">"):
-            found.append(Case(good, tuple(lines), line))
+            cases_.append(Case(good, tuple(lines), line))
             lines = []
         elif line:
             lines.append(line)
-    return found
+    return cases_
 
 
 def table_text(table: list[Case]) -> str:

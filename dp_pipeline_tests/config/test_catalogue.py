@@ -97,7 +97,10 @@ def test_a_download_is_available_without_opening_it(name: str) -> None:
     assert spec in available_datasets()
     assert spec.source.needs is None
     # A path that nothing names is no source that the ledger could know.
-    assert {one.partition(":")[0] for one in spec.source.identities} <= {"https", "sha256"}
+    assert {identity.partition(":")[0] for identity in spec.source.identities} <= {
+        "https",
+        "sha256",
+    }
     own, download = spec.source.alternatives
     assert (own.is_resolved, download.is_remote, download.at_most_mb > 0) == (False, True, True)
     assert set(spec.columns) <= set(download.header)

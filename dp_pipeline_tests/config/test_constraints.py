@@ -32,30 +32,30 @@ def people(folder: Path, said: str) -> DatasetSpec:
 
 def forbidden(spec: DatasetSpec) -> set[tuple[str, ...]]:
     """Labels of the cells of the only constraint that there cannot be."""
-    (one,) = spec.domain.constraints
-    labels = [spec.domain[name].labels() for name in one.attributes]
-    mask = one.mask(spec.domain.shape(one.attributes))
+    (constraint,) = spec.domain.constraints
+    labels = [spec.domain[name].labels() for name in constraint.attributes]
+    mask = constraint.mask(spec.domain.shape(constraint.attributes))
     return {cell for cell, may in zip(product(*labels), mask.ravel(), strict=True) if not may}
 
 
 def test_never_is_every_cell_of_the_combination_and_no_other(tmp_path: Path) -> None:
-    said = '{never: {state: [married, widowed], age: "[0, 20)"}}'
+    declaration = '{never: {state: [married, widowed], age: "[0, 20)"}}'
     young = ("[0, 10)", "[10, 20)")
-    assert forbidden(people(tmp_path, said)) == set(product(young, ("married", "widowed")))
+    assert forbidden(people(tmp_path, declaration)) == set(product(young, ("married", "widowed")))
 
 
 def test_only_leaves_what_is_in_some_combination(tmp_path: Path) -> None:
-    said = "{only: [{land: Styria, town: Graz}, {land: Upper}]}"
+    declaration = "{only: [{land: Styria, town: Graz}, {land: Upper}]}"
     not_in_styria = ("Linz", "Wels", "other")
-    assert forbidden(people(tmp_path, said)) == set(product(not_in_styria, ("Styria",)))
+    assert forbidden(people(tmp_path, declaration)) == set(product(not_in_styria, ("Styria",)))
 
 
 def test_depends_leaves_other_and_missing_values_free(
     tmp_path: Path,
 ) -> None:
-    said = f"{{depends: {{town: {{land: {MAP}}}}}}}"
+    declaration = f"{{depends: {{town: {{land: {MAP}}}}}}}"
     wrong = {("Graz", "Upper"), ("Linz", "Styria"), ("Wels", "Styria")}
-    assert forbidden(people(tmp_path, said)) == wrong
+    assert forbidden(people(tmp_path, declaration)) == wrong
 
 
 @pytest.mark.parametrize(
@@ -79,13 +79,13 @@ def test_depends_leaves_other_and_missing_values_free(
 def test_cells_are_levels_or_intervals_that_end_where_bins_end(
     said: str, cells: tuple[str, ...] | None, tmp_path: Path
 ) -> None:
-    whole = f"{{never: [{{{said}, land: Upper}}]}}"
+    declaration = f"{{never: [{{{said}, land: Upper}}]}}"
     if cells is None:
         with pytest.raises(DeclarationError, match="ends where bins of"):
-            people(tmp_path, whole)
+            people(tmp_path, declaration)
         return
-    found = forbidden(people(tmp_path, whole))
-    assert {cell[0] if cell[0] in cells else cell[1] for cell in found} == set(cells)
+    actual = forbidden(people(tmp_path, declaration))
+    assert {cell[0] if cell[0] in cells else cell[1] for cell in actual} == set(cells)
 
 
 def test_a_whole_number_is_the_bin_that_it_is_alone_in(tmp_path: Path) -> None:
@@ -141,9 +141,9 @@ def test_no_row_breaks_what_first_letters_decide(fine: str, coarse: str, tmp_pat
     spec = written_spec(tmp_path, attributes, more=f"{more}constraints: {{depends: {{zip: land}}}}")
     rows = [*("A1", "A2", "B1", "C1", "other", "A9", "B9", "C2", "D1", "", " A1 "), None]
     table = pa.table({"zip": pa.array(rows, pa.string())})
-    kept = rows_as_declared(plain.domain, table)
-    assert kept.tolist() == rows_as_declared(spec.domain, table).tolist()
-    assert kept[:2].all()
+    rows_kept = rows_as_declared(plain.domain, table)
+    assert rows_kept.tolist() == rows_as_declared(spec.domain, table).tolist()
+    assert rows_kept[:2].all()
     free = [name for name in ("other", "missing") if f"{name}:" in fine]
     assert not [cell for cell in forbidden(spec) if cell[0] in free]
 
@@ -159,8 +159,8 @@ def test_a_constraint_changes_the_digest_but_not_its_words(tmp_path: Path) -> No
 
 def test_an_estimators_mapping_says_the_same_as_a_file(tmp_path: Path) -> None:
     spec = people(tmp_path, '{never: {age: "[0, 20)", state: [married, widowed]}}')
-    said = {"never": {"age": "[0, 20)", "state": ("married", "widowed")}}
-    assert constraints_of(said, spec.domain) == spec.domain.constraints
+    declaration = {"never": {"age": "[0, 20)", "state": ("married", "widowed")}}
+    assert constraints_of(declaration, spec.domain) == spec.domain.constraints
     with pytest.raises(DeclarationError) as refused:
         constraints_of({"never": {"age": 3, "state": "married"}}, spec.domain)
     assert str(refused.value).startswith("constraints.never.0.age: expected an interval of age")
@@ -176,14 +176,14 @@ SIZES = {"a": 2, "b": 2, "c": 2}
 
 def test_constraints_on_the_same_attributes_are_one_entry() -> None:
     more = Constraint("", ("a", "b", "c"), (((1,), (0,), (0,)),), is_only=False)
-    (one,) = allowed_cells([ANY, more], ("c", "b", "a"), SIZES)
-    assert one.names == ("a", "b", "c")
-    assert np.argwhere(~one.mask).tolist() == [[0, 0, 1], [0, 1, 1], [1, 0, 0]]
+    (constraint,) = allowed_cells([ANY, more], ("c", "b", "a"), SIZES)
+    assert constraint.names == ("a", "b", "c")
+    assert np.argwhere(~constraint.mask).tolist() == [[0, 0, 1], [0, 1, 1], [1, 0, 0]]
 
 
 def test_cells_of_fewer_attributes_hold_whatever_the_others_are() -> None:
-    (one,) = allowed_cells([ANY], ("a", "c"), SIZES)
-    assert np.argwhere(~one.mask).tolist() == [[0, 1]]
+    (constraint,) = allowed_cells([ANY], ("a", "c"), SIZES)
+    assert np.argwhere(~constraint.mask).tolist() == [[0, 1]]
     assert allowed_cells([ANY], ("a", "b"), SIZES) == ()
     assert allowed_cells([ANY], ("a",), SIZES) == ()
     assert allowed_cells([ANY], ("a", "c"), SIZES | {"b": 3}) == ()
@@ -191,5 +191,5 @@ def test_cells_of_fewer_attributes_hold_whatever_the_others_are() -> None:
 
 def test_an_only_allows_the_cells_of_some_combination() -> None:
     only = Constraint("", ("a", "b", "c"), (((0,), (0,), (0,)), ((1,), (1,), (0,))), is_only=True)
-    (one,) = allowed_cells([only], ("a", "b"), {"a": 2, "b": 3, "c": 2})
-    assert one.mask.tolist() == [[True, False, False], [False, True, False]]
+    (constraint,) = allowed_cells([only], ("a", "b"), {"a": 2, "b": 3, "c": 2})
+    assert constraint.mask.tolist() == [[True, False, False], [False, True, False]]

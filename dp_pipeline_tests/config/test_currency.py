@@ -51,9 +51,9 @@ epsilons = st.builds(Fraction, st.integers(1_000_000, 10**13), st.just(NANO))
 def test_the_epsilon_of_a_rho_is_the_one_of_a_vetted_library(
     rho: str, delta: str, expected: float
 ) -> None:
-    found = epsilon_of(Fraction(rho), Fraction(delta))
+    actual = epsilon_of(Fraction(rho), Fraction(delta))
     # Rounded up to a whole nano-ε, never down; the written value is of the best of many orders.
-    assert expected - 1e-11 < found < expected + 1.01e-9
+    assert expected - 1e-11 < actual < expected + 1.01e-9
 
 
 @pytest.mark.parametrize(("rho", "delta", "_"), WRITTEN)
@@ -65,9 +65,11 @@ def test_the_epsilon_of_a_rho_is_that_of_the_installed_library(
     )
     middle = np.sqrt(np.log(1 / float(Fraction(delta))) / float(Fraction(rho)))
     orders = 1 + np.geomspace(middle / 50, 2 * middle, 20_001)
-    theirs = library.compute_epsilon(orders, orders * float(Fraction(rho)), float(Fraction(delta)))
+    library_values = library.compute_epsilon(
+        orders, orders * float(Fraction(rho)), float(Fraction(delta))
+    )
     ours = float(epsilon_of(Fraction(rho), Fraction(delta)))
-    assert ours == pytest.approx(theirs[0], rel=1e-7, abs=2e-9)
+    assert ours == pytest.approx(library_values[0], rel=1e-7, abs=2e-9)
 
 
 @exactly
@@ -77,8 +79,8 @@ def test_the_epsilon_of_a_rho_is_the_least_over_orders(rho: Fraction, delta: Fra
     t = np.sqrt(np.log(1 / float(delta)) / float(rho)) * np.geomspace(1e-4, 1.5, 100_001)
     bounds = float(rho) * (1 + t) - (np.log(float(delta)) + np.log1p(t)) / t - np.log1p(1 / t)
     best = max(0.0, bounds.min())
-    found = float(epsilon_of(rho, delta))
-    assert best * (1 - 1e-6) - 1e-9 <= found <= best * (1 + 1e-6) + 2e-9
+    actual = float(epsilon_of(rho, delta))
+    assert best * (1 - 1e-6) - 1e-9 <= actual <= best * (1 + 1e-6) + 2e-9
 
 
 @exactly
@@ -118,8 +120,8 @@ def test_a_pure_charge_costs_half_its_square_in_rho(epsilon: Fraction) -> None:
 
 
 def test_two_gaussian_releases_cost_less_than_their_sum() -> None:
-    both = 2 * rho_of(ONE, BILLIONTH)
-    assert ONE < epsilon_of(both, BILLIONTH) < Fraction(3, 2)
+    total = 2 * rho_of(ONE, BILLIONTH)
+    assert ONE < epsilon_of(total, BILLIONTH) < Fraction(3, 2)
 
 
 def test_an_amount_is_written_with_what_it_means_rounded_up() -> None:

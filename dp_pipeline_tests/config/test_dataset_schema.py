@@ -67,8 +67,8 @@ def parsed(folder: Path, document: Any) -> None:
 
 
 def test_the_shipped_schema_is_the_one_that_the_code_makes() -> None:
-    again = "python -m dp_pipeline.cli.json_schema > dp_pipeline/config/dataset.schema.json"
-    assert schema_text() == SHIPPED, f"write it anew: {again}"
+    command = "python -m dp_pipeline.cli.json_schema > dp_pipeline/config/dataset.schema.json"
+    assert schema_text() == SHIPPED, f"write it anew: {command}"
 
 
 @pytest.mark.parametrize("path", BUILT_IN, ids=lambda path: path.stem)

@@ -88,11 +88,16 @@ def test_the_digest_has_its_spelling_from_the_value(tmp_path: Path) -> None:
 
 
 def test_a_k_anonymous_release_changes_no_digest_and_no_cost(tmp_path: Path) -> None:
-    alone = {"protection": "protection: {unit: one_row}", "label": "label: colour"}
+    without_section = {"protection": "protection: {unit: one_row}", "label": "label: colour"}
     section = "k_anonymity: {methods: {kjig: }, diversity: 2}"
-    plain = loaded(tmp_path, **alone)
-    both = loaded(tmp_path, **alone, allow="allow_not_dp: true", k_anonymity=section)
-    assert (plain.digest, plain.cost_of_everything) == (both.digest, both.cost_of_everything)
+    plain = loaded(tmp_path, **without_section)
+    with_section = loaded(
+        tmp_path, **without_section, allow="allow_not_dp: true", k_anonymity=section
+    )
+    assert (plain.digest, plain.cost_of_everything) == (
+        with_section.digest,
+        with_section.cost_of_everything,
+    )
 
 
 def test_checks_on_rows_have_a_digest_of_their_own(tmp_path: Path) -> None:

@@ -93,9 +93,11 @@ def test_what_is_not_discovered_yet_has_no_size_and_no_box(tmp_path: Path) -> No
         lambda: spec.domain.shape(("odd",)),
         lambda: spec.domain.box(("odd",)),
     ):
-        with pytest.raises(DeclarationError, match=r"attribute 'odd': .* to be discovered") as got:
+        with pytest.raises(
+            DeclarationError, match=r"attribute 'odd': .* to be discovered"
+        ) as error:
             ask()
-        assert "\n" not in str(got.value)
+        assert "\n" not in str(error.value)
 
 
 def test_the_widest_domain_has_the_most_cells_that_may_be_found(tmp_path: Path) -> None:
@@ -122,12 +124,16 @@ def test_models_are_built_and_priced_on_the_widest_domain(tmp_path: Path) -> Non
 
 def test_a_discovered_domain_becomes_a_declared_one(tmp_path: Path) -> None:
     spec = with_odd(tmp_path, "{bounds: discover, bins: {quantiles: 4}, unit: 0.5}")
-    found = DiscoveredDomain((("odd", DiscoveredAttribute(bounds=(-4.0, 8.0), edges=(0.5, 3.0))),))
-    full = spec.with_domain(found)
+    discovered = DiscoveredDomain(
+        (("odd", DiscoveredAttribute(bounds=(-4.0, 8.0), edges=(0.5, 3.0))),)
+    )
+    full = spec.with_domain(discovered)
     odd = full.domain["odd"]
     assert (odd.coordinate, odd.cells) == (Coordinate(-4.0, 8.0), Bins((-4.0, 0.5, 3.0, 8.0)))
-    assert (full.to_discover, full.discovered) == ((), found)
-    assert [one.name for one in full.domain] == [one.name for one in spec.domain]
+    assert (full.to_discover, full.discovered) == ((), discovered)
+    assert [attribute.name for attribute in full.domain] == [
+        attribute.name for attribute in spec.domain
+    ]
 
 
 def test_bins_of_one_width_are_cut_inside_discovered_bounds(tmp_path: Path) -> None:
@@ -145,12 +151,12 @@ def test_discovered_levels_have_other_as_their_last(tmp_path: Path) -> None:
 
 def test_discovered_domains_have_digests_of_their_own(tmp_path: Path) -> None:
     spec = with_odd(tmp_path, "{bounds: discover}")
-    found = [
+    domains = [
         DiscoveredDomain((("odd", DiscoveredAttribute(bounds=(0.0, top))),)) for top in (8.0, 16.0)
     ]
-    full = [spec.with_domain(one) for one in found]
-    assert len({spec.digest, *(one.digest for one in full)}) == 3
-    assert {one.rows_digest for one in full} == {spec.digest} == {spec.rows_digest}
+    full = [spec.with_domain(spec_) for spec_ in domains]
+    assert len({spec.digest, *(spec_.digest for spec_ in full)}) == 3
+    assert {spec_.rows_digest for spec_ in full} == {spec.digest} == {spec.rows_digest}
     by_hand = with_odd(tmp_path, "{bounds: [0, 8]}", None)
     assert full[0].domain == by_hand.domain
     assert full[0].digest != by_hand.digest
@@ -158,9 +164,9 @@ def test_discovered_domains_have_digests_of_their_own(tmp_path: Path) -> None:
 
 def test_another_price_is_another_declaration(tmp_path: Path) -> None:
     costs = (PURE, "discover: {epsilon: 0.2}", "discover: {epsilon: 0.1, beta: 0.001}")
-    assert len({with_odd(tmp_path, "{bounds: discover}", one).digest for one in costs}) == 3
+    assert len({with_odd(tmp_path, "{bounds: discover}", cost).digest for cost in costs}) == 3
     costs = (COST, COST.replace("delta: 0.000", "delta: 0.0001"))
-    assert len({with_odd(tmp_path, "{levels: discover}", one).digest for one in costs}) == 2
+    assert len({with_odd(tmp_path, "{levels: discover}", cost).digest for cost in costs}) == 2
 
 
 @pytest.mark.parametrize(
@@ -244,9 +250,12 @@ def test_pieces_change_draws_and_no_measurement(tmp_path: Path) -> None:
     spec = with_odd(tmp_path, "{bounds: discover, bins: {quantiles: 4}}")
     box, edges = (0.0, 1.0), (0.5,)
     plain = DiscoveredAttribute(bounds=box, edges=edges)
-    told = DiscoveredAttribute(bounds=box, edges=edges, pieces=((0.0, 3.0), (0.2, 1.0)))
-    one, other = (spec.with_domain(DiscoveredDomain((("odd", found),))) for found in (plain, told))
+    with_pieces = DiscoveredAttribute(bounds=box, edges=edges, pieces=((0.0, 3.0), (0.2, 1.0)))
+    one, other = (
+        spec.with_domain(DiscoveredDomain((("odd", attribute),)))
+        for attribute in (plain, with_pieces)
+    )
     assert one.domain["odd"].measured == other.domain["odd"].measured
-    assert other.domain["odd"].pieces == told.pieces
+    assert other.domain["odd"].pieces == with_pieces.pieces
     # Another discovered domain is another release all the same.
     assert one.digest != other.digest

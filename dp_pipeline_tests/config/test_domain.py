@@ -19,7 +19,10 @@ def test_a_domain_knows_names_sizes_and_boxes(tmp_path: Path) -> None:
     assert domain.shape(("colour", "age")) == (3, 4)
     assert (domain.cell_count(("colour", "age")), domain.cell_count(())) == (12, 1)
     assert domain.shape(()) == ()
-    assert [(one.lower, one.upper) for one in domain.box(("age", "x"))] == [(0, 100), (0, 8)]
+    assert [(coordinate.lower, coordinate.upper) for coordinate in domain.box(("age", "x"))] == [
+        (0, 100),
+        (0, 8),
+    ]
 
 
 def test_what_a_domain_does_not_have_is_refused_by_name(tmp_path: Path) -> None:

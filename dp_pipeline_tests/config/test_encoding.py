@@ -123,11 +123,11 @@ def test_edges_have_six_digits_or_are_exact(
     cells: Bins,
 ) -> None:
     edges, labels = [f"{edge:g}" for edge in cells.edges], cells.labels()
-    read = [label[1:].split(", ")[0] for label in labels] + [labels[-1][:-1].split(", ")[1]]
+    texts = [label[1:].split(", ")[0] for label in labels] + [labels[-1][:-1].split(", ")[1]]
     if len(set(edges)) == len(edges):
-        assert read == edges
+        assert texts == edges
     else:
-        assert [float(text) for text in read] == list(cells.edges)
+        assert [float(text) for text in texts] == list(cells.edges)
 
 
 @fuzz

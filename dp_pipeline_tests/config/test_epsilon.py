@@ -92,5 +92,5 @@ def test_errors_of_another_process_arrive_as_they_were() -> None:
     )
     wrong = FieldError("a number", "a text", of="epsilon", field=("epsilon",), hint=": say 0.5")
     for error in (refused, wrong, DeclarationError("no")):
-        got = pickle.loads(pickle.dumps(error))
-        assert (type(got), str(got), vars(got)) == (type(error), str(error), vars(error))
+        actual = pickle.loads(pickle.dumps(error))
+        assert (type(actual), str(actual), vars(actual)) == (type(error), str(error), vars(error))

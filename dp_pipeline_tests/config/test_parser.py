@@ -32,10 +32,10 @@ def complaint(path: Path) -> str:
     assert len(message.splitlines()) == 1
     assert message.startswith(str(path))
     assert re.search(r"expected .+, got.+", message)
-    said = message.removeprefix(str(path))
+    text = message.removeprefix(str(path))
     # The file has the name of the data set, which a command to copy may have too.
-    assert not re.search(rf"\b{path.stem}\b", re.sub("`.+?`", "", said))
-    return said
+    assert not re.search(rf"\b{path.stem}\b", re.sub("`.+?`", "", text))
+    return text
 
 
 # What is no declaration at all.
@@ -252,7 +252,7 @@ def test_several_files_are_one_source_with_a_name_each(
 def test_a_range_of_levels_is_its_whole_numbers_as_texts(tmp_path: Path) -> None:
     attributes = "attributes: {a: {levels: 0..3}, b: {levels: 8..11, other: 9}}"
     spec = loaded(tmp_path, attributes=attributes)
-    assert [one.cells.labels() for one in spec.domain] == [
+    assert [attribute.cells.labels() for attribute in spec.domain] == [
         ("0", "1", "2", "3"),
         ("8", "9", "10", "11"),
     ]

@@ -26,7 +26,7 @@ def digest(folder: Path, attributes: str, more: str = "") -> str:
 
 def test_how_cells_are_read_is_part_of_what_is_measured(tmp_path: Path) -> None:
     """Each of them is another release."""
-    said = [
+    pairs = [
         (PLAIN, ""),
         (PLAIN, 'reading: {decimal: ","}'),
         (PLAIN, 'reading: {thousands: ","}'),
@@ -40,7 +40,7 @@ def test_how_cells_are_read_is_part_of_what_is_measured(tmp_path: Path) -> None:
         (PLAIN, "derive: {x: {product: [y, 3]}}"),
         (PLAIN, "derive: {t: {prefix: [y, 3]}}"),
     ]
-    assert len({digest(tmp_path, *one) for one in said}) == len(said)
+    assert len({digest(tmp_path, *pair) for pair in pairs}) == len(pairs)
 
 
 def test_saying_what_is_done_anyway_is_not_another_release(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ BEGINS = {
 @pytest.mark.parametrize("every", BEGINS)
 def test_a_cell_begins_with_the_first_day_of_what_it_is_called(every: Every) -> None:
     first, last = date(2024, 12, 25), date(2026, 2, 2)
-    days = [first + timedelta(days=at) for at in range((last - first).days + 1)]
+    days = [first + timedelta(days=index) for index in range((last - first).days + 1)]
     begin = [day for day in days if day == first or BEGINS[every](day)]
     epoch = date(1970, 1, 1)
     bins = ClockBins.periods(Clock("date"), (first - epoch).days, (last - epoch).days, every)
@@ -98,6 +98,6 @@ def test_a_cell_begins_with_the_first_day_of_what_it_is_called(every: Every) -> 
 
 def test_cells_that_differ_in_their_clock_alone_are_no_equals() -> None:
     clocks = (Clock("timestamp", "Europe/Zurich"), Clock("timestamp"))
-    zurich, utc = (ClockBins.equal(one, 0, 9, 2) for one in clocks)
+    zurich, utc = (ClockBins.equal(clock, 0, 9, 2) for clock in clocks)
     assert zurich.edges == utc.edges
     assert zurich != utc

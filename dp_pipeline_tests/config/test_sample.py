@@ -57,7 +57,7 @@ def test_sensitive_rows_are_never_sampled(tmp_path: Path) -> None:
 
 
 def test_another_sample_is_another_source_of_the_same_persons() -> None:
-    whole = Source("csv", "/a.csv", more=("/b.csv",))
+    all_rows = Source("csv", "/a.csv", more=("/b.csv",))
     samples = [
         Sample(20, "job", 7),
         Sample(21, "job", 7),
@@ -65,10 +65,10 @@ def test_another_sample_is_another_source_of_the_same_persons() -> None:
         Sample(20, "job", 8),
     ]
     sources = [
-        whole,
+        all_rows,
         *(Source("csv", "/a.csv", more=("/b.csv",), sample=sample) for sample in samples),
     ]
-    assert len({one.identity for one in sources}) == 5
+    assert len({sampled.identity for sampled in sources}) == 5
     # The ledger keeps two populations apart by these: a sample must not slip by.
-    assert {one.identities for one in sources} == {("file:/a.csv", "file:/b.csv")}
+    assert {sampled.identities for sampled in sources} == {("file:/a.csv", "file:/b.csv")}
     assert sources[1].only("/b.csv").identity == "csv:/b.csv"

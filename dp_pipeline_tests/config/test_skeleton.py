@@ -68,9 +68,9 @@ def decided(text: str, bounds: str = "[0, 9]", levels: str = "[a, b, other]") ->
 @settings(derandomize=True, deadline=None, max_examples=40)
 @given(columns=COLUMNS)
 def test_every_column_gets_a_name_of_its_own(columns: list[SourceColumn]) -> None:
-    named = attribute_names(columns)
-    assert list(named.values()) == columns
-    assert all(re.fullmatch(r"[a-z][a-z0-9_]{0,63}", name) for name in named)
+    names = attribute_names(columns)
+    assert list(names.values()) == columns
+    assert all(re.fullmatch(r"[a-z][a-z0-9_]{0,63}", name) for name in names)
 
 
 @settings(derandomize=True, deadline=None, max_examples=40)
@@ -102,9 +102,9 @@ def test_one_column_left_open_is_named_with_its_line(
     columns: list[SourceColumn], place: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """Booleans have nothing to decide."""
-    named = attribute_names(columns)
-    name = list(named)[place % len(named)]
-    if named[name].kind == "boolean":
+    names = attribute_names(columns)
+    name = list(names)[place % len(names)]
+    if names[name].kind == "boolean":
         return
     lines = sensitive_draft(outline(columns)).splitlines(keepends=True)
     first = next(i for i, line in enumerate(lines) if line.rstrip() == f"  {name}:")
@@ -184,13 +184,13 @@ def test_a_draft_without_a_column_is_refused() -> None:
 
 def test_the_draft_says_what_each_choice_for_invalid_rows_costs() -> None:
     draft = sensitive_draft(outline([SourceColumn("a", "number")]))
-    said = draft[: draft.index("\non_invalid: clip\n")].rpartition("\nsource:")[2]
+    comment = draft[: draft.index("\non_invalid: clip\n")].rpartition("\nsource:")[2]
     for choice in ("clip: ", "drop: ", "`other`", "nothing says how many"):
-        assert choice in said
+        assert choice in comment
 
 
 def test_a_name_alone_says_that_a_column_may_be_a_time_or_money() -> None:
-    columns = [SourceColumn(one, "unknown") for one in ("Start Time", "Fare (CHF)", "bike")]
+    columns = [SourceColumn(name, "unknown") for name in ("Start Time", "Fare (CHF)", "bike")]
     text = sensitive_draft(outline(columns))
     assert text.count("    # type: timestamp") == text.count('    # decimal: ","') == 1
     assert text.index("start_time:") < text.index("    # type: timestamp") < text.index("fare_chf:")

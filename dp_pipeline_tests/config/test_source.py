@@ -115,7 +115,10 @@ def test_the_ledger_knows_the_file_and_the_download_of_a_source(tmp_path: Path) 
     source = source_of(tmp_path, f"kind: csv, path: a.csv, download: {{{REMOTE}}}")
     url = "https://example.org/toy.csv"
     assert source.identities == (f"file:{tmp_path}/a.csv", url, f"sha256:{SHA256}")
-    assert [one.identity for one in source.alternatives] == [f"csv:{tmp_path}/a.csv", url]
+    assert [alternative.identity for alternative in source.alternatives] == [
+        f"csv:{tmp_path}/a.csv",
+        url,
+    ]
 
 
 def test_both_are_sampled_in_the_same_way(tmp_path: Path) -> None:
@@ -123,8 +126,11 @@ def test_both_are_sampled_in_the_same_way(tmp_path: Path) -> None:
         f"kind: csv, path: a.csv, sample: {{rows: 5, by: colour, seed: 3}}, download: {{{REMOTE}}}"
     )
     source = source_of(tmp_path, text, "benchmark")
-    assert {one.sample for one in source.alternatives} == {source.sample}
-    assert all(one.identity.endswith(": 5 rows by colour, seed 3") for one in source.alternatives)
+    assert {alternative.sample for alternative in source.alternatives} == {source.sample}
+    assert all(
+        alternative.identity.endswith(": 5 rows by colour, seed 3")
+        for alternative in source.alternatives
+    )
 
 
 # Databases
@@ -215,8 +221,8 @@ def test_another_database_is_refused_and_its_url_not_repeated(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RIDES", url)
-    said = complaint(tmp_path, f"kind: sql, database: $RIDES, {QUERY}")
-    assert said == (
+    message = complaint(tmp_path, f"kind: sql, database: $RIDES, {QUERY}")
+    assert message == (
         "source.database: expected postgresql://user@host/database or sqlite:///path in RIDES, "
         "got another text"
     )

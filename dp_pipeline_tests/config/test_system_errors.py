@@ -167,18 +167,18 @@ def test_a_command_ends_in_one_line_with_exit_code_1():
     def fails() -> None:
         raise OSError(errno.ENOSPC, SECRET, "/srv/data")
 
-    result = CliRunner().invoke(command_that(fails), ["work"])
-    assert result.exit_code == 1
-    assert result.output.startswith("dp-pipeline: cannot use /srv/data: No space left on device; ")
-    assert len(result.output.splitlines()) == 1
+    run = CliRunner().invoke(command_that(fails), ["work"])
+    assert run.exit_code == 1
+    assert run.output.startswith("dp-pipeline: cannot use /srv/data: No space left on device; ")
+    assert len(run.output.splitlines()) == 1
 
 
 def test_a_fault_of_ours_keeps_its_traceback():
     def fails() -> None:
         raise KeyError("ours")
 
-    result = CliRunner().invoke(command_that(fails), ["work"])
-    assert isinstance(result.exception, KeyError)
+    run = CliRunner().invoke(command_that(fails), ["work"])
+    assert isinstance(run.exception, KeyError)
 
 
 @pytest.mark.parametrize("make", ODD)
@@ -196,18 +196,18 @@ def test_a_file_of_just_the_size_is_read(tmp_path: Path):
 @pytest.mark.parametrize("make", [*ODD, binary])
 def test_an_odd_data_set_file_is_refused_in_one_line(make: Callable[[Path], None], tmp_path: Path):
     make(tmp_path / "rides.yaml")
-    result = CliRunner().invoke(main, ["data", "check", str(tmp_path / "rides.yaml")])
-    assert result.exit_code == 2
-    assert ODD.get(make, "not UTF-8 text") in result.output
-    assert len(result.output.splitlines()) == 1
+    run = CliRunner().invoke(main, ["data", "check", str(tmp_path / "rides.yaml")])
+    assert run.exit_code == 2
+    assert ODD.get(make, "not UTF-8 text") in run.output
+    assert len(run.output.splitlines()) == 1
 
 
 @pytest.mark.parametrize("name", ["x" * 300 + ".yaml", "y/" * 3000 + "rides.yaml"])
 def test_a_path_that_is_too_long_is_refused_in_one_line(name: str, tmp_path: Path):
-    result = CliRunner().invoke(main, ["data", "check", str(tmp_path / name)])
-    assert result.exit_code in (1, 2)
-    assert os.strerror(errno.ENAMETOOLONG) in result.output
-    assert len(result.output.splitlines()) == 1
+    run = CliRunner().invoke(main, ["data", "check", str(tmp_path / name)])
+    assert run.exit_code in (1, 2)
+    assert os.strerror(errno.ENAMETOOLONG) in run.output
+    assert len(run.output.splitlines()) == 1
 
 
 @pytest.mark.parametrize("make", [*ODD, binary, deep])

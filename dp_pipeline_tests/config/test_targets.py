@@ -33,8 +33,8 @@ def test_a_target_hides_itself_and_what_gives_it_away(tmp_path: Path) -> None:
     spec = loaded(tmp_path)
     target = Target("colour", ("red",), without=("age",))
     codes = {"colour": np.array([0, 2]), "age": np.array([1, 3])}
-    seen, answers = target.classification_task(codes, spec.domain)
-    assert seen == {}
+    features, answers = target.classification_task(codes, spec.domain)
+    assert features == {}
     assert answers.tolist() == [True, False]
     assert list(Target("colour", ("red",)).classification_task(codes, spec.domain)[0]) == ["age"]
     with pytest.raises(DeclarationError, match="target 'colour': expected levels"):

@@ -152,7 +152,7 @@ def test_no_year_has_more_windows_than_a_person_is_told(every: Period) -> None:
     """2026 has 53 weeks that begin in it or are counted to it, 2028 a leap day."""
     windows, many = cut(every), []
     for year in ("2026", "2027", "2028"):
-        ends = [at(f"{one}-01-01") for one in (year, int(year) + 1)]
+        ends = [at(f"{number}-01-01") for number in (year, int(year) + 1)]
         names = windows.between(windows.name_at(ends[0]), windows.name_at(ends[1] - 1))
         many.append(sum(name.startswith(year) for name in names))
     assert max(many) == windows.max_per_year
@@ -191,7 +191,7 @@ def test_a_file_declares_windows_with_a_limit_of_each(tmp_path: Path) -> None:
 def test_a_release_of_several_windows_costs_each_of_them(tmp_path: Path) -> None:
     several = PUBLISH.replace("1}", "1, span: 3}")
     spec = loaded(tmp_path, **{**WHOLE, "publish": several, "ceiling": "ceiling: {each_window: 4}"})
-    assert [one.span for one in spec.publications] == [1, 3]
+    assert [publication.span for publication in spec.publications] == [1, 3]
     assert (spec.span_of("independent"), spec.span_of("dpqt_kmeans"), spec.max_span) == (3, 1, 3)
     assert spec.cost_of_everything == Fraction(1, 2) + 3
     assert spec.first_complete_window == "2026-W03"

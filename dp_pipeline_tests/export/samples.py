@@ -127,4 +127,4 @@ def exported(folder: Path, release: ReportedRelease, ending: str = "csv") -> Pat
 
 def bad(checks: Any) -> list[str]:
     """What is said of the checks that fail."""
-    return [one.line for one in checks if not one.is_good]
+    return [check.line for check in checks if not check.is_good]

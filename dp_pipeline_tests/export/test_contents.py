@@ -22,8 +22,10 @@ from dp_pipeline_tests.reporting.samples import MARKUP, k_anonymous, spec
 
 
 def described(folder: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((folder / "datapackage.json").read_text(encoding="utf-8"))
-    return found
+    descriptor: dict[str, Any] = json.loads(
+        (folder / "datapackage.json").read_text(encoding="utf-8")
+    )
+    return descriptor
 
 
 def fields_of(folder: Path, name: str) -> dict[str, dict[str, Any]]:
@@ -92,7 +94,9 @@ def test_places_in_other_units_are_no_geojson(tmp_path: Path) -> None:
         name: {names.get(column, column): values for column, values in table.items()}
         for name, table in release.bundle.tables.items()
     }
-    attributes = tuple(replace(one, name=metres[one.name]) for one in release.spec.domain)
+    attributes = tuple(
+        replace(attribute, name=metres[attribute.name]) for attribute in release.spec.domain
+    )
     own = replace(release.spec, domain=replace(release.spec.domain, attributes=attributes))
     moved = replace(release, spec=own, bundle=replace(release.bundle, tables=tables))
     folder = exported(tmp_path / "out", moved)
@@ -102,7 +106,9 @@ def test_places_in_other_units_are_no_geojson(tmp_path: Path) -> None:
 
 def test_places_that_are_no_degrees_are_no_geojson(tmp_path: Path) -> None:
     release = map_release()
-    far = tuple(replace(one, coordinate=Coordinate(0.0, 5000.0)) for one in release.spec.domain)
+    far = tuple(
+        replace(attribute, coordinate=Coordinate(0.0, 5000.0)) for attribute in release.spec.domain
+    )
     own = replace(release.spec, domain=replace(release.spec.domain, attributes=far))
     folder = exported(tmp_path / "out", replace(release, spec=own))
     assert not list(folder.glob("*.geojson"))
@@ -110,15 +116,17 @@ def test_places_that_are_no_degrees_are_no_geojson(tmp_path: Path) -> None:
 
 def test_every_file_is_described_with_its_size_and_digest(tmp_path: Path) -> None:
     folder = exported(tmp_path / "out", map_release())
-    paths = {one["path"]: one for one in described(folder)["resources"]}
+    paths = {resource["path"]: resource for resource in described(folder)["resources"]}
     assert set(paths) == {*files_of(folder)} - {"datapackage.json", "SHA256SUMS"}
     assert paths["centres.csv"]["bytes"] == (folder / "centres.csv").stat().st_size
-    assert len({one["name"] for one in paths.values()}) == len(paths)
+    assert len({path["name"] for path in paths.values()}) == len(paths)
 
 
 def test_two_exports_of_one_release_are_the_same_bytes(tmp_path: Path) -> None:
     folders = [exported(tmp_path / name, table_release()) for name in ("one", "two")]
-    one, two = ({name: (at / name).read_bytes() for name in files_of(at)} for at in folders)
+    one, two = (
+        {name: (folder / name).read_bytes() for name in files_of(folder)} for folder in folders
+    )
     assert one == two
 
 

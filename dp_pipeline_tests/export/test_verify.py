@@ -45,7 +45,7 @@ def test_a_k_anonymous_export_verifies_and_promises_no_epsilon(tmp_path: Path) -
     folder = exported(tmp_path / "out", k_anonymous(purpose="benchmark", reason="it reads rows"))
     checks = verified(folder)
     assert bad(checks) == []
-    (total,) = [one.result for one in checks if one.of == "sum of the charges"]
+    (total,) = [check.result for check in checks if check.of == "sum of the charges"]
     assert total.startswith("no ε is stated")
 
 
@@ -64,33 +64,33 @@ def names(release: Callable[[], ReportedPrivateRelease], ending: str, folder: Pa
 def test_a_changed_byte_in_any_file_is_found(
     name: str, ending: str, place: float, tmp_path: Path
 ) -> None:
-    for at, file in enumerate(names(RELEASES[name], ending, tmp_path / "first")):
-        folder = exported(tmp_path / str(at), RELEASES[name](), ending)
+    for index, file in enumerate(names(RELEASES[name], ending, tmp_path / "first")):
+        folder = exported(tmp_path / str(index), RELEASES[name](), ending)
         content = bytearray((folder / file).read_bytes())
         content[round(place * (len(content) - 1))] ^= 1
         (folder / file).write_bytes(content)
-        (found,) = bad(verified(folder))
-        assert found.startswith(f"BAD  {file}") or f"digest of {file}" in found or file == SUMS
+        (actual,) = bad(verified(folder))
+        assert actual.startswith(f"BAD  {file}") or f"digest of {file}" in actual or file == SUMS
 
 
 @pytest.mark.parametrize("name", ["table", "map"])
 def test_a_lost_file_is_found_whichever_it_is(name: str, tmp_path: Path) -> None:
-    for at, file in enumerate(names(RELEASES[name], "csv", tmp_path / "first")):
-        folder = exported(tmp_path / str(at), RELEASES[name]())
+    for index, file in enumerate(names(RELEASES[name], "csv", tmp_path / "first")):
+        folder = exported(tmp_path / str(index), RELEASES[name]())
         (folder / file).unlink()
-        (found,) = bad(verified(folder))
-        assert found.startswith(f"BAD  {file}"), file
+        (actual,) = bad(verified(folder))
+        assert actual.startswith(f"BAD  {file}"), file
 
 
 def test_one_more_file_is_found_and_so_is_a_link(tmp_path: Path) -> None:
     folder = exported(tmp_path / "out", map_release())
     (folder / "more.csv").write_text("x\n1\n", encoding="utf-8")
-    (found,) = bad(verified(folder))
-    assert found.startswith("BAD  more.csv: expected a file that datapackage.json desc")
+    (actual,) = bad(verified(folder))
+    assert actual.startswith("BAD  more.csv: expected a file that datapackage.json desc")
     (folder / "more.csv").unlink()
     (folder / "link.csv").symlink_to(folder / "centres.csv")
-    (found,) = bad(verified(folder))
-    assert "link.csv: expected a file" in found
+    (actual,) = bad(verified(folder))
+    assert "link.csv: expected a file" in actual
 
 
 def forged(folder: Path, file: str, change: Callable[[str], str]) -> Path:
@@ -101,10 +101,10 @@ def forged(folder: Path, file: str, change: Callable[[str], str]) -> Path:
     assert after != before
     path.write_text(after, encoding="utf-8")
     described: dict[str, Any] = json.loads((folder / DESCRIPTOR).read_text(encoding="utf-8"))
-    for one in described["resources"]:
-        if one["path"] == file:
-            one["bytes"] = path.stat().st_size
-            one["hash"] = f"sha256:{file_digest(path)}"
+    for resource in described["resources"]:
+        if resource["path"] == file:
+            resource["bytes"] = path.stat().st_size
+            resource["hash"] = f"sha256:{file_digest(path)}"
     (folder / DESCRIPTOR).write_text(json.dumps(described), encoding="utf-8")
     (folder / SUMS).write_text(sums_text(folder), encoding="utf-8")
     return folder
@@ -149,8 +149,8 @@ def test_what_disagrees_is_found_though_every_digest_agrees(what: str, tmp_path:
         forged(folder, file, lambda text: text.replace("01.", "02.", 1))
     else:
         forged(folder, file, lambda text: text.replace(old, new))
-    (found,) = bad(verified(folder))
-    assert found.startswith(f"BAD  {of}")
+    (actual,) = bad(verified(folder))
+    assert actual.startswith(f"BAD  {of}")
 
 
 def test_two_causes_are_two_lines(tmp_path: Path) -> None:
@@ -162,19 +162,19 @@ def test_two_causes_are_two_lines(tmp_path: Path) -> None:
         change = {"card.html": ("missing or added", "never seen"), "synthetic.csv": ("01.", "02.")}
         forged(folder, forged_file, lambda text, change=change[forged_file]: text.replace(*change))
         (folder / changed).write_text("x\n", encoding="utf-8")
-        found = bad(verified(folder))
-        assert [line.partition(": ")[0] for line in found] == [f"BAD  {changed}", f"BAD  {named}"]
+        actual = bad(verified(folder))
+        assert [line.partition(": ")[0] for line in actual] == [f"BAD  {changed}", f"BAD  {named}"]
 
 
 def test_a_moved_place_and_other_noisy_rows_are_found(tmp_path: Path) -> None:
     folder = exported(tmp_path / "place", map_release())
     forged(folder, "centres.geojson", lambda text: text.replace("47.25", "47.5"))
-    (found,) = bad(verified(folder))
-    assert found.startswith("BAD  places")
+    (actual,) = bad(verified(folder))
+    assert actual.startswith("BAD  places")
     folder = exported(tmp_path / "rows", map_release())
     forged(folder, "centres.csv", lambda text: text.replace(",0.5,", ",0.5,9"))
-    (found,) = bad(verified(folder))
-    assert found.startswith("BAD  values of centres")
+    (actual,) = bad(verified(folder))
+    assert actual.startswith("BAD  values of centres")
 
 
 def test_a_charge_that_was_left_out_is_found(tmp_path: Path) -> None:
@@ -182,15 +182,15 @@ def test_a_charge_that_was_left_out_is_found(tmp_path: Path) -> None:
     less = replace(
         release, bundle=replace(release.bundle, spends=release.bundle.spends[1:], quality={})
     )
-    (found,) = bad(verified(exported(tmp_path / "out", less)))
-    assert found.startswith("BAD  sum of the charges")
-    assert "got 0" in found or "ceiling" in found or "expected charges of exactly" in found
+    (actual,) = bad(verified(exported(tmp_path / "out", less)))
+    assert actual.startswith("BAD  sum of the charges")
+    assert "got 0" in actual or "ceiling" in actual or "expected charges of exactly" in actual
 
 
 def test_an_evaluation_that_was_not_paid_in_full_is_found(tmp_path: Path) -> None:
     release = table_release(evaluation="0.5", epsilon="0.25")
-    (found,) = bad(verified(exported(tmp_path / "out", release)))
-    assert found.startswith("BAD  sum of the charges")
+    (actual,) = bad(verified(exported(tmp_path / "out", release)))
+    assert actual.startswith("BAD  sum of the charges")
 
 
 def test_a_smaller_rho_than_the_stated_epsilon_costs_is_found(tmp_path: Path) -> None:
@@ -198,8 +198,8 @@ def test_a_smaller_rho_than_the_stated_epsilon_costs_is_found(tmp_path: Path) ->
     (spend,) = release.bundle.spends
     half = replace(spend, epsilon=spend.epsilon / 2, scale=spend.scale * 2)
     less = replace(release, bundle=replace(release.bundle, spends=(half,)))
-    (found,) = bad(verified(exported(tmp_path / "out", less)))
-    assert found.startswith("BAD  sum of the charges")
+    (actual,) = bad(verified(exported(tmp_path / "out", less)))
+    assert actual.startswith("BAD  sum of the charges")
     assert half.epsilon_of_scale == half.epsilon > Fraction(0)
 
 

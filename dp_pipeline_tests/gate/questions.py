@@ -79,12 +79,12 @@ def grouped_tables(draw: st.DrawFn) -> Question:
 def derivations(draw: st.DrawFn) -> dict[str, DerivedAttribute]:
     """Attributes that others decide."""
     derived = {}
-    for at in range(draw(st.integers(0, 2))):
+    for index in range(draw(st.integers(0, 2))):
         names = tuple(draw(st.lists(st.sampled_from(TOWN.discrete), min_size=1, unique=True)))
         cells = TOWN.cell_count(names)
         groups = draw(st.lists(st.integers(0, 3), min_size=cells, max_size=cells))
-        numbers = {group: at for at, group in enumerate(sorted(set(groups)))}
-        derived[f"derived {at}"] = DerivedAttribute(names, tuple(numbers[one] for one in groups))
+        numbers = {group: index for index, group in enumerate(sorted(set(groups)))}
+        derived[f"derived {index}"] = DerivedAttribute(names, tuple(numbers[one] for one in groups))
     return derived
 
 

@@ -63,9 +63,9 @@ def test_each_coin_has_its_own_exponent() -> None:
     uniform = UniformIntegers(np.random.default_rng(2).bytes)
     part = np.arange(10**5) % 5
     came_true = bernoulli_exp_of_any(part, 2, uniform)
-    for each in range(5):
-        mine = came_true[part == each]
-        expected = math.exp(-each / 2)
+    for place in range(5):
+        mine = came_true[part == place]
+        expected = math.exp(-place / 2)
         assert stats.binomtest(int(mine.sum()), mine.size, expected).pvalue > ALARM
 
 

@@ -134,8 +134,10 @@ def test_its_scale_is_that_of_its_errors(name: str) -> None:
         curator = curator_over(counter, epsilon=epsilon, domain=domain, noise=noise)
         numbers += private_quality(curator, table, epsilon=epsilon).values()
     places = table.places_of({"x1": codes[:, 1], "x2": codes[:, 2]})
-    errors = np.array([one.value for one in numbers]) - macro_auc(table.rates[places], codes[:, 0])
-    promised = np.sqrt(2) * np.mean([one.scale for one in numbers])
+    errors = np.array([number.value for number in numbers]) - macro_auc(
+        table.rates[places], codes[:, 0]
+    )
+    promised = np.sqrt(2) * np.mean([number.scale for number in numbers])
     assert 0.86 < errors.std() / promised < 1.14
     assert abs(errors.mean()) < 5 * promised / 20
 

@@ -146,8 +146,8 @@ def fuzz_sensitivity(question_of: st.SearchStrategy[Question], *, share: Fractio
             question(curator)
             runs.append((noise.draws, curator.accountant.spends))
         (here, spends), (there, _) = runs
-        for spend, one, other in zip(spends, here, there, strict=True):
-            difference = np.abs(one.exact.astype(object) - other.exact.astype(object))
+        for spend, one, second in zip(spends, here, there, strict=True):
+            difference = np.abs(one.exact.astype(object) - second.exact.astype(object))
             squared = spend.mechanism == GAUSSIAN
             most = (difference**2).sum() if squared else difference.max(initial=0)
             assert int(most) <= share * spend.sensitivity

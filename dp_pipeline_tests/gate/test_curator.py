@@ -99,17 +99,17 @@ class Logged:
     log: list[str] = field(default_factory=list)
 
     def __getattr__(self, name: str) -> object:
-        found = getattr(self.inner, name)
-        if name in self.words and callable(found):
+        attribute = getattr(self.inner, name)
+        if name in self.words and callable(attribute):
 
             def logged(*arguments: object, **named: object) -> object:
                 self.log.append(self.words[name])
-                return found(*arguments, **named)
+                return attribute(*arguments, **named)
 
             return logged
         if name in ("grouped", "with_attributes"):
-            return lambda recoding: replace(self, inner=found(recoding))
-        return found
+            return lambda recoding: replace(self, inner=attribute(recoding))
+        return attribute
 
 
 def test_what_a_person_is_cannot_be_changed_from_outside() -> None:
@@ -346,9 +346,9 @@ def test_a_stored_answer_is_never_given_to_another_question(index: int) -> None:
     transcript = Transcript()
     DIFFERENT[index](curator_over(TEN_PEOPLE, epsilon=ONE, transcript=transcript))
     DIFFERENT[index](curator_over(None, epsilon=ONE, transcript=transcript.rewind()))
-    for other in (*DIFFERENT[max(0, index - 3) : index], *DIFFERENT[index + 1 : index + 4]):
+    for second in (*DIFFERENT[max(0, index - 3) : index], *DIFFERENT[index + 1 : index + 4]):
         with pytest.raises(OtherQuestion, match=r"expected .* next"):
-            other(curator_over(None, epsilon=ONE, transcript=transcript.rewind()))
+            second(curator_over(None, epsilon=ONE, transcript=transcript.rewind()))
 
 
 def test_no_two_different_questions_are_known_as_one() -> None:
@@ -383,10 +383,10 @@ def test_large_predictions_that_differ_in_one_cell_differ() -> None:
     levels = Levels(tuple(map(str, range(60))))
     wide = Domain(tuple(Attribute(name, name, "drop", cells=levels) for name in "ab"))
     table = np.zeros((60, 60), np.int64)
-    other = table.copy()
-    other[30, 30] = 1
+    second = table.copy()
+    second[30, 30] = 1
     questions = []
-    for expected in (table, other):
+    for expected in (table, second):
         transcript = Transcript()
         curator = curator_over(LoopCounter(NOBODY, wide), transcript=transcript, domain=wide)
         curator.choose("edge", {("a", "b"): DependenceScore(expected)}, epsilon=ONE)
@@ -433,8 +433,8 @@ def test_measures_are_near_exact_answers_and_carry_their_scale() -> None:
 def test_no_nodes_at_all_are_charged_recorded_and_empty() -> None:
     transcript, noise = Transcript(), RecordingNoise()
     curator = curator_over(TEN_PEOPLE, epsilon=ONE, transcript=transcript, noise=noise)
-    nothing = Nodes.root().where(np.array([False]))
-    assert curator.measure_nodes(("x",), nothing, depth=2, epsilon=ONE).table.tolist() == []
+    empty = Nodes.root().where(np.array([False]))
+    assert curator.measure_nodes(("x",), empty, depth=2, epsilon=ONE).table.tolist() == []
     assert curator.accountant.remaining == 0
     assert (len(transcript), noise.draws[0].scale) == (1, 1)
 
@@ -632,9 +632,9 @@ def moved(
     (here, spends), (there, again) = runs
     assert spends == again
     moves = []
-    for spend, one, other in zip(spends, here, there, strict=True):
-        assert spend.scale == one.scale == other.scale
-        difference = np.abs(one.exact.astype(object) - other.exact.astype(object))
+    for spend, one, second in zip(spends, here, there, strict=True):
+        assert spend.scale == one.scale == second.scale
+        difference = np.abs(one.exact.astype(object) - second.exact.astype(object))
         laplace = spend.mechanism in (LAPLACE, REFINED)
         most = int(difference.sum() if laplace else difference.max(initial=0))
         moves.append((most, spend.sensitivity))

@@ -97,7 +97,9 @@ def test_a_look_with_noise_leaves_the_release_private() -> None:
 def test_no_noise_is_drawn_and_the_answers_are_exact() -> None:
     curator = benchmark(LoopCounter(TEN_PEOPLE))
     low, high = QUESTIONS["bounds"](curator)
-    assert [one.decode(q) for one, q in zip(TOWN.box(("x", "y")), low, strict=True)] == [
+    assert [
+        coordinate.decode(q) for coordinate, q in zip(TOWN.box(("x", "y")), low, strict=True)
+    ] == [
         pytest.approx(0.5, abs=1e-4),
         pytest.approx(-0.9, abs=1e-4),
     ]

@@ -77,16 +77,16 @@ def run(
     accountant = accountant_of(spec)
     noise = SeededNoise(1) if noise is None else noise
     given = Transcript() if transcript is None else transcript
-    found = discover(spec, counter, accountant, given, noise)
+    domain = discover(spec, counter, accountant, given, noise)
     accountant.require_all_spent()
-    return found
+    return domain
 
 
 def crowd(values: Sequence[float], *, words: str = "ab", times: int = 100) -> list[Row]:
     return [
-        (value, words[at % len(words)], f"p{at}-{again}")
+        (value, words[index % len(words)], f"p{index}-{again}")
         for again in range(times)
-        for at, value in enumerate(values)
+        for index, value in enumerate(values)
     ]
 
 
@@ -144,11 +144,11 @@ def test_edges_are_distinct_multiples_of_the_unit(tmp_path: Path, unit: float) -
     spec = spec_of(tmp_path, text, "{epsilon: 1}")
     rng = np.random.default_rng(1)
     for values in (rng.uniform(0, 100, 2000), rng.integers(0, 5, 2000), np.full(2000, 37.0)):
-        edges = run(spec, [(float(one), "a", "p") for one in values])["x"].edges
+        edges = run(spec, [(float(value), "a", "p") for value in values])["x"].edges
         assert edges is not None
         assert len(edges) <= 15
         assert list(edges) == sorted(set(edges))
-        assert all(0 < one < 100 for one in edges)
+        assert all(0 < edge < 100 for edge in edges)
         steps = np.array(edges) / unit
         assert np.abs(steps - np.rint(steps)).max(initial=0) < 1e-9
 
@@ -156,7 +156,7 @@ def test_edges_are_distinct_multiples_of_the_unit(tmp_path: Path, unit: float) -
 def test_quantile_bins_hold_about_as_many_rows_each(tmp_path: Path) -> None:
     spec = spec_of(tmp_path, NUMBERS, "{epsilon: 20}")
     values = np.random.default_rng(2).lognormal(3, 1, 4000)
-    full = spec.with_domain(run(spec, [(float(one), "a", "p") for one in values]))
+    full = spec.with_domain(run(spec, [(float(value), "a", "p") for value in values]))
     cells = full.domain["x"].cells
     assert cells is not None
     (box,) = full.domain.box(("x",))
@@ -169,9 +169,9 @@ def test_a_value_of_most_rows_has_a_bin_of_its_own(
 ) -> None:
     spec = spec_of(tmp_path, "{x: {bounds: [0, 1000], bins: {quantiles: 16}}}", "{epsilon: 20}")
     gains = np.random.default_rng(3).integers(200, 800, 500).astype(float).tolist()
-    found = run(spec, [(one, "a", "p") for one in [*gains, *[0.0] * 3500]])["x"]
-    assert found.edges is not None
-    first, *others = found.edges
+    actual = run(spec, [(one, "a", "p") for one in [*gains, *[0.0] * 3500]])["x"]
+    assert actual.edges is not None
+    first, *others = actual.edges
     assert first == 1.0
     # An eighth of the rows is for two of sixteen bins.
     assert len(others) == 1
@@ -181,18 +181,18 @@ def test_a_value_of_most_rows_has_a_bin_of_its_own(
 def test_a_value_in_the_middle_is_cut_off_on_both_sides(tmp_path: Path) -> None:
     spec = spec_of(tmp_path, "{x: {bounds: [0, 100], bins: {quantiles: 8}}}", "{epsilon: 20}")
     hours = np.random.default_rng(4).integers(0, 100, 2000).astype(float).tolist()
-    found = run(spec, [(one, "a", "p") for one in [*hours, *[40.0] * 2000]])["x"]
-    assert found.edges is not None
-    assert {40.0, 41.0} <= set(found.edges)
-    assert 5 <= len(found.edges) <= 7
+    actual = run(spec, [(one, "a", "p") for one in [*hours, *[40.0] * 2000]])["x"]
+    assert actual.edges is not None
+    assert {40.0, 41.0} <= set(actual.edges)
+    assert 5 <= len(actual.edges) <= 7
 
 
 def test_pieces_tell_where_rows_are_inside_of_bins(tmp_path: Path) -> None:
     spec = spec_of(tmp_path, "{x: {bounds: [0, 1000], bins: {quantiles: 2}}}", "{epsilon: 20}")
     values = [*np.random.default_rng(5).uniform(0, 100, 4000).tolist(), *[999.0] * 100]
-    found = run(spec, [(one, "a", "p") for one in values])["x"]
-    assert found.pieces is not None
-    starts, rows = np.array(found.pieces).T
+    actual = run(spec, [(value, "a", "p") for value in values])["x"]
+    assert actual.pieces is not None
+    starts, rows = np.array(actual.pieces).T
     assert starts[0] == 0
     assert (np.diff(starts) > 0).all()
     assert (rows >= 0).all()
@@ -204,20 +204,20 @@ def test_pieces_tell_where_rows_are_inside_of_bins(tmp_path: Path) -> None:
 
 def test_what_is_left_open_is_all_that_is_found(tmp_path: Path) -> None:
     spec = spec_of(tmp_path, ALL, "{epsilon: 30, delta: 0.001}")
-    found = run(spec, crowd([1.5, 3.0]))
-    assert found.names == ("x", "word")
-    assert found["word"] == DiscoveredAttribute(levels=("a", "b"))
-    assert spec.with_domain(found).to_discover == ()
+    actual = run(spec, crowd([1.5, 3.0]))
+    assert actual.names == ("x", "word")
+    assert actual["word"] == DiscoveredAttribute(levels=("a", "b"))
+    assert spec.with_domain(actual).to_discover == ()
 
 
 def test_every_query_has_its_part_of_the_budget(tmp_path: Path) -> None:
     text = ALL[:-1] + ", more: {levels: discover}}"
     spec = spec_of(tmp_path, text, "{epsilon: 1, delta: 0.001}", person=True)
     spends = [look.spend for look in discovery_queries(spec)]
-    assert [one.mechanism for one in spends[:2]] == [LAPLACE, TREE_PATHS]
-    assert {one.epsilon for one in spends} == {Fraction(1, 4)}
-    assert [one.delta for one in spends] == [0, 0, Fraction(1, 2000), Fraction(1, 2000)]
-    assert {one.sensitivity for one in spends if not one.delta} == {2}
+    assert [spend.mechanism for spend in spends[:2]] == [LAPLACE, TREE_PATHS]
+    assert {spend.epsilon for spend in spends} == {Fraction(1, 4)}
+    assert [spend.delta for spend in spends] == [0, 0, Fraction(1, 2000), Fraction(1, 2000)]
+    assert {spend.sensitivity for spend in spends if not spend.delta} == {2}
     accountant_of(spec).charge(*spends)
 
 
@@ -227,16 +227,16 @@ def test_a_rule_of_texts_is_of_all_rows_that_a_person_may_have(tmp_path: Path) -
     (look,) = discovery_queries(spec)
     assert look.rule is not None
     assert len(look.rule.weights) == 2
-    rows = [(1.0, word, f"p{at}") for at in range(200) for word in "ab"]
+    rows = [(1.0, word, f"p{index}") for index in range(200) for word in "ab"]
     assert run(spec, rows)["word"].levels == ("a", "b")
 
 
 def test_replacing_a_person_doubles_what_is_paid_for(tmp_path: Path) -> None:
     spec = spec_of(tmp_path, ALL, "{epsilon: 1, delta: 0.001}", relation="replace_one")
     spends = [look.spend for look in discovery_queries(spec)]
-    assert [one.mechanism for one in spends] == [LAPLACE, TREE_PATHS, TRUNCATED_TEXTS]
-    assert {one.sensitivity for one in spends} == {2}
-    assert {int(one.scale + Fraction(1, 2)) for one in spends} == {6}
+    assert [spend.mechanism for spend in spends] == [LAPLACE, TREE_PATHS, TRUNCATED_TEXTS]
+    assert {spend.sensitivity for spend in spends} == {2}
+    assert {int(spend.scale + Fraction(1, 2)) for spend in spends} == {6}
 
 
 def test_a_charge_comes_before_any_look(tmp_path: Path) -> None:
@@ -271,14 +271,14 @@ def losses(spec: DatasetSpec, one: Sequence[Row], other: Sequence[Row], seed: in
         noise = Listening(source=ForcedNoise(seed, most=6000))
         run(spec, rows, noise)
         draws.append(noise.draws)
-    found = []
+    losses_ = []
     for first, second in zip(*draws, strict=True):
         assert first.scale == second.scale
         assert np.array_equal(first.answer, second.answer)
         near = np.abs(first.answer - first.exact).sum()
         far = np.abs(second.answer - second.exact).sum()
-        found.append(float((far - near) / first.scale))
-    return found
+        losses_.append(float((far - near) / first.scale))
+    return losses_
 
 
 TOWN: list[Row] = crowd([0.5, 3.0, 12.5, -7.0], times=2)
@@ -339,11 +339,11 @@ def test_quantiles_of_few_rows_are_one_bin_or_found(tmp_path: Path, many: int) -
     spec = spec_of(tmp_path, "{x: {bounds: [0, 9], bins: {quantiles: 4}}}", "{epsilon: 0.1}")
     weak = 0
     for seed in range(40):
-        found = run(spec, crowd([1.0, 4.0], times=many), SeededNoise(seed))["x"]
-        assert found.edges is not None
-        if found.weak is not None:
-            assert found.weak.startswith("quantiles of x: the number of rows is less than its n")
-            assert found.edges == ()
+        actual = run(spec, crowd([1.0, 4.0], times=many), SeededNoise(seed))["x"]
+        assert actual.edges is not None
+        if actual.weak is not None:
+            assert actual.weak.startswith("quantiles of x: the number of rows is less than its n")
+            assert actual.edges == ()
             weak += 1
     assert weak > 20
 
@@ -379,8 +379,8 @@ def test_a_declared_file_has_nothing_to_discover(tmp_path: Path) -> None:
 def test_a_replay_needs_no_rows_and_finds_the_same(tmp_path: Path) -> None:
     spec = spec_of(tmp_path, ALL, "{epsilon: 30, delta: 0.001}")
     transcript = Transcript()
-    found = run(spec, crowd([1.5, 3.0, 9.0]), transcript=transcript)
-    assert run(spec, None, transcript=transcript.rewind()) == found
+    actual = run(spec, crowd([1.5, 3.0, 9.0]), transcript=transcript)
+    assert run(spec, None, transcript=transcript.rewind()) == actual
     with pytest.raises(NoAnswer):
         run(spec, None)
 
@@ -390,7 +390,7 @@ def test_a_killed_discovery_goes_on_with_the_answers_that_it_has(tmp_path: Path)
     rows, path = crowd([1.5, 3.0, 9.0]), tmp_path / "transcript"
     Transcript.create(path, "key")
     whole = Transcript(path)
-    found = run(spec, rows, transcript=whole)
+    actual = run(spec, rows, transcript=whole)
     lines = path.read_bytes().splitlines(keepends=True)
     assert len(lines) == len(whole)
     for kept in range(1, len(lines)):
@@ -398,9 +398,9 @@ def test_a_killed_discovery_goes_on_with_the_answers_that_it_has(tmp_path: Path)
         # Other noise for what was not answered; what was answered stays.
         again = Transcript(path)
         resumed = run(spec, rows, SeededNoise(kept + 5), transcript=again)
-        assert again.records[:kept] and resumed.names == found.names
+        assert again.records[:kept] and resumed.names == actual.names
         if kept > 1:
-            assert resumed["x"].bounds == found["x"].bounds
+            assert resumed["x"].bounds == actual["x"].bounds
 
 
 def test_nothing_of_a_text_that_did_not_pass_is_stored(tmp_path: Path) -> None:
@@ -410,11 +410,11 @@ def test_nothing_of_a_text_that_did_not_pass_is_stored(tmp_path: Path) -> None:
     Transcript.create(path, "key")
     transcript = Transcript(path)
     run(spec, rows, transcript=transcript)
-    (answer,) = (one.answer for one in transcript.records[1:])
+    (answer,) = (record.answer for record in transcript.records[1:])
     texts, rest = unpack_texts(answer)
     assert (texts, len(rest)) == ((b"a", b"b"), 0)
-    assert sum(one.answer.size for one in transcript.records) == 5
-    assert all("SECRET" not in one.words for one in transcript.records)
+    assert sum(record.answer.size for record in transcript.records) == 5
+    assert all("SECRET" not in record.words for record in transcript.records)
 
 
 def test_counts_and_their_order_do_not_leave_with_the_texts(tmp_path: Path) -> None:

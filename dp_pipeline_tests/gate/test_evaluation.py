@@ -91,7 +91,7 @@ def test_an_evaluation_of_any_population_is_a_finite_number(people: str) -> None
 def exact_nicv(rows: tuple[Row, ...], centres: np.ndarray, most: float) -> float:
     """Mean squared distance to the nearest centre, at most ``most`` a row, by a loop."""
     distances = [min(((np.array(row[:2]) - c) ** 2).sum() for c in centres) for row in rows]
-    return float(np.mean([min(one, most) for one in distances]))
+    return float(np.mean([min(distance, most) for distance in distances]))
 
 
 # One box with its middle at (4, 0) and half its diagonal squared 4² + 1² = 17.
@@ -159,8 +159,8 @@ def test_the_scale_of_a_mean_holds_the_noise_of_sum_and_rows(
         curator = curator_over(counter, epsilon=epsilon, noise=noise)
         bought = private_quality(curator, clusters_at(CORNER), epsilon=epsilon, label=label)
         numbers.append(bought["nicv"])
-    deviation = np.sqrt(np.mean([(one.value - exact) ** 2 for one in numbers]))
-    stated = np.sqrt(2) * np.mean([one.scale for one in numbers])
+    deviation = np.sqrt(np.mean([(number.value - exact) ** 2 for number in numbers]))
+    stated = np.sqrt(2) * np.mean([number.scale for number in numbers])
     assert stated == pytest.approx(deviation, rel=0.24)
 
 
@@ -226,9 +226,9 @@ def test_the_scale_of_an_agreement_is_within_twice_its_error(name: str, metric) 
     # 200 draws know the error to within 15 % (three deviations), its statement is a mean of 20.
     table, scale, noise = TABLES[name], 10.0, np.random.default_rng(5)
     draws = [table + np.rint(noise.laplace(0, scale, (3, 3))).astype(int) for _ in range(200)]
-    values = np.array([metric(quality._without_noise(one)) for one in draws])
+    values = np.array([metric(quality._without_noise(draw)) for draw in draws])
     error = np.sqrt(np.mean((values - metric(table)) ** 2))
-    stated = [quality._agreement(metric, one, scale).scale for one in draws[:20]]
+    stated = [quality._agreement(metric, draw, scale).scale for draw in draws[:20]]
     assert error / 2 < np.sqrt(2) * np.mean(stated) < error * 2
 
 

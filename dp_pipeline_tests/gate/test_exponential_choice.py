@@ -41,7 +41,7 @@ CHOICES = [
     ((0, 2**56), Fraction(2**55)),
 ]
 # Our two sources share a sampler, and OpenDP tests its own: what it is handed is asked below.
-CASES = [(SOURCES[2], *one) for one in CHOICES]
+CASES = [(SOURCES[2], *choice) for choice in CHOICES]
 CASES += [(source, *one) for source in SOURCES[:2] for one in (CHOICES[1], LAST_BITS)]
 
 

@@ -26,8 +26,8 @@ SOURCES = [OpenDPNoise(), ExactNoise(), SeededNoise(1)]
 
 def drawn(source: NoiseSource, size: int, scale: Fraction, times: int) -> np.ndarray:
     """Noise (times, size) of the mechanism: Δ∞ = 3, so ε = 3 / scale."""
-    nothing, epsilon = np.zeros(size, dtype=np.int64), 3 / scale
-    answers = [measure_linf(nothing, linf=3, epsilon=epsilon, noise=source) for _ in range(times)]
+    empty, epsilon = np.zeros(size, dtype=np.int64), 3 / scale
+    answers = [measure_linf(empty, linf=3, epsilon=epsilon, noise=source) for _ in range(times)]
     return np.stack(answers)
 
 
@@ -38,13 +38,13 @@ def probability_of(vectors: np.ndarray, scale: Fraction) -> float:
     times, size = vectors.shape
     shells = [(2 * r + 1) ** size - (2 * r - 1) ** size if r else 1 for r in range(400)]
     total = sum(many * exp(-r / scale) for r, many in enumerate(shells))
-    found = Counter(map(tuple, vectors.tolist()))
+    counts = Counter(map(tuple, vectors.tolist()))
     expected, counted = [], []
     for place in product(range(-3, 4), repeat=size):
         chance = times * exp(-max(map(abs, place)) / scale) / total
         if chance >= 50:
             expected.append(chance)
-            counted.append(found[place])
+            counted.append(counts[place])
     expected.append(times - sum(expected))
     counted.append(times - sum(counted))
     return float(stats.chisquare(counted, expected).pvalue)

@@ -28,7 +28,9 @@ def box_of(*half_widths: float) -> list[Coordinate]:
 
 def rule_in(box: list[Coordinate], shares: np.ndarray) -> tuple[NearestCentre, np.ndarray]:
     """A rule of centres at these shares (k, d) of the box, and the centres."""
-    low, high = (np.array([getattr(one, name) for one in box]) for name in ("lower", "upper"))
+    low, high = (
+        np.array([getattr(coordinate, name) for coordinate in box]) for name in ("lower", "upper")
+    )
     centres = low + shares * (high - low)
     return NearestCentre.of(tuple("abcde"[: len(box)]), centres, box), centres
 
@@ -61,7 +63,7 @@ def test_centres_come_back_within_half_a_step(box: list[Coordinate], seed: int) 
     rule, centres = rule_in(box, np.random.default_rng(seed).random((3, len(box))))
     rule.require_exact()
     assert math.gcd(*rule.weights) == 1
-    step = np.array([one.half_width / EDGE for one in box])
+    step = np.array([coordinate.half_width / EDGE for coordinate in box])
     # A float's own error beside half a step: bounds up to 10^6 with widths from 10^-3.
     assert (np.abs(rule.centres_in(box) - centres) <= 0.5 * step + 1e-9).all()
     back = NearestCentre.of(rule.columns, rule.centres_in(box), box)
@@ -81,7 +83,7 @@ def test_an_integer_distance_is_nearly_that_in_data_units(box: list[Coordinate],
     rule, _ = rule_in(box, rng.random((1, len(box))))
     row = tuple(rng.integers(-EDGE, EDGE, len(box), endpoint=True).tolist())
     exact = loops.distance(rule, row, rule.centres[0]) ** 0.5 * rule.unit_in(box)
-    half_widths = np.array([one.half_width for one in box])
+    half_widths = np.array([coordinate.half_width for coordinate in box])
     steps = (np.array(row) - rule.centres[0]) / EDGE
     # Up to five axes are weighed in 256ths of the widest or finer, and a weight is at least 1.
     most = half_widths.max() / 256 * np.linalg.norm(steps)

@@ -16,10 +16,10 @@ RULE = PredictedLabel("smokes", (1,), ("colour", "y"), ((-2, 1, 3), (0, 0, 1)), 
 
 
 def moved_cells(row: Row, people: tuple[Row, ...] = TEN_PEOPLE) -> list[int]:
-    one, other = (
+    first, second = (
         LoopCounter(rows).mistakes(RULE).open_at_the_gate() for rows in (people, (*people, row))
     )
-    return (other - one).tolist()
+    return (second - first).tolist()
 
 
 def test_rows_are_answered_rightly_or_wrongly_as_counted_by_hand():

@@ -17,9 +17,9 @@ def test_each_level_equals_a_direct_count(dimensions, height):
     columns[:, :9] = EDGE
     levels = pyramid(grid_counts(columns, 1 << height, rows=500))
     assert len(levels) == height + 1
-    for at, level in enumerate(levels):
-        direct = grid_counts(columns, 1 << at, rows=500)
-        assert level.shape == (1 << at,) * dimensions
+    for index, level in enumerate(levels):
+        direct = grid_counts(columns, 1 << index, rows=500)
+        assert level.shape == (1 << index,) * dimensions
         assert level.dtype == np.int64
         assert level.flags.c_contiguous
         assert np.array_equal(level, direct)

@@ -12,7 +12,7 @@ from dp_pipeline.results.accountant import LAPLACE
 from dp_pipeline_tests.gate.test_discovery import Same, run, spec_of
 from dp_pipeline_tests.instruments import RecordingNoise
 
-SIXTEEN = [(at + 0.5, "a", "p") for at in range(16)] * 100
+SIXTEEN = [(index + 0.5, "a", "p") for index in range(16)] * 100
 """A hundred rows in the middle of each unit."""
 
 
@@ -29,13 +29,13 @@ def test_without_noise_every_bin_has_as_many_rows(tmp_path: Path) -> None:
 def test_inside_of_a_box_a_cut_lies_where_its_rows_say(tmp_path: Path) -> None:
     """The rows of a box that is not divided are taken to lie evenly."""
     spec = spec_of(tmp_path, quantiles(0.25, many=2), "{epsilon: 1000}")
-    rows = [(8.0 + at / 400, "a", "p") for at in range(400)]
+    rows = [(8.0 + index / 400, "a", "p") for index in range(400)]
     assert run(spec, rows)["x"].edges == (8.5,)
 
 
 def test_three_steps_of_a_tenth_are_three_tenths(tmp_path: Path) -> None:
     text = "{x: {bounds: [0, 1.6], bins: {quantiles: 2}, unit: 0.1}}"
-    rows = [(at / 10 + 0.05, "a", "p") for at in range(6)] * 100
+    rows = [(index / 10 + 0.05, "a", "p") for index in range(6)] * 100
     assert run(spec_of(tmp_path, text, "{epsilon: 1000}"), rows)["x"].edges == (0.3,)
 
 

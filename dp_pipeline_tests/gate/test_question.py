@@ -95,7 +95,7 @@ def test_arrays_are_known_by_their_numbers_and_shape() -> None:
     changed = numbers.copy()
     changed[2_500] += 1
     shapes = [numbers, changed, numbers.reshape(50, 100), numbers[:-1]]
-    assert len({digest_of(one) for one in shapes}) == len(shapes)
+    assert len({digest_of(shape) for shape in shapes}) == len(shapes)
     assert digest_of(numbers.astype(np.int16)) == digest_of(numbers)
     assert digest_of(numbers[::2]) == digest_of(numbers[::2].copy())
 

@@ -61,17 +61,17 @@ def probability_of(drawn: IntArray, z: int, scale: Fraction, finer: Fraction) ->
     """The p-value of Pearson's test of draws given z: a bin a number that is likely enough."""
     places = range(-60, 61)
     chances = [len(drawn) * one for one in conditional(z, scale, finer, places)]
-    found = Counter(drawn.tolist())
-    expected = [one for one in chances if one >= 50]
-    counted = [found[x] for x, one in zip(places, chances, strict=True) if one >= 50]
+    counts = Counter(drawn.tolist())
+    expected = [chance for chance in chances if chance >= 50]
+    counted = [counts[x] for x, one in zip(places, chances, strict=True) if one >= 50]
     rest = len(drawn) - sum(expected)
     return float(stats.chisquare([*counted, len(drawn) - sum(counted)], [*expected, rest]).pvalue)
 
 
 def given(source: NoiseSource, z: int, scale: Fraction, finer: Fraction, times: int) -> IntArray:
     """Noise that is left, of so many cells whose noise was z."""
-    nothing = np.zeros(times, dtype=np.int64)
-    return source.refined_laplace(nothing, nothing + z, scale, finer)
+    empty = np.zeros(times, dtype=np.int64)
+    return source.refined_laplace(empty, empty + z, scale, finer)
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda one: one.name)
@@ -144,10 +144,10 @@ def test_a_marginal_is_refined_for_what_is_added() -> None:
     (third,) = curator.refine({PAIR: ONE / 2})
     assert (first.scale, second.scale, third.scale) == (8, 4, 2)
     spends = curator.accountant.spends
-    assert [one.mechanism for one in spends] == [LAPLACE, REFINED, REFINED]
-    assert [one.epsilon for one in spends] == [ONE / 4, ONE / 4, ONE / 2]
-    assert [one.epsilon_of_scale for one in spends] == [ONE / 4, ONE / 4, ONE / 2]
-    assert [2 / one.scale for one in noise.draws] == [ONE / 4, ONE / 4, ONE / 2]
+    assert [spend.mechanism for spend in spends] == [LAPLACE, REFINED, REFINED]
+    assert [spend.epsilon for spend in spends] == [ONE / 4, ONE / 4, ONE / 2]
+    assert [spend.epsilon_of_scale for spend in spends] == [ONE / 4, ONE / 4, ONE / 2]
+    assert [2 / draw.scale for draw in noise.draws] == [ONE / 4, ONE / 4, ONE / 2]
     with pytest.raises(BudgetExceeded):
         curator.refine({PAIR: ONE / 4})
 
@@ -203,8 +203,8 @@ def test_a_marginal_in_rho_is_the_mean_of_two_measurements() -> None:
     assert (first.scale, second.scale, third.scale) == (200, 100, 50)
     assert curator.accountant.remaining == ONE * 99 / 100
     for one in (first, second, third):
-        found = float((one.table**2).mean())
-        assert abs(found / one.variance - 1) < 6 * (2 / one.table.size) ** 0.5
+        actual = float((one.table**2).mean())
+        assert abs(actual / one.variance - 1) < 6 * (2 / one.table.size) ** 0.5
 
 
 def test_a_marginal_of_other_groups_is_another_one() -> None:
@@ -261,7 +261,7 @@ def test_refining_starts_from_the_scale_that_was_drawn(
     curator_over(
         TEN_PEOPLE, epsilon=paid, transcript=transcript, noise=OpenDPNoise(), paid_marginals={}
     ).measure(PAIR, epsilon=paid)
-    assert drawn == [one.scale for one in transcript.records]
+    assert drawn == [record.scale for record in transcript.records]
     assert (drawn[0] == 1 / paid) is (many_cells == 1 or paid == ONE / 2)
     marginals: PaidMarginals = {}
     again = curator_over(
@@ -287,7 +287,7 @@ def test_refining_starts_from_the_scale_that_was_drawn(
     curator.refine({PAIR: (ONE - paid) / 2})
     half = 1 / ((ONE + paid) / 2)
     assert given_scales == [(drawn[0], half), (half, ONE)]
-    assert [one.scale for one in finest.records] == [half, ONE]
+    assert [record.scale for record in finest.records] == [half, ONE]
 
 
 def test_a_refined_question_names_the_answer_that_it_refines() -> None:

@@ -101,8 +101,8 @@ def test_a_table_of_many_is_counted_in_one_scan() -> None:
     counter = CountedCounter(TEN_PEOPLE)
     tables = curator_over(counter).tabulate({(): SILENT / 2, ("colour",): SILENT / 2})
     assert counter.asked == [[(), ("colour",)]]
-    assert [one.table.tolist() for one in tables] == [10, [4, 3, 3]]
-    assert [one.attributes for one in tables] == [(), ("colour",)]
+    assert [table.table.tolist() for table in tables] == [10, [4, 3, 3]]
+    assert [table.attributes for table in tables] == [(), ("colour",)]
 
 
 def test_no_tables_cost_nothing() -> None:
@@ -208,7 +208,7 @@ def test_a_session_shows_no_score_and_is_not_stored() -> None:
     assert repr(session) == str(session) == "ScoreSession(3 candidates)"
     with pytest.raises(TypeError, match="expected noise before they are stored"):
         pickle.dumps(session._candidates._exact._counts)
-    shown = " ".join(f"{one!r}" for one in vars(session._candidates).values())
+    shown = " ".join(f"{var!r}" for var in vars(session._candidates).values())
     assert str(10 * UNIT) not in shown
 
 

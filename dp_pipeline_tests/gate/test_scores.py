@@ -241,8 +241,8 @@ def exact_purity(table: Table) -> Fraction:
 @settings(derandomize=True, deadline=None, max_examples=60)
 @given(tables)
 def test_purity_is_its_formula_rounded_down_in_every_cell(table: Table) -> None:
-    cells = [exact_purity(table[:, [at]]) for at in range(table.shape[1])]
-    assert Purity().score(table) == sum(math.floor(UNIT * one) for one in cells)
+    cells = [exact_purity(table[:, [index]]) for index in range(table.shape[1])]
+    assert Purity().score(table) == sum(math.floor(UNIT * cell) for cell in cells)
 
 
 def test_purity_falls_as_impurity_rises() -> None:
@@ -407,7 +407,7 @@ def f_by_all_partitions(table: Table) -> int:
     n = int(table.sum())
     sums = [
         [
-            int(table[level, [at for at, one in enumerate(side) if one == level]].sum())
+            int(table[level, [index for index, one in enumerate(side) if one == level]].sum())
             for level in (0, 1)
         ]
         for side in itertools.product((0, 1), repeat=table.shape[1])

@@ -51,20 +51,20 @@ def p_value(draw: Callable[[], np.ndarray]) -> float:
     """Of what all cells show together, and each by itself, as independent discrete Laplace noise
     on each: the least of five, times five.
     """
-    found = Counter(shown(draw()) for _ in range(DRAWS))
+    counts = Counter(shown(draw()) for _ in range(DRAWS))
     every = np.array(np.meshgrid(*[range(4)] * len(COUNTS), indexing="ij")).reshape(4, -1).T
     of_cells = [chances(count) for count in COUNTS]
     expected = [
         DRAWS * np.prod([p[at] for p, at in zip(of_cells, outcome, strict=True)])
         for outcome in every.tolist()
     ]
-    pairs = [(found[tuple(one)], e) for one, e in zip(every.tolist(), expected, strict=True)]
+    pairs = [(counts[tuple(one)], e) for one, e in zip(every.tolist(), expected, strict=True)]
     common = [pair for pair in pairs if pair[1] >= 50]
     rare = np.sum([pair for pair in pairs if pair[1] < 50], axis=0)
     together = stats.chisquare(*np.array([*common, rare]).T).pvalue
     alone = [
         stats.chisquare(
-            [sum(n for one, n in found.items() if one[cell] == at) for at in range(4)],
+            [sum(n for one, n in counts.items() if one[cell] == index) for index in range(4)],
             DRAWS * np.array(p),
         ).pvalue
         for cell, p in enumerate(of_cells)
@@ -125,12 +125,12 @@ def test_a_table_of_more_cells_than_any_array_is_given_in_order(noise) -> None:
 
 @every_source
 def test_an_empty_table_shows_noise_alone_and_floats_are_refused(noise) -> None:
-    nobody = np.zeros((0, 2), dtype=np.int64)
-    assert noise.sparse_laplace(nobody, Fraction(1), cells=9, threshold=40).shape == (0, 2)
-    kept = noise.sparse_laplace(nobody, Fraction(1000), cells=1000, threshold=1)
+    empty = np.zeros((0, 2), dtype=np.int64)
+    assert noise.sparse_laplace(empty, Fraction(1), cells=9, threshold=40).shape == (0, 2)
+    kept = noise.sparse_laplace(empty, Fraction(1000), cells=1000, threshold=1)
     assert 300 < len(kept) < 700
     with pytest.raises(BoundaryViolation, match="integer array"):
-        noise.sparse_laplace(nobody.astype(float), Fraction(1), cells=9, threshold=1)
+        noise.sparse_laplace(empty.astype(float), Fraction(1), cells=9, threshold=1)
 
 
 def test_different_numbers_are_a_uniform_set() -> None:

@@ -24,8 +24,8 @@ from dp_pipeline_tests.populations import TEN_PEOPLE, TOWN, LoopCounter, Row
 NAMES = ("smokes", "y", "colour")
 WIDE = Domain(
     tuple(
-        Attribute(f"a{at}", f"a{at}", "drop", cells=Levels(tuple(map(str, range(8)))))
-        for at in range(21)
+        Attribute(f"a{index}", f"a{index}", "drop", cells=Levels(tuple(map(str, range(8)))))
+        for index in range(21)
     )
 )
 """Twenty of its attributes have 2^60 cells together, all of them 2^63."""

@@ -248,12 +248,12 @@ def lost(
     here: object, there: object, *, bits: int, distance: int, epsilon: Fraction, **forced: float
 ) -> float:
     """How much the log-probability of the same bits differs, as a part of ε."""
-    found = [
+    loss = [
         log_likelihood(rows, bits=bits, distance=distance, epsilon=epsilon, noise=Forced(**forced))
         for rows in (here, there)
     ]
-    assert found[0][0] == found[1][0]
-    return abs(found[0][1] - found[1][1]) / float(epsilon)
+    assert loss[0][0] == loss[1][0]
+    return abs(loss[0][1] - loss[1][1]) / float(epsilon)
 
 
 ROUNDING = 1e-9

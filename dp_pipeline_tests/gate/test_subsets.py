@@ -57,10 +57,13 @@ def test_a_row_keeps_its_subset_whatever_rows_are_around_it(
     places: list[tuple[int, ...]], salt: int
 ) -> None:
     whole = subset_of(columns_of(places), salt, 1000).tolist()
-    for at in range(len(places)):
-        rest = places[:at] + places[at + 1 :]
+    for index in range(len(places)):
+        rest = places[:index] + places[index + 1 :]
         if rest:
-            assert subset_of(columns_of(rest), salt, 1000).tolist() == whole[:at] + whole[at + 1 :]
+            assert (
+                subset_of(columns_of(rest), salt, 1000).tolist()
+                == whole[:index] + whole[index + 1 :]
+            )
     assert subset_of(columns_of(places[::-1]), salt, 1000).tolist() == whole[::-1]
 
 
@@ -83,8 +86,8 @@ def test_salts_and_the_order_of_columns_change_the_split() -> None:
         for columns, salt in [([x, y], 0), ([x, y], 1), ([x, y], 1 << 62), ([y, x], 0)]
     ]
     # Independent halves agree on half of 40,000 rows, ± 100: six of that is once in 10^9.
-    for one, other in pairwise(splits):
-        assert abs(int((one == other).sum()) - 20_000) < 600
+    for first, second in pairwise(splits):
+        assert abs(int((first == second).sum()) - 20_000) < 600
 
 
 @pytest.mark.parametrize("subsets", [2, 3, 10, 64, 100])
@@ -98,8 +101,8 @@ def test_neighbouring_places_are_split_evenly(subsets: int) -> None:
 @pytest.mark.parametrize("subsets", [2, 10])
 def test_the_subsets_of_neighbours_are_independent(subsets: int) -> None:
     split = subset_of(lattice(), 5, subsets).reshape(200, 200)
-    for one, other in ((split[:, 1:], split[:, :-1]), (split[1:], split[:-1])):
-        pairs = np.bincount((one * subsets + other).ravel(), minlength=subsets**2)
+    for first, second in ((split[:, 1:], split[:, :-1]), (split[1:], split[:-1])):
+        pairs = np.bincount((first * subsets + second).ravel(), minlength=subsets**2)
         assert chisquare(pairs).pvalue > 1e-6
 
 

@@ -139,11 +139,11 @@ def test_nobody_has_no_error() -> None:
 
 
 def test_a_table_without_rows_is_evaluated() -> None:
-    nothing = bought(curator_over(TEN_PEOPLE), SILENT, table=table_of(NOBODY))
-    assert tuple(nothing) == NUMBERS
+    empty = bought(curator_over(TEN_PEOPLE), SILENT, table=table_of(NOBODY))
+    assert tuple(empty) == NUMBERS
     # Four of ten smoke and seven are red or blue; who learned from nobody says no to all.
-    assert nothing["misclassified_logistic/smokes"].value == pytest.approx(0.4)
-    assert nothing["misclassified_logistic/colour"].value == pytest.approx(0.7)
+    assert empty["misclassified_logistic/smokes"].value == pytest.approx(0.4)
+    assert empty["misclassified_logistic/colour"].value == pytest.approx(0.7)
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def test_the_scale_that_is_stated_is_that_of_the_error(monkeypatch) -> None:
         curator = curator_over(counter, epsilon=epsilon, noise=noise)
         draws.append(bought(curator, epsilon))
     for name in NUMBERS:
-        numbers = [one[name] for one in draws]
+        numbers = [draw[name] for draw in draws]
         deviation = np.sqrt(np.mean([(one.value - exact[name].value) ** 2 for one in numbers]))
         stated = np.sqrt(2) * np.mean([one.scale for one in numbers])
         assert stated == pytest.approx(deviation, rel=0.24), name

@@ -52,11 +52,15 @@ def kind_of(mechanism: str, *, rows: int, persons: int, delta: Fraction) -> Text
 
 def persons_of(rows: int) -> list[Person]:
     """Everybody there can be: who has up to so many of the texts."""
-    return [frozenset(one) for many in range(rows + 1) for one in combinations(TEXTS, many)]
+    return [
+        frozenset(combination)
+        for many in range(rows + 1)
+        for combination in combinations(TEXTS, many)
+    ]
 
 
 def number(people: Sequence[Person], text: str, rule: TextRule) -> int:
-    return sum(rule.weights[len(one) - 1] for one in people if text in one)
+    return sum(rule.weights[len(words) - 1] for words in people if text in words)
 
 
 @cache
@@ -79,17 +83,17 @@ def chance(rule: TextRule, count: int) -> float:
 def answers(people: Sequence[Person], rule: TextRule) -> dict[Person, float]:
     """Every set of texts that may leave, and its probability."""
     chances = {text: chance(rule, number(people, text, rule)) for text in TEXTS}
-    found = {}
+    actual = {}
     for left in product((False, True), repeat=len(TEXTS)):
         named = dict(zip(TEXTS, left, strict=True))
         parts = (chances[text] if named[text] else 1 - chances[text] for text in TEXTS)
-        found[frozenset(text for text in TEXTS if named[text])] = math.prod(parts)
-    return found
+        actual[frozenset(text for text in TEXTS if named[text])] = math.prod(parts)
+    return actual
 
 
-def failing_mass(one: Sequence[Person], other: Sequence[Person], rule: TextRule) -> float:
+def failing_mass(words: Sequence[Person], other: Sequence[Person], rule: TextRule) -> float:
     """The least δ for which P(one leaves S) ≤ e^ε·P(other leaves S) + δ for every S."""
-    first, second = answers(one, rule), answers(other, rule)
+    first, second = answers(words, rule), answers(other, rule)
     factor = math.exp(rule.spend.epsilon)
     return math.fsum(max(0.0, p - factor * second[left]) for left, p in first.items())
 
@@ -113,8 +117,8 @@ def neighbours(rows: int, persons: int) -> Iterator[tuple[list[Person], list[Per
 def largest_mass(rule: TextRule, rows: int, persons: int) -> float:
     """The largest failing mass of any two neighbours, in either direction."""
     return max(
-        max(failing_mass(one, other, rule), failing_mass(other, one, rule))
-        for one, other in neighbours(rows, persons)
+        max(failing_mass(words, other, rule), failing_mass(other, words, rule))
+        for words, other in neighbours(rows, persons)
     )
 
 
@@ -134,7 +138,7 @@ def test_no_two_neighbours_fail_with_more_than_delta(
 def test_one_persons_text_leaves_with_probability_delta_at_most(mechanism: str) -> None:
     for rows in (1, 2, 5, 20):
         rule = kind_of(mechanism, rows=rows, persons=1, delta=ONE / 10**9)
-        alone = [chance(rule, weight) * (at + 1) for at, weight in enumerate(rule.weights)]
+        alone = [chance(rule, weight) * (index + 1) for index, weight in enumerate(rule.weights)]
         assert 0 < max(alone) <= 1e-9
         assert chance(rule, 0) == 0
 

@@ -52,13 +52,15 @@ def p_value(numbers: np.ndarray, cells: int, p: float) -> float:
     """Of the numbers as draws of Binomial(cells, p), in bins that expect fifty and more."""
     law = stats.binom(cells, p) if cells < 2**31 else stats.poisson(cells * p)
     edges = np.unique(law.ppf(np.linspace(0, 1, 20)[1:-1]).astype(int))
-    found = np.histogram(numbers, [-1, *edges + 0.5, np.inf])[0]
+    counts = np.histogram(numbers, [-1, *edges + 0.5, np.inf])[0]
     expected = DRAWS * np.diff([0, *law.cdf(edges), 1])
     kept = expected > 50
-    found = np.append(found[kept], found[~kept].sum())
+    counts = np.append(counts[kept], counts[~kept].sum())
     expected = np.append(expected[kept], expected[~kept].sum())
     kept = expected > 0
-    return float(stats.chisquare(found[kept], expected[kept] * DRAWS / expected[kept].sum()).pvalue)
+    return float(
+        stats.chisquare(counts[kept], expected[kept] * DRAWS / expected[kept].sum()).pvalue
+    )
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -87,12 +89,12 @@ def distribution(case: str, digits: int, upto: int) -> list[Decimal]:
     with localcontext(Context(prec=digits, Emin=MIN_EMIN, Emax=MAX_EMAX)):
         q = (-1 / (Decimal(scale.numerator) / scale.denominator)).exp()
         p = q**threshold / (1 + q)
-        found, total, log = [], Decimal(0), Decimal(0)
+        probabilities, total, log = [], Decimal(0), Decimal(0)
         for k in range(upto):
             total += (log + k * p.ln() + (cells - k) * (1 - p).ln()).exp()
             log += Decimal(cells - k).ln() - Decimal(k + 1).ln()
-            found.append(total)
-        return found
+            probabilities.append(total)
+        return probabilities
 
 
 def bits_of(share: Decimal, bits: int) -> int:
@@ -138,7 +140,7 @@ def test_an_undecided_draw_gets_more_bits(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(sparse_sampler, "invert_distribution", slowly)
     threshold_binomial(100, 3, Fraction(2), words(1))
-    assert [one[1:] for one in asked] == [(128, 80), (256, 160), (384, 320)]
+    assert [question[1:] for question in asked] == [(128, 80), (256, 160), (384, 320)]
     # The bits that are known stay.
     assert all(late[0] >> 128 == early[0] for early, late in pairwise(asked))
 

@@ -367,10 +367,10 @@ def test_a_look_that_fails_has_taken_its_shares() -> None:
 def test_no_nodes_are_no_question() -> None:
     transcript = Transcript()
     curator = curator_over(TEN_PEOPLE, epsilon=ONE, transcript=transcript)
-    nothing = curator.open_tree(TREE, epsilon=ONE).expand(
+    empty = curator.open_tree(TREE, epsilon=ONE).expand(
         ROOT.where(np.zeros(0, dtype=np.int64)), bits=2, shares=np.zeros(0, dtype=np.int64)
     )
-    assert nothing.shape == (0, 4)
+    assert empty.shape == (0, 4)
     assert len(transcript) == 0
 
 

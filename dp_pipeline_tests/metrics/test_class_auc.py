@@ -27,8 +27,8 @@ def test_it_equals_the_auc_of_the_rows(table: tuple[np.ndarray, np.ndarray]) -> 
     counts, scores = table
     places = np.repeat(np.arange(counts.size), counts.ravel())
     classes, target = np.divmod(places, counts.shape[1])
-    result, expected = ClassAuc.of(counts, scores).value, macro_auc(scores[classes], target)
-    assert result == pytest.approx(expected, nan_ok=True)
+    actual, expected = ClassAuc.of(counts, scores).value, macro_auc(scores[classes], target)
+    assert actual == pytest.approx(expected, nan_ok=True)
 
 
 @settings(derandomize=True, deadline=None, max_examples=50)
@@ -38,16 +38,16 @@ def test_the_gradient_is_what_a_small_part_of_a_row_changes(
 ) -> None:
     counts, scores = table
     many = counts * 10**5
-    result = ClassAuc.of(many, scores)
+    actual = ClassAuc.of(many, scores)
     for cell in np.ndindex(*counts.shape):
         extra = many.copy()
         extra[cell] += 1
-        change = ClassAuc.of(extra, scores).value - result.value
-        assert change == pytest.approx(result.gradient[cell], rel=1e-2, abs=1e-10)
+        change = ClassAuc.of(extra, scores).value - actual.value
+        assert change == pytest.approx(actual.gradient[cell], rel=1e-2, abs=1e-10)
 
 
 @pytest.mark.parametrize("counts", [np.zeros((2, 2), int), np.array([[3, 0], [1, 0]])])
 def test_without_two_labels_there_is_no_number(counts: np.ndarray) -> None:
-    result = ClassAuc.of(counts, np.eye(2))
-    assert math.isnan(result.value)
-    assert result.gradient.tolist() == [[0, 0], [0, 0]]
+    actual = ClassAuc.of(counts, np.eye(2))
+    assert math.isnan(actual.value)
+    assert actual.gradient.tolist() == [[0, 0], [0, 0]]

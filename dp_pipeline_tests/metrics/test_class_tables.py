@@ -22,8 +22,8 @@ def table_of(pairs: list[tuple[int, int]]) -> np.ndarray:
 def f_by_hand(pairs: list[tuple[int, int]]) -> float:
     """Precision and recall of every class and cluster as sets of rows."""
     total = 0.0
-    for item in range(4):
-        of_class = {row for row, (i, _) in enumerate(pairs) if i == item}
+    for number in range(4):
+        of_class = {row for row, (i, _) in enumerate(pairs) if i == number}
         best = 0.0
         for other in range(5):
             of_cluster = {row for row, (_, j) in enumerate(pairs) if j == other}

@@ -101,7 +101,7 @@ def test_of_many_rows_a_seeded_sample_is_learned_from(monkeypatch):
     )
     first, again = (train("svm", codes, answers, SIZES) for _ in range(2))
     assert first == again
-    assert [len(item["a"]) for item in seen] == [40, 40]
+    assert [len(columns["a"]) for columns in seen] == [40, 40]
     assert misclassification(first, codes, answers) == 0
 
 

@@ -127,9 +127,9 @@ def test_names_change_nothing_but_the_ordered_distance(rows: list[Row], seed: in
     renamed = [
         (tuple(int(levels[code]) for code in codes), int(labels[label])) for codes, label in rows
     ]
-    result, expected = (measured(row, labels=5, ordered=False) for row in (renamed, rows))
+    actual, expected = (measured(row, labels=5, ordered=False) for row in (renamed, rows))
     # Containment is of bits that are called 0 and 1.
-    assert {**result.facts(), "containment_k": 0} == same({**expected.facts(), "containment_k": 0})
+    assert {**actual.facts(), "containment_k": 0} == same({**expected.facts(), "containment_k": 0})
 
 
 def test_ordered_distance_is_symmetric() -> None:
@@ -154,7 +154,7 @@ def without_level_two(codes: np.ndarray, target: np.ndarray, *, labels: int) -> 
 def rarest_over_the_rest(classes: EquivalenceClasses, *, diversity: int) -> float:
     """Frequencies in the wrong order, as a published checker has them."""
     groups = [classes.counts[classes.groups == group] for group in range(len(classes))]
-    return max(min(item) / max(1, sum(sorted(item)[diversity - 1 :])) for item in groups)
+    return max(min(counts) / max(1, sum(sorted(counts)[diversity - 1 :])) for counts in groups)
 
 
 def losses_too(classes: EquivalenceClasses) -> float:
@@ -203,7 +203,7 @@ def test_a_wrong_measure_is_caught_by_the_loops(
     def caught() -> list[bool]:
         expected = [measures_by_loops(rows, labels=LABELS, ordered=True, k=3) for rows in AWKWARD]
         pairs = zip(AWKWARD, expected, strict=True)
-        return [measured(rows).facts() != same(item) for rows, item in pairs]
+        return [measured(rows).facts() != same(counts) for rows, counts in pairs]
 
     assert not any(caught())
     if "." in name:
@@ -219,8 +219,8 @@ def test_a_wrong_measure_is_caught_by_the_loops(
 
 def test_no_rows_are_no_number_and_nothing_that_counts() -> None:
     report = disclosure_report(np.zeros((0, 2)), np.zeros(0), labels=3, ordered=True, k=5)
-    nothing = {name for name, value in report.facts().items() if value == 0}
-    assert nothing == {
+    empty = {name for name, value in report.facts().items() if value == 0}
+    assert empty == {
         "rows",
         "classes",
         "k",
@@ -230,7 +230,7 @@ def test_no_rows_are_no_number_and_nothing_that_counts() -> None:
         "containment_k",
     }
     assert {name for name, value in report.facts().items() if math.isnan(value)} == (
-        set(report.facts()) - nothing - {"promised_k"}
+        set(report.facts()) - empty - {"promised_k"}
     )
 
 
@@ -267,8 +267,8 @@ def test_rare_labels_of_a_long_order_keep_their_digits() -> None:
 
 def test_the_facts_have_the_same_names_whatever_was_measured() -> None:
     names = list(DisclosureReport.__dataclass_fields__)
-    nothing = disclosure_report(np.zeros((0, 2)), np.zeros(0), labels=3, k=5)
-    for report in (measured(WARD), measured(WARD, ordered=False), nothing):
+    empty = disclosure_report(np.zeros((0, 2)), np.zeros(0), labels=3, k=5)
+    for report in (measured(WARD), measured(WARD, ordered=False), empty):
         facts = report.facts()
         assert list(facts) == names
         assert all(type(value) is float for value in facts.values())

@@ -39,7 +39,7 @@ def test_classes_are_the_different_rows_in_their_order(dtype: type) -> None:
         ids, sizes = class_ids(array(rows, dtype))
         different = sorted(set(rows))
         assert [different[index] for index in ids.tolist()] == rows
-        assert sizes.tolist() == [rows.count(item) for item in different]
+        assert sizes.tolist() == [rows.count(row) for row in different]
 
     check()
 
@@ -82,8 +82,8 @@ def test_keys_that_wrap_around_would_claim_too_much(
 
 
 def test_no_columns_are_one_class_and_no_rows_are_none() -> None:
-    for nothing in (np.zeros((3, 0)), np.zeros((3, 0), dtype=np.uint8)):
-        assert [class_id.tolist() for class_id in class_ids(nothing)] == [[0, 0, 0], [3]]
+    for empty in (np.zeros((3, 0)), np.zeros((3, 0), dtype=np.uint8)):
+        assert [class_id.tolist() for class_id in class_ids(empty)] == [[0, 0, 0], [3]]
     for shape in ((0, 2), (0, 0)):
         assert [class_id.tolist() for class_id in class_ids(np.zeros(shape))] == [[], []]
         classes = EquivalenceClasses.of(np.zeros(shape), np.zeros(0), labels=2)

@@ -23,8 +23,8 @@ coordinate = st.floats(-1e6, 1e6)
 )
 def test_nicv_is_the_mean_squared_distance_to_the_nearest_centre(points, centres):
     nearest = [min(math.dist(point, centre) ** 2 for centre in centres) for point in points]
-    got = nicv(np.array(points), np.array(centres))
-    assert got == pytest.approx(sum(nearest) / len(points), rel=1e-6, abs=1e-3)
+    actual = nicv(np.array(points), np.array(centres))
+    assert actual == pytest.approx(sum(nearest) / len(points), rel=1e-6, abs=1e-3)
 
 
 def test_nicv_is_exact_at_large_offsets():

@@ -19,8 +19,8 @@ people = st.lists(st.tuples(st.integers(0, 1), st.integers(0, 1), st.integers(0,
 
 
 def table(rows: list[tuple[int, int, int]]) -> tuple[np.ndarray, np.ndarray]:
-    result = np.array(rows, dtype=np.int64).reshape(-1, 3)
-    return result[:, :2].astype(np.float64), result[:, 2]
+    codes = np.array(rows, dtype=np.int64).reshape(-1, 3)
+    return codes[:, :2].astype(np.float64), codes[:, 2]
 
 
 def noisy_rows(rows: int, classes: int) -> tuple[np.ndarray, np.ndarray]:

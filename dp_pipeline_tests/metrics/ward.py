@@ -31,36 +31,36 @@ def measures_by_loops(
     """Every definition as it is written, in exact fractions until the end; at least one row."""
     classes = {codes: [label for other, label in rows if other == codes] for codes, _ in rows}
     p = _shares([label for _, label in rows], labels)
-    qs = {codes: _shares(result, labels) for codes, result in classes.items()}
+    qs = {codes: _shares(labels_, labels) for codes, labels_ in classes.items()}
     occurring = [label for label in range(labels) if p[label]]
     logs = {
         codes: [abs(math.log(q[s] / p[s])) if q[s] else math.inf for s in occurring]
         for codes, q in qs.items()
     }
     binary = {code for codes, _ in rows for code in codes} <= {0, 1}
-    result = {
+    measures = {
         "rows": len(rows),
         "classes": len(classes),
         "promised_k": k,
-        "k": min(len(result) for result in classes.values()),
+        "k": min(len(labels_) for labels_ in classes.values()),
         "rows_in_small_classes": sum(len(classes[codes]) < k for codes, _ in rows),
         "highest_risk": max(Fraction(1, len(classes[codes])) for codes, _ in rows),
         "mean_risk": sum(Fraction(1, len(classes[codes])) for codes, _ in rows) / len(rows),
         "alpha": max(max(q) for q in qs.values()),
-        "distinct_l": min(len(set(result)) for result in classes.values()),
+        "distinct_l": min(len(set(labels_)) for labels_ in classes.values()),
         "entropy_l": min(math.exp(-sum(x * math.log(x) for x in q if x)) for q in qs.values()),
-        "recursive_c": max(recursive_by_loops(result, 2) for result in classes.values()),
+        "recursive_c": max(recursive_by_loops(labels_, 2) for labels_ in classes.values()),
         "homogeneous_rows": sum(len(set(classes[codes])) == 1 for codes, _ in rows),
         "t_closeness": max(_half_of_differences(q, p) for q in qs.values()),
         "ordered_t_closeness": max(_earth_moved(q, p) for q in qs.values())
         if ordered
         else math.nan,
-        "delta_disclosure": max(max(item) for item in logs.values()),
-        "present_delta_disclosure": max(x for item in logs.values() for x in item if x < math.inf),
+        "delta_disclosure": max(max(log) for log in logs.values()),
+        "present_delta_disclosure": max(x for log in logs.values() for x in log if x < math.inf),
         "beta_likeness": max((q[s] - p[s]) / p[s] for q in qs.values() for s in occurring),
         "containment_k": containment_by_loops([codes for codes, _ in rows]) if binary else math.nan,
     }
-    return {name: float(value) for name, value in result.items()}
+    return {name: float(value) for name, value in measures.items()}
 
 
 def recursive_by_loops(labels: Sequence[int], diversity: int) -> float:
@@ -76,8 +76,8 @@ def containment_by_loops(table: Sequence[tuple[int, ...]]) -> int:
     return min(sum(number <= other for other in numbers) for number in numbers)
 
 
-def _shares(result: Sequence[int], labels: int) -> list[Fraction]:
-    return [Fraction(list(result).count(label), len(result)) for label in range(labels)]
+def _shares(labels_: Sequence[int], labels: int) -> list[Fraction]:
+    return [Fraction(list(labels_).count(label), len(labels_)) for label in range(labels)]
 
 
 def _half_of_differences(q: Sequence[Fraction], p: Sequence[Fraction]) -> Fraction:

@@ -82,23 +82,23 @@ class Population:
             ]
             for row in self.cells.tolist()
         ]
-        groups = {name: one.of(self.domain[name]) for name, one in groupings.items()}
-        axes = [at for at, name in enumerate(self.domain.numeric) if name not in groupings]
+        groups = {name: grouping.of(self.domain[name]) for name, grouping in groupings.items()}
+        axes = [index for index, name in enumerate(self.domain.numeric) if name not in groupings]
         cells = np.array(codes, dtype=np.int64).reshape(self.cells.shape)
         return Population(self.points[:, axes], cells, self.domain.with_attributes(groups))
 
     def with_attributes(self, derived: Mapping[str, DerivedAttribute]) -> Population:
         """The same rows with attributes more."""
         cells = self.cells.tolist()
-        for one in derived.values():
-            sizes = self.domain.shape(one.attributes)
-            axes = [self.domain.discrete.index(name) for name in one.attributes]
+        for attribute in derived.values():
+            sizes = self.domain.shape(attribute.attributes)
+            axes = [self.domain.discrete.index(name) for name in attribute.attributes]
             for row, code in zip(cells, self.cells.tolist(), strict=True):
                 cell = 0
                 for axis, size in zip(axes, sizes, strict=True):
                     cell = cell * size + code[axis]
-                row.append(one.groups[cell])
-        added = tuple(one.as_attribute(name) for name, one in derived.items())
+                row.append(attribute.groups[cell])
+        added = tuple(attribute.as_attribute(name) for name, attribute in derived.items())
         width = self.cells.shape[1] + len(added)
         return Population(
             self.points,

@@ -156,7 +156,7 @@ TREES = [
     (BitTree(("x", "z"), (1,) * 17), corners(13), 4),
     (BitTree(("x", "z"), (0, 0, 1, 0, 1, 1)), ROOT.children(2), 4),
 ]
-THREE = tuple(NearestCentre(("x", "y"), TIED[at:] + TIED[:at], (1, 1)) for at in range(3))
+THREE = tuple(NearestCentre(("x", "y"), TIED[index:] + TIED[:index], (1, 1)) for index in range(3))
 SPREAD = tuple(
     NearestCentre(("w", "z", "y", "x"), ((a, -a, a, a), (-a, 0, 0, a)), (3, 1, 2, 1))
     for a in range(0, EDGE, 5000)
@@ -231,11 +231,11 @@ DERIVED = {
 def assert_answer(sealed: Sealed, expected: np.ndarray) -> None:
     """Sealed, whole numbers, in memory order, and right."""
     assert isinstance(sealed, Sealed)
-    got = sealed.open_at_the_gate()
-    assert got.dtype == np.int64
-    assert got.shape == expected.shape
-    assert got.flags.c_contiguous
-    assert np.array_equal(got, expected)
+    actual = sealed.open_at_the_gate()
+    assert actual.dtype == np.int64
+    assert actual.shape == expected.shape
+    assert actual.flags.c_contiguous
+    assert np.array_equal(actual, expected)
 
 
 def assert_counts(engine: Engine, population: Population) -> None:

@@ -102,7 +102,7 @@ ROWS = 300
 def of_parquet(folder: Path, *, dictionary: bool = True) -> Source:
     places = pa.array([0, *[1] * ROWS, None, 2], pa.int32())
     words = {"x": ["7", LONG, "8"], "who": ["ana", LONG, "bo"]}
-    columns = {name: pa.DictionaryArray.from_arrays(places, each) for name, each in words.items()}
+    columns = {name: pa.DictionaryArray.from_arrays(places, word) for name, word in words.items()}
     table, path = pa.table(columns), folder / "rides.parquet"
     if not dictionary:
         table = table.cast(pa.schema(dict.fromkeys(words, pa.string())))

@@ -18,7 +18,7 @@ from dp_pipeline.raw.snapshot import Snapshot, mark_validated
 from dp_pipeline_tests.raw.written import ingested, written_spec
 
 ATTRIBUTES = "{x: {bounds: [0, 10], bins: 4}, sex: {levels: [f, m]}}"
-ROWS = {"x": [str(at % 11) for at in range(30)], "sex": ["f", "m", "m"] * 10}
+ROWS = {"x": [str(index % 11) for index in range(30)], "sex": ["f", "m", "m"] * 10}
 OF_CODES = BatchQuery("count", ((("sex",),),), cells=frozenset({"sex"}))
 
 
@@ -38,9 +38,9 @@ def snapshot(spec, tmp_path):
 def damage(snapshot: Snapshot, stage: str) -> bytes:
     """Change one byte of the first column, so that the table can still be opened; what it was."""
     path = snapshot.table_path(stage)
-    whole = path.read_bytes()
-    path.write_bytes(whole[:30] + bytes([whole[30] ^ 1]) + whole[31:])
-    return whole
+    content = path.read_bytes()
+    path.write_bytes(content[:30] + bytes([content[30] ^ 1]) + content[31:])
+    return content
 
 
 def count_codes(counter):
@@ -93,36 +93,36 @@ def test_missing_or_broken_table_is_damaged(content, engine, spec, snapshot):
 
 @pytest.mark.chain
 def test_workers_answers_are_not_given_either(engine, spec, snapshot):
-    whole = damage(snapshot, "discretized")
+    content = damage(snapshot, "discretized")
     counter = open_counter(spec, snapshot, engine)
     for _ in range(2):
         with pytest.raises(Damaged, match="the table 'discretized' as it was stored"):
             count_codes(counter)
     count_coordinates(counter)
-    snapshot.table_path("discretized").write_bytes(whole)
+    snapshot.table_path("discretized").write_bytes(content)
     counter = open_counter(spec, snapshot, engine)
     count_codes(counter)
-    snapshot.table_path("discretized").write_bytes(whole)
+    snapshot.table_path("discretized").write_bytes(content)
     with pytest.raises(Damaged, match="unchanged files while they are counted"):
         count_codes(counter)
 
 
 def test_file_put_back_after_counting_gives_no_answer(spec, snapshot):
     path = snapshot.table_path("discretized")
-    whole, table = path.read_bytes(), pq.read_table(path)
+    content, table = path.read_bytes(), pq.read_table(path)
     # Rows of which some are there twice.
     pq.write_table(table.take([0, *range(1, table.num_rows - 1), 0]), path)
     rows = CheckedRows.open(spec, snapshot)
-    ((found,),) = threaded_fold(rows.stored_rows)([OF_CODES])
-    assert found.sum() == table.num_rows
-    path.write_bytes(whole)
+    ((actual,),) = threaded_fold(rows.stored_rows)([OF_CODES])
+    assert actual.sum() == table.num_rows
+    path.write_bytes(content)
     with pytest.raises(Damaged, match="unchanged files while they are counted"):
         rows.require_stages(["discretized"])
 
 
 def test_what_counting_another_file_fails_at_is_not_told(spec, snapshot):
     rows = CheckedRows.open(spec, snapshot)
-    whole = damage(snapshot, "discretized")
+    content = damage(snapshot, "discretized")
 
     def fails(_: Sequence[BatchQuery]) -> Partial:
         raise ValueError("a value of somebody")
@@ -130,31 +130,31 @@ def test_what_counting_another_file_fails_at_is_not_told(spec, snapshot):
     counter = FoldCounter(spec.domain, rows.checked_fold(fails))
     with pytest.raises(Damaged, match="the table 'discretized' as it was stored"):
         count_codes(counter)
-    snapshot.table_path("discretized").write_bytes(whole)
+    snapshot.table_path("discretized").write_bytes(content)
     with pytest.raises(Damaged, match="unchanged files while they are counted"):
         count_codes(counter)
 
 
 def test_a_file_is_read_for_its_fingerprint_once(spec, snapshot, monkeypatch):
-    looked: list[str] = []
+    stages: list[str] = []
     checked = Snapshot.checked_path
     monkeypatch.setattr(
-        Snapshot, "checked_path", lambda one, stage: looked.append(stage) or checked(one, stage)
+        Snapshot, "checked_path", lambda one, stage: stages.append(stage) or checked(one, stage)
     )
     counter = open_counter(spec, snapshot, "stream")
-    assert looked == []
+    assert stages == []
     for ask in (count_codes, count_codes, count_coordinates, count_codes):
         ask(counter)
-    assert looked == ["discretized", "normalized"]
+    assert stages == ["discretized", "normalized"]
 
 
 def test_rehearsed_stages_are_checked_before_any_query(spec, snapshot):
     damage(snapshot, "normalized")
-    counter, nobody = open_counter(spec, snapshot, "stream"), EmptyCounter(spec.domain)
-    count_codes(nobody)
-    assert nobody.stages == {"discretized"}
-    counter.require_stored(nobody)
-    count_coordinates(nobody)
-    for rehearsed in (nobody, None):
+    counter, empty = open_counter(spec, snapshot, "stream"), EmptyCounter(spec.domain)
+    count_codes(empty)
+    assert empty.stages == {"discretized"}
+    counter.require_stored(empty)
+    count_coordinates(empty)
+    for rehearsed in (empty, None):
         with pytest.raises(Damaged, match="the table 'normalized' as it was stored"):
             counter.require_stored(rehearsed)

@@ -39,10 +39,10 @@ def test_every_class_has_its_share_to_within_a_row(drawn, seed):
     assert len(chosen) == rows
     assert chosen == sorted(set(chosen))
     assert set(chosen) <= set(range(len(classes)))
-    held = Counter(classes[row] for row in chosen)
+    counts = Counter(classes[row] for row in chosen)
     for label, size in Counter(classes).items():
         share = Fraction(rows * size, len(classes))
-        assert math.floor(share) <= held[label] <= math.ceil(share)
+        assert math.floor(share) <= counts[label] <= math.ceil(share)
 
 
 def test_spare_rows_go_to_largest_remainders():
@@ -72,11 +72,11 @@ def test_what_a_class_is_called_decides_nothing():
 
 def test_every_row_of_a_class_is_drawn_as_often_as_another():
     classes, times = [0] * 6 + [1] * 3, 4000
-    drawn = Counter(row for seed in range(times) for row in sample_of(classes, 3, seed))
+    counts = Counter(row for seed in range(times) for row in sample_of(classes, 3, seed))
     # Each row is in a third of the samples. Nine bounds of 4.5 standard deviations: a false alarm
     # in 1.6e5 choices of seeds.
     deviation = math.sqrt(times * Fraction(1, 3) * Fraction(2, 3))
-    assert all(abs(drawn[row] - times / 3) < 4.5 * deviation for row in range(9))
+    assert all(abs(counts[row] - times / 3) < 4.5 * deviation for row in range(9))
 
 
 # Of a source
@@ -100,14 +100,14 @@ def test_two_spellings_of_a_level_are_one_class(tmp_path):
 def test_sampled_rows_are_whole_and_in_the_order_of_the_source(tmp_path):
     rows = [(str(n), "high" if n % 3 else "low") for n in range(30)]
     text = "".join(f"{name},{pay}\n" for name, pay in rows)
-    whole = read_source(people(tmp_path, text, None))
+    all_rows = read_source(people(tmp_path, text, None))
     table = read_source(people(tmp_path, text, Sample(10, "pay", 7)))
-    found = list(
+    actual = list(
         zip(table.column("name").to_pylist(), table.column("pay").to_pylist(), strict=True)
     )
-    assert whole.num_rows == 30
-    assert found == [row for row in rows if row in found]
-    assert Counter(pay for _, pay in found) == {"high": 7, "low": 3}
+    assert all_rows.num_rows == 30
+    assert actual == [row for row in rows if row in actual]
+    assert Counter(pay for _, pay in actual) == {"high": 7, "low": 3}
 
 
 def test_files_are_sampled_together(tmp_path):

@@ -22,12 +22,12 @@ def table(people: list[tuple[int, ...]]) -> dict[str, np.ndarray]:
 @given(real=rows, released=rows)
 def test_the_distance_is_that_of_a_loop_over_all_pairs_of_rows(real, released):
     nearest = [min(sum(x != y for x, y in zip(a, b, strict=True)) for b in real) for a in released]
-    got = distance_to_closest_record(table(real), table(released))
-    assert got == pytest.approx(np.mean(nearest) / 3)
+    actual = distance_to_closest_record(table(real), table(released))
+    assert actual == pytest.approx(np.mean(nearest) / 3)
     assert distance_to_closest_record(table(real), table(real)) == 0
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(closest_record, "_ROWS_A_BLOCK", 2)
-        assert distance_to_closest_record(table(real), table(released)) == got
+        assert distance_to_closest_record(table(real), table(released)) == actual
 
 
 def by_loop(table, places):
@@ -71,27 +71,27 @@ def test_nearer_row_than_parts_is_never_ruled_out(monkeypatch):
     rng = np.random.default_rng(0)
     table = rng.integers(0, 4, size=(9, 300)).astype(np.uint8)
     places = rng.integers(0, 4, size=(9, 200)).astype(np.uint8)
-    found = nearest_rows(table, places, far(places)).tolist()
-    assert found == by_loop(table, places)
-    assert len(set(found)) > 2, "some are near and some are far"
+    actual = nearest_rows(table, places, far(places)).tolist()
+    assert actual == by_loop(table, places)
+    assert len(set(actual)) > 2, "some are near and some are far"
 
 
 def test_row_unlike_all_others_is_one_away():
-    names = [f"x{at}" for at in range(300)]
+    names = [f"x{index}" for index in range(300)]
     real, other = ({name: np.array([code]) for name in names} for code in (0, 1))
     assert distance_to_closest_record(real, other) == 1
 
 
 def test_no_rows_on_either_side_are_no_number():
-    some, nothing = table([(0, 0, 0)]), table([])
-    assert math.isnan(distance_to_closest_record(some, nothing))
-    assert math.isnan(distance_to_closest_record(nothing, some))
+    some, empty = table([(0, 0, 0)]), table([])
+    assert math.isnan(distance_to_closest_record(some, empty))
+    assert math.isnan(distance_to_closest_record(empty, some))
 
 
 def test_of_many_rows_a_seeded_sample_is_looked_at():
     # A tenth of the rows is one attribute off: deviation of the sample's share is 0.0067.
     real = table([(0, 0, 0)])
-    many = table([(int(at % 10 == 0), 0, 0) for at in range(10 * MOST_PLACES)])
+    many = table([(int(index % 10 == 0), 0, 0) for index in range(10 * MOST_PLACES)])
     first = distance_to_closest_record(real, many)
     assert first == distance_to_closest_record(real, many)
     assert first == pytest.approx(1 / 30, abs=0.01)

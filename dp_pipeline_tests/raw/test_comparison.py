@@ -66,8 +66,8 @@ def test_kmeans_centres_are_computed_once_and_private(spec, tmp_path, monkeypatc
     first = clustering_quality(spec, snapshot, XY, centres)
     monkeypatch.setattr(evaluate, "reference_kmeans", None)
     assert clustering_quality(spec, snapshot, XY, centres) == first
-    (kept,) = (snapshot.folder / "kmeans").iterdir()
-    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    (file,) = (snapshot.folder / "kmeans").iterdir()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
     with pytest.raises(TypeError):  # another k has other centres
         clustering_quality(spec, snapshot, XY, centres[:1])
     with pytest.raises(TypeError):  # and so have other columns
@@ -78,23 +78,23 @@ def test_kmeans_starts_on_a_sample_and_goes_on_over_all_rows(monkeypatch):
     rng = np.random.default_rng(0)
     middles = np.array([[0.0, 0.0], [50.0, 0.0], [0.0, 50.0]])
     points = np.repeat(middles, 400, axis=0) + rng.normal(0, 1, size=(1200, 2))
-    whole = evaluate.reference_kmeans(points, 3)
+    centres = evaluate.reference_kmeans(points, 3)
     monkeypatch.setattr(evaluate, "STARTED_ROWS", 60)
     sampled = evaluate.reference_kmeans(points, 3)
     # Every middle is the mean of all of its rows again, as it would not be of 20 of them.
-    assert np.allclose(sorted(sampled.tolist()), sorted(whole.tolist()), atol=1e-9)
+    assert np.allclose(sorted(sampled.tolist()), sorted(centres.tolist()), atol=1e-9)
     assert sampled.tolist() == evaluate.reference_kmeans(points, 3).tolist(), "the seed is fixed"
     monkeypatch.setattr(evaluate, "MAX_REFINED_ROWS", 300)
     refined = evaluate.reference_kmeans(points, 3)
     # The mean of about 100 rows is off by 0.1 in each direction: 0.5 is five of those.
-    assert 0 < np.abs(np.sort(refined, axis=0) - np.sort(whole, axis=0)).max() < 0.5
+    assert 0 < np.abs(np.sort(refined, axis=0) - np.sort(centres, axis=0)).max() < 0.5
 
 
 def test_kmeans_uses_one_thread(monkeypatch):
     threads, fit = set[int](), KMeans.fit
 
     def counting(*asked: object) -> object:
-        threads.update(one["num_threads"] for one in threadpool_info())
+        threads.update(library["num_threads"] for library in threadpool_info())
         return fit(*asked)
 
     monkeypatch.setattr(KMeans, "fit", counting)
@@ -120,8 +120,8 @@ def test_fewer_rows_than_centres_have_no_ratio(spec, tmp_path):
 @pytest.mark.parametrize("more", ["", "label: sex"], ids=["no label", "label"])
 def test_no_rows_have_no_quality(more, tmp_path):
     spec = written_spec(tmp_path, PLACES, more=more)
-    nothing = pa.table({name: pa.array([], pa.string()) for name in FOUR})
-    quality = clustering_quality(spec, ready(spec, tmp_path, nothing), XY, np.zeros((2, 2)))
+    empty = pa.table({name: pa.array([], pa.string()) for name in FOUR})
+    quality = clustering_quality(spec, ready(spec, tmp_path, empty), XY, np.zeros((2, 2)))
     assert len(quality) == (7 if more else 5)
     assert all(math.isnan(value) for value in quality.values())
 

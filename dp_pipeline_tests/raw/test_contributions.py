@@ -65,11 +65,11 @@ def table_of(rows: list[Row]) -> pa.Table:
 
 def kept(keep: Keep, table: pa.Table, at_most: int) -> dict[str, Counter[tuple[Any, ...]]]:
     """What every person keeps, as a multiset."""
-    result: dict[str, Counter[tuple[Any, ...]]] = {}
+    rows_of_persons: dict[str, Counter[tuple[Any, ...]]] = {}
     rows = keep(table, column="user", at_most=at_most, key=KEY).to_pylist()
     for row in rows:
-        result.setdefault(row["user"], Counter())[(row["x"], row["note"])] += 1
-    return result
+        rows_of_persons.setdefault(row["user"], Counter())[(row["x"], row["note"])] += 1
+    return rows_of_persons
 
 
 def check_contract(keep: Keep) -> None:
@@ -78,8 +78,8 @@ def check_contract(keep: Keep) -> None:
     @CONTRACT
     @given(rows=ROWS, at_most=st.integers(1, 4), cut=st.integers(0, 14), data=st.data())
     def contract(rows: list[Row], at_most: int, cut: int, data: st.DataObject) -> None:
-        whole = table_of(rows)
-        before = kept(keep, whole, at_most)
+        table = table_of(rows)
+        before = kept(keep, table, at_most)
         people = {person for person, _, _ in rows if person and person.strip()}
 
         assert set(before) == people, "every person keeps something, no one else does"
@@ -98,7 +98,7 @@ def check_contract(keep: Keep) -> None:
         halves = [kept(keep, table_of(part), at_most) for part in parts]
         assert halves[0] | halves[1] == before, "persons elsewhere change nothing"
 
-        batches = pa.concat_tables([whole.slice(0, cut), whole.slice(cut)])
+        batches = pa.concat_tables([table.slice(0, cut), table.slice(cut)])
         assert kept(keep, batches, at_most) == before, "batches change nothing"
 
         for person in people:
@@ -185,17 +185,17 @@ def test_the_contract_catches_a_mutant(mutant, broken):
 def test_copies_of_a_row_are_chosen_one_by_one():
     """Under this key; one in 10^28 other keys would keep 50 copies of one row."""
     rows: list[Row] = [("ann", float(n % 2), "a") for n in range(100)]
-    found = keep(table_of(rows), column="user", at_most=50, key=KEY)
-    assert set(found.column("x").to_pylist()) == {0.0, 1.0}
+    actual = keep(table_of(rows), column="user", at_most=50, key=KEY)
+    assert set(actual.column("x").to_pylist()) == {0.0, 1.0}
 
 
 def test_kept_rows_stay_in_their_order_and_whole():
     rows = [("ann", float(n), "a") for n in range(100)]
-    result = keep(table_of(rows), column="user", at_most=4, key=KEY)
-    x = result.column("x").to_pylist()
+    actual = keep(table_of(rows), column="user", at_most=4, key=KEY)
+    x = actual.column("x").to_pylist()
     assert x == sorted(x)
     assert len(x) == 4
-    assert result.schema == table_of(rows).schema
+    assert actual.schema == table_of(rows).schema
     # Names of columns and the key decide the sample, the order of columns does not.
     reordered = table_of(rows).select(["user", "note", "x"])
     assert keep(reordered, column="user", at_most=4, key=KEY)["x"].to_pylist() == x
@@ -230,10 +230,10 @@ def test_kept_rows_are_those_of_the_documented_digest():
         return by_hand(words(first, copy), copies_key) if copy else first
 
     rows: list[Row] = [("ann", float(x), "a") for x in range(8) for _ in range(2)]
-    result = keep(table_of(rows), column="user", at_most=7, key=KEY)
+    actual = keep(table_of(rows), column="user", at_most=7, key=KEY)
     every = sorted(digest(x, copy) for x in range(8) for copy in range(2))
     expected = [x for x in range(8) for copy in range(2) if digest(x, copy) in every[:7]]
-    assert result.column("x").to_pylist() == expected == [1, 2, 3, 4, 5, 6, 7]
+    assert actual.column("x").to_pylist() == expected == [1, 2, 3, 4, 5, 6, 7]
 
 
 @pytest.mark.parametrize(
@@ -260,9 +260,9 @@ def test_spaces_around_an_id_do_not_make_another_person():
 
 def test_row_with_a_gap_changes_no_other_sample():
     """One missing number makes a reader store whole numbers as floats."""
-    whole = pa.table({"x": list(range(50)), "user": [7] * 50})
+    table = pa.table({"x": list(range(50)), "user": [7] * 50})
     gap = pa.table({"x": pa.array([*range(50), None], pa.float64()), "user": [7] * 50 + [8]})
-    before = keep(whole, column="user", at_most=5, key=KEY)
+    before = keep(table, column="user", at_most=5, key=KEY)
     after = keep(gap, column="user", at_most=5, key=KEY)
     assert after.column("x").to_pylist()[:-1] == before.column("x").to_pylist()
 
@@ -279,13 +279,13 @@ NUMBERS += [-float("inf"), 2.0**63, -(2.0**63), 2.0**64, np.nextafter(2.0**63, 0
         (CELLS, pa.string()),
         ([(x,) for x in NUMBERS], pa.float64()),
         # Missing in one column of forty, and 0 there: more columns than a word has kinds of.
-        ([[None if at == gap else 0 for at in range(40)] for gap in range(41)], pa.int8()),
+        ([[None if index == gap else 0 for index in range(40)] for gap in range(41)], pa.int8()),
     ],
     ids=["texts", "numbers", "forty columns"],
 )
 def test_no_two_rows_have_one_digest(rows, kind):
     columns = {
-        f"x{at:02}": pa.array(cells, kind) for at, cells in enumerate(zip(*rows, strict=True))
+        f"x{index:02}": pa.array(cells, kind) for index, cells in enumerate(zip(*rows, strict=True))
     }
     assert len(digests(pa.table(columns | {"user": ["u"] * len(rows)}))) == len(rows)
 
@@ -300,16 +300,16 @@ def test_double_is_not_the_integer_of_its_bits():
 
 @given(x=st.lists(st.one_of(st.none(), st.integers(0, 2**53)), max_size=8))
 def test_integer_is_the_same_cell_in_every_type(x):
-    found = {
+    actual = {
         frozenset(digests(pa.table({"x": pa.array(values, kind), "user": pa.array([3] * len(x))})))
         for values, kind in ((x, pa.int64()), (x, pa.float64()), (x, pa.uint64()))
     }
-    assert len(found) == 1
+    assert len(actual) == 1
 
 
 def test_large_unsigned_integers_differ_from_negative_ones():
     large = [2**63, 2**63 + 1, 2**64 - 1]
-    signed = [one - 2**64 for one in large]
+    signed = [number - 2**64 for number in large]
     unsigned = digests(pa.table({"x": pa.array(large, pa.uint64()), "user": [1] * 3}))
     assert not unsigned & digests(pa.table({"x": pa.array(signed, pa.int64()), "user": [1] * 3}))
     real = digests(pa.table({"x": pa.array([2.0**63], pa.float64()), "user": [1]}))
@@ -374,7 +374,7 @@ WORDS = st.lists(
 def whole_between(low: int, high: int) -> st.SearchStrategy[int]:
     """Whole numbers near the ends, near 0 and beside those that a double cannot hold."""
     corners = [low, low + 1, high, high - 1, -1, 0, 1, 2**53, 2**53 + 1, 2**60, 2**60 + 1]
-    return st.sampled_from([one for one in corners if low <= one <= high])
+    return st.sampled_from([corner for corner in corners if low <= corner <= high])
 
 
 IDS: dict[pa.DataType, st.SearchStrategy[Any]] = {
@@ -446,13 +446,13 @@ def test_neighbouring_large_ids_are_two_persons():
 def test_rows_are_ordered_by_all_bits_of_digests(rows):
     """Digests that are the same in the bits which one word has room for are compared whole."""
     owners = np.array([owner for owner, _ in rows], dtype=np.int32)
-    found = np.array([digest for _, digest in rows], dtype=np.uint64)
+    actual = np.array([digest for _, digest in rows], dtype=np.uint64)
     expected = sorted(range(len(rows)), key=lambda row: rows[row])
-    assert contributions._order(owners, found).tolist() == expected
+    assert contributions._order(owners, actual).tolist() == expected
 
 
 @given(shape=st.lists(st.integers(1, 4), min_size=1, max_size=6))
 def test_every_copy_knows_how_many_came_before_it(shape):
-    is_copy = np.array([at > 0 for count in shape for at in range(count)])
-    expected = [at for count in shape for at in range(1, count)]
+    is_copy = np.array([index > 0 for count in shape for index in range(count)])
+    expected = [index for count in shape for index in range(1, count)]
     assert contributions._copies_before(is_copy).tolist() == expected

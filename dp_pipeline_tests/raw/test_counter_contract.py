@@ -217,10 +217,10 @@ def test_any_nodes_of_any_tree_are_counted_like_a_loop(engine, population, tree)
 @settings(max_examples=20, deadline=None)
 @given(population=populations(), columns=column_lists, draws=st.data())
 def test_any_clusters_of_any_subsets_are_summed_like_a_loop(engine, population, columns, draws):
-    one = st.tuples(*[fixed_point] * len(columns))
+    centre = st.tuples(*[fixed_point] * len(columns))
     k, subsets = draws.draw(st.integers(1, 4)), draws.draw(st.integers(1, 4))
     weights = draws.draw(st.tuples(*[st.integers(0, 1024)] * len(columns)))
-    all_centres = st.lists(st.tuples(*[one] * k), min_size=subsets, max_size=subsets)
+    all_centres = st.lists(st.tuples(*[centre] * k), min_size=subsets, max_size=subsets)
     rules = [NearestCentre(columns, centres, weights) for centres in draws.draw(all_centres)]
     salt = draws.draw(st.integers(0, (1 << 63) - 1))
     counter = engine(population)
@@ -248,8 +248,8 @@ def test_any_prediction_is_judged_like_a_loop(engine, population, draws):
 @given(row=populations(), radius=st.integers(1, 1 << 30), weight=st.integers(0, 1024))
 def test_one_row_adds_at_most_one_radius_to_the_residuals(engine, row, radius, weight):
     rule = NearestCentre(("x", "z", "w"), ((0, 7, -9), (1, 1, 1)), (weight, 1, 3))
-    for one in range(row.rows):
-        added = engine(row.at([one])).residuals(rule, (radius, radius)).open_at_the_gate()
+    for row_index in range(row.rows):
+        added = engine(row.at([row_index])).residuals(rule, (radius, radius)).open_at_the_gate()
         assert np.abs(added).sum() <= EDGE
 
 

@@ -47,10 +47,14 @@ def test_suite_and_pages_hold_no_row(spec, tmp_path, monkeypatch):
     assert (folder / INDEX).is_file()
     assert snapshot.manifest == before, "this validates nothing"
     suite = json.loads((folder / "people_rows.json").read_text())
-    kinds = {one["type"] for one in suite["expectations"]}
+    kinds = {expectation["type"] for expectation in suite["expectations"]}
     assert "expect_column_values_to_match_regex" in kinds
-    assert {one["severity"] for one in suite["expectations"]} == {"warning"}
-    assert {one["kwargs"].get("mostly") for one in suite["expectations"]} == {None, 0.75, 0.9}
+    assert {expectation["severity"] for expectation in suite["expectations"]} == {"warning"}
+    assert {expectation["kwargs"].get("mostly") for expectation in suite["expectations"]} == {
+        None,
+        0.75,
+        0.9,
+    }
     pages = list(folder.rglob("*.html"))
     assert len(pages) == 5, "an index, two suites and what came of each"
     for path in [folder, *folder.rglob("*")]:
@@ -70,8 +74,8 @@ def test_they_are_written_anew_and_go_with_the_rows(spec, tmp_path):
     (folder / "old").touch()
     assert write_data_docs(spec, snapshot) == folder
     assert not (folder / "old").exists()
-    left = {path.name for path in snapshot.folder.iterdir()}
-    assert left == {"manifest.json", "ingested.parquet", FOLDER}
+    names = {path.name for path in snapshot.folder.iterdir()}
+    assert names == {"manifest.json", "ingested.parquet", FOLDER}
     retire(snapshot, population=spec.population, on=date(2026, 1, 1))
     assert [path.name for path in snapshot.folder.iterdir()] == ["manifest.json"]
     with pytest.raises(NotPrepared):

@@ -77,15 +77,18 @@ def test_every_type_is_tried_both_ways():
 
 def test_each_expectation_is_fulfilled_or_not_as_the_rows_are(tmp_path):
     held = [
-        f"{line.format(good)}, name: case_{at}"
-        for at, (line, good, _) in enumerate(HELD_AND_BROKEN)
+        f"{line.format(good)}, name: case_{index}"
+        for index, (line, good, _) in enumerate(HELD_AND_BROKEN)
     ]
     assert failed(validate(expecting(tmp_path, *held), ingested(tmp_path, ROWS))) == set()
     broken = [
-        f"{line.format(bad)}, name: case_{at}" for at, (line, _, bad) in enumerate(HELD_AND_BROKEN)
+        f"{line.format(bad)}, name: case_{index}"
+        for index, (line, _, bad) in enumerate(HELD_AND_BROKEN)
     ]
     spec = expecting(tmp_path, *broken)
-    names = {one.name for one in expectations_of(spec) if one.rule == "declared"}
+    names = {
+        expectation.name for expectation in expectations_of(spec) if expectation.rule == "declared"
+    }
     assert failed(validate(spec, ingested(tmp_path, ROWS, "again"))) == names
     assert len(names) == len(HELD_AND_BROKEN)
     assert all(re.fullmatch(r"expect_[a-z0-9_]+", name) for name in names)
@@ -121,22 +124,27 @@ def test_what_fails_stops_no_sensitive_row_and_leaves_no_trace(tmp_path):
     assert failed(verdicts) == {"expect_column_values_to_match_regex_person_id"}
     assert refusal(spec, verdicts) is None
     assert bad.manifest["validated"] == good.manifest["validated"]
-    declared = next(one for one in expectations_of(spec) if one.rule == "declared")
+    declared = next(
+        expectation for expectation in expectations_of(spec) if expectation.rule == "declared"
+    )
     assert not declared.blocking
 
 
 def test_no_rows_fulfil_every_expectation_of_single_rows(tmp_path):
     lines = [
-        f"{line.format(bad)}, name: c{at}" for at, (line, _, bad) in enumerate(HELD_AND_BROKEN)
+        f"{line.format(bad)}, name: c{index}"
+        for index, (line, _, bad) in enumerate(HELD_AND_BROKEN)
     ]
     spec = expecting(tmp_path, *lines, purpose="release")
-    nothing = pa.table({name: pa.array([], pa.string()) for name in ROWS})
-    assert failed(validate(spec, ingested(tmp_path, nothing))) == {"has_rows"}
+    empty = pa.table({name: pa.array([], pa.string()) for name in ROWS})
+    assert failed(validate(spec, ingested(tmp_path, empty))) == {"has_rows"}
 
 
 def test_sentence_names_what_is_declared(tmp_path):
     spec = expecting(tmp_path, "column_values_to_match_regex, column: t, regex: ^a, mostly: 0.9")
-    (declared,) = (one for one in expectations_of(spec) if one.rule == "declared")
+    (declared,) = (
+        expectation for expectation in expectations_of(spec) if expectation.rule == "declared"
+    )
     assert declared.name == "expect_column_values_to_match_regex__t"
     assert declared.description == (
         "expect_column_values_to_match_regex of t: regex ^a. "
@@ -146,8 +154,8 @@ def test_sentence_names_what_is_declared(tmp_path):
 
 def test_two_expectations_never_share_the_name_of_a_check(tmp_path):
     line = "column_values_to_not_be_null, column: {}"
-    spec = expecting(tmp_path, *(line.format(one) for one in ("n", "m", "t", "rider")))
-    names = [one.name for one in expectations_of(spec)]
+    spec = expecting(tmp_path, *(line.format(column) for column in ("n", "m", "t", "rider")))
+    names = [expectation.name for expectation in expectations_of(spec)]
     assert len(set(names)) == len(names)
     with pytest.raises(DeclarationError, match="another name"):
         expecting(tmp_path, line.format("n"), line.format("n"))

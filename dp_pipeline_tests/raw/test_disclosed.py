@@ -113,10 +113,10 @@ def test_an_engine_agrees_with_a_loop_over_people(engine, people_in):
 
 class ShowsTheFirstRows(MemoryCounter):
     def records(self, columns, limit, salt):  # noqa: ARG002
-        found = np.zeros((limit, len(columns)), dtype=np.int64)
+        values = np.zeros((limit, len(columns)), dtype=np.int64)
         rows = min(limit, self._batch.rows)
-        found[:rows] = np.stack(self._batch._columns(columns), axis=1)[:rows]
-        return Sealed(found)
+        values[:rows] = np.stack(self._batch._columns(columns), axis=1)[:rows]
+        return Sealed(values)
 
 
 class ForgetsTheSalt(MemoryCounter):

@@ -69,9 +69,9 @@ def test_no_rows_are_rows_like_any_other(engine, tmp_path):
     population = POPULATIONS["few rows"].at([])
     rows = stored(population, tmp_path, 13)
     counter = FoldCounter(population.domain, MADE[engine](rows))
-    found = counter.exact_tables([("c",), ()])
+    actual = counter.exact_tables([("c",), ()])
     expected = memory(population).exact_tables([("c",), ()])  # type: ignore[attr-defined]
-    assert all(np.array_equal(a, b) for a, b in zip(found, expected, strict=True))
+    assert all(np.array_equal(a, b) for a, b in zip(actual, expected, strict=True))
 
 
 @pytest.fixture(scope="module")
@@ -137,9 +137,9 @@ def test_a_worker_of_dask_that_is_killed_changes_no_answer(tmp_path):
 
     killer = Thread(target=kill)
     killer.start()
-    found = [fold([PAIRS]) for _ in range(8)]
+    answers = [fold([PAIRS]) for _ in range(8)]
     killer.join()
-    assert all(same(one, expected) for one in found)
+    assert all(same(answer, expected) for answer in answers)
 
 
 class Slow(StoredRows):
@@ -161,9 +161,9 @@ def test_dask_worker_that_holds_queries_may_be_killed(tmp_path):
     for address, number in client.run(os.getpid).items():
         killer = Thread(target=lambda one=number: (time.sleep(0.4), os.kill(one, signal.SIGKILL)))
         killer.start()
-        found = slow([PAIRS])
+        actual = slow([PAIRS])
         killer.join()
-        assert same(found, expected), address
+        assert same(actual, expected), address
 
 
 def same(one: Partial, other: Partial) -> bool:
@@ -194,7 +194,7 @@ MAX_CELLS = 1 << 12
 
 def every_question(population: Population) -> list[BatchQuery]:
     """What the whole contract asks an engine, and what only disclosing ones answer."""
-    asked: list[BatchQuery] = []
+    questions_: list[BatchQuery] = []
     sizes = {name: population.domain[name].size for name in population.domain.discrete}
     batch = Batch(
         coordinates=population.coordinates,
@@ -204,10 +204,10 @@ def every_question(population: Population) -> list[BatchQuery]:
     )
 
     def fold(questions: Sequence[BatchQuery]) -> Partial:
-        found = answer_batch(batch, questions)
-        small = (sum(table.size for table in one or ()) <= MAX_CELLS for one in found)
-        asked.extend(one for one, is_small in zip(questions, small, strict=True) if is_small)
-        return found
+        answers = answer_batch(batch, questions)
+        small = (sum(table.size for table in one or ()) <= MAX_CELLS for one in answers)
+        questions_.extend(one for one, is_small in zip(questions, small, strict=True) if is_small)
+        return answers
 
     counter = FoldCounter(population.domain, fold)
     for check in CHECKS:
@@ -215,22 +215,22 @@ def every_question(population: Population) -> list[BatchQuery]:
     counter.occupied(("huge", "x", "d"))
     counter.bounds(("z", "x"))
     counter.records(("x", "w"), 7, 3)
-    return asked
+    return questions_
 
 
 @pytest.mark.parametrize("rows", [7, 39, 40])
 def test_answers_survive_cuts_and_dying_workers(engine, tmp_path, rows):
     population = POPULATIONS["few rows"]
-    asked = every_question(population)
-    assert {one.kind for one in asked} == KINDS
-    assert any(one.recodings for one in asked)
+    questions = every_question(population)
+    assert {question.kind for question in questions} == KINDS
+    assert any(question.recodings for question in questions)
     cut = stored(population, tmp_path, rows)
     assert len(cut.groups) == -(-40 // rows)
     dying = DiesOnce(**vars(cut))
     (tmp_path / "together").mkdir()
-    expected = threaded_fold(stored(population, tmp_path / "together", population.rows))(asked)
-    assert same(threaded_fold(cut)(asked), expected)
-    assert same(MADE[engine](dying)(asked), expected)
+    expected = threaded_fold(stored(population, tmp_path / "together", population.rows))(questions)
+    assert same(threaded_fold(cut)(questions), expected)
+    assert same(MADE[engine](dying)(questions), expected)
     assert dying.pairs[0][0].with_suffix(".died").exists()
 
 

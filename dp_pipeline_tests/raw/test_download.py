@@ -101,8 +101,8 @@ def test_no_answer_is_told_from_silence(server, tmp_path, monkeypatch):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    nobody = refusal(tmp_path / "a", f"http://127.0.0.1:{port}/a.csv")
-    assert nobody.endswith("expected a server that answers, got none")
+    empty = refusal(tmp_path / "a", f"http://127.0.0.1:{port}/a.csv")
+    assert empty.endswith("expected a server that answers, got none")
     monkeypatch.setattr(download, "IDLE_SECONDS", 0.1)
     server.fault = "silent"
     assert refusal(tmp_path / "a", server.url()).endswith("got silence")
@@ -256,9 +256,9 @@ def test_only_downloads_of_benchmarks_are_kept(server, tmp_path):
         for name in ("one", "two"):
             assert rows_of(run(spec, store, name)) == [{"x": "1"}, {"x": "3"}]
         assert len(server.asked) == asked
-    kept = [path for path in tmp_path.rglob("*.csv") if path.is_file()]
-    assert [path.parent for path in kept] == [tmp_path / "benchmark" / DOWNLOADS]
-    assert [path.read_bytes() for path in kept] == [ROWS]
+    downloads = [path for path in tmp_path.rglob("*.csv") if path.is_file()]
+    assert [path.parent for path in downloads] == [tmp_path / "benchmark" / DOWNLOADS]
+    assert [path.read_bytes() for path in downloads] == [ROWS]
 
 
 def test_failed_download_leaves_nothing(server, tmp_path):
@@ -270,8 +270,8 @@ def test_failed_download_leaves_nothing(server, tmp_path):
 
 def test_changed_download_needs_its_hash_declared(server, tmp_path):
     run(remote(server.url()), tmp_path)
-    (kept,) = (tmp_path / DOWNLOADS).iterdir()
-    kept.unlink()
+    (download_path,) = (tmp_path / DOWNLOADS).iterdir()
+    download_path.unlink()
     server.files["/a.csv"] = b"x\n9\n"
     for _ in range(2):
         with pytest.raises(SourceError, match=f"SHA-256 {SHA256}, as in an earlier snapshot, got"):
@@ -283,8 +283,8 @@ def test_changed_download_needs_its_hash_declared(server, tmp_path):
 
 def test_a_kept_download_that_was_changed_is_downloaded_again(server, tmp_path):
     run(remote(server.url()), tmp_path)
-    (kept,) = (tmp_path / DOWNLOADS).iterdir()
-    kept.write_bytes(b"x\n8\n")
+    (download_path,) = (tmp_path / DOWNLOADS).iterdir()
+    download_path.write_bytes(b"x\n8\n")
     assert rows_of(run(remote(server.url()), tmp_path, "two")) == [{"x": "1"}, {"x": "3"}]
     assert len(server.asked) == 2
 

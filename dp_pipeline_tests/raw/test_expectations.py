@@ -102,11 +102,11 @@ def test_odd_column_fails_by_its_type(spec, tmp_path, kind):
 @pytest.mark.parametrize("kind", [pa.int8(), pa.float32(), pa.large_string()])
 def test_structural_verdicts_do_not_change_with_the_rows(spec, tmp_path, kind):
     verdicts = []
-    for at, ages in enumerate(([], [None], ["7"], ["99"] * 50)):
+    for index, ages in enumerate(([], [None], ["7"], ["99"] * 50)):
         age = pa.array(ages, pa.string()).cast(kind)
         table = pa.table({"age": age, "sex": pa.array(["f"] * len(ages), pa.string())})
-        result = validate(spec, ingested(tmp_path, table, f"day{at}"))
-        verdicts.append([v.passed for v in result if v.expectation.structural])
+        actual = validate(spec, ingested(tmp_path, table, f"day{index}"))
+        verdicts.append([v.passed for v in actual if v.expectation.structural])
     assert verdicts == [[True] * 4] * 4
 
 
@@ -162,11 +162,11 @@ def test_names_are_safe_different_and_described(tmp_path):
 
 
 def test_an_expectation_that_the_library_drops_is_noticed(spec, tmp_path, monkeypatch):
-    whole = great_expectations_session.library_suite
+    suite_of = great_expectations_session.library_suite
     monkeypatch.setattr(
         great_expectations_session,
         "library_suite",
-        lambda spec, name, suite: whole(spec, name, suite[1:]),
+        lambda spec, name, suite: suite_of(spec, name, suite[1:]),
     )
     with pytest.raises(PipelineError, match="expected 4 verdicts of Great Expectations, got 3"):
         validate(spec, ingested(tmp_path, SOUND))
@@ -176,9 +176,9 @@ def test_no_value_of_a_row_reaches_output_or_log(tmp_path, capfd, caplog):
     spec = written_spec(tmp_path, AGE_AND_SEX)
     with caplog.at_level(logging.DEBUG):
         verdicts = validate(spec, ingested(tmp_path, {"age": ["8675309"], "sex": ["Xanthippe"]}))
-    said = caplog.text + "".join(capfd.readouterr()) + repr(verdicts)
-    assert "8675309" not in said
-    assert "Xanthippe" not in said
+    output = caplog.text + "".join(capfd.readouterr()) + repr(verdicts)
+    assert "8675309" not in output
+    assert "Xanthippe" not in output
 
 
 def test_a_validation_of_another_declaration_does_not_count(spec, tmp_path):
@@ -255,15 +255,21 @@ def test_missed_share_stops_no_release(tmp_path):
 def test_what_a_share_wants_is_said_in_a_sentence(tmp_path):
     attributes = "{age: {bounds: [0, 100]}, n: {bounds: [0, 9], bins: 3, nullable: true}}"
     spec = written_spec(tmp_path, attributes, protection=PERSONS, more="usable: 0.975")
-    said = {one.name: one.description for one in expectations_of(spec) if not one.structural}
-    assert said["present__age"] == "At least 97.5 % of the rows have a number in age."
-    assert said["bounds__age"] == (
+    sentences = {
+        expectation.name: expectation.description
+        for expectation in expectations_of(spec)
+        if not expectation.structural
+    }
+    assert sentences["present__age"] == "At least 97.5 % of the rows have a number in age."
+    assert sentences["bounds__age"] == (
         "Of the values of age that are not missing, at least 97.5 % are between 0 and 100."
     )
-    assert said["bounds__n"] == (
+    assert sentences["bounds__n"] == (
         "Of the values of n that are not missing, at least 97.5 % are a number between 0 and 9."
     )
-    assert said["present_person_id"] == "At least 97.5 % of the rows have a person id in 'rider'."
+    assert (
+        sentences["present_person_id"] == "At least 97.5 % of the rows have a person id in 'rider'."
+    )
 
 
 def test_another_share_is_another_validation(tmp_path, spec):
@@ -282,7 +288,7 @@ def test_another_share_is_another_validation(tmp_path, spec):
 
 def test_library_results_hold_booleans_alone(spec, tmp_path, monkeypatch):
     """Every other format puts values of rows into the result."""
-    answered = []
+    replies = []
     batch = great_expectations_session._frame_batch
 
     class Listening:
@@ -290,17 +296,17 @@ def test_library_results_hold_booleans_alone(spec, tmp_path, monkeypatch):
             self.inside = batch(frame)
 
         def validate(self, *arguments, **options):
-            answered.append(self.inside.validate(*arguments, **options))
-            return answered[-1]
+            replies.append(self.inside.validate(*arguments, **options))
+            return replies[-1]
 
     monkeypatch.setattr(great_expectations_session, "_frame_batch", Listening)
     validate(spec, ingested(tmp_path, {"age": ["8675309"], "sex": ["Xanthippe"]}))
-    assert [len(one.results) for one in answered] == [4, 5]
-    for one in answered:
-        assert one.meta.get("result_format", "BOOLEAN_ONLY") == "BOOLEAN_ONLY"
-        assert all(result.result == {} for result in one.results)
-        assert "8675309" not in str(one)
-        assert "Xanthippe" not in str(one.results)
+    assert [len(reply.results) for reply in replies] == [4, 5]
+    for reply in replies:
+        assert reply.meta.get("result_format", "BOOLEAN_ONLY") == "BOOLEAN_ONLY"
+        assert all(result.result == {} for result in reply.results)
+        assert "8675309" not in str(reply)
+        assert "Xanthippe" not in str(reply.results)
 
 
 # Constraints between columns.

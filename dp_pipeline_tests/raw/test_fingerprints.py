@@ -36,7 +36,9 @@ def path(tmp_path):
         CONTENT[:30],
         CONTENT[:10],
         CONTENT + b"\0",
-        b"".join(hashlib.sha256(CONTENT[at : at + 10]).digest() for at in range(0, 37, 10)),
+        b"".join(
+            hashlib.sha256(CONTENT[index : index + 10]).digest() for index in range(0, 37, 10)
+        ),
         b"",
     ],
 )
@@ -49,10 +51,10 @@ def test_another_file_has_another_fingerprint(path, other):
 @pytest.mark.parametrize("size", [0, 9, 10, 11, 20, 37])
 def test_a_file_and_its_content_have_one_fingerprint(path, size):
     path.write_bytes(CONTENT[:size])
-    found = fingerprint_of(path, KEY)
-    assert fingerprint_of_content(CONTENT[:size], KEY) == found
-    assert fingerprints_of([path, path], KEY) == [found, found]
-    assert fingerprint_of(path, b"another key") != found
+    actual = fingerprint_of(path, KEY)
+    assert fingerprint_of_content(CONTENT[:size], KEY) == actual
+    assert fingerprints_of([path, path], KEY) == [actual, actual]
+    assert fingerprint_of(path, b"another key") != actual
 
 
 def test_a_file_of_one_range_is_known_by_its_digest(path):

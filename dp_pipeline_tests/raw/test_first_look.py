@@ -46,8 +46,8 @@ def names(found: Sequence[SourceColumn]) -> list[str]:
 
 
 def test_csv_gives_names_and_no_types(tmp_path):
-    found = first_look(csv(tmp_path / "a.csv", f"\ufeffage,home town\n1,{SECRET}\n"))
-    assert found == (SourceColumn("age", "unknown"), SourceColumn("home town", "unknown"))
+    actual = first_look(csv(tmp_path / "a.csv", f"\ufeffage,home town\n1,{SECRET}\n"))
+    assert actual == (SourceColumn("age", "unknown"), SourceColumn("home town", "unknown"))
 
 
 ROWS = st.lists(st.binary(max_size=40), max_size=20)
@@ -58,20 +58,20 @@ ROWS = st.lists(st.binary(max_size=40), max_size=20)
 def test_no_row_of_a_csv_file_changes_what_is_found(one, other, tmp_path_factory):
     """Not even one that is broken: rows are not read."""
     folder = tmp_path_factory.mktemp("rows")
-    found = [
+    actual = [
         first_look(csv(folder / "a.csv", b"\n".join([b"age;town", *rows]), delimiter=";"))
         for rows in (one, other)
     ]
-    assert found[0] == found[1]
-    assert names(found[0]) == ["age", "town"]
+    assert actual[0] == actual[1]
+    assert names(actual[0]) == ["age", "town"]
     assert likely_delimiter(folder / "a.csv") == ";"
 
 
 def test_truncated_file_still_has_columns(tmp_path):
     rows = b"".join(b"%d,%d\n" % (n * n, n**3) for n in range(200_000))
     whole = gzip.compress(b"age,town\n" + rows)
-    found = first_look(csv(tmp_path / "a.csv.gz", whole[: len(whole) // 2]))
-    assert names(found) == ["age", "town"]
+    actual = first_look(csv(tmp_path / "a.csv.gz", whole[: len(whole) // 2]))
+    assert names(actual) == ["age", "town"]
 
 
 @pytest.mark.parametrize(
@@ -113,8 +113,8 @@ def test_likely_delimiter_cuts_the_first_line_most(line, delimiter, tmp_path):
 def test_parquet_types_decide_whatever_the_rows(rows, tmp_path):
     table = pa.table({one.name: pa.nulls(rows, one.type) for one in TYPES}, TYPES)
     pq.write_table(table, tmp_path / "a.parquet")
-    found = first_look(Source("parquet", str(tmp_path / "a.parquet")))
-    assert {one.name: (one.kind, one.is_integer) for one in found} == {
+    actual = first_look(Source("parquet", str(tmp_path / "a.parquet")))
+    assert {one.name: (one.kind, one.is_integer) for one in actual} == {
         "n": ("number", True),
         "x": ("number", False),
         "town": ("text", False),
@@ -125,7 +125,7 @@ def test_parquet_types_decide_whatever_the_rows(rows, tmp_path):
         "price": ("unusable", False),
         "tags": ("unusable", False),
     }
-    assert [one.type for one in found[-3:]] == ["timestamp", "decimal128", "list"]
+    assert [one.type for one in actual[-3:]] == ["timestamp", "decimal128", "list"]
 
 
 def test_of_a_folder_the_first_part_speaks(tmp_path):
@@ -171,8 +171,8 @@ def test_of_postgresql_the_types_of_a_query_are_found(postgres_url, monkeypatch)
         "SELECT 1::int8 AS age, 2.5::numeric AS fare, 'x'::text AS town, true AS let, "
         "now() AS start, '{1}'::int[] AS tags, '3'::money AS price"
     )
-    found = first_look(Source("sql", "$RIDES_DATABASE", needs="RIDES_DATABASE", query=query))
-    assert {one.name: (one.kind, one.is_integer) for one in found} == {
+    actual = first_look(Source("sql", "$RIDES_DATABASE", needs="RIDES_DATABASE", query=query))
+    assert {one.name: (one.kind, one.is_integer) for one in actual} == {
         "age": ("number", True),
         "fare": ("number", False),
         "town": ("text", False),

@@ -47,10 +47,11 @@ KEY = b"k" * 32
 PERSONS = "{unit: rows_of_person, column: rider, at_most: 2}"
 ATTRIBUTES = "{x: {bounds: [0, 10], bins: 4}, sex: {levels: [f, m]}}"
 ROWS = {
-    "x": [str(at % 13) for at in range(60)],
-    "sex": ["f" if at % 3 else "m" for at in range(60)],
+    "x": [str(index % 13) for index in range(60)],
+    "sex": ["f" if index % 3 else "m" for index in range(60)],
     "rider": [
-        None if at % 17 == 0 else f" {at % 11} " if at % 2 else str(at % 11) for at in range(60)
+        None if index % 17 == 0 else f" {index % 11} " if index % 2 else str(index % 11)
+        for index in range(60)
     ],
 }
 
@@ -85,7 +86,7 @@ def test_batches_prepare_the_rows_that_one_table_does(tmp_path, protection, requ
 
 def group_sizes(snapshot: Snapshot, stage: str) -> list[int]:
     about = pq.read_metadata(snapshot.table_path(stage))
-    return [about.row_group(at).num_rows for at in range(about.num_row_groups)]
+    return [about.row_group(index).num_rows for index in range(about.num_row_groups)]
 
 
 @given(
@@ -117,7 +118,7 @@ def keys(key: bytes = KEY) -> PersonKeys:
 
 def parts_of(tables: list[pa.Table], folder: Path) -> list[pa.Table]:
     """The rows of some tables, those of a part together."""
-    paths = [folder / f"{at}.arrow" for at in range(len(tables))]
+    paths = [folder / f"{index}.arrow" for index in range(len(tables))]
     dealt = [split_by_person(one, keys(), path) for one, path in zip(tables, paths, strict=True)]
     files = list(zip(paths, dealt, strict=True))
     return [
@@ -126,7 +127,7 @@ def parts_of(tables: list[pa.Table], folder: Path) -> list[pa.Table]:
 
 
 def test_persons_go_to_all_parts_and_nobody_to_none():
-    table = pa.table({"who": [str(at) for at in range(10_000)] + [None, "", "  "]})
+    table = pa.table({"who": [str(index) for index in range(10_000)] + [None, "", "  "]})
     parts = assign_parts(table, keys())
     assert parts[-3:].tolist() == [-1, -1, -1]
     assert len(np.unique(parts[:-3])) == PART_COUNT
@@ -141,7 +142,7 @@ def test_a_part_that_shares_a_person_with_another_is_seen(tmp_path, monkeypatch)
     )
     table = pa.table({"x": range(8), "who": ["a"] * 8})
     parts = parts_of([table], tmp_path)
-    kept = sum(keep(one, column="who", at_most=1, key=KEY).num_rows for one in parts)
+    kept = sum(keep(part, column="who", at_most=1, key=KEY).num_rows for part in parts)
     assert kept == 2
 
 
@@ -166,7 +167,7 @@ def test_checks_of_batches_are_those_of_all_rows_together(tmp_path, share):
         assert len(batches) == 3
     verdicts = validate(spec, cut)
     assert verdicts == validate(spec, together)
-    failed = {one.expectation.name for one in verdicts if not one.passed}
+    failed = {verdict.expectation.name for verdict in verdicts if not verdict.passed}
     assert ("expect_column_values_to_be_between__x" in failed) == (share != "0.5")
     assert "levels__sex" in failed
 
@@ -174,15 +175,15 @@ def test_checks_of_batches_are_those_of_all_rows_together(tmp_path, share):
 def test_library_counts_hold_no_value(tmp_path):
     spec = written_spec(tmp_path, ATTRIBUTES)
     table = pa.table({"x": ["Waltraud", "99"], "sex": ["Waltraud", "f"]})
-    found = _results(
+    results = _results(
         spec,
-        tuple(one for one in expectations_of(spec) if not one.structural),
+        tuple(expectation for expectation in expectations_of(spec) if not expectation.structural),
         row_frame(spec, table),
         _COUNTS_ONLY,
     )
-    said = " ".join(str(one.result) for one in found.values())
-    assert "Waltraud" not in said
-    assert "99" not in said
+    text = " ".join(str(result.result) for result in results.values())
+    assert "Waltraud" not in text
+    assert "99" not in text
 
 
 LINES = [
@@ -209,7 +210,7 @@ LINES = [
 def test_a_file_of_lines_says_the_same_however_it_is_read(
     tmp_path_factory, lines, ends, part, comment
 ):
-    text = b"a,b\n" + b"".join(one + ends[at % len(ends)] for at, one in enumerate(lines))
+    text = b"a,b\n" + b"".join(one + ends[index % len(ends)] for index, one in enumerate(lines))
     path = tmp_path_factory.mktemp("lines") / "rows.csv"
     path.write_bytes(text)
     source = Source("csv", str(path), comment="#" if comment else "")
@@ -239,10 +240,10 @@ def test_a_file_that_ends_too_early_leaves_no_snapshot(tmp_path, monkeypatch):
 def test_batches_have_all_rows_in_order_and_one_size(sizes, rows):
     ends = np.cumsum([0, *sizes])
     tables = [pa.table({"x": np.arange(a, b)}) for a, b in pairwise(ends)]
-    found = list(in_batches(tables, rows))
-    assert pa.concat_tables(found)["x"].to_pylist() == list(range(ends[-1]))
-    assert {one.num_rows for one in found[:-1]} <= {rows}
-    assert 0 < found[-1].num_rows <= rows or (len(found), ends[-1]) == (1, 0)
+    actual = list(in_batches(tables, rows))
+    assert pa.concat_tables(actual)["x"].to_pylist() == list(range(ends[-1]))
+    assert {one.num_rows for one in actual[:-1]} <= {rows}
+    assert 0 < actual[-1].num_rows <= rows or (len(actual), ends[-1]) == (1, 0)
 
 
 @pytest.mark.usefixtures("small_batches")

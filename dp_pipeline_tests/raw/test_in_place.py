@@ -28,9 +28,9 @@ ATTRIBUTES = "{x: {bounds: [0, 10], bins: 4}, sex: {levels: [f, m]}}"
 def lake(tmp_path):
     folder = tmp_path / "lake" / "day=1"
     folder.mkdir(parents=True)
-    for at, rows in enumerate([5, 3]):
+    for index, rows in enumerate([5, 3]):
         table = pa.table({"x": range(rows), "sex": ["f", "m", "m", "f", "?"][:rows]})
-        pq.write_table(table, folder / f"{at}.parquet")
+        pq.write_table(table, folder / f"{index}.parquet")
     return folder.parent
 
 
@@ -108,11 +108,11 @@ def test_small_files_are_batched_in_order(tmp_path, lake, monkeypatch, most):
     spec = declared(tmp_path, "in_place")
     monkeypatch.setattr(parquet, "ROWS_A_BATCH", most)
     files = parquet_parts(lake)
-    found = [pickle.loads(pickle.dumps(read))() for read in parquet_batches(spec, files)]
+    actual = [pickle.loads(pickle.dumps(read))() for read in parquet_batches(spec, files)]
     whole = pa.concat_tables(parquet_tables(spec, files))
-    assert pa.concat_tables(found).to_pylist() == whole.to_pylist()
+    assert pa.concat_tables(actual).to_pylist() == whole.to_pylist()
     expected = {1: [2, 2, 1, 2, 3], 4: [4, 3, 3], 6: [5, 5], 100: [10]}[most]
-    assert [one.num_rows for one in found] == expected
+    assert [one.num_rows for one in actual] == expected
 
 
 @pytest.mark.usefixtures("lake")

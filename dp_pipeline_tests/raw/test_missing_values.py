@@ -51,7 +51,7 @@ def prepared(spec: DatasetSpec, folder: Path, columns, name: str = "day") -> dic
 
 def failed(spec: DatasetSpec, folder: Path, columns, name: str = "day") -> set[str]:
     verdicts = validate(spec, ingested(folder, columns, name))
-    return {one.expectation.name for one in verdicts if not one.passed}
+    return {verdict.expectation.name for verdict in verdicts if not verdict.passed}
 
 
 def test_a_missing_value_keeps_its_row_and_is_the_last_code(tmp_path):
@@ -130,7 +130,11 @@ def test_only_missing_values_are_missing(tmp_path, name):
 def test_missing_values_fulfil_nullable_expectations(tmp_path):
     spec = people(tmp_path)
     assert failed(spec, tmp_path, ROWS) == set()
-    named = {one.name: one.description for one in expectations_of(spec) if not one.structural}
+    named = {
+        expectation.name: expectation.description
+        for expectation in expectations_of(spec)
+        if not expectation.structural
+    }
     assert list(named) == ["has_rows", "bounds__age", "levels__job", "present__sex", "levels__sex"]
     assert named["bounds__age"] == "Every value of age is missing or a number between 0 and 90."
 

@@ -115,8 +115,8 @@ def test_a_file_with_another_type_changes_no_value_of_the_others(tmp_path, other
 )
 def test_types_are_unified_from_the_footers_and_no_digit_is_lost(tmp_path, kinds, expected):
     for rows in ([], [None]):
-        for at, kind in enumerate(kinds):
-            write(tmp_path, f"{at}.parquet", x=pa.array(rows, kind))
+        for index, kind in enumerate(kinds):
+            write(tmp_path, f"{index}.parquet", x=pa.array(rows, kind))
         assert read(tmp_path, "x").column("x").type == expected
     if expected in (pa.uint64(), pa.string()) and pa.uint64() in kinds:
         write(tmp_path, "0.parquet", x=pa.array([-1 if kinds[0] == pa.int64() else 1], kinds[0]))
@@ -126,8 +126,8 @@ def test_types_are_unified_from_the_footers_and_no_digit_is_lost(tmp_path, kinds
 
 
 def persons(folder: Path, *parts: pa.Array) -> pa.Table:
-    for at, part in enumerate(parts):
-        write(folder, f"{at}.parquet", x=[0.5] * len(part), rider=part)
+    for index, part in enumerate(parts):
+        write(folder, f"{index}.parquet", x=[0.5] * len(part), rider=part)
     source = Source("parquet", str(folder))
     return read_source(spec_of(source, "x", person="rider", purpose="release"))
 

@@ -268,5 +268,5 @@ def test_every_byte_of_latin1_is_converted(postgres_server, monkeypatch):
     url = database(postgres_server, "LATIN1", "all")
     monkeypatch.setenv(VARIABLE, url)
     run(url, "CREATE TABLE a AS SELECT chr(n) AS x FROM generate_series(1, 255) AS n")
-    found = read_source(spec_at(url, "SELECT x FROM a", "x")).column("x").to_pylist()
-    assert sorted(found) == [chr(n) for n in range(1, 256)]
+    actual = read_source(spec_at(url, "SELECT x FROM a", "x")).column("x").to_pylist()
+    assert sorted(actual) == [chr(n) for n in range(1, 256)]

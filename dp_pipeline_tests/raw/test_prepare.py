@@ -152,9 +152,9 @@ def test_only_the_stages_that_are_needed_are_there(tmp_path):
 def test_no_rows_are_prepared_to_no_rows(tmp_path, kind):
     attributes = "{x: {bounds: [0, 1], bins: 2}, y: {levels: [a, b]}}"
     spec = written_spec(tmp_path, attributes, protection=PERSONS, more="one_hot: true")
-    nothing = pa.table({name: pa.array([], kind) for name in ("x", "y")})
-    nothing = nothing.append_column("rider", pa.array([], pa.int64()))
-    stored = prepared(spec, tmp_path, nothing)
+    empty = pa.table({name: pa.array([], kind) for name in ("x", "y")})
+    empty = empty.append_column("rider", pa.array([], pa.int64()))
+    stored = prepared(spec, tmp_path, empty)
     assert {len(column) for table in stored.values() for column in table.values()} == {0}
     assert len(stored["one_hot"]) == 4
 

@@ -30,11 +30,17 @@ ROWS = 60
 PERSONS = "{unit: rows_of_person, column: rider, at_most: 2}"
 ATTRIBUTES = "{x: {bounds: [0, 10], bins: 4}, sex: {levels: [f, m]}}"
 IDS: dict[str, pa.Array] = {
-    "texts": pa.array([f" {at % 11} " if at % 2 else str(at % 11) for at in range(ROWS)]),
-    "texts and nobody's": pa.array([None if at % 5 else "  " for at in range(30)] + ["ü"] * 30),
-    "whole numbers": pa.array([2**62 + at % 9 for at in range(ROWS)], pa.int64()),
-    "whole numbers and nobody's": pa.array([at % 9 or None for at in range(ROWS)], pa.uint64()),
-    "a dictionary": pa.array([str(at % 7) for at in range(ROWS)]).dictionary_encode(),
+    "texts": pa.array(
+        [f" {index % 11} " if index % 2 else str(index % 11) for index in range(ROWS)]
+    ),
+    "texts and nobody's": pa.array(
+        [None if index % 5 else "  " for index in range(30)] + ["ü"] * 30
+    ),
+    "whole numbers": pa.array([2**62 + index % 9 for index in range(ROWS)], pa.int64()),
+    "whole numbers and nobody's": pa.array(
+        [index % 9 or None for index in range(ROWS)], pa.uint64()
+    ),
+    "a dictionary": pa.array([str(index % 7) for index in range(ROWS)]).dictionary_encode(),
     "nobody's": pa.nulls(ROWS, pa.string()),
 }
 
@@ -45,8 +51,8 @@ def persons(tmp_path: Path) -> DatasetSpec:
 
 def validated(spec: DatasetSpec, folder: Path, ids: pa.Array) -> Snapshot:
     rows = {
-        "x": pa.array([str(at % 13) for at in range(ROWS)]),
-        "sex": pa.array(["f" if at % 3 else "m" for at in range(ROWS)]),
+        "x": pa.array([str(index % 13) for index in range(ROWS)]),
+        "sex": pa.array(["f" if index % 3 else "m" for index in range(ROWS)]),
         "rider": ids,
     }
     folder.mkdir()
@@ -85,7 +91,7 @@ def test_every_engine_finds_the_same_of_every_expectation(engine, tmp_path):
     ids = IDS["texts and nobody's"]
     snapshot = validated(spec, tmp_path / "rows", ids)
     verdicts = validate(spec, snapshot)
-    assert {one.passed for one in verdicts} == {True, False}
+    assert {verdict.passed for verdict in verdicts} == {True, False}
     assert validate(spec, snapshot, engine) == verdicts
 
 
@@ -207,11 +213,13 @@ def test_silent_server_is_one_line_without_secret(address):
 @pytest.mark.parametrize("threads", ["threads", "twice"])
 def test_what_is_made_comes_in_the_order_of_its_tasks(tmp_path, threads):
     def make(task: int) -> list[pa.Table]:
-        return [pa.table({"x": [task, at]}) for at in range(task)] or [pa.table({"x": [0]})[:0]]
+        return [pa.table({"x": [task, index]}) for index in range(task)] or [
+            pa.table({"x": [0]})[:0]
+        ]
 
     each: ParallelMap = twice if threads == "twice" else workers_of("")
-    found = pa.concat_tables(map_to_tables(each, make, [2, 0, 1], tmp_path))
-    assert found["x"].to_pylist() == [2, 0, 2, 1, 1, 0]
+    actual = pa.concat_tables(map_to_tables(each, make, [2, 0, 1], tmp_path))
+    assert actual["x"].to_pylist() == [2, 0, 2, 1, 1, 0]
     assert not list(tmp_path.iterdir())
 
 

@@ -46,21 +46,21 @@ CELLS = st.one_of(
 @settings(derandomize=True, deadline=None, max_examples=40)
 @given(values=st.lists(st.one_of(st.none(), CELLS), min_size=1, max_size=60))
 def test_no_row_of_public_texts_is_lost_under_what_is_proposed(values):
-    found = proposal(values)
+    actual = proposal(values)
     column = pa.chunked_array([pa.array(values, pa.string())])
-    if not found.proposal:
-        assert found.remark
+    if not actual.proposal:
+        assert actual.remark
         return
-    assert_no_row_is_lost(attribute(found), column)
+    assert_no_row_is_lost(attribute(actual), column)
 
 
 @settings(derandomize=True, deadline=None, max_examples=40)
 @given(values=st.lists(st.one_of(st.none(), st.floats(-1e12, 1e12)), min_size=1, max_size=40))
 def test_no_row_of_public_numbers_is_lost_under_what_is_proposed(values):
     column = pa.chunked_array([pa.array(values, pa.float64())])
-    found = proposed(X, column)
-    if found.proposal:
-        assert_no_row_is_lost(attribute(found), column)
+    proposal = proposed(X, column)
+    if proposal.proposal:
+        assert_no_row_is_lost(attribute(proposal), column)
 
 
 def assert_no_row_is_lost(declared: Attribute, column: pa.ChunkedArray) -> None:
@@ -156,8 +156,8 @@ def test_what_is_proposed(values, fields):
     ids=["too many", "one", "none", "too large", "two signs", "two formats"],
 )
 def test_what_cannot_be_declared_has_a_remark(values, remark):
-    found = proposal(values)
-    assert (found.proposal, found.remark.startswith(remark)) == ({}, True)
+    actual = proposal(values)
+    assert (actual.proposal, actual.remark.startswith(remark)) == ({}, True)
 
 
 def test_public_look_covers_every_column(tmp_path):

@@ -38,7 +38,7 @@ def prepared(name: str, folder: Path) -> tuple[DatasetSpec, dict[str, pa.Table]]
     spec = find_spec(name)
     snapshot = ingest(spec, folder, key=KEY, snapshot_id="day", today=date(2026, 1, 1))
     verdicts = validate(spec, snapshot)
-    assert [one.expectation.name for one in verdicts if not one.passed] == []
+    assert [verdict.expectation.name for verdict in verdicts if not verdict.passed] == []
     assert refusal(spec, verdicts) is None
     prepare(spec, snapshot)
     stages = ("ingested", *stages_of(spec))
@@ -131,9 +131,9 @@ def test_sample_of_adult_keeps_the_ratio_of_incomes(tmp_path):
 
 def test_a_sample_holds_rows_of_the_whole_table_in_its_order():
     spec = find_spec("adult_2000")
-    whole = read_source(replace(spec, source=replace(spec.source, sample=None)))
-    rows = iter(whole.to_pylist())
-    assert whole.num_rows == ROWS["adult_raw"]
+    all_rows = read_source(replace(spec, source=replace(spec.source, sample=None)))
+    rows = iter(all_rows.to_pylist())
+    assert all_rows.num_rows == ROWS["adult_raw"]
     assert all(row in rows for row in read_source(spec).to_pylist())
 
 

@@ -38,7 +38,9 @@ def texts(*words: str | None) -> pa.ChunkedArray:
 
 
 def read(signs: Signs, *words: str | None) -> list[float | None]:
-    return [None if np.isnan(one) else one for one in numbers(texts(*words), signs).tolist()]
+    return [
+        None if np.isnan(number) else number for number in numbers(texts(*words), signs).tolist()
+    ]
 
 
 NONE = None
@@ -298,7 +300,7 @@ def test_synthetic_dates_are_days_inside_the_bounds(tmp_path):
     drawn = np.repeat([0, 1], 200)[:, None]
     made = decode_columns(drawn, ("day",), spec.domain, np.random.default_rng(0))["day"]
     assert made.dtype == np.dtype("datetime64[D]")
-    days = {date(2026, 1, 1) + timedelta(days=at) for at in range(31)}
+    days = {date(2026, 1, 1) + timedelta(days=index) for index in range(31)}
     assert set(made[:200].tolist()) == days
     assert set(made[200:].tolist()) == {date(2026, 2, 1)}
 
@@ -334,7 +336,7 @@ def test_missing_dates_of_a_release_are_stored_and_read_again(tmp_path):
     again = read_parquet((tmp_path / "a.parquet").read_bytes())
     assert table_digest(again) == table_digest(columns)
     assert {name: one.dtype for name, one in again.items()} == {
-        name: one.dtype for name, one in columns.items()
+        name: column.dtype for name, column in columns.items()
     }
     schema = pq.read_schema(tmp_path / "a.parquet")
     assert [str(schema.field(name).type) for name in columns] == [

@@ -37,10 +37,10 @@ def opened(spec: DatasetSpec, store: Path, name: str | None = None) -> Snapshot:
 
 
 def retire_all(store: Path, population: str = "people") -> list[str]:
-    found = snapshots_of(store, population, datasets=("people",))
-    for snapshot in found:
+    snapshots = snapshots_of(store, population, datasets=("people",))
+    for snapshot in snapshots:
         retire(snapshot, population=population, on=DAY)
-    return [snapshot.ledger_name for snapshot in found]
+    return [snapshot.ledger_name for snapshot in snapshots]
 
 
 def remains(store: Path) -> Iterator[bytes]:
@@ -91,9 +91,9 @@ def test_rows_of_another_population_stay(spec, store):
     others.record(population="town")
     mixed = Snapshot(store / "people" / "old", KEY)
     mixed.record(population="town")
-    assert [one.ledger_name for one in snapshots_of(store, "people", datasets=("people",))] == [
-        ours.ledger_name
-    ]
+    assert [
+        snapshot.ledger_name for snapshot in snapshots_of(store, "people", datasets=("people",))
+    ] == [ours.ledger_name]
     assert retire_all(store, "town") == ["people/old", "town/one"]
 
 

@@ -84,7 +84,7 @@ def prepared(spec: DatasetSpec, source: Source) -> Counter[tuple[Any, ...]]:
     spec = replace(spec, source=source)
     stage = normalized(spec, read_source(spec), KEY)
     rows = zip(stage.to_pylist(), discretized(spec, stage).to_pylist(), strict=True)
-    return Counter(tuple(value for stage in one for value in stage.values()) for one in rows)
+    return Counter(tuple(value for stage in row for value in stage.values()) for row in rows)
 
 
 def column_of(kind: pa.DataType, cells: Sequence[Cell]) -> pa.Array:
@@ -98,7 +98,7 @@ def check_contract(read, cells):
     alone = [read([[cell]]) for cell in cells]
     whole = sum(alone, Counter())
     assert read([[]]) == Counter(), "no row is a table"
-    assert all(one.total() <= 1 for one in alone), "one row in, at most one out"
+    assert all(rows_out.total() <= 1 for rows_out in alone), "one row in, at most one out"
     assert read([cells]) == whole, "together as each by itself"
     assert read([cells[::-1]]) == whole, "order changes nothing"
     assert read([cells[:1], [], cells[1:], []]) == whole, "files change nothing"
@@ -110,10 +110,10 @@ def test_parquet(tmp_path, spec, kind):
     def read(parts: Parts) -> Counter[tuple[Any, ...]]:
         folder = tmp_path / f"rows{next(STORED)}"
         folder.mkdir()
-        for at, cells in enumerate(parts):
+        for index, cells in enumerate(parts):
             table = pa.table({"x": column_of(kind, cells)})
             # A group of rows each: dictionaries and missing values are those of the group.
-            pq.write_table(table, folder / f"{at}.parquet", row_group_size=1)
+            pq.write_table(table, folder / f"{index}.parquet", row_group_size=1)
         path = folder if len(parts) > 1 else folder / "0.parquet"
         return prepared(spec, Source("parquet", str(path)))
 
@@ -136,9 +136,9 @@ def test_a_folder_of_parquet_of_several_types(tmp_path, spec, kinds):
         """The types of the files stay: only their rows change."""
         folder = tmp_path / f"rows{next(STORED)}"
         folder.mkdir()
-        for at, kind in enumerate(kinds):
+        for index, kind in enumerate(kinds):
             cells = [cell for part in parts for own, cell in part if own == kind]
-            pq.write_table(pa.table({"x": column_of(kind, cells)}), folder / f"{at}.parquet")
+            pq.write_table(pa.table({"x": column_of(kind, cells)}), folder / f"{index}.parquet")
         return prepared(spec, Source("parquet", str(folder)))
 
     check_contract(read, [(kind, cell) for kind in kinds for cell in TYPES[kind]])
@@ -147,7 +147,8 @@ def test_a_folder_of_parquet_of_several_types(tmp_path, spec, kinds):
 @pytest.mark.parametrize("rows", [0, 1])
 def test_what_is_ingested_is_what_is_read_again_in_every_type(tmp_path, rows):
     stored = {
-        f"x{at}": column_of(kind, cells[:rows]) for at, (kind, cells) in enumerate(TYPES.items())
+        f"x{index}": column_of(kind, cells[:rows])
+        for index, (kind, cells) in enumerate(TYPES.items())
     }
     pq.write_table(pa.table(stored), tmp_path / "a.parquet")
     every = spec_of(Source("parquet", str(tmp_path / "a.parquet")), *stored, purpose="release")

@@ -62,8 +62,8 @@ def by_hand(message: bytes, key: bytes) -> int:
 
     last = len(message) // 8 * 8
     padded = message[last:].ljust(7, b"\0") + bytes([len(message) % 256])
-    for at in range(0, last + 8, 8):
-        word = int.from_bytes((message[:last] + padded)[at : at + 8], "little")
+    for index in range(0, last + 8, 8):
+        word = int.from_bytes((message[:last] + padded)[index : index + 8], "little")
         v[3] ^= word
         rounds(2)
         v[0] ^= word
@@ -112,16 +112,16 @@ def test_every_row_of_words_has_the_hash_that_it_has_alone(rows, key):
 
 
 def test_message_longer_than_its_length_byte_is_hashed():
-    words = [np.array([at], dtype=np.uint64) for at in range(40)]
-    message = b"".join(at.to_bytes(8, "little") for at in range(40))
+    words = [np.array([index], dtype=np.uint64) for index in range(40)]
+    message = b"".join(index.to_bytes(8, "little") for index in range(40))
     assert of_words(words, KEY).tolist() == [by_hand(message, KEY)]
 
 
 def test_a_long_text_is_hashed_by_hmac_and_one_more_byte_decides():
     longest = b"a" * LONGEST
-    found = of_texts(texts_of([longest, longest + b"a"]), KEY).tolist()
+    actual = of_texts(texts_of([longest, longest + b"a"]), KEY).tolist()
     long = hmac.digest(KEY, longest + b"a", "sha256")[:8]
-    assert found == [by_hand(longest, KEY), int.from_bytes(long, "little")]
+    assert actual == [by_hand(longest, KEY), int.from_bytes(long, "little")]
 
 
 def test_a_key_of_another_length_is_refused():

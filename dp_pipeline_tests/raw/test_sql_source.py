@@ -35,9 +35,9 @@ def spec_at(url, query, *columns, person=None, purpose="release"):
     if url.startswith("sqlite:"):
         source = Source("sql", url, query=query)
     else:
-        found = database_url(url)
-        assert found is not None
-        source = Source("sql", database_name(found), query=query, needs=VARIABLE)
+        database = database_url(url)
+        assert database is not None
+        source = Source("sql", database_name(database), query=query, needs=VARIABLE)
     return spec_of(source, *columns, person=person, purpose=purpose)
 
 
@@ -88,9 +88,9 @@ def test_rounded_sqlite_id_names_no_person(tmp_path):
     connection.commit()
     connection.close()
     spec = spec_at(f"sqlite:///{tmp_path}/a.db", "SELECT 1 AS x, rider FROM a", "x", person="rider")
-    found = read_source(spec).column("rider").to_pylist()
+    actual = read_source(spec).column("rider").to_pylist()
     expected = ["7", "7", "7", str(2**60 + 1), None, None, str(2**53 - 1), None, None, None]
-    assert found == expected
+    assert actual == expected
 
 
 def test_a_query_of_no_rows_is_an_empty_table(rides):
@@ -189,7 +189,7 @@ def test_a_snapshot_of_a_query_is_read_once_and_names_the_query(rides, tmp_path)
 def broken_driver(request, tmp_path, monkeypatch):
     """A psycopg2 that raises where it is imported."""
     (tmp_path / "psycopg2.py").write_text(f"raise {request.param}\n")
-    for name in [one for one in sys.modules if one.partition(".")[0] == "psycopg2"]:
+    for name in [module for module in sys.modules if module.partition(".")[0] == "psycopg2"]:
         monkeypatch.delitem(sys.modules, name)
     # Set first, so that what it becomes meanwhile is put back.
     monkeypatch.setitem(sys.modules, "psycopg2", None)
@@ -201,9 +201,11 @@ def broken_driver(request, tmp_path, monkeypatch):
 def test_missing_driver_is_named_with_its_extra(monkeypatch):
     url = f"postgresql://ana:{SECRET}@localhost/rides"
     monkeypatch.setenv(VARIABLE, url)
-    with pytest.raises(DeclarationError, match=r"psycopg2, which `pip install .*postgresql") as got:
+    with pytest.raises(
+        DeclarationError, match=r"psycopg2, which `pip install .*postgresql"
+    ) as error:
         read_source(spec_at(url, "SELECT x FROM rides"))
-    assert SECRET not in str(got.value)
+    assert SECRET not in str(error.value)
 
 
 @pytest.mark.usefixtures("broken_driver")
@@ -218,6 +220,6 @@ def test_environment_leads_to_no_other_server(variable, monkeypatch):
     url = "postgresql://ana@localhost/rides"
     monkeypatch.setenv(VARIABLE, url)
     monkeypatch.setenv(variable, SECRET)
-    with pytest.raises(DeclarationError, match=f"got {variable}") as got:
+    with pytest.raises(DeclarationError, match=f"got {variable}") as error:
         read_source(spec_at(url, "SELECT x FROM rides"))
-    assert SECRET not in str(got.value)
+    assert SECRET not in str(error.value)

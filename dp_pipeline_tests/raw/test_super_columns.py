@@ -21,7 +21,7 @@ from dp_pipeline.raw.counters.tables import (
 
 @given(sizes=st.lists(st.integers(1, 70), max_size=40), cap=st.sampled_from(CAPS))
 def test_every_column_is_in_one_super_column(sizes, cap):
-    named = {f"a{at}": size for at, size in enumerate(sizes)}
+    named = {f"a{index}": size for index, size in enumerate(sizes)}
     columns = fuse(named, cap=cap)
     names = [name for column in columns for name in column.names]
     assert sorted(names) == sorted(named)
@@ -31,7 +31,7 @@ def test_every_column_is_in_one_super_column(sizes, cap):
 
 def some_tables(sizes: list[int], seed: int):
     """Names with sizes, 50 rows of codes, and every single, pair and triple."""
-    named = {f"a{at}": size for at, size in enumerate(sizes)}
+    named = {f"a{index}": size for index, size in enumerate(sizes)}
     rng = np.random.default_rng(seed)
     codes = {name: rng.integers(0, size, 50).astype(np.uint8) for name, size in named.items()}
     ways = [way for k in (1, 2, 3) for way in combinations(named, k)]
@@ -56,9 +56,9 @@ def test_planned_tables_equal_direct_counts(sizes, seed, planned, small):
         for name in small:
             patch.setattr(tables, name, SMALL[name])
         fused = plan(named, wanted, rows=planned)
-        found = [summed_tables(*one) for one in count_plan(fused, codes, rows=50)]
-    assert sum(map(len, found)) == len(wanted)
-    for names, table in (item for one in found for item in one.items()):
+        actual = [summed_tables(*one) for one in count_plan(fused, codes, rows=50)]
+    assert sum(map(len, actual)) == len(wanted)
+    for names, table in (item for one in actual for item in one.items()):
         assert np.array_equal(table, contingency_table(codes, named, names, rows=50))
 
 
@@ -78,7 +78,7 @@ def test_marginals_of_any_size_and_order_equal_direct_counts(sizes, seed, data):
 
 
 def test_few_rows_take_a_small_cap_and_many_a_large_one():
-    sizes = {f"a{at}": 2 for at in range(16)}
+    sizes = {f"a{index}": 2 for index in range(16)}
     pairs = list(combinations(sizes, 2))
     few, many = (plan(sizes, pairs, rows=rows) for rows in (100, 10_000_000))
     assert max(one.size for one in few) < max(one.size for one in many)
@@ -101,6 +101,6 @@ def test_pairs_beside_triples_need_no_table_of_their_own():
 
 
 def test_large_triples_are_never_fused():
-    sizes = {"a": 5000, "b": 2, "c": 2, **{f"x{at}": 2 for at in range(16)}}
+    sizes = {"a": 5000, "b": 2, "c": 2, **{f"x{index}": 2 for index in range(16)}}
     wanted = [("a", *pair) for pair in combinations(sorted(sizes.keys() - {"a"}), 2)]
     assert max(one.size for one in plan(sizes, wanted, rows=10**9)) <= 1 << 20

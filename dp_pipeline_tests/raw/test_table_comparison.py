@@ -96,8 +96,8 @@ def test_whatever_was_released_has_numbers(tmp_path, released):
 
 
 def test_no_true_rows_have_no_quality(tmp_path):
-    nothing = pa.table({name: pa.array([], pa.string()) for name in FOUR})
-    quality = table_quality(*ready(tmp_path, nothing, more=TARGETS), codes(**TRUE))
+    empty = pa.table({name: pa.array([], pa.string()) for name in FOUR})
+    quality = table_quality(*ready(tmp_path, empty, more=TARGETS), codes(**TRUE))
     assert len(quality) == 7
     assert all(math.isnan(value) for value in quality.values())
 
@@ -180,8 +180,8 @@ def test_withheld_rows_have_the_published_rate(tmp_path):
 
 
 def test_no_rows_have_no_quality(tmp_path):
-    nothing = pa.table({name: pa.array([], pa.string()) for name in ("age", "sex", "job")})
-    spec, snapshot = ready(tmp_path, nothing)
+    empty = pa.table({name: pa.array([], pa.string()) for name in ("age", "sex", "job")})
+    spec, snapshot = ready(tmp_path, empty)
     quality = class_quality(spec, snapshot, released(spec, [[9, 1], [1, 9]]))
     assert all(math.isnan(value) for value in quality.values())
 

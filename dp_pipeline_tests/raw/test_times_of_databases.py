@@ -41,8 +41,8 @@ def test_postgresql_dates_are_read_by_type(rides, purpose, tmp_path):
     spec = written_spec(tmp_path, ATTRIBUTES, source=rides, purpose=purpose, more=more)
     table = read_source(spec)
     assert table.column("day").to_pylist() == [date(2026, 2, 1), None, None, None]
-    at = datetime(2026, 1, 31, 23, 30, tzinfo=UTC)
-    assert table.column("at").to_pylist() == [at, None, None, None]
+    moment = datetime(2026, 1, 31, 23, 30, tzinfo=UTC)
+    assert table.column("at").to_pylist() == [moment, None, None, None]
     assert table.column("clock").to_pylist()[0] == datetime(2026, 2, 1, 0, 30)
     codes = discretized(spec, normalized(spec, table, KEY)).to_pydict()
     # A fare of 10^300 is clipped.

@@ -66,12 +66,12 @@ def rows_of(spec: DatasetSpec, rows: Sequence[Row]) -> UndeclaredRows:
 def words_of(spec, rows, weights=(1, 1)):
     texts, numbers = unpack_texts(rows_of(spec, rows).texts("word", weights).open_at_the_gate())
     assert list(texts) == sorted(set(texts))
-    return dict(zip((one.decode() for one in texts), numbers.tolist(), strict=True))
+    return dict(zip((text.decode() for text in texts), numbers.tolist(), strict=True))
 
 
 def magnitudes(spec: DatasetSpec, rows: Sequence[Row]) -> list[int]:
-    found: list[int] = rows_of(spec, rows).magnitudes("x", EDGES).open_at_the_gate().tolist()
-    return found
+    sums: list[int] = rows_of(spec, rows).magnitudes("x", EDGES).open_at_the_gate().tolist()
+    return sums
 
 
 def test_person_counts_once_for_a_text(spec):
@@ -84,7 +84,7 @@ def test_person_counts_once_for_a_text(spec):
 
 def test_missing_or_unprintable_text_is_no_level(spec):
     words = ["", "  ", "?", "x" * 257, "a\x07b", "missing", "é" * 128, " A ", "a"]
-    rows = [("1", word, "f", f"p{at}") for at, word in enumerate(words)]
+    rows = [("1", word, "f", f"p{index}") for index, word in enumerate(words)]
     assert words_of(spec, rows) == {"é" * 128: 1, "a": 2}
 
 
@@ -93,9 +93,9 @@ def test_missing_word_is_no_level(tmp_path):
         more = f"{COST}\nreading: {{missing: {missing}}}"
         spec = written_spec(tmp_path, "{word: {levels: discover}}", protection=PERSON, more=more)
         words = ("", " ", "a", *missing)
-        assert words_of(spec, [("1", word, "f", f"p{at}") for at, word in enumerate(words)]) == {
-            "a": 1
-        }
+        assert words_of(
+            spec, [("1", word, "f", f"p{index}") for index, word in enumerate(words)]
+        ) == {"a": 1}
 
 
 def test_invalid_row_counts_nowhere(spec):
@@ -107,7 +107,7 @@ def test_invalid_row_counts_nowhere(spec):
 def test_bucket_holds_its_lower_edge(spec):
     values = ["-4", "-0.5", "-0.0", "0", "0.99", "1", "2", "3.9", "4", "4.1", "-9", "inf", "no"]
     values += ["-1", "-1.0"]
-    rows = [(value, "a", "f", f"p{at}") for at, value in enumerate(values)]
+    rows = [(value, "a", "f", f"p{index}") for index, value in enumerate(values)]
     assert magnitudes(spec, rows) == [2, 3, 1, 3]
 
 
@@ -244,26 +244,28 @@ def test_only_a_validated_snapshot_is_opened(spec, tmp_path):
 def test_undiscovered_attributes_are_expected_present(tmp_path):
     text = "{x: {bounds: discover}, word: {levels: discover}, sex: {levels: [f, m]}}"
     spec = written_spec(tmp_path, text, more=COST)
-    names = [one.name for one in expectations_of(spec) if not one.structural]
+    names = [
+        expectation.name for expectation in expectations_of(spec) if not expectation.structural
+    ]
     assert names == ["has_rows", "present__x", "present__word", "present__sex", "levels__sex"]
 
 
 def test_file_goes_from_validation_to_preparation(tmp_path):
     spec = written_spec(tmp_path, ATTRIBUTES, protection=PERSON, more=COST, purpose="release")
     rows: list[Row] = [
-        (str(at % 4), "ab"[at % 2], "fm"[at % 2], f"p{at // 2}") for at in range(400)
+        (str(index % 4), "ab"[index % 2], "fm"[index % 2], f"p{index // 2}") for index in range(400)
     ]
     rows[0] = ("3", "rare", "f", "p0")
     snapshot = ingested(tmp_path, table(rows))
     validate(spec, snapshot)
     accountant = Accountant(Fraction(90), delta=Fraction(1, 1000))
     counter = UndeclaredRows.open(spec, snapshot)
-    found = discover(spec, counter, accountant, Transcript(), SeededNoise(1))
+    actual = discover(spec, counter, accountant, Transcript(), SeededNoise(1))
     accountant.require_all_spent()
-    assert found["word"] == DiscoveredAttribute(levels=("a", "b"))
+    assert actual["word"] == DiscoveredAttribute(levels=("a", "b"))
     numbers = DiscoveredAttribute(bounds=(0.0, 4.0), edges=(1.0, 2.0, 3.0))
-    assert replace(found["x"], pieces=None) == numbers
-    full = spec.with_domain(found)
+    assert replace(actual["x"], pieces=None) == numbers
+    full = spec.with_domain(actual)
     prepare(full, snapshot)
     counts = MemoryCounter.open(full, snapshot).exact_tables([("word",), ("x",)])
-    assert [one.tolist() for one in counts] == [[199, 200, 1, 0], [99, 100, 100, 101, 0]]
+    assert [count.tolist() for count in counts] == [[199, 200, 1, 0], [99, 100, 100, 101, 0]]

@@ -30,7 +30,7 @@ def by_hand(real, released, way) -> float:
     total = 0.0
     for cell in product(*[range(SIZES[name]) for name in way]):
         shares = [
-            sum(tuple(row[at] for at in places) == cell for row in some) / len(some)
+            sum(tuple(row[place] for place in places) == cell for row in some) / len(some)
             if some
             else 1 / math.prod(SIZES[name] for name in way)
             for some in (real, released)
@@ -68,15 +68,15 @@ def test_distance_is_a_share_and_zero_to_itself(real, released):
 
 @given(real=rows.filter(bool), released=rows)
 def test_more_attributes_are_never_nearer(real, released):
-    one, other = table(real), table(released)
-    distances = [average_distance(one, other, SIZES, [way]) for way in (("a",), ("a", "b"))]
-    distances.append(average_distance(one, other, SIZES, [("a", "b", "c")]))
+    first, second = table(real), table(released)
+    distances = [average_distance(first, second, SIZES, [way]) for way in (("a",), ("a", "b"))]
+    distances.append(average_distance(first, second, SIZES, [("a", "b", "c")]))
     assert distances == pytest.approx(sorted(distances), abs=1e-12)
 
 
 def test_disjoint_tables_are_one_apart_whatever_their_lengths():
-    one, other = [(0, 0, 0)] * 3 + [(0, 1, 0)] * 4, [(1, 0, 1)] * 6 + [(1, 2, 3)] * 5
-    assert average_distance(table(one), table(other), SIZES, [("a", "b"), ("a",)]) == 1
+    first, second = [(0, 0, 0)] * 3 + [(0, 1, 0)] * 4, [(1, 0, 1)] * 6 + [(1, 2, 3)] * 5
+    assert average_distance(table(first), table(second), SIZES, [("a", "b"), ("a",)]) == 1
 
 
 def test_cells_beyond_whole_numbers_of_64_bits_are_compared():
@@ -85,13 +85,13 @@ def test_cells_beyond_whole_numbers_of_64_bits_are_compared():
     real = {name: rng.integers(0, 60_000, 50) for name in sizes}
     half = {name: np.concatenate([column[:25], column[:25]]) for name, column in real.items()}
     assert average_distance(real, half, sizes, [tuple(sizes)]) == pytest.approx(0.5)
-    nothing = {name: column[:0] for name, column in real.items()}
-    assert average_distance(real, nothing, sizes, [tuple(sizes)]) == pytest.approx(1)
+    empty = {name: column[:0] for name, column in real.items()}
+    assert average_distance(real, empty, sizes, [tuple(sizes)]) == pytest.approx(1)
 
 
 def test_no_real_row_has_no_distance():
-    some, nothing = table([(0, 0, 0)]), table([])
-    assert math.isnan(average_distance(nothing, some, SIZES, [("a",)]))
+    some, empty = table([(0, 0, 0)]), table([])
+    assert math.isnan(average_distance(empty, some, SIZES, [("a",)]))
     with pytest.raises(DeclarationError, match="expected at least one marginal"):
         average_distance(some, some, SIZES, [])
     with pytest.raises(DeclarationError, match="one length, got 2 lengths"):
@@ -110,24 +110,24 @@ def many(rows: int, *, seed: int) -> dict[str, np.ndarray]:
 
 def test_of_few_rows_a_distance_is_exact_and_says_no_error(monkeypatch):
     monkeypatch.setattr(comparison, "MOST_COMPARED", 100)
-    one, other = many(100, seed=1), many(100, seed=2)
-    found = estimated_distances(one, other, SIZES, PAIRS)
+    first, second = many(100, seed=1), many(100, seed=2)
+    actual = estimated_distances(first, second, SIZES, PAIRS)
     for name, ways in PAIRS.items():
-        assert found[name].value == average_distance(one, other, SIZES, ways)
-        assert found[name].error is None
+        assert actual[name].value == average_distance(first, second, SIZES, ways)
+        assert actual[name].error is None
 
 
 @pytest.mark.parametrize("rows", [(3000, 100), (100, 3000), (3000, 3000)])
 def test_sampled_distance_is_within_its_error(monkeypatch, rows):
     monkeypatch.setattr(comparison, "MOST_COMPARED", 400)
     for seed in range(20):
-        one, other = (many(n, seed=2 * seed + at) for at, n in enumerate(rows))
-        found = estimated_distances(one, other, SIZES, PAIRS)
-        assert found == estimated_distances(one, other, SIZES, PAIRS), "the seed is fixed"
+        first, second = (many(n, seed=2 * seed + index) for index, n in enumerate(rows))
+        actual = estimated_distances(first, second, SIZES, PAIRS)
+        assert actual == estimated_distances(first, second, SIZES, PAIRS), "the seed is fixed"
         for name, ways in PAIRS.items():
-            exact, error = average_distance(one, other, SIZES, ways), found[name].error
+            exact, error = average_distance(first, second, SIZES, ways), actual[name].error
             # The error bounds an expectation: of these 20 samples none is beyond it.
-            assert 0 < abs(found[name].value - exact) <= error < 0.5
+            assert 0 < abs(actual[name].value - exact) <= error < 0.5
 
 
 def test_sample_of_different_rows_states_a_large_error(monkeypatch):
@@ -135,16 +135,16 @@ def test_sample_of_different_rows_states_a_large_error(monkeypatch):
     table = {name: np.arange(1000) for name in SIZES}
     sizes = dict.fromkeys(SIZES, 1000)
     # The tables are equal, but half of them alone has none of the other half's rows.
-    found = estimated_distances(table, table, sizes, {"all": [("a", "b", "c")]})["all"]
-    assert found.error == 2
+    actual = estimated_distances(table, table, sizes, {"all": [("a", "b", "c")]})["all"]
+    assert actual.error == 2
 
 
 @pytest.mark.parametrize(("n", "m"), [(10**6, 10**6), (300, 7), (7, 300)])
 def test_distances_are_whole_numbers_until_the_last_division(n, m):
     # n rows in one cell against m rows of which one is elsewhere: 1/m to the last digit.
-    one = {"a": np.zeros(n, dtype=np.uint8)}
-    other = {"a": (np.arange(m) == 0).astype(np.uint8)}
-    assert average_distance(one, other, {"a": 2}, [("a",)]) == 1 / m
+    first = {"a": np.zeros(n, dtype=np.uint8)}
+    second = {"a": (np.arange(m) == 0).astype(np.uint8)}
+    assert average_distance(first, second, {"a": 2}, [("a",)]) == 1 / m
 
 
 PETS = {"smokes": 2, "pet": 4, "age": 6}
@@ -178,10 +178,10 @@ def test_distances_are_one_less_the_scores_of_sdmetrics():
 
     for seed in range(4):
         tables = [people(at, 200 + 50 * at) for at in (seed, seed + 1)]
-        real, other = (pd.DataFrame(table).astype(str) for table in tables)
+        real, second = (pd.DataFrame(table).astype(str) for table in tables)
         for names, distance in distances(*tables, PETS, list(scores)).items():
             if len(names) == 1:
-                score = TVComplement.compute(real[names[0]], other[names[0]])
+                score = TVComplement.compute(real[names[0]], second[names[0]])
             else:
-                score = ContingencySimilarity.compute(real[list(names)], other[list(names)])
+                score = ContingencySimilarity.compute(real[list(names)], second[list(names)])
             assert distance == pytest.approx(1 - score, abs=1e-8)
