@@ -247,7 +247,7 @@ def test_kjig_takes_bits_that_say_most_together_first():
 
 
 @pytest.mark.parametrize("method", [InformationRanking(), HamdistRatio(), Kjig("columns")])
-def test_no_bit_is_taken_for_a_suppressed_row(method):
+def test_no_bit_is_chosen_that_suppresses_a_row(method):
     # One row alone has the first flag, which says most of its label; the second cuts in halves.
     records = [(1, 0, 1), *[(0, half, label) for half in (0, 1) for label in (0, 1)] * 10]
     rows = rows_of(*records, columns=flags(2))

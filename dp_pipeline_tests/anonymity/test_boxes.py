@@ -33,7 +33,7 @@ def test_levels_are_the_sets_of_codes_of_boxes():
     assert THREE_BOXES.released(PATIENTS).codes[[0, 5, 7]].tolist() == [[0, 1], [1, 0], [1, 2]]
 
 
-def test_missing_values_alone_are_the_missing_level():
+def test_a_side_of_missing_values_only_is_the_missing_level():
     centres = CentreRule(SEX_AND_AGE, ((0, 0), (0, 3)))
     rule = BoxRule(SEX_AND_AGE, (((0, 1), (0, 1, 2)), ((0, 1), (3,))), centres)
     assert rule.columns[1] == Column("age", ("young to old", "missing"), missing=1)

@@ -39,7 +39,7 @@ def lists(found: Groups) -> list[list[int]]:
 
 
 @given(sides=st.lists(st.integers(0, 4), max_size=12), kept=st.sets(st.integers(0, 4)))
-def test_groups_are_parted_into_sides_of_which_some_are_kept(sides, kept):
+def test_groups_are_split_and_some_sides_remain(sides, kept):
     found = Groups.single(len(sides)).regroup(np.array(sides, dtype=np.int64), 5)
     parts = [[at for at, side in enumerate(sides) if side == one] for one in range(5)]
     assert lists(found) == parts

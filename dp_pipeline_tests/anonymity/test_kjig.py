@@ -98,7 +98,7 @@ def test_folds_are_weighed_against_the_usual_deficit(monkeypatch, ahead, deficit
     assert chosen.auc == pytest.approx(aucs[int(is_taken)].mean())
 
 
-def test_sure_folds_outweigh_the_usual_deficit():
+def test_certain_folds_outweigh_the_usual_deficit():
     deficits = np.array([0.0, 0.1])
     sure = expected_advantage(np.array([[0.5, 0.5], [0.6, 0.6]]), deficits, noise=1.0)
     unsure = expected_advantage(np.array([[0.5, 0.5], [0.1, 1.1]]), deficits, noise=1.0)
@@ -124,7 +124,7 @@ def test_rows_too_few_for_folds_still_have_a_release():
     assert len({tuple(codes) for codes in recoding.release(rows).codes.tolist()}) == 1
 
 
-def test_columns_are_asked_for_by_name():
+def test_columns_are_chosen_by_name():
     asked = Kjig("columns").recode(PATIENTS, KAnonymityGuarantee(3), seed=0).rule
     assert asked == recode_columns(PATIENTS, KAnonymityGuarantee(3)).rule
     assert Kjig().shape == "best"

@@ -85,7 +85,7 @@ def used(monkeypatch) -> list[tuple[list[int], list[int]]]:
 
 
 @pytest.mark.parametrize("left_out", [frozenset(), frozenset({4, 7})])
-def test_nested_selects_from_training_rows_alone(used, left_out):
+def test_nested_selection_uses_training_rows_only(used, left_out):
     method = AsItIs(left_out)
     evaluate(NUMBERED, method, KAnonymityGuarantee(k=3))
     assert [guarantee for _, guarantee in method.asked] == [KAnonymityGuarantee(k=3)] * 5
@@ -118,7 +118,7 @@ def test_every_guarantee_is_tried_on_the_same_folds(protocol, used):
 
 @each_protocol
 @each_method
-def test_every_scorer_learns_what_a_kept_bit_says(protocol, method):
+def test_every_scorer_learns_from_a_released_bit(protocol, method):
     three = population([[i % 3] for i in range(60)], [i % 3 for i in range(60)], labels=3)
     for rows in (FIRST_IS_LABEL, three):
         result = evaluate(
@@ -192,7 +192,7 @@ class Counting(InformationRanking):
 
 
 @pytest.mark.parametrize(("protocol", "rankings"), [("nested", [48] * 5), ("paper", [60])])
-def test_a_ranking_is_made_once_a_fold(protocol, rankings):
+def test_each_fold_has_one_ranking(protocol, rankings):
     method, guarantees = Counting(), [KAnonymityGuarantee(k) for k in (0, 2, 15)]
     results = evaluate_over(FIRST_IS_LABEL, method, guarantees, protocol=protocol)
     assert method.ranked == rankings
@@ -236,7 +236,7 @@ def test_rows_without_differences_teach_nothing(protocol, method):
 
 
 @each_protocol
-def test_folds_of_one_label_are_left_out(protocol):
+def test_folds_of_one_label_are_omitted(protocol):
     rows = population([[0], [1], [1], [0], [1], [1]], [0, 1, 1, 0, 1, 1])
     assert evaluate(rows, AsItIs(), NOTHING, protocol=protocol).aucs == {"logistic": 1.0}
     few = evaluate(rows.select(np.arange(3)), AsItIs(), NOTHING, protocol=protocol)

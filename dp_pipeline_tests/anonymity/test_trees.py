@@ -79,7 +79,7 @@ def test_no_box_can_be_cut_again(rows, guarantee):
 
 @settings(max_examples=40, deadline=None)
 @given(rows=coded_rows(at_least=4), k=st.integers(2, 4), shift=st.integers(1, 2))
-def test_mondrian_looks_at_no_label_without_diversity(rows, k, shift):
+def test_mondrian_reads_no_label_without_diversity(rows, k, shift):
     other = replace(rows, target=(rows.target + shift) % len(rows.target_levels))
     shuffled = replace(rows, target=np.sort(rows.target))
     assert boxed(rows, k) == boxed(other, k) == boxed(shuffled, k)
@@ -139,7 +139,7 @@ def test_an_unordered_column_is_cut_into_one_and_the_others():
     assert levels_of(rows, 2) == [("baker", "cook", "{smith, weaver}")]
 
 
-def test_missing_values_go_with_the_lower_side_or_alone():
+def test_missing_values_join_the_lower_side_or_have_their_own():
     ages = Column("age", ("young", "middle", "old", "?"), ordered=True, missing=3)
     some = rows_of(*[(0, 0)] * 3, *[(2, 0)] * 3, (3, 0), columns=(ages,))
     assert levels_of(some, 3) == [("young or ?", "middle to old")]

@@ -106,7 +106,7 @@ def test_a_download_is_available_without_opening_it(name: str) -> None:
     assert set(spec.columns) <= set(download.header)
 
 
-def test_dagster_shows_the_users_own_data_sets_alone(
+def test_dagster_shows_only_the_users_own_data_sets(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DP_PIPELINE_DATASETS", str(tmp_path))
@@ -146,7 +146,7 @@ def test_an_unknown_data_set_is_refused_with_the_known_ones() -> None:
         find_spec("nope")
 
 
-def test_dagster_reads_the_named_data_sets_alone(
+def test_dagster_reads_only_the_named_data_sets(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "draft.yaml").write_text("name: TODO\n", encoding="utf-8")

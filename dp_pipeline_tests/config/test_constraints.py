@@ -88,7 +88,7 @@ def test_cells_are_levels_or_intervals_that_end_where_bins_end(
     assert {cell[0] if cell[0] in cells else cell[1] for cell in actual} == set(cells)
 
 
-def test_a_whole_number_is_the_bin_that_it_is_alone_in(tmp_path: Path) -> None:
+def test_an_integer_means_the_bin_that_has_only_it(tmp_path: Path) -> None:
     attributes = "{n: {bounds: [0.5, 3.5], bins: 3, integer: true}, x: {levels: [a, b]}}"
     spec = written_spec(tmp_path, attributes, more="constraints: {never: {n: 2, x: a}}")
     assert forbidden(spec) == {("[1.5, 2.5)", "a")}
@@ -157,7 +157,7 @@ def test_a_constraint_changes_the_digest_but_not_its_words(tmp_path: Path) -> No
     assert listed == never
 
 
-def test_an_estimators_mapping_says_the_same_as_a_file(tmp_path: Path) -> None:
+def test_a_mapping_declares_the_same_as_a_file(tmp_path: Path) -> None:
     spec = people(tmp_path, '{never: {age: "[0, 20)", state: [married, widowed]}}')
     declaration = {"never": {"age": "[0, 20)", "state": ("married", "widowed")}}
     assert constraints_of(declaration, spec.domain) == spec.domain.constraints

@@ -57,7 +57,7 @@ def test_levels_may_be_left_open_and_rare_ones_go_to_other(tmp_path: Path) -> No
         assert (odd.other, odd.on_invalid, odd.undeclared) == (other, on_invalid, Undeclared(most))
 
 
-def test_levels_may_stand_in_a_file_beside_the_declaration(tmp_path: Path) -> None:
+def test_levels_may_be_in_a_file_next_to_the_declaration(tmp_path: Path) -> None:
     (tmp_path / "levels.txt").write_bytes("\ufeffKöln\r\n Bonn \n\nother\n".encode())
     spec = with_odd(tmp_path, "{levels: {file: levels.txt}, other: other}", None)
     assert spec.domain["odd"].cells == Levels(("Köln", "Bonn", "other"))
@@ -100,7 +100,7 @@ def test_what_is_not_discovered_yet_has_no_size_and_no_box(tmp_path: Path) -> No
         assert "\n" not in str(error.value)
 
 
-def test_the_widest_domain_has_the_most_cells_that_may_be_found(tmp_path: Path) -> None:
+def test_the_largest_domain_has_all_discoverable_cells(tmp_path: Path) -> None:
     for odd, size in (
         ("{bounds: discover, bins: {quantiles: 8}}", 8),
         ("{bounds: discover, bins: {quantiles: 8}, nullable: true}", 9),
@@ -187,7 +187,7 @@ def test_another_price_is_another_declaration(tmp_path: Path) -> None:
         DiscoveredAttribute(bounds=(0.0, 1.0), edges=(0.1,), pieces=((0.0, -5.0),)),
     ],
 )
-def test_what_was_not_left_open_or_cannot_be_declared_is_refused(
+def test_discoveries_that_were_not_declared_are_refused(
     tmp_path: Path, found: DiscoveredAttribute
 ) -> None:
     spec = with_odd(tmp_path, "{bounds: discover, bins: {quantiles: 4}}")

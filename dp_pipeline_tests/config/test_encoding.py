@@ -200,5 +200,5 @@ def test_a_one_hot_row_has_one_bit_at_its_code(codes: list[int]) -> None:
 @pytest.mark.parametrize(
     ("low", "high"), [(0.0, 0.0), (1.0, 0.0), (0.0, 1e16), (0.0, 1e-200), (1e15, 1e15 + 1024)]
 )
-def test_what_is_no_interval_is_known(low: float, high: float) -> None:
+def test_texts_other_than_intervals_are_recognised(low: float, high: float) -> None:
     assert not is_interval(low, high)

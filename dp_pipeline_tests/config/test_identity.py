@@ -160,7 +160,7 @@ def test_a_declared_hash_is_the_same_at_every_url() -> None:
         *("fe80::1", "fe80::fc:ff:fe00:1%eth0", "febf::1%25eth0"),
     ],
 )
-def test_every_spelling_of_this_machine_is_known(host: str) -> None:
+def test_every_spelling_of_this_machine_is_recognised(host: str) -> None:
     assert is_host(host)
     assert "localhost" in host_names(host)
     in_url = f"[{host}]" if ":" in host else host
@@ -171,7 +171,7 @@ def test_every_spelling_of_this_machine_is_known(host: str) -> None:
 
 
 @pytest.mark.parametrize("host", ["example.org", "128.0.0.1", "192.0.2.77", "localhost.example"])
-def test_another_machine_is_not_taken_for_this_one(host: str) -> None:
+def test_another_machine_is_not_this_one(host: str) -> None:
     assert host_names(host) == (host,)
 
 
@@ -357,7 +357,7 @@ def test_a_number_is_a_name_only_of_a_file_with_two_links(rides: Path, tmp_path:
 
 
 @pytest.mark.parametrize("name", ["iris", "trips_like"])
-def test_what_is_no_file_is_not_looked_for(
+def test_a_built_in_set_is_not_looked_up_as_a_file(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

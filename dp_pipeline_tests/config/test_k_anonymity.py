@@ -28,7 +28,7 @@ def declared(folder: Path, lines: str = "", **changes: str | None) -> KAnonymity
     return spec.k_anonymity
 
 
-def test_what_is_not_said_goes_without_saying(tmp_path: Path) -> None:
+def test_omitted_fields_have_defaults(tmp_path: Path) -> None:
     assert declared(tmp_path) == KAnonymity(
         methods={"kjig": {}},
         attributes=("age",),
@@ -102,7 +102,7 @@ def test_a_partition_is_found_by_its_key(k: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "-1", "2.0", "1e1", "two", "0x5", "٣", "1" * 10])
-def test_what_is_no_whole_number_is_no_k(text: str) -> None:
+def test_only_whole_numbers_are_k(text: str) -> None:
     with pytest.raises(DeclarationError, match="K: expected an integer from 0 to 999999999"):
         KAnonymity({"kjig": {}}, ("age",)).partition(text)
 

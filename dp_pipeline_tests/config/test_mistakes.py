@@ -23,7 +23,7 @@ def test_the_files_without_a_mistake_are_accepted(good: str, tmp_path: Path) -> 
     assert Case(good, (), "").refused(tmp_path) == ""
 
 
-def test_every_refusal_says_what_was_expected_and_what_was_got() -> None:
+def test_every_refusal_states_what_was_expected_and_got() -> None:
     table = cases()
     for case in table:
         assert re.fullmatch(r"> (\d+|-) .*expected .+, got.+", case.refusal), case.refusal

@@ -34,6 +34,6 @@ class Model:
     pictures: int = integer(3, at_least=1)
 
 
-def test_every_parameter_is_said_in_the_order_of_their_names() -> None:
+def test_parameters_are_listed_in_order_of_names() -> None:
     assert list(texts_of(Model(), measuring=True).items()) == [("a", "1"), ("k", "8")]
     assert texts_of(Model(), measuring=False) == {"pictures": "3"}

@@ -186,7 +186,7 @@ def test_a_file_with_a_delta_pays_in_rho(tmp_path: Path) -> None:
     assert loaded(tmp_path, ceiling=small, delta=delta).ceiling == 2
 
 
-def test_a_ceiling_of_exactly_the_sum_of_everything_is_enough(tmp_path: Path) -> None:
+def test_a_ceiling_equal_to_the_sum_is_enough(tmp_path: Path) -> None:
     assert loaded(tmp_path, ceiling="ceiling: {total: 3}").cost_of_everything == 3
 
 
@@ -220,7 +220,7 @@ def test_an_attribute_follows_its_own_rule_or_the_data_sets(
     assert spec.domain["a"].on_invalid == rule
 
 
-def test_a_path_is_beside_its_file_or_in_the_data_folder(
+def test_a_path_starts_at_its_file_or_the_data_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     block = "source: {kind: parquet, path: $DP_PIPELINE_DATA/deep/toy.parquet}"
@@ -249,7 +249,7 @@ def test_several_files_are_one_source_with_a_name_each(
     assert loaded(tmp_path, source=block).source.needs == "DP_PIPELINE_DATA"
 
 
-def test_a_range_of_levels_is_its_whole_numbers_as_texts(tmp_path: Path) -> None:
+def test_a_range_of_levels_means_its_integers_as_texts(tmp_path: Path) -> None:
     attributes = "attributes: {a: {levels: 0..3}, b: {levels: 8..11, other: 9}}"
     spec = loaded(tmp_path, attributes=attributes)
     assert [attribute.cells.labels() for attribute in spec.domain] == [

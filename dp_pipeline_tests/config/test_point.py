@@ -73,6 +73,6 @@ def test_a_box_may_be_as_high_as_one_length_of_a_degree_holds():
         assert metres_per_unit(("lon", "lat"), (LON, latitude)) is not None
 
 
-def test_the_whole_earth_is_in_degrees_all_the_same():
+def test_bounds_of_all_the_earth_are_degrees():
     assert is_degrees(("lon", "lat"), (Coordinate(-180, 180), Coordinate(-90, 90)))
     assert not is_degrees(("lon", "lat"), (LON, Coordinate(0, 91)))

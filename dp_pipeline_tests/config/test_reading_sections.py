@@ -85,7 +85,7 @@ BEGINS = {
 
 
 @pytest.mark.parametrize("every", BEGINS)
-def test_a_cell_begins_with_the_first_day_of_what_it_is_called(every: Every) -> None:
+def test_a_calendar_bin_starts_on_its_first_day(every: Every) -> None:
     first, last = date(2024, 12, 25), date(2026, 2, 2)
     days = [first + timedelta(days=index) for index in range((last - first).days + 1)]
     begin = [day for day in days if day == first or BEGINS[every](day)]
@@ -96,7 +96,7 @@ def test_a_cell_begins_with_the_first_day_of_what_it_is_called(every: Every) -> 
     assert (last - epoch).days < bins.edges[-1] < (last - epoch).days + 1
 
 
-def test_cells_that_differ_in_their_clock_alone_are_no_equals() -> None:
+def test_bins_with_different_clocks_are_not_equal() -> None:
     clocks = (Clock("timestamp", "Europe/Zurich"), Clock("timestamp"))
     zurich, utc = (ClockBins.equal(clock, 0, 9, 2) for clock in clocks)
     assert zurich.edges == utc.edges

@@ -122,7 +122,7 @@ def test_one_column_left_open_is_named_with_its_line(
     assert start < int(line) <= start + last - first
 
 
-def test_what_a_type_says_is_not_asked_again() -> None:
+def test_the_draft_asks_nothing_that_a_type_states() -> None:
     columns = (
         SourceColumn("rooms", "number", "int64", is_integer=True),
         SourceColumn("rent", "number", "double"),
@@ -163,7 +163,7 @@ def test_the_models_fit_the_columns(
         build_model(spec, name)
 
 
-def test_a_public_draft_is_good_and_names_what_it_left_out(tmp_path: Path) -> None:
+def test_a_public_draft_is_valid_and_lists_omissions(tmp_path: Path) -> None:
     label = SourceColumn("class", "text", proposal={"levels": ["ill", "well"]})
     columns = (LAT, BIKE, AGE, NOTE, START, label)
     text = public_draft(outline(columns, "user"), rows=40)
@@ -182,14 +182,14 @@ def test_a_draft_without_a_column_is_refused() -> None:
             outline(columns)
 
 
-def test_the_draft_says_what_each_choice_for_invalid_rows_costs() -> None:
+def test_the_draft_explains_choices_for_invalid_rows() -> None:
     draft = sensitive_draft(outline([SourceColumn("a", "number")]))
     comment = draft[: draft.index("\non_invalid: clip\n")].rpartition("\nsource:")[2]
     for choice in ("clip: ", "drop: ", "`other`", "nothing says how many"):
         assert choice in comment
 
 
-def test_a_name_alone_says_that_a_column_may_be_a_time_or_money() -> None:
+def test_a_name_shows_that_a_column_may_be_time_or_money() -> None:
     columns = [SourceColumn(name, "unknown") for name in ("Start Time", "Fare (CHF)", "bike")]
     text = sensitive_draft(outline(columns))
     assert text.count("    # type: timestamp") == text.count('    # decimal: ","') == 1
@@ -197,7 +197,7 @@ def test_a_name_alone_says_that_a_column_may_be_a_time_or_money() -> None:
     assert text.index("fare_chf:") < text.index('    # decimal: ","') < text.index("  bike:")
 
 
-def test_a_type_of_dates_is_not_asked_again() -> None:
+def test_the_draft_asks_no_format_of_typed_dates() -> None:
     columns = [SourceColumn("born", "date", "date32"), SourceColumn("at", "timestamp", "timestamp")]
     text = sensitive_draft(outline(columns))
     assert "    type: date\n    bounds: [TODO, TODO]\n    every: month\n" in text

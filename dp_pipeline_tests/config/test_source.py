@@ -121,7 +121,7 @@ def test_the_ledger_knows_the_file_and_the_download_of_a_source(tmp_path: Path) 
     ]
 
 
-def test_both_are_sampled_in_the_same_way(tmp_path: Path) -> None:
+def test_file_and_download_are_sampled_alike(tmp_path: Path) -> None:
     text = (
         f"kind: csv, path: a.csv, sample: {{rows: 5, by: colour, seed: 3}}, download: {{{REMOTE}}}"
     )
@@ -171,7 +171,7 @@ def test_two_ways_to_one_database_are_one_source(
     assert "sql:postgresql://localhost:5432/rides" in source.identities
 
 
-def test_queries_of_one_database_share_it_and_are_told_apart(tmp_path: Path) -> None:
+def test_queries_of_one_database_share_it_but_differ(tmp_path: Path) -> None:
     first, second = (
         source_of(tmp_path, f"kind: sql, database: sqlite:///a.db, query: SELECT {name} FROM a")
         for name in ("x", "y")

@@ -98,7 +98,7 @@ def test_what_is_no_refusal_of_the_system_is_none(error: Exception):
     assert system_error(error) is None
 
 
-def test_a_damaged_database_is_found_behind_other_errors(tmp_path: Path):
+def test_a_damaged_database_is_named_behind_other_errors(tmp_path: Path):
     path = tmp_path / "runs.db"
     path.write_bytes(b"no database" * 1000)
     with pytest.raises(DBAPIError) as raised:
@@ -133,7 +133,7 @@ def closed(connection: sqlite3.Connection) -> None:
     ],
     ids=["closed", "twice", "unbound", "too big"],
 )
-def test_a_database_that_was_asked_wrongly_is_not_called_damaged(
+def test_a_wrong_query_is_not_called_a_damaged_database(
     fails: Callable[[sqlite3.Connection], None], tmp_path: Path
 ):
     connection = sqlite3.connect(tmp_path / "runs.db")
@@ -143,7 +143,7 @@ def test_a_database_that_was_asked_wrongly_is_not_called_damaged(
     assert system_error(raised.value) is None
 
 
-def test_a_database_on_a_full_disk_says_so(tmp_path: Path):
+def test_the_error_of_a_full_disk_names_the_disk(tmp_path: Path):
     connection = sqlite3.connect(tmp_path / "runs.db")
     connection.execute("PRAGMA max_page_count = 1")
     with pytest.raises(sqlite3.OperationalError) as raised:
@@ -222,7 +222,7 @@ def test_an_odd_head_of_a_ledger_is_refused_in_one_line(
 
 
 @pytest.mark.parametrize("make", [circle, lambda path: path.symlink_to(path / "below")])
-def test_links_in_a_circle_are_left_to_whoever_opens_them(
+def test_links_in_a_circle_are_followed_without_an_error(
     make: Callable[[Path], None], tmp_path: Path
 ):
     make(tmp_path / "link")

@@ -23,7 +23,7 @@ def test_targets_are_read_in_the_order_of_the_file(tmp_path: Path) -> None:
     assert loaded(tmp_path, targets="targets:").targets == ()
 
 
-def test_a_missing_value_may_be_what_is_asked_for(tmp_path: Path) -> None:
+def test_a_missing_value_may_be_the_target(tmp_path: Path) -> None:
     attributes = "attributes:\n  job: {levels: [a, b], nullable: true}"
     spec = loaded(tmp_path, attributes=attributes, **with_targets("job: {positive: [missing]}"))
     assert spec.targets[0].codes(spec.domain) == (2,)

@@ -114,7 +114,7 @@ def test_no_window_is_before_the_first() -> None:
         weeks.parse_range("2026-W04..2026-W06")
 
 
-def test_no_window_is_behind_the_last() -> None:
+def test_no_window_follows_the_last() -> None:
     weeks = replace(cut("week", first="2026-W01"), last="2026-W03")
     assert weeks.closed(at("2027-01-01")) == ("2026-W01", "2026-W02", "2026-W03")
     assert weeks.closed(at("2027-01-01"), after="2026-W02") == ("2026-W03",)
@@ -148,7 +148,7 @@ def test_a_window_is_closed_once_it_has_ended_and_its_grace_too() -> None:
 
 
 @pytest.mark.parametrize("every", PERIODS)
-def test_no_year_has_more_windows_than_a_person_is_told(every: Period) -> None:
+def test_windows_of_a_year_stay_below_the_stated_number(every: Period) -> None:
     """2026 has 53 weeks that begin in it or are counted to it, 2028 a leap day."""
     windows, many = cut(every), []
     for year in ("2026", "2027", "2028"):

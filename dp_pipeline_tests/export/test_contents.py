@@ -59,7 +59,7 @@ def test_levels_are_described_as_they_stand_in_the_file(tmp_path: Path) -> None:
     assert fields["Kind"]["categories"][0] == "'=1+1"
 
 
-def test_centres_have_their_noisy_rows_beside_them(tmp_path: Path) -> None:
+def test_centres_have_a_column_of_noisy_rows(tmp_path: Path) -> None:
     folder = exported(tmp_path / "out", map_release(sizes={"size": np.array([4.0, -1.5])}))
     assert (folder / "centres.csv").read_text(encoding="utf-8").splitlines() == [
         "lat,lon,hour,noisy rows", "47.25,8.5,0.5,4.0", "47.75,8.125,0.25,-1.5",
@@ -156,7 +156,7 @@ class Tags(HTMLParser):
         self.found.append(tag)
 
 
-def test_the_page_of_a_card_says_the_same_words_in_other_marks() -> None:
+def test_the_page_of_a_card_has_the_same_words() -> None:
     text = card(table_release())
     page, tags = card_page(text), Tags()
     assert has_same_words(page, text)

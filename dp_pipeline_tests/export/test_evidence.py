@@ -59,7 +59,7 @@ def test_a_registry_entry_has_every_field_of_tier_3(kind: str):
     assert yaml.safe_load(yaml.safe_dump(entry)) == entry
 
 
-def test_what_only_the_publisher_knows_is_marked_as_missing():
+def test_fields_of_the_publisher_are_marked_as_missing():
     entry = registry_entry(table_release(), "2026-11-27")
     assert entry["deployment"]["basic"]["intended_use"] == MISSING
     assert 0.8 < filled_share(entry) < 1

@@ -49,7 +49,7 @@ def test_a_k_anonymous_export_verifies_and_promises_no_epsilon(tmp_path: Path) -
     assert total.startswith("no ε is stated")
 
 
-def test_a_refinement_that_says_another_start_is_found(tmp_path: Path) -> None:
+def test_a_refinement_from_another_start_fails(tmp_path: Path) -> None:
     release = table_release(epsilon="0.5", refined_from="0.125", refines="ab" * 32)
     (wrong,) = bad(verified(exported(tmp_path / "out", release)))
     assert "sum of the charges" in wrong
@@ -61,7 +61,7 @@ def names(release: Callable[[], ReportedPrivateRelease], ending: str, folder: Pa
 
 @pytest.mark.parametrize("place", [0.0, 0.5, 1.0])
 @pytest.mark.parametrize(("name", "ending"), [("table", "parquet"), ("map", "csv")])
-def test_a_changed_byte_in_any_file_is_found(
+def test_a_changed_byte_in_any_file_fails(
     name: str, ending: str, place: float, tmp_path: Path
 ) -> None:
     for index, file in enumerate(names(RELEASES[name], ending, tmp_path / "first")):
@@ -74,7 +74,7 @@ def test_a_changed_byte_in_any_file_is_found(
 
 
 @pytest.mark.parametrize("name", ["table", "map"])
-def test_a_lost_file_is_found_whichever_it_is(name: str, tmp_path: Path) -> None:
+def test_a_lost_file_fails_whichever_it_is(name: str, tmp_path: Path) -> None:
     for index, file in enumerate(names(RELEASES[name], "csv", tmp_path / "first")):
         folder = exported(tmp_path / str(index), RELEASES[name]())
         (folder / file).unlink()
@@ -82,7 +82,7 @@ def test_a_lost_file_is_found_whichever_it_is(name: str, tmp_path: Path) -> None
         assert actual.startswith(f"BAD  {file}"), file
 
 
-def test_one_more_file_is_found_and_so_is_a_link(tmp_path: Path) -> None:
+def test_a_further_file_or_link_fails(tmp_path: Path) -> None:
     folder = exported(tmp_path / "out", map_release())
     (folder / "more.csv").write_text("x\n1\n", encoding="utf-8")
     (actual,) = bad(verified(folder))
@@ -142,7 +142,7 @@ FORGERIES: dict[str, tuple[str, str, str, str]] = {
 
 
 @pytest.mark.parametrize("what", FORGERIES)
-def test_what_disagrees_is_found_though_every_digest_agrees(what: str, tmp_path: Path) -> None:
+def test_wrong_content_fails_though_every_digest_agrees(what: str, tmp_path: Path) -> None:
     file, old, new, of = FORGERIES[what]
     folder = exported(tmp_path / "out", table_release())
     if what == "a value of a table":
@@ -166,7 +166,7 @@ def test_two_causes_are_two_lines(tmp_path: Path) -> None:
         assert [line.partition(": ")[0] for line in actual] == [f"BAD  {changed}", f"BAD  {named}"]
 
 
-def test_a_moved_place_and_other_noisy_rows_are_found(tmp_path: Path) -> None:
+def test_a_moved_place_and_other_noisy_rows_fail(tmp_path: Path) -> None:
     folder = exported(tmp_path / "place", map_release())
     forged(folder, "centres.geojson", lambda text: text.replace("47.25", "47.5"))
     (actual,) = bad(verified(folder))
@@ -177,7 +177,7 @@ def test_a_moved_place_and_other_noisy_rows_are_found(tmp_path: Path) -> None:
     assert actual.startswith("BAD  values of centres")
 
 
-def test_a_charge_that_was_left_out_is_found(tmp_path: Path) -> None:
+def test_an_omitted_charge_fails(tmp_path: Path) -> None:
     release = table_release()
     less = replace(
         release, bundle=replace(release.bundle, spends=release.bundle.spends[1:], quality={})
@@ -187,7 +187,7 @@ def test_a_charge_that_was_left_out_is_found(tmp_path: Path) -> None:
     assert "got 0" in actual or "ceiling" in actual or "expected charges of exactly" in actual
 
 
-def test_an_evaluation_that_was_not_paid_in_full_is_found(tmp_path: Path) -> None:
+def test_an_evaluation_that_was_not_paid_in_full_fails(tmp_path: Path) -> None:
     release = table_release(evaluation="0.5", epsilon="0.25")
     (actual,) = bad(verified(exported(tmp_path / "out", release)))
     assert actual.startswith("BAD  sum of the charges")

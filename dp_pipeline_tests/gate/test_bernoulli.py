@@ -49,7 +49,7 @@ def test_a_coin_falls_true_with_probability_exp_of_minus_x(x: Fraction) -> None:
     assert chance(x) > ALARM
 
 
-def test_a_coin_that_forgets_the_whole_units_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_coin_without_whole_units_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     right = samplers.bernoulli_exp
 
     def always_for_a_unit(part, whole, uniform):
@@ -85,7 +85,7 @@ def test_a_root_is_never_too_small_and_hardly_too_large(square: Fraction) -> Non
 
 
 @pytest.mark.parametrize("square", [Fraction(1, 10**700), Fraction(2**110), Fraction(10**700)])
-def test_a_root_is_found_at_any_size(square: Fraction) -> None:
+def test_integer_roots_are_right_at_any_size(square: Fraction) -> None:
     assert square <= root_at_least(square) ** 2 < square * (1 + Fraction(1, 10**9)) ** 2
 
 

@@ -55,7 +55,7 @@ def test_a_person_uses_all_of_its_epsilon(rows: int) -> None:
 
 @pytest.mark.parametrize("epsilon", EPSILONS, ids=str)
 @pytest.mark.parametrize("distance", [1, 3])
-def test_it_spends_exactly_its_epsilon_by_the_scale_drawn(epsilon: Fraction, distance: int) -> None:
+def test_the_noise_scale_proves_exactly_its_epsilon(epsilon: Fraction, distance: int) -> None:
     noise = RecordingNoise()
     bought(TEN_PEOPLE, epsilon, distance=distance, noise=noise)
     (draw,) = noise.draws
@@ -100,7 +100,7 @@ def with_one_withheld(rows: int, at_most: int = 1) -> NoisyNumber:
     return number
 
 
-def test_a_small_class_that_is_withheld_alone_is_in_no_number() -> None:
+def test_a_withheld_small_class_is_in_no_number() -> None:
     for at_most in (1, 3):
         without, most = with_one_withheld(0, at_most), 19 * at_most
         assert all(with_one_withheld(rows, at_most) == without for rows in (1, 7, 19, most))
@@ -111,14 +111,14 @@ def test_a_small_class_that_is_withheld_alone_is_in_no_number() -> None:
     assert large.scale < 1e-3
 
 
-def test_where_nothing_is_published_nothing_is_known() -> None:
+def test_without_published_classes_there_is_no_number() -> None:
     domain, codes = domain_of([2, 3, 4]), dependent_rows([2, 3, 4], 300)
     curator = curator_over(counter_of(domain, codes), domain=domain)
     numbers = private_quality(curator, released(domain, "x0", least=10**6), epsilon=SILENT)
     assert list(numbers.values()) == [NoisyNumber(0.5, 0.5, "share")]
 
 
-def test_of_nobody_nothing_is_known() -> None:
+def test_without_persons_there_is_no_number() -> None:
     number = bought(())
     assert (number.value, number.scale) == (0.5, 0.5)
 
@@ -142,7 +142,7 @@ def test_its_scale_is_that_of_its_errors(name: str) -> None:
     assert abs(errors.mean()) < 5 * promised / 20
 
 
-def test_a_replay_over_nobody_gives_the_same_number() -> None:
+def test_a_replay_without_rows_gives_the_same_number() -> None:
     transcript = Transcript()
     first = bought(TEN_PEOPLE, Fraction(1), transcript=transcript)
     curator = curator_over(None, epsilon=Fraction(1), transcript=transcript.rewind())

@@ -78,7 +78,7 @@ def test_a_pure_question_costs_half_its_epsilon_squared(kind: str) -> None:
 
 
 @every_question
-def test_a_charge_above_what_is_left_looks_at_nothing(kind: str) -> None:
+def test_a_charge_above_the_balance_reads_no_row(kind: str) -> None:
     transcript, noise = Transcript(), RecordingNoise()
     curator = curator_over(
         TEN_PEOPLE, epsilon=ONE * 999 / 1000, currency=ZCDP, transcript=transcript, noise=noise

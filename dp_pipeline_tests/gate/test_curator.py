@@ -341,7 +341,7 @@ DIFFERENT: list[Callable[[Curator], object]] = [
 
 
 @pytest.mark.parametrize("index", range(len(DIFFERENT)))
-def test_a_stored_answer_is_never_given_to_another_question(index: int) -> None:
+def test_a_stored_answer_serves_no_other_question(index: int) -> None:
     """To none of its neighbours in the list, which are most alike."""
     transcript = Transcript()
     DIFFERENT[index](curator_over(TEN_PEOPLE, epsilon=ONE, transcript=transcript))
@@ -351,7 +351,7 @@ def test_a_stored_answer_is_never_given_to_another_question(index: int) -> None:
             second(curator_over(None, epsilon=ONE, transcript=transcript.rewind()))
 
 
-def test_no_two_different_questions_are_known_as_one() -> None:
+def test_different_questions_have_different_keys() -> None:
     def known(ask: Callable[[Curator], object]) -> tuple[str, ...]:
         transcript = Transcript()
         ask(curator_over(NOBODY, epsilon=ONE, transcript=transcript))
@@ -361,7 +361,7 @@ def test_no_two_different_questions_are_known_as_one() -> None:
 
 
 @every_question
-def test_a_stored_answer_is_never_given_at_another_reach(kind: str) -> None:
+def test_a_stored_answer_serves_no_other_distance(kind: str) -> None:
     transcript = Transcript()
     EXAMPLES[kind](curator_over(TEN_PEOPLE, epsilon=ONE, transcript=transcript))
     with pytest.raises(OtherQuestion, match=r"expected .* next"):
@@ -582,7 +582,7 @@ def test_what_the_gate_does_not_do_is_refused_before_any_charge(name: str) -> No
     assert (counter.looks, curator.accountant.spends) == (0, ())
 
 
-def test_a_grid_of_exactly_the_cap_is_asked_for() -> None:
+def test_a_grid_of_exactly_the_largest_size_is_answered() -> None:
     assert MAX_GRID_CELLS == 4096**2
     counter = FailingCounter()
     with pytest.raises(LookedAt):
@@ -722,7 +722,7 @@ SEALED = Sealed(np.array([4321, 17]))
 
 
 @pytest.mark.parametrize("show", [repr, str, "{}".format, lambda one: f"{[one]!r}"])
-def test_exact_counts_are_not_shown(show: Callable[[Sealed], str]) -> None:
+def test_exact_counts_are_not_printed(show: Callable[[Sealed], str]) -> None:
     assert "4321" not in show(SEALED)
     assert "exact counts" in show(SEALED)
 
@@ -763,7 +763,7 @@ def budgets(draw: st.DrawFn) -> list[Fraction]:
 @pytest.mark.parametrize("kind", QUESTIONS)
 @settings(derandomize=True, deadline=None, max_examples=5)
 @given(shares=budgets(), data=st.data())
-def test_the_scales_drawn_prove_the_epsilon_spent(
+def test_the_noise_scales_prove_the_spent_epsilon(
     kind: str, shares: list[Fraction], data: st.DataObject
 ) -> None:
     noise = RecordingNoise(ForcedNoise(2))

@@ -79,7 +79,7 @@ def test_nothing_is_disclosed_of_protected_rows(ask: Question) -> None:
     assert transcript.records == ()
 
 
-def test_the_accountant_knows_before_anybody_looks(ask: Question) -> None:
+def test_the_charge_comes_before_any_row_is_read(ask: Question) -> None:
     curator = benchmark(None)
     curator._executor = replace(curator._executor, counter=Recorded(curator.accountant))
     ask(curator)
@@ -119,7 +119,7 @@ def test_the_answers_are_replayed_without_rows(ask: Question) -> None:
         ask(replay)
 
 
-def test_the_transcript_says_for_ever_that_there_was_no_noise(ask: Question) -> None:
+def test_the_transcript_states_that_there_was_no_noise(ask: Question) -> None:
     transcript = Transcript()
     ask(benchmark(LoopCounter(TEN_PEOPLE), transcript))
     (record,) = transcript.records

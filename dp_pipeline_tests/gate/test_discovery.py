@@ -105,7 +105,7 @@ def test_without_noise_bounds_are_powers_of_two_around_the_rows(tmp_path: Path) 
         assert run(spec, crowd(values))["x"] == DiscoveredAttribute(bounds=bounds)
 
 
-def test_a_far_row_of_one_person_does_not_widen_the_bounds(tmp_path: Path) -> None:
+def test_an_outlier_of_one_person_does_not_widen_bounds(tmp_path: Path) -> None:
     """Seeded; by the declared β it would fail once in 10^6 seeds."""
     spec = spec_of(tmp_path, "{x: {bounds: discover}}", "{epsilon: 1}")
     rows = [*crowd([1.5, 3.0]), (1e12, "a", "far")]
@@ -202,7 +202,7 @@ def test_pieces_tell_where_rows_are_inside_of_bins(tmp_path: Path) -> None:
     assert rows.sum() == pytest.approx(4100, abs=40)
 
 
-def test_what_is_left_open_is_all_that_is_found(tmp_path: Path) -> None:
+def test_only_open_attributes_are_discovered(tmp_path: Path) -> None:
     spec = spec_of(tmp_path, ALL, "{epsilon: 30, delta: 0.001}")
     actual = run(spec, crowd([1.5, 3.0]))
     assert actual.names == ("x", "word")
@@ -309,7 +309,7 @@ def test_noise_of_a_row_for_persons_with_two_is_caught(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_what_is_said_depends_on_the_answers_alone(tmp_path: Path, seed: int) -> None:
+def test_the_domain_depends_on_noisy_answers_only(tmp_path: Path, seed: int) -> None:
     spec = spec_of(tmp_path, NUMBERS, "{epsilon: 1}")
     said = []
     for rows in (TOWN, [], crowd([1e9], times=50)):
@@ -320,7 +320,7 @@ def test_what_is_said_depends_on_the_answers_alone(tmp_path: Path, seed: int) ->
 # Too little: what was paid for ends in a domain all the same, and says what it lacks.
 
 
-def test_too_few_rows_give_a_domain_that_says_what_it_lacks(tmp_path: Path) -> None:
+def test_the_domain_of_too_few_rows_states_its_weakness(tmp_path: Path) -> None:
     spec = spec_of(tmp_path, ALL, "{epsilon: 0.1, delta: 0.000001}")
     domain = run(spec, crowd([1.0], times=2))
     assert domain["word"].levels == ()
@@ -335,7 +335,7 @@ def test_too_few_rows_give_a_domain_that_says_what_it_lacks(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("many", [0, 3])
-def test_quantiles_of_few_rows_are_one_bin_or_found(tmp_path: Path, many: int) -> None:
+def test_quantiles_of_few_rows_are_one_bin_with_a_reason(tmp_path: Path, many: int) -> None:
     spec = spec_of(tmp_path, "{x: {bounds: [0, 9], bins: {quantiles: 4}}}", "{epsilon: 0.1}")
     weak = 0
     for seed in range(40):
@@ -464,7 +464,7 @@ def test_every_unit_has_less_than_200_buckets() -> None:
     assert max(len(bucket_edges(unit)) for unit in (1e-9, 1.0, 1e9)) < 200
 
 
-def test_dates_are_found_by_the_years_that_have_rows() -> None:
+def test_dates_are_discovered_from_years_with_rows() -> None:
     days = Attribute(
         "day",
         "day",

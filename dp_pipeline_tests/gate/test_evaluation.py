@@ -43,9 +43,7 @@ def quality_of(curator: Curator, epsilon: Fraction) -> NoisyNumber:
 
 @pytest.mark.parametrize("epsilon", EPSILONS, ids=str)
 @pytest.mark.parametrize("distance", [1, 3])
-def test_an_evaluation_spends_its_epsilon_by_the_scales_drawn(
-    epsilon: Fraction, distance: int
-) -> None:
+def test_the_scales_of_an_evaluation_prove_its_epsilon(epsilon: Fraction, distance: int) -> None:
     noise = RecordingNoise()
     curator = curator_over(TEN_PEOPLE, epsilon=epsilon, distance=distance, noise=noise)
     quality_of(curator, epsilon)
@@ -264,7 +262,7 @@ def test_without_a_synopsis_rows_are_clipped_at_the_widest_gap(
     assert bought.value == pytest.approx(exact_nicv(TEN_PEOPLE, centres, most), abs=1e-4)
 
 
-def test_nobody_has_no_error() -> None:
+def test_without_persons_there_is_no_error() -> None:
     assert quality_of(curator_over(NOBODY), SILENT).value == 0
 
 

@@ -123,7 +123,7 @@ def test_the_radius_may_be_larger_than_64_bits() -> None:
     assert np.abs(noise).max() == np.iinfo(np.int64).max
 
 
-def test_a_spend_says_what_its_scale_proves() -> None:
+def test_a_spend_states_the_cost_of_its_scale() -> None:
     scale = linf_scale(linf=3, epsilon=Fraction(1, 2))
     spend = Spend("scores together", LINF, Fraction(1, 2), 3, scale)
     assert (scale, spend.epsilon_of_scale) == (6, Fraction(1, 2))

@@ -111,7 +111,7 @@ def test_floats_are_used_while_sums_stay_below_2_to_the_53(weights, fits) -> Non
     assert fits is (4 * sum((w << 16) ** 2 for w in reduced) < 1 << 53)
 
 
-def test_a_common_factor_of_the_weights_is_taken_out() -> None:
+def test_a_common_factor_of_the_weights_cancels() -> None:
     rules = [NearestCentre(("x", "y"), ((1, 2),), w) for w in [(6, 4), (0, 5), (0, 0), (7, 3)]]
     assert [rule.reduced_weights for rule in rules] == [(3, 2), (0, 1), (0, 0), (7, 3)]
 

@@ -206,7 +206,7 @@ def added(source: NoiseSource, kind: str, counts: NDArray[np.int64], size: Fract
 @by_kind
 @by_source
 @pytest.mark.parametrize("shape", [(), (0,), (3, 0), (1,), (5,), (2, 3, 4)], ids=str)
-def test_noise_keeps_the_shape_and_leaves_its_input_alone(
+def test_noise_keeps_the_shape_and_its_input(
     source: NoiseSource, kind: str, shape: tuple[int, ...]
 ) -> None:
     counts = np.full(shape, 1000)

@@ -22,7 +22,7 @@ def moved_cells(row: Row, people: tuple[Row, ...] = TEN_PEOPLE) -> list[int]:
     return (second - first).tolist()
 
 
-def test_rows_are_answered_rightly_or_wrongly_as_counted_by_hand():
+def test_right_and_wrong_predictions_are_counted_as_by_hand():
     # Positive are green in the upper cell of y (1 + 1 − 1) and all blue: smokers among
     # them are wrong only where they are missed.
     expected = {"green up": 2, "blue": 3}

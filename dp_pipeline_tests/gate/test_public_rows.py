@@ -58,7 +58,7 @@ def test_elsewhere_scores_of_public_rows_are_refused(name: str) -> None:
     assert (curator.accountant.spends, transcript.records) == ((), ())
 
 
-def test_scores_of_public_rows_are_asked_like_others() -> None:
+def test_scores_of_public_rows_are_charged_like_others() -> None:
     curator = curator_over(TEN_PEOPLE, **PUBLIC)
     rows = curator.public_rows()
     pairs = {pair: MutualInformation(rows) for pair in PAIRS}

@@ -66,7 +66,7 @@ def test_another_version_makes_another_question(
     ],
     ids=str,
 )
-def test_how_it_is_made_noisy_belongs_to_a_question(change: Mapping[str, object]) -> None:
+def test_the_key_of_a_question_includes_its_noise(change: Mapping[str, object]) -> None:
     same = Spend(**{**vars(SPEND), "what": "how old they are"})
     other = Spend(**{**vars(SPEND), **change})  # type: ignore[arg-type]
     asked = ("marginal", ("age",))
@@ -90,7 +90,7 @@ def test_what_differs_has_another_digest(one: object, other: object) -> None:
     assert (digest_of(one) == digest_of(other)) == (repr(one) == repr(other))
 
 
-def test_arrays_are_known_by_their_numbers_and_shape() -> None:
+def test_keys_of_arrays_depend_on_numbers_and_shape() -> None:
     numbers = np.arange(5_000)
     changed = numbers.copy()
     changed[2_500] += 1

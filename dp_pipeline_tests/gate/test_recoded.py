@@ -134,7 +134,7 @@ RECODINGS: dict[str, tuple[Recoding, ...]] = {
 
 
 @pytest.mark.parametrize("name", RECODINGS)
-def test_an_answer_is_replayed_under_its_own_recoding_alone(name: str) -> None:
+def test_an_answer_is_replayed_for_its_recoding_only(name: str) -> None:
     """The words of the question are the same under all of them."""
 
     def smokers(rows: object, recodings: tuple[Recoding, ...], transcript: Transcript) -> object:

@@ -77,7 +77,7 @@ def given(source: NoiseSource, z: int, scale: Fraction, finer: Fraction, times: 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda one: one.name)
 @pytest.mark.parametrize(("scale", "finer"), SCALES)
 @pytest.mark.parametrize("z", [0, 1, -1, 5, -12])
-def test_what_is_left_of_noise_has_its_conditional_distribution(
+def test_remaining_noise_has_its_conditional_distribution(
     source: NoiseSource, scale: Fraction, finer: Fraction, z: int
 ) -> None:
     assert probability_of(given(source, z, scale, finer, 20_000), z, scale, finer) > ALARM

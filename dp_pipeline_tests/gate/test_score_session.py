@@ -72,12 +72,12 @@ def test_a_penalty_decides_between_equal_scores() -> None:
         assert session_over().choose("edge", PAIRS, amount=SILENT, penalties=penalties) == dear
 
 
-def test_only_one_of_those_named_is_chosen() -> None:
+def test_only_a_named_candidate_is_chosen() -> None:
     for pair in PAIRS:
         assert session_over().choose("edge", [pair], amount=SILENT) == pair
 
 
-def test_however_much_is_asked_there_is_one_look() -> None:
+def test_many_scores_take_one_reading_of_the_rows() -> None:
     counter = CountedCounter(TEN_PEOPLE)
     session = curator_over(counter).open_scores(MIXED)
     assert counter.asked == []

@@ -165,7 +165,7 @@ WRONG_SCORES = {
 
 
 @pytest.mark.parametrize("wrong", WRONG_SCORES.values(), ids=WRONG_SCORES.keys())
-def test_a_score_that_moves_further_than_it_says_is_caught(wrong) -> None:
+def test_a_score_above_its_sensitivity_is_detected(wrong) -> None:
     with pytest.raises(AssertionError):
         fuzz(*wrong)
 
@@ -462,7 +462,7 @@ def test_the_gap_to_a_released_product_is_counted_by_hand() -> None:
     assert gap.score(np.array([[1, 3], [0, 5]])) == 3 * UNIT
 
 
-def test_what_is_expected_is_a_copy_that_nobody_can_change() -> None:
+def test_expected_counts_are_a_read_only_copy() -> None:
     released = np.ones((2, 2), np.int64)
     gap = DependenceScore(released)
     released[0, 0] = 9

@@ -82,7 +82,7 @@ def test_all_cells_together_are_as_if_each_had_its_own_noise() -> None:
     assert p_value(drawing(1)) > ALARM
 
 
-def test_a_tail_that_begins_one_too_high_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tail_that_begins_one_too_high_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     geometric = sparse_sampler.geometric_noise
     monkeypatch.setattr(sparse_sampler, "geometric_noise", lambda *of: geometric(*of) + 1)
     assert p_value(drawing(1)) < ALARM
@@ -110,7 +110,7 @@ every_source = pytest.mark.parametrize(
 
 
 @every_source
-def test_a_table_of_more_cells_than_any_array_is_given_in_order(noise) -> None:
+def test_a_table_larger_than_any_array_comes_in_order(noise) -> None:
     cells = 1 << 62
     keys = np.array([5, 7 << 40, cells - 1])
     occupied = np.stack([keys, [10**6, 3, 10**6]], axis=1)
@@ -124,7 +124,7 @@ def test_a_table_of_more_cells_than_any_array_is_given_in_order(noise) -> None:
 
 
 @every_source
-def test_an_empty_table_shows_noise_alone_and_floats_are_refused(noise) -> None:
+def test_an_empty_table_gives_noise_and_floats_are_refused(noise) -> None:
     empty = np.zeros((0, 2), dtype=np.int64)
     assert noise.sparse_laplace(empty, Fraction(1), cells=9, threshold=40).shape == (0, 2)
     kept = noise.sparse_laplace(empty, Fraction(1000), cells=1000, threshold=1)

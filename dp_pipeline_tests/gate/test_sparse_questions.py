@@ -55,7 +55,7 @@ def test_a_person_is_paid_for_in_one_cell_a_row(distance: int) -> None:
     person=st.lists(people.filter(bool).map(lambda rows: rows[0]), min_size=1, max_size=3),
     seed=st.integers(0, 99),
 )
-def test_a_person_moves_the_whole_table_by_at_most_their_rows(
+def test_a_person_moves_a_table_by_at_most_their_rows(
     rows: list[Row], person: list[Row], seed: int
 ) -> None:
     draws, tables = [], []
@@ -74,7 +74,7 @@ def test_in_a_release_that_pays_in_rho_it_costs_half_the_square() -> None:
     assert curator.accountant.spent == Fraction(1, 8)
 
 
-def test_the_stored_answer_is_replayed_over_nobody() -> None:
+def test_the_stored_answer_is_replayed_without_rows() -> None:
     transcript = Transcript()
     first = ask(curator_over(TEN_PEOPLE, transcript=transcript))
     again = ask(curator_over(None, transcript=transcript.rewind()))

@@ -353,7 +353,7 @@ class Everywhere(OnePlace):
 
 
 @pytest.mark.parametrize("biased", [-4, 0, 1, 4])
-def test_a_box_is_split_as_often_as_its_tail_says(biased: int) -> None:
+def test_a_box_is_split_with_the_chance_of_its_tail(biased: int) -> None:
     # 4 binomial tests on seeded noise, each alarming falsely at a rate of 1e-8.
     counter = Everywhere(biased + 6 * 4)
     curator = curator_over(counter, epsilon=ONE, noise=SeededNoise(11))
@@ -443,7 +443,7 @@ def test_a_box_at_the_end_of_a_tree_has_no_children() -> None:
         session.split(QUARTERS.children(1))
 
 
-def test_a_look_that_fails_was_asked() -> None:
+def test_a_failed_reading_was_recorded_before() -> None:
     class Failing(LoopCounter):
         def children(self, *_: object) -> object:
             raise OSError("no rows today")

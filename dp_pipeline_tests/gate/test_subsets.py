@@ -33,7 +33,7 @@ def lattice() -> list[np.ndarray]:
 
 @fuzz
 @given(places=rows_of_places, salt=salts, subsets=st.integers(1, 1000))
-def test_a_subset_is_that_of_a_hash_in_pythons_whole_numbers(
+def test_subsets_follow_a_hash_in_python_integers(
     places: list[tuple[int, ...]], salt: int, subsets: int
 ) -> None:
     expected = [loops.subset(place, salt, subsets) for place in places]

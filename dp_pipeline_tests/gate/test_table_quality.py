@@ -61,7 +61,7 @@ def bought(
 @pytest.mark.parametrize("epsilon", EPSILONS, ids=str)
 @pytest.mark.parametrize("distance", [1, 3])
 @pytest.mark.parametrize("people", AWKWARD)
-def test_table_quality_spends_its_epsilon_by_the_scales_drawn(
+def test_the_scales_of_table_quality_prove_its_epsilon(
     people: str, epsilon: Fraction, distance: int
 ) -> None:
     noise = RecordingNoise()
@@ -114,7 +114,7 @@ def test_another_table_is_another_question() -> None:
 
 
 @pytest.mark.parametrize("people", [name for name in AWKWARD if AWKWARD[name]])
-def test_without_noise_it_says_what_the_exact_metrics_say(people: str) -> None:
+def test_without_noise_it_equals_the_exact_metrics(people: str) -> None:
     rows = AWKWARD[people]
     numbers = bought(curator_over(rows), SILENT)
     real, released = codes_of(rows), dict(zip(SOME.attributes, SOME.codes.T, strict=True))
@@ -134,7 +134,7 @@ def test_the_true_table_has_no_error() -> None:
     assert numbers["avd_3"].value == pytest.approx(0, abs=1e-4)
 
 
-def test_nobody_has_no_error() -> None:
+def test_without_persons_there_is_no_error() -> None:
     assert {one.value for one in bought(curator_over(NOBODY), SILENT).values()} == {0.0}
 
 
@@ -169,7 +169,7 @@ def test_a_table_of_few_attributes_has_fewer_numbers(names, expected) -> None:
     assert silent["avd_2"].value == pytest.approx(exact, abs=1e-4)
 
 
-def test_marginals_too_large_to_count_together_are_left_out(monkeypatch) -> None:
+def test_marginals_too_large_together_are_omitted(monkeypatch) -> None:
     # y × colour has 9 cells, y × smokes 6, colour × smokes 6, all three 18.
     for most, avd_2 in {15: 2, 12: 1, 5: 3}.items():
         monkeypatch.setattr(quality, "MAX_CELLS", most)
@@ -252,6 +252,6 @@ def test_whole_parts_keep_the_shape_whatever_the_memory_layout() -> None:
     assert (fixed_point_shares(shares.T) == fixed_point_shares(copy)).all()
 
 
-def test_the_largest_remainders_get_what_rounding_left() -> None:
+def test_the_largest_remainders_are_rounded_up() -> None:
     thirds = fixed_point_shares(np.full(3, 1 / 3))
     assert Counter(thirds.tolist()) == {21845: 2, 21846: 1}

@@ -145,7 +145,7 @@ def test_an_undecided_draw_gets_more_bits(monkeypatch: pytest.MonkeyPatch) -> No
     assert all(late[0] >> 128 == early[0] for early, late in pairwise(asked))
 
 
-def test_the_ends_of_what_may_be_asked_are_answered() -> None:
+def test_the_smallest_and_largest_inputs_are_answered() -> None:
     tiny = Fraction(1, 10**6)
     assert threshold_binomial(MAX_CELLS, MAX_THRESHOLD_SCALES, Fraction(1), words(1)) == 0
     assert threshold_binomial(MAX_CELLS, 1, tiny, words(1)) == 0

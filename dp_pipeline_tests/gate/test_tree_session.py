@@ -352,7 +352,7 @@ def test_a_second_tree_is_a_second_charge() -> None:
         curator.open_tree(TREE, epsilon=Fraction(1, 10**9))
 
 
-def test_a_look_that_fails_has_taken_its_shares() -> None:
+def test_a_failed_reading_has_used_its_shares() -> None:
     class Failing(LoopCounter):
         def children(self, *_: object) -> object:
             raise OSError("no rows today")

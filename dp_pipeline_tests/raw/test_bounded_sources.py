@@ -130,7 +130,7 @@ def of_sqlite(folder: Path) -> Source:
 
 
 @pytest.mark.parametrize("written", [of_parquet, of_pages, of_sqlite])
-def test_a_long_cell_spoils_itself_alone(tmp_path, written):
+def test_a_long_cell_changes_no_other_cell(tmp_path, written):
     """Of persons it names nobody: cut, it might name another one."""
     pool = pa.default_memory_pool()
     before = pool.max_memory()

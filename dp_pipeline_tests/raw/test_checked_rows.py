@@ -92,7 +92,7 @@ def test_missing_or_broken_table_is_damaged(content, engine, spec, snapshot):
 
 
 @pytest.mark.chain
-def test_workers_answers_are_not_given_either(engine, spec, snapshot):
+def test_answers_of_workers_on_changed_files_are_dropped(engine, spec, snapshot):
     content = damage(snapshot, "discretized")
     counter = open_counter(spec, snapshot, engine)
     for _ in range(2):
@@ -120,7 +120,7 @@ def test_file_put_back_after_counting_gives_no_answer(spec, snapshot):
         rows.require_stages(["discretized"])
 
 
-def test_what_counting_another_file_fails_at_is_not_told(spec, snapshot):
+def test_errors_of_counting_another_file_are_hidden(spec, snapshot):
     rows = CheckedRows.open(spec, snapshot)
     content = damage(snapshot, "discretized")
 

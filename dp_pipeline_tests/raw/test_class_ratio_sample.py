@@ -70,7 +70,7 @@ def test_what_a_class_is_called_decides_nothing():
     assert sample_of(classes, 5) == sample_of(renamed, 5)
 
 
-def test_every_row_of_a_class_is_drawn_as_often_as_another():
+def test_rows_of_a_class_are_drawn_equally_often():
     classes, times = [0] * 6 + [1] * 3, 4000
     counts = Counter(row for seed in range(times) for row in sample_of(classes, 3, seed))
     # Each row is in a third of the samples. Nine bounds of 4.5 standard deviations: a false alarm
@@ -97,7 +97,7 @@ def test_two_spellings_of_a_level_are_one_class(tmp_path):
     assert len({pay["low"] for pay in pays}) > 1
 
 
-def test_sampled_rows_are_whole_and_in_the_order_of_the_source(tmp_path):
+def test_sampled_rows_are_complete_and_in_source_order(tmp_path):
     rows = [(str(n), "high" if n % 3 else "low") for n in range(30)]
     text = "".join(f"{name},{pay}\n" for name, pay in rows)
     all_rows = read_source(people(tmp_path, text, None))
@@ -119,7 +119,7 @@ def test_files_are_sampled_together(tmp_path):
     assert table.column("pay").to_pylist() == ["low", "low", "high", "high"]
 
 
-def test_a_text_that_is_no_level_is_drawn_by_its_share(tmp_path):
+def test_undeclared_texts_are_sampled_by_their_share(tmp_path):
     rows = "1,low\n2,low\n3,none\n4,none\n"
     table = read_source(people(tmp_path, rows, Sample(2, "pay", 7)))
     assert table.column("pay").to_pylist() == ["low", "none"]

@@ -46,7 +46,7 @@ wide = st.lists(st.lists(st.integers(0, 2), min_size=6, max_size=6), min_size=1,
 @pytest.mark.parametrize("spread", [40503, 1, 0])
 @settings(max_examples=30, deadline=None)
 @given(real=wide, released=wide)
-def test_rows_that_are_found_in_buckets_are_the_nearest_of_all(look, row, spread, real, released):
+def test_bucket_search_finds_the_nearest_rows_of_all(look, row, spread, real, released):
     """Whatever the buckets are: perfect, with many strangers, or one for all rows; and whether
     they are looked into always, where they save work, or never.
     """
@@ -59,7 +59,7 @@ def test_rows_that_are_found_in_buckets_are_the_nearest_of_all(look, row, spread
         assert nearest_rows(table, places, far(places)).tolist() == by_loop(table, places)
 
 
-def test_what_is_known_of_other_rows_is_only_ever_bettered():
+def test_known_distances_only_ever_shrink():
     rows = np.array([[0, 1], [0, 1]], dtype=np.uint8)
     places = np.array([[0, 0], [0, 2]], dtype=np.uint8)
     assert nearest_rows(rows, places, np.array([2, 2])).tolist() == [0, 1]
@@ -88,7 +88,7 @@ def test_no_rows_on_either_side_are_no_number():
     assert math.isnan(distance_to_closest_record(empty, some))
 
 
-def test_of_many_rows_a_seeded_sample_is_looked_at():
+def test_of_many_rows_a_seeded_sample_is_compared():
     # A tenth of the rows is one attribute off: deviation of the sample's share is 0.0067.
     real = table([(0, 0, 0)])
     many = table([(int(index % 10 == 0), 0, 0) for index in range(10 * MOST_PLACES)])

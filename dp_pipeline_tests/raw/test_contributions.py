@@ -404,7 +404,7 @@ def rows_kept(table: pa.Table, at_most: int) -> Counter[tuple[Any, Any]]:
 
 @pytest.mark.parametrize("coded", [False, True])
 @pytest.mark.parametrize("kind", IDS, ids=str)
-def test_one_more_person_adds_her_own_rows_alone(kind, coded):
+def test_a_further_person_adds_only_her_own_rows(kind, coded):
     @settings(max_examples=15, derandomize=True, database=None, deadline=None)
     @given(
         ids=st.lists(st.one_of(st.none(), IDS[kind]), max_size=12),

@@ -98,7 +98,7 @@ def test_many_rows_are_in_one_box_and_cluster_each(engine):
     assert levels.sum(axis=1).tolist() == np.bincount(population.cells[:, 3]).tolist()
 
 
-def test_of_many_rows_every_one_is_answered_rightly_or_wrongly(engine):
+def test_each_of_many_rows_counts_as_right_or_wrong(engine):
     population = drawn(140_003)
     c, d = population.cells[:, 3:5].T
     rule = PredictedLabel("d", (1,), ("c",), ((-1, 0, 1, 2),), 0)
@@ -169,7 +169,7 @@ def populations(draw) -> Population:
 
 @settings(max_examples=15, deadline=None)
 @given(population=populations(), marginals=marginal_lists)
-def test_any_list_of_marginals_is_answered_like_a_loop(engine, population, marginals):
+def test_any_list_of_marginals_agrees_with_a_loop(engine, population, marginals):
     answers = engine(population).count(marginals)
     for sealed, names in zip(answers, marginals, strict=True):
         assert_answer(sealed, population.counted(names))
@@ -177,7 +177,7 @@ def test_any_list_of_marginals_is_answered_like_a_loop(engine, population, margi
 
 @settings(max_examples=15, deadline=None)
 @given(population=populations(), columns=column_lists, cells=st.integers(1, 17))
-def test_any_grid_is_answered_like_a_loop(engine, population, columns, cells):
+def test_any_grid_agrees_with_a_loop(engine, population, columns, cells):
     assert_answer(engine(population).grid(columns, cells), population.gridded(columns, cells))
 
 
@@ -189,7 +189,7 @@ def test_any_grid_is_answered_like_a_loop(engine, population, columns, cells):
     shift=st.integers(0, 40),
     room=st.integers(0, 25),
 )
-def test_any_distance_is_answered_like_a_loop(engine, population, centres, weights, shift, room):
+def test_any_distance_agrees_with_a_loop(engine, population, centres, weights, shift, room):
     rule = NearestCentre(("z", "x"), centres, weights)
     limits = {"clip": 1 << (shift + room), "shift": shift}
     answer = engine(population).distance_total(rule, **limits)
@@ -232,7 +232,7 @@ def test_any_clusters_of_any_subsets_are_summed_like_a_loop(engine, population, 
 
 @settings(max_examples=15, deadline=None)
 @given(population=populations(), draws=st.data())
-def test_any_prediction_is_judged_like_a_loop(engine, population, draws):
+def test_any_prediction_agrees_with_a_loop(engine, population, draws):
     target, *columns = draws.draw(st.permutations(["x", "y", "z", "c", "d"]))
     columns = tuple(columns[: draws.draw(st.integers(0, 4))])
     numbers = st.integers(-3, 3) | st.integers(-(1 << 40), 1 << 40)
@@ -253,7 +253,7 @@ def test_one_row_adds_at_most_one_radius_to_the_residuals(engine, row, radius, w
         assert np.abs(added).sum() <= EDGE
 
 
-def test_an_answer_is_nobody_elses_memory(engine):
+def test_an_answer_shares_no_memory(engine):
     counter = engine(POPULATIONS["few rows"])
     first, second = counter.count([("c", "d"), ("c", "d")])
     first.open_at_the_gate()[:] = -1

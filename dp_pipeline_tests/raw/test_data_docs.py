@@ -83,7 +83,7 @@ def test_they_are_written_anew_and_go_with_the_rows(spec, tmp_path):
     assert [path.name for path in snapshot.folder.iterdir()] == ["manifest.json"]
 
 
-def test_no_row_is_looked_at_where_the_schema_is_another(spec, tmp_path):
+def test_no_row_is_read_under_another_schema(spec, tmp_path):
     folder = write_data_docs(spec, ingested(tmp_path, {"age": ["1"]}))
     assert (folder / "people_schema.json").is_file()
     assert not (folder / "people_rows.json").exists()

@@ -71,7 +71,7 @@ HELD_AND_BROKEN = [
 """An expectation with a gap, what makes it hold of ROWS, and what does not."""
 
 
-def test_every_type_is_tried_both_ways():
+def test_every_type_has_a_passing_and_a_failing_case():
     assert {f"expect_{line.partition(',')[0]}" for line, _, _ in HELD_AND_BROKEN} == set(TYPES)
 
 

@@ -47,7 +47,7 @@ def test_an_engine_agrees_with_the_loop_counter(engine, people):
     assert_as_the_loop(engine, people)
 
 
-def test_of_nobody_the_box_and_its_middle_are_shown(engine):
+def test_without_persons_box_and_middle_are_released(engine):
     counter = engine(of_people(()))
     edge = 1 << 16
     assert_answer(counter.bounds(("x", "y")), np.array([[-edge, -edge], [edge, edge]]))
@@ -98,7 +98,7 @@ def assert_occupied(engine: Engine) -> None:
 
 
 @every_engine
-def test_an_engine_agrees_with_the_whole_table(engine):
+def test_an_engine_agrees_with_one_table_in_memory(engine):
     assert_occupied(engine)
 
 

@@ -55,7 +55,7 @@ def stored(population: Population, folder: Path, rows: int) -> StoredRows:
     return StoredRows.of(population.domain, tuple(paths))
 
 
-def test_every_question_is_answered_as_by_a_loop(engine, tmp_path):
+def test_every_question_agrees_with_a_loop(engine, tmp_path):
     # One population of the contract, in batches of 13 rows, some of the last one.
     population = POPULATIONS["few rows"]
     rows = stored(population, tmp_path, 13)
@@ -234,7 +234,7 @@ def test_answers_survive_cuts_and_dying_workers(engine, tmp_path, rows):
     assert dying.pairs[0][0].with_suffix(".died").exists()
 
 
-def test_what_fails_on_a_worker_is_one_line_without_what_it_says(engine, tmp_path):
+def test_a_failed_worker_is_one_line_without_its_message(engine, tmp_path):
     rows = stored(POPULATIONS["few rows"], tmp_path, 13)
     fold = MADE[engine](rows)
     rows.pairs[0][0].unlink()
@@ -245,7 +245,7 @@ def test_what_fails_on_a_worker_is_one_line_without_what_it_says(engine, tmp_pat
     assert isinstance(caught.value, Damaged) or "engine: expected the answers" in str(caught.value)
 
 
-def test_an_engine_that_is_not_installed_says_how_to_have_it(monkeypatch):
+def test_a_missing_engine_says_how_to_install_it(monkeypatch):
     for name, module in (("dask", "distributed"), ("spark", "pyspark.sql")):
         monkeypatch.setitem(sys.modules, module, None)
         clusters.dask_client.cache_clear()

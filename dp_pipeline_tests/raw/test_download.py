@@ -97,12 +97,12 @@ def test_a_file_at_the_limit_or_of_a_known_hash_is_written(server, tmp_path, fau
     assert Download("city", server.url(), sha256, 1).to(tmp_path / "a") == sha256
 
 
-def test_no_answer_is_told_from_silence(server, tmp_path, monkeypatch):
+def test_a_refused_connection_differs_from_a_timeout(server, tmp_path, monkeypatch):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    empty = refusal(tmp_path / "a", f"http://127.0.0.1:{port}/a.csv")
-    assert empty.endswith("expected a server that answers, got none")
+    refused = refusal(tmp_path / "a", f"http://127.0.0.1:{port}/a.csv")
+    assert refused.endswith("expected a server that answers, got none")
     monkeypatch.setattr(download, "IDLE_SECONDS", 0.1)
     server.fault = "silent"
     assert refusal(tmp_path / "a", server.url()).endswith("got silence")
@@ -175,7 +175,7 @@ def test_a_secret_of_a_url_is_not_logged(server, tmp_path, caplog):
     assert "s3cret" not in caplog.text
 
 
-def test_a_certificate_that_nobody_vouches_for_is_refused(tmp_path):
+def test_a_certificate_of_no_authority_is_refused(tmp_path):
     made = tmp_path / "made"
     made.mkdir()
     pair = [str(made / "key"), str(made / "certificate")]

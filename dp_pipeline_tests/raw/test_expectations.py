@@ -73,7 +73,7 @@ def test_numbers_may_be_levels(tmp_path):
     }
 
 
-def test_a_missing_column_stops_before_any_row_is_looked_at(spec, tmp_path):
+def test_a_missing_column_stops_before_rows_are_read(spec, tmp_path):
     snapshot = ingested(tmp_path, {"age": ["1"]})
     snapshot.record(prepared={"digest": spec.digest, "stages": ["normalized"]})
     verdicts = validate(spec, snapshot)
@@ -252,7 +252,7 @@ def test_missed_share_stops_no_release(tmp_path):
     assert bad.manifest["validated"] == good.manifest["validated"]
 
 
-def test_what_a_share_wants_is_said_in_a_sentence(tmp_path):
+def test_a_required_share_is_described_in_a_sentence(tmp_path):
     attributes = "{age: {bounds: [0, 100]}, n: {bounds: [0, 9], bins: 3, nullable: true}}"
     spec = written_spec(tmp_path, attributes, protection=PERSONS, more="usable: 0.975")
     sentences = {
@@ -286,7 +286,7 @@ def test_another_share_is_another_validation(tmp_path, spec):
 # What the library is asked
 
 
-def test_library_results_hold_booleans_alone(spec, tmp_path, monkeypatch):
+def test_library_results_have_only_booleans(spec, tmp_path, monkeypatch):
     """Every other format puts values of rows into the result."""
     replies = []
     batch = great_expectations_session._frame_batch

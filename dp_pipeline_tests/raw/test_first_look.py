@@ -55,7 +55,7 @@ ROWS = st.lists(st.binary(max_size=40), max_size=20)
 
 @settings(derandomize=True, deadline=None, max_examples=40)
 @given(one=ROWS, other=ROWS)
-def test_no_row_of_a_csv_file_changes_what_is_found(one, other, tmp_path_factory):
+def test_no_row_of_a_csv_file_changes_its_columns(one, other, tmp_path_factory):
     """Not even one that is broken: rows are not read."""
     folder = tmp_path_factory.mktemp("rows")
     actual = [
@@ -165,7 +165,7 @@ def test_failing_query_is_refused_without_driver_words(query, database):
     assert caught.value.__context__ is None
 
 
-def test_of_postgresql_the_types_of_a_query_are_found(postgres_url, monkeypatch):
+def test_column_types_of_a_postgresql_query_are_read(postgres_url, monkeypatch):
     monkeypatch.setenv("RIDES_DATABASE", postgres_url)
     query = (
         "SELECT 1::int8 AS age, 2.5::numeric AS fare, 'x'::text AS town, true AS let, "

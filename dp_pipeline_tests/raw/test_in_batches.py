@@ -96,7 +96,7 @@ def group_sizes(snapshot: Snapshot, stage: str) -> list[int]:
     whole_numbers=st.booleans(),
 )
 @settings(max_examples=40, deadline=None)
-def test_same_rows_are_kept_however_they_are_cut(
+def test_batch_boundaries_do_not_change_the_rows_kept(
     tmp_path_factory, ids, cuts, at_most, whole_numbers
 ):
     values = [None if one is None else len(one) for one in ids] if whole_numbers else ids
@@ -126,7 +126,7 @@ def parts_of(tables: list[pa.Table], folder: Path) -> list[pa.Table]:
     ]
 
 
-def test_persons_go_to_all_parts_and_nobody_to_none():
+def test_persons_spread_over_all_parts_and_gaps_over_none():
     table = pa.table({"who": [str(index) for index in range(10_000)] + [None, "", "  "]})
     parts = assign_parts(table, keys())
     assert parts[-3:].tolist() == [-1, -1, -1]
@@ -207,9 +207,7 @@ LINES = [
     comment=st.booleans(),
 )
 @settings(max_examples=80, deadline=None)
-def test_a_file_of_lines_says_the_same_however_it_is_read(
-    tmp_path_factory, lines, ends, part, comment
-):
+def test_ways_of_reading_lines_agree(tmp_path_factory, lines, ends, part, comment):
     text = b"a,b\n" + b"".join(one + ends[index % len(ends)] for index, one in enumerate(lines))
     path = tmp_path_factory.mktemp("lines") / "rows.csv"
     path.write_bytes(text)

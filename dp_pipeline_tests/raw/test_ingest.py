@@ -93,7 +93,7 @@ def test_an_old_name_becomes_current_and_is_never_read_again(run, source, store)
     assert first.table_path("ingested").read_bytes() == stored
 
 
-def test_the_manifest_tells_facts_and_no_row_and_no_count(run, spec):
+def test_the_manifest_has_facts_but_no_rows_or_counts(run, spec):
     manifest = run().manifest
     assert manifest["dataset"] == "city"
     assert manifest["population"] == spec.population
@@ -132,7 +132,7 @@ def test_a_failed_read_leaves_no_snapshot_and_the_current_one(run, source, store
 
 
 @pytest.mark.parametrize("written", [1, 2, 3])
-def test_crash_leaves_nothing_taken_for_whole(run, store, monkeypatch, written):
+def test_a_crash_leaves_no_snapshot_that_looks_complete(run, store, monkeypatch, written):
     calls = []
 
     def crash(path: Path, write: Callable[..., None]) -> None:
@@ -171,7 +171,7 @@ def test_fewer_columns_are_covered_by_the_snapshot_that_is(run, source):
     assert run(of=spec_of(Source("csv", str(source)), "x")) == first
 
 
-def test_an_unsafe_name_is_refused_before_anything_is_made(run, store):
+def test_an_unsafe_name_is_refused_before_any_file_exists(run, store):
     with pytest.raises(DeclarationError, match="snapshot"):
         run("../elsewhere")
     assert not store.exists()

@@ -180,7 +180,7 @@ CELLS = st.one_of(st.none(), st.sampled_from(["", " ", "?", "-1", "5", "99", "x"
 
 @settings(derandomize=True, deadline=None, max_examples=50)
 @given(cells=st.lists(CELLS, max_size=6), at=st.integers(0, 6))
-def test_whether_a_value_is_missing_depends_on_it_alone(cells, at):
+def test_missingness_depends_on_the_value_only(cells, at):
     def found(some: list) -> list[bool]:
         column = pa.chunked_array([pa.array(some, pa.string())])
         return missing(column, ("?", "-1")).tolist()
@@ -206,13 +206,13 @@ def test_missing_numbers_agree_as_numbers_and_texts(values, words):
     assert missing(written, words).tolist() == missing(stored, words).tolist()
 
 
-def test_a_text_that_is_no_number_is_missing_by_its_word_alone():
+def test_only_declared_words_are_missing_numbers():
     column = pa.chunked_array([pa.array(["nan", "x", "1_0", "10", "?", " 1e1 "])])
     assert missing(column, ("10",)).tolist() == [False, False, False, True, False, True]
     assert missing(column, ("nan", "?")).tolist() == [True, False, False, False, True, False]
 
 
-def test_the_whole_chain_reads_two_files_with_comments_and_gaps(tmp_path):
+def test_all_stages_read_files_with_comments_and_gaps(tmp_path):
     form = "header: [age, job, sex], comment: '#'"
     source = f"{{kind: csv, paths: [one.csv, two.csv], {form}}}"
     spec = people(tmp_path, source=source)
@@ -258,7 +258,7 @@ def prepared_cell(folder: Path, rule: str, attribute: str, cell: str | None) -> 
         ("levels: [red, blue], nullable: true", None, "missing", "missing"),
     ],
 )
-def test_a_cell_becomes_what_the_table_says(attribute, cell, clipped, dropped, tmp_path):
+def test_cells_are_read_as_the_table_states(attribute, cell, clipped, dropped, tmp_path):
     assert prepared_cell(tmp_path, "clip", attribute, cell) == clipped
     assert prepared_cell(tmp_path, "drop", attribute, cell) == dropped
     if attribute == OTHER:

@@ -37,7 +37,7 @@ def test_files_follow_in_the_order_of_names(tmp_path):
     assert table.schema.types == [pa.string(), pa.int64()]
 
 
-def test_what_an_engine_leaves_beside_its_files_is_no_row(tmp_path):
+def test_other_files_of_an_engine_are_no_rows(tmp_path):
     write(tmp_path, "a.parquet", x=[1])
     for name in (".a.parquet.tmp.parquet", "_temporary/b.parquet", ".old/c.parquet", "_d.parquet"):
         write(tmp_path, name, x=[9])
@@ -61,7 +61,7 @@ def test_a_folder_that_looks_like_a_partition_adds_no_column(tmp_path):
         read(tmp_path, "year")
 
 
-def test_the_file_that_lacks_a_column_is_the_one_that_is_named(tmp_path):
+def test_the_message_names_the_file_without_the_column(tmp_path):
     write(tmp_path, "a.parquet", x=[1])
     write(tmp_path, "b.parquet", y=[1])
     with pytest.raises(SourceError, match=r"city: parquet:\S+/b\.parquet: expected a column 'x'"):

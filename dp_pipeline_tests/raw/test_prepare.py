@@ -297,7 +297,7 @@ def may_be_missing(snapshot: Snapshot, stage: str) -> dict[str, bool]:
     return {field.name: field.nullable for field in read_stage(snapshot, stage).schema}
 
 
-def test_a_column_says_whether_a_value_of_it_may_be_missing(tmp_path):
+def test_a_column_states_if_values_may_be_missing(tmp_path):
     attributes = "{x: {bounds: [0, 1], bins: 2, nullable: true}, sex: {levels: [f, m]}}"
     spec = written_spec(tmp_path, attributes)
     snapshot = validated(spec, tmp_path, {"x": ["", "1"], "sex": ["f", "m"]})

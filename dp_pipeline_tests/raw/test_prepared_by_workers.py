@@ -158,7 +158,7 @@ def test_the_populations_key_is_in_nothing_that_workers_get(tmp_path, monkeypatc
     assert repr(keys.ids.rows)[2:-1] not in repr(keys)
 
 
-def test_what_fails_is_told_by_its_kind_alone():
+def test_an_error_of_a_worker_is_its_kind_only():
     def work(task: str) -> None:
         raise ValueError(f"cannot read {task}")
 
@@ -211,7 +211,7 @@ def test_silent_server_is_one_line_without_secret(address):
 
 
 @pytest.mark.parametrize("threads", ["threads", "twice"])
-def test_what_is_made_comes_in_the_order_of_its_tasks(tmp_path, threads):
+def test_results_come_in_the_order_of_tasks(tmp_path, threads):
     def make(task: int) -> list[pa.Table]:
         return [pa.table({"x": [task, index]}) for index in range(task)] or [
             pa.table({"x": [0]})[:0]

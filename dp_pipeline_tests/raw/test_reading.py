@@ -268,7 +268,7 @@ def test_derived_columns_keep_missing_cells(tmp_path):
     assert codes(spec, ROWS) == {"hour": [14, 24, 24], "late": [1, 2, 2], "land": [0, 1, 2]}
 
 
-def test_what_one_derived_row_says_depends_on_no_other(tmp_path):
+def test_a_derived_value_depends_on_no_other_row(tmp_path):
     more = "derive: {hour: {hour: at, zone: Europe/Zurich}}"
     spec = written_spec(tmp_path, "{hour: {levels: 0..23, nullable: true}}", more=more)
     together = codes(spec, ROWS)["hour"]

@@ -80,7 +80,7 @@ def test_texts_have_the_published_hashes_of_all_lengths():
     assert not set(other.tolist()) & set(VECTORS), "a bit of the key changes every hash"
 
 
-def test_words_have_the_published_hashes_of_whole_words():
+def test_hashes_of_words_are_the_published_ones():
     message = np.frombuffer(bytes(range(56)), dtype="<u8").astype(np.uint64)
     for count in range(1, 8):
         columns = [np.array([word]) for word in message[:count]]
@@ -93,7 +93,7 @@ def test_words_have_the_published_hashes_of_whole_words():
     key=st.binary(min_size=16, max_size=16),
     cut=st.integers(0, 9),
 )
-def test_every_text_has_the_hash_that_it_has_alone(messages, key, cut):
+def test_the_hash_of_a_text_depends_on_no_other_text(messages, key, cut):
     texts = texts_of(messages)
     expected = [by_hand(message, key) for message in messages]
     assert of_texts(texts, key).tolist() == expected
@@ -105,7 +105,7 @@ def test_every_text_has_the_hash_that_it_has_alone(messages, key, cut):
     rows=st.lists(st.lists(st.integers(0, 2**64 - 1), min_size=5, max_size=5), min_size=1),
     key=st.binary(min_size=16, max_size=16),
 )
-def test_every_row_of_words_has_the_hash_that_it_has_alone(rows, key):
+def test_the_hash_of_words_depends_on_no_other_row(rows, key):
     columns = list(np.array(rows, dtype=np.uint64).T)
     expected = [by_hand(b"".join(w.to_bytes(8, "little") for w in row), key) for row in rows]
     assert of_words(columns, key).tolist() == expected

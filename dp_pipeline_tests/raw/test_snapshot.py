@@ -111,7 +111,7 @@ def test_a_table_that_is_another_is_damaged(snapshot, content):
             checked("ingested")
 
 
-def test_the_content_that_was_checked_is_the_one_that_is_given(snapshot, monkeypatch):
+def test_the_content_that_was_checked_is_returned(snapshot, monkeypatch):
     store(snapshot)
     compare = hmac.compare_digest
 
@@ -146,7 +146,7 @@ def test_a_snapshot_in_another_folder_is_damaged(snapshot, other):
                 checked("ingested")
 
 
-def test_a_manifest_that_says_another_name_is_damaged(snapshot):
+def test_a_manifest_of_another_name_is_damaged(snapshot):
     store(snapshot)
     manifest = snapshot.folder / "manifest.json"
     manifest.write_text(manifest.read_text().replace(snapshot.id, "2026-02-28"))
@@ -180,7 +180,7 @@ def test_a_manifest_and_a_repr_hold_neither_rows_nor_key(snapshot):
     assert KEY.hex() not in written
 
 
-def test_the_current_snapshot_is_the_one_made_current_last(snapshot):
+def test_the_snapshot_made_current_last_is_current(snapshot):
     root = snapshot.folder.parent.parent
     assert current_snapshot(root, "city", KEY) is None
     store(snapshot)

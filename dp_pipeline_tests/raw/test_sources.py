@@ -133,14 +133,14 @@ def test_gzip_is_read_and_may_come_in_several_members(tmp_path):
 
 
 @BOTH
-def test_several_files_are_read_one_behind_the_other(tmp_path, purpose):
+def test_several_files_are_read_in_turn(tmp_path, purpose):
     table = read_files(tmp_path, b"x,y\n1,2", b"y,x\n4,3\n", b"x,y\n", purpose=purpose)
     assert table.to_pydict() == TWO_ROWS
     table = read_files(tmp_path, b"1,2", b"3,4\n", b"", purpose=purpose, **XY)
     assert table.to_pydict() == TWO_ROWS
 
 
-def test_the_file_that_cannot_be_read_is_the_one_that_is_named(tmp_path):
+def test_the_message_names_the_unreadable_file(tmp_path):
     with pytest.raises(SourceError, match=r"city: csv:\S+/1\.csv: expected a column 'y'"):
         read_files(tmp_path, b"x,y\n1,2\n", b"x\n1\n", b"x,y\n")
 
@@ -293,7 +293,7 @@ def test_the_marks_of_one_person_cost_no_time_of_all_others():
 
 @BOTH
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
-def test_a_file_that_says_it_is_utf_16_is_refused_by_its_header(tmp_path, encoding, purpose):
+def test_a_utf_16_file_is_refused_by_its_header(tmp_path, encoding, purpose):
     content = f"\ufeffx,y\n{SECRET},1\n".encode(encoding)
     message = refusal(tmp_path / "a.csv", content, "x", purpose=purpose)
     assert message.endswith("got UTF-16: write it as UTF-8")
@@ -465,7 +465,7 @@ def test_unknown_source_name_is_refused(source, message):
 
 
 @pytest.mark.parametrize("kind_name", ["sklearn:iris", "generator:pytest2d"])
-def test_a_column_that_a_made_set_lacks_is_refused(kind_name):
+def test_a_column_that_a_generated_set_lacks_is_refused(kind_name):
     kind, name = kind_name.split(":")
     with pytest.raises(PipelineError, match="expected a column 'altitude'"):
         read_source(spec_of(Source(kind, name), "altitude"))  # type: ignore[arg-type]
@@ -493,7 +493,7 @@ def test_every_row_of_wdbc_lies_inside_the_declared_bounds():
 @pytest.mark.skipif(
     not os.environ.get(DATA_FOLDER_VARIABLE), reason=f"{DATA_FOLDER_VARIABLE} names no data folder"
 )
-def test_checkin_is_read_whole():
+def test_all_rows_of_checkin_are_read():
     table = read_source(find_spec("checkin"))
     assert table.column_names == ["lat", "lon", "user"]
     assert table.num_rows == 100_000

@@ -127,7 +127,7 @@ def test_a_query_that_cannot_be_is_refused_before_a_row_is_read(rides, query, go
     assert refusal(spec_at(rides, query, "lat")).endswith(got)
 
 
-def test_a_query_that_fails_at_a_row_says_nothing_of_it(rides):
+def test_the_error_of_a_query_has_no_value_of_a_row(rides):
     query = f"SELECT lat, json_extract('{SECRET}' || rider, '$') AS x FROM rides"
     message = refusal(spec_at(rides, query, "x"))
     assert message.endswith("expected the rows of the query, got a query that failed at a row")

@@ -93,7 +93,7 @@ def test_few_fused_tables_hold_many_triples():
     assert len(plan(sizes, triples, rows=1_000_000)) < len(triples) / 4
 
 
-def test_pairs_beside_triples_need_no_table_of_their_own():
+def test_pairs_within_triples_need_no_own_table():
     sizes = dict.fromkeys("abcdef", 4)
     triples, pairs = (list(combinations(sizes, k)) for k in (3, 2))
     both = plan(sizes, triples + pairs, rows=1_000_000)

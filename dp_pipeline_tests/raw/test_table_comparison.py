@@ -68,7 +68,7 @@ def test_classifiers_learn_from_released_rows(tmp_path):
     assert table_quality(spec, snapshot, backwards)["misclassified_svm/sex"] == 1
 
 
-def test_only_targets_that_were_released_are_asked(tmp_path):
+def test_only_released_targets_are_predicted(tmp_path):
     quality = table_quality(*ready(tmp_path, more=TARGETS), codes(age=[0], sex=[1]))
     assert sorted(quality) == [
         "avd_2",
@@ -159,7 +159,7 @@ def released(spec: DatasetSpec, noisy: list[list[int]]) -> ClassTable:
     return ClassTable.of_noisy("sex", classes, np.array(noisy), promise)
 
 
-def test_the_rates_of_classes_are_asked_about_every_true_row(tmp_path):
+def test_class_rates_cover_every_true_row(tmp_path):
     # Both women are young, both men are old.
     spec, snapshot = ready(tmp_path)
     right, wrong, blind = (

@@ -177,7 +177,7 @@ def test_texts_are_those_of_a_loop_over_the_persons(spec, rows):
 @pytest.mark.parametrize("protection", [PERSON, "{unit: one_row}"], ids=["persons", "rows"])
 @pytest.mark.parametrize("many", [0, 5, 7, 8, 90])
 @pytest.mark.usefixtures("small_batches")
-def test_looks_at_stored_batches_are_those_at_all_rows_at_once(tmp_path, protection, many):
+def test_stored_batches_answer_like_all_rows_together(tmp_path, protection, many):
     spec = written_spec(tmp_path, ATTRIBUTES, protection=protection, more=COST)
     rng = np.random.default_rng(many)
     values, words = ["-1", "0", "0.5", "2", "9", "no", ""], ["a", "A", "b", "?", "", "ö"]

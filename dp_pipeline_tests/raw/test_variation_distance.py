@@ -79,7 +79,7 @@ def test_disjoint_tables_are_one_apart_whatever_their_lengths():
     assert average_distance(table(first), table(second), SIZES, [("a", "b"), ("a",)]) == 1
 
 
-def test_cells_beyond_whole_numbers_of_64_bits_are_compared():
+def test_tables_of_over_2_to_the_64_cells_are_compared():
     sizes = dict.fromkeys("abcdef", 60_000)
     rng = np.random.default_rng(0)
     real = {name: rng.integers(0, 60_000, 50) for name in sizes}
@@ -108,7 +108,7 @@ def many(rows: int, *, seed: int) -> dict[str, np.ndarray]:
     return columns | {"b": np.where(rng.random(rows) < 0.5, columns["a"], columns["b"])}
 
 
-def test_of_few_rows_a_distance_is_exact_and_says_no_error(monkeypatch):
+def test_a_distance_of_few_rows_is_exact_without_error(monkeypatch):
     monkeypatch.setattr(comparison, "MOST_COMPARED", 100)
     first, second = many(100, seed=1), many(100, seed=2)
     actual = estimated_distances(first, second, SIZES, PAIRS)
@@ -140,7 +140,7 @@ def test_sample_of_different_rows_states_a_large_error(monkeypatch):
 
 
 @pytest.mark.parametrize(("n", "m"), [(10**6, 10**6), (300, 7), (7, 300)])
-def test_distances_are_whole_numbers_until_the_last_division(n, m):
+def test_distances_are_integers_until_one_division(n, m):
     # n rows in one cell against m rows of which one is elsewhere: 1/m to the last digit.
     first = {"a": np.zeros(n, dtype=np.uint8)}
     second = {"a": (np.arange(m) == 0).astype(np.uint8)}
