@@ -1,4 +1,4 @@
-"""What readers of a release want to know of its publisher and its rows: words, never figures."""
+"""Declared facts about the publisher and the rows of a release: words, never figures."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ class Currency:
         return rho_of_pure(amount)
 
     def epsilon_of(self, amount: Fraction) -> Fraction:
-        """Convert an amount to ε, rounded up, at this δ if there is one."""
+        """Convert an amount of this currency to ε, rounded up, at its δ if it has one."""
         return amount if self.delta is None else epsilon_of(amount, self.delta)
 
     def text(self, amount: Fraction) -> str:

@@ -289,7 +289,7 @@ class Numeric(_ColumnSection, SignsSection):
 
     @property
     def undeclared(self) -> Undeclared | None:
-        """The parts that are to be discovered, or None."""
+        """The levels, bounds or edges of the attribute that are to be discovered, or None."""
         quantiles = self.bins.quantiles if isinstance(self.bins, Quantiles) else None
         if self.bounds and quantiles is None:
             return None

@@ -64,14 +64,12 @@ def _combination(value: object) -> Combination:
 
 
 def _combinations(value: object) -> tuple[Combination, ...]:
-    """Parse a list of combinations, or a single one."""
     if isinstance(value, dict):
         return (_combination(value),)
     return _parse_items(fields.require_list(value), _combination)
 
 
 def _alternatives(value: object) -> tuple[tuple[Combination, ...], ...]:
-    """Parse a list of lists of combinations, or a single list."""
     lists = fields.require_list(value)
     if all(isinstance(item, dict) for item in lists):
         return (_combinations(lists),)
@@ -209,7 +207,6 @@ def _all_codes(attribute: Attribute) -> Codes:
 
 
 def _free_codes(attribute: Attribute) -> Codes:
-    """Return the codes of unknown texts and of missing values."""
     labels = attribute.labels()
     names = [attribute.other, MISSING if attribute.nullable else None]
     return tuple(labels.index(name) for name in names if name is not None)
@@ -390,7 +387,6 @@ def constraints_of(declared: object, domain: Domain) -> tuple[Constraint, ...]:
 
 
 def _as_texts(value: object) -> object:
-    """Convert all scalars of a value to texts, as they are in YAML."""
     if isinstance(value, Mapping):
         return {str(key): _as_texts(member) for key, member in value.items()}
     if isinstance(value, list | tuple):

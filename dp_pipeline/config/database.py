@@ -78,7 +78,6 @@ def has_driver() -> bool:
 
 
 def _is_file(url: URL) -> bool:
-    """Return whether a URL of SQLite is an absolute path and nothing else."""
     path = url.database or ""
     if url.query or url.host or path.startswith("file:"):
         return False

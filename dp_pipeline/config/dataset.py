@@ -396,7 +396,7 @@ class DatasetSpec:
         return (*inputs, *time, *person)
 
     def signs_of(self, column: str) -> tuple[Signs, ...]:
-        """Return how each attribute that reads numbers of a column reads their signs."""
+        """Return the signs by which each attribute reads the numbers of a column."""
         return tuple(
             (attribute if attribute.derived is None else attribute.derived).signs
             for attribute in self.domain

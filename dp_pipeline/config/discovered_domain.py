@@ -95,7 +95,7 @@ class DiscoveredAttribute:
             attribute = cls(**parts)
         except (ValueError, TypeError, AttributeError):
             raise Damaged(
-                "discovered domain: expected levels, bounds, edges and pieces in JSON, got another"
+                "discovered domain: expected JSON of levels, bounds, edges and pieces, got other"
             ) from None
         pieces = (number for piece in attribute.pieces or () for number in piece)
         numbers = (*(attribute.bounds or ()), *(attribute.edges or ()), *pieces)

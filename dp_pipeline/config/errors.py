@@ -184,6 +184,5 @@ def float_text(value: Fraction) -> str:
 
 
 def _decimal(value: Fraction) -> str:
-    """Format an amount as decimal text, rounded down to nano-ε."""
     units, decimals = divmod(value.numerator * 10**9 // value.denominator, 10**9)
     return f"{units}.{decimals:09d}".rstrip("0").rstrip(".")

@@ -91,7 +91,7 @@ def names(*, measuring: bool = True) -> Any:
 
 
 def choice(*words: str, measuring: bool = True) -> Any:
-    """Return the field of one of ``words``; the first is the default."""
+    """Return the field of a choice among ``words``, the first by default."""
     expected = f"one of {', '.join(words)}"
     return _parameter(words[0], lambda text: text if text in words else None, expected, measuring)
 

@@ -25,7 +25,7 @@ class Signs:
     thousands: str = ""
 
     def localise(self, number: str) -> str:
-        """Rewrite the text of a stored number with these signs."""
+        """Return the text of a number with the decimal sign of the source."""
         return number.replace(".", self.decimal)
 
 

@@ -149,7 +149,7 @@ class DeriveSection(SignsSection):
         return self
 
     def derived(self, reading: ReadingSection) -> Derived:
-        """Return the declared function; ``reading`` has the defaults of signs and zone."""
+        """Return the declared derivation; ``reading`` has the default signs and zone."""
         function, value = self._function, getattr(self, self._function)
         inputs = (value,) if isinstance(value, str) else tuple(value)
         clock = Clock("timestamp", self.zone or reading.zone, self.format or "")

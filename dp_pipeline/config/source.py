@@ -262,7 +262,7 @@ def dataset_name(name: str) -> str:
 
 
 def source_label(name: str) -> str:
-    """Return a text of a canonical name for messages.
+    """Return the words that name a source in messages.
 
     >>> source_label("file:/d/a.csv"), source_label(dataset_name("rides"))
     ("source 'file:/d/a.csv'", 'data set rides')
@@ -349,14 +349,12 @@ def _without_contents(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def _linked_parts(folder: str) -> Iterator[str]:
-    """Yield the Parquet files below a folder that are links."""
     for parent, _, files in os.walk(folder):
         paths = (Path(parent, name) for name in files if name.endswith(".parquet"))
         yield from (str(path) for path in paths if path.is_symlink())
 
 
 def _states(path: Path) -> Iterator[os.stat_result]:
-    """Yield the states of a file, or of a folder and all files below it."""
     files_below = (Path(parent, name) for parent, _, files in os.walk(path) for name in files)
     return _existing(chain([path], files_below))
 

@@ -211,7 +211,6 @@ class ParquetFile(_Sampled):
 
     @model_validator(mode="after")
     def _require_copy(self) -> Self:
-        """Refuse ``in_place`` for rows that are downloaded or sampled."""
         is_whole = self.download is None and self.sample is None
         is_good = self.snapshot == "copy" or is_whole
         require(is_good, "copy, where rows are downloaded or sampled", "in_place", "snapshot")
@@ -325,7 +324,6 @@ def source_of(section: _SourceSection, folder: Path, *, is_release: bool) -> Sou
 
 
 def _with_form(source: Source, section: fields.Section) -> Source:
-    """Return a source with the form of CSV files that a section declares."""
     if not isinstance(section, CsvForm):
         return source
     form = {name: getattr(section, name) for name in CsvForm.model_fields}
@@ -367,7 +365,7 @@ def _downloaded(section: OneUrl | SeveralUrls, form: Source, *, is_release: bool
 
 
 def _path(text: str, folder: Path, field: str) -> tuple[str, str | None]:
-    """Return the path that a field means, and the variable that it needs, or None."""
+    """Return the declared path, and the environment variable that it needs, or None."""
     variable, _, below_data = text.partition("/")
     if variable != f"${DATA_FOLDER_VARIABLE}":
         require("$" not in text, f"no variable but ${DATA_FOLDER_VARIABLE}", repr(text[:60]), field)
@@ -377,7 +375,7 @@ def _path(text: str, folder: Path, field: str) -> tuple[str, str | None]:
 
 
 def _database(section: Database, folder: Path) -> Source:
-    """Return the source of a variable's database, or of a file of SQLite.
+    """Return the source of a database that a variable names, or of an SQLite file.
 
     No message shows the variable's text.
     """

@@ -133,7 +133,6 @@ class _FileRefusal(OSError):
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error and its causes, at most ``_MAX_CAUSES``."""
     cause: BaseException | None = error
     for _ in range(_MAX_CAUSES):
         if cause is None:

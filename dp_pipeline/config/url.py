@@ -156,7 +156,6 @@ def is_allowed_url(url: str) -> bool:
 
 
 def _is_loopback(host: str) -> bool:
-    """Return whether a host is localhost or a loopback address."""
     try:
         return host == "localhost" or ip_address(host).is_loopback
     except ValueError:

@@ -211,7 +211,6 @@ class Windows:
             wall = next_period(wall, self.every)
 
     def _wall(self, name: str) -> datetime:
-        """Return the local time at which a window begins."""
         wall = self._parse(name)
         assert wall is not None, f"{name} is no {self.every}"
         return wall

@@ -125,7 +125,7 @@ def card_json(release: ReportedRelease) -> bytes:
 
 
 def _population(release: ReportedRelease) -> dict[str, str]:
-    """Return what all releases about the population had cost when the card was written."""
+    """Return the total cost of all releases about the population, at the time of the card."""
     name = {"name": release.spec.population}
     if not isinstance(release, ReportedPrivateRelease) or release.balance is None:
         return name

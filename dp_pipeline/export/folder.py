@@ -71,7 +71,7 @@ def require_replaceable(target: Path, *, dataset: str, model: str) -> None:
     try:
         descriptor, names = read_descriptor(target), set(files_of(target))
     except Damaged:
-        raise DeclarationError(f"{expected}, got a folder without a description of one") from None
+        raise DeclarationError(f"{expected}, got a folder that is not an export") from None
     identity = descriptor[OWN].get("dataset"), descriptor[OWN].get("model")
     if identity != (dataset, model):
         got = "/".join(str(part)[:64] for part in identity)

@@ -50,7 +50,7 @@ _AMOUNTS = (
     REFINED_FROM,
 )
 _AMOUNT = re.compile(r"none|[0-9./]{1,5000}(e-[0-9]{1,2})?", re.ASCII)
-"""The writer of the folder may be a stranger: 1e999999999 would be computed for hours."""
+"""Form of an amount: 1e999999999 in a foreign folder would be computed for hours."""
 
 
 _PLACES = ".geojson"
@@ -310,7 +310,7 @@ class _Export:
 
     @property
     def _described(self) -> dict[str, dict[str, Any]]:
-        """The same as ``_resources``; empty where the description is unreadable."""
+        """Path → description of the file; empty where the description is unreadable."""
         try:
             return self._resources
         except (PipelineError, *_UNREADABLE):

@@ -83,7 +83,7 @@ def require_derived(domain: Domain, derived: Mapping[str, DerivedAttribute]) -> 
 
 
 def require_cells(domain: Domain, attributes: tuple[str, ...]) -> int:
-    """Return the number of cells of a sparse table; BoundaryViolation for more than 2^62."""
+    """Return the number of cells of a table to release sparsely; BoundaryViolation above 2^62."""
     cells = domain.cell_count(attributes)
     if not attributes or len(set(attributes)) < len(attributes) or cells > MAX_CELLS:
         raise BoundaryViolation(

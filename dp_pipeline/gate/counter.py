@@ -142,7 +142,7 @@ class Counter(Protocol):
         ...
 
     def mistakes(self, rule: PredictedLabel) -> Sealed:
-        """Return how many rows the rule predicts rightly and how many wrongly, shape (2,)."""
+        """Return the numbers of rows that the rule predicts rightly and wrongly, (2,)."""
         ...
 
 

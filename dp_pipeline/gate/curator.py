@@ -182,7 +182,6 @@ class Curator:
         l1_per_row: int = 1,
         epsilon: Fraction,
     ) -> IntArray:
-        """Charge for a question and return its answer with Laplace noise."""
         query = self._executor.laplace_query(words, l1=l1_per_row * self.distance, epsilon=epsilon)
         return self._executor.charge_and_answer(query, key, count)
 

@@ -204,7 +204,6 @@ def private_table_quality(
 
 
 def _countable(domain: Domain, marginals: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    """Return the marginals that fit ``MAX_CELLS`` together, in their order."""
     chosen, remaining = [], MAX_CELLS
     for names in marginals:
         cells = domain.cell_count(names)

@@ -116,7 +116,7 @@ class NearestCentre:
         self.require_exact()
         if len(radii) != len(self.centres):
             raise BoundaryViolation(
-                f"radii: expected {len(self.centres)}, one a centre, got {len(radii)}"
+                f"radii: expected one for each of {len(self.centres)} centres, got {len(radii)}"
             )
         if not all(isinstance(radius, int) and 1 <= radius < MAX_RADIUS for radius in radii):
             raise BoundaryViolation(

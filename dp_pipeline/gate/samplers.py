@@ -297,7 +297,6 @@ def _successes(size: int, uniform: UniformIntegers) -> IntArray:
 
 
 def _signed(magnitudes: WholeNumbers, negative: NDArray[np.bool_]) -> WholeNumbers:
-    """Return magnitudes with their signs, without "−0"."""
     is_valid = ~negative | (magnitudes > 0)
     magnitudes = magnitudes[is_valid]
     return np.where(negative[is_valid], -magnitudes, magnitudes)
@@ -317,7 +316,6 @@ def _first_accepted(size: int, attempt: Callable[[int], WholeNumbers]) -> WholeN
 
 
 def _largest(numbers: WholeNumbers) -> int:
-    """Return the largest absolute value as a Python integer; 0 for an empty array."""
     return max(int(numbers.max(initial=0)), -int(numbers.min(initial=0)))
 
 

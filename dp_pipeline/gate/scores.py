@@ -349,7 +349,6 @@ def _two_sides(counts: IntArray) -> IntArray:
 
 
 def _bits(counts: IntArray) -> int:
-    """Return Σ rint(2^16 · x·log2 x); 0 for x = 0."""
     return int(np.rint(UNIT * (counts * np.log2(np.maximum(counts, 1)))).astype(np.int64).sum())
 
 

@@ -137,7 +137,6 @@ def sparse_laplace(
 
 
 def _sample_distinct(size: int, bound: int, uniform: UniformIntegers) -> IntArray:
-    """Return a uniform set of ``size`` different integers below ``bound``, ascending."""
     keys: set[int] = set()
     while len(keys) < size:
         # Never more than are missing: the same as drawing them one by one.

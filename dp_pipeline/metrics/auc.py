@@ -119,7 +119,7 @@ def _one_label(counts: IntArray, scores: FloatArray, label: int) -> ClassAuc:
 
 
 def _half_ranks(scores: FloatArray, rows: IntArray) -> IntArray:
-    """Return twice the rows with a lower score than each class, plus those with an equal one."""
+    """Return, for each class, twice the rows with lower scores plus those with equal ones."""
     values, places = np.unique(scores, return_inverse=True)
     rows_by_value = np.zeros(len(values), dtype=np.int64)
     np.add.at(rows_by_value, places, rows)

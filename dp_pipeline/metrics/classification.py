@@ -159,7 +159,6 @@ def _sums(
     sizes: Mapping[str, int],
     rows: int,
 ) -> IntArray:
-    """Return the sum of one level for each tested row, the least number without training rows."""
     if len(is_level) and not is_level.any():
         return np.full(rows, np.iinfo(np.int64).min >> 1)
     return train(method, training_features, is_level, sizes).totals(tested_features, rows=rows)
@@ -186,7 +185,6 @@ def _bits(codes: Codes, sizes: list[int]) -> Any:
 
 
 def _solved_classifier(method: Method, bits: Any, answers: Answers) -> tuple[Any, Any]:
-    """Return the weights (Σ sizes,) and intercept (1,) of a solver, which may stop early."""
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
     from sklearn.svm import LinearSVC

@@ -128,7 +128,6 @@ class EquivalenceClasses:
 
 
 def _occupied(keys: IntArray, cells: int) -> tuple[IntArray, IntArray]:
-    """Return the different keys in 0..cells − 1, ascending, and their counts."""
     if cells > _DENSE_CELLS_A_ROW * len(keys):
         ordered = np.sort(keys)
         starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))

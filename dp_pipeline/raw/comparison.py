@@ -68,7 +68,7 @@ class EstimatedDistance:
 def estimated_distances(
     real: Codes, released: Codes, sizes: Mapping[str, int], marginals: Mapping[str, Sequence[Names]]
 ) -> dict[str, EstimatedDistance]:
-    """Return the average distance of each list of marginals, from ``MOST_COMPARED`` rows a table.
+    """Estimate the mean variation distance of each list of marginals, from a sample of rows.
 
     *Error.* Let T be all rows, S their sample and d the variation distance. |d(S, R) − d(T, R)| ≤
     d(S, T) by the triangle inequality, and likewise for a sample of the released rows R. The
@@ -182,7 +182,7 @@ class _TablePair:
                     yield frozenset(names), int(np.abs(table).sum()) / (2 * self.n * self.m)
 
     def dense_distance(self, marginal: Names, buffer: NDArray[np.int32]) -> float:
-        """Return the distance of a marginal with few cells, counted into ``buffer`` (2, cells)."""
+        """Return the variation distance of a marginal, counted into ``buffer`` (2, cells)."""
         for table, counts in zip((self.real, self.released), buffer, strict=True):
             _count(_cell_steps(table, self.sizes, marginal), counts)
         return self._distance_of_counts(*buffer)
@@ -235,7 +235,6 @@ def _cell_steps(table: Codes, sizes: Mapping[str, int], marginal: Names) -> Iter
 
 
 def _count(steps: Iterable[IntArray], counts: NDArray[np.int32]) -> None:
-    """Count the rows of every cell into ``counts``, whose int32 keep more of them in the cache."""
     counts[:] = 0
     for keys in steps:
         np.add.at(counts, keys, np.int32(1))

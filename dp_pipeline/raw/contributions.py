@@ -221,7 +221,6 @@ def _order(codes: NDArray[np.int32], digests: Words) -> IntArray:
 
 
 def _equals_previous(values: NDArray[Any]) -> NDArray[np.bool_]:
-    """Return a mask of the values (n,) that equal the one before them; n ≥ 1."""
     return np.append(False, values[1:] == values[:-1])
 
 

@@ -78,7 +78,6 @@ def _suites(spec: DatasetSpec, snapshot: Snapshot) -> list[Suite]:
 
 
 def _with_dictionaries(table: pa.Table) -> pa.Table:
-    """Return a table with its text columns dictionary-encoded, which saves memory."""
     for index, field in enumerate(table.schema):
         if pa.types.is_string(field.type) or pa.types.is_large_string(field.type):
             column = table.column(index).dictionary_encode()

@@ -124,11 +124,10 @@ class Download:
         return digest.hexdigest()
 
     def _next_block(self, response: BaseHTTPResponse) -> bytes:
-        """Return the next bytes; none at the end, by the stated length."""
         try:
             return response.read1(_BLOCK, decode_content=False)
         except TimeoutError:
-            raise self._refusal("a whole file", "silence after a part of it") from None
+            raise self._refusal("a whole file", f"nothing for {IDLE_SECONDS:g} seconds") from None
         except HTTPError:
             raise self._refusal("a whole file", "an incomplete one") from None
 
@@ -141,7 +140,7 @@ class Download:
 def _reason(error: HTTPError) -> str:
     # The library's error of a refused connection is a TimeoutError too.
     if isinstance(error, TimeoutError) and not isinstance(error, NewConnectionError):
-        return "silence"
+        return f"no answer for {IDLE_SECONDS:g} seconds"
     is_certificate = isinstance(error, SSLError) and isinstance(
         error.args[0], ssl.SSLCertVerificationError
     )

@@ -171,7 +171,7 @@ def reference_centres(
 
 @one_thread(with_sklearn=True)
 def reference_kmeans(points: FloatArray, k: int) -> FloatArray:
-    """Compute the centres of ``reference_centres``.
+    """Compute k-means centres (m, d) of points, for ``reference_centres``.
 
     On one thread: with other work on the machine, several would mostly wait for each other.
     """
@@ -248,7 +248,6 @@ def clustering_quality(
 
 
 def _cross_table(classes: IntArray, clusters: IntArray) -> IntArray:
-    """Return the counts of classes by clusters, without empty ones at the end."""
     shape = (int(classes.max()) + 1, int(clusters.max()) + 1)
     return class_table(classes, clusters, shape=shape)
 

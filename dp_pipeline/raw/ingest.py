@@ -222,7 +222,6 @@ def _rows_of_window(spec: DatasetSpec, table: pa.Table) -> pa.Table:
 
 @contextmanager
 def _deleted_on_failure(snapshot: Snapshot) -> Iterator[None]:
-    """Delete a new snapshot if the block fails."""
     was_there = snapshot.exists()
     try:
         yield

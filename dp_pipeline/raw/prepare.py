@@ -181,7 +181,7 @@ class _Normalizer:
         return split_by_person(_declared_rows(self.spec, read()), self.keys, self._path(number))
 
     def normalize_part(self, task: tuple[int, tuple[tuple[int, Parts], ...]]) -> list[pa.Table]:
-        """Normalize one part of the persons, from all batches."""
+        """Normalize the rows of one part of the persons, gathered from all batches."""
         part, numbered_parts = task
         files = [(self._path(number), parts) for number, parts in numbered_parts]
         rows = bounded_part(files, part, at_most=self.spec.protection.rows, keys=self.keys)
@@ -206,7 +206,7 @@ def _declared_rows(spec: DatasetSpec, table: pa.Table) -> pa.Table:
 
 
 def rows_of_window(spec: DatasetSpec, table: pa.Table) -> pa.Table:
-    """Return the rows of the declaration's window, without those without a time; else all rows."""
+    """Return the rows in the declared window, none without a time; all rows without windows."""
     if spec.windows is None or not spec.window:
         return table
     return table.filter(pa.array(in_window(spec.windows, spec.window, table)))

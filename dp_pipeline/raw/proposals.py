@@ -96,7 +96,6 @@ def _may_be_name(text: str) -> bool:
 
 
 def _parquet_columns(source: Source) -> tuple[SourceColumn, ...]:
-    """Return the columns of a file, or of the first file of a folder."""
     path = Path(source.location)
     schema = _guarded(
         source, lambda: pyarrow.parquet.read_schema(next(iter(parquet_parts(path)), path))

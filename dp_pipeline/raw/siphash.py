@@ -71,7 +71,6 @@ def of_texts(texts: pa.LargeStringArray, key: bytes) -> Words:
 def _blocks(
     content: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64], count: int
 ) -> list[Words]:
-    """Return the blocks of texts of ``count`` blocks each, as columns."""
     places = np.arange(count * _WORD)
     # The bytes after a text belong to the next one, and are set to 0.
     cells = content.take(starts[:, None] + places, mode="clip")
@@ -82,7 +81,6 @@ def _blocks(
 
 
 def _hash_blocks(blocks: Sequence[Words], key: bytes) -> Words:
-    """Return the hashes of messages, given as columns of blocks."""
     if len(key) != KEY_BYTES:
         raise ValueError(f"SipHash: expected a key of {KEY_BYTES} bytes, got {len(key)}")
     k = np.frombuffer(key, dtype="<u8").astype(np.uint64)

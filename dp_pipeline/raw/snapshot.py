@@ -263,7 +263,7 @@ class Snapshot:
 
 
 def current_snapshot(store: Path, dataset: str, key: bytes, window: str = "") -> Snapshot | None:
-    """Return the snapshot that releases read now, of a window if there are any, or None."""
+    """Return the current snapshot of a data set, or of its window; None without one."""
     pointer = store / dataset / _pointer(window)
     if not pointer.is_file():
         return None

@@ -48,7 +48,7 @@ def split_engine(text: str) -> tuple[str, str]:
 
 
 def in_threads(work: Callable[[Task], Result], tasks: Sequence[Task], /) -> Iterator[Result]:
-    """Work in threads of this process, one a core, a few results ahead of the caller."""
+    """Yield results of work in threads of this process, one for each core, a few ahead."""
     threads = min(os.cpu_count() or 1, MAX_THREADS)
     with ThreadPoolExecutor(threads) as pool:
         futures: deque[Future[Result]] = deque()

@@ -105,9 +105,9 @@ def test_a_refused_connection_differs_from_a_timeout(server, tmp_path, monkeypat
     assert refused.endswith("expected a server that answers, got none")
     monkeypatch.setattr(download, "IDLE_SECONDS", 0.1)
     server.fault = "silent"
-    assert refusal(tmp_path / "a", server.url()).endswith("got silence")
+    assert refusal(tmp_path / "a", server.url()).endswith("got no answer for 0.1 seconds")
     server.fault = "stalled"
-    assert refusal(tmp_path / "a", server.url()).endswith("got silence after a part of it")
+    assert refusal(tmp_path / "a", server.url()).endswith("got nothing for 0.1 seconds")
 
 
 def test_dripping_server_does_not_hold_the_reader(server, tmp_path, monkeypatch):

@@ -176,7 +176,7 @@ class FoldCounter:
         )
 
     def mistakes(self, rule: PredictedLabel) -> Sealed:
-        """Return how many rows the rule predicts rightly and how many wrongly, (2,)."""
+        """Return the numbers of rows that the rule predicts rightly and wrongly, (2,)."""
         rule.require_exact(self._domain)
         return Sealed(*self._answer("mistakes", rule, cells=(*rule.columns, rule.target)))
 

@@ -73,7 +73,6 @@ class MemoryCounter(FoldCounter):
         )
 
     def _recoded(self, domain: Domain, recoding: BatchRecoding) -> MemoryCounter:
-        """Recode the rows once for all queries, at a byte or more a row and attribute."""
         rows = self._batch.recoded(recoding)
         return MemoryCounter(domain, coordinates=rows.coordinates, codes=rows.codes, rows=rows.rows)
 

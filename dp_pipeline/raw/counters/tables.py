@@ -98,7 +98,7 @@ _Keys = NDArray[np.unsignedinteger[Any]]
 
 @dataclass(frozen=True)
 class SuperColumn:
-    """Columns fused into one.
+    """Several columns coded as one.
 
     names, sizes   names and sizes of the columns, the last one fastest
     """
@@ -295,7 +295,6 @@ class _BlockKeys:
 
 
 def _append_digit(keys: _Keys, digits: _Keys, size: int, *, cells: int) -> _Keys:
-    """Append a digit of ``size`` values to keys, which then have ``cells`` cells."""
     kind = _key_type(cells)
     longer = keys.astype(kind)
     longer *= kind.type(size)

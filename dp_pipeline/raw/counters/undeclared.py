@@ -163,7 +163,6 @@ class UndeclaredRows:
         )
 
     def _open_attribute(self, name: str) -> Attribute:
-        """Return an attribute that is to be discovered; BoundaryViolation for others."""
         attribute = self._spec.domain[name]
         if attribute.undeclared is None:
             raise BoundaryViolation(
@@ -180,7 +179,6 @@ class UndeclaredRows:
 
 
 def _as_declared(spec: DatasetSpec, table: pa.Table) -> pa.Table:
-    """Return the rows that are valid in all fully declared attributes."""
     table = table.select(list(dict.fromkeys(spec.columns)))
     declared = tuple(attribute for attribute in spec.domain if attribute.undeclared is None)
     domain = Domain(declared, spec.domain.constraints)

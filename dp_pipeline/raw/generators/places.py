@@ -21,7 +21,6 @@ from dp_pipeline.raw.generators import draw_category, draw_one_of_many, random_n
 def _draw_clusters(
     rng: np.random.Generator, centres: FloatArray, spreads: FloatArray, sizes: IntArray
 ) -> tuple[FloatArray, IntArray]:
-    """Draw the points of Gaussian clusters (rows, d) and their clusters (rows,), shuffled."""
     cluster = rng.permutation(np.repeat(np.arange(len(sizes)), sizes))
     noise = rng.standard_normal((len(cluster), centres.shape[1]))
     return centres[cluster] + spreads[cluster, None] * noise, cluster
@@ -250,7 +249,6 @@ def _hubs(season: float, week: int) -> FloatArray:
 
 
 def _vehicles(rng: np.random.Generator, season: float, places: FloatArray) -> IntArray:
-    """Draw codes of VEHICLES (rows,): more cars far from the centre, more bicycles in summer."""
     is_far = (np.hypot(places[:, 0] - 14, places[:, 1] - 10.5) > 6).astype(np.int64)
     near_weights = [3 + 1.5 * season, 2 + season, 3.0, 2.0]
     far_weights = [1 + 0.5 * season, 0.5, 3.0, 5.0]

@@ -115,7 +115,6 @@ def _texts(
     strange: tuple[str, ...] = (),
     missing: float = 0.0,
 ) -> pa.Array:
-    """Return the texts of ``codes`` (n,), 1 % of them ``strange``, a share ``missing`` null."""
     names = np.array([*levels, *strange], dtype=object)
     if strange:
         unknown = rng.integers(len(levels), len(names), size=len(codes))
@@ -124,12 +123,10 @@ def _texts(
 
 
 def _generation(age: FloatArray) -> IntArray:
-    """Return the codes of ages below 30, below 65, and above."""
     return np.digitize(age, [30, 65])
 
 
 def _hours(rng: np.random.Generator, work: IntArray, sex: IntArray) -> FloatArray:
-    """Draw weekly hours: mostly full time, some part time, long ones for the self-employed."""
     full = np.where(work == 2, 47.0, 39.5) + np.where(work == 2, 11.0, 3.0) * rng.standard_normal(
         len(work)
     )
@@ -141,7 +138,6 @@ def _hours(rng: np.random.Generator, work: IntArray, sex: IntArray) -> FloatArra
 def _tenures(
     rng: np.random.Generator, income: FloatArray, age: FloatArray, region: IntArray
 ) -> IntArray:
-    """Draw tenures, with owners richer, older and rarer in the capital."""
     weights = np.stack([_TENURE * (0.5, 1.3, 1.2), _TENURE * (1.4, 0.8, 0.9)], axis=0)
     in_capital = np.stack([weights, weights * (0.5, 1.5, 1.0)], axis=0)
     parents = (
@@ -153,7 +149,6 @@ def _tenures(
 
 
 def _households(rng: np.random.Generator, marital: IntArray, age: FloatArray) -> FloatArray:
-    """Draw sizes of households, with children in middle age, and old or single persons alone."""
     children = rng.poisson(np.where((age >= 28) & (age < 55), 1.25, 0.25))
     partner = np.where(marital == 1, 1, rng.random(len(age)) < 0.18)
     children = np.where((marital == 0) & (age >= 30), children // 2, children)

@@ -175,7 +175,6 @@ def _file_parts(path: Path, *, line_is_row: bool) -> Iterator[bytes]:
 
 
 def _short_lines(content: bytes, *, line_is_row: bool) -> bytes:
-    """Drop the lines that are too long, before anything is stripped from them."""
     lines = content.splitlines(keepends=True)
     if max(map(len, lines)) <= MAX_LINE_BYTES:
         return content
@@ -252,7 +251,6 @@ def _regular_lines(lines: Sequence[bytes], source: Source, *, cells: int) -> Ite
 
 
 def _quoted_row(line: str, delimiter: str) -> list[str]:
-    """Return the cells of one line, each quoted; [] if a quotation mark is not closed."""
     try:
         row = next(csv.reader([line], delimiter=delimiter, strict=True))
     except csv.Error:
