@@ -363,7 +363,7 @@ def test_a_folder_of_data_sets_that_is_none_is_refused(name: str, project: Proje
 
 def test_two_data_sets_of_one_name_are_refused(project: Project):
     project.declare("trips", RIDES)
-    assert_refused(project.cli_here("run", "trips"), 2, "expected a name of its own")
+    assert_refused(project.cli_here("run", "trips"), 2, "expected a different name")
 
 
 def test_without_a_home_every_command_that_needs_one_is_refused(project: Project):

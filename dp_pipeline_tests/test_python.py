@@ -106,7 +106,7 @@ def test_an_own_file_is_loaded_or_its_mistake_named(tmp_path: Path):
 def test_a_file_with_the_name_of_another_data_set_is_refused(tmp_path: Path):
     file = tmp_path / "census.yaml"
     file.write_text(RIDES.format(name="census"), encoding="utf-8")
-    with pytest.raises(DeclarationError, match="expected a name of its own"):
+    with pytest.raises(DeclarationError, match="expected a different name"):
         dp.load_dataset(file)
 
 

@@ -33,7 +33,8 @@ def dataset_files() -> dict[str, Path]:
         for path in sorted(folder.glob("*.yaml")):
             if path.stem in files:
                 raise DeclarationError(
-                    f"{path}: expected a name of its own, got that of {files[path.stem]}: rename it"
+                    f"{path}: expected a different name for each data set, "
+                    f"got that of {files[path.stem]}: rename it"
                 )
             files[path.stem] = path
     return files
@@ -135,7 +136,8 @@ def require_own_name(spec: DatasetSpec, file: Path) -> None:
     other = dataset_files().get(spec.name)
     if other is not None and not other.samefile(file):
         raise DeclarationError(
-            f"{file}: expected a name of its own, got that of {other}: rename the file and its name"
+            f"{file}: expected a different name for each data set, got that of {other}: "
+            "rename the file and its name"
         )
 
 

@@ -291,7 +291,7 @@ def _words(name: str) -> list[str]:
 
 
 def _rest(name: str, words: frozenset[str]) -> tuple[str, ...] | None:
-    """Return the words of a name other than its word for a coordinate; None without exactly one."""
+    """Return the words of a name except one of ``words``; None unless exactly one is in it."""
     parts = _words(name)
     positions = [index for index, part in enumerate(parts) if part in words]
     return None if len(positions) != 1 else (*parts[: positions[0]], *parts[positions[0] + 1 :])

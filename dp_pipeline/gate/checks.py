@@ -78,7 +78,7 @@ def require_derived(domain: Domain, derived: Mapping[str, DerivedAttribute]) -> 
         if len(attribute.groups) != cells or used != set(range(len(used))) or not used:
             raise BoundaryViolation(
                 f"attribute {name}: expected a group for each of at most {MOST_DERIVED_CELLS} "
-                f"cells, none left out, got {len(attribute.groups)} for {cells}"
+                f"cells, and no unused group, got {len(attribute.groups)} for {cells}"
             )
 
 

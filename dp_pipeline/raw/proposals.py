@@ -64,7 +64,7 @@ def first_look(source: Source) -> tuple[SourceColumn, ...]:
 
             columns = query_columns(source)
     if len({column.name for column in columns}) < len(columns):
-        raise _refusal(source, "a name of its own for each column", "a repeated name")
+        raise _refusal(source, "a different name for each column", "a repeated name")
     return columns
 
 

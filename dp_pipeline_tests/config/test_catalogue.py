@@ -122,7 +122,9 @@ def test_a_name_that_stands_twice_is_refused(
 ) -> None:
     written(tmp_path, declaration(name="name: trips"), name="trips")
     monkeypatch.setenv("DP_PIPELINE_DATASETS", str(tmp_path))
-    with pytest.raises(DeclarationError, match="expected a name of its own, got that of"):
+    with pytest.raises(
+        DeclarationError, match="expected a different name for each data set, got that of"
+    ):
         available_datasets()
 
 

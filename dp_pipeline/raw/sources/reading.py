@@ -101,7 +101,7 @@ def check_names(spec: DatasetSpec, names: Sequence[str]) -> None:
     Names of the source are counted, not quoted, since without a header line they are a row.
     """
     if len(set(names)) != len(names):
-        raise refusal(spec, "a name of its own for each column", "a repeated name")
+        raise refusal(spec, "a different name for each column", "a repeated name")
     for name in declared_columns(spec):
         if name not in names:
             raise refusal(spec, f"a column {name!r}", f"{len(names)} columns without it")
