@@ -107,7 +107,7 @@ class _ColumnSection(fields.Section):
     """The fields of all kinds of attributes.
 
     column    The column of the source, where its name is another.
-    nullable  A missing value is a cell of its own; a number or date needs cells for it.
+    nullable  A missing value gets a separate cell; a number or date needs cells for it.
     missing   Texts that mean a missing value, in addition to an empty one.
     usable    The share of the rows that checks require to be as declared.
     """

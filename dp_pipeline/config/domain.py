@@ -67,7 +67,7 @@ class Attribute:
     coordinate   the bounded interval of a numeric attribute, else None
     cells        levels or bins; None for a number that is never discretised
     other        the level that takes unknown texts, or None
-    nullable     whether a missing value is a cell of its own, the last one; else it is invalid
+    nullable     whether a missing value has a separate cell, the last one; else it is invalid
     is_integer   whether synthetic numbers are integers; changes no measurement
     missing      texts that mean a missing value, in addition to empty ones
     aliases      (text, level): other spellings of declared levels

@@ -48,7 +48,7 @@ Member = TypeVar("Member")
 
 
 def open_decision() -> FieldError:
-    """Return the error for a ``TODO``."""
+    """Return the error for a field that is still ``TODO``."""
     return FieldError("a decision of yours", TODO, hint=_DECIDE)
 
 

@@ -128,7 +128,7 @@ def _mean(total: NoisyNumber, rows: NoisyNumber) -> NoisyNumber:
 def _agreement(
     metric: Callable[[FloatArray], float], noisy_table: IntArray, scale: float
 ) -> NoisyNumber:
-    """Return a metric of the denoised table, with the error that redrawing its noise shows.
+    """Return a metric of the denoised table, with its error as estimated by redrawn noise.
 
     scale   of the noise in one cell
     """

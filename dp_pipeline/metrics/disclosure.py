@@ -299,7 +299,7 @@ def disclosure_report(
 ) -> DisclosureReport:
     """Compute all disclosure measures of a released table.
 
-    codes     (n, m) whole numbers ≥ 0; a missing value has a code of its own
+    codes     (n, m) whole numbers ≥ 0; a missing value has a separate code
     target    (n,) codes of the sensitive label, in 0..labels − 1
     ordered   whether the labels ascend with their codes
     k         promised k; 0 and 1 promise nothing

@@ -61,7 +61,7 @@ def in_threads(work: Callable[[Task], Result], tasks: Sequence[Task], /) -> Iter
 
 
 def one_by_one(work: Callable[[Task], Result], tasks: Sequence[Task], /) -> Iterator[Result]:
-    """Work in this thread."""
+    """Yield results of work in this thread, in the order of tasks."""
     yield from map(work, tasks)
 
 
