@@ -154,7 +154,7 @@ def require_nodes(tree: BitTree, nodes: Prefixes, bits: int) -> None:
     require_int64(nodes.depths, of="tree nodes")
     require_int64(nodes.bits, of="tree nodes")
     tree.require_nodes(nodes, bits)
-    _require_size(len(nodes) << bits, of="tree nodes")
+    require_size(len(nodes) << bits, of="tree nodes")
 
 
 def require_fan(bits: int) -> None:
@@ -179,7 +179,7 @@ def require_classes(domain: Domain, rule: NearestCentre, attribute: str) -> None
     """Raise BoundaryViolation unless the rule is exact, with at most 2^24 levels × centres."""
     require_rule(domain, rule)
     (levels,) = require_table(domain, (attribute,))
-    _require_size(levels * len(rule.centres), of="classes")
+    require_size(levels * len(rule.centres), of="classes")
 
 
 def require_subsets(domain: Domain, rules: Sequence[NearestCentre], salt: int) -> None:
@@ -211,6 +211,7 @@ def require_released(domain: Domain, released: Mapping[tuple[str, ...], IntArray
             )
 
 
-def _require_size(cells: int, *, of: str) -> None:
+def require_size(cells: int, *, of: str) -> None:
+    """Raise BoundaryViolation for more than ``MAX_GRID_CELLS`` counts."""
     if cells > MAX_GRID_CELLS:
         raise BoundaryViolation(f"{of}: expected at most {MAX_GRID_CELLS} counts, got {cells}")

@@ -12,9 +12,8 @@ import numpy as np
 
 from dp_pipeline.config.domain import Domain
 from dp_pipeline.config.encoding import IntArray
-from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.gate import checks
-from dp_pipeline.gate.counter import MAX_GRID_CELLS, Sealed
+from dp_pipeline.gate.counter import Sealed
 from dp_pipeline.gate.rules import NearestCentre, PredictedLabel
 from dp_pipeline.raw.counters.batch import Answer, Batch, BatchQuery, BatchRecoding, merge
 from dp_pipeline.results.derived_attribute import DerivedAttribute, Grouping
@@ -152,7 +151,7 @@ class FoldCounter:
         checks.require_tree(self._domain, tree)
         for nodes, bits in queries:
             checks.require_nodes(tree, nodes, bits)
-            _require_size(len(nodes) << bits)
+            checks.require_size(len(nodes) << bits, of="counter")
         tables = self._answer("children", tree, tuple(queries), axes=tree.columns)
         return [Sealed(table) for table in tables]
 
@@ -170,7 +169,7 @@ class FoldCounter:
     def classify(self, rule: NearestCentre, attribute: str) -> Sealed:
         """Return the number of rows of each level of ``attribute`` in each cluster, (levels, k)."""
         checks.require_rule(self._domain, rule)
-        _require_size(self._domain[attribute].size * len(rule.centres))
+        checks.require_size(self._domain[attribute].size * len(rule.centres), of="counter")
         return Sealed(
             *self._answer("classify", rule, attribute, axes=rule.columns, cells=[attribute])
         )
@@ -223,8 +222,3 @@ class EmptyCounter(FoldCounter):
     def _record_stages(self, queries: Sequence[BatchQuery]) -> Partial:
         self.stages = self.stages.union(*(query.stages for query in queries))
         return [None] * len(queries)
-
-
-def _require_size(cells: int) -> None:
-    if cells > MAX_GRID_CELLS:
-        raise BoundaryViolation(f"counter: expected at most {MAX_GRID_CELLS} cells, got {cells}")
