@@ -93,20 +93,9 @@ class NoisyTree:
             is_leaf[family.parents] = False
         return np.flatnonzero(is_leaf), Prefixes.concatenate(self._nodes).where(is_leaf)
 
-    @property
-    def leaf_deviations(self) -> FloatArray:
-        """Standard deviations of the leaves' own counts, (m,), in the order of ``leaves``."""
-        return np.asarray(self._precisions[self.leaves[0]] ** -0.5)
-
-    def occupied(self, lower: FloatArray, upper: FloatArray) -> Mask:
-        """Return whether a leaf may hold any row, (m,), in the order of ``leaves``.
-
-        lower, upper   the boxes of the leaves, (m, d)
-        """
-        positions, nodes = self.leaves
-        values, variance = self._values[positions], 1 / self._precisions[positions]
-        away = widths_away(lower, upper, values, variance)
-        return may_hold_rows(nodes.depths, values, variance, away)
+    def estimates(self, positions: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Return the noisy counts of nodes by themselves, (m,), and their variances."""
+        return self._values[positions], 1 / self._precisions[positions]
 
     def counts(self, *, first: Sparsity | None, below: Sparsity | None) -> FloatArray:
         """Return a count ≥ 0 for every node, (m,); the counts add up along the tree.
@@ -172,40 +161,58 @@ class _Estimates:
 CERTAIN = 8.0
 """Scales of the noise from which on a leaf certainly holds rows."""
 
-TAIL = 0.002
-"""Part of the rows of certain leaves that may lie beyond either end of an axis."""
+SURE, PERHAPS = 4.0, 3.0
+"""Deviations of the noise from which on some leaves together hold rows for sure, and perhaps."""
+
+TOO_WIDE = 8.0
+"""How many times as wide as its rows a box is, on every axis, before leaves are sought far away."""
 
 
-def widths_away(
+def find_far_leaves(
     lower: FloatArray, upper: FloatArray, values: FloatArray, variance: FloatArray
-) -> FloatArray:
-    """Return how far the middles of boxes are from where nearly all rows are, (m,): in widths of
-    that interval of an axis, on the axis where it is most; 0 inside.
+) -> Mask:
+    """Find the leaves far from all rows, (m,), in a box that is far too wide for its rows.
 
-    lower, upper   of boxes, (m, d)
-    values         their noisy counts
+    lower, upper   the boxes of the leaves, (m, d)
+    values         their noisy counts, by themselves
     variance       of the Laplace noise in each
 
-    >>> ends = np.array([[0.0], [1], [2], [8]])
-    >>> widths_away(ends, ends + 1, np.array([90.0, 90, 1, 3]), np.full(4, 2.0)).tolist()
-    [0.0, 0.0, 0.25, 3.25]
+    On each axis rows lie between the leaf from below, and that from above, by which leaves passed
+    hold rows for sure. Where that is an eighth of the box or less on every axis, leaves are far
+    whose middle is more than a width of it away; none is where those that lie wholly there together
+    perhaps hold rows.
+
+    >>> ends = np.arange(32.0)[:, None]
+    >>> counts = np.where(ends[:, 0] // 2 == 5, 90.0, 1.0)
+    >>> np.flatnonzero(~find_far_leaves(ends, ends + 1, counts, np.full(32, 2e3))).tolist()[:3]
+    [0, 1, 2]
+    >>> np.flatnonzero(~find_far_leaves(ends, ends + 1, counts, np.full(32, 20.0))).tolist()
+    [8, 9, 10, 11, 12, 13]
     """
-    certain = values > CERTAIN * np.sqrt(variance / 2)
-    if not certain.any():
-        return np.zeros(len(values))
-    weights, middles = values[certain], (lower + upper) / 2
-    ends = zip(lower[certain].T, upper[certain].T, strict=True)
-    found = [(_end(low, weights), -_end(-high, weights)) for low, high in ends]
-    low, high = (np.array(one) for one in zip(*found, strict=True))
-    outside = np.maximum(low - middles, middles - high).clip(min=0)
-    return np.asarray((outside / (high - low)).max(axis=1))
+    is_far = np.zeros(len(values), dtype=np.bool_)
+    ends = []
+    for low, high in zip(lower.T, upper.T, strict=True):
+        first = _first_with_rows(high, values, variance)
+        last = _first_with_rows(-low, values, variance)
+        if first is None or last is None:
+            return is_far
+        ends.append((low[first], high[last]))
+    start, end = np.array(ends).T
+    width = end - start
+    if (width * TOO_WIDE <= upper.max(axis=0) - lower.min(axis=0)).all():
+        is_outside = ((upper <= start - width) | (lower >= end + width)).any(axis=1)
+        if values[is_outside].sum() <= PERHAPS * np.sqrt(variance[is_outside].sum()):
+            middles = (lower + upper) / 2
+            is_far = ((middles < start - width) | (middles > end + width)).any(axis=1)
+    return is_far
 
 
-def _end(lower: FloatArray, weights: FloatArray) -> float:
-    """Where boxes begin, but for those that begin before it with TAIL of the weight."""
-    order = np.argsort(lower, kind="stable")
-    passed = np.cumsum(weights[order])
-    return float(lower[order][np.searchsorted(passed, TAIL * passed[-1])])
+def _first_with_rows(order: FloatArray, values: FloatArray, variance: FloatArray) -> int | None:
+    """Return the first leaf in an order by which leaves hold rows for sure."""
+    passed = np.argsort(order, kind="stable")
+    together = np.cumsum(values[passed]) > SURE * np.sqrt(np.cumsum(variance[passed]))
+    is_sure = together | (values[passed] > CERTAIN * np.sqrt(variance[passed] / 2))
+    return int(passed[is_sure.argmax()]) if is_sure.any() else None
 
 
 MOSTLY_EMPTY = 0.6
@@ -217,58 +224,40 @@ SLOPE, ABOVE = 0.25, 8
 so many deviations: the least, and more by the slope for each level above those that are so many
 levels above the rows, as noise there is far from all rows and moves a centre far."""
 
-FAR, TOGETHER = 1.0, 4.0
-"""Widths from which on leaves are one group, whatever their depths, and its deviations."""
 
-
-def may_hold_rows(
-    depths: IntArray, values: FloatArray, variance: FloatArray, away: FloatArray
-) -> Mask:
+def may_hold_rows(depths: IntArray, values: FloatArray, variance: FloatArray) -> Mask:
     """Return whether leaves may hold any row, (m,).
 
     depths     of the leaves
     values     their noisy counts, by themselves
     variance   of the Laplace noise in each
-    away       how far they are from nearly all rows (``widths_away``)
 
-    Leaves of one depth are a group, and so are those that are far from the rows, where most of
-    these are empty. Of a group about twice as many are empty as have a negative count. An empty
-    leaf has the density of the noise at its count z, any other 1/(z ln n): every size is as likely
-    as any other. A far one is less likely by the square of its distance, which is what its rows
-    would add to the cost of centres: else the far ones alone would decide. Those that are more
-    likely to be empty are taken for it where they are no more than noise together too: many
-    leaves may hold few rows each.
+    Leaves of one depth are a group, of which about twice as many are empty as have a negative
+    count. An empty leaf has the density of the noise at its count z, any other 1/(z ln n): every
+    size is as likely as any other. Those that are more likely to be empty are taken for it where
+    they are no more than noise together too: many leaves may hold few rows each.
 
     >>> values = np.array([500.0, 3, 1, 1, 1, 0.5, -1, -1, -1, -1, -2, -0.5])
-    >>> near = np.zeros(12)
-    >>> may_hold_rows(np.full(12, 4), values, np.full(12, 2.0), near).tolist()[:3]
+    >>> may_hold_rows(np.full(12, 4), values, np.full(12, 2.0)).tolist()[:3]
     [True, False, False]
     """
-    found, kept = np.ones(len(values), dtype=np.bool_), values.clip(min=0)
+    has_rows, above_0 = np.ones(len(values), dtype=np.bool_), values.clip(min=0)
     rows = max(2.0, float(values.sum()))
-    typical = float((depths * kept).sum() / max(1.0, float(kept.sum())))
-    far = away > FAR
-    if _share_empty(values[far]) < MOSTLY_EMPTY:
-        far[:] = False
-    groups = [(np.flatnonzero(far), TOGETHER)]
-    for depth in np.unique(depths[~far]):
-        wanted = min(MOST, max(LEAST, LEAST + SLOPE * (typical - ABOVE - float(depth))))
-        groups.append((np.flatnonzero(~far & (depths == depth)), wanted))
-    odds = np.where(far, np.maximum(away, FAR) ** -2, 1.0)
-    for here, wanted in groups:
-        empty = _share_empty(values[here])
+    typical = float((depths * above_0).sum() / max(1.0, float(above_0.sum())))
+    for depth in np.unique(depths):
+        group = np.flatnonzero(depths == depth)
+        deviations = min(MOST, max(LEAST, LEAST + SLOPE * (typical - ABOVE - float(depth))))
+        empty = _share_empty(values[group])
         if empty >= MOSTLY_EMPTY:
-            own, scale = values[here], np.sqrt(variance[here] / 2)
-            full = (1 - empty) * (odds[here] / log(rows)) / np.maximum(1.0, own)
+            own, scale = values[group], np.sqrt(variance[group] / 2)
+            full = (1 - empty) / log(rows) / np.maximum(1.0, own)
             noise = empty / (2 * scale) * np.exp(-np.abs(own) / scale)
-            weak = here[(own <= 0) | (full < noise)]
-            found[weak] = values[weak].sum() >= wanted * np.sqrt(variance[weak].sum())
-    return found
+            weak = group[(own <= 0) | (full < noise)]
+            has_rows[weak] = values[weak].sum() >= deviations * np.sqrt(variance[weak].sum())
+    return has_rows
 
 
 def _share_empty(values: FloatArray) -> float:
-    """Return the share of empty leaves in a group; 0 for a group without leaves."""
+    """Return the share of empty leaves in a group."""
     many = len(values)
-    if not many:
-        return 0.0
     return float(min((2 * (values < 0).sum() + 1) / (many + 1), 1 - 0.5 / many))

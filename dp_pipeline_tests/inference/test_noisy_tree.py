@@ -9,7 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.inference.noisy_tree import NoisyTree, Sparsity, may_hold_rows, widths_away
+from dp_pipeline.inference.noisy_tree import (
+    NoisyTree,
+    Sparsity,
+    find_far_leaves,
+    may_hold_rows,
+)
 from dp_pipeline.results.trees import Prefixes
 
 fuzz = settings(derandomize=True, deadline=None, max_examples=60)
@@ -211,10 +216,10 @@ def test_without_noise_the_counts_are_the_exact_ones(
 # Leaves that are noise alone.
 
 
-def leaves_of(*counts: float, depth: int = 4, away: float = 0.0) -> tuple[np.ndarray, ...]:
-    """Depths, counts, variances of a noise of scale 1, and how far away they are."""
+def leaves_of(*counts: float, depth: int = 4) -> tuple[np.ndarray, ...]:
+    """Depths, counts, and variances of a noise of scale 1."""
     values, many = np.array(counts, dtype=np.float64), len(counts)
-    return np.full(many, depth), values, np.full(many, 2.0), np.full(many, away)
+    return np.full(many, depth), values, np.full(many, 2.0)
 
 
 def beside(*groups: tuple[np.ndarray, ...]) -> list[np.ndarray]:
@@ -261,48 +266,40 @@ def test_noise_far_above_the_rows_must_say_more() -> None:
         assert kept[9:].all()
 
 
-ROWS = leaves_of(*[300.0] * 20, depth=24)
-EMPTY = [0.4, -0.3, 0.2, -1.5, -0.6, 0.9, -2.0, -0.1, 0.3, -0.8, -0.2, 1.1]
+# Leaves in a row of 64, of which two side by side hold all rows; the noise has variance 2.
+
+EDGES = np.arange(64.0)[:, None]
+
+
+def far_leaves(counts: dict[int, float], *, elsewhere: float = 0.0) -> list[int]:
+    """Leaves that are far from rows, of these noisy counts."""
+    values = np.full(64, elsewhere)
+    values[list(counts)] = list(counts.values())
+    return np.flatnonzero(find_far_leaves(EDGES, EDGES + 1, values, np.full(64, 2.0))).tolist()
+
+
+def test_leaves_a_width_away_from_all_rows_are_far() -> None:
+    assert far_leaves({10: 90, 11: 90}) == [*range(8), *range(14, 64)]
 
 
 @pytest.mark.parametrize(
-    ("count", "away", "is_kept"), [(9, 2, True), (9, 40, False), (30, 40, True)]
+    "counts",
+    [{}, {10: 90, 18: 90}, {10: 90, 11: 90, 60: 12}],
+    ids=["without rows", "in a box that fits", "with rows far away"],
 )
-def test_the_farther_a_leaf_is_the_more_it_must_say(
-    count: float, away: float, is_kept: bool
-) -> None:
-    """What it would add to the cost of centres grows with the square of its distance."""
-    leaves = beside(leaves_of(count, *EMPTY, depth=6, away=away), ROWS)
-    kept = may_hold_rows(*leaves)
-    assert kept[0] == is_kept
-    assert not kept[1:13].any()
-    assert kept[13:].all()
+def test_no_leaf_is_far_unless_the_box_is_far_too_wide(counts: dict[int, float]) -> None:
+    assert not far_leaves(counts)
 
 
-def test_far_leaves_of_all_depths_are_judged_together() -> None:
-    """Four leaves of one depth say little of how many there are empty."""
-    few = leaves_of(1.6, 1.6, 0.8, 0.8, depth=8, away=30)
-    alone = beside(leaves_of(1.6, 1.6, 0.8, 0.8, depth=8), ROWS)
-    assert may_hold_rows(*alone)[:4].all()
-    together = beside(few, leaves_of(*EMPTY, depth=4, away=30), ROWS)
-    assert not may_hold_rows(*together)[:16].any()
+def test_far_leaves_that_together_hold_rows_are_kept() -> None:
+    # Of 58 far leaves the noise together has a deviation of 10.8 rows.
+    assert len(far_leaves({10: 900, 11: 900}, elsewhere=0.4)) == 58
+    assert not far_leaves({10: 900, 11: 900}, elsewhere=0.6)
 
 
-def test_far_leaves_that_are_not_mostly_empty_are_a_tail_of_rows() -> None:
-    tail = leaves_of(3, 2, 1, 3, 2, 2, 1, 2, -0.5, 1, depth=6, away=5)
-    assert may_hold_rows(*beside(tail, ROWS)).all()
-
-
-def test_rows_are_where_certain_leaves_are() -> None:
-    lower = np.array([[0.0, 0], [1, 0], [0, 1], [1, 1], [8, 0], [0, -9]])
-    values = np.array([2000.0, 2000, 2000, 2000, 3, 9])
-    away = widths_away(lower, lower + 1, values, np.full(6, 2.0))
-    # The last has nine certain rows of 8,009, and is outside by them no more than without.
-    assert away.tolist() == [0, 0, 0, 0, 3.25, 4.25]
-    certain = np.array([2000.0, 2000, 2000, 2000, 3, 90])
-    assert widths_away(lower, lower + 1, certain, np.full(6, 2.0))[5] == 0
-
-
-def test_without_a_certain_leaf_none_is_far() -> None:
-    lower = np.arange(4.0)[:, None]
-    assert not widths_away(lower, lower + 1, np.full(4, 3.0), np.full(4, 2.0)).any()
+def test_a_box_is_far_too_wide_only_on_every_axis() -> None:
+    lower = np.array([[x, y] for x in range(32) for y in range(32)], dtype=np.float64)
+    column, place = lower[:, 0] == 5, (lower == 5).all(axis=1)
+    for rows, far in ((column, 0), (place, 1024 - 9)):
+        values = np.where(rows, 900.0, 0.0)
+        assert find_far_leaves(lower, lower + 1, values, np.full(1024, 2.0)).sum() == far

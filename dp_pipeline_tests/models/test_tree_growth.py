@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dp_pipeline.config.encoding import FloatArray
+from dp_pipeline.config.encoding import FloatArray, IntArray
 from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.gate.noise import NoiseSource, SeededNoise
 from dp_pipeline.inference.noisy_tree import Sparsity
@@ -62,9 +62,11 @@ def shares(draws: list[Draw]) -> list[Fraction]:
     ("total", "signal", "min_deviations", "caution", "first", "below"),
     [
         # Fewer rows than noise: nothing is doubted more, and no child is taken for empty.
-        (-500, 1, 1, 1, None, None),
-        # ln 10 / 3 = 0.77 and 2^(2/3) = 1.59 are beyond their limits; ln 2 is below 1.
-        (100, 10, 1, 1, None, None),
+        (-500, 1, 1, 0.35, None, None),
+        # ln 10 / 3 = 0.77 and 50/200 are beyond their limits; ln 2 is below 1.
+        (100, 10, 1, 0.35, None, None),
+        # 100/200, as a fifth of 20 is beyond its limit; ln 4.
+        (200, 20, 1, 0.5, None, (1.386, 0.386)),
         # (20/50)^(2/3); ln 10.
         (500, 50, 1.304, 0.5429, None, (2.303, 1.303)),
         # ln 100 / 3; (20/100)^(2/3) = 0.342 is beyond its limit; ln ½ + 1 is below 1; ln 20.
@@ -98,7 +100,6 @@ def test_the_plan_is_the_one_computed_by_hand(
 def test_a_plan_is_of_rows_times_epsilon_by_clusters() -> None:
     plans = {
         GrowthPlan.of(600, clusters=3, rate=0.1),
-        GrowthPlan.of(200, clusters=1, rate=0.1),
         GrowthPlan.of(60, clusters=3, rate=1.0),
     }
     assert len(plans) == 1
@@ -162,6 +163,24 @@ def test_boxes_of_many_rows_hand_most_of_epsilon_on() -> None:
     assert shares(draws)[:4] == spent
     assert shapes(draws)[:4] == [(16**at, 16) for at in range(4)]
     assert sum(shares(draws)[:4]) + left == SHARES
+
+
+class OneFullBox(Constant):
+    """So many rows in the last of several boxes, and none elsewhere."""
+
+    def discrete_laplace(self, counts: IntArray, scale: Fraction) -> IntArray:
+        answer = super().discrete_laplace(counts, scale)
+        answer[..., : max(1, answer.shape[-1] - 1)] = 0
+        return answer
+
+
+def test_while_few_nodes_go_on_a_cheap_look_is_taken() -> None:
+    # 40·4096/600 shares; then a fifth of what is left for those that may be noise alone.
+    _, draws = grown(OneFullBox(600))
+    left = SHARES - FIRST - 273
+    assert shapes(draws)[:4] == [(1, 16), (15, 1), (1, 16), (15, 1)]
+    assert shares(draws)[:4] == [FIRST, SHARES - FIRST, 273, left // 5]
+    assert shares(draws)[4:6] == [left - left // 5, 273]
 
 
 # Every path to its end.

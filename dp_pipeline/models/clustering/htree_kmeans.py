@@ -25,7 +25,13 @@ from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.trees import Expansion, TreeSession
 from dp_pipeline.inference.earlier import EarlierTree, smoothed, whole_counts
 from dp_pipeline.inference.kmeans import cluster_synopsis
-from dp_pipeline.inference.noisy_tree import NoisyTree, Sparsity
+from dp_pipeline.inference.noisy_tree import (
+    CERTAIN,
+    NoisyTree,
+    Sparsity,
+    find_far_leaves,
+    may_hold_rows,
+)
 from dp_pipeline.models.base import clustering_columns, plan_from, require_plan, smooth
 from dp_pipeline.models.clustering.base import Clustering
 from dp_pipeline.models.clustering.moved_centres import (
@@ -50,6 +56,19 @@ STRONG_SIGNAL = 300.0
 """Rows a cluster, in units of the noise's scale, from which on leaves may be taken for empty: below
 it, tails of few rows look like noise."""
 
+MANY_UNITS = 500.0
+"""Rows in units of the noise's scale from which on it shows whether the box is far too wide."""
+
+FEW_UNITS = 200.0
+"""Rows in these units below which leaves are coarser: a few small ones would be noise alone."""
+
+FEW_NODES = 4
+"""Nodes that go on, up to which generations from the root on have only found where the rows are, in
+a box that is far too wide."""
+
+LOOK = 40.0
+"""Rows that such a node has for each unit of its children's noise."""
+
 MOST_NODES = 400_000
 """Nodes at which a tree stops growing."""
 
@@ -58,15 +77,17 @@ MOST_NODES = 400_000
 class GrowthPlan:
     """The limits of growth that the counts of the first generation imply.
 
-    signal          noisy rows a cluster, in units of the noise's scale at all of ε; at least 1
+    units           noisy rows, in units of the noise's scale at all of ε
+    signal          the same a cluster; at least 1
     min_deviations  noise deviations that a count must reach for a node to grow
     caution         factor on counts when depth is chosen, in (0, 1]: many rows a cluster allow
-                    coarser leaves than the noise alone would
+                    coarser leaves than the noise alone would, and so do few rows in all
     first           which of the root's children are taken for empty; they are large, and rows
                     lost there would be far from every centre: only at a strong signal
     below           the same for all other nodes
     """
 
+    units: float
     signal: float
     min_deviations: float
     caution: float
@@ -76,11 +97,13 @@ class GrowthPlan:
     @classmethod
     def of(cls, total: float, *, clusters: int, rate: float) -> GrowthPlan:
         """Return the plan for a noisy number of rows, k, and ε per row of one unit."""
-        signal = max(1.0, total * rate / clusters)
+        units = total * rate
+        signal = max(1.0, units / clusters)
         return cls(
+            units=units,
             signal=signal,
             min_deviations=min(2.0, max(1.0, log(signal) / 3)),
-            caution=min(1.0, max(0.35, (20 / signal) ** (2 / 3))),
+            caution=min(1.0, max(0.35, min(units / FEW_UNITS, (20 / signal) ** (2 / 3)))),
             first=_sparsity(log(signal / 200) + 1),
             below=_sparsity(log(signal / 5)),
         )
@@ -145,6 +168,17 @@ class _Growth:
         counts = values.ravel().astype(np.float64)
         return _Frontier(nodes, positions, counts, np.repeat(variance, fan), remaining)
 
+    def count_unsure_again(self, frontier: _Frontier) -> _Frontier:
+        """Count nodes once more, for a part of what is left to each, that may be noise alone."""
+        is_unsure = frontier.values < CERTAIN * np.sqrt(frontier.variance / 2)
+        unsure = frontier.where(is_unsure & (frontier.shares > 1))
+        spent = np.maximum(1, (FIRST_SHARE * unsure.shares).astype(np.int64))
+        self.count([(unsure, 0, spent)])
+        left = frontier.shares.copy()
+        left[np.isin(frontier.positions, unsure.positions)] -= spent
+        values, variance = self.noisy.estimates(frontier.positions)
+        return replace(frontier, values=values, variance=variance, shares=left)
+
     def depths(self, frontier: _Frontier, plan: GrowthPlan) -> FloatArray:
         """Return the depth of the leaves below each node, in bits, (m,).
 
@@ -173,15 +207,19 @@ class GrownTree:
 
         box   of the columns of ``tree``
 
-        Where the signal is strong, leaves that look empty are left out: in a box far wider than the
-        rows their noise would attract centres.
+        Leaves that look empty where the signal is strong count nothing, nor do leaves far from all
+        rows in a box that is far too wide: their noise would attract centres.
         """
         positions, nodes = self.noisy.leaves
         lower, upper = tree.boxes(nodes, box)
         weights = self.noisy.counts(first=self.plan.first, below=self.plan.below)[positions]
+        values, noise_variances = self.noisy.estimates(positions)
         if self.plan.signal >= STRONG_SIGNAL:
-            weights = np.where(self.noisy.occupied(lower, upper), weights, 0.0)
-        return Synopsis(tree.columns, lower, upper, weights, self.noisy.leaf_deviations)
+            weights = np.where(may_hold_rows(nodes.depths, values, noise_variances), weights, 0.0)
+        if self.plan.units >= MANY_UNITS:
+            is_far = find_far_leaves(lower, upper, values, noise_variances)
+            weights = np.where(is_far, 0.0, weights)
+        return Synopsis(tree.columns, lower, upper, weights, np.sqrt(noise_variances))
 
 
 def grow(session: TreeSession, tree: BitTree, *, clusters: int, rate: float) -> GrownTree:
@@ -193,6 +231,7 @@ def grow(session: TreeSession, tree: BitTree, *, clusters: int, rate: float) -> 
     growth = _Growth(session, tree, rate)
     live = growth.first()
     plan = GrowthPlan.of(float(live.values.sum()), clusters=clusters, rate=rate)
+    is_look = True
     while len(live.positions):
         live = live.where(live.shares > 0)
         # Whole bits, so that many nodes share one scale of noise.
@@ -202,9 +241,15 @@ def grow(session: TreeSession, tree: BitTree, *, clusters: int, rate: float) -> 
         live, bits = live.where(~is_last), bits[~is_last]
         # Whole shares for the next generation: a geometric series that ends with all of them.
         part = np.minimum(1.0, (GROWTH - 1) / (GROWTH ** (bits / BITS_A_BLOCK) - 1))
-        shares = np.maximum(1, np.floor(live.shares * part)).astype(np.int64)
+        shares = live.shares * part
+        is_look = is_look and len(bits) <= FEW_NODES
+        if is_look:
+            shares = np.minimum(shares, LOOK * SHARES / (rate * live.values))
+        shares = np.maximum(1, np.floor(shares)).astype(np.int64)
         leaves = [(frontier, depth, frontier.shares) for frontier, depth in last]
         *_, live = growth.count([*leaves, (live, BITS_A_BLOCK, shares)])
+        if is_look:
+            live = growth.count_unsure_again(live)
     return GrownTree(growth.noisy, plan)
 
 
