@@ -8,7 +8,7 @@ every linear number has a variance in closed form, whichever model was fitted.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
 from math import hypot, inf, nan, pi, prod, sqrt
@@ -240,6 +240,14 @@ class Precision:
     def cell_counts(self, attributes: Names) -> Sums:
         """Return the rows in every cell over these attributes."""
         keys, shape = self._keys_over(attributes)
+        counts = self.rough_counts(attributes)
+        return replace(counts, noise=self._noise_variance_of_cells(keys, prod(shape)))
+
+    def rough_counts(self, attributes: Names) -> Sums:
+        """Return the same at once, with more noise than is in truth: that of tables over these
+        attributes alone, or of the margins of two.
+        """
+        keys, shape = self._keys_over(attributes)
         attributes, cells = self._modelled(attributes), prod(shape)
         direct, variance = self._direct_counts(attributes, cells)
         pair, unmeasured = self._scored_pair(attributes), np.full(cells, nan)
@@ -249,11 +257,22 @@ class Precision:
         counts = np.bincount(keys, minlength=cells)
         return Sums(
             np.asarray(counts * self.weight, np.float64),
-            self._noise_variance_of_cells(keys, cells),
+            np.where(np.isfinite(variance), variance, self._margin_noise(attributes, cells)),
             unmeasured,
             direct,
             variance,
         )
+
+    def _margin_noise(self, attributes: Names, cells: int) -> FloatArray:
+        """Variance that noise of two margins gives to counts if the attributes are independent;
+        without bound for another number of attributes.
+        """
+        if len(attributes) != 2:
+            return np.full(cells, inf)
+        variances = [self._direct_counts((name,), self.sizes[name])[1] for name in attributes]
+        squares = [self._shares(name) ** 2 for name in attributes]
+        noise = np.outer(variances[0], squares[1]) + np.outer(squares[0], variances[1])
+        return np.asarray(noise.ravel())
 
     def noise_variance(self, values: FloatArray) -> FloatArray:
         """Return the variance that noise gives to weighted sums over rows: float (numbers,).
@@ -320,6 +339,14 @@ class Precision:
         is_direct = denominator > 0
         counts = np.divide(numerator, denominator, out=np.zeros(cells), where=is_direct)
         return counts, np.divide(1, denominator, out=np.full(cells, inf), where=is_direct)
+
+    def has_table(self, attributes: Names) -> bool:
+        """Return whether a table has all of these, by levels or groups of them."""
+        return bool(self._tables_with(attributes))
+
+    def is_scored(self, pair: Names) -> bool:
+        """Return whether the dependence of a pair was scored."""
+        return self._scored_pair(pair) is not None
 
     def _tables_with(self, attributes: Names) -> list[MeasuredTable]:
         """Tables that have all these attributes, by levels or groups of them; none for none."""

@@ -33,7 +33,8 @@ linearly from nothing to twice its mean."""
 class OpenTable:
     """A synthetic table with the noisy tables that it was made from.
 
-    columns   names of its columns
+    columns     names of its columns
+    precision   variances of its numbers
 
     Numbers are of the release as it is: the same count comes out of the synthetic rows, scaled to
     the estimated number of rows. Conditions compare columns with values (see ``count``).
@@ -46,7 +47,7 @@ class OpenTable:
         attributes: Mapping[str, str],
         labels: Mapping[str, Sequence[str]],
     ) -> None:
-        self._columns, self._precision = columns, precision
+        self._columns, self.precision = columns, precision
         self._attributes, self._labels = attributes, labels
 
     @property
@@ -55,7 +56,7 @@ class OpenTable:
         return tuple(self._columns)
 
     def __repr__(self) -> str:
-        rows = f"about {self._precision.total:,.0f} rows"
+        rows = f"about {self.precision.total:,.0f} rows"
         return f"OpenTable({len(self.columns)} columns, {rows})"
 
     def count(self, where: str = "", *, of: Of = "table", level: float = 0.95) -> Estimate:
@@ -164,13 +165,13 @@ class OpenTable:
         import pandas as pd
 
         used = tuple(self._attributes[self._require_column(column)] for column in columns)
-        sizes = [self._precision.sizes[name] for name in used]
+        sizes = [self.precision.sizes[name] for name in used]
         if not columns or prod(sizes) > MOST_CELLS:
             raise DeclarationError(
                 f"table: expected columns with at most {MOST_CELLS:,} combinations, "
                 f"got {prod(sizes):,}"
             )
-        cells = self._precision.cell_counts(used)
+        cells = self.precision.cell_counts(used)
         low, high = self._ends(cells, of=of, level=level)
         labels = [self._labels[name] for name in used]
         frame = pd.MultiIndex.from_product(labels, names=columns).to_frame(index=False)
@@ -191,7 +192,7 @@ class OpenTable:
         rng = np.random.default_rng(seed)
         frame = pd.DataFrame(dict(self._columns))
         for _ in range(number):
-            weights = self._precision.draw_weights(rng)
+            weights = self.precision.draw_weights(rng)
             if of == "population":
                 rows = rng.poisson(weights)
             else:
@@ -205,14 +206,14 @@ class OpenTable:
     def _rows_where(self, where: str) -> tuple[np.ndarray, Names]:
         """Which rows hold a condition, and the attributes that decide it."""
         if not where.strip():
-            return np.ones(self._precision.rows, dtype=np.bool_), ()
+            return np.ones(self.precision.rows, dtype=np.bool_), ()
         condition = Condition.parse(where, self.columns)
         used = tuple(self._attributes[name] for name in condition.columns)
         return condition.rows(self._columns), used
 
     def _sum(self, rows: np.ndarray, used: Names, *, of: Of, level: float) -> Estimate:
         weights = rows.astype(np.float64)
-        result = self._precision.weighted_sum(weights, used)
+        result = self.precision.weighted_sum(weights, used)
         result = replace(result, noise=result.noise + self._split_variance(weights, used))
         low, high = self._ends(result, of=of, level=level)
         return Estimate(
@@ -247,7 +248,7 @@ class OpenTable:
         """
         if all(self._columns[name].dtype.kind == "U" for name in self._columns_of(used)):
             return 0.0
-        means, counts = self._precision.means_by_cell(weights, used)
+        means, counts = self.precision.means_by_cell(weights, used)
         return float(((counts * means * (1 - means)) ** 2).sum()) / 3
 
     def _ratio(
@@ -266,14 +267,14 @@ class OpenTable:
         if many == 0:
             raise DeclarationError("expected a condition that some released row holds, got none")
         ratio = float(part.sum()) / many
-        weights = (part.astype(np.float64) - ratio * base) / (many * self._precision.weight)
-        result = self._precision.weighted_sum(weights, used)
+        weights = (part.astype(np.float64) - ratio * base) / (many * self.precision.weight)
+        result = self.precision.weighted_sum(weights, used)
         variance = float(result.variances[0])
         if bounds == (0.0, 1.0):
             split = self._split_variance(part.astype(np.float64), used)
-            variance += split / (many * self._precision.weight) ** 2
+            variance += split / (many * self.precision.weight) ** 2
         if of == "population":
-            variance += float((weights**2).sum()) * self._precision.weight
+            variance += float((weights**2).sum()) * self.precision.weight
         deviation = sqrt(variance) + extra / quantile_of_normal(level)
         least, most = bounds
         return Estimate.within(
@@ -302,8 +303,8 @@ class OpenTable:
     def _width_of_bins(self, column: str) -> FloatArray:
         """Width of the bin of every row's number: 0 where a level is a number."""
         values, present = self._numbers(column)
-        codes = self._precision.codes[self._attributes[column]]
-        size = self._precision.sizes[self._attributes[column]]
+        codes = self.precision.codes[self._attributes[column]]
+        size = self.precision.sizes[self._attributes[column]]
         low, high = np.full(size, np.inf), np.full(size, -np.inf)
         np.minimum.at(low, codes[present], values[present])
         np.maximum.at(high, codes[present], values[present])
@@ -316,7 +317,7 @@ class OpenTable:
         return column
 
     def _codes_of(self, column: str) -> IntArray:
-        return self._precision.codes[self._attributes[self._require_column(column)]]
+        return self.precision.codes[self._attributes[self._require_column(column)]]
 
 
 def of_tables(tables: Tables) -> OpenTable:
@@ -332,7 +333,11 @@ def of_tables(tables: Tables) -> OpenTable:
     sizes = {name: len(some) for name, some in labels.items()}
     groups = _groups(tables, codes)
     precision = Precision(
-        codes, sizes, _measured(tables, sizes, groups), groups, _dependence(tables)
+        codes,
+        sizes,
+        _measured(tables, sizes, groups),
+        groups,
+        _dependence(tables),
     )
     return OpenTable(synthetic, precision, attributes, labels)
 

@@ -14,6 +14,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar, Literal, NamedTuple
 
+from dp_pipeline.answers.verdict import verdict
 from dp_pipeline.config.dataset import WINDOW, DatasetSpec
 from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.ledger import Balance
@@ -250,6 +251,11 @@ class ReportedPrivateRelease(ReportedRelease):
     def quality_rows(self) -> tuple[QualityRow, ...]:
         """Its quality numbers in reading order: noisy ones that were paid for, and exact ones."""
         return sort_rows((*bought_rows(self.bundle), *self.exact))
+
+    @cached_property
+    def verdict(self) -> tuple[str, ...]:
+        """What may be read from its synthetic rows, and how sure that is, in sentences."""
+        return verdict(self.bundle.tables)
 
     @property
     def sample_words(self) -> str:

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from dp_pipeline.answers.tables import OpenTable, of_tables
+from dp_pipeline.results.clusters import Tables
 
 Counts = np.ndarray
 
 
-def release(
+def release(*args: Any, **options: Any) -> OpenTable:
+    """Return the open release of ``tables_of`` the same."""
+    return of_tables(tables_of(*args, **options))
+
+
+def tables_of(
     counts: Counts,
     measured: Sequence[tuple[tuple[str, ...], np.ndarray, float]],
     *,
@@ -20,8 +27,8 @@ def release(
     dependence: Mapping[tuple[str, str], float] | None = None,
     groups: Mapping[str, Sequence[int]] | None = None,
     labels: Mapping[str, Sequence[str]] | None = None,
-) -> OpenTable:
-    """Return a release whose rows have the distribution of ``counts``.
+) -> Tables:
+    """Return tables of a release whose rows have the distribution of ``counts``.
 
     counts     of the fitted distribution, one axis for each name
     measured   (attributes, noisy counts, deviation of one cell)
@@ -58,4 +65,4 @@ def release(
             "attribute": np.array([name for name, of in groups.items() for _ in of]),
             "group": np.array([group for of in groups.values() for group in of]),
         }
-    return of_tables(tables)
+    return tables

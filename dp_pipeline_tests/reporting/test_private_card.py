@@ -280,11 +280,17 @@ def test_unknown_table_is_listed_by_name():
 
 def test_the_longest_card_fits_on_two_pages():
     names = [f"attribute{index}" for index in range(90)]
-    tables = {name: {"a": np.arange(4)} for name in ("codes", "groups", "other")}
-    tables |= {
-        "cells": {"noisy_count": np.arange(4)},
-        "marginals": {"attribute": np.array(["x"]), "probability": np.ones(1)},
-        "measured": {"cells": np.array([1, 3]), "deviation": np.array([2.0, 2.0])},
+    twice = {"attribute": np.repeat(names, 2), "level": np.tile(["f", "m"], 90)}
+    tables = {
+        "other": {"a": np.arange(4)},
+        "codes": {name: np.array([0]) for name in names},
+        "cells": {"noisy_count": np.arange(181)},
+        "marginals": {**twice, "probability": np.full(180, 0.5)},
+        "measured": {
+            "marginal": np.array(["", *names]),
+            "cells": np.array([1, *[2] * 90]),
+            "deviation": np.full(91, 2.0),
+        },
         "synthetic": {name: np.array(["x"]) for name in names},
         "cliques": cliques(*((name, -1, "") for name in names)),
     }

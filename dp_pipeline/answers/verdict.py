@@ -1,0 +1,87 @@
+"""The verdict on a synthetic table in words: what may be read from it, and how sure that is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+
+import numpy as np
+
+from dp_pipeline.answers.estimate import quantile_of_normal
+from dp_pipeline.answers.precision import Precision
+from dp_pipeline.answers.tables import of_tables
+from dp_pipeline.config.encoding import Names
+from dp_pipeline.results.clusters import Tables
+
+MOST_TABLES = 20
+"""Tables of each kind that are looked at, spread evenly over all."""
+
+LEAST_SHARE = 0.01
+"""Share of the rows from which on a cell counts."""
+
+MOSTLY = 0.75
+"""Cells whose intervals are as narrow as is said."""
+
+READABLE = 1 / 3
+"""Half the width of an interval, as a part of its count, up to which a relation can be read."""
+
+
+def verdict(tables: Tables) -> tuple[str, ...]:
+    """Return sentences about single columns, pairs with a table, and pairs without one; none where
+    the noisy counts are not stored, or no row is released.
+    """
+    stored = {"codes", "measured", "cells", "marginals"} <= set(tables)
+    if not stored or not len(next(iter(tables["codes"].values()), ())):
+        return ()
+    precision = of_tables(tables).precision
+    names = [name for name, size in precision.sizes.items() if size > 1]
+    pairs = list(combinations(names, 2))
+    measured = [pair for pair in pairs if precision.has_table(pair)]
+    others = [pair for pair in pairs if pair not in set(measured)]
+    if not names:
+        return ()
+    single = _width(precision, [(name,) for name in names])[0]
+    sentences = [f"Shares of single columns are mostly good to ±{single:.1%} of all rows."]
+    if pairs:
+        sentences.append(_about_measured(precision, measured, len(pairs)))
+    if others:
+        sentences.append(_about_others(precision, others))
+    return tuple(sentences)
+
+
+def _about_measured(precision: Precision, measured: Sequence[Names], pairs: int) -> str:
+    many = f"Of {pairs:,} pair{'' if pairs == 1 else 's'} of columns"
+    if not measured:
+        return f"{many} none was measured."
+    was = "was" if len(measured) == 1 else "were"
+    width = _width(precision, measured)[0]
+    good = f"shares of these are mostly good to ±{width:.1%}"
+    return f"{many} {len(measured):,} {was} measured, and {good}."
+
+
+def _about_others(precision: Precision, pairs: Sequence[Names]) -> str:
+    scored = [pair for pair in pairs if precision.is_scored(pair)]
+    unread = "do not read relations between other columns from this table"
+    if len(scored) < len(pairs):
+        return f"Nothing says how far the others are from the truth: {unread}."
+    width, relative = _width(precision, scored)
+    known = f"By noisy scores the others are known to ±{width:.1%}"
+    return f"{known}: {unread}." if relative > READABLE else f"{known}."
+
+
+def _width(precision: Precision, tables: Sequence[Names]) -> tuple[float, float]:
+    """Half widths of 95 % intervals that most cells have at most: in parts of all rows; and
+    the median in parts of the cell.
+    """
+    places = np.unique(np.linspace(0, len(tables) - 1, MOST_TABLES).round().astype(int))
+    shares, widths = [np.zeros(1)], [np.zeros(1)]
+    for place in places.tolist():
+        sums = precision.rough_counts(tables[place])
+        is_large = sums.values >= LEAST_SHARE * precision.total
+        shares.append(sums.values[is_large] / precision.total)
+        widths.append(np.sqrt(sums.variances[is_large]) / precision.total)
+    share, width = np.concatenate(shares)[1:], np.concatenate(widths)[1:]
+    if not len(share):
+        return 0.0, 0.0
+    reach = quantile_of_normal(0.95)
+    return reach * float(np.quantile(width, MOSTLY)), reach * float(np.median(width / share))

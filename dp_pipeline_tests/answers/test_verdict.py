@@ -1,0 +1,32 @@
+"""The verdict on a table in words."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dp_pipeline.answers.verdict import verdict
+from dp_pipeline_tests.answers.releases import tables_of
+
+COUNTS = np.array([[400, 100, 60], [80, 300, 260]])
+MARGINS = [(("a",), COUNTS.sum(axis=1), 3.0), (("b",), COUNTS.sum(axis=0), 3.0)]
+UNREAD = "do not read relations between other columns from this table."
+
+
+@pytest.mark.parametrize(
+    ("measured", "dependence", "words"),
+    [
+        ([(("a", "b"), COUNTS, 3.0)], None, "Of 1 pair of columns 1 was measured, and shares"),
+        (MARGINS, None, f"Nothing says how far the others are from the truth: {UNREAD}"),
+        (MARGINS, {("a", "b"): 600.0}, UNREAD),
+        (MARGINS, {("a", "b"): 3.0}, "By noisy scores the others are known to ±0."),
+    ],
+)
+def test_the_verdict_says_what_may_be_read(measured, dependence, words: str) -> None:
+    sentences = verdict(tables_of(COUNTS, measured, names="ab", dependence=dependence))
+    assert words in " ".join(sentences)
+    assert sentences[0].startswith("Shares of single columns are mostly good to ±0.")
+
+
+def test_a_release_without_noisy_counts_has_no_verdict() -> None:
+    assert verdict({"codes": {"a": np.zeros(3, int)}}) == ()
