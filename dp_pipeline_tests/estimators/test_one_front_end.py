@@ -30,7 +30,7 @@ from dp_pipeline.raw.prepare import discretized, normalized
 from dp_pipeline.raw.sources import read_source
 from dp_pipeline_tests.estimators.people import rows_of
 
-FLAGS = st.fixed_dictionaries({"nullable": st.booleans()})
+FLAGS = st.sampled_from([{}, {"nullable": True}, {"nullable": False}])
 LEVELS = st.sampled_from([[0, 1, 2], ["0", "1", "b"], [0.5, 7, -1], ["a", "b"]])
 FORMS: dict[str, st.SearchStrategy[dict[str, Any]]] = {
     "levels": st.builds(lambda flags, levels: {"levels": levels, **flags}, FLAGS, LEVELS),
