@@ -21,7 +21,7 @@ from dp_pipeline.config.clock import DAY, Clock, is_zone
 from dp_pipeline.config.domain import MISSING, OTHER, Attribute, Undeclared
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.estimators.declared import Columns, DeclaredColumn, nominal_column
-from dp_pipeline.estimators.frames import text_of
+from dp_pipeline.estimators.frames import holds_objects, text_of
 from dp_pipeline.raw.values import TEXT, WHOLE, type_word
 
 ColumnKind = Literal[
@@ -47,9 +47,16 @@ def public_type(column: Any) -> pa.DataType | None:
     if isinstance(dtype, np.dtype) and dtype.kind == "f":
         return pa.float64()
     try:
-        return pa.array(column if dtype.kind == "O" else column[:0], from_pandas=True).type
+        type_ = pa.array(column if holds_objects(dtype) else column[:0], from_pandas=True).type
+        # One value of bytes makes bytes of texts.
+        return pa.string() if holds_objects(dtype) and pa.types.is_binary(type_) else type_
     except Exception:  # noqa: BLE001 - a value may be of any class, with methods that raise
-        return pa.string() if dtype.kind == "O" else None
+        return pa.string() if holds_objects(dtype) else None
+
+
+def is_untyped(column: Any) -> bool:
+    """Return whether a column of an array or of nested lists has no type but that of its values."""
+    return isinstance(column, np.ndarray) and holds_objects(column.dtype)
 
 
 def kind_of_column(column: Any) -> ColumnKind:
@@ -107,7 +114,7 @@ def _column_of_type(column: DeclaredColumn, series: Any) -> DeclaredColumn:
         return _discovered_column(column, kind, series)
     is_number = attribute.is_numeric and attribute.clock is None
     # What a column of objects holds is its values: they decide as little as they can.
-    has_type = series.dtype.kind != "O"
+    has_type = not holds_objects(series.dtype)
     if is_number and column.is_duration != (kind == "durations"):
         hint = ": write bounds as datetime.timedelta" if kind == "durations" else ""
         expected = "durations" if column.is_duration else "numbers, as its bounds are"

@@ -281,6 +281,11 @@ def kind_of(column: Any) -> Kind:
     return "truths" if has_truths_only else "numbers"
 
 
+def holds_objects(dtype: Any) -> bool:
+    """Return whether a type is NumPy's of objects: Arrow's lists and decimals are of its kind."""
+    return isinstance(dtype, np.dtype) and dtype.kind == "O"
+
+
 Reads = Literal["text", "number", "time"]
 """What a column is declared to hold. A truth value is the number 1 or 0, or the text True or False.
 """
@@ -329,7 +334,7 @@ def stored_persons(column: Any) -> pa.ChunkedArray:
     A float is no id: two persons may have been rounded to one. So is nothing that cannot be read,
     or all of it would be one person.
     """
-    array = _stored_as_it_is(column, "number") if column.dtype.kind != "O" else None
+    array = _stored_as_it_is(column, "number") if not holds_objects(column.dtype) else None
     if array is not None and raw_values.kind_of(array.type) == "number":
         return array
     texts = [None if isinstance(value, float) else text_of(value) for value in _values(column)]
@@ -348,7 +353,7 @@ def _stored_as_it_is(column: Any, reads: Reads) -> pa.ChunkedArray | None:
         # A warning about a cast would say something about a row.
         with np.errstate(all="ignore"):
             column = np.asarray(column).astype(plain, copy=False)
-    is_mixed = column.dtype.kind == "O"
+    is_mixed = holds_objects(column.dtype)
     try:
         array = pa.array(column, from_pandas=True)
     except Exception:  # noqa: BLE001 - a value may be of any class, with methods that raise

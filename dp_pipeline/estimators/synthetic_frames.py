@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from dp_pipeline.config.domain import Domain
 from dp_pipeline.config.encoding import IntArray, Levels
 from dp_pipeline.config.errors import DeclarationError
-from dp_pipeline.estimators.column_types import public_type
+from dp_pipeline.estimators.column_types import is_untyped, public_type
 from dp_pipeline.estimators.declared import Columns, DeclaredColumn
 from dp_pipeline.estimators.frames import FrameKind, text_of
 from dp_pipeline.gate.counter import MAX_GRID_CELLS
@@ -64,7 +64,7 @@ def synthetic_frame(table: SyntheticTable, columns: Columns, kind: FrameKind = "
         if attribute.clock is not None:
             frame[column.name] = _match_time_type(numbers, column)
             continue
-        dtype = "Int64" if attribute.is_integer else "float64"
+        dtype = ("Int64" if attribute.nullable else "int64") if attribute.is_integer else "float64"
         frame[column.name] = _match_type(pd.Series(numbers, dtype=dtype), column)
     return _of_kind(pd.DataFrame(frame), columns, kind)
 
@@ -88,7 +88,8 @@ def typed_columns(columns: Columns, values: Sequence[Any], domain: Domain) -> Co
                 column,
                 attribute=attribute,
                 levels=levels,
-                dtype=_without_values(series.dtype),
+                # Nested lists have no types.
+                dtype=None if is_untyped(series) else _without_values(series.dtype),
                 stored=stored if is_converted else None,
                 is_discovered=column.attribute.undeclared is not None,
             )

@@ -199,7 +199,7 @@ def test_empty_column_has_empty_counts(values: Any):
 
 
 ODD_TYPES: dict[str, Any] = {
-    "dates": pd.Series(pd.to_datetime(["2718-02-08", None])),
+    "dates": pd.Series(np.array(["2718-02-08", "NaT"], "datetime64[s]")),
     "dates of a zone": pd.Series(pd.to_datetime(["2020-01-01", None], utc=True)),
     "complex numbers": pd.Series([1j, NAN]),
     "periods": pd.Series(pd.period_range("2020", periods=2, freq="D")),

@@ -87,7 +87,7 @@ CENTRES = Kind(
         "a text column": pd.DataFrame({"a": [1.0], "b": [SECRET]}),
         "a category": pd.DataFrame({"a": [1.0], "b": pd.Categorical([SECRET])}),
         "complex numbers": np.array([[271828.0 + 1j, 1.0]]),
-        "dates": pd.DataFrame({"a": [1.0], "b": pd.to_datetime(["2718-02-08"])}),
+        "dates": pd.DataFrame({"a": [1.0], "b": np.array(["2718-02-08"], "datetime64[s]")}),
         "one dimension": [271828.0, 2.0],
         "three dimensions": np.full((2, 2, 2), 271828.0),
         "one column of a frame": pd.DataFrame({"a": [271828.0]})["a"],
