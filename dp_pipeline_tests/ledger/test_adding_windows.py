@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from dp_pipeline.config.errors import BudgetExceeded, Damaged, DeclarationError
 from dp_pipeline.ledger import Account, Ledger
+from dp_pipeline.ledger.audit import Audit
 from dp_pipeline.ledger.export import export_lines
 from dp_pipeline.ledger.head import Draft
 from dp_pipeline.raw.contributions import PersonKeys, keep_at_most
@@ -119,6 +120,11 @@ def test_answers_cost_persons_week_twice_what_was_spent_before():
         (once(), once(), "got a file that declares none"),
         (weekly(), weekly(), "expected to add windows where there are none, got every week"),
         (once(relation="replace_one"), each_week(), "expected add_remove"),
+        (
+            once(relation="replace_one"),
+            replace(each_week(), relation="replace_one"),
+            "expected add_remove, and windows alone to be new, got another relation",
+        ),
         (once(), replace(each_week(), purpose="benchmark"), "got another purpose"),
         (once(), each_week(delta=NANO), "got another delta"),
         (once(), each_week(within="ever", ceiling="3"), "a ceiling of at least 4, got 3"),
@@ -218,7 +224,7 @@ def test_sums_are_those_of_a_model_on_one_line(is_person: bool, earlier: list, l
         ('replace(facts, \'"unit":"one row"\', \'"unit":"one week"\')', "do not cover that"),
         ('replace(facts, \'"each_window":"1"\', \'"each_window":"0.1"\')', "worth at least"),
         ("replace(facts, '\"by\"', '\"purpose\"')", "changes more than windows"),
-        ("replace(facts, 'every week, UTC', '')", "it declares no account"),
+        ("replace(facts, 'every week, UTC', '')", "declare no account"),
     ],
 )
 def test_a_forged_row_of_windows_is_found_by_the_audit(tmp_path: Path, facts: str, words: str):
@@ -229,6 +235,20 @@ def test_a_forged_row_of_windows_is_found_by_the_audit(tmp_path: Path, facts: st
     forge(ledger, f"UPDATE entries SET facts = {facts} WHERE event = 'windows'")
     with pytest.raises(Damaged, match=words):
         ledger.verify()
+
+
+def test_charge_beyond_what_is_left_of_a_window_is_found_by_the_audit(tmp_path: Path):
+    ledger = Ledger(tmp_path / "ledger")
+    ledger.open_account(once(OF_PERSON))
+    release(ledger, before("0.4"), "0.4")
+    ledger.add_windows(each_week(OF_WEEK), **WHY)
+    release(ledger, in_windows("a", "W01", epsilon="0.2"))
+    *rows, charged = ledger.entries()
+    audit = Audit()
+    for row in rows:
+        audit.take(row)
+    with pytest.raises(Damaged, match="exceeds the limit 1 of W01"):
+        audit.take(replace(charged, nano_epsilon=charged.nano_epsilon + 1))
 
 
 def add_and_die(_: int, place: Place) -> None:

@@ -123,6 +123,8 @@ def test_new_snapshot_is_another_discovery_and_needs_delta(project: Project):
 def test_a_file_may_declare_delta_for_several_discoveries(project: Project):
     spec = project.declare("shops", SHOPS, ceiling={"total": "9", "delta": "0.00001"})
     assert spec.delta_ceiling == 10 * DELTA
+    discover = {**SHOPS["discover"], "delta": "0.000000001"}
+    assert project.declare("small", SHOPS, discover=discover).delta_ceiling == DELTA / 100
     with pytest.raises(Exception, match="a file does not raise it"):
         publish_domain(of(project, spec))
 
