@@ -38,7 +38,7 @@ def cells(text: str) -> list[list[str]]:
 
 
 def test_the_commands_of_the_page_run_and_print_what_it_shows(project: Project):
-    (shown,) = blocks("text")
+    shown, _ = blocks("text")
     outputs = []
     for line in "".join(blocks("bash")).splitlines():
         result = project.cli(*shlex.split(line)[1:])
@@ -50,6 +50,12 @@ def test_the_commands_of_the_page_run_and_print_what_it_shows(project: Project):
     assert "requested 0.45, spent 0.15, left 9.85, ceiling 10" in refined
     (account,) = json.loads(project.cli("budget", "census", "--json").out)["accounts"]
     assert account["spent"] == "0.6"
+
+
+def test_pairs_of_page_are_what_plan_says_of_one_shot(project: Project):
+    _, foreseen = blocks("text")
+    planned = project.cli_here("plan", "census", "--model", "one_shot", "--epsilon", "0.1")
+    assert foreseen.strip() in planned.out
 
 
 def test_the_factors_of_the_page_follow_from_their_epsilon():
