@@ -132,6 +132,15 @@ def test_boxes_of_a_few_rows_are_counted_again() -> None:
     assert len(counts_of(result)) == 16
 
 
+def test_where_rows_are_few_two_more_are_spread_evenly() -> None:
+    # At ε = 1 two units are two rows, over sixteen boxes; 16·20 rows are not few.
+    assert counts_of(grown(Constant(6))[0]) == pytest.approx(6 + 2 / 16)
+    assert counts_of(grown(SeededNoise(1))[0]).min() > 0
+    many, _ = grown(Constant(20))
+    agreed = many.noisy.counts(first=many.plan.first, below=many.plan.below)
+    assert (counts_of(many) == agreed[many.noisy.leaves[0]]).all()
+
+
 @pytest.mark.parametrize(
     ("d", "answer", "bits"),
     [

@@ -62,6 +62,10 @@ MANY_UNITS = 500.0
 FEW_UNITS = 200.0
 """Rows in these units below which leaves are coarser: a few small ones would be noise alone."""
 
+EVEN_UNITS = 2.0
+"""Rows in these units that count as spread evenly over the box below that: else a tree of few rows
+may have one leaf with weight, and all centres in it."""
+
 FEW_NODES = 4
 """Nodes that go on, up to which generations from the root on have only found where the rows are, in
 a box that is far too wide."""
@@ -197,10 +201,11 @@ class _Growth:
 
 @dataclass(frozen=True)
 class GrownTree:
-    """A tree that has spent all of its session's ε, and the plan it grew by."""
+    """A tree that has spent all of its session's ε, its plan, and ε a row of one unit."""
 
     noisy: NoisyTree
     plan: GrowthPlan
+    rate: float
 
     def synopsis(self, tree: BitTree, box: Sequence[Coordinate]) -> Synopsis:
         """Return the leaves with their counts ≥ 0.
@@ -208,7 +213,8 @@ class GrownTree:
         box   of the columns of ``tree``
 
         Leaves that look empty where the signal is strong count nothing, nor do leaves far from all
-        rows in a box that is far too wide: their noise would attract centres.
+        rows in a box that is far too wide: their noise would attract centres. Where rows are few, a
+        few more are spread evenly over the box.
         """
         positions, nodes = self.noisy.leaves
         lower, upper = tree.boxes(nodes, box)
@@ -219,6 +225,8 @@ class GrownTree:
         if self.plan.units >= MANY_UNITS:
             is_far = find_far_leaves(lower, upper, values, noise_variances)
             weights = np.where(is_far, 0.0, weights)
+        if self.plan.units < FEW_UNITS:
+            weights = weights + EVEN_UNITS / self.rate * 0.5**nodes.depths
         return Synopsis(tree.columns, lower, upper, weights, np.sqrt(noise_variances))
 
 
@@ -250,7 +258,7 @@ def grow(session: TreeSession, tree: BitTree, *, clusters: int, rate: float) -> 
         *_, live = growth.count([*leaves, (live, BITS_A_BLOCK, shares)])
         if is_look:
             live = growth.count_unsure_again(live)
-    return GrownTree(growth.noisy, plan)
+    return GrownTree(growth.noisy, plan, rate)
 
 
 ENOUGH_SIGNAL = 50.0
