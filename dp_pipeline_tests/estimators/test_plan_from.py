@@ -64,7 +64,7 @@ def test_tables_are_measured_again_with_all_of_epsilon() -> None:
             lambda: kmeans(method="eug_kmeans", plan_from=kmeans(method="eug_kmeans").fit(PLACES)),
             "plans from no other fit",
         ),
-        (lambda: kmeans(method_params=SMOOTH), "smooth: expected `plan_from: previous` beside it"),
+        (lambda: kmeans(method_params=SMOOTH), "smooth: expected `plan_from: previous` with it"),
     ],
 )
 def test_invalid_plan_is_refused_before_any_spend(make: Any, line: str) -> None:

@@ -144,7 +144,7 @@ def test_number_of_suppressed_sensitive_rows_is_exact():
 
 def test_labels_of_suppressed_sensitive_rows_are_refused():
     text = k_anonymous(**SENSITIVE, left_out=[("zebra", 1, 1.0)])
-    with pytest.raises(BoundaryViolation, match="no labels of sensitive rows that were left") as no:
+    with pytest.raises(BoundaryViolation, match="no labels of suppressed sensitive rows") as no:
         card_of(text)
     assert "zebra" not in str(no.value)
 

@@ -139,7 +139,7 @@ def test_exact_content_of_sensitive_rows_is_refused(tmp_path):
     with pytest.raises(BoundaryViolation, match="no figures of sensitive rows, got auc"):
         written(tmp_path, **{**arguments, "releases": [measured]})
     labelled = k_anonymous(**SENSITIVE, left_out=[("a", 1, 1.0)])
-    with pytest.raises(BoundaryViolation, match="no labels of sensitive rows that were left out"):
+    with pytest.raises(BoundaryViolation, match="no labels of suppressed sensitive rows"):
         written(tmp_path, **{**arguments, "releases": [labelled]})
     pictures = [picture()]
     with pytest.raises(BoundaryViolation, match="no pictures of sensitive rows, got 1"):
