@@ -231,7 +231,7 @@ def database_names(location: str) -> tuple[str, ...]:
 
 
 FILES = ("csv", "parquet")
-"""Kinds of sources that are files, local or behind a URL."""
+"""Kinds of sources that are files, local or at a URL."""
 
 _FILE = "file:"
 _INODE = "inode:"

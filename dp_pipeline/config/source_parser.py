@@ -185,13 +185,13 @@ class CsvFiles(_CsvFiles):
 
 
 class CsvAtUrl(CsvForm, OneUrl, _Sampled):
-    """A CSV file behind a URL."""
+    """A CSV file at a URL."""
 
     kind: Literal["csv"]
 
 
 class CsvAtUrls(CsvForm, SeveralUrls, _Sampled):
-    """CSV files behind URLs."""
+    """CSV files at URLs."""
 
     kind: Literal["csv"]
 
@@ -218,7 +218,7 @@ class ParquetFile(_Sampled):
 
 
 class ParquetAtUrl(OneUrl, _Sampled):
-    """A Parquet file behind a URL."""
+    """A Parquet file at a URL."""
 
     kind: Literal["parquet"]
 

@@ -198,8 +198,8 @@ class Windows:
             return ()
         names: list[str] = []
         for name in self._from(first):
-            is_behind = self.last and self._wall(name) > self._wall(self.last)
-            if is_behind or self.closing_time(name) > now:
+            is_later = self.last and self._wall(name) > self._wall(self.last)
+            if is_later or self.closing_time(name) > now:
                 break
             names.append(name)
         return tuple(names)

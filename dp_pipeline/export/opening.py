@@ -21,8 +21,8 @@ def open_release(folder: str | Path) -> OpenTable | OpenClusters:
     Damaged for a folder that is no export; DeclarationError for an export without noisy counts.
     """
     root = Path(folder)
-    resources = {str(one["name"]): one for one in read_descriptor(root)["resources"]}
-    tables = {name: _read(root, one) for name, one in resources.items() if "schema" in one}
+    resources = {str(file["name"]): file for file in read_descriptor(root)["resources"]}
+    tables = {name: _read(root, file) for name, file in resources.items() if "schema" in file}
     if "centres" in tables:
         return open_clusters(tables)
     missing = [

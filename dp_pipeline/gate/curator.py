@@ -605,7 +605,7 @@ class Curator:
     ) -> IntArray:
         """Disclose ``many`` benchmark rows, sampled by a hash of their coordinates, (many, d).
 
-        The middle of the box fills up where there are fewer rows. salt   public, 0 … 2^63 − 1
+        With fewer rows, the middle of the box stands for the others; salt is public, 0 … 2^63 − 1.
         """
         checks.require_axes(self.domain, columns)
         if not (1 <= many <= MAX_GRID_CELLS and 0 <= salt < 1 << 63):

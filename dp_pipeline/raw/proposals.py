@@ -257,9 +257,7 @@ def _proposed_times(source_column: SourceColumn, column: pa.ChunkedArray) -> Sou
 
 
 def _time_fields(clock: Clock, first: int, last: int) -> Fields:
-    """Return fields with bounds on whole days around two times, and the shortest cells that are
-    few.
-    """
+    """Return fields with whole days around two times as bounds, and few calendar bins."""
     days = (last - first) / (1 if clock.kind == "date" else DAY) + 1
     lengths = {"day": 1, "week": 7, "month": 30, "year": 365}
     every = next((span for span, long in lengths.items() if days / long <= MAX_SPANS), "year")
