@@ -70,7 +70,7 @@ class OpenTable:
         DeclarationError for another kind of condition or an unknown column.
         """
         rows, used = self._rows_where(where)
-        return self._sum(rows, used, of=of, level=level)
+        return self.count_rows(rows, used, of=of, level=level)
 
     def share(
         self, where: str, *, among: str = "", of: Of = "table", level: float = 0.95
@@ -211,7 +211,14 @@ class OpenTable:
         used = tuple(self._attributes[name] for name in condition.columns)
         return condition.rows(self._columns), used
 
-    def _sum(self, rows: np.ndarray, used: Names, *, of: Of, level: float) -> Estimate:
+    def count_rows(
+        self, rows: np.ndarray, used: Names, *, of: Of = "table", level: float = 0.95
+    ) -> Estimate:
+        """Return the number of true rows that some released rows stand for.
+
+        rows   which: bool (rows,)
+        used   attributes that decide it
+        """
         weights = rows.astype(np.float64)
         result = self.precision.weighted_sum(weights, used)
         result = replace(result, noise=result.noise + self._split_variance(weights, used))
