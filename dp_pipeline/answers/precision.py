@@ -175,9 +175,10 @@ class Sums:
         from what was measured: the square of that is added.
         """
         variances = self.noise + np.nan_to_num(self.unmeasured)
-        noise_between = np.maximum(0.0, self.direct_variance - variances)
+        has_direct = np.isfinite(self.direct_variance)
+        noise_between = np.maximum(0.0, np.where(has_direct, self.direct_variance, 0.0) - variances)
         moved = np.maximum(0.0, (self.values - self.direct) ** 2 - 2 * noise_between)
-        return np.asarray(variances + moved)
+        return np.asarray(variances + np.where(has_direct, moved, 0.0))
 
     @property
     def bases(self) -> list[Basis]:

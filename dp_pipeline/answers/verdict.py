@@ -78,6 +78,7 @@ def _width(precision: Precision, tables: Sequence[Names]) -> tuple[float, float]
     for place in places.tolist():
         sums = precision.rough_counts(tables[place])
         is_large = sums.values >= LEAST_SHARE * precision.total
+        is_large &= np.isfinite(sums.variances)
         shares.append(sums.values[is_large] / precision.total)
         widths.append(np.sqrt(sums.variances[is_large]) / precision.total)
     share, width = np.concatenate(shares)[1:], np.concatenate(widths)[1:]

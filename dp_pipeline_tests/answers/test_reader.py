@@ -1,0 +1,55 @@
+"""A reader has a folder and a light installation: no home, no pipeline, no ε."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dp_pipeline_tests.export.samples import exported, map_release, table_release
+
+BLOCKED = (
+    "dagster great_expectations sklearn sqlalchemy opendp networkx matplotlib jinja2 PIL pyarrow "
+    "pandas threadpoolctl urllib3 dp_pipeline.raw dp_pipeline.gate dp_pipeline.models "
+    "dp_pipeline.releases dp_pipeline.orchestration"
+)
+PROGRAM = f"""
+import sys
+
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name in {set(BLOCKED.split())}:
+            raise ImportError(f"a reader needs no {{name}}")
+
+sys.meta_path.insert(0, Blocked())
+from dp_pipeline.cli import main
+main(sys.argv[1:])
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["verify", "table"], " checks, none "),
+        (["ask", "table", "count where Age < 30 and Kind = '=1+1'"], "95% intervals"),
+        (["ask", "table", "mean Age"], "95% intervals"),
+        (["verify", "map"], " checks, none "),
+    ],
+)
+def test_a_folder_is_read_without_the_pipeline(
+    arguments: list[str], words: str, tmp_path: Path
+) -> None:
+    exported(tmp_path / "table", table_release())
+    exported(tmp_path / "map", map_release())
+    result = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *arguments],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(Path(__file__).parents[2]), "PATH": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (result.returncode, result.stderr) == (0, "")
+    assert words in result.stdout
