@@ -41,7 +41,7 @@ class DeclaredColumn:
                number in bins
     category   the pandas type of categories that declared them, or None
     dtype      of the column of ``X``; None before a fit
-    stored     the type that Arrow has for it, of decimals and dates; else None
+    stored     the type that Arrow has for it, of decimals, dates and texts of dates; else None
     label      what a frame calls it where that is no text; its text is the attribute's name
     is_duration     whether its numbers are the seconds of durations
     is_discovered   whether its bounds or levels were discovered

@@ -16,6 +16,9 @@ MOST_LEVELS = 1000
 """Levels of a column, and labels: each level is a bit of every row."""
 
 
+_NO_UTF8 = "y: expected texts that UTF-8 can encode, got some that it cannot"
+
+
 @dataclass(frozen=True, eq=False)
 class LabelValues:
     """The label of every row.
@@ -58,11 +61,14 @@ def labels_of(y: Any, *, rows: int) -> LabelValues:
     try:
         codes, different = pd.factorize(series)
         values = pd.Index(different)
+        "".join(str(label) for label in values if isinstance(label, str)).encode()
         label_texts, has_fractions = (
             [_visible_text(label) for label in values],
             any(map(_has_fraction, values)),
         )
         keys = [] if has_fractions else [_sort_key(label) for label in values]
+    except UnicodeError:
+        raise DeclarationError(_NO_UTF8) from None
     except Exception:  # noqa: BLE001 - a label may be of any class, with methods that raise
         raise DeclarationError(
             "y: expected texts, numbers or truth values, got another type"
@@ -99,9 +105,7 @@ def _series(y: Any) -> Any:
     try:
         series = y if isinstance(y, pd.Series) else pd.Series(column_or_1d(y, warn=True))
     except UnicodeError:
-        raise DeclarationError(
-            "y: expected texts that UTF-8 can encode, got some that it cannot"
-        ) from None
+        raise DeclarationError(_NO_UTF8) from None
     except (OverflowError, pd.errors.OutOfBoundsDatetime, pd.errors.OutOfBoundsTimedelta):
         raise DeclarationError(
             "y: expected texts, numbers or truth values, got another type"

@@ -80,8 +80,9 @@ def typed_columns(columns: Columns, values: Sequence[Any], domain: Domain) -> Co
         if column.attribute.undeclared is not None and isinstance(attribute.cells, Levels):
             levels = attribute.cells.values
         stored = public_type(series)
+        is_text = column.attribute.clock is not None and stored in raw_values.TEXT
         is_converted = stored is not None and (
-            pa.types.is_decimal(stored) or pa.types.is_date(stored)
+            pa.types.is_decimal(stored) or pa.types.is_date(stored) or is_text
         )
         fitted_columns.append(
             replace(
@@ -278,7 +279,8 @@ def _match_time_type(moments: NDArray[Any], column: DeclaredColumn) -> Any:
     clock, dtype = column.attribute.clock, column.dtype
     days_or_seconds = pd.Series(moments.astype("datetime64[s]"))
     assert clock is not None
-    if dtype is None or dtype.name in ("object", "category"):
+    is_text = column.stored in raw_values.TEXT
+    if dtype is None or (dtype.name in ("object", "category") and not is_text):
         is_date = column.stored is not None and pa.types.is_date(column.stored)
         return days_or_seconds.dt.date if is_date else days_or_seconds
     arrow_type = getattr(dtype, "pyarrow_dtype", None)

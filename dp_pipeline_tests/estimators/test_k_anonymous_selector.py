@@ -400,6 +400,7 @@ def test_labels_that_are_none_are_refused(y: Any, message: str):
     assert not fitted_names(estimator)
 
 
+@pytest.mark.skipif(pd.__version__ < "3", reason="pandas 2 cannot hold such an integer")
 def test_labels_larger_than_any_float_are_labels():
     release = quiet_release(KAnonymousSelector(2), PATIENTS[["sex"]], [10**400, 7] * 6)
     assert sorted(set(release["label"])) == [7, 10**400]
