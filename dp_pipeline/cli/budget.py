@@ -93,8 +93,8 @@ def _print_budgets(accounts: Sequence[Budget]) -> None:
     if accounts:
         click.echo(_HOW_TO_READ)
     for budget in accounts:
-        if budget.windows_word:
-            click.echo(f"{budget.population}: {budget.windows_word}")
+        if budget.window_summary:
+            click.echo(f"{budget.population}: {budget.window_summary}")
         if budget.balance.delta_summary:
             click.echo(
                 f"{budget.population}: δ of discovered levels: {budget.balance.delta_summary}"

@@ -58,13 +58,17 @@ def _foreseen(request: RunOptions, planned: RunPlan) -> tuple[list[ForeseenTable
     """Return what is foreseen of the releases that are still to be paid for."""
     from dp_pipeline.releases.foreseen import discovery_lines, foreseen_tables
 
-    new = {(one.model, one.epsilon) for one in planned.releases if one.state.startswith("new")}
+    new = {
+        (release.model, release.epsilon)
+        for release in planned.releases
+        if release.state.startswith("new")
+    }
     tables = [
         table
         for table in foreseen_tables(request)
         if (table.release.name, table.release.epsilon) in new
     ]
-    is_discovered = new.isdisjoint({("domain", one.epsilon) for one in planned.releases})
+    is_discovered = new.isdisjoint({("domain", release.epsilon) for release in planned.releases})
     return tables, [] if is_discovered else list(discovery_lines(request.spec))
 
 
@@ -109,7 +113,7 @@ def plan_document(planned: RunPlan) -> Document:
         "windows": [_window(planned, name) for name in planned.windows],
         **{name.replace(" ", "_"): amount_text(amount) for name, amount in amounts.items()},
         "delta": str(planned.delta),
-        "limits": planned.word,
+        "limits": planned.limits_note,
     }
 
 
@@ -143,8 +147,8 @@ def print_plan(planned: RunPlan) -> None:
         _print_windows(planned)
     else:
         _print_releases(planned)
-    if planned.word:
-        click.echo(planned.word)
+    if planned.limits_note:
+        click.echo(planned.limits_note)
 
 
 WINDOW_COLUMNS = ("window", "state", "requested", "left")

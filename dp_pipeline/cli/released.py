@@ -86,9 +86,9 @@ def _discovery_words(result: RunResult) -> str:
 
 
 def _limits(result: RunResult) -> str:
-    from dp_pipeline.releases.account import limits_word
+    from dp_pipeline.releases.account import limits_note
 
-    return limits_word(result.spec, result.options.home)
+    return limits_note(result.spec, result.options.home)
 
 
 def _print_releases(result: RunResult, *, is_explained: bool) -> None:

@@ -30,7 +30,7 @@ from dp_pipeline.releases.epsilon_release import EpsilonRelease
 from dp_pipeline.releases.home import Home
 from dp_pipeline.releases.outcome import (
     DRY_WINDOWS,
-    has_run_dry,
+    has_source_ended,
     is_prepared,
     published_windows,
 )
@@ -214,7 +214,7 @@ def _has_ended(spec: DatasetSpec, home: Home, published: Sequence[str]) -> bool:
     Where each window has a file, the file itself shows that there is another window.
     """
     recent = published[-MAX_WINDOWS_PER_TICK:]
-    return not _has_file_each(spec) and has_run_dry(spec, home, recent)
+    return not _has_file_each(spec) and has_source_ended(spec, home, recent)
 
 
 def due_windows(spec: DatasetSpec, home: Home, moment: int) -> tuple[str, ...]:

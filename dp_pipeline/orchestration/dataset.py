@@ -29,7 +29,7 @@ from dp_pipeline.raw import prepare, validate
 from dp_pipeline.raw.expectations import expectations_of
 from dp_pipeline.raw.ingest import INGESTED, ingest
 from dp_pipeline.raw.stages import public_row_count
-from dp_pipeline.releases.account import claiming, open_population, require_snapshot
+from dp_pipeline.releases.account import open_population, require_snapshot, source_claimer
 from dp_pipeline.releases.domain_release import (
     NAME,
     DomainRelease,
@@ -105,7 +105,7 @@ def _ingested(spec: DatasetSpec) -> dg.AssetsDefinition:
                     key=ledger.key(spec.population),
                     snapshot_id=config.snapshot or None,
                     today=datetime.now(UTC).date(),
-                    claim=claiming(spec, ledger),
+                    claim=source_claimer(spec, ledger),
                 )
         # The data version is the name that the calendar gave: the rows decide nothing about it.
         return dg.MaterializeResult(

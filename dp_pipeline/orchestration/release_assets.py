@@ -32,7 +32,7 @@ from dp_pipeline.orchestration.metadata import (
 )
 from dp_pipeline.orchestration.partitions import options_of_run, release_partitions
 from dp_pipeline.raw.prepare import stages_of
-from dp_pipeline.releases.account import limits_word
+from dp_pipeline.releases.account import limits_note
 from dp_pipeline.releases.domain_release import with_discovered
 from dp_pipeline.releases.epsilon_release import EpsilonRelease
 from dp_pipeline.releases.export import publications_of
@@ -269,7 +269,7 @@ def _budget_asset(spec: DatasetSpec) -> dg.AssetsDefinition:
         with common.one_line_failures(spec):
             ledger = dp_pipeline.home.ledger
             metadata = budget_report(ledger, spec.population, spec.windows)
-            metadata |= limits_metadata(limits_word(spec, dp_pipeline.home))
+            metadata |= limits_metadata(limits_note(spec, dp_pipeline.home))
             fullest = ledger.balance(spec.population, tuple(ledger.blocks(spec.population)))
         return dg.MaterializeResult(metadata=metadata, check_results=budget_checks(fullest))
 

@@ -47,13 +47,13 @@ def names_to_claim(spec: DatasetSpec) -> tuple[str, ...]:
     return (*spec.source.identities, dataset_name(spec.name))
 
 
-def claiming(spec: DatasetSpec, ledger: Ledger) -> Callable[..., None]:
+def source_claimer(spec: DatasetSpec, ledger: Ledger) -> Callable[..., None]:
     """Return a function that claims more names of the source for the data set's population."""
     reason = spec.distinct_population
     return partial(ledger.claim_source, spec.population, distinct_population=reason)
 
 
-def limits_word(spec: DatasetSpec, home: Home) -> str:
+def limits_note(spec: DatasetSpec, home: Home) -> str:
     """Return a line on limits of the file that differ from the account's; empty if none."""
     account, declared = home.ledger.account(spec.population), declared_account(spec)
     if account is None:
@@ -103,7 +103,7 @@ def require_snapshot(spec: DatasetSpec, home: Home, windows: Sequence[str] = ())
     """
     spec.require_window()
     ledger = open_population(spec, home)
-    key, claim = ledger.key(spec.population), claiming(spec, ledger)
+    key, claim = ledger.key(spec.population), source_claimer(spec, ledger)
     snapshots = []
     for window in windows or (spec.window,):
         snapshot = current_snapshot(home.raw, spec.name, key, window)

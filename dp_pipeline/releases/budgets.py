@@ -24,7 +24,7 @@ class Budget:
     windows: Mapping[str, Fraction] = field(default_factory=dict)
 
     @property
-    def windows_word(self) -> str:
+    def window_summary(self) -> str:
         """The number of charged time windows and the fullest, in words; empty without."""
         if not self.windows:
             return ""

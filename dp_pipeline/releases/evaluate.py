@@ -93,7 +93,7 @@ class TableComparison:
         sizes = {name: self.domain[name].size for name in names}
         groups: Mapping[str, Sequence[Names]] = {str(i): [names] for i, names in enumerate(tables)}
         distances = estimated_distances(self.real, self.synthetic, sizes, groups)
-        moved = self._moved_correlations()
+        moved = self._correlation_changes()
         return worst_first(
             ComparedTable(attributes, distance.value, distance.error, moved.get(attributes))
             for attributes, distance in zip(tables, distances.values(), strict=True)
@@ -125,7 +125,7 @@ class TableComparison:
         )
         return LearnedLabel(label, accuracy, auc, real_accuracy, real_auc, majority)
 
-    def _moved_correlations(self) -> dict[Names, float]:
+    def _correlation_changes(self) -> dict[Names, float]:
         """Return synthetic less real correlation of numeric pairs, from the bins' centres."""
         numbers = [name for name in self.real if isinstance(self.domain[name].cells, Bins)]
         if len(numbers) < 2:

@@ -26,10 +26,10 @@ from dp_pipeline.releases.release import Release, level_fact
 from dp_pipeline.releases.release_text import reported, write_card
 from dp_pipeline.releases.replay import (
     FOLDER,
-    named_snapshot,
     pointed_bundle,
     pointer_path,
     read_document,
+    snapshot_by_name,
 )
 from dp_pipeline.results.bundle import Bundle
 
@@ -161,7 +161,7 @@ def _settled_release(
     if level not in kind.levels(spec):
         return None
     spec = spec.at_window(windows[-1]) if windows else spec
-    snapshot = named_snapshot(spec, home, facts["snapshot"])
+    snapshot = snapshot_by_name(spec, home, facts["snapshot"])
     try:
         spec = with_discovered(spec, home, snapshot=snapshot)
     except NotPrepared:

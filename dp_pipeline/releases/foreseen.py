@@ -83,8 +83,12 @@ def discovery_lines(spec: DatasetSpec) -> Iterator[str]:
             persons = query.rule.persons
             line = f"{name}: a level is found when about {float(persons):,.0f} persons have it"
             if rows is not None:
-                found = int(rows // persons)
-                many = f"at most {found} levels" if found else "none: all is other or missing"
+                level_count = int(rows // persons)
+                many = (
+                    f"at most {level_count} levels"
+                    if level_count
+                    else "none: all is other or missing"
+                )
                 line += f"; {rows:,} rows reach that for {many}"
             yield line
         elif query.spend.what.startswith("bounds"):

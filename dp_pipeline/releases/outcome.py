@@ -16,7 +16,7 @@ from dp_pipeline.config.dataset import WINDOW, DatasetSpec
 from dp_pipeline.config.errors import NotPrepared, PipelineError
 from dp_pipeline.config.windows import range_text
 from dp_pipeline.raw.snapshot import current_snapshot, require_prepared
-from dp_pipeline.releases.account import limits_word, require_snapshot
+from dp_pipeline.releases.account import limits_note, require_snapshot
 from dp_pipeline.releases.domain_release import with_discovered
 from dp_pipeline.releases.evaluate import compared_tables, evaluate
 from dp_pipeline.releases.home import Home
@@ -161,7 +161,7 @@ DRY_WINDOWS = 3
 """Windows in a row next to empty that say that rows have ended: one may be a holiday."""
 
 
-def has_run_dry(spec: DatasetSpec, home: Home, published: Sequence[str]) -> bool:
+def has_source_ended(spec: DatasetSpec, home: Home, published: Sequence[str]) -> bool:
     """Return whether a model counts next to no rows in the newest published windows, and many in an
     earlier one, by its released noisy numbers; smoothed numbers show it some windows later.
 
@@ -241,7 +241,7 @@ def report_digest(spec: DatasetSpec, home: Home, kind: type[Release]) -> str:
         list(evaluations(spec, home, kind).items()),
         ledger.balance(spec.population),
         other_non_dp_releases(spec, ledger),
-        limits_word(spec, home),
+        limits_note(spec, home),
     )
 
 

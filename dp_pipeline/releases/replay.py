@@ -71,14 +71,14 @@ def settled_facts(bundle: Bundle, path: Path) -> dict[str, str]:
     return {**facts, TRANSCRIPT: bundle.transcript} if bundle.transcript else facts
 
 
-def named_snapshot(spec: DatasetSpec, home: Home, name: str) -> Snapshot:
+def snapshot_by_name(spec: DatasetSpec, home: Home, name: str) -> Snapshot:
     """Return a snapshot of which only the name is known, for making keys."""
     return Snapshot(Path(home.raw, spec.name, name), b"")
 
 
 def key_of(release: Release, bundle: Bundle) -> Key:
     """Return a stored release's key from its declaration; Damaged if the bundle's differs."""
-    key: Key = release.key(named_snapshot(release.spec, release.home, bundle.facts["snapshot"]))
+    key: Key = release.key(snapshot_by_name(release.spec, release.home, bundle.facts["snapshot"]))
     if isinstance(key, ReleaseKey):
         refines = bundle.facts.get(REFINES, "")
         key = key.with_replicate(int(bundle.facts["replicate"])).refining(refines)

@@ -32,10 +32,10 @@ from dp_pipeline.releases.epsilon_release import EpsilonRelease
 from dp_pipeline.releases.noisy_release import as_release_key
 from dp_pipeline.releases.replay import (
     key_of,
-    named_snapshot,
     pointed_bundle,
     pointer_path,
     read_document,
+    snapshot_by_name,
 )
 from dp_pipeline.releases.store import store_file
 from dp_pipeline.results.bundle import Bundle
@@ -162,7 +162,7 @@ def _bundle(release: EpsilonRelease) -> Bundle:
             f"--window {spec.window}` makes it"
         )
     bundle = pointed_bundle(spec, home, pointer, model=release.name, epsilon=release.level)
-    snapshot = named_snapshot(spec, home, bundle.facts["snapshot"])
+    snapshot = snapshot_by_name(spec, home, bundle.facts["snapshot"])
     key = as_release_key(release.key(snapshot))
     declared = {"declaration": key.declaration, "measuring": fact_text(key.measuring)}
     if not declared.items() <= bundle.facts.items():

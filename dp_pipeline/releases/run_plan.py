@@ -15,7 +15,7 @@ from dp_pipeline.gate.mechanisms import gaussian_variance, laplace_scale
 from dp_pipeline.ledger import Account, Balance
 from dp_pipeline.models.tables.base import BYTES_A_CELL, TableModel
 from dp_pipeline.raw.snapshot import Snapshot, current_snapshot, snapshot_name
-from dp_pipeline.releases.account import declared_account, gains_windows, limits_word
+from dp_pipeline.releases.account import declared_account, gains_windows, limits_note
 from dp_pipeline.releases.domain_release import DomainRelease
 from dp_pipeline.releases.epsilon_release import EpsilonRelease
 from dp_pipeline.releases.home import Home
@@ -71,14 +71,14 @@ class RunPlan:
     balance   before the run, under the limits of the account, or of the data set file where
               there is no account yet; all amounts in the population's currency
     windows   each time window of a release, with its balance, oldest first
-    word      one line where the file declares other limits than the account has; else empty
+    limits_note   one line where the file declares other limits than the account has; else empty
     """
 
     spec: DatasetSpec
     releases: tuple[PlannedRelease, ...]
     balance: Balance
     windows: Mapping[str, Balance] = field(default_factory=dict)
-    word: str = ""
+    limits_note: str = ""
 
     @property
     def total_cost(self) -> Fraction:
@@ -225,7 +225,7 @@ def _plan_window(options: RunOptions) -> RunPlan:
         releases=(*([] if discovery is None else [_plan_domain(discovery, snapshot)]), *planned),
         balance=_balance(spec, home, account),
         windows={window: _balance(spec.at_window(window), home, account) for window in windows},
-        word=limits_word(spec, home),
+        limits_note=limits_note(spec, home),
     )
 
 

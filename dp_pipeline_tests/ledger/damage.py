@@ -80,14 +80,14 @@ class SmallLedger:
 
     def passed(self) -> list[str]:
         """What passes that must not: each a name of a promise that is broken; none is good."""
-        found = []
+        matches = []
         for name, ask in self._attacks().items():
             try:
                 if ask():
-                    found.append(name)
+                    matches.append(name)
             except (PipelineError, DeadRelease):
                 continue
-        return found
+        return matches
 
     def _attacks(self) -> dict[str, Callable[[], bool]]:
         ledger = self.ledger

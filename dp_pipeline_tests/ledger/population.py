@@ -37,8 +37,8 @@ def weekly(*, each: str | None = "1", ceiling: str | None = None, **other: Any) 
 
 def in_windows(name: object, *blocks: str, epsilon: str = "0.1", **other: Any) -> Charge:
     """A charge to rides that names windows."""
-    asked = charge(name, epsilon=epsilon, population="rides")
-    return replace(asked, blocks=blocks, **other)
+    new_charge = charge(name, epsilon=epsilon, population="rides")
+    return replace(new_charge, blocks=blocks, **other)
 
 
 def charge(name: object = "a", *, epsilon: str = "0.1", population: str = "trips") -> Charge:
@@ -96,19 +96,19 @@ class Child:
     def line(self) -> str:
         """Wait for one line; empty at the end."""
         while b"\n" not in self._rest:
-            more = os.read(self._read, 65536)
-            if not more:
+            chunk = os.read(self._read, 65536)
+            if not chunk:
                 break
-            self._rest += more
+            self._rest += chunk
         line, _, self._rest = self._rest.partition(b"\n")
         return line.decode()
 
     def lines(self) -> list[str]:
         """Wait for the end and give all lines that were not asked for yet."""
-        found = list(iter(self.line, ""))
+        lines = list(iter(self.line, ""))
         os.close(self._read)
         self.process.join()
-        return found
+        return lines
 
     def kill(self) -> list[str]:
         self.process.kill()

@@ -40,8 +40,8 @@ class Model:
     def answer(self, name: tuple[str, str, int]) -> str:
         if name in self.state:
             return {"settled": "settled", "dead": "DeadRelease"}.get(self.state[name], "resumed")
-        asked = charge(epsilon=name[1]).nano_epsilon
-        fits = self.spent(name[0]) + asked <= Fraction(CEILINGS[name[0]]) * 10**9
+        new_charge = charge(epsilon=name[1]).nano_epsilon
+        fits = self.spent(name[0]) + new_charge <= Fraction(CEILINGS[name[0]]) * 10**9
         return "new" if fits else "BudgetExceeded"
 
 

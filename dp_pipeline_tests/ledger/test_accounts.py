@@ -43,7 +43,7 @@ def test_a_ceiling_spelled_differently_is_the_same_ceiling(ledger: Ledger):
 
 
 def test_a_release_without_a_ceiling_is_refused():
-    with pytest.raises(DeclarationError, match="needs a ceiling"):
+    with pytest.raises(DeclarationError, match="expected a ceiling of a release"):
         account(ceiling=None)
 
 
@@ -73,13 +73,13 @@ def test_populations_are_listed_in_order_and_spend_apart(ledger: Ledger):
 
 
 def test_a_population_without_an_account_gets_nothing(ledger: Ledger):
-    for asked in (
+    for query in (
         lambda: release(ledger, charge(population="adult")),
         lambda: ledger.key("adult"),
         lambda: ledger.claim_source("adult", "file:a"),
     ):
         with pytest.raises(DeclarationError, match="no account"):
-            asked()
+            query()
     assert len(ledger.entries()) == 1
 
 
@@ -89,13 +89,13 @@ def test_an_absent_ledger_is_read_as_empty_and_not_made(place: Place):
     assert (ledger.populations(), ledger.entries(), ledger.account("trips")) == ((), (), None)
     assert ledger.state("ab" * 32) is None
     ledger.verify()
-    for asked in (
+    for query in (
         lambda: release(ledger, charge()),
         lambda: ledger.key("trips"),
         lambda: ledger.claim_source("trips", "file:a"),
     ):
         with pytest.raises(DeclarationError, match="no account"):
-            asked()
+            query()
     assert not place.folder.exists()
 
 

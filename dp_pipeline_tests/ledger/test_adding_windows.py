@@ -61,13 +61,15 @@ def test_earlier_sum_counts_in_every_window(opens, old: str, new: str, counted: 
     ledger = opens(once(old))
     release(ledger, before("0.4"), "0.4")
     ledger.add_windows(each_week(new), **WHY)
-    left = 1 - Fraction(counted)
+    remaining = 1 - Fraction(counted)
     for week in ("W01", "W02"):
-        assert ledger.balance("rides", (week,)).remaining == left
+        assert ledger.balance("rides", (week,)).remaining == remaining
         with pytest.raises(BudgetExceeded, match=rf"spent in {week} {counted}, left"):
-            release(ledger, in_windows((week, "more"), week, epsilon=str(left + NANO)))
-        assert release(ledger, in_windows(week, week, epsilon=str(left)), str(left)) == "new"
-    assert ledger.balance("rides").spent == Fraction("0.4") + 2 * left
+            release(ledger, in_windows((week, "more"), week, epsilon=str(remaining + NANO)))
+        assert (
+            release(ledger, in_windows(week, week, epsilon=str(remaining)), str(remaining)) == "new"
+        )
+    assert ledger.balance("rides").spent == Fraction("0.4") + 2 * remaining
     assert ledger.account("rides") == each_week(new)
     with pytest.raises(DeclarationError, match="expected a charge with windows"):
         release(ledger, before("0.1", "later"))
@@ -95,15 +97,15 @@ def counts_of(rows: list[tuple[str, int]], key: bytes) -> np.ndarray:
     weeks, cells = zip(*rows, strict=True) if rows else ((), ())
     columns = {"id": ["ann"] * len(rows), "week": weeks, "cell": cells}
     table = pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()})
-    kept = keep_at_most(table, at_most=2, keys=PersonKeys.of(columns, "id", key))
-    return np.array([kept["cell"].to_pylist().count(cell) for cell in "ab"])
+    retained = keep_at_most(table, at_most=2, keys=PersonKeys.of(columns, "id", key))
+    return np.array([retained["cell"].to_pylist().count(cell) for cell in "ab"])
 
 
 def test_answers_cost_persons_week_twice_what_was_spent_before():
     """One release of all rows, then one of a week: forced answers, at ε = 1 each."""
-    week, rest, losses = [("W01", "a")] * 2, [("W02", "b"), ("W03", "b")], []
+    week, other_weeks, losses = [("W01", "a")] * 2, [("W02", "b"), ("W03", "b")], []
     for key in (bytes([n]) for n in range(30)):
-        rows = counts_of(week + rest, key), counts_of(rest, key)
+        rows = counts_of(week + other_weeks, key), counts_of(other_weeks, key)
         of_week = counts_of(week, key), counts_of([], key)
         for answer in map(np.array, ((-9, 9), (9, -9), (9, 9))):
             losses.append(log_ratio(answer, *rows, scale=2) + log_ratio(answer, *of_week, scale=2))
@@ -206,13 +208,13 @@ def test_sums_are_those_of_a_model_on_one_line(is_person: bool, earlier: list, l
         ledger.add_windows(each_week(new), **WHY)
         sums = Counter({"W01": paid, "W02": paid})
         for n, (week, epsilon) in enumerate(later):
-            asked = in_windows((week, n), week, epsilon=epsilon)
-            if sums[week] + asked.nano_epsilon <= 10**9:
-                assert release(ledger, asked) == "new"
-                sums[week] += asked.nano_epsilon
+            new_charge = in_windows((week, n), week, epsilon=epsilon)
+            if sums[week] + new_charge.nano_epsilon <= 10**9:
+                assert release(ledger, new_charge) == "new"
+                sums[week] += new_charge.nano_epsilon
             else:
                 with pytest.raises(BudgetExceeded):
-                    release(ledger, asked)
+                    release(ledger, new_charge)
         spent = {week: ledger.balance("rides", (week,)).window_spent / NANO for week in sums}
         assert spent == sums
         ledger.verify()
@@ -287,7 +289,7 @@ def add(pipe: int, place: Place) -> None:
 @pytest.mark.chain
 def test_no_charge_is_lost_beside_the_row_that_adds_windows(opens, place: Place):
     ledger = opens(once())
-    spending = [Child(spend_before_windows, place, who) for who in range(3)]
+    spending = [Child(spend_before_windows, place, worker) for worker in range(3)]
     assert Child(add, place).lines() == ["added"]
     paid = sum(int(child.lines()[0]) for child in spending)
     balance = ledger.balance("rides", ("W01",))

@@ -223,10 +223,10 @@ def test_a_charge_that_was_changed_lets_nobody_spend_more(busy: Ledger):
 def test_a_file_that_is_no_ledger_is_damage_in_one_line(folder: Path, content: bytes):
     folder.mkdir()
     (folder / "ledger.sqlite").write_bytes(content)
-    with pytest.raises(Damaged) as found:
+    with pytest.raises(Damaged) as refusal:
         Ledger(folder).populations()
-    assert "ledger.sqlite" in str(found.value)
-    assert "\n" not in str(found.value)
+    assert "ledger.sqlite" in str(refusal.value)
+    assert "\n" not in str(refusal.value)
 
 
 @pytest.mark.usefixtures("on_file")
@@ -251,9 +251,9 @@ def test_opening_never_makes_an_empty_file(folder: Path):
 def test_a_lost_file_is_not_an_empty_ledger(busy: Ledger, gone: str):
     for path in [busy.folder / "ledger.sqlite", *(busy.folder / gone).iterdir()]:
         path.unlink()
-    for asked in (lambda: busy.balance("trips"), lambda: busy.open_account(account())):
+    for query in (lambda: busy.balance("trips"), lambda: busy.open_account(account())):
         with pytest.raises(Damaged, match="the file is lost"):
-            asked()
+            query()
 
 
 @pytest.mark.usefixtures("on_file")

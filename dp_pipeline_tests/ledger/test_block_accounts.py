@@ -24,9 +24,9 @@ RAISE: dict[str, Any] = {"per_month": None, "reason": "a second model", "by": "a
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        (lambda: weekly(each=None), "needs a limit of each window"),
-        (lambda: weekly(each=None, ceiling="9"), "needs a limit of each window"),
-        (lambda: weekly(within="ever"), "needs a ceiling"),
+        (lambda: weekly(each=None), "expected a limit of each window of a release"),
+        (lambda: weekly(each=None, ceiling="9"), "expected a limit of each window of a release"),
+        (lambda: weekly(within="ever"), "expected a ceiling of a release"),
         (lambda: weekly(windows=""), "expected `windows`"),
         (lambda: weekly(windows="", within="ever", ceiling="9"), "expected `windows`"),
         (lambda: replace(account(), within="window"), "expected `windows`"),
@@ -68,16 +68,16 @@ def test_an_account_without_windows_has_no_facts_of_them():
 
 def test_the_limit_of_a_window_is_converted_once_and_kept(place: Place):
     ledger = place()
-    kept = weekly(delta=BILLIONTH, window_limit=Fraction(1, 1000))
-    ledger.open_account(kept)
-    found = ledger.account("rides")
-    assert found is not None
-    assert found.window_limit == Fraction(1, 1000)
+    declared_account = weekly(delta=BILLIONTH, window_limit=Fraction(1, 1000))
+    ledger.open_account(declared_account)
+    stored_account = ledger.account("rides")
+    assert stored_account is not None
+    assert stored_account.window_limit == Fraction(1, 1000)
     assert weekly(delta=BILLIONTH).window_limit == rho_of(Fraction(1), BILLIONTH)
     monthly = {**RAISE, "per_month": Fraction(3)}
     assert ledger.raise_ceiling("rides", total=None, **monthly).window_limit == Fraction(1, 1000)
-    more = ledger.raise_ceiling("rides", total=None, each_window=Fraction(2), **RAISE)
-    assert more.window_limit == rho_of(Fraction(2), BILLIONTH)
+    raised_again = ledger.raise_ceiling("rides", total=None, each_window=Fraction(2), **RAISE)
+    assert raised_again.window_limit == rho_of(Fraction(2), BILLIONTH)
     ledger.verify()
 
 
@@ -187,9 +187,9 @@ def test_an_added_limit_binds_at_once_and_stays(
     ledger.open_account(opened)
     assert ledger.raise_ceiling("rides", **{"total": None, **added, **RAISE}) == raised
     assert ledger.account("rides") == raised
-    asked = replace(in_windows("a", "W01", epsilon="3.1"), currency=raised.currency)
+    new_charge = replace(in_windows("a", "W01", epsilon="3.1"), currency=raised.currency)
     with pytest.raises(BudgetExceeded, match=r"ceiling 3|each_window"):
-        release(ledger, asked)
+        release(ledger, new_charge)
     ledger.verify()
     opening, row = ledger.entries()
     audit = Audit()

@@ -59,10 +59,10 @@ def test_a_thousand_windows_are_one_charge(rides: Ledger):
 
 
 def test_only_the_field_names_the_windows_of_a_charge():
-    asked = replace(charge(), blocks=("W01", "W02"))
-    assert asked.facts[BLOCKS] == "W01 W02"
-    assert replace(asked, blocks=("W03",)).facts[BLOCKS] == "W03"
-    assert BLOCKS not in replace(asked, blocks=()).facts
+    new_charge = replace(charge(), blocks=("W01", "W02"))
+    assert new_charge.facts[BLOCKS] == "W01 W02"
+    assert replace(new_charge, blocks=("W03",)).facts[BLOCKS] == "W03"
+    assert BLOCKS not in replace(new_charge, blocks=()).facts
     assert BLOCKS not in replace(charge(), facts={BLOCKS: "W01"}).facts
 
 
@@ -188,11 +188,11 @@ def test_a_delta_binds_all_windows_together_within_ever(opens: Opens):
 def test_the_export_names_windows(rides: Ledger):
     release(rides, in_windows("a", "W01", "W02"), "0.1")
     rides.raise_ceiling("rides", total=None, per_month=None, each_window=Fraction(2), **WHY)
-    opened, asked, raised = [line for line, _ in export_lines(rides.entries())]
+    opened, reserved, raised = [line for line, _ in export_lines(rides.entries())]
     assert (opened["windows"], opened["within"], opened["each_window"]) == (
         "every week, UTC", "window", "1",
     )  # fmt: skip
-    assert (asked["windows"], asked["each_window"]) == ("W01 W02", "")
+    assert (reserved["windows"], reserved["each_window"]) == ("W01 W02", "")
     assert (raised["windows"], raised["each_window"]) == ("", "2")
 
 

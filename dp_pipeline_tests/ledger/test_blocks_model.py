@@ -86,10 +86,10 @@ def test_every_charge_is_let_in_or_refused_as_by_the_model(account: Account, pla
                 raise_each(ledger, model)
                 continue
             blocks, epsilon, delta = step
-            asked = in_windows(n, *blocks, epsilon=epsilon, delta=delta * NANO)
-            nano = asked.nano_epsilon
-            assert is_let_in(ledger, asked) == model.lets_in(blocks, nano, delta)
-            if ledger.state(asked.key):
+            new_charge = in_windows(n, *blocks, epsilon=epsilon, delta=delta * NANO)
+            nano = new_charge.nano_epsilon
+            assert is_let_in(ledger, new_charge) == model.lets_in(blocks, nano, delta)
+            if ledger.state(new_charge.key):
                 model.paid.append((blocks, nano, delta))
         require_same(ledger, model)
 
@@ -117,9 +117,9 @@ def is_let_in(ledger: Ledger, asked) -> bool:
 
 def require_same(ledger: Ledger, model: Model) -> None:
     """Sums by window are those of the model and of the rows; ``verify`` holds."""
-    rows = [one for one in ledger.entries() if one.is_charge]
+    rows = [entry for entry in ledger.entries() if entry.is_charge]
     for week, spent in ledger.blocks("rides").items():
-        of_rows = sum(one.nano_epsilon for one in rows if week in blocks_of(one.facts))
+        of_rows = sum(entry.nano_epsilon for entry in rows if week in blocks_of(entry.facts))
         assert spent == model.spent(week) * NANO == of_rows * NANO
         assert model.each is None or spent <= model.each
     assert set(ledger.blocks("rides")) == {week for blocks, _, _ in model.paid for week in blocks}
@@ -145,7 +145,7 @@ def test_processes_on_one_window_never_pass_its_ceiling(place: Place):
     ledger = place()
     ledger.open_account(weekly())
     weeks = [("W01",), ("W01", "W02"), ("W00", "W01")]
-    children = [Child(attempt, place, who, blocks, 15) for who, blocks in enumerate(weeks)]
+    children = [Child(attempt, place, worker, blocks, 15) for worker, blocks in enumerate(weeks)]
     assert sum(int(child.lines()[0]) for child in children) == 20
     assert ledger.blocks("rides")["W01"] == 1
     ledger.verify()
@@ -154,7 +154,7 @@ def test_processes_on_one_window_never_pass_its_ceiling(place: Place):
 def test_processes_on_different_windows_do_not_interfere(place: Place):
     ledger = place()
     ledger.open_account(weekly())
-    children = [Child(attempt, place, who, (f"W0{who}",), 22) for who in range(3)]
+    children = [Child(attempt, place, worker, (f"W0{worker}",), 22) for worker in range(3)]
     assert Counter(child.lines()[0] for child in children) == {"20": 3}
     assert ledger.blocks("rides") == dict.fromkeys(("W00", "W01", "W02"), Fraction(1))
     assert ledger.balance("rides").spent == 3

@@ -92,7 +92,7 @@ def test_windows_of_a_stray_without_windows_are_not_copied(rides: Ledger, typed)
 def rows_of(ledger: Ledger) -> tuple[Entry, Entry]:
     """The row that opened rides, and the first that charged it."""
     entries = ledger.entries()
-    return entries[0], next(one for one in entries if one.event == "reserve")
+    return entries[0], next(entry for entry in entries if entry.event == "reserve")
 
 
 @pytest.mark.parametrize(
@@ -180,12 +180,12 @@ def test_a_row_that_passes_the_delta_of_a_window_cannot_be(opens: Opens, blocks:
     audit = Audit()
     audit.take(opened)
     audit.take(first)
-    more = replace(first, key="ab" * 32, facts={DELTA: str(NANO), BLOCKS: blocks})
+    next_entry = replace(first, key="ab" * 32, facts={DELTA: str(NANO), BLOCKS: blocks})
     if not words:
-        audit.take(more)
+        audit.take(next_entry)
         return
     with pytest.raises(Damaged, match=words):
-        audit.take(more)
+        audit.take(next_entry)
 
 
 def test_sums_of_windows_are_those_of_the_rows(rides: Ledger, store: str):

@@ -38,10 +38,10 @@ def test_a_changed_column_is_found(ledger: Ledger, table: str, column: str):
     row = ANOTHER_ROW.get(column, ROW[table]) if table == "entries" else ROW[table]
     value = f"{column} + 7" if column in NUMBERS else f"{column} || '0'"
     change(ledger, f"UPDATE {table} SET {column} = {value} WHERE {row}")
-    with pytest.raises(PipelineError) as found:
+    with pytest.raises(PipelineError) as refusal:
         ledger.verify()
-    assert "\n" not in str(found.value)
-    assert "trigger" not in str(found.value)
+    assert "\n" not in str(refusal.value)
+    assert "trigger" not in str(refusal.value)
 
 
 @pytest.mark.parametrize(

@@ -25,12 +25,12 @@ PUBLIC = {"dataset": "trips", "model": "grid", "epsilon": "0.1", "snapshot": "20
 @pytest.fixture
 def told(ledger: Ledger) -> Ledger:
     """Opened, a source claimed with a reason, two releases of which one ended, raised, retired."""
-    asked = replace(charge("a"), facts={**PUBLIC, **SECRETS, "measuring": '{"k": "8"}'})
+    new_charge = replace(charge("a"), facts={**PUBLIC, **SECRETS, "measuring": '{"k": "8"}'})
     ledger.open_account(account("others"))
     ledger.claim_source("others", "csv:/srv/secret/trips.csv")
     reason = "riders of another city"
     ledger.claim_source("trips", "csv:/srv/secret/trips.csv", distinct_population=reason)
-    release(ledger, asked, "0.04", "0.06")
+    release(ledger, new_charge, "0.04", "0.06")
     release(ledger, charge("b"))
     ledger.raise_ceiling("trips", total=Fraction(2), per_month=Fraction(1), reason="more", by="ana")
     ledger.retire("trips", ["trips/2026-11-21"], by="ana")
@@ -56,7 +56,7 @@ def test_every_exported_event_is_one_line(told: Ledger):
 
 
 def test_a_release_says_what_was_asked_charged_and_drawn(told: Ledger):
-    releases = [one for one in export_lines(told.entries()) if one[0]["event"] == "release"]
+    releases = [entry for entry in export_lines(told.entries()) if entry[0]["event"] == "release"]
     (first, spends), (second, none) = releases
     assert {name: first[name] for name in PUBLIC} == PUBLIC
     assert (first["charged"], first["total"], first["state"]) == ("0.1", "0.1", "settled")
@@ -70,7 +70,7 @@ def test_nothing_that_belongs_to_the_steward_is_exported(told: Ledger):
     text = json.dumps(export_lines(told.entries()))
     hidden = [*SECRETS.values(), "/srv/secret", "ana", charge("a").key[:12]]
     hidden += [entry.hash[:12] for entry in told.entries()]
-    assert [one for one in hidden if one in text] == []
+    assert [secret for secret in hidden if secret in text] == []
 
 
 def test_of_a_time_only_the_day_is_left(told: Ledger):

@@ -33,13 +33,13 @@ def test_folders_and_files_are_for_their_owner_only(folder: Path, mask: int, bef
         release(ledger, charge(), "0.1")
         open_meanwhile = sqlite3.connect(folder / "ledger.sqlite")
         open_meanwhile.execute("SELECT * FROM entries").fetchall()
-        found = modes(folder)
+        file_modes = modes(folder)
         open_meanwhile.close()
     finally:
         os.umask(old)
-    assert {found.pop(name) for name in (".", "locks", "keys")} == {"0o700"}
-    assert set(found.values()) == {"0o600"}
-    assert {"ledger.sqlite", "ledger.sqlite-wal", "ledger.sqlite-shm"} < set(found)
+    assert {file_modes.pop(name) for name in (".", "locks", "keys")} == {"0o700"}
+    assert set(file_modes.values()) == {"0o600"}
+    assert {"ledger.sqlite", "ledger.sqlite-wal", "ledger.sqlite-shm"} < set(file_modes)
 
 
 def test_a_population_has_one_key_for_ever(ledger: Ledger, folder: Path):

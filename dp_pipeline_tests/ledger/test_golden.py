@@ -52,9 +52,9 @@ def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ledger:
 
 
 def account_of(ledger: Ledger, population: str):
-    found = ledger.account(population)
-    assert found is not None
-    return found
+    stored_account = ledger.account(population)
+    assert stored_account is not None
+    return stored_account
 
 
 def test_a_ledger_is_the_same_to_the_byte_as_it_always_was(written: Ledger):

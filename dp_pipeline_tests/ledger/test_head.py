@@ -32,7 +32,7 @@ def put_back(ledger: Ledger, copy: Path) -> None:
 
 
 def assert_refused_everywhere(ledger: Ledger, words: str) -> None:
-    asked = [
+    queries = [
         lambda: ledger.balance("trips"),
         lambda: ledger.account("trips"),
         ledger.entries,
@@ -44,9 +44,9 @@ def assert_refused_everywhere(ledger: Ledger, words: str) -> None:
         lambda: ledger.claim_source("trips", "csv:a"),
         lambda: release(ledger, charge("b"), "0.1"),
     ]
-    for one in asked:
+    for query in queries:
         with pytest.raises(Damaged, match=words) as refusal:
-            one()
+            query()
         assert "\n" not in str(refusal.value)
 
 
@@ -68,7 +68,7 @@ def test_yesterdays_ledger_put_back_is_refused(ledger: Ledger):
 
 def test_rows_cut_off_at_the_end_are_refused(ledger: Ledger):
     release(ledger, charge("a"), "0.1")
-    statements = [f"DELETE FROM {name} WHERE {at} = 3" for name, at in TABLES]
+    statements = [f"DELETE FROM {name} WHERE {column} = 3" for name, column in TABLES]
     raw(ledger.folder, *statements, checks=False)
     assert_refused_everywhere(ledger, "expected row 3, got a ledger that ends at row 2")
 
@@ -132,7 +132,7 @@ def reserve_many(pipe: int, folder: Path, who: int) -> None:
 
 
 def test_the_head_follows_writers_and_refuses_no_reader(ledger: Ledger):
-    children = [Child(reserve_many, ledger.folder, who) for who in range(4)]
+    children = [Child(reserve_many, ledger.folder, worker) for worker in range(4)]
     while any(child.process.is_alive() for child in children):
         ledger.balance("trips")
     assert [child.lines() for child in children] == [["done"]] * 4
@@ -142,10 +142,10 @@ def test_the_head_follows_writers_and_refuses_no_reader(ledger: Ledger):
 def test_a_ledger_of_another_format_is_refused_in_one_line(ledger: Ledger):
     raw(ledger.folder, "PRAGMA user_version = 2")
     head_of(ledger).unlink()
-    said = "expected format 1, got format 2: use the dp-pipeline that wrote it; `dp-pipeline check`"
-    for asked in (ledger.verify, lambda: ledger.open_account(account()), ledger.entries):
-        with pytest.raises(PipelineError, match=said) as refusal:
-            asked()
+    text = "expected format 1, got format 2: use the dp-pipeline that wrote it; `dp-pipeline check`"
+    for query in (ledger.verify, lambda: ledger.open_account(account()), ledger.entries):
+        with pytest.raises(PipelineError, match=text) as refusal:
+            query()
         assert "\n" not in str(refusal.value)
     assert ledger.format() == 2
 

@@ -60,11 +60,11 @@ def test_killed_before_the_commit_it_leaves_nothing(ledger: Ledger, place: Place
 def reserve_and_settle_for_ever(pipe: int, place: Place, who: str) -> None:
     ledger = place()
     for n in range(10**6):
-        asked = charge((who, n), epsilon="0.01")
-        with ledger.reserve(asked) as reservation:
-            say(pipe, f"reserved {asked.key}")
+        new_charge = charge((who, n), epsilon="0.01")
+        with ledger.reserve(new_charge) as reservation:
+            say(pipe, f"reserved {new_charge.key}")
             reservation.settle(spends("0.01"))
-            say(pipe, f"settled {asked.key}")
+            say(pipe, f"settled {new_charge.key}")
 
 
 def test_killed_at_any_moment_nothing_reported_is_missing(place: Place):
@@ -72,7 +72,7 @@ def test_killed_at_any_moment_nothing_reported_is_missing(place: Place):
     ledger = place()
     ledger.open_account(account(ceiling="1000"))
     for n in range(12):
-        pair = [Child(reserve_and_settle_for_ever, place, f"{n}{who}") for who in "ab"]
+        pair = [Child(reserve_and_settle_for_ever, place, f"{n}{worker}") for worker in "ab"]
         # Every other pair is killed when it has begun for sure, however busy the computer is.
         if n % 2 and (line := pair[0].line()):
             reported.update([reversed(line.split())])
@@ -82,10 +82,10 @@ def test_killed_at_any_moment_nothing_reported_is_missing(place: Place):
         ledger.verify()
         assert len(reported) <= ledger.balance("trips").spent * 100 <= len(reported) + 2 * (n + 1)
     assert reported
-    for key, said in reported.items():
+    for key, state in reported.items():
         assert (
             ledger.state(key)
-            in {"reserved": ("reserved", "settled"), "settled": ("settled",)}[said]
+            in {"reserved": ("reserved", "settled"), "settled": ("settled",)}[state]
         )
 
 

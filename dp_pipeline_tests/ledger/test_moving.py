@@ -50,9 +50,9 @@ def test_the_same_rows_are_there_and_go_on_under_the_same_head(
 def test_the_file_is_not_opened_again(busy: Ledger, folder: Path, url: str):
     move_to_server(folder, head=None, url=url)
     assert (folder / MOVED).exists()
-    for asked in (busy.populations, lambda: Ledger(folder).open_account(account())):
+    for query in (busy.populations, lambda: Ledger(folder).open_account(account())):
         with pytest.raises(Damaged, match="the file is lost"):
-            asked()
+            query()
     home = Home(folder.parent)
     assert home.ledger_folder == folder
     with pytest.raises(DeclarationError, match="moved to a server: expected its address in DP_"):
@@ -78,10 +78,10 @@ def test_a_damaged_ledger_stays_where_it_is(busy: Ledger, folder: Path, url: str
 def test_rows_that_do_not_arrive_as_they_left_are_not_taken(
     busy: Ledger, folder: Path, url: str, monkeypatch: pytest.MonkeyPatch
 ):
-    found = export.journal.rows
+    read_rows = export.journal.rows
 
     def cheaper(connection: object):
-        for row, children in found(connection):
+        for row, children in read_rows(connection):
             yield {**row, "nano_epsilon": row["nano_epsilon"] // 2}, children
 
     monkeypatch.setattr(export.journal, "rows", cheaper)

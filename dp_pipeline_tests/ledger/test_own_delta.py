@@ -137,13 +137,13 @@ def test_what_is_left_of_delta_is_said_in_words(ledger: Ledger):
 def test_a_row_that_passes_the_ceiling_of_delta_cannot_be(ledger: Ledger):
     release(ledger, discovery("a"), "0.1")
     opened, _, *_ = entries = ledger.entries()
-    reserve = next(one for one in entries if one.event == "reserve")
+    reserve = next(entry for entry in entries if entry.event == "reserve")
     audit = Audit()
     audit.take(opened)
     audit.take(reserve)
-    more = replace(reserve, key="ab" * 32, facts={DELTA: str(2 * NANO)})
+    next_entry = replace(reserve, key="ab" * 32, facts={DELTA: str(2 * NANO)})
     with pytest.raises(Damaged, match="it exceeds the ceiling of δ"):
-        audit.take(more)
+        audit.take(next_entry)
     audit = Audit()
     audit.take(opened)
     lowered = replace(opened, event="raise", facts={"ceiling": "2", "delta_ceiling": "1e-9"})

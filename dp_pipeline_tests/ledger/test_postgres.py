@@ -87,9 +87,9 @@ def test_a_trigger_that_was_weakened_is_found(busy: Ledger, raw: Raw, statement:
 
 def test_dropped_tables_are_not_an_empty_ledger(busy: Ledger, place: Place, raw: Raw):
     raw("DROP TABLE spends, entries, state CASCADE")
-    for asked in (busy.populations, place().populations, lambda: place().open_account(account())):
+    for query in (busy.populations, place().populations, lambda: place().open_account(account())):
         with pytest.raises(Damaged, match=r"lost|holds no ledger"):
-            asked()
+            query()
 
 
 def test_another_database_is_not_a_ledger(place: Place, raw: Raw):
@@ -132,19 +132,19 @@ def test_a_home_that_has_another_ledger_or_none_is_refused(busy: Ledger, place: 
 
 def test_a_home_with_a_ledger_file_is_not_pointed_at_a_server(place: Place):
     Place(place.folder)().open_account(account())
-    for asked in (place().populations, lambda: place().open_account(account())):
+    for query in (place().populations, lambda: place().open_account(account())):
         with pytest.raises(Damaged, match="budget move"):
-            asked()
+            query()
 
 
 @pytest.mark.usefixtures("busy")
 def test_a_home_with_a_server_is_not_pointed_at_a_file(place: Place):
-    for asked in (
+    for query in (
         Place(place.folder)().populations,
         lambda: Place(place.folder)().open_account(account()),
     ):
         with pytest.raises(Damaged, match="the file is lost"):
-            asked()
+            query()
     assert not list(place.folder.rglob("*.sqlite"))
 
 

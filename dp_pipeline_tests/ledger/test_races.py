@@ -38,7 +38,7 @@ def test_six_processes_never_pass_the_ceiling_together(place: Place):
     times = 60 if place.slowness == 1 else 20
     accepted = 6 * times // 2
     ledger.open_account(account(ceiling=f"{accepted}/100"))
-    children = [Child(attempt, place, who, times) for who in range(6)]
+    children = [Child(attempt, place, worker, times) for worker in range(6)]
     assert sum(int(child.lines()[0]) for child in children) == accepted
     assert ledger.balance("trips").remaining == 0
     assert len(ledger.entries()) == 1 + accepted
@@ -53,7 +53,7 @@ def try_once(pipe: int, place: Place, who: int) -> None:
 
 
 def test_of_ten_processes_with_room_for_four_four_enter(ledger: Ledger, place: Place):
-    children = [Child(try_once, place, who) for who in range(10)]
+    children = [Child(try_once, place, worker) for worker in range(10)]
     answers = Counter(child.lines()[0] for child in children)
     assert answers == {"new": 4, "refused": 6}
     assert ledger.balance("trips").remaining == 0

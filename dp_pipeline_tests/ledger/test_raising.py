@@ -170,9 +170,9 @@ def test_limits_in_rho_are_kept_as_they_were_converted(ledger: Ledger):
         month_limit=Fraction(1, 1000),
     )
     ledger.open_account(opened)
-    found = ledger.account("rho")
-    assert found is not None
-    assert (found.limit, found.month_limit) == (opened.limit, Fraction(1, 1000))
+    stored_account = ledger.account("rho")
+    assert stored_account is not None
+    assert (stored_account.limit, stored_account.month_limit) == (opened.limit, Fraction(1, 1000))
     raised = ledger.raise_ceiling("rho", total=Fraction(5), per_month=Fraction(1), **RAISE)
     assert raised.limit == opened.currency.amount_of(Fraction(5))
     assert ledger.balance("rho").per_month == Fraction(1, 1000)

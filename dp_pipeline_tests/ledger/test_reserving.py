@@ -109,8 +109,11 @@ def test_releases_without_epsilon_are_listed_oldest_first(
         raise KeyError
     ledger.open_account(account("adult"))
     release(ledger, charge(4, epsilon="0", population="adult"))
-    assert [one.what for one in ledger.not_dp_releases("trips")] == ["trips/grid 1", "trips/grid 3"]
-    assert [one.what for one in ledger.not_dp_releases("adult")] == ["adult/grid 4"]
+    assert [entry.what for entry in ledger.not_dp_releases("trips")] == [
+        "trips/grid 1",
+        "trips/grid 3",
+    ]
+    assert [entry.what for entry in ledger.not_dp_releases("adult")] == ["adult/grid 4"]
     assert ledger.not_dp_releases("nobody") == ()
 
 
@@ -165,14 +168,14 @@ def test_a_reservation_that_was_left_records_nothing(ledger: Ledger):
 
 def test_a_charge_does_not_change_with_the_callers_facts():
     facts = {"model": "grid"}
-    asked = Charge("cd" * 32, "trips", "dp", 1000, "x", facts)
+    new_charge = Charge("cd" * 32, "trips", "dp", 1000, "x", facts)
     facts["model"] = "tree"
-    assert asked.facts == {"model": "grid"}
+    assert new_charge.facts == {"model": "grid"}
 
 
 def test_facts_may_hold_any_text(ledger: Ledger):
     facts = {"path": "file:\udcff \n 'ε' \u2028 %s :name", "empty": ""}
-    asked = Charge("cd" * 32, "trips", "dp", 1000, "x", facts)
-    release(ledger, asked, "0.000001")
+    new_charge = Charge("cd" * 32, "trips", "dp", 1000, "x", facts)
+    release(ledger, new_charge, "0.000001")
     assert ledger.entries()[1].facts == facts
     ledger.verify()

@@ -62,9 +62,9 @@ def on_file(store: str) -> None:
 
 def named(ledger: Ledger) -> dict[int, str]:
     """The rows that ``verify`` says are to be taken out."""
-    with pytest.raises(Damaged, match="does not cover") as found:
+    with pytest.raises(Damaged, match="does not cover") as refusal:
         ledger.verify()
-    rows_named = re.findall(r"--row (-?\d+):([0-9a-f]{16}) ", str(found.value))
+    rows_named = re.findall(r"--row (-?\d+):([0-9a-f]{16}) ", str(refusal.value))
     return {int(number): digits for number, digits in rows_named}
 
 
@@ -369,4 +369,4 @@ def test_the_command_restores_and_says_what_it_did(
         assert done.exit_code == code, done.output
         assert output is None or done.output.startswith(output)
     lines = json.loads(CliRunner().invoke(main, ["budget", "export", "--format", "json"]).output)
-    assert [one["event"] for one in lines["lines"]] == ["opened", "restored", "restored"]
+    assert [line["event"] for line in lines["lines"]] == ["opened", "restored", "restored"]

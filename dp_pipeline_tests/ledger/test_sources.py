@@ -193,24 +193,24 @@ def test_what_a_data_set_is_called_is_held_like_a_source(populations: Ledger):
 def test_a_hard_link_to_a_claimed_file_is_not_opened_by_another(
     populations: Ledger, tmp_path: Path
 ):
-    one, other = tmp_path / "one.csv", tmp_path / "other.csv"
-    one.write_text("x\n")
-    other.hardlink_to(one)
-    populations.claim_source("trips", f"file:{one}")
+    first_path, other = tmp_path / "one.csv", tmp_path / "other.csv"
+    first_path.write_text("x\n")
+    other.hardlink_to(first_path)
+    populations.claim_source("trips", f"file:{first_path}")
     with pytest.raises(DeclarationError, match="population trips"):
         populations.claim_source("buses", f"file:{other}")
     with pytest.raises(DeclarationError, match="population trips"):
         populations.require_claimable("adult", f"file:{other}")
-    assert claims(populations) == [("trips", f"file:{one}", None)]
+    assert claims(populations) == [("trips", f"file:{first_path}", None)]
 
 
 def test_a_hard_link_is_known_after_the_claimed_path_is_gone(populations: Ledger, tmp_path: Path):
-    one, other = tmp_path / "one.csv", tmp_path / "other.csv"
-    one.write_text("x\n")
-    other.hardlink_to(one)
-    source = Source("csv", str(one))
+    first_path, other = tmp_path / "one.csv", tmp_path / "other.csv"
+    first_path.write_text("x\n")
+    other.hardlink_to(first_path)
+    source = Source("csv", str(first_path))
     populations.claim_source("trips", *source.current_identities)
-    one.unlink()
+    first_path.unlink()
     with pytest.raises(DeclarationError, match=r"other\.csv' belongs to population trips"):
         populations.claim_source("buses", f"file:{other}")
     with pytest.raises(DeclarationError, match=r"other\.csv' is protected by population trips"):

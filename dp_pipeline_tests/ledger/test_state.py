@@ -39,8 +39,8 @@ def damage_index(ledger: Ledger, index: str, old: bytes, new: bytes) -> None:
     (size,) = connection.execute("PRAGMA page_size").fetchone()
     connection.close()
     content = bytearray(path.read_bytes())
-    at = content.index(old, (root - 1) * size, root * size)
-    content[at : at + len(old)] = new
+    offset = content.index(old, (root - 1) * size, root * size)
+    content[offset : offset + len(old)] = new
     path.write_bytes(content)
 
 
@@ -68,14 +68,14 @@ def test_a_bit_in_an_index_gives_no_benchmark_a_source(ledger: Ledger):
 @pytest.mark.parametrize("index", ["one_reserve_per_key", "one_end_per_key"])
 @pytest.mark.parametrize("end", ["settled", "dead"])
 def test_an_index_that_has_lost_a_key_loses_no_outcome(ledger: Ledger, index: str, end: str):
-    asked = charge("a")
-    with ledger.reserve(asked) as reservation:
+    new_charge = charge("a")
+    with ledger.reserve(new_charge) as reservation:
         if end == "dead":
             reservation.die("lost")
     if end == "settled":
-        release(ledger, asked, "0.1")
-    damage_index(ledger, index, asked.key.encode(), b"f" * 64)
-    for ask in (lambda: ledger.state(asked.key), lambda: release(ledger, asked, "0.1")):
+        release(ledger, new_charge, "0.1")
+    damage_index(ledger, index, new_charge.key.encode(), b"f" * 64)
+    for ask in (lambda: ledger.state(new_charge.key), lambda: release(ledger, new_charge, "0.1")):
         with pytest.raises(Damaged, match="its indexes disagree"):
             ask()
 
@@ -98,9 +98,9 @@ def test_flipped_bits_of_indexes_and_sums_never_undercharge(tmp_path: Path):
         ((page - 1) * PAGE + chance.randrange(PAGE), chance.randrange(8))
         for page in chance.sample(pages, 8)
     ]
-    found = flips(small, sample)
-    assert found.pop("flips") == 8
-    assert set(found) <= {"seen by verify"}
+    flipped = flips(small, sample)
+    assert flipped.pop("flips") == 8
+    assert set(flipped) <= {"seen by verify"}
 
 
 @pytest.mark.parametrize("bit", [0, 7], ids=["another letter", "no letter"])
@@ -109,8 +109,8 @@ def test_a_flipped_bit_in_a_name_of_the_schema_is_refused(tmp_path: Path, bit: i
     small, chance = SmallLedger(tmp_path), random.Random(13)
     names = re.finditer(rb"(table|index|trigger)[a-z_1]+?(?=CREATE)", small.good)
     places = [(place, bit) for name in names for place in range(*name.span())]
-    found = flips(small, chance.sample(places, 12))
-    assert found == {"flips": 12, "seen by verify": 12}
+    flipped = flips(small, chance.sample(places, 12))
+    assert flipped == {"flips": 12, "seen by verify": 12}
 
 
 @pytest.mark.parametrize(
@@ -152,9 +152,9 @@ def test_sums_changed_behind_the_triggers_admit_nothing(full: Ledger):
 def test_a_planted_value_that_is_no_text_is_damage_in_one_line(full: Ledger, planted: str):
     raw(full.folder, f"INSERT INTO state VALUES ('source', 'trips', {planted}, 1, 1)", checks=False)
     for ask in (lambda: full.balance("trips"), full.verify):
-        with pytest.raises(Damaged) as found:
+        with pytest.raises(Damaged) as refusal:
             ask()
-        assert "\n" not in str(found.value)
+        assert "\n" not in str(refusal.value)
 
 
 def test_sums_changed_with_their_digest_admit_nothing(full: Ledger):
@@ -202,11 +202,13 @@ def test_a_question_about_one_release_reads_no_history(
 
 def test_the_draws_of_a_population_are_read_at_once(full: Ledger):
     with full._book.reading() as view:
-        asked: list[object] = []
-        event.listen(view.connection, "before_cursor_execute", lambda *said: asked.append(said[2]))
+        statements: list[object] = []
+        event.listen(
+            view.connection, "before_cursor_execute", lambda *said: statements.append(said[2])
+        )
         found = view.of_population("trips")
-        assert len(asked) == 2
-        assert [len(one.spends) for one in found if one.event == "settled"] == [1] * 4
+        assert len(statements) == 2
+        assert [len(entry.spends) for entry in found if entry.event == "settled"] == [1] * 4
 
 
 @pytest.mark.parametrize(
@@ -217,8 +219,8 @@ def test_the_two_look_ups_of_a_release_use_an_index_each(full: Ledger, which: ob
 
     query = select(entries).where(entries.c.key == "k", which)
     with full._book.reading() as view:
-        said = str(query.compile(view.connection, compile_kwargs={"literal_binds": True}))
-        plan = view.connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {said}").all()
+        text = str(query.compile(view.connection, compile_kwargs={"literal_binds": True}))
+        plan = view.connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}").all()
     assert [row[-1] for row in plan] == [f"SEARCH entries USING INDEX {index} (key=?)"]
 
 
@@ -241,16 +243,16 @@ def test_a_refused_claim_opens_no_account(ledger: Ledger):
 def test_the_digest_in_place_is_that_of_all_rows_sorted():
     draws = random.Random(13)
     for _ in range(20):
-        kept, changed = State(), State()
+        unchanged, changed = State(), State()
         for sequence in range(1, 60):
             name = f"{draws.randrange(8)}"
             event = draws.choice(["reserve", "interrupted", "settled", "dead", "source", "account"])
             row = Draft(
                 event, f"l{name}", key=name * 3, source=name, kind="dp", facts=account().facts()
             )
-            for state in (kept, changed):
+            for state in (unchanged, changed):
                 state.take(row, sequence=sequence, time="2026-11")
-            assert State(dict(kept.rows)).digest == changed.digest
+            assert State(dict(unchanged.rows)).digest == changed.digest
     assert State({}).digest != State().digest
 
 

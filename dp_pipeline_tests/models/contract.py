@@ -462,7 +462,7 @@ def _check_classes(table: ClassTable, domain: Domain) -> None:
 
 def _check_clusters(clusters: Clusters, k: int, domain: Domain) -> None:
     box = domain.box(clusters.columns)
-    low, high = ([getattr(one, end) for one in box] for end in ("lower", "upper"))
+    low, high = ([getattr(side, end) for side in box] for end in ("lower", "upper"))
     assert clusters.centres.shape == (k, len(box))
     assert np.isfinite(clusters.centres).all()
     assert (clusters.centres >= low).all()

@@ -23,16 +23,16 @@ def levels(**sizes: int) -> Domain:
 
 def domain_of(sizes: Sequence[int]) -> Domain:
     """Attributes x0, x1, … with so many levels."""
-    return levels(**{f"x{at}": size for at, size in enumerate(sizes)})
+    return levels(**{f"x{index}": size for index, size in enumerate(sizes)})
 
 
 def dependent_rows(sizes: Sequence[int], rows: int, *, seed: int = 1) -> np.ndarray:
     """Codes (rows, attributes), each of which follows the one before it four times out of five."""
     rng = np.random.default_rng(seed)
     codes = rng.integers(0, sizes, (rows, len(sizes)))
-    for at in range(1, len(sizes)):
+    for index in range(1, len(sizes)):
         follows = rng.random(rows) < 0.8
-        codes[follows, at] = codes[follows, at - 1] % sizes[at]
+        codes[follows, index] = codes[follows, index - 1] % sizes[index]
     return codes
 
 

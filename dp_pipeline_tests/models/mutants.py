@@ -194,7 +194,7 @@ def empty_cluster(curator: Curator, epsilon: Fraction, sound: Callable[..., Any]
     box = curator.domain.box(clusters.columns)
     rule = NearestCentre.of(clusters.columns, clusters.centres, box)
     sums = curator._executor.counter.sum_by_centre([rule], salt=0).open_at_the_gate()
-    middle = [one.middle for one in box]
+    middle = [side.middle for side in box]
     centres = np.where(sums[0, :, :1] == 0, middle, clusters.centres)
     return Clusters(clusters.columns, centres, sizes=clusters.sizes)
 

@@ -38,7 +38,7 @@ def space(dimensions: int, sides: str = "equal sides") -> Domain:
 def place_in(domain: Domain, share: float) -> Place:
     """As far along every side: 0 is the lowest corner, 1 the highest."""
     box = domain.box(domain.names)
-    return tuple(one.lower + share * (one.upper - one.lower) for one in box)
+    return tuple(side.lower + share * (side.upper - side.lower) for side in box)
 
 
 def corners_and_inside(domain: Domain) -> tuple[Place, ...]:

@@ -31,7 +31,7 @@ def table_of(done: Run) -> SyntheticTable:
 
 def wide(many: int, rows: int) -> tuple[Domain, MemoryCounter]:
     """Many attributes of 2 to 8 levels that all depend a little on one hidden number."""
-    domain = levels(**{f"x{at}": 2 + at % 7 for at in range(many)})
+    domain = levels(**{f"x{index}": 2 + index % 7 for index in range(many)})
     rng = np.random.default_rng(1)
     hidden = rng.random(rows)
     codes = {

@@ -28,8 +28,10 @@ every_delta = pytest.mark.parametrize("delta", [None, DELTA], ids=["in epsilon",
 def rounds_of(done: Run) -> list[tuple[Spend, Spend]]:
     """Every choice, and what was measured then."""
     spends = [spend for spend in done.spends if spend.what != "number of rows"]
-    choices = [at for at, spend in enumerate(spends) if spend.mechanism in (NOISY_MAX, EXPONENTIAL)]
-    return [(spends[at], spends[at + 1]) for at in choices]
+    choices = [
+        index for index, spend in enumerate(spends) if spend.mechanism in (NOISY_MAX, EXPONENTIAL)
+    ]
+    return [(spends[index], spends[index + 1]) for index in choices]
 
 
 # What is measured.

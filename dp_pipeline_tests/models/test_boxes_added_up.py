@@ -46,15 +46,15 @@ def windows(model: Clustering, seed: int, many: int = 3) -> list[CountedBoxes]:
     """Boxes of as many windows, each planned from the one before where the model does so; the
     first, from which the others are planned, is none of them.
     """
-    found: list[CountedBoxes] = []
+    matches: list[CountedBoxes] = []
     earlier: Tables | None = None
     for window in range(many + 1):
         noise = SeededNoise(1000 * seed + window)
         planned = earlier if model.plans_from_earlier else None
         ran = run(model, PEOPLE, epsilon=EPSILON, noise=noise, earlier=planned)
         earlier = ran.released.tables()
-        found += [counted(ran)] if window else []
-    return found
+        matches += [counted(ran)] if window else []
+    return matches
 
 
 def rows_in(boxes: CountedBoxes) -> np.ndarray:

@@ -83,7 +83,7 @@ def _uniform(
     names = domain.discrete
     cliques = tuple((name,) for name in names)
     codes = rng.integers(0, domain.shape(names), (5, len(names)))
-    links = tuple((0, at) for at in range(1, len(names)))
+    links = tuple((0, index) for index in range(1, len(names)))
     return SyntheticTable(names, codes, measured, cliques, links, domain, seed=1)
 
 

@@ -78,7 +78,9 @@ def test_no_edge_has_the_score_that_every_edge_has_to_beat() -> None:
 def test_a_higher_threshold_draws_fewer_edges(monkeypatch: pytest.MonkeyPatch) -> None:
     # Merging would join the two small tables whether or not they depend.
     monkeypatch.setattr(jtree, "bigger_cliques", lambda tree, *_, **__: tree)
-    people = tuple((x, x if at % 3 else y) for at, (x, y) in enumerate([*product("01", "01")] * 9))
+    people = tuple(
+        (x, x if index % 3 else y) for index, (x, y) in enumerate([*product("01", "01")] * 9)
+    )
     pair = levels(a=2, b=2)
     low, high = (JTree(correlation=Fraction(n, 10), nominal_rows=36) for n in (2, 9))
     assert edges_of(run(low, people, domain=pair, epsilon=SILENT)) == {frozenset("ab")}

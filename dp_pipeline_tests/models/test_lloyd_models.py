@@ -52,7 +52,9 @@ def lloyd(rows: tuple[Row, ...], **options: Any) -> Lloyd:
 def rounds_of(done: Run) -> list[tuple[Fraction, Fraction]]:
     """ε of the sizes and of the totals, round by round."""
     spends = [one for one in done.spends if one.what.startswith(("sizes", "totals"))]
-    return [(spends[at].epsilon, spends[at + 1].epsilon) for at in range(0, len(spends), 2)]
+    return [
+        (spends[index].epsilon, spends[index + 1].epsilon) for index in range(0, len(spends), 2)
+    ]
 
 
 def shapes_of(done: Run) -> list[tuple[int, ...]]:

@@ -28,8 +28,10 @@ def wide(columns: int) -> Domain:
     """Columns in the box [0, 1], the first twice as wide."""
     return Domain(
         tuple(
-            Attribute(f"x{at}", f"x{at}", "clip", coordinate=Coordinate(0.0, 1.0 if at else 2.0))
-            for at in range(columns)
+            Attribute(
+                f"x{index}", f"x{index}", "clip", coordinate=Coordinate(0.0, 1.0 if index else 2.0)
+            )
+            for index in range(columns)
         )
     )
 

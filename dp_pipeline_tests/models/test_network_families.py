@@ -53,7 +53,7 @@ def test_a_drawn_set_is_a_maximal_one(sizes: dict[str, int], cells: int, seed: i
 
 def test_the_first_of_astronomically_many_sets_are_found_at_once() -> None:
     # About 10^22 sets: a search that tried those that are not maximal would not end.
-    wide = {f"a{at}": 2 + at % 9 for at in range(86)}
+    wide = {f"a{index}": 2 + index % 9 for index in range(86)}
     found = list(islice(maximal_sets(wide, 10**12), 1000))
     assert len(set(found)) == 1000
 
@@ -105,7 +105,8 @@ def test_a_network_of_degree_k_is_measured_by_d_less_k_tables() -> None:
     for degree in range(8):
         names = list(BITS)
         network = [
-            Family(name, tuple(names[max(0, at - degree) : at])) for at, name in enumerate(names)
+            Family(name, tuple(names[max(0, index - degree) : index]))
+            for index, name in enumerate(names)
         ]
         sets = covering_sets(network)
         assert len(sets) == 8 - degree

@@ -38,7 +38,7 @@ every_epsilon = pytest.mark.parametrize("epsilon", [Fraction(1, 20), ONE, Fracti
 
 
 def bits(many: int) -> Domain:
-    return levels(**{f"a{at}": 2 for at in range(many)})
+    return levels(**{f"a{index}": 2 for index in range(many)})
 
 
 # What it costs.

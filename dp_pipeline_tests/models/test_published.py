@@ -72,7 +72,7 @@ def places(rows: Sequence[Row]) -> set[tuple[float, ...]]:
     """Where people are, as the declared box writes it."""
     box = TOWN.box(("x", "y"))
     return {
-        tuple(float(one.decode(np.array(q))) for one, q in zip(box, place, strict=True))
+        tuple(float(side.decode(np.array(q))) for side, q in zip(box, place, strict=True))
         for place in LoopCounter(rows).places(("x", "y"))
     }
 

@@ -166,7 +166,7 @@ def test_a_small_cap_is_kept_and_most_cells_says_so(name: str, delta: Fraction |
     sizes = (4, 3, 2, 4, 2)
     model, domain = built(MODELS[name], clique_cells=8), domain_of(sizes)
     released = fitted(model, sizes, 2000, epsilon="20", delta=delta)
-    assert max(domain.cell_count(one) for one in released.cliques) <= 8
+    assert max(domain.cell_count(release) for release in released.cliques) <= 8
 
 
 @capped
@@ -204,8 +204,8 @@ def test_only_the_named_attributes_are_released(name: str) -> None:
     model = built(MODELS[name], attributes=("smokes", "colour"))
     released = run(model, epsilon=Fraction(10)).released
     assert released.attributes == ("smokes", "colour")
-    for one in released.measured:
-        assert set(one.attributes) <= {"smokes", "colour"}
+    for release in released.measured:
+        assert set(release.attributes) <= {"smokes", "colour"}
 
 
 # Where it runs.

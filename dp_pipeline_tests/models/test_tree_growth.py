@@ -170,7 +170,7 @@ def test_boxes_of_many_rows_hand_most_of_epsilon_on() -> None:
         spent.append(Fraction(int(left / (2 ** (bits / 4) - 1))))
         left -= spent[-1]
     assert shares(draws)[:4] == spent
-    assert shapes(draws)[:4] == [(16**at, 16) for at in range(4)]
+    assert shapes(draws)[:4] == [(16**index, 16) for index in range(4)]
     assert sum(shares(draws)[:4]) + left == SHARES
 
 

@@ -68,7 +68,7 @@ def dependent(rows: int) -> np.ndarray:
 def distance_of_last(model: OneShot, epsilon: Fraction, delta: Fraction | None) -> float:
     """Of the pairs with the last attribute; mean of two releases."""
     domain, codes = domain_of(SIZES), dependent(20_000)
-    found = []
+    matches = []
     for seed in range(2):
         rows, noise = counter_of(domain, codes), SeededNoise(seed)
         done = run(model, rows, epsilon=epsilon, domain=domain, delta=delta, noise=noise)
@@ -78,8 +78,8 @@ def distance_of_last(model: OneShot, epsilon: Fraction, delta: Fraction | None) 
                 np.bincount(6 * table[:, one] + table[:, 9], minlength=36) / len(table)
                 for table in (codes, done.released.codes)
             ]
-            found.append(np.abs(both[0] - both[1]).sum() / 2)
-    return float(np.mean(found))
+            matches.append(np.abs(both[0] - both[1]).sum() / 2)
+    return float(np.mean(matches))
 
 
 @pytest.mark.parametrize("delta", [None, Fraction(1, 10**6)], ids=["epsilon", "rho"])

@@ -25,14 +25,14 @@ def materializations(
     """Asset → partition → metadata of every materialization, newest first; every declared asset
     is there, with nothing if it never was.
     """
-    found: dict[dg.AssetKey, dict[str | None, list[Mapping[str, Any]]]] = {}
+    materialized: dict[dg.AssetKey, dict[str | None, list[Mapping[str, Any]]]] = {}
     for key in asset_keys(project, spec):
-        partitions = found.setdefault(key, {})
+        partitions = materialized.setdefault(key, {})
         for record in project.instance.fetch_materializations(key, limit=1000).records:
-            made = record.asset_materialization
-            assert made is not None
-            partitions.setdefault(made.partition, []).append(made.metadata)
-    return found
+            materialization = record.asset_materialization
+            assert materialization is not None
+            partitions.setdefault(materialization.partition, []).append(materialization.metadata)
+    return materialized
 
 
 def metadata_of(

@@ -72,13 +72,13 @@ def _private(spec: DatasetSpec, name: str, snapshot: Snapshot, home: Home) -> st
     """The digests of a release's answers and tables, and what it cost."""
     epsilon = spec.partitions[0]
     release = EpsilonRelease(spec, name, epsilon, home, "seeded:14")
-    what, transcript = f"{spec.name}/{name} {epsilon_text(epsilon)}", Transcript()
+    release_name, transcript = f"{spec.name}/{name} {epsilon_text(epsilon)}", Transcript()
     counter = open_counter(spec, snapshot, engine_name())
     questions = release.questions(release.resolve(release.key(snapshot)))
     bundle = questions.bundle(counter, transcript, release.noise)
     quality = sorted((metric, number.value) for metric, number in bundle.quality.items())
     spent = sum(bundle.costs, Fraction(0))
-    return f"{what} {transcript.chain[:16]} {_digest(bundle.tables)} {spent} {quality}"
+    return f"{release_name} {transcript.chain[:16]} {_digest(bundle.tables)} {spent} {quality}"
 
 
 def _k_anonymous(spec: DatasetSpec, name: str, snapshot: Snapshot) -> str:
@@ -87,16 +87,16 @@ def _k_anonymous(spec: DatasetSpec, name: str, snapshot: Snapshot) -> str:
     k = next(k for k in spec.k_anonymity.partitions if k >= 2)
     is_declared = name in spec.k_anonymity.methods
     method = declared_method(spec, name) if is_declared else METHODS[name]()
-    what = f"{spec.name}/k_anonymous/{name} {k}"
+    release_name = f"{spec.name}/k_anonymous/{name} {k}"
     rows, promise = coded_rows(spec, snapshot), KAnonymityGuarantee(k, diversity=1)
     try:
-        made = method.recode(rows, promise, seed=spec.k_anonymity.seed)
+        recoding = method.recode(rows, promise, seed=spec.k_anonymity.seed)
     except TooFewRows:
-        return f"{what} too few rows"
+        return f"{release_name} too few rows"
     tables = k_anonymous_tables(
-        rows, made, promise, label=str(spec.label), is_public=not spec.is_release
+        rows, recoding, promise, label=str(spec.label), is_public=not spec.is_release
     )
-    return f"{what} {_digest(tables)}"
+    return f"{release_name} {_digest(tables)}"
 
 
 def _digest(tables: Tables) -> str:

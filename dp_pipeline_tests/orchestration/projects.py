@@ -174,10 +174,10 @@ class Project:
     def write_declaration(self, name: str, base: Declaration, **changes: Any) -> Path:
         """Write a data set file, good or not."""
         fields = {"name": name, **base, **changes}
-        kept = {field: value for field, value in fields.items() if value is not None}
+        fields_with_values = {field: value for field, value in fields.items() if value is not None}
         self.datasets.mkdir(parents=True, exist_ok=True)
         path = self.datasets / f"{name}.yaml"
-        path.write_text(yaml.safe_dump(kept, sort_keys=False), encoding="utf-8")
+        path.write_text(yaml.safe_dump(fields_with_values, sort_keys=False), encoding="utf-8")
         return path
 
     def write_rows(self, name: str, lines: Iterable[str]) -> None:
@@ -288,9 +288,9 @@ class Project:
             pass
 
     def snapshot(self, spec: DatasetSpec) -> Snapshot:
-        found = current_snapshot(self.home.raw, spec.name, self.ledger.key(spec.population))
-        assert found is not None
-        return found
+        current = current_snapshot(self.home.raw, spec.name, self.ledger.key(spec.population))
+        assert current is not None
+        return current
 
     def spent(self, spec: DatasetSpec) -> Fraction:
         return self.ledger.balance(spec.population).spent
@@ -310,10 +310,10 @@ class Project:
                 patch.setenv(name, text)
             patch.chdir(self.folder)
             patch.setattr(instance, "dagster_instance", lambda _: nullcontext(self.instance))
-            said = CliRunner().invoke(main, list(arguments), prog_name="dp-pipeline")
-        if said.exception is not None and not isinstance(said.exception, SystemExit):
-            raise said.exception
-        return Result.of(said.exit_code, said.stdout, said.stderr)
+            result = CliRunner().invoke(main, list(arguments), prog_name="dp-pipeline")
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return Result.of(result.exit_code, result.stdout, result.stderr)
 
     def begin_cli(self, *arguments: str, **environment: str) -> Callable[[], Result]:
         """A command that runs already; call what is returned to wait for its end."""

@@ -86,8 +86,8 @@ def week_options(
     """Return the options of a run over each week: what is published, or a sweep at one ε."""
     names, levels = EpsilonRelease.names(spec), [epsilon] if epsilon else ["0.1", "0.5"]
     options |= {"noise_name": "opendp", "published": not epsilon}
-    whole = RunOptions(spec, EpsilonRelease, names, levels, project.home, **options)
-    return [whole.of_window(week) for week in weeks or WEEKS]
+    options_of_stream = RunOptions(spec, EpsilonRelease, names, levels, project.home, **options)
+    return [options_of_stream.of_window(week) for week in weeks or WEEKS]
 
 
 def all_windows(options: list[RunOptions]) -> RunOptions:

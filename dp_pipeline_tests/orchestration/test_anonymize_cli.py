@@ -20,8 +20,8 @@ SECRET = "90210777"
 
 def lines_of(result: Result) -> list[list[str]]:
     """Cells of the table's lines, split at the columns' gaps."""
-    found = (re.split(r"  +", line.strip()) for line in result.out.splitlines())
-    return [cells for cells in found if cells[0] in ("kjig", "mutual_information")]
+    cells_by_line = (re.split(r"  +", line.strip()) for line in result.out.splitlines())
+    return [cells for cells in cells_by_line if cells[0] in ("kjig", "mutual_information")]
 
 
 def cards_of(result: Result) -> list[Path]:
@@ -73,9 +73,9 @@ def test_of_sensitive_rows_the_k_has_to_be_named(project: Project):
     declare(project)
     assert_refused(project.cli_here("anonymize", "patients"), 2, "--k: expected one of 2, 5")
     assert not project.home.root.exists()
-    made = project.cli_here("anonymize", "patients", "--k", "2")
-    assert (made.code, made.err) == (0, "")
-    ((_, k, *_, auc, state),) = lines_of(made)
+    result = project.cli_here("anonymize", "patients", "--k", "2")
+    assert (result.code, result.err) == (0, "")
+    ((_, k, *_, auc, state),) = lines_of(result)
     assert (k, auc, state) == ("2", "–", "recorded, not-dp")
     report = (project.home.reports / "patients.html").read_text(encoding="utf-8")
     assert "ALSO RELEASED WITHOUT ε" in report
@@ -94,11 +94,11 @@ def test_of_sensitive_rows_left_out_only_their_number_is_printed(project: Projec
             "suppress": "0.05",
         },
     )
-    made = project.cli_here("anonymize", "patients")
-    assert (made.code, made.err) == (0, "")
-    assert [row[-3] for row in lines_of(made)] == ["1"], "left out"
-    assert "zebra" not in made.out
-    (card,) = cards_of(made)
+    result = project.cli_here("anonymize", "patients")
+    assert (result.code, result.err) == (0, "")
+    assert [row[-3] for row in lines_of(result)] == ["1"], "left out"
+    assert "zebra" not in result.out
+    (card,) = cards_of(result)
     assert "zebra" not in card.read_text(encoding="utf-8")
 
 
@@ -173,6 +173,6 @@ def test_check_plan_and_list_say_what_is_declared(project: Project):
 def test_a_new_snapshot_is_another_release(project: Project):
     declare(project)
     for name in ("one", "two"):
-        made = project.cli_here("anonymize", "patients", "--k", "2", "--snapshot", name)
-        assert [row[-1] for row in lines_of(made)] == ["recorded, not-dp"]
+        result = project.cli_here("anonymize", "patients", "--k", "2", "--snapshot", name)
+        assert [row[-1] for row in lines_of(result)] == ["recorded, not-dp"]
     assert len(project.ledger.not_dp_releases("ward")) == 2

@@ -95,7 +95,7 @@ def test_rows_and_columns_lie_in_an_order_of_their_own(project: Project, spec: D
     after_spec = ready(project, rows=[*reversed(ROWS)], snapshot="turned")
     after = anonymized(project, after_spec, method="mutual_information").bundle
     assert after.key != before.key
-    digests = [{n: table_digest(t) for n, t in one.tables.items()} for one in (before, after)]
+    digests = [{n: table_digest(t) for n, t in bundle.tables.items()} for bundle in (before, after)]
     assert digests[0] == digests[1], "the order of the source is in it"
 
 
@@ -115,7 +115,7 @@ def test_every_declared_setting_makes_another_release(project: Project, spec: Da
 
 def test_release_of_public_rows_has_another_key(project: Project, spec: DatasetSpec):
     public, snapshot = declare(project, WARD), project.snapshot(spec)
-    keys = {release_of(project, one).key(snapshot).digest for one in (spec, public)}
+    keys = {release_of(project, dataset).key(snapshot).digest for dataset in (spec, public)}
     assert spec.digest == public.digest
     assert len(keys) == 2
 
@@ -275,8 +275,8 @@ def test_suppressed_rows_are_counted_of_public_rows_alone(base: dict[str, Any], 
 def test_containment_is_measured_of_bits_and_never_of_boxes(method: str, project: Project):
     attributes = {**PATIENTS["attributes"], "age": {"bounds": ["0", "80"], "bins": "2"}}
     methods = {"kjig": {"shape": "columns"}, "mondrian": {}}
-    known = {"methods": methods, "partitions": ["2"], "diversity": "1"}
-    spec = ready(project, WARD, rows=ROWS * 2, attributes=attributes, k_anonymity=known)
+    settings = {"methods": methods, "partitions": ["2"], "diversity": "1"}
+    spec = ready(project, WARD, rows=ROWS * 2, attributes=attributes, k_anonymity=settings)
     measures = measures_of(anonymized(project, spec, method=method).bundle)
     assert measures["classes"] > 1
     assert np.isnan(measures["containment_k"]) == (method == "mondrian")
@@ -287,8 +287,8 @@ def test_bins_that_differ_after_six_digits_lose_no_column(method: str, project: 
     days = {"bounds": ["20200100", "20200110"], "bins": "10"}
     attributes = {**PATIENTS["attributes"], "age": days}
     rows = [f"{20200100 + day}.5,f,{ill}" for day in range(10) for ill in ("no", "yes") * 3]
-    known = {"methods": {"kjig": {}, "mondrian": {}}, "partitions": ["5"]}
-    spec = ready(project, WARD, rows=rows, attributes=attributes, k_anonymity=known)
+    settings = {"methods": {"kjig": {}, "mondrian": {}}, "partitions": ["5"]}
+    spec = ready(project, WARD, rows=rows, attributes=attributes, k_anonymity=settings)
     bundle = anonymized(project, spec, method=method, k=5).bundle
     names = bundle.tables["columns"]["name"].tolist()
     assert [name for name in bundle.tables["released"] if name != "ill"] == names
@@ -303,9 +303,9 @@ def test_allowed_release_may_leave_and_benchmark_may_not(project: Project, spec:
     assert (bundle.kind, bundle.model, bundle.spent_text) == ("not-dp", "kjig", "none")
     bundle.require_exportable()
     public = Project(project.folder / "public")
-    shown = anonymized(public, ready(public, WARD)).bundle
+    release = anonymized(public, ready(public, WARD)).bundle
     with pytest.raises(BoundaryViolation, match="not differentially private: k-anonymity has no ε"):
-        shown.require_exportable()
+        release.require_exportable()
 
 
 def test_kjig_keeps_two_labels_a_class_for_sensitive_labels():

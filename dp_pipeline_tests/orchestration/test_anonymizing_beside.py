@@ -77,8 +77,8 @@ def test_dagster_says_it_of_private_releases_replayed_ones_too(project: Project,
     anonymized(project, spec)
     assert project.launch(spec, "independent", partition="0.5").success
     (partitions,) = (
-        found
-        for key, found in materializations(project, spec).items()
+        materialized
+        for key, materialized in materializations(project, spec).items()
         if key.path[1:] == ["independent"]
     )
     now, then = partitions["0.5"]
@@ -91,8 +91,8 @@ def test_another_data_set_of_the_same_persons_says_it_too(project: Project, spec
     anonymized(project, spec)
     other = project.declare("visits", PATIENTS, k_anonymity=None, allow_not_dp=None)
     project.prepare(other)
-    made = project.publish(other, model="independent", epsilon="1").bundle
-    assert made.facts[OTHER_NON_DP] == TOLD
+    release = project.publish(other, model="independent", epsilon="1").bundle
+    assert release.facts[OTHER_NON_DP] == TOLD
 
 
 def test_what_was_started_and_never_finished_is_reported_as_well(

@@ -59,8 +59,8 @@ def ward(project: Project) -> DatasetSpec:
 
 def k_anonymous_assets(spec: DatasetSpec) -> list[dg.AssetsDefinition]:
     """Those of a data set that release or show k-anonymous tables."""
-    found = release_assets.release_assets(spec)
-    return [one for one in found if one.key.path[1] == "k_anonymous"]
+    assets = release_assets.release_assets(spec)
+    return [asset for asset in assets if asset.key.path[1] == "k_anonymous"]
 
 
 def aucs(rows: Sequence[QualityRow]) -> dict[str, float]:
@@ -116,10 +116,10 @@ def test_free_reports_are_requested_once_one_k_was_released(project: Project, sp
 
 def test_every_method_says_before_any_run_that_it_is_not_dp(project: Project):
     for asset in k_anonymous_assets(declare(project))[:2]:
-        (one,) = asset.specs
-        assert one.metadata["privacy/kind"] == "not-dp"
-        assert one.tags["side"] == "k_anonymous"
-        assert "Not differentially private" in (one.description or "")
+        (asset_spec,) = asset.specs
+        assert asset_spec.metadata["privacy/kind"] == "not-dp"
+        assert asset_spec.tags["side"] == "k_anonymous"
+        assert "Not differentially private" in (asset_spec.description or "")
 
 
 def test_data_set_without_section_has_no_k_anonymous_assets(project: Project):
@@ -131,14 +131,14 @@ def test_data_set_without_section_has_no_k_anonymous_assets(project: Project):
 
 def test_a_release_shows_kind_card_measures_and_a_green_check(project: Project, spec: DatasetSpec):
     assert project.launch(spec, KJIG, partition="2").success
-    shown = metadata_of(project, spec, KJIG, "2")
-    assert shown["privacy/kind"].value == "not-dp"
-    assert shown["privacy/state"].value == "charged"
-    assert shown["k_anonymity/K"].value == 2
-    assert shown["k_anonymity/smallest class"].value >= 2
-    assert isinstance(shown["release card"], dg.MarkdownMetadataValue)
-    assert "NOT DIFFERENTIALLY PRIVATE" in shown["release card"].value
-    assert "privacy/other non-DP releases" not in shown, "it is not beside itself"
+    metadata = metadata_of(project, spec, KJIG, "2")
+    assert metadata["privacy/kind"].value == "not-dp"
+    assert metadata["privacy/state"].value == "charged"
+    assert metadata["k_anonymity/K"].value == 2
+    assert metadata["k_anonymity/smallest class"].value >= 2
+    assert isinstance(metadata["release card"], dg.MarkdownMetadataValue)
+    assert "NOT DIFFERENTIALLY PRIVATE" in metadata["release card"].value
+    assert "privacy/other non-DP releases" not in metadata, "it is not beside itself"
     (check,) = [result for result in check_results(project, spec) if result.check_name == KEEPS_K]
     assert check.passed
     assert check.metadata["smallest class"].value >= 2
@@ -155,15 +155,15 @@ def test_a_second_release_says_what_is_beside_it(project: Project, spec: Dataset
 def test_a_table_that_breaks_its_promise_fails_the_check(
     project: Project, spec: DatasetSpec, monkeypatch: pytest.MonkeyPatch
 ):
-    made = anonymized(project, spec)
-    broken = tampered(made.bundle)
-    assert k_anonymity_check(made.bundle).passed
+    release = anonymized(project, spec)
+    broken = tampered(release.bundle)
+    assert k_anonymity_check(release.bundle).passed
     assert not k_anonymity_check(broken).passed
-    assert not k_anonymity_check(one_label(made.bundle)).passed
+    assert not k_anonymity_check(one_label(release.bundle)).passed
     monkeypatch.setattr(
         release_assets,
         "publish",
-        lambda *_, **__: PublishedBundle(broken, "replayed", 0, made.folder),
+        lambda *_, **__: PublishedBundle(broken, "replayed", 0, release.folder),
     )
     assert project.launch(spec, KJIG, partition="2").success
     (check,) = [result for result in check_results(project, spec) if result.check_name == KEEPS_K]
@@ -181,10 +181,10 @@ def one_label(bundle: Bundle) -> Bundle:
 def test_of_public_rows_auc_and_run_time_are_shown_over_k(project: Project, ward: DatasetSpec):
     for k in ("2", "5"):
         assert project.launch(ward, KJIG, EVALUATION, partition=k).success
-    shown = metadata_of(project, ward, EVALUATION, "2")
-    assert 0.5 < shown["kjig/auc"].value <= 1
-    assert 0 <= shown["kjig/auc_paper"].value <= 1
-    assert shown["kjig/seconds"].value > 0
+    metadata = metadata_of(project, ward, EVALUATION, "2")
+    assert 0.5 < metadata["kjig/auc"].value <= 1
+    assert 0 <= metadata["kjig/auc_paper"].value <= 1
+    assert metadata["kjig/seconds"].value > 0
     assert project.launch(ward, "k_anonymous/comparison").success
     report = metadata_of(project, ward, "k_anonymous/comparison", None)
     assert {"summary", "AUC over K", "run time over K", "report"} <= set(report)
@@ -201,8 +201,8 @@ def test_exact_figures_of_sensitive_rows_are_in_a_private_file(project: Project,
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     facts = json.loads(file.read_text())["facts"]
     assert set(facts) == {"auc", "auc_paper", "kept"}, "a run time depends on the rows"
-    shown = metadata_of(project, spec, EVALUATION, "2")
-    assert not [name for name in shown if name.startswith("kjig/")]
+    metadata = metadata_of(project, spec, EVALUATION, "2")
+    assert not [name for name in metadata if name.startswith("kjig/")]
     assert '"rows": []' in (
         project.home.internal / "patients" / "k_anonymous" / "evaluation" / "2.json"
     ).read_text(encoding="utf-8")
@@ -216,13 +216,13 @@ def test_label_of_sensitive_row_that_was_left_out_is_nowhere(
 ):
     lonely = "mutual_information"
     attributes = {**PATIENTS["attributes"], "ill": {"levels": ["no", "yes", "zebra"]}}
-    known = {"methods": {lonely: {}}, "partitions": ["5"], "suppress": "0.05"}
+    settings = {"methods": {lonely: {}}, "partitions": ["5"], "suppress": "0.05"}
     rows = [*LONELY, "50,m,zebra"]
-    spec = ready(project, base, rows=rows, attributes=attributes, k_anonymity=known)
+    spec = ready(project, base, rows=rows, attributes=attributes, k_anonymity=settings)
     assert project.launch(spec, f"k_anonymous/{lonely}", EVALUATION, partition="5").success
     assert project.launch(spec, "k_anonymous/comparison").success
-    shown = metadata_of(project, spec, f"k_anonymous/{lonely}", "5")
-    assert shown["k_anonymity/suppressed rows"].value == 1
+    metadata = metadata_of(project, spec, f"k_anonymous/{lonely}", "5")
+    assert metadata["k_anonymity/suppressed rows"].value == 1
     (bundle,) = project.home.released.rglob("bundle.json")
     tables = settled_bundle(
         BundleStore(project.home.released),
@@ -237,12 +237,12 @@ def test_label_of_sensitive_row_that_was_left_out_is_nowhere(
         for path in folder.rglob("*")
         if path.is_file()
     ]
-    told = [
+    texts = [
         any("zebra" in value for value in values),
         any(b"zebra" in content for content in stored),
         "zebra" in logged(project),
     ]
-    assert told == [not spec.is_release] * 3
+    assert texts == [not spec.is_release] * 3
 
 
 def test_an_evaluated_release_is_evaluated_again_without_a_look(

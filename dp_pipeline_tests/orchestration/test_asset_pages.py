@@ -27,8 +27,8 @@ MODELS: Mapping[str, Mapping[str, str]] = {
 
 def pages(spec: DatasetSpec) -> dict[str, dg.AssetSpec]:
     """Asset without its prefix → what Dagster is told of it."""
-    found = definitions_of(spec, Home(Path("nowhere"))).resolve_all_asset_specs()
-    return {"/".join(one.key.path[1:]): one for one in found}
+    assets = definitions_of(spec, Home(Path("nowhere"))).resolve_all_asset_specs()
+    return {"/".join(asset.key.path[1:]): asset for asset in assets}
 
 
 def columns(page: dg.AssetSpec) -> dict[str, dg.TableColumn]:
@@ -99,49 +99,50 @@ def test_a_bundled_source_has_the_icon_of_its_library(homes: DatasetSpec):
 
 
 def test_columns_are_shown_with_what_was_declared_of_them(homes: DatasetSpec):
-    found = pages(homes)
-    assert {name: one.type for name, one in columns(found["ingested"]).items()} == {
+    assets_by_name = pages(homes)
+    assert {name: one.type for name, one in columns(assets_by_name["ingested"]).items()} == {
         "rooms": "number", "rent": "number", "tenure": "text",
     }  # fmt: skip
-    ingested = columns(found["ingested"])
+    ingested = columns(assets_by_name["ingested"])
     assert ingested["rent"].description == "read as rent (declared: 0 to 1000)"
     assert "(declared: owner | renter | other)" in (ingested["tenure"].description or "")
-    assert {name: one.type for name, one in columns(found["normalized"]).items()} == {
+    assert {name: one.type for name, one in columns(assets_by_name["normalized"]).items()} == {
         "rooms": "int32", "rooms.clipped": "float64",
         "rent": "int32", "rent.clipped": "float64", "tenure": "text",
     }  # fmt: skip
-    assert {column.type for column in columns(found["discretized"]).values()} == {"uint8"}
+    assert {column.type for column in columns(assets_by_name["discretized"]).values()} == {"uint8"}
 
 
 def test_a_constraint_is_that_of_what_the_stage_stores(project: Project):
     rooms = {"bounds": ["1", "9"], "bins": "8", "nullable": "true"}
     spec = project.declare("homes", HOMES, attributes={**HOMES["attributes"], "rooms": rooms})
-    found = pages(replace(spec, one_hot=True))
-    assert rules(found["ingested"], "rooms") == []
-    assert rules(found["normalized"], "rooms") == ["-65536 to 65536"]
-    assert rules(found["normalized"], "rooms.clipped") == ["1 to 9"]
-    assert rules(found["normalized"], "tenure") == ["owner | renter | other"]
+    assets_by_name = pages(replace(spec, one_hot=True))
+    assert rules(assets_by_name["ingested"], "rooms") == []
+    assert rules(assets_by_name["normalized"], "rooms") == ["-65536 to 65536"]
+    assert rules(assets_by_name["normalized"], "rooms.clipped") == ["1 to 9"]
+    assert rules(assets_by_name["normalized"], "tenure") == ["owner | renter | other"]
     # Nine cells: the last one is that of missing values.
-    assert rules(found["discretized"], "rooms") == ["0 to 8"]
-    assert rules(found["discretized"], "tenure") == ["0 to 2"]
-    assert rules(found["one_hot"], "tenure=owner") == ["0 | 1"]
-    assert rules(found["independent"], "rooms") == ["1 to 9"]
+    assert rules(assets_by_name["discretized"], "rooms") == ["0 to 8"]
+    assert rules(assets_by_name["discretized"], "tenure") == ["0 to 2"]
+    assert rules(assets_by_name["one_hot"], "tenure=owner") == ["0 | 1"]
+    assert rules(assets_by_name["independent"], "rooms") == ["1 to 9"]
 
 
 def test_a_missing_value_is_no_level_of_what_is_stored(project: Project):
     tenure = {"levels": ["owner", "renter"], "nullable": "true"}
     spec = project.declare("homes", HOMES, attributes={**HOMES["attributes"], "tenure": tenure})
-    found = pages(spec)
-    assert rules(found["normalized"], "tenure") == ["owner | renter"]
-    assert rules(found["discretized"], "tenure") == ["0 to 2"]
+    assets_by_name = pages(spec)
+    assert rules(assets_by_name["normalized"], "tenure") == ["owner | renter"]
+    assert rules(assets_by_name["discretized"], "tenure") == ["0 to 2"]
 
 
 def test_the_person_column_is_read_and_never_prepared(project: Project):
-    found = pages(project.declare("rides", RIDES))
-    assert "at most 2 are used" in (columns(found["ingested"])["rider"].description or "")
-    assert "rider" not in columns(found["normalized"])
+    assets_by_name = pages(project.declare("rides", RIDES))
+    assert "at most 2 are used" in (columns(assets_by_name["ingested"])["rider"].description or "")
+    assert "rider" not in columns(assets_by_name["normalized"])
     assert "rider" not in {
-        one.split(".")[1] for one in set.union(*sources(found["normalized"]).values())
+        source.split(".")[1]
+        for source in set.union(*sources(assets_by_name["normalized"]).values())
     }
 
 
@@ -153,25 +154,25 @@ def test_many_levels_are_counted_and_not_listed(project: Project):
 
 
 def test_a_synthetic_column_is_followed_back_to_the_source(homes: DatasetSpec):
-    found = pages(homes)
-    assert sources(found["independent"])["rent"] == {"discretized.rent"}
-    assert sources(found["discretized"])["rent"] == {"normalized.rent.clipped"}
-    assert sources(found["normalized"])["rent.clipped"] == {"ingested.rent"}
-    assert LINEAGE not in found["ingested"].metadata
+    assets_by_name = pages(homes)
+    assert sources(assets_by_name["independent"])["rent"] == {"discretized.rent"}
+    assert sources(assets_by_name["discretized"])["rent"] == {"normalized.rent.clipped"}
+    assert sources(assets_by_name["normalized"])["rent.clipped"] == {"ingested.rent"}
+    assert LINEAGE not in assets_by_name["ingested"].metadata
 
 
 def test_a_centre_comes_from_coordinates_and_a_class_from_codes(homes: DatasetSpec):
-    found = pages(homes)
-    assert sources(found["eug_kmeans"]) == {
+    assets_by_name = pages(homes)
+    assert sources(assets_by_name["eug_kmeans"]) == {
         "rooms": {"normalized.rooms"}, "rent": {"normalized.rent"},
     }  # fmt: skip
-    assert sources(found["dp_kjig"])["level"] == {"discretized.tenure"}
-    assert sources(found["dp_kjig"])["class"] == {"discretized.rooms", "discretized.rent"}
+    assert sources(assets_by_name["dp_kjig"])["level"] == {"discretized.tenure"}
+    assert sources(assets_by_name["dp_kjig"])["class"] == {"discretized.rooms", "discretized.rent"}
 
 
 def test_the_bits_of_a_table_come_from_their_attribute(project: Project):
-    found = pages(project.declare("plants", PLANTS))
-    made_from = sources(found["one_hot"])
+    assets_by_name = pages(project.declare("plants", PLANTS))
+    made_from = sources(assets_by_name["one_hot"])
     assert made_from["colour=red"] == {"discretized.colour"}
     assert len(made_from) == 4 + 2 + 2
 
@@ -180,12 +181,12 @@ def test_columns_of_a_population_are_columns_of_the_asset_above(
     project: Project, homes: DatasetSpec
 ):
     for spec in (homes, project.declare("plants", PLANTS), project.declare("rides", RIDES)):
-        found = pages(spec)
-        for name, page in found.items():
-            told = sources(page).values() if LINEAGE in page.metadata else ()
-            for one in set().union(*told):
-                stage, _, column = one.partition(".")
-                assert column in columns(found[stage]), (name, one)
+        assets_by_name = pages(spec)
+        for name, page in assets_by_name.items():
+            source_sets = sources(page).values() if LINEAGE in page.metadata else ()
+            for source in set().union(*source_sets):
+                stage, _, column = source.partition(".")
+                assert column in columns(assets_by_name[stage]), (name, source)
 
 
 def versions(spec: DatasetSpec) -> dict[str, str | None]:

@@ -150,26 +150,26 @@ def test_runs_that_prepare_the_same_rows_at_once_store_them_once(
 
 def test_command_shows_plan_and_says_that_no_daemon_answers(rides: Project):
     rides.declare("rides", RIDES)
-    told = rides.cli("backfill", "rides", "--epsilon", "0.5")
-    assert told.code == 1
-    assert "requested 0.55, spent 0, left 3, ceiling 3" in told.out
-    assert told.err.startswith("dp-pipeline: backfill: expected a running Dagster daemon")
+    result = rides.cli("backfill", "rides", "--epsilon", "0.5")
+    assert result.code == 1
+    assert "requested 0.55, spent 0, left 3, ceiling 3" in result.out
+    assert result.err.startswith("dp-pipeline: backfill: expected a running Dagster daemon")
     assert rides.ledger.balance("riders").spent == 0
 
 
 def test_command_refuses_what_does_not_fit_without_a_daemon(rides: Project):
     rides.declare("rides", RIDES)
     rides.spend("2.5")
-    told = rides.cli("backfill", "rides", "--epsilon", "0.5")
-    assert told.code == 3
-    assert "requested ε=0.55, spent 2.5, left 0.5, ceiling 3" in told.err
+    result = rides.cli("backfill", "rides", "--epsilon", "0.5")
+    assert result.code == 3
+    assert "requested ε=0.55, spent 2.5, left 0.5, ceiling 3" in result.err
 
 
 def test_the_plan_says_what_a_month_may_cost(rides: Project):
     limited = {"ceiling": {"total": "3", "per_month": "0.6"}}
     other = rides.declare("rides", RIDES, population="walkers", **limited)
-    told = rides.cli("plan", "rides")
-    assert told.code == 3
-    assert "spent this month 0, left this month 0.6, a month 0.6" in told.out
-    assert "per_month 0.6" in told.err
+    result = rides.cli("plan", "rides")
+    assert result.code == 3
+    assert "spent this month 0, left this month 0.6, a month 0.6" in result.out
+    assert "per_month 0.6" in result.err
     assert rides.ledger.account(other.population) is None, "a plan opens no account"

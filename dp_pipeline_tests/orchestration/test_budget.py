@@ -115,9 +115,9 @@ def test_benchmark_download_of_protected_bytes_is_refused(project: Project):
         source = {"kind": "csv", "at_most_mb": "1"}
         open_population(project.declare("rides", RIDES, source=source | release), project.home)
         mirror = source | {"url": server.url("/copy.csv")}
-        shown = project.declare("shown", RIDES, source=mirror, **MIRRORED)
-        told = refusal(project.launch(shown, "ingested"))
-    assert f"source 'sha256:{release['sha256']}' is protected by population riders" in told
+        benchmark = project.declare("shown", RIDES, source=mirror, **MIRRORED)
+        message = refusal(project.launch(benchmark, "ingested"))
+    assert f"source 'sha256:{release['sha256']}' is protected by population riders" in message
     assert rows not in project.files("raw").values()
 
 
@@ -126,16 +126,16 @@ def test_download_protected_since_is_read_no_more(project: Project):
     with file_server() as server:
         server.files["/copy.csv"] = rows
         mirror = {"kind": "csv", "at_most_mb": "1", "url": server.url("/copy.csv")}
-        shown = project.declare("shown", RIDES, source=mirror, **MIRRORED)
-        assert project.launch(shown, "ingested").success
+        benchmark = project.declare("shown", RIDES, source=mirror, **MIRRORED)
+        assert project.launch(benchmark, "ingested").success
     ours = mirror | {"url": "https://example.org/a.csv", "sha256": sha256(rows).hexdigest()}
     with pytest.raises(DeclarationError, match="belongs to population shown"):
         open_population(project.declare("rides", RIDES, source=ours), project.home)
-    others = {"source": ours, "distinct_population": "they moved in since"}
-    open_population(project.declare("rides", RIDES, **others), project.home)
-    assert "is protected by population riders" in refusal(project.launch(shown, "ingested"))
+    changes = {"source": ours, "distinct_population": "they moved in since"}
+    open_population(project.declare("rides", RIDES, **changes), project.home)
+    assert "is protected by population riders" in refusal(project.launch(benchmark, "ingested"))
     with pytest.raises(DeclarationError, match="is protected by population riders"):
-        require_snapshot(shown, project.home)
+        require_snapshot(benchmark, project.home)
 
 
 @pytest.mark.parametrize(

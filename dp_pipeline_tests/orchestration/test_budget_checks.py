@@ -65,8 +65,8 @@ def test_a_limit_of_a_month_is_reported_with_what_is_left_of_it():
         month_spent=Fraction("0.25"),
     )
     (result, _) = budget_checks(balance)
-    shown = {name: one.value for name, one in result.metadata.items()}
-    assert shown == {
+    metadata = {name: entry.value for name, entry in result.metadata.items()}
+    assert metadata == {
         "privacy/spent": 1,
         "privacy/left": 2,
         "privacy/ceiling": 3,
@@ -74,15 +74,15 @@ def test_a_limit_of_a_month_is_reported_with_what_is_left_of_it():
         "privacy/left in 2026-11": 0.75,
         "privacy/limit of a month": 1,
     }
-    assert {type(one) for one in shown.values()} == {float}
+    assert {type(entry) for entry in metadata.values()} == {float}
 
 
 def test_amount_of_many_digits_is_told_exactly_beside_its_number():
     metadata = balance_metadata(Balance(ceiling=None, spent=Fraction(11, 60)))
-    shown = {name: one.value for name, one in metadata.items()}
-    assert shown["privacy/spent"] == 0.1833
-    assert shown["privacy/exact spent"] == "11/60"
-    assert shown["privacy/ceiling"] == "none"
+    values = {name: entry.value for name, entry in metadata.items()}
+    assert values["privacy/spent"] == 0.1833
+    assert values["privacy/exact spent"] == "11/60"
+    assert values["privacy/ceiling"] == "none"
 
 
 def test_budget_report_draws_charges_and_counts_verified_rows(project: Project):
@@ -90,11 +90,11 @@ def test_budget_report_draws_charges_and_counts_verified_rows(project: Project):
     ledger.open_account(Account("riders", "one row", "add_remove", "release", Fraction(3)))
     with ledger.reserve(Charge("ab" * 32, "riders", "dp", 10**9, "rides/grid at ε=1", {})):
         pass
-    shown = budget_report(ledger, "riders")
-    assert shown["ledger/verified rows"].value == 2
-    assert shown["privacy/spent"].value == 1
-    assert len(shown["privacy/spending over time"].value) < 70_000
-    (charge,) = shown["privacy/releases"].records
+    metadata = budget_report(ledger, "riders")
+    assert metadata["ledger/verified rows"].value == 2
+    assert metadata["privacy/spent"].value == 1
+    assert len(metadata["privacy/spending over time"].value) < 70_000
+    (charge,) = metadata["privacy/releases"].records
     assert (charge.data["release"], charge.data["sum"]) == ("rides/grid at ε=1", "1")
 
 
@@ -103,13 +103,13 @@ def test_at_80_percent_the_report_is_yellow_in_dagster(rides: Project):
     for _ in range(5):
         rides.publish(spec, new_draw=True)
     assert rides.launch(spec, "budget").success
-    shown = {
+    values = {
         result.check_name: result
         for result in check_results(rides, spec)
         if result.asset_key.path[1] == "budget"
     }
-    assert shown[WITHIN].passed
-    assert not shown[NOT_NEAR].passed
-    assert shown[NOT_NEAR].severity == dg.AssetCheckSeverity.WARN
+    assert values[WITHIN].passed
+    assert not values[NOT_NEAR].passed
+    assert values[NOT_NEAR].severity == dg.AssetCheckSeverity.WARN
     (metadata,) = materializations(rides, spec)[dg.AssetKey(["rides", "budget"])][None]
     assert "base64" in metadata["privacy/spending over time"].value

@@ -37,13 +37,15 @@ def ran(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 def test_every_asset_but_the_published_copy_is_materialized(ran: Ran):
     project, spec = ran
-    found = {key.path[1]: made for key, made in materializations(project, spec).items()}
+    materialized = {
+        key.path[1]: partitions for key, partitions in materializations(project, spec).items()
+    }
     # A run on the command line puts nothing where others look: `export` does, and Dagster.
-    assert found.pop("published", {}) == {}
-    for name, made in found.items():
+    assert materialized.pop("published", {}) == {}
+    for name, partitions in materialized.items():
         is_partitioned = name in spec.models or name == "evaluation"
-        assert set(made) == (set(spec.partition_keys) if is_partitioned else {None}), name
-    assert {"ingested", "validated", "normalized", "comparison", "budget"} <= set(found)
+        assert set(partitions) == (set(spec.partition_keys) if is_partitioned else {None}), name
+    assert {"ingested", "validated", "normalized", "comparison", "budget"} <= set(materialized)
 
 
 def test_every_blocking_check_and_every_check_of_release_passes(ran: Ran):
@@ -51,10 +53,10 @@ def test_every_blocking_check_and_every_check_of_release_passes(ran: Ran):
     results = check_results(project, spec)
     assert len(results) > 2 * len(spec.models) * len(spec.partitions)
     failed = [result for result in results if not result.passed]
-    assert [one for one in failed if one.severity is dg.AssetCheckSeverity.ERROR] == []
+    assert [check for check in failed if check.severity is dg.AssetCheckSeverity.ERROR] == []
     if not spec.is_release:
         # So few rows are a weak signal, which is a warning.
-        assert {one.check_name for one in failed} <= {PLAUSIBLE}
+        assert {check.check_name for check in failed} <= {PLAUSIBLE}
 
 
 def test_ledger_and_dagster_agree_to_the_last_nano(ran: Ran):
@@ -112,13 +114,13 @@ def test_comparison_shows_small_table_then_pictures_then_report(ran: Ran):
 def test_agreement_with_a_label_is_bought_with_the_same_epsilon(project: Project):
     changes = {"label": "tenure", "evaluation": {"epsilon": "0.1"}, "partitions": ["1"]}
     spec = project.declare("homes", HOMES, **changes)
-    found = {outcome.release.name: outcome for outcome in project.run(spec)}
+    release_by_name = {outcome.release.name: outcome for outcome in project.run(spec)}
     for name in ("dpqt_kmeans", "eug_kmeans"):
-        bundle = found[name].bundle
+        bundle = release_by_name[name].bundle
         assert set(bundle.quality) == {"nicv", "f_label", "ari_label"}
         assert bundle.spent == Fraction("1.1")
         assert any(spend.what.startswith("levels of tenure") for spend in bundle.spends)
-    assert set(found["independent"].bundle.quality) == {"avd_2", "avd_3"}
+    assert set(release_by_name["independent"].bundle.quality) == {"avd_2", "avd_3"}
     assert project.spent(spec) == Fraction("3.3")
 
 
@@ -130,11 +132,11 @@ def test_classifier_errors_are_bought_for_every_target(project: Project):
         targets={"tenure": {"positive": ["owner"], "without": ["rent"]}},
         evaluation={"epsilon": "0.1"},
     )
-    (one,) = project.run(spec)
+    (release,) = project.run(spec)
     bought = {"avd_2", "avd_3", "misclassified_logistic/tenure"}
-    assert set(one.bundle.quality) == bought == {row.metric for row in one.quality}
-    assert one.bundle.spent == project.spent(spec) == Fraction("1.1")
-    assert one.bundle.spends[-1].what == "right and wrong predictions of tenure"
+    assert set(release.bundle.quality) == bought == {row.metric for row in release.quality}
+    assert release.bundle.spent == project.spent(spec) == Fraction("1.1")
+    assert release.bundle.spends[-1].what == "right and wrong predictions of tenure"
 
 
 def test_mistakes_of_classifiers_are_exact_where_rows_are_public(project: Project):
@@ -146,8 +148,8 @@ def test_mistakes_of_classifiers_are_exact_where_rows_are_public(project: Projec
         publish=None,
         targets={"colour": {"positive": ["red"]}},
     )
-    (one,) = project.run(spec)
-    exact = {row.metric: row.value for row in one.quality}
+    (release,) = project.run(spec)
+    exact = {row.metric: row.value for row in release.quality}
     assert set(exact) == {
         "avd_2", "avd_3", "misclassified_svm/colour", "misclassified_logistic/colour", "dcr",
     }  # fmt: skip
@@ -156,9 +158,9 @@ def test_mistakes_of_classifiers_are_exact_where_rows_are_public(project: Projec
 
 def test_a_run_shows_at_most_three_metrics(project: Project):
     project.declare("plants", PLANTS, label="colour", partitions=["1"], publish=None)
-    shown = project.cli("run", "plants")
-    assert (shown.code, shown.err) == (0, "")
-    (head,) = [line for line in shown.out.splitlines() if line.startswith(" model")]
+    result = project.cli("run", "plants")
+    assert (result.code, result.err) == (0, "")
+    (head,) = [line for line in result.out.splitlines() if line.startswith(" model")]
     names = [name.strip() for name in re.split(r"\s{2,}", head.strip())]
     assert names == [
         "model", "ε", "NICV ratio", "NICV", "F (label)", "ε spent", "charged now", "state",

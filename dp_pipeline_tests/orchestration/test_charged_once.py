@@ -119,8 +119,8 @@ def test_new_draw_is_another_release_at_the_full_price(case: Case):
     second = case.publish(new_draw=True)
     assert (second.state, second.nano) == ("charged", first.nano)
     assert second.bundle.key != first.bundle.key
-    draws = [one.bundle.facts["replicate"] for one in (first, second)]
-    salts = [Transcript(one.folder.parent / "transcript.jsonl") for one in (first, second)]
+    draws = [release.bundle.facts["replicate"] for release in (first, second)]
+    salts = [Transcript(release.folder.parent / "transcript.jsonl") for release in (first, second)]
     assert draws == ["0", "1"]
     assert salts[0].records[0].answer.tolist() != salts[1].records[0].answer.tolist()
     assert case.spent == before + 2 * case.cost
@@ -145,8 +145,8 @@ def test_damaged_rows_are_refused_before_the_charge(
     monkeypatch.setenv("DP_PIPELINE_ENGINE", engine)
     before, files = case.spent, case.project.files("released")
     for path in case.project.home.raw.rglob("*.parquet"):
-        whole = path.read_bytes()
-        path.write_bytes(whole[:-20] + bytes([whole[-20] ^ 1]) + whole[-19:])
+        content = path.read_bytes()
+        path.write_bytes(content[:-20] + bytes([content[-20] ^ 1]) + content[-19:])
     with pytest.raises(Damaged, match="as it was stored, got another"):
         case.publish()
     # A k-anonymous release has recorded that it looks.

@@ -130,9 +130,9 @@ def test_an_empty_home_is_well_and_nothing_is_made_in_it(
 
 @pytest.mark.usefixtures("released")
 def test_machines_get_the_same_findings(rides: Project):
-    told = json.loads(check("--json").output)
-    assert told["findings"] == [asdict(finding) for finding in check_home(rides.home)]
-    assert told["swept"] == []
+    document = json.loads(check("--json").output)
+    assert document["findings"] == [asdict(finding) for finding in check_home(rides.home)]
+    assert document["swept"] == []
 
 
 def test_no_value_of_a_row_and_no_exact_number_is_shown(rides: Project, spec: DatasetSpec):
@@ -156,10 +156,10 @@ def test_an_unknown_format_is_named_and_ends_nothing_else(rides: Project):
     fields = json.loads(bundle.read_text(encoding="utf-8"))
     bundle.write_text(json.dumps({**fields, "format": 99}), encoding="utf-8")
     rides.write_declaration("later", RIDES, format="2")
-    told = [finding.text for finding in faults(rides)]
-    assert any(text.startswith(f"{bundle}: expected format 1, got 99") for text in told)
-    assert any("later.yaml:" in text and "format: expected 1" in text for text in told)
-    assert len(told) == 2
+    fault_list = [finding.text for finding in faults(rides)]
+    assert any(text.startswith(f"{bundle}: expected format 1, got 99") for text in fault_list)
+    assert any("later.yaml:" in text and "format: expected 1" in text for text in fault_list)
+    assert len(fault_list) == 2
     assert "1 replayed at no cost" in [finding.text for finding in about(rides, "releases")]
 
 
@@ -215,44 +215,44 @@ def test_a_home_as_git_makes_it_is_closed_at_its_first_use(
 
 def test_leftovers_of_killed_runs_are_named_and_swept(rides: Project, released: DatasetSpec):
     release = next(rides.home.released.rglob("transcript.jsonl")).parent
-    left = [
+    leftovers = [
         release / ".bundle-1.abcdefgh.tmp",
         rides.snapshot(released).folder / ".normalized.parquet.12345678.tmp",
         rides.home.root / "ledger" / "keys" / ".0a1b.key.abcdefgh.tmp",
         rides.home.root / ".ledger.head.abcdefgh.tmp",
     ]
-    left[0].mkdir()
-    (left[0] / ".bundle.json.abcdefgh.tmp").write_bytes(b"half")
-    for path in left[1:]:
+    leftovers[0].mkdir()
+    (leftovers[0] / ".bundle.json.abcdefgh.tmp").write_bytes(b"half")
+    for path in leftovers[1:]:
         path.write_bytes(b"half")
         path.chmod(0o600)
-    kept = {path: content for path, content in rides.files().items() if ".tmp" not in path}
+    other_files = {path: content for path, content in rides.files().items() if ".tmp" not in path}
     assert not [finding for finding in faults(rides) if finding.topic == "leftovers"], (
         "young: perhaps in use"
     )
     before = time.time() - 2 * 24 * 3600
-    for path in (*left, *left[0].iterdir()):
+    for path in (*leftovers, *leftovers[0].iterdir()):
         os.utime(path, (before, before))
-    told = [finding for finding in faults(rides) if finding.topic == "leftovers"]
-    assert {one.text.partition(":")[0] for one in told} == set(map(str, left))
-    assert {one.remedy for one in told} == {"dp-pipeline check --sweep"}
+    fault_list = [finding for finding in faults(rides) if finding.topic == "leftovers"]
+    assert {one.text.partition(":")[0] for one in fault_list} == set(map(str, leftovers))
+    assert {one.remedy for one in fault_list} == {"dp-pipeline check --sweep"}
     assert check().exit_code == 1
     result = check("--sweep")
     assert result.exit_code == 0, result.output
-    assert not any(path.exists() for path in left)
-    gone = {str(path.relative_to(rides.folder)) for path in left}
-    assert rides.files() == {path: kept[path] for path in kept if path not in gone}
+    assert not any(path.exists() for path in leftovers)
+    gone = {str(path.relative_to(rides.folder)) for path in leftovers}
+    assert rides.files() == {path: other_files[path] for path in other_files if path not in gone}
 
 
 def test_a_run_sweeps_what_a_killed_one_left_of_the_same_release(
     rides: Project, spec: DatasetSpec, begun: Path
 ):
-    left = begun.parent / ".bundle-1.abcdefgh.tmp"
-    left.mkdir()
+    leftover = begun.parent / ".bundle-1.abcdefgh.tmp"
+    leftover.mkdir()
     before = time.time() - 3600
-    os.utime(left, (before, before))
+    os.utime(leftover, (before, before))
     assert rides.publish(spec).state == "resumed"
-    assert not left.exists()
+    assert not leftover.exists()
 
 
 def test_a_snapshot_that_was_never_read_to_the_end_is_named(rides: Project):
@@ -333,12 +333,12 @@ def version_with(monkeypatch: pytest.MonkeyPatch) -> Iterator[object]:
 def test_new_charges_by_other_code_are_announced(rides: Project, version_with):
     assert about(rides, "releases")[0].text == "1 replayed at no cost"
     version_with(MoreParameters)
-    told = about(rides, "releases")
-    assert told[0].text == "1 charged anew by the next run"
-    assert told[-1].text == (
+    findings = about(rides, "releases")
+    assert findings[0].text == "1 charged anew by the next run"
+    assert findings[-1].text == (
         "rides/dpqt_kmeans at ε=0.5: a run would charge it anew: least: was not there, is 2"
     )
-    assert told[-1].state == "note"
+    assert findings[-1].state == "note"
 
 
 @pytest.mark.usefixtures("released")
@@ -353,9 +353,9 @@ def test_a_changed_declaration_says_what_would_be_paid_for(rides: Project):
 @pytest.mark.usefixtures("released")
 def test_what_no_file_requests_any_more_stays_and_costs_nothing(rides: Project):
     (rides.datasets / "rides.yaml").unlink()
-    told = about(rides, "releases")
-    assert told[0].text == "1 stored, and not declared by any file of today"
-    assert {one.state for one in told} == {"ok"}
+    findings = about(rides, "releases")
+    assert findings[0].text == "1 stored, and not declared by any file of today"
+    assert {finding.state for finding in findings} == {"ok"}
 
 
 def test_each_kind_of_release_is_compared_with_its_own_code(

@@ -45,15 +45,15 @@ def city(tmp_path: Path) -> Path:
 
 def dagster(city: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """One of Dagster's commands in the example's folder, its package on the path as installed."""
-    kept = {name: text for name, text in os.environ.items() if not name.startswith(OURS)}
-    told = {
+    environment = {name: text for name, text in os.environ.items() if not name.startswith(OURS)}
+    settings = {
         "PYTHONPATH": os.pathsep.join((str(city / "src"), str(ROOT))),
         "DAGSTER_HOME": str(city.parent / "dagster"),
     }
     return subprocess.run(
         [sys.executable, "-m", "dagster", *words],
         cwd=city,
-        env={**kept, **told},
+        env={**environment, **settings},
         capture_output=True,
         text=True,
         check=False,
@@ -93,16 +93,16 @@ DG = "DP_PIPELINE_DG"
 @pytest.fixture
 def dg_command() -> str:
     """Dagster's `dg`, of an environment that has this package too."""
-    found = os.environ.get(DG) or shutil.which("dg")
-    if found is None:
+    program = os.environ.get(DG) or shutil.which("dg")
+    if program is None:
         pytest.skip(f"expected dg on the PATH (pip install dagster-dg-cli) or {DG}, got neither")
-    return found
+    return program
 
 
 def run_dg(city: Path, command: str, *words: str) -> subprocess.CompletedProcess[str]:
     """One of `dg`'s commands in the example's folder, which has to end well."""
-    kept = {name: text for name, text in os.environ.items() if not name.startswith(OURS)}
-    told = {
+    environment = {name: text for name, text in os.environ.items() if not name.startswith(OURS)}
+    settings = {
         "PATH": os.pathsep.join((str(Path(command).parent), os.environ["PATH"])),
         "PYTHONPATH": os.pathsep.join((str(city / "src"), str(ROOT))),
         "DAGSTER_HOME": str(city.parent / "dagster"),
@@ -111,7 +111,7 @@ def run_dg(city: Path, command: str, *words: str) -> subprocess.CompletedProcess
     done = subprocess.run(
         [command, *words],
         cwd=city,
-        env={**kept, **told},
+        env={**environment, **settings},
         capture_output=True,
         text=True,
         check=False,

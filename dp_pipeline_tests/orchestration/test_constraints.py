@@ -54,5 +54,5 @@ def test_a_release_keeps_constraints_and_its_card_says_them(tmp_path: Any):
     assert all(LANDS[t] == land for t, land in zip(table["town"], table["land"], strict=True))
     path = project.home.reports / "couples.cards" / "one_shot.0.5.md"
     card = path.read_text(encoding="utf-8").replace("\\", "")
-    said = "Declared of every row: never age [0, 20) with state married; town decides land."
-    assert said in " ".join(card.split())
+    text = "Declared of every row: never age [0, 20) with state married; town decides land."
+    assert text in " ".join(card.split())

@@ -170,7 +170,7 @@ def codes_of_three(folder: Path, work: Callable[[Path], None]) -> list[int]:
     for text in words:
         text.mkdir()
     children = [start(text, work, folder) for text in words]
-    return [ended(child, one).code for child, one in zip(children, words, strict=True)]
+    return [ended(child, arguments).code for child, arguments in zip(children, words, strict=True)]
 
 
 @pytest.mark.stack
@@ -202,7 +202,7 @@ def test_a_run_whose_process_imports_for_minutes_is_waited_for(
     with dagster_instance(home) as instance:
         run = a_silent_run(instance, dg.DagsterEventType.PIPELINE_STARTING)
         hours = (0.15, 0.18)
-        seen = [looked_at(instance, run, one, monkeypatch) for one in hours]
+        seen = [looked_at(instance, run, hour, monkeypatch) for hour in hours]
     assert seen == [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.FAILURE]
 
 
@@ -231,6 +231,6 @@ def looked_at(
         run_monitoring.monitor_starting_run(instance, record, daemon)
     else:
         run_monitoring.monitor_started_run(instance, workspace, record, daemon)
-    found = instance.get_run_by_id(run)
-    assert found is not None
-    return found.status
+    stored_run = instance.get_run_by_id(run)
+    assert stored_run is not None
+    return stored_run.status

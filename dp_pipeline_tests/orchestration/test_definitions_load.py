@@ -85,8 +85,8 @@ def test_a_job_knows_the_assets_of_its_own_data_set_alone(project: Project):
         if job.name.startswith("__"):
             continue
         graph = job.asset_layer.asset_graph
-        known = {key.path[0] for key in graph.source_asset_graph.get_all_asset_keys()}
-        assert known == {job.name.split("_")[0]}, job.name
+        datasets = {key.path[0] for key in graph.source_asset_graph.get_all_asset_keys()}
+        assert datasets == {job.name.split("_")[0]}, job.name
 
 
 def test_jobs_that_are_looked_up_among_all_assets_are_caught(
@@ -105,9 +105,9 @@ def test_every_job_schedule_and_sensor_says_what_it_costs(project: Project):
         project.declare("weeds", PLANTS, publish=None),
     ]
     described = {
-        one.name: one.description or ""
+        definition.name: definition.description or ""
         for chain in map(dataset_assets, specs)
-        for one in (*(chain.jobs or []), *(chain.schedules or []), *(chain.sensors or []))
+        for definition in (*(chain.jobs or []), *(chain.schedules or []), *(chain.sensors or []))
     }
     assert len(described) == 4 * 3 + 3 + 3 + 3
     for name, text in described.items():
@@ -117,6 +117,6 @@ def test_every_job_schedule_and_sensor_says_what_it_costs(project: Project):
 def test_backfill_says_its_limits_and_where_to_see_what_is_left(project: Project):
     limited = project.declare("rides", RIDES, ceiling={"total": "3", "per_month": "1"})
     jobs = {job.name: job.description or "" for job in dataset_assets(limited).jobs or []}
-    told = jobs["rides_epsilon_backfill"]
-    assert "cost ε=0.7 of 3, at most 1 a month" in told
-    assert "`dp-pipeline plan rides`" in told
+    description = jobs["rides_epsilon_backfill"]
+    assert "cost ε=0.7 of 3, at most 1 a month" in description
+    assert "`dp-pipeline plan rides`" in description

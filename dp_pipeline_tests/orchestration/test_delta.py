@@ -93,11 +93,11 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Project, Dat
         patch.setattr(models, "MODELS", {**models.MODELS, "counted": Counted})
         project = Project(tmp_path_factory.mktemp("paid"))
         spec = project.declare("rides", RIDES, **PAID)
-        found = {
+        releases = {
             (outcome.release.name, outcome.release.epsilon): outcome
             for outcome in project.run(spec)
         }
-        yield project, spec, found
+        yield project, spec, releases
 
 
 Ran = tuple[Project, DatasetSpec, Mapping[tuple[str, Fraction], ReleaseResult]]
@@ -123,7 +123,7 @@ def test_every_release_is_reserved_in_rho_with_its_evaluation(ran: Ran):
 
 
 def test_the_draws_of_a_settled_release_add_up_to_its_charge(ran: Ran):
-    project, spec, found = ran
+    project, spec, releases = ran
     settled = {
         (one.facts["model"], one.facts["epsilon"]): entry.spends
         for one in project.ledger.entries(spec.population)
@@ -140,27 +140,27 @@ def test_the_draws_of_a_settled_release_add_up_to_its_charge(ran: Ran):
     pure = settled["eug_kmeans", "0.5"]
     # One budget of pure ε costs half the square of its whole, shared out.
     assert sum(one.epsilon for one in pure) == Fraction(1, 8) + BOUGHT
-    assert found["eug_kmeans", Fraction(1, 2)].bundle.budget == PURE
+    assert releases["eug_kmeans", Fraction(1, 2)].bundle.budget == PURE
 
 
 def test_what_was_spent_says_which_epsilon_holds_at_which_delta(ran: Ran):
-    *_, found = ran
-    concentrated = found["counted", Fraction(1, 2)].bundle
+    *_, releases = ran
+    concentrated = releases["counted", Fraction(1, 2)].bundle
     assert concentrated.charged == HALF + BOUGHT
     assert concentrated.epsilon == epsilon_of(HALF + BOUGHT, BILLIONTH)
     assert concentrated.spent_text == RHO.text(HALF + BOUGHT)
     assert concentrated.spent_text.endswith("at δ=1e-9)")
-    pure = found["eug_kmeans", Fraction(1, 2)].bundle
+    pure = releases["eug_kmeans", Fraction(1, 2)].bundle
     assert (pure.epsilon, pure.spent_text) == (Fraction("0.55"), "0.55 (ρ=0.12625)")
-    assert {one.bundle.facts["delta"] for one in found.values()} == {"1e-9"}
+    assert {release.bundle.facts["delta"] for release in releases.values()} == {"1e-9"}
     assert concentrated.facts["currency"] == "zcdp"
     assert pure.facts["currency"] == "pure"
 
 
 def test_dagster_shows_rho_and_its_checks_are_green(ran: Ran):
     project, spec, _ = ran
-    made = materializations(project, spec)
-    (metadata,) = made[dg.AssetKey(["rides", "counted"])]["0.5"]
+    materialized = materializations(project, spec)
+    (metadata,) = materialized[dg.AssetKey(["rides", "counted"])]["0.5"]
     cost = HALF + BOUGHT
     assert metadata["privacy/exact epsilon"].value == RHO.text(cost)
     # The exact amounts are texts; what is plotted has four digits.
@@ -170,7 +170,7 @@ def test_dagster_shows_rho_and_its_checks_are_green(ran: Ran):
     assert metadata["privacy/charged by this run"].value == RHO.text(cost)
     table = metadata["privacy/mechanisms"].records
     assert sum(Fraction(row.data["ρ"]) for row in table) == cost
-    (budget, *_) = made[dg.AssetKey(["rides", "budget"])][None]
+    (budget, *_) = materialized[dg.AssetKey(["rides", "budget"])][None]
     assert budget["privacy/exact ceiling"].value == RHO.text(LIMIT)
     last = budget["privacy/releases"].records[-1]
     assert last.data["sum"] == epsilon_text(project.spent(spec))
@@ -189,9 +189,9 @@ def test_the_report_promises_epsilon_at_delta(ran: Ran):
 
 
 def test_a_second_run_replays_at_no_cost_the_same_bytes(ran: Ran):
-    project, spec, found = ran
+    project, spec, releases = ran
     spent, files = project.spent(spec), project.files("released")
-    for (name, epsilon), outcome in found.items():
+    for (name, epsilon), outcome in releases.items():
         again = project.publish(spec, model=name, epsilon=epsilon_text(epsilon))
         assert (again.state, again.nano) == ("replayed", 0)
         assert again.bundle.to_json() == outcome.bundle.to_json()
@@ -269,12 +269,12 @@ def test_an_account_keeps_the_currency_that_it_was_opened_with(rides: Project):
     """``rides`` was opened in pure ε."""
     spec = rides.declare("rides", RIDES, **PURE_ALONE)
     line = "opened with delta 'none', now declared with delta '1e-9'"
-    for asked in (
+    for query in (
         lambda: rides.publish(spec, model="eug_kmeans"),
         lambda: plan_run(rides.request(spec)),
     ):
         with pytest.raises(DeclarationError, match=line):
-            asked()
+            query()
     assert rides.spent(spec) == 0
 
 
@@ -283,17 +283,17 @@ def test_a_release_charged_before_a_crash_is_resumed_in_rho(
 ):
     spec = project.declare("rides", RIDES, **PAID)
     assert project.launch(spec, "ingested", "validated", "normalized").success
-    whole = Curator.tabulate
+    tabulate = Curator.tabulate
 
     def crash(self: Curator, *arguments: Any, **options: Any) -> Any:
         if project.ledger.populations() and project.spent(spec):
             raise KeyboardInterrupt
-        return whole(self, *arguments, **options)
+        return tabulate(self, *arguments, **options)
 
     monkeypatch.setattr(Curator, "tabulate", crash)
     with pytest.raises(KeyboardInterrupt):
         project.publish(spec, model="counted")
-    monkeypatch.setattr(Curator, "tabulate", whole)
+    monkeypatch.setattr(Curator, "tabulate", tabulate)
     resumed = project.publish(spec, model="counted")
     assert (resumed.state, resumed.nano) == ("resumed", 0)
     assert resumed.bundle.spent == project.spent(spec) == HALF + BOUGHT

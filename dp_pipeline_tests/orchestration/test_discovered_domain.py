@@ -86,14 +86,16 @@ def test_run_discovers_and_releases_and_the_next_pays_nothing(project: Project, 
     assert project.spent(spec) == spec.cost_of_everything == COST + Fraction("1.5")
     assert {outcome.state for outcome in project.run(spec)} == {"replayed"}
     assert project.spent(spec) == spec.cost_of_everything
-    made = with_discovered(spec, project.home)
-    assert {one.bundle.facts["declaration"] for one in released} == {made.digest}
-    assert made.digest != spec.digest
+    discovered_spec = with_discovered(spec, project.home)
+    assert {release.bundle.facts["declaration"] for release in released} == {discovered_spec.digest}
+    assert discovered_spec.digest != spec.digest
     page = " ".join(report_path(project.request(spec)).read_text(encoding="utf-8").split())
     assert "Discovered</dt><dd>zone, fare for ε=2 and δ=1e-6: paid for by itself" in page
     (card,) = (project.home.reports / "shops.cards").glob("domain.*.md")
     assert "plus a chance of δ = " in card.read_text(encoding="utf-8")
-    (zones,) = {tuple(sorted(set(one.bundle.tables["synthetic"]["zone"]))) for one in released[:1]}
+    (zones,) = {
+        tuple(sorted(set(release.bundle.tables["synthetic"]["zone"]))) for release in released[:1]
+    }
     assert set(zones) <= {"a", "b", "c", "other"}
 
 
@@ -151,10 +153,12 @@ def test_nothing_is_prepared_or_released_before_domain_is_there(
 def test_refused_new_draw_leaves_the_domain_in_place(project: Project, spec: DatasetSpec):
     project.declare("shops", SHOPS)
     publish_domain(of(project, spec))
-    found = with_discovered(spec, project.home)
+    discovered_spec = with_discovered(spec, project.home)
     with pytest.raises(BudgetExceeded):
         publish_domain(of(project, spec), new_draw=True)
-    assert with_discovered(spec, project.home) == found, "what is refused has taken its place"
+    assert with_discovered(spec, project.home) == discovered_spec, (
+        "what is refused has taken its place"
+    )
 
 
 def test_a_weak_discovery_is_replayed_with_its_sentence(
@@ -205,37 +209,37 @@ def test_run_of_asset_is_checked_and_shows_nothing_of_rows(project: Project, spe
     result = project.launch(spec, NAME)
     assert result.success
     checks = result.get_asset_check_evaluations()
-    told = {check.check_name for check in checks if check.passed}
-    assert told >= {"bundle_is_intact", "rebuilt_bundle_is_equal", "spent_equals_claim"}
+    passed_checks = {check.check_name for check in checks if check.passed}
+    assert passed_checks >= {"bundle_is_intact", "rebuilt_bundle_is_equal", "spent_equals_claim"}
     for event in result.all_events:
         assert SECRET not in str(event)
     assert not failures(result)
 
 
 def test_the_domain_is_the_same_whoever_else_is_in_the_data(project: Project, spec: DatasetSpec):
-    found = with_domain(project, spec)
-    assert found["zone"] == DiscoveredAttribute(levels=("a", "b", "c"))
-    low, high = found["fare"].bounds or (0.0, 0.0)
+    discovered = with_domain(project, spec)
+    assert discovered["zone"] == DiscoveredAttribute(levels=("a", "b", "c"))
+    low, high = discovered["fare"].bounds or (0.0, 0.0)
     assert low <= 4
     assert 16 <= high <= 32
-    edges = found["fare"].edges or ()
+    edges = discovered["fare"].edges or ()
     assert len(edges) == 3
     assert all(low < edge < high for edge in edges)
 
 
 def with_domain(project: Project, spec: DatasetSpec) -> DiscoveredDomain:
     publish_domain(of(project, spec))
-    found = with_discovered(spec, project.home).discovered
-    assert found is not None
-    return found
+    discovered_spec = with_discovered(spec, project.home).discovered
+    assert discovered_spec is not None
+    return discovered_spec
 
 
 def test_a_charge_that_its_scale_does_not_prove_is_seen(project: Project, spec: DatasetSpec):
     release = of(project, spec)
     published = publish_domain(release)
-    first, *rest = published.bundle.spends
+    first, *other_spends = published.bundle.spends
     thin = dataclasses.replace(first, scale=first.scale / 2)
-    cheat = dataclasses.replace(published.bundle, spends=(thin, *rest))
+    cheat = dataclasses.replace(published.bundle, spends=(thin, *other_spends))
     verdicts = {
         check.check_name: check.passed
         for check in domain_checks(release, dataclasses.replace(published, bundle=cheat))
@@ -255,19 +259,19 @@ def test_k_anonymous_card_names_discovered_bins(tmp_path: Any):
         k_anonymity={"methods": {"mondrian": {}}, "attributes": "fare age", "partitions": ["5"]},
     )
     project.run(spec, epsilons=["0.5"])
-    made = with_discovered(spec, project.home)
-    published = publish(KAnonymousRelease(made, "mondrian", 5, project.home))
+    discovered_spec = with_discovered(spec, project.home)
+    published = publish(KAnonymousRelease(discovered_spec, "mondrian", 5, project.home))
     card = (published.folder / "card.md").read_text(encoding="utf-8")
     assert "discovered by noisy answers" in card
     assert "zone, fare for ε=2" in card
-    assert published.bundle.facts["declaration"] == made.digest
+    assert published.bundle.facts["declaration"] == discovered_spec.digest
 
 
 def test_sample_of_undeclared_attributes_counts_readable_cells(spec: DatasetSpec):
     """Of levels and bounds that nobody knows yet, no text and no number is outside."""
-    found = {column.attribute: column for column in parse_first_rows(spec, 50).columns}
-    assert {name for name, one in found.items() if one.good} == set(found)
-    assert found["zone"].outside == found["fare"].outside == 0
+    columns = {column.attribute: column for column in parse_first_rows(spec, 50).columns}
+    assert {name for name, one in columns.items() if one.good} == set(columns)
+    assert columns["zone"].outside == columns["fare"].outside == 0
 
 
 def test_a_second_draw_has_a_key_of_its_own_that_check_finds(project: Project, spec: DatasetSpec):

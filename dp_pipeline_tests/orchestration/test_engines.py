@@ -76,8 +76,8 @@ def released(begun: Project, folder: Path, engine: str) -> dict[str, bytes]:
         assert project.launch(spec, "validated", "normalized", "discretized").success
         for model in spec.models:
             project.publish(spec, model=model, epsilon="1", noise="seeded:7")
-    kept = (".parquet", "bundle.json", ".npz", ".npy")
-    return {path: text for path, text in project.files().items() if path.endswith(kept)}
+    stored_endings = (".parquet", "bundle.json", ".npz", ".npy")
+    return {path: text for path, text in project.files().items() if path.endswith(stored_endings)}
 
 
 def test_a_home_on_any_engine_holds_the_same_bytes(ingested_walks: Project, tmp_path: Path):

@@ -207,12 +207,12 @@ def test_data_set_refused_is_shown_and_takes_nothing_away(
     graph = definitions.resolve_asset_graph()
     assert {rain.key, dg.AssetKey(["plants", "budget"])} <= graph.get_all_asset_keys()
     (refused,) = [key for key in graph.get_all_asset_keys() if key.path[-1] == "refused"]
-    shown = graph.get(refused)
+    asset = graph.get(refused)
     assert refused.path[0] == Path(named).stem
-    assert not shown.is_executable
-    assert shown.group_name == f"{refused.path[0]}_refused"
-    assert words in (shown.description or "")
-    assert "\n" not in (shown.description or "")
+    assert not asset.is_executable
+    assert asset.group_name == f"{refused.path[0]}_refused"
+    assert words in (asset.description or "")
+    assert "\n" not in (asset.description or "")
 
 
 def test_a_second_file_of_the_same_name_is_refused_alone(project: Project, file: Path):
@@ -286,8 +286,8 @@ def test_a_component_that_was_only_scaffolded_loads(form: Literal["yaml", "pytho
             # As its comment says.
             shutil.copy(file, path)
             written = (path / "defs.yaml").read_text(encoding="utf-8")
-            named = written.replace("files: []", "files: [rides.yaml]")
-            (path / "defs.yaml").write_text(named, encoding="utf-8")
+            with_file = written.replace("files: []", "files: [rides.yaml]")
+            (path / "defs.yaml").write_text(with_file, encoding="utf-8")
             with sandbox.build_all_defs() as definitions:
                 assert definitions.resolve_job_def("rides_prepare")
 

@@ -77,11 +77,11 @@ def test_a_benchmark_with_fewer_rows_than_centres_is_evaluated(rows: int, projec
     assert exact["nicv_floor"] == 0
     assert np.isnan(exact["nicv_ratio"])
     assert [row.metric for row in table.quality] == ["avd_2", "avd_3", "dcr"]
-    for one in (clusters, table):
-        path = project.home.reports / f"{spec.name}.cards" / f"{one.release.name}.1.md"
+    for release in (clusters, table):
+        path = project.home.reports / f"{spec.name}.cards" / f"{release.release.name}.1.md"
         good = path.read_text("utf-8").partition("## How good it is")[2].partition("##")[0]
         assert "Compared with the public rows, without noise." in good
-        assert all(f"| {row.text} | {row.reading} |" in good for row in one.quality)
+        assert all(f"| {row.text} | {row.reading} |" in good for row in release.quality)
     page = report_path(project.request(spec)).read_text(encoding="utf-8")
     assert "nan" not in re.sub(r"base64,[^\"]+", "", page)
 
@@ -162,10 +162,10 @@ def test_every_clustering_releases_centres_in_the_box(rows: str, project: Projec
     project.write_rows("homes.csv", ["rooms,rent,tenure", *ANY_ROWS[rows]])
     project.prepare(spec)
     for model in CLUSTERINGS:
-        one = project.publish(spec, model=model, epsilon="1")
-        assert one.state == "charged"
-        assert set(one.bundle.quality) == {"nicv", "f_label", "ari_label"}
-        for name, column in one.bundle.tables["centres"].items():
+        published = project.publish(spec, model=model, epsilon="1")
+        assert published.state == "charged"
+        assert set(published.bundle.quality) == {"nicv", "f_label", "ari_label"}
+        for name, column in published.bundle.tables["centres"].items():
             (interval,) = spec.domain.box((name,))
             assert len(column) == 3
             assert ((column >= interval.lower) & (column <= interval.upper)).all()

@@ -13,5 +13,5 @@ model, method or parameter, write the file anew and say why:
 
 def test_every_built_in_release_has_the_key_that_it_always_had():
     before = FILE.read_text(encoding="utf-8").splitlines()
-    changed = [f"  {one}" for one in sorted(set(before) ^ set(golden_keys()))]
+    changed = [f"  {line}" for line in sorted(set(before) ^ set(golden_keys()))]
     assert not changed, ADVICE + "\n".join(changed[:20])

@@ -61,7 +61,7 @@ def retired_rows(project: Project) -> None:
     (path,) = (path for path in (project.home.raw / "rides").iterdir() if path.is_dir())
     snapshot = project.snapshot(project.declare("rides", RIDES))
     retire(snapshot, population="riders", on=TODAY)
-    assert [one.name for one in path.iterdir()] == ["manifest.json"]
+    assert [path_left.name for path_left in path.iterdir()] == ["manifest.json"]
 
 
 def only_a_bundle(project: Project) -> None:

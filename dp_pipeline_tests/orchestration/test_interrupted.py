@@ -273,7 +273,7 @@ class SeededAsReleasable(SeededNoise):
 
 def test_digests_are_others_for_who_does_not_hold_the_key(project: Project):
     """Else who reads a bundle, and knows most answers, could find the others by trying."""
-    found, fingerprints = [], set()
+    drafts, fingerprints = [], set()
     for name in ("one", "two"):
         other = Project(project.folder / name)
         # Two rows a rider: who holds another key would keep another choice of more.
@@ -284,10 +284,10 @@ def test_digests_are_others_for_who_does_not_hold_the_key(project: Project):
         vars(release)["noise"] = SeededAsReleasable(7)
         published = publish(release)
         transcript = Transcript(published.folder.parent / "transcript.jsonl")
-        found.append((published.bundle, transcript.records))
+        drafts.append((published.bundle, transcript.records))
         charges = [entry for entry in other.ledger.entries() if entry.event == "reserve"]
         fingerprints |= {charge.facts[ROWS] for charge in charges}
-    (one, records), (two, same) = found
+    (one, records), (two, same) = drafts
     assert one.key == two.key
     assert len(fingerprints) == 2, "the same rows under two keys"
     assert [record.question for record in records] == [record.question for record in same]

@@ -61,9 +61,9 @@ def exact_numbers(project: Project, spec: DatasetSpec, outcome: ReleaseResult) -
         squares = ((points[:, None, :] - centres[None, :, :]) ** 2).sum(axis=2)
         return [float(squares.min(axis=1).mean())]
     (exact,) = MemoryCounter.open(spec, snapshot).exact_tables([("x", "y")])
-    drawn = np.zeros(exact.shape)
-    np.add.at(drawn, (tables["codes"]["x"], tables["codes"]["y"]), 1)
-    return [float(np.abs(exact / exact.sum() - drawn / drawn.sum()).sum() / 2)]
+    noise = np.zeros(exact.shape)
+    np.add.at(noise, (tables["codes"]["x"], tables["codes"]["y"]), 1)
+    return [float(np.abs(exact / exact.sum() - noise / noise.sum()).sum() / 2)]
 
 
 def spelling(value: float) -> str:
@@ -80,9 +80,11 @@ def shown(texts: Iterable[str], values: Iterable[float]) -> list[str]:
     Seven digits of eleven values meet by chance in one of some twenty such numbers with
     probability below 10^-4.
     """
-    whole = "\n".join(re.sub(r"base64,[^\"')]+", "", text) for text in texts)
-    wanted = {spelling(value) for value in values}
-    return sorted(word for word in wanted if re.search(rf"(?<![\d.]){re.escape(word)}", whole))
+    document = "\n".join(re.sub(r"base64,[^\"')]+", "", text) for text in texts)
+    spellings = {spelling(value) for value in values}
+    return sorted(
+        word for word in spellings if re.search(rf"(?<![\d.]){re.escape(word)}", document)
+    )
 
 
 def log_texts(instance: dg.DagsterInstance) -> list[str]:
@@ -106,11 +108,11 @@ def test_the_exact_numbers_lie_in_private_files_of_the_raw_store(ran):
     files = steward_files(project, spec)
     assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
     stored = [json.loads(path.read_text())["facts"] for path in files]
-    kept = sorted(facts.get("nicv", facts.get("avd_2")) for facts in stored)
+    stored_numbers = sorted(facts.get("nicv", facts.get("avd_2")) for facts in stored)
     computed = [
         value for outcome in project.run(spec) for value in exact_numbers(project, spec, outcome)
     ]
-    assert kept == pytest.approx(sorted(computed), rel=1e-9)
+    assert stored_numbers == pytest.approx(sorted(computed), rel=1e-9)
 
 
 def test_no_exact_number_leaves_the_raw_store(ran):
@@ -141,9 +143,9 @@ def test_the_search_for_exact_numbers_finds_a_planted_one():
 
 def test_evaluation_metadata_holds_bought_numbers_alone(ran):
     project, spec = ran
-    made = materializations(project, spec)[dg.AssetKey(["rides", "evaluation"])]
+    materialized = materializations(project, spec)[dg.AssetKey(["rides", "evaluation"])]
     for result in project.run(spec):
-        (metadata, *_) = made[str(result.bundle.facts["epsilon"])]
+        (metadata, *_) = materialized[str(result.bundle.facts["epsilon"])]
         ((metric, bought),) = result.bundle.quality.items()
         shown_value = metadata[f"{result.release.name}/{metric}"].value
         assert shown_value == float(f"{bought.value:.4g}")
@@ -152,17 +154,17 @@ def test_evaluation_metadata_holds_bought_numbers_alone(ran):
 
 def test_metadata_of_raw_side_has_allowed_keys_only_and_no_count(ran):
     project, spec = ran
-    made = materializations(project, spec)
+    materialized = materializations(project, spec)
     for name in ("ingested", "validated", "normalized", "discretized"):
-        (entry, *_) = made[dg.AssetKey(["rides", name])][None]
+        (entry, *_) = materialized[dg.AssetKey(["rides", name])][None]
         assert set(entry) <= RAW_KEYS
         assert numbers_in(entry) == set()
-    for partitions in made.values():
-        for found in partitions.values():
-            for metadata in found:
+    for partitions in materialized.values():
+        for by_partition in partitions.values():
+            for metadata in by_partition:
                 # The number of synthetic rows is a noisy count of the kept ones: it may be theirs.
-                told = {key: value for key, value in metadata.items() if key != NOISY_COUNT}
-                assert not numbers_in(told) & {ROWS, KEPT}
+                values = {key: value for key, value in metadata.items() if key != NOISY_COUNT}
+                assert not numbers_in(values) & {ROWS, KEPT}
 
 
 def test_a_planted_count_is_seen_by_the_check_of_metadata():
@@ -286,17 +288,17 @@ RawLog = list[tuple[str, str, str]]
 def raw_log(project: Project, spec: DatasetSpec) -> RawLog:
     """(step, kind, all that an event says) of the raw chain, run now; without run ids and times."""
     assert project.launch(spec, *RAW_STAGES).success
-    told = []
+    lines = []
     for entry in entries(project.instance):
         event = entry.dagster_event
         if event is None or event.is_engine_event:
             continue
         data = event.event_specific_data
-        said = "" if event.is_step_success else dg.serialize_value(data) if data else ""
-        words = f"{entry.user_message} {said}"
-        told.append((str(entry.step_key), str(entry.dagster_event_type), _quiet(words)))
-    assert len(told) > 30
-    return told
+        text = "" if event.is_step_success else dg.serialize_value(data) if data else ""
+        words = f"{entry.user_message} {text}"
+        lines.append((str(entry.step_key), str(entry.dagster_event_type), _quiet(words)))
+    assert len(lines) > 30
+    return lines
 
 
 def _quiet(words: str) -> str:
@@ -344,5 +346,5 @@ def test_a_planted_count_makes_the_raw_side_differ(
         return {"size": dg.MetadataValue.int(size)}
 
     monkeypatch.setattr(dataset, "raw_metadata", counting)
-    told = raw_log_of(project, "4,100,renter")
-    assert [a for a, b in zip(told, sixty_one, strict=True) if a != b]
+    log = raw_log_of(project, "4,100,renter")
+    assert [a for a, b in zip(log, sixty_one, strict=True) if a != b]

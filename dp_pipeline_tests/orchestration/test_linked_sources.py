@@ -15,7 +15,7 @@ from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.raw import ingest as ingest_module
 from dp_pipeline.raw.ingest import ingest
-from dp_pipeline.releases.account import claiming, open_population, require_snapshot
+from dp_pipeline.releases.account import open_population, require_snapshot, source_claimer
 from dp_pipeline_tests.orchestration.projects import RIDES, TODAY, Project
 
 WEEK = "2026-W01"
@@ -89,7 +89,7 @@ def direct(project: Project, linked: DatasetSpec, **changes: Any) -> DatasetSpec
 
 def read(project: Project, spec: DatasetSpec) -> None:
     ledger = open_population(spec, project.home)
-    key, claim = ledger.key(spec.population), claiming(spec, ledger)
+    key, claim = ledger.key(spec.population), source_claimer(spec, ledger)
     ingest(spec, project.home.raw, key=key, snapshot_id=None, today=TODAY, claim=claim)
 
 
@@ -109,8 +109,8 @@ def test_rows_read_through_link_are_held_where_they_are(
 
 
 def test_a_link_to_rows_that_were_shown_is_not_released(project: Project, linked: DatasetSpec):
-    shown = direct(project, linked, **PUBLIC)
-    read(project, shown)
+    benchmark = direct(project, linked, **PUBLIC)
+    read(project, benchmark)
     with pytest.raises(DeclarationError, match="belongs to population shown"):
         read(project, linked)
     assert not list(project.home.raw.glob("weekly/*/*.parquet"))

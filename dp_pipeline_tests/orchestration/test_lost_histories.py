@@ -72,8 +72,8 @@ def test_releases_that_cannot_be_listed_are_not_taken_for_none(
 def test_a_copied_transcript_does_not_stand_for_a_settled_one(rides: Project):
     spec = rides.declare("rides", RIDES)
     first = rides.publish(spec)
-    kept = (first.folder.parent / "transcript.jsonl").read_bytes().splitlines(keepends=True)
-    (first.folder.parent / "transcript.jsonl").write_bytes(b"".join(kept[:-1]))
+    lines = (first.folder.parent / "transcript.jsonl").read_bytes().splitlines(keepends=True)
+    (first.folder.parent / "transcript.jsonl").write_bytes(b"".join(lines[:-1]))
     other = rides.declare("rides", RIDES, models={"dpqt_kmeans": {"k": "2", "nominal_rows": "40"}})
     with pytest.raises(Damaged, match=r"expected that of rides/dpqt_kmeans at .* as settled"):
         rides.publish(other)

@@ -106,8 +106,8 @@ def test_a_messy_file_becomes_a_map_and_a_table(name: str, spec):
             noise=SeededNoise(7),
         )
 
-    made = fit(model, guarantee, ask, epsilon=guarantee.epsilon, rng=np.random.default_rng(0))
-    tables = made.released.tables()
+    result = fit(model, guarantee, ask, epsilon=guarantee.epsilon, rng=np.random.default_rng(0))
+    tables = result.released.tables()
     if name == "htree_kmeans":
         centres = np.sort(np.stack(list(tables["centres"].values()), axis=1), axis=0)
         assert centres == pytest.approx(np.array([[8.25, 47.25], [8.75, 47.75]]), abs=0.05)
@@ -116,5 +116,5 @@ def test_a_messy_file_becomes_a_map_and_a_table(name: str, spec):
     assert made_rows["Start Time"].dtype == np.dtype("datetime64[s]")
     assert len(made_rows["Start Time"]) == pytest.approx(3920, rel=0.05)
     for cells in made_rows.values():
-        known = [one for one in cells.tolist() if one is not None]
-        assert len(set(known)) > 1
+        cells_with_values = [one for one in cells.tolist() if one is not None]
+        assert len(set(cells_with_values)) > 1

@@ -70,7 +70,7 @@ def test_declaring_integers_later_rebuilds_at_no_cost(street: Project):
     assert (first.state, again.state, again.nano) == ("charged", "replayed", 0)
     assert street.spent(spec) == 500
     kinds = [
-        str(pq.read_schema(Path(one.folder) / "synthetic.parquet").field("age").type)
-        for one in (first, again)
+        str(pq.read_schema(Path(release.folder) / "synthetic.parquet").field("age").type)
+        for release in (first, again)
     ]
     assert kinds == ["double", "int64"]

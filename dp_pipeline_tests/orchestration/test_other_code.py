@@ -37,12 +37,12 @@ def spec(rides: Project) -> DatasetSpec:
 def begun(rides: Project, spec: DatasetSpec) -> Path:
     """The transcript of a release that was stopped after two answers."""
     with pytest.MonkeyPatch.context() as patch:
-        left, store = [ANSWERS], Transcript.store
+        answers_left, store = [ANSWERS], Transcript.store
 
         def stop(self: Transcript, *asked: object, **words: str) -> AnswerRecord:
-            if self._path is not None and not left[0]:
+            if self._path is not None and not answers_left[0]:
                 raise KeyboardInterrupt
-            left[0] -= self._path is not None
+            answers_left[0] -= self._path is not None
             return store(self, *asked, **words)  # type: ignore[arg-type]
 
         patch.setattr(Transcript, "store", stop)
@@ -96,15 +96,15 @@ def test_reworded_questions_finish_with_stored_answers(
 
 def test_settled_release_keeps_words_that_it_was_settled_with(rides: Project, spec: DatasetSpec):
     first = rides.publish(spec)
-    release, whole = rides.release(spec), first.bundle.to_json()
+    release, settled_text = rides.release(spec), first.bundle.to_json()
     key = release.key(rides.snapshot(spec))
     with reworded():
         assert rides.publish(spec).state == "replayed"
-        assert rebuild_bundle(release, key).to_json() == whole
+        assert rebuild_bundle(release, key).to_json() == settled_text
         require_reproducible(release, require_intact(release, first.folder))
         shutil.rmtree(first.folder)
         again = rides.publish(spec)
-    assert (again.state, again.bundle.to_json()) == ("replayed", whole)
+    assert (again.state, again.bundle.to_json()) == ("replayed", settled_text)
 
 
 # Other questions.
@@ -144,8 +144,8 @@ def test_a_new_draw_does_not_give_up_what_it_cannot_finish(
 
 def test_giving_up_a_release_loses_its_cost(rides: Project, spec: DatasetSpec, begun: Path):
     key, spent = events_key(rides, spec), rides.spent(spec)
-    told = give_up(rides.home, key[:12], reason="begun by other code", by="ana")
-    assert told.what == "rides/dpqt_kmeans at ε=0.5"
+    entry = give_up(rides.home, key[:12], reason="begun by other code", by="ana")
+    assert entry.what == "rides/dpqt_kmeans at ε=0.5"
     assert rides.spent(spec) == spent
     last = rides.ledger.entries(spec.population)[-1]
     assert (last.event, last.facts) == ("dead", {"reason": "given up by ana: begun by other code"})

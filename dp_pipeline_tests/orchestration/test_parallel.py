@@ -89,8 +89,8 @@ def run_alone(project: ServedProject, epsilon: str) -> None:
 
 
 def check_two_of_five(project: ServedProject, results: list[Result]) -> None:
-    said = [(result.code, result.err[-300:]) for result in results]
-    assert Counter(result.code for result in results) == {0: 2, 3: 3}, said
+    outcomes = [(result.code, result.err[-300:]) for result in results]
+    assert Counter(result.code for result in results) == {0: 2, 3: 3}, outcomes
     for result in results:
         if result.code == 3:
             assert "refused by" in result.err

@@ -42,35 +42,35 @@ def spec(project: Project, monkeypatch: pytest.MonkeyPatch) -> DatasetSpec:
 def prepare_others(project: Project, **changes: Any) -> None:
     project.datasets.mkdir(parents=True, exist_ok=True)
     project.write_rows("others.csv", [ROWS["homes"][0], *ROWS["homes"][1:] * 20])
-    others = project.declare("others", OTHERS, **changes)
-    assert project.launch(others, *STAGES).success
+    public = project.declare("others", OTHERS, **changes)
+    assert project.launch(public, *STAGES).success
 
 
 def test_it_names_public_rows_and_costs_what_it_would_without(project: Project, spec: DatasetSpec):
-    made = project.publish(spec, model="one_shot", epsilon="1")
-    assert made.nano == 10**9
-    name, digest = made.bundle.facts["prior"].split()
+    release = project.publish(spec, model="one_shot", epsilon="1")
+    assert release.nano == 10**9
+    name, digest = release.bundle.facts["prior"].split()
     assert (name, len(digest)) == ("others", 32)
     assert not [
-        spend for spend in made.bundle.spends if not spend.what.startswith(("marg", "number"))
+        spend for spend in release.bundle.spends if not spend.what.startswith(("marg", "number"))
     ]
-    card = made.folder  # The card says it too.
-    text = write_card(project.release(spec, model="one_shot", epsilon="1"), made.bundle, card)
+    card = release.folder  # The card says it too.
+    text = write_card(project.release(spec, model="one_shot", epsilon="1"), release.bundle, card)
     assert "public rows of others" in " ".join(text.read_text(encoding="utf-8").split())
 
 
 def test_it_is_rebuilt_by_the_same_public_rows_alone(project: Project, spec: DatasetSpec):
     release = project.release(spec, model="one_shot", epsilon="1")
-    made = publish(release)
-    require_reproducible(release, require_intact(release, made.folder))
+    published = publish(release)
+    require_reproducible(release, require_intact(release, published.folder))
     project.write_rows("others.csv", ROWS["homes"])
-    others = project.declare("others", OTHERS)
-    assert project.launch(others, "ingested", config={"snapshot": "later"}).success
-    assert project.launch(others, *STAGES[1:]).success
+    public = project.declare("others", OTHERS)
+    assert project.launch(public, "ingested", config={"snapshot": "later"}).success
+    assert project.launch(public, *STAGES[1:]).success
     assert project.publish(spec, model="one_shot", epsilon="1").state == "replayed"
-    for path in made.folder.iterdir():
+    for path in published.folder.iterdir():
         path.unlink()
-    made.folder.rmdir()
+    published.folder.rmdir()
     with pytest.raises(
         DeclarationError, match="prior: expected the public rows that it was started"
     ):

@@ -124,5 +124,5 @@ def test_what_a_process_of_dagster_writes_is_for_its_owner(
     child = start(tmp_path, work, tmp_path)
     assert ended(child, tmp_path).code == 0
     written = {"load_definitions": "written", "a_page": "pages"}[work.__name__]
-    found = [tmp_path / written, *(tmp_path / written).rglob("*")]
-    assert [path for path in found if stat.S_IMODE(path.stat().st_mode) & OTHERS] == []
+    paths = [tmp_path / written, *(tmp_path / written).rglob("*")]
+    assert [path for path in paths if stat.S_IMODE(path.stat().st_mode) & OTHERS] == []

@@ -102,8 +102,8 @@ def test_the_refusal_is_one_line_and_exit_code_2(project: Project):
 def test_the_ledger_holds_what_is_claimed_and_why(ran: Ran):
     project, spec, _ = ran
     charges = reserved(project, spec)
-    assert {name: one.nano_epsilon for name, one in charges.items()} == NANO
-    assert {name: one.kind for name, one in charges.items()} == {
+    assert {name: release.nano_epsilon for name, release in charges.items()} == NANO
+    assert {name: release.kind for name, release in charges.items()} == {
         "dp_kmeans": "not-dp", "dpqt_kmeans": "not-dp", "idp_kmeans": "dp", "eug_kmeans": "dp",
     }  # fmt: skip
     for name, reason in REASONS.items():
@@ -141,7 +141,7 @@ def test_ledger_sums_no_spends_to_epsilon_that_there_is_not(ran: Ran):
 
 def test_quality_is_bought_only_beside_an_epsilon(ran: Ran):
     *_, outcomes = ran
-    bought = {name for name, one in outcomes.items() if one.bundle.quality}
+    bought = {name for name, release in outcomes.items() if release.bundle.quality}
     assert bought == {"idp_kmeans", "eug_kmeans"}
     for name in REASONS:
         assert outcomes[name].bundle.facts["evaluation"] == "none"
@@ -165,9 +165,9 @@ def test_the_bundle_says_what_it_is_and_can_never_be_exported(ran: Ran):
 
 def test_metadata_tells_kind_and_no_epsilon_where_there_is_none(ran: Ran):
     project, spec, _ = ran
-    found = materializations(project, spec)
+    materialized = materializations(project, spec)
     for name in spec.models:
-        (metadata,) = found[dg.AssetKey(["plants", name])]["0.1"]
+        (metadata,) = materialized[dg.AssetKey(["plants", name])]["0.1"]
         is_dp = name not in REASONS
         assert metadata["privacy/kind"].value == ("dp" if is_dp else "not-dp")
         assert ("privacy/epsilon" in metadata) is is_dp
@@ -199,8 +199,8 @@ def test_the_checks_compare_with_what_the_method_composes_to(ran: Ran):
 def test_the_table_of_charges_has_no_epsilon_for_what_has_none(ran: Ran):
     project, spec, _ = ran
     rows = [dict(record.data) for record in charge_table(project.ledger, spec.population).records]
-    shown = {row["release"].split()[0]: (row["kind"], row["ε"]) for row in rows}
-    assert shown == {
+    kinds = {row["release"].split()[0]: (row["kind"], row["ε"]) for row in rows}
+    assert kinds == {
         "plants/dp_kmeans": ("not-dp", "none"),
         "plants/dpqt_kmeans": ("not-dp", "none"),
         "plants/idp_kmeans": ("dp", "0.183333334"),
@@ -210,7 +210,7 @@ def test_the_table_of_charges_has_no_epsilon_for_what_has_none(ran: Ran):
 
 def test_the_terminal_table_and_the_plan_mark_what_is_not_plain(ran: Ran):
     project, spec, outcomes = ran
-    cells = {name: release_cells(one, [])[2:] for name, one in outcomes.items()}
+    cells = {name: release_cells(outcome, [])[2:] for name, outcome in outcomes.items()}
     assert cells == {
         "dp_kmeans": ["none", "0", "charged, not-dp"],
         "dpqt_kmeans": ["none", "0", "charged, not-dp"],
@@ -231,14 +231,14 @@ def test_the_terminal_table_and_the_plan_mark_what_is_not_plain(ran: Ran):
 
 def test_tables_and_pictures_name_a_published_model_as_such(ran: Ran):
     project, spec, outcomes = ran
-    named = {f"{name} (published)" for name in MODELS} | {"eug_kmeans"}
-    assert {outcome.bundle.model for outcome in outcomes.values()} == named
-    assert {row.model for outcome in outcomes.values() for row in outcome.quality} == named
+    labels = {f"{name} (published)" for name in MODELS} | {"eug_kmeans"}
+    assert {outcome.bundle.model for outcome in outcomes.values()} == labels
+    assert {row.model for outcome in outcomes.values() for row in outcome.quality} == labels
     (metadata,) = materializations(project, spec)[dg.AssetKey(["plants", "comparison"])][None]
-    for name in named:
+    for name in labels:
         assert f"| {name} |" in metadata["summary"].value
     page = report_path(project.request(spec)).read_text(encoding="utf-8")
-    assert set(re.findall(r'role="rowheader">(\w+_kmeans[^<]*)</th>', page)) == named
+    assert set(re.findall(r'role="rowheader">(\w+_kmeans[^<]*)</th>', page)) == labels
 
 
 def test_an_asset_says_what_its_method_costs(project: Project):
@@ -267,8 +267,8 @@ def test_the_budget_counts_the_releases_without_an_epsilon(ran: Ran):
     project, *_ = ran
     (account,) = json.loads(project.cli_here("budget", "--json").out)["accounts"]
     assert (account["releases"], account["not_dp"]) == ("4", "2")
-    shown = project.cli_here("budget").out.splitlines()
-    assert [line.split() for line in shown if "garden" in line] == [
+    result = project.cli_here("budget").out.splitlines()
+    assert [line.split() for line in result if "garden" in line] == [
         ["garden", "4", "2", "0.333333334", "0.666666666", "1", "none", "none"]
     ]
 
@@ -296,12 +296,16 @@ def test_the_report_never_calls_private_what_is_not(ran: Ran):
 
 def assert_no_promise(words: str) -> None:
     """“Private” is said of releasable releases, and denied of the others."""
-    said = [
+    sentences = [
         words[max(0, m.start() - 60) : m.end()] for m in re.finditer("ifferentially priv", words)
     ]
     fit = "Each releasable release is ε-differentially priv"
-    assert said
-    assert [one for one in said if not one.endswith(fit) and "not differ" not in one] == []
+    assert sentences
+    assert [
+        sentence
+        for sentence in sentences
+        if not sentence.endswith(fit) and "not differ" not in sentence
+    ] == []
 
 
 def test_the_search_for_a_promise_finds_a_planted_one():
@@ -314,7 +318,7 @@ def test_a_second_run_replays_all_of_them_at_no_cost(project: Project):
     project.run(spec)
     spent = project.spent(spec)
     again = {outcome.release.name: outcome for outcome in project.run(spec)}
-    assert {(one.origin, one.cost) for one in again.values()} == {("replayed", 0)}
+    assert {(release.origin, release.cost) for release in again.values()} == {("replayed", 0)}
     assert project.spent(spec) == spent
     assert not again["dp_kmeans"].bundle.is_dp
 

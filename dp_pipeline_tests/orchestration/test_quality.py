@@ -22,10 +22,10 @@ def judged(project: Project):
     targets = {"colour": {"positive": ["red"]}}
     changes = {"models": {"independent": {}}, "partitions": ["1"], "publish": None}
     spec = project.declare("plants", PLANTS, targets=targets, **changes)
-    (one,) = project.run(spec)
+    (release,) = project.run(spec)
 
     def quality(tables: Mapping[str, Mapping[str, np.ndarray]]) -> dict[str, float]:
-        bundle: Bundle = replace(one.bundle, tables=dict(tables))
+        bundle: Bundle = replace(release.bundle, tables=dict(tables))
         rows = evaluate(spec, project.home, {"independent": bundle})
         return {row.metric: row.value for row in rows}
 
@@ -42,8 +42,8 @@ def test_a_table_has_the_quality_of_its_codes(judged):
 
 def test_release_of_sensitive_rows_is_never_judged_exactly(project: Project):
     spec = project.declare("plants", PLANTS, models={"independent": {}}, publish=None)
-    (one, *_) = project.run(spec)
-    of_persons = replace(one.bundle, facts={**one.bundle.facts, "purpose": "release"})
+    (release, *_) = project.run(spec)
+    of_persons = replace(release.bundle, facts={**release.bundle.facts, "purpose": "release"})
     expected = "plants: purpose: expected 'release' as in what was released, got 'benchmark'"
     with pytest.raises(DeclarationError, match=expected):
         evaluate(spec, project.home, {"independent": of_persons})
@@ -51,13 +51,13 @@ def test_release_of_sensitive_rows_is_never_judged_exactly(project: Project):
 
 def test_a_benchmark_is_compared_with_its_rows_table_by_table(project: Project):
     spec = project.declare("plants", PLANTS, models={"independent": {}}, publish=None)
-    (one, *_) = project.run(spec)
-    documents = compared_tables(spec, project.home, {"independent": one.bundle})
-    found = {table.attributes: table for table in from_compared(documents["independent"])}
+    (release, *_) = project.run(spec)
+    documents = compared_tables(spec, project.home, {"independent": release.bundle})
+    tables = {table.attributes: table for table in from_compared(documents["independent"])}
     names = spec.domain.discrete
-    assert len(found) == len(names) + len(names) * (len(names) - 1) // 2
-    exact = {row.metric: row.value for row in evaluate(spec, project.home, {"": one.bundle})}
-    pairs = [table.distance for table in found.values() if len(table.attributes) == 2]
+    assert len(tables) == len(names) + len(names) * (len(names) - 1) // 2
+    exact = {row.metric: row.value for row in evaluate(spec, project.home, {"": release.bundle})}
+    pairs = [table.distance for table in tables.values() if len(table.attributes) == 2]
     assert np.mean(pairs) == pytest.approx(exact["avd_2"])
     page = (project.home.reports / "plants.html").read_text(encoding="utf-8")
     assert "Columns against the real rows, the worst first" in page
@@ -66,8 +66,8 @@ def test_a_benchmark_is_compared_with_its_rows_table_by_table(project: Project):
 def test_sensitive_rows_are_never_compared_table_by_table(project: Project):
     loud = {"partitions": ["50"], "ceiling": {"total": "100"}}
     spec = project.declare("homes", HOMES, models={"independent": {}}, **loud)
-    (one, *_) = project.run(spec)
-    assert compared_tables(spec, project.home, {"independent": one.bundle}) == {}
+    (release, *_) = project.run(spec)
+    assert compared_tables(spec, project.home, {"independent": release.bundle}) == {}
     page = (project.home.reports / "homes.html").read_text(encoding="utf-8")
     assert "own noisy answers" in page
     assert "against the real rows" not in page

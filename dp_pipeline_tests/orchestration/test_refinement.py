@@ -193,8 +193,8 @@ def test_refinement_given_up_is_not_replaced(drawn: Refine, project: Project, sp
     give_up(project.home, release.key(project.snapshot(spec)).digest, reason="lost", by="me")
     with pytest.raises(DeadRelease):
         drawn("0.5", "0.2")
-    alone = drawn("0.5")
-    assert (alone.nano, alone.bundle.facts.get("refined_from")) == (500_000_000, None)
+    unrefined = drawn("0.5")
+    assert (unrefined.nano, unrefined.bundle.facts.get("refined_from")) == (500_000_000, None)
 
 
 def test_an_unfinished_release_is_not_refined(project: Project, spec: DatasetSpec):
@@ -218,10 +218,10 @@ def test_other_rows_are_not_what_it_was_drawn_of(
     drawn("0.2")
     release = asked(project, spec, "0.5", "0.2")
     snapshot = project.snapshot(spec)
-    others = release.open(release.resolve(release.key(snapshot)), snapshot)
-    vars(others.counter)["fingerprint"] = "another"
+    other_drawing = release.open(release.resolve(release.key(snapshot)), snapshot)
+    vars(other_drawing.counter)["fingerprint"] = "another"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(NoisyRelease, "open", lambda *_: others)
+        patch.setattr(NoisyRelease, "open", lambda *_: other_drawing)
         with pytest.raises(DeclarationError, match="expected the rows of snapshot"):
             publish(release)
     assert project.spent(spec) == Fraction("0.2")
@@ -259,9 +259,9 @@ def test_in_rho_a_sweep_costs_its_largest_rho(project: Project):
         publish(asked(project, spec, *levels, model="one_shot"))
         for levels in (("0.2",), ("0.5", "0.2"), ("1", "0.5"))
     ]
-    alone = asked(project, spec, "1", model="one_shot").guarantee.amount
-    assert project.spent(spec) == alone
-    assert sum(step.nano for step in steps) == alone * 10**9
+    rho = asked(project, spec, "1", model="one_shot").guarantee.amount
+    assert project.spent(spec) == rho
+    assert sum(step.nano for step in steps) == rho * 10**9
 
 
 def test_a_plan_says_what_a_sweep_costs_one_way_and_the_other(project: Project, spec: DatasetSpec):
@@ -274,11 +274,11 @@ def test_a_plan_says_what_a_sweep_costs_one_way_and_the_other(project: Project, 
 
 def test_missing_release_is_not_refined_by_plan_or_run(project: Project, spec: DatasetSpec):
     """Else the release before it would be charged, and the run would end at the second."""
-    asked = (spec.name, "--model", "eug_kmeans", "--model", "independent", "--epsilon", "0.5")
-    planned = project.cli_here("plan", *asked)
+    arguments = (spec.name, "--model", "eug_kmeans", "--model", "independent", "--epsilon", "0.5")
+    planned = project.cli_here("plan", *arguments)
     assert (planned.code, "--refine previous" in planned.out) == (0, False)
     for command in ("plan", "run"):
-        refused = project.cli_here(command, *asked, "--refine", "previous")
+        refused = project.cli_here(command, *arguments, "--refine", "previous")
         assert refused.code == 2, refused.out
         assert "independent: refine: expected a release at ε=0.2, got none" in refused.err
     assert project.spent(spec) == 0
@@ -286,7 +286,7 @@ def test_missing_release_is_not_refined_by_plan_or_run(project: Project, spec: D
 
 def test_the_whole_chain_refines_by_command(project: Project, spec: DatasetSpec):
     name = spec.name
-    one = ("--model", "independent", "--epsilon")
+    options = ("--model", "independent", "--epsilon")
     planned = project.cli_here("plan", name, "--model", "independent")
     assert "each release made from the one before, it would cost 1" in planned.out
     ran = project.cli_here("run", name, "--model", "independent", "--refine", "previous")
@@ -311,7 +311,7 @@ def test_the_whole_chain_refines_by_command(project: Project, spec: DatasetSpec)
         (("0.5", "--refine", "0.2", "--new-draw"), "expected no --new-draw alongside"),
         (("1", "--refine", "0.2"), "refine that one"),
     ):
-        refused = project.cli_here("run", name, *one, *wrong)
+        refused = project.cli_here("run", name, *options, *wrong)
         assert refused.code == 2, refused.err
         assert words in refused.err
     assert project.spent(spec) == 1

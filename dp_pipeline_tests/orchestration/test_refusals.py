@@ -35,7 +35,9 @@ def failed_validation(project: Project, spec: DatasetSpec, *checks: str) -> None
     assert not result.success
     (failure,) = failures(result)
     assert ", ".join(checks) in failure.user_failure_data.description
-    failed = {one.check_name for one in result.get_asset_check_evaluations() if not one.passed}
+    failed = {
+        check.check_name for check in result.get_asset_check_evaluations() if not check.passed
+    }
     assert set(checks) <= failed
 
 
@@ -70,10 +72,14 @@ def test_rows_that_break_release_are_warned_of_and_stop_nothing(project: Project
     project.write_rows("rides.csv", ["rider,x,y", "ann,1,1", ",900,word"])
     result = project.launch(spec, "ingested", "validated", "normalized")
     assert result.success
-    failed = {one.check_name: one for one in result.get_asset_check_evaluations() if not one.passed}
+    failed = {
+        check.check_name: check
+        for check in result.get_asset_check_evaluations()
+        if not check.passed
+    }
     assert set(failed) == {"bounds__x", "present__y", "present_person_id"}
-    assert {one.severity.value for one in failed.values()} == {"WARN"}
-    assert all(not one.metadata for one in failed.values())
+    assert {check.severity.value for check in failed.values()} == {"WARN"}
+    assert all(not check.metadata for check in failed.values())
 
 
 def test_expectation_of_user_is_asset_check_like_others(project: Project):
@@ -87,7 +93,7 @@ def test_expectation_of_user_is_asset_check_like_others(project: Project):
     result = project.launch(spec, "ingested", "validated", "normalized")
     assert result.success
     name = "expect_column_values_to_match_regex_person_id"
-    checks = {one.check_name: one for one in result.get_asset_check_evaluations()}
+    checks = {check.check_name: check for check in result.get_asset_check_evaluations()}
     assert not checks[name].passed
     assert checks[name].severity.value == "WARN"
     assert not checks[name].metadata
@@ -175,8 +181,8 @@ def test_dagster_refuses_seeded_noise_on_release_data(rides: Project):
 def test_a_seeded_benchmark_is_marked_not_fit_for_release(project: Project):
     public = {"purpose": "benchmark", "ceiling": None, "evaluation": None}
     spec = project.declare("rides", RIDES, **public)
-    (one,) = project.run(spec, epsilons=["0.5"], noise="seeded:1")
-    assert not one.bundle.is_releasable
+    (release,) = project.run(spec, epsilons=["0.5"], noise="seeded:1")
+    assert not release.bundle.is_releasable
     (real,) = project.run(spec, epsilons=["0.5"])
     assert real.bundle.is_releasable
-    assert real.bundle.key != one.bundle.key
+    assert real.bundle.key != release.bundle.key

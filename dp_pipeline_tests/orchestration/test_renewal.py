@@ -105,9 +105,11 @@ def test_reports_follow_in_another_project_by_their_own_job(rides: Project, spec
 def test_failed_report_waits_for_another_release(rides: Project, spec: DatasetSpec):
     released(rides, spec, "0.1")
     first, second = tick(rides, spec), tick(rides, spec)
-    assert [one.run_key for one in first] == [one.run_key for one in second]
+    assert [request.run_key for request in first] == [request.run_key for request in second]
     released(rides, spec, "0.5")
-    assert [one.run_key for one in tick(rides, spec)] != [one.run_key for one in first]
+    assert [request.run_key for request in tick(rides, spec)] != [
+        request.run_key for request in first
+    ]
 
 
 def test_a_long_backfill_renews_the_report_once_an_hour(
@@ -137,13 +139,13 @@ def test_runs_of_another_data_set_are_not_waited_for(rides: Project, spec: Datas
 def test_report_with_epsilon_reports_of_k_anonymous_releases_too(project: Project):
     spec = declare(project)
     pages = {"/".join(page.key.path[1:]): page for page in renewal.report_pages(spec)}
-    beside = dg.AssetKey(["patients", "k_anonymous", "kjig"])
+    k_anonymous = dg.AssetKey(["patients", "k_anonymous", "kjig"])
     assert set(pages) == {"comparison", "k_anonymous/comparison"}
-    assert all(beside in page.sources for page in pages.values())
+    assert all(k_anonymous in page.sources for page in pages.values())
     own = dg.AssetKey(["patients", "evaluation"])
     assert [own in page.sources for page in pages.values()] == [True, False]
     public, _ = renewal.report_pages(declare(project, WARD))
-    assert beside not in public.sources, "a page of public rows says nothing of them"
+    assert k_anonymous not in public.sources, "a page of public rows says nothing of them"
 
 
 def test_renewal_sensor_alone_is_on_and_starts_reports_alone(project: Project):

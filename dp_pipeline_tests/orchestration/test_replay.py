@@ -52,7 +52,7 @@ def test_second_run_charges_nothing_and_keeps_all_bytes(project: Project):
     project.run(spec)
     bundles = project.files("released/rides/dpqt_kmeans")
     again = project.run(spec)
-    assert {(one.state, one.cost) for one in again} == {("replayed", 0)}
+    assert {(release.state, release.cost) for release in again} == {("replayed", 0)}
     changed = project.files("released/rides/dpqt_kmeans")
     pointers = {name for name in bundles if "partition-" in name}
     assert set(changed) == set(bundles)
@@ -92,9 +92,9 @@ def test_state_of_every_materialization_says_how_it_was_come_by(project: Project
     project.run(spec, epsilons=["0.1"])
     assert project.launch(spec, "dpqt_kmeans", partition="0.1").success
     project.run(spec, epsilons=["0.1"], new_draw=True)
-    made = materializations(project, spec)
+    materialized = materializations(project, spec)
     ((_, entries),) = (
-        found for key, partitions in made.items() if key.path[1] == "dpqt_kmeans"
+        found for key, partitions in materialized.items() if key.path[1] == "dpqt_kmeans"
         for found in partitions.items()
     )  # fmt: skip
     states = [entry["privacy/state"].value for entry in entries]
@@ -110,8 +110,10 @@ def test_settled_release_is_not_drawn_again_without_answers(
     if change == "gone":
         path.unlink()
     else:
-        kept = lines[:-1] if change == "cut" else [*lines[:1], lines[1][:-9] + b"\n", *lines[2:]]
-        path.write_bytes(b"".join(kept))
+        lines_left = (
+            lines[:-1] if change == "cut" else [*lines[:1], lines[1][:-9] + b"\n", *lines[2:]]
+        )
+        path.write_bytes(b"".join(lines_left))
     assert rides.publish(spec).bundle.to_json() == first.bundle.to_json()
     shutil.rmtree(first.folder)
     with pytest.raises(Damaged, match="transcript"):

@@ -90,14 +90,14 @@ def test_every_data_set_of_population_is_retired_and_no_other(
     together = Snapshot(home.raw / "walks" / "one", key)
     together.store_table("ingested", lambda file: file.write(VALUE))
     together.record(population=spec.population)
-    others = Snapshot(home.raw / "plants" / "one", key)
-    others.store_table("ingested", lambda file: file.write(VALUE))
-    others.record(population="garden")
+    other_snapshot = Snapshot(home.raw / "plants" / "one", key)
+    other_snapshot.store_table("ingested", lambda file: file.write(VALUE))
+    other_snapshot.record(population="garden")
     result = released_rides.cli("data", "retire", "rides", "--yes")
     assert result.code == 0
     assert "walks/one" in result.out
     assert together.is_retired()
-    assert others.checked_path("ingested").read_bytes() == VALUE
+    assert other_snapshot.checked_path("ingested").read_bytes() == VALUE
     again = released_rides.cli("data", "retire", "rides", "--yes")
     assert (again.code, again.out) == (0, "population riders: no rows are stored here\n")
 

@@ -35,8 +35,8 @@ def answer(
         repository_def=definitions.get_repository_def(),
         resources={RESOURCE: Pipeline(project.home)},
     ) as context:
-        told = schedule.evaluate_tick(context)
-    return told.run_requests[0] if told.run_requests else dg.SkipReason(told.skip_message)
+        tick = schedule.evaluate_tick(context)
+    return tick.run_requests[0] if tick.run_requests else dg.SkipReason(tick.skip_message)
 
 
 def launched(project: Project, spec: DatasetSpec, request: dg.RunRequest, job: str) -> bool:
@@ -49,9 +49,11 @@ def launched(project: Project, spec: DatasetSpec, request: dg.RunRequest, job: s
 def test_refreshed_data_set_has_one_schedule_which_is_off(project: Project):
     plain = dataset_assets(project.declare("rides", RIDES)).schedules or []
     fresh = dataset_assets(project.declare("rides", RIDES, **REFRESHED)).schedules or []
-    assert [one.name for one in plain] == ["rides_weekly"]
-    assert [one.name for one in fresh] == ["rides_weekly_refresh"]
-    assert {one.default_status for one in (*plain, *fresh)} == {dg.DefaultScheduleStatus.STOPPED}
+    assert [schedule.name for schedule in plain] == ["rides_weekly"]
+    assert [schedule.name for schedule in fresh] == ["rides_weekly_refresh"]
+    assert {schedule.default_status for schedule in (*plain, *fresh)} == {
+        dg.DefaultScheduleStatus.STOPPED
+    }
 
 
 def test_a_refresh_requests_one_run_on_the_snapshot_of_its_week(project: Project):
@@ -92,9 +94,9 @@ def test_week_beyond_the_total_is_one_line_and_writes_nothing(rides: Project):
     spec = rides.declare("rides", RIDES, **REFRESHED)
     rides.spend("2.5")
     before = rides.files()
-    told = answer(rides, spec)
-    assert isinstance(told, dg.SkipReason)
-    assert str(told.skip_message).startswith(
+    tick = answer(rides, spec)
+    assert isinstance(tick, dg.SkipReason)
+    assert str(tick.skip_message).startswith(
         "rides refused by population riders: requested ε=0.55, spent 2.5, left 0.5, ceiling 3; "
     )
     assert rides.files() == before
@@ -114,19 +116,19 @@ def test_week_beyond_the_month_is_one_line_and_writes_nothing(project: Project):
     assert isinstance(request, dg.RunRequest)
     assert launched(project, spec, request, "rides_new_snapshot")
     before = project.files()
-    told = answer(project, spec, MONDAY.replace(day=23))
-    assert isinstance(told, dg.SkipReason)
+    tick = answer(project, spec, MONDAY.replace(day=23))
+    assert isinstance(tick, dg.SkipReason)
     line = r"requested ε=0\.55, spent in \d{4}-\d\d 0\.55, left 0\.05, per_month 0\.6; "
-    assert re.search(line, told.skip_message or "")
+    assert re.search(line, tick.skip_message or "")
     assert project.files() == before
 
 
 def test_first_publication_beyond_the_total_is_refused(rides: Project):
     spec = rides.declare("rides", RIDES)
     rides.spend("2.5")
-    told = answer(rides, spec)
-    assert isinstance(told, dg.SkipReason)
-    assert "requested ε=0.55" in (told.skip_message or "")
+    tick = answer(rides, spec)
+    assert isinstance(tick, dg.SkipReason)
+    assert "requested ε=0.55" in (tick.skip_message or "")
 
 
 def test_publication_paid_is_replayed_however_little_is_left(released_rides: Project):

@@ -42,10 +42,10 @@ class Sensor:
             repository_def=definitions.get_repository_def(),
             resources={RESOURCE: Pipeline(self._project.home)},
         ) as context:
-            told = sensor.evaluate_tick(context)
+            tick_data = sensor.evaluate_tick(context)
         if not forget:
-            self.cursor = told.cursor
-        return told.run_requests[0] if told.run_requests else told.skip_message or ""
+            self.cursor = tick_data.cursor
+        return tick_data.run_requests[0] if tick_data.run_requests else tick_data.skip_message or ""
 
 
 def asked(told: dg.RunRequest | str) -> dg.RunRequest:

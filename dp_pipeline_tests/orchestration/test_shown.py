@@ -109,7 +109,7 @@ def test_no_table_has_more_than_five_columns(values: Values):
 
 
 def test_charge_is_shown_with_its_cost_first_and_in_words(values: Values):
-    tables = [one for name, one in values if name.endswith("privacy/mechanisms")]
+    tables = [value for name, value in values if name.endswith("privacy/mechanisms")]
     assert len(tables) == len(MODELS)
     for table in tables:
         assert [column.name for column in table.schema.columns][:3] == [
@@ -119,17 +119,17 @@ def test_charge_is_shown_with_its_cost_first_and_in_words(values: Values):
         ]
     questions = [record.data["question"] for table in tables for record in table.records]
     assert "clipped squared distance to 3 released centres" in questions
-    assert [one for one in questions if "shift" in one or len(one) > LONGEST_QUESTION] == []
+    assert [value for value in questions if "shift" in value or len(value) > LONGEST_QUESTION] == []
 
 
 def test_no_number_has_more_than_four_digits(values: Values):
     floats = of_kind(values, dg.FloatMetadataValue)
     assert len(floats) > 5
-    assert {name: one.value for name, one in floats.items() if digits(one.value) > 4} == {}
+    assert {name: entry.value for name, entry in floats.items() if digits(entry.value) > 4} == {}
     for name, table in of_kind(values, dg.TableMetadataValue).items():
         cells = [cell for record in table.records for cell in record.data.values()]
         assert [c for c in cells if isinstance(c, float) and digits(c) > 4] == [], name
-    assert [digits(one) for one in (0.1833, 1 / 3, 1235000.0, 1e-9, 0.5)] == [4, 16, 4, 1, 1]
+    assert [digits(entry) for entry in (0.1833, 1 / 3, 1235000.0, 1e-9, 0.5)] == [4, 16, 4, 1, 1]
 
 
 def test_no_picture_is_large(values: Values):
@@ -191,13 +191,15 @@ def test_table_names_its_cliques_and_their_cells(ran: Ran):
 
 def test_table_shows_its_first_synthetic_rows(ran: Ran):
     project, spec = ran
-    shown = records(metadata_of(project, spec, "priview", "1"), "table/first synthetic rows")
-    assert len(shown) == 10
+    records_shown = records(
+        metadata_of(project, spec, "priview", "1"), "table/first synthetic rows"
+    )
+    assert len(records_shown) == 10
     results = release_results(project.request(spec))
     (bundle,) = [result.bundle for result in results if result.bundle.model == "priview"]
     released = bundle.tables["synthetic"]
-    assert [row["tenure"] for row in shown] == released["tenure"][:10].tolist()
-    assert [row["rent"] for row in shown] == pytest.approx(released["rent"][:10], rel=1e-3)
+    assert [row["tenure"] for row in records_shown] == released["tenure"][:10].tolist()
+    assert [row["rent"] for row in records_shown] == pytest.approx(released["rent"][:10], rel=1e-3)
 
 
 def test_number_of_rows_is_shown_of_public_rows_alone(project: Project, ran: Ran):
@@ -209,9 +211,9 @@ def test_number_of_rows_is_shown_of_public_rows_alone(project: Project, ran: Ran
 
 
 def test_table_names_the_noise_of_every_marginal(ran: Ran):
-    (one,) = records(metadata_of(*ran, "priview", "1"), "table/noise")
-    assert (one["marginal"], one["cells"]) == ("rooms, rent, tenure", 24)
-    assert one["deviation"] == pytest.approx(sqrt(variance(Fraction(1))), rel=1e-3)
+    (record,) = records(metadata_of(*ran, "priview", "1"), "table/noise")
+    assert (record["marginal"], record["cells"]) == ("rooms, rent, tenure", 24)
+    assert record["deviation"] == pytest.approx(sqrt(variance(Fraction(1))), rel=1e-3)
     three = records(metadata_of(*ran, "independent", "1"), "table/noise")
     expected = [("rooms", 4), ("rent", 2), ("tenure", 3)]
     assert [(line["marginal"], line["cells"]) for line in three] == expected
@@ -287,8 +289,8 @@ def test_class_table_shows_what_is_claimed_and_what_is_not(ran: Ran):
 
 
 def test_only_the_bought_number_of_sensitive_rows_is_shown(ran: Ran):
-    shown = {name for name in metadata_of(*ran, "evaluation", "1") if name.startswith("dp_kjig/")}
-    assert shown == {"dp_kjig/auc_class_rate/tenure"}
+    names = {name for name in metadata_of(*ran, "evaluation", "1") if name.startswith("dp_kjig/")}
+    assert names == {"dp_kjig/auc_class_rate/tenure"}
 
 
 def test_label_of_the_data_set_is_the_models_default(project: Project):

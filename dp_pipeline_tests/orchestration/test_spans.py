@@ -54,12 +54,12 @@ TWO = "2026-W01..2026-W02"
 
 def tree(outcomes: list[ReleaseResult], week: str) -> ReleaseResult:
     """The release of two weeks that belongs to one."""
-    (one,) = [
+    (release,) = [
         outcome
         for outcome in outcomes
         if (outcome.release.spec.window, outcome.release.name) == (week, "htree_kmeans")
     ]
-    return one
+    return release
 
 
 @pytest.fixture(scope="module")
@@ -82,12 +82,12 @@ def test_every_window_pays_for_each_release_that_reads_it(ran: Any):
 
 def test_release_of_two_windows_counts_the_rows_of_both(ran: Any):
     project, spec, outcomes = ran
-    one = tree(outcomes, "2026-W02")
-    assert one.bundle.facts[WINDOW] == TWO
-    assert one.bundle.facts["snapshot"] == "2026-W01+2026-W02"
-    begun = project.ledger.history(one.bundle.key)[0]
-    assert begun.facts["blocks"] == "2026-W01 2026-W02"
-    assert begun.what == f"stream/htree_kmeans of {TWO} at ε=0.5"
+    release = tree(outcomes, "2026-W02")
+    assert release.bundle.facts[WINDOW] == TWO
+    assert release.bundle.facts["snapshot"] == "2026-W01+2026-W02"
+    reserved = project.ledger.history(release.bundle.key)[0]
+    assert reserved.facts["blocks"] == "2026-W01 2026-W02"
+    assert reserved.what == f"stream/htree_kmeans of {TWO} at ε=0.5"
     both = require_snapshot(spec.at_window("2026-W02"), project.home, WEEKS[:2])
     for engine in ("memory", "stream"):
         (rows,) = open_counter(spec, both, engine).exact_tables([()])  # type: ignore[attr-defined]
@@ -122,11 +122,11 @@ def test_what_person_did_in_one_window_is_hidden_by_noise_of_one(ran: Any):
 
 def test_release_of_two_windows_is_replayed_and_rebuilt(ran: Any):
     project, spec, outcomes = ran
-    one = tree(outcomes, "2026-W03")
-    require_reproducible(one.release, require_intact(one.release, one.folder))
+    release = tree(outcomes, "2026-W03")
+    require_reproducible(release.release, require_intact(release.release, release.folder))
     again = run_weeks(project, spec, *WEEKS[1:])
     assert {(outcome.state, outcome.cost) for outcome in again} == {("replayed", 0)}
-    assert publish(one.release).state == "replayed"
+    assert publish(release.release).state == "replayed"
     assert published_windows(spec, project.home) == WEEKS[1:]
 
 
@@ -138,8 +138,8 @@ def test_checks_know_releases_of_several_windows(ran: Any):
     checked = project.cli_here("data", "check", str(project.datasets / "stream.yaml"))
     assert (checked.code, checked.err) == (0, "")
     assert "what is published of each week costs 1.25" in checked.out
-    begun = project.ledger.history(tree(outcomes, "2026-W02").bundle.key)[0]
-    assert ChargedRelease(begun, "settled", project.home).command == (
+    reserved = project.ledger.history(tree(outcomes, "2026-W02").bundle.key)[0]
+    assert ChargedRelease(reserved, "settled", project.home).command == (
         "dp-pipeline run stream --window 2026-W02 --span 2 --model htree_kmeans --epsilon 0.5"
     )
 
@@ -198,10 +198,10 @@ def test_a_window_without_room_refuses_all_releases_that_read_it(project: Projec
     run_weeks(project, spec, "2026-W02", snapshot="again")
     rows = len(project.ledger.entries())
     # Each of two windows has room by itself, and together they have none.
-    drawn = week_options(project, spec, "2026-W02", "2026-W03", new_draw=True)
-    both = [replace(draw, names=["htree_kmeans"]) for draw in drawn]
-    for one in both:
-        plan_run(one).require_budget()
+    options = week_options(project, spec, "2026-W02", "2026-W03", new_draw=True)
+    both = [replace(draw, names=["htree_kmeans"]) for draw in options]
+    for refusal in both:
+        plan_run(refusal).require_budget()
     with pytest.raises(BudgetExceeded, match=r"spent in 2026-W02 1\.4, left 0\.6, each_window 2"):
         project.execute(all_windows(both))
     assert len(project.ledger.entries()) == rows
@@ -233,18 +233,18 @@ def test_windows_before_the_first_are_refused_in_one_line(project: Project):
         assert (wrong.code, wrong.err.count("\n")) == (2, 1)
         assert line in wrong.err
     assert project.ledger.populations() == ()
-    alone = project.cli_here("plan", "stream", "--model", "independent", "--window", "2026-W01")
-    assert alone.code == 0, alone.err
+    planned = project.cli_here("plan", "stream", "--model", "independent", "--window", "2026-W01")
+    assert planned.code == 0, planned.err
 
 
 def test_a_plan_shows_what_every_window_would_pay(project: Project):
     stream(project, **SPANS)
-    one = project.cli_here("plan", "stream", "--window", "2026-W02")
-    lines = [line.split() for line in one.out.splitlines()]
+    planned = project.cli_here("plan", "stream", "--window", "2026-W02")
+    lines = [line.split() for line in planned.out.splitlines()]
     assert ["2026-W01", "new", "0.55", "2"] in lines
     assert ["2026-W02", "new", "0.7", "2"] in lines
-    assert "cost of each window" in one.out
-    assert "requested 1.25 of all windows together, under no total" in one.out
+    assert "cost of each window" in planned.out
+    assert "requested 1.25 of all windows together, under no total" in planned.out
     two = project.cli_here("plan", "stream", "--window", "2026-W02..2026-W03")
     assert ["2026-W02", "new", "1.25", "2"] in [line.split() for line in two.out.splitlines()]
     assert "requested 2.5 of all windows together" in two.out
@@ -269,8 +269,8 @@ def test_command_releases_over_as_many_windows_as_it_says(project: Project):
 
 def test_every_model_keeps_its_epsilon_over_several_windows(project: Project):
     spec = stream(project)
-    (asked,) = week_options(project, spec, "2026-W02", span=2)
-    outcomes = project.execute(all_windows([asked]))
+    (request,) = week_options(project, spec, "2026-W02", span=2)
+    outcomes = project.execute(all_windows([request]))
     assert {
         (outcome.release.name, outcome.release.level, outcome.state) for outcome in outcomes
     } == {
@@ -279,7 +279,7 @@ def test_every_model_keeps_its_epsilon_over_several_windows(project: Project):
     }
     assert all(outcome.quality for outcome in outcomes)
     assert project.ledger.blocks(spec.population) == dict.fromkeys(WEEKS[:2], TREE + TABLE)
-    assert all(is_level_complete(asked, level) for level in asked.levels)
+    assert all(is_level_complete(request, level) for level in request.levels)
 
 
 def test_refined_release_of_two_windows_is_not_paid_anew(project: Project):
@@ -321,12 +321,12 @@ def test_new_snapshot_of_one_window_makes_another_release(project: Project):
     spec = stream(project, **SPANS, models={"independent": {}, "htree_kmeans": {"k": "2"}})
     first = tree(run_weeks(project, spec, "2026-W02"), "2026-W02")
     run_weeks(project, spec, "2026-W01", epsilon="0.1", span=1, snapshot="again")
-    (asked,) = week_options(project, spec, "2026-W02")
-    assert {release.model: release.state for release in plan_run(asked).releases} == {
+    (request,) = week_options(project, spec, "2026-W02")
+    assert {release.model: release.state for release in plan_run(request).releases} == {
         "htree_kmeans": "new",
         "independent": "settled",
     }
-    second = tree(project.execute(all_windows([asked])), "2026-W02")
+    second = tree(project.execute(all_windows([request])), "2026-W02")
     assert second.bundle.facts["snapshot"] == "2026-W01.again+2026-W02"
     assert (second.state, first.bundle.key == second.bundle.key) == ("charged", False)
 
@@ -338,11 +338,11 @@ def test_release_of_two_windows_is_in_partition_of_its_last(project: Project):
     spec = stream(project, **SPANS)
     names = ("ingested", "validated", "normalized", "discretized")
     released = ("htree_kmeans", "independent", "evaluation")
-    alone = project.launch(spec, *names, *released, partition="2026-W02-1")
-    assert not alone.success
+    result = project.launch(spec, *names, *released, partition="2026-W02-1")
+    assert not result.success
     (line,) = [
         event.step_failure_data.user_failure_data.description
-        for event in alone.all_events
+        for event in result.all_events
         if event.is_step_failure and event.step_failure_data.user_failure_data
     ]
     assert "expected a prepared snapshot of 2026-W01, got none" in line
@@ -355,16 +355,18 @@ def test_release_of_two_windows_is_in_partition_of_its_last(project: Project):
 def test_a_tick_reads_the_windows_before_first(project: Project):
     spec = stream(project, **SPANS)
     assert due_windows(spec, project.home, spec.cut.closing_time("2026-W01")) == ()
-    asked = ticked(project, spec, "2026-01-14T06:00").run_requests
-    assert [(one.partition_key, bool(one.asset_selection)) for one in asked] == [
+    requests = ticked(project, spec, "2026-01-14T06:00").run_requests
+    assert [(request.partition_key, bool(request.asset_selection)) for request in requests] == [
         ("2026-W01-1", True),
         ("2026-W02-1", False),
     ]
-    read = {key.path[-1] for key in asked[0].asset_selection}
+    read = {key.path[-1] for key in requests[0].asset_selection}
     assert read == {"ingested", "validated", "normalized", "discretized"}
     run_weeks(project, spec, "2026-W02")
     later = ticked(project, spec, "2026-01-21T06:00").run_requests
-    assert [(one.partition_key, one.asset_selection) for one in later] == [("2026-W03-1", None)]
+    assert [(request.partition_key, request.asset_selection) for request in later] == [
+        ("2026-W03-1", None)
+    ]
 
 
 def test_partition_without_earlier_windows_fails_in_one_line(project: Project):
@@ -394,8 +396,8 @@ def test_releases_of_two_weeks_are_brought_out_and_put_on_shelf(project: Project
     spec = stream(project, **SPANS)
     run_weeks(project, spec, *WEEKS[1:])
     out = str(project.folder / "out")
-    made = project.cli_here("export", spec.name, "htree_kmeans", "--to", out, "--json")
-    assert made.code == 0, made.err
+    result = project.cli_here("export", spec.name, "htree_kmeans", "--to", out, "--json")
+    assert result.code == 0, result.err
     assert exported_windows(out) == "2026-W02..2026-W03"
     earlier = ("--window", "2026-W02", "--to", out)
     assert project.cli_here("export", spec.name, "htree_kmeans", *earlier).code == 0
@@ -403,4 +405,4 @@ def test_releases_of_two_weeks_are_brought_out_and_put_on_shelf(project: Project
     assert project.cli_here("verify", out).code == 0
     shelved = publish_copies(spec.of_all_windows(), project.home)
     assert set(shelved) == {"htree_kmeans", "independent"}
-    assert all(one is not None for one in shelved.values())
+    assert all(copy is not None for copy in shelved.values())

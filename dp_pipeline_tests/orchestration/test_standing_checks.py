@@ -67,11 +67,11 @@ def test_refused_run_leaves_checks_and_metadata(
     asked: Mapping[str, Any], expected: str, rides: Project, spec: DatasetSpec
 ):
     spent, before = rides.spent(spec), verdicts(rides, spec, MODEL)
-    made = materializations(rides, spec)
+    materialized = materializations(rides, spec)
     assert "SUCCEEDED" in {status for status, *_ in before.values()}
     assert expected in refusal(rides.launch(spec, "dpqt_kmeans", **asked))
     assert verdicts(rides, spec, MODEL) == before
-    assert materializations(rides, spec) == made
+    assert materializations(rides, spec) == materialized
     assert rides.spent(spec) == spent
 
 
@@ -81,7 +81,7 @@ def test_a_run_that_the_ceiling_refuses_leaves_them_too(rides: Project, spec: Da
     # The newest is of another partition than the one that is refused.
     assert rides.launch(spec, "dpqt_kmeans", partition="0.1").success
     before = verdicts(rides, spec, MODEL)
-    assert {(status, shown) for status, _, shown in before.values()} == {
+    assert {(status, verdict) for status, _, verdict in before.values()} == {
         ("SUCCEEDED", True),
         ("FAILED", True),
     }

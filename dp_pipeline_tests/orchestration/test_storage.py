@@ -57,7 +57,9 @@ def test_every_kind_of_column_comes_back(tmp_path: Path):
         for column, values in table.items():
             again = back.tables[name][column]
             assert again.dtype.kind == values.dtype.kind
-            assert [type(one) for one in again.tolist()] == [type(one) for one in values.tolist()]
+            assert [type(value) for value in again.tolist()] == [
+                type(value) for value in values.tolist()
+            ]
             assert repr(again.tolist()) == repr(values.tolist())
 
 
@@ -74,15 +76,18 @@ def test_table_written_in_batches_comes_back_with_all_its_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     # Nothing but missing values in the first batch; the last one is a row.
-    late = {"late": objects(None, None, 7), "late_text": objects(None, None, "a")}
-    table = {name: np.concatenate([one, one, one[:1]]) for name, one in (TABLE | late).items()}
+    late_columns = {"late": objects(None, None, 7), "late_text": objects(None, None, "a")}
+    table = {
+        name: np.concatenate([column, column, column[:1]])
+        for name, column in (TABLE | late_columns).items()
+    }
     monkeypatch.setattr(tables, "ROWS_A_BATCH", 2)
     bundle, path = stored(tmp_path, synthetic=table)
     assert pq.read_metadata(path / "synthetic.parquet").num_row_groups == 4
     back = BundleStore(tmp_path).read_sealed(path, key=KEY)
     assert back.to_json() == bundle.to_json()
-    found = {name: repr(one.tolist()) for name, one in back.tables["synthetic"].items()}
-    assert found == {name: repr(one.tolist()) for name, one in table.items()}
+    found = {name: repr(column.tolist()) for name, column in back.tables["synthetic"].items()}
+    assert found == {name: repr(column.tolist()) for name, column in table.items()}
     assert back.tables["synthetic"]["late"].tolist().count(7) == 2
 
 

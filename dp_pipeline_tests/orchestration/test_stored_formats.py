@@ -113,6 +113,6 @@ def test_what_an_asset_cannot_read_is_reported_in_one_line(
     spec = released_rides.declare("rides", RIDES)
     result = released_rides.launch(spec, stage, partition=partition)
     (failed,) = [event for event in result.all_events if event.is_step_failure]
-    said = failed.step_failure_data.user_failure_data
-    assert f"expected {line}" in said.description
-    assert said.metadata["exit_code"].value == 1
+    failure_data = failed.step_failure_data.user_failure_data
+    assert f"expected {line}" in failure_data.description
+    assert failure_data.metadata["exit_code"].value == 1

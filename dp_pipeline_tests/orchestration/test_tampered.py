@@ -350,27 +350,29 @@ def test_changed_number_is_seen_and_not_told(stored: Stored):
 
 def test_changed_spends_are_seen_by_both_checks(stored: Stored):
     _, release, published = stored
-    found = faults(release, forged(release, published, cheaper))
-    assert "expected it as it was stored, got another" in str(found[INTACT])
-    assert "expected the bundle that its stored answers give, got another" in str(found[REBUILT])
+    fault_lines = faults(release, forged(release, published, cheaper))
+    assert "expected it as it was stored, got another" in str(fault_lines[INTACT])
+    assert "expected the bundle that its stored answers give, got another" in str(
+        fault_lines[REBUILT]
+    )
 
 
 def test_other_centres_are_compared_with_the_ledger(of_two_centres: Stored):
     _, release, published = of_two_centres
     assert published.state == "replayed"
     assert faults(release, published) == {INTACT: None, REBUILT: None}
-    found = faults(release, forged(release, published, cheaper))
-    assert "expected the charges of the ledger, got others" in str(found[INTACT])
-    assert found[REBUILT] is not None
+    fault_lines = faults(release, forged(release, published, cheaper))
+    assert "expected the charges of the ledger, got others" in str(fault_lines[INTACT])
+    assert fault_lines[REBUILT] is not None
 
 
 @pytest.mark.parametrize("fact", ["releasable", "unit", "population"])
 def test_facts_of_other_centres_are_those_of_the_ledger(fact: str, of_two_centres: Stored):
     _, release, published = of_two_centres
     other = forged(release, published, lambda document: document["facts"].update({fact: "better"}))
-    found = faults(release, other)
-    assert f"expected {fact} as in the ledger, got another" in str(found[INTACT])
-    assert found[REBUILT] is not None
+    fault_lines = faults(release, other)
+    assert f"expected {fact} as in the ledger, got another" in str(fault_lines[INTACT])
+    assert fault_lines[REBUILT] is not None
 
 
 def test_release_that_calls_itself_releasable_is_seen(project: Project):
@@ -379,9 +381,9 @@ def test_release_that_calls_itself_releasable_is_seen(project: Project):
     seeded = {"model": "independent", "noise": "seeded:1"}
     release, published = project.release(spec, **seeded), project.publish(spec, **seeded)
     other = forged(release, published, lambda document: document["facts"].update(releasable="yes"))
-    found = faults(release, other)
-    assert "expected it as it was stored, got another" in str(found[INTACT])
-    assert found[REBUILT] is not None
+    fault_lines = faults(release, other)
+    assert "expected it as it was stored, got another" in str(fault_lines[INTACT])
+    assert fault_lines[REBUILT] is not None
 
 
 @pytest.mark.parametrize("change", ["other answers", "an answer less"])
@@ -398,9 +400,9 @@ def test_changed_transcript_is_seen_by_both_checks(change: str, stored: Stored):
         other = Transcript(path)
         for record in transcript.records[1:]:
             other.store(record.question, record.answer + 1)
-    found = faults(release, published)
-    assert "expected that of rides/dpqt_kmeans at ε=0.5 as settled" in str(found[INTACT])
-    assert found[REBUILT] is not None
+    fault_lines = faults(release, published)
+    assert "expected that of rides/dpqt_kmeans at ε=0.5 as settled" in str(fault_lines[INTACT])
+    assert fault_lines[REBUILT] is not None
 
 
 # What checks do under other code.
@@ -442,8 +444,8 @@ def test_release_by_the_code_of_today_is_not_fitted_again(
 
 def test_spend_that_was_not_drawn_is_seen(stored: Stored):
     _, release, published = stored
-    first, *rest = published.bundle.spends
-    cheat = replace(published.bundle, spends=(replace(first, scale=first.scale / 2), *rest))
+    first, *other_spends = published.bundle.spends
+    cheat = replace(published.bundle, spends=(replace(first, scale=first.scale / 2), *other_spends))
     assert checks.spent_check(release.spec, release.guarantee, published.bundle).passed
     assert not checks.spent_check(release.spec, release.guarantee, cheat).passed
 

@@ -49,7 +49,7 @@ def test_models_with_one_k_and_the_same_columns_are_compared(project: Project):
 
 
 def test_of_many_columns_the_first_are_printed_whole(project: Project):
-    names = [f"column_{at}" for at in range(16)]
+    names = [f"column_{index}" for index in range(16)]
     attributes = {name: {"bounds": ["-1000000", "1000000"]} for name in names}
     models = {"htree_kmeans": {"k": "2"}}
     spec = project.declare(

@@ -77,7 +77,7 @@ def test_every_window_is_charged_what_is_published_of_it(ran: Any):
 
 def test_balance_of_window_is_sum_of_what_its_draws_cost(ran: Any):
     project, spec, _ = ran
-    drawn: dict[str, Fraction] = {}
+    costs: dict[str, Fraction] = {}
     of = {
         entry.key: entry.facts["blocks"]
         for entry in project.ledger.entries()
@@ -86,8 +86,8 @@ def test_balance_of_window_is_sum_of_what_its_draws_cost(ran: Any):
     for entry in project.ledger.entries():
         if entry.event == "settled":
             cost = sum((spend.epsilon for spend in entry.spends), Fraction(0))
-            drawn[of[entry.key]] = drawn.get(of[entry.key], Fraction(0)) + cost
-    assert drawn == project.ledger.blocks(spec.population)
+            costs[of[entry.key]] = costs.get(of[entry.key], Fraction(0)) + cost
+    assert costs == project.ledger.blocks(spec.population)
 
 
 def test_scales_that_were_drawn_prove_what_each_window_has_paid(ran: Any):
@@ -169,7 +169,7 @@ def test_rows_that_come_late_are_never_looked_at(project: Project):
     again = run_weeks(project, spec, "2026-W01", "2026-W02")
     assert [outcome.state for outcome in again] == ["replayed"] * 2 + ["charged"] * 2
     after = project.files("raw")
-    assert {name: one for name, one in after.items() if "W02" not in name} == before
+    assert {name: content for name, content in after.items() if "W02" not in name} == before
 
 
 def test_a_window_that_is_not_over_is_not_read(project: Project, monkeypatch: pytest.MonkeyPatch):
@@ -316,8 +316,8 @@ def test_a_file_of_each_window_is_read_by_its_name(project: Project):
         assert read_stage(snapshot, "ingested").num_rows == 40
     with pytest.raises(RunFailed, match="2026-W03"):
         run_weeks(project, spec, "2026-W03")
-    held = (f"file:{project.datasets / 'weeks'}", f"dataset:{spec.name}")
-    assert project.ledger.claims() == tuple((name, "riders") for name in held)
+    claimed = (f"file:{project.datasets / 'weeks'}", f"dataset:{spec.name}")
+    assert project.ledger.claims() == tuple((name, "riders") for name in claimed)
 
 
 def test_where_all_rows_of_a_person_are_protected_windows_add(project: Project):
@@ -433,8 +433,8 @@ def test_tick_requests_windows_that_are_over_and_behind_newest(project: Project)
     quiet = ticked(project, spec, "2026-01-13T06:00")
     assert not quiet.run_requests
     assert "every closed window that may have rows is published" in (quiet.skip_message or "")
-    late = ticked(project, spec, "2026-01-29T06:00")
-    assert [request.partition_key for request in late.run_requests] == [
+    tick = ticked(project, spec, "2026-01-29T06:00")
+    assert [request.partition_key for request in tick.run_requests] == [
         "2026-W02-1",
         "2026-W03-1",
         "2026-W04-1",
@@ -444,11 +444,11 @@ def test_tick_requests_windows_that_are_over_and_behind_newest(project: Project)
 
 def test_a_tick_requests_nothing_behind_the_last_window(project: Project):
     spec = stream(project, windows={**STREAM["windows"], "last": "2026-W03"})
-    late = "2026-11-23T06:00"
-    keys = [request.partition_key for request in ticked(project, spec, late).run_requests]
+    moment = "2026-11-23T06:00"
+    keys = [request.partition_key for request in ticked(project, spec, moment).run_requests]
     assert keys == ["2026-W03-1"]
     run_weeks(project, spec)
-    tick = ticked(project, spec, late)
+    tick = ticked(project, spec, moment)
     assert not tick.run_requests
     assert "every closed window that may have rows is published" in (tick.skip_message or "")
     graph = definitions_of(spec, project.home).resolve_asset_graph()
@@ -506,10 +506,10 @@ def test_tick_requests_no_more_of_file_that_has_come_to_its_end(project: Project
     project.write_rows("stream.csv", [HEAD, *lines])
     spec = stream(project)
     run_weeks(project, spec, *WEEKS[:2])
-    late = "2026-02-24T06:00"
+    moment = "2026-02-24T06:00"
 
     def requested() -> list[str]:
-        return [one.partition_key for one in ticked(project, spec, late).run_requests or []]
+        return [one.partition_key for one in ticked(project, spec, moment).run_requests or []]
 
     assert requested() == ["2026-W03-1", "2026-W04-1", "2026-W05-1"]
     empty = run_weeks(project, spec, "2026-W03")
@@ -524,7 +524,7 @@ def test_tick_requests_no_more_of_file_that_has_come_to_its_end(project: Project
     for week in ("2026-W04", "2026-W05"):
         assert requested()[0] == f"{week}-1"
         copy_pointers(project, "2026-W03", week)
-    tick = ticked(project, spec, late)
+    tick = ticked(project, spec, moment)
     assert not tick.run_requests
     words = "the 3 windows up to 2026-W05 have next to no rows by their noisy counts"
     assert words in (tick.skip_message or "")
@@ -587,14 +587,14 @@ def test_weeks_are_added_up_to_a_month_for_nothing(ran: Any):
     lines = Path(done.out.split(": ", 1)[1].strip()).read_text().splitlines()
     assert lines[0] == "attributes,cell,rows,deviation,deviation of one release"
     cells = [line.split(",") for line in lines[1:] if line.startswith("kind,")]
-    assert [one[1] for one in cells] == ["bike", "car"]
+    assert [cell[1] for cell in cells] == ["bike", "car"]
     total, direct = float(cells[0][3]), float(cells[0][4])
     assert total == pytest.approx(direct * 3**0.5, rel=0.01)
     assert len(project.ledger.entries()) == before
     words = ("roll-up", "stream", "--model", "independent", "--window", weeks, "--json")
-    told = json.loads(project.cli_here(*words).out)
-    assert done.out == f"independent: {told['files']['independent']}\n"
-    assert (told["format"], told["windows"][0]) == (1, weeks.partition("..")[0])
+    document = json.loads(project.cli_here(*words).out)
+    assert done.out == f"independent: {document['files']['independent']}\n"
+    assert (document["format"], document["windows"][0]) == (1, weeks.partition("..")[0])
     missing = project.cli_here(
         "roll-up", "stream", "--model", "independent", "--window", "2026-W09"
     )
@@ -637,9 +637,9 @@ def test_roll_up_says_what_a_model_releases_instead(
 ):
     publish_half = {"model": model, "epsilon": "0.5"}
     spec = stream(project, models={model: parameters}, publish=publish_half)
-    (asked,) = week_options(project, spec, "2026-W02", epsilon="0.5")
-    project.execute(all_windows([asked]))
-    (release,) = asked.releases
+    (request,) = week_options(project, spec, "2026-W02", epsilon="0.5")
+    project.execute(all_windows([request]))
+    (release,) = request.releases
     assert isinstance(release, EpsilonRelease)
     with pytest.raises(DeclarationError, match=f"of 2026-W02 at ε=0.5: expected .*, {got}"):
         roll_up([release])
@@ -685,8 +685,8 @@ def test_windows_without_a_common_table_are_refused(
 def test_smoothed_tables_are_not_added_up(project: Project):
     models = {"one_shot": {"plan_from": "previous", "smooth": "true"}}
     spec = stream(project, models=models, publish={"model": "one_shot", "epsilon": "0.5"})
-    (asked,) = week_options(project, spec, "2026-W02", epsilon="0.5")
-    (release,) = asked.releases
+    (request,) = week_options(project, spec, "2026-W02", epsilon="0.5")
+    (release,) = request.releases
     assert isinstance(release, EpsilonRelease)
     with pytest.raises(DeclarationError, match="got smoothed ones, which share noise"):
         roll_up([release])
@@ -721,8 +721,8 @@ def test_windows_released_under_another_file_are_not_added_up(
     edited = stream(project, **{**own, **changes})
     releases = [
         release
-        for asked in week_options(project, edited, "2026-W01", epsilon=epsilon)
-        for release in asked.releases
+        for query in week_options(project, edited, "2026-W01", epsilon=epsilon)
+        for release in query.releases
         if isinstance(release, EpsilonRelease)
     ]
     with pytest.raises(DeclarationError, match=r"of 2026-W01 .* of today's file, got"):
@@ -761,8 +761,8 @@ def test_check_and_the_other_commands_know_windows(project: Project):
     assert (check.code, check.err) == (0, "")
     assert "4 replayed at no cost" in check.out
     assert "no fault" in check.out
-    shown = project.cli_here("budget")
-    assert "riders: 2 windows charged, of 1.4 each; the fullest is 2026-W01 with 0.7" in shown.out
+    result = project.cli_here("budget")
+    assert "riders: 2 windows charged, of 1.4 each; the fullest is 2026-W01 with 0.7" in result.out
     exported = project.cli_here("budget", "export")
     assert ",2026-W02," in exported.out
     checked = project.cli_here("data", "check", str(project.datasets / "stream.yaml"))

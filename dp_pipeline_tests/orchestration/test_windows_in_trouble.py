@@ -36,10 +36,10 @@ def test_release_of_a_window_is_given_up_and_drawn_anew(
         with pytest.raises((KeyboardInterrupt, RunFailed)):
             run_weeks(project, spec, "2026-W01")
     (key,) = project.ledger.unfinished()
-    begun = give_up(project.home, key[:12], reason="begun by other code", by="ana")
-    assert begun.facts["blocks"] == "2026-W01"
+    reserved = give_up(project.home, key[:12], reason="begun by other code", by="ana")
+    assert reserved.facts["blocks"] == "2026-W01"
     assert (project.ledger.state(key), project.ledger.unfinished()) == ("dead", ())
-    spent = Fraction(begun.nano_epsilon, 10**9)
+    spent = Fraction(reserved.nano_epsilon, 10**9)
     assert project.ledger.blocks(spec.population) == {"2026-W01": spent}
     run_weeks(project, spec, "2026-W01", new_draw=True)
     assert project.ledger.blocks(spec.population) == {"2026-W01": EACH + spent}
@@ -137,6 +137,6 @@ def weekly() -> Account:
 
 
 def charge(ledger: Ledger, number: int, window: str, nano: int) -> None:
-    asked = Charge(f"{number:064x}", "rides", "dp", nano, "rides/grid", {}, blocks=(window,))
-    with ledger.reserve(asked):
+    new_charge = Charge(f"{number:064x}", "rides", "dp", nano, "rides/grid", {}, blocks=(window,))
+    with ledger.reserve(new_charge):
         pass

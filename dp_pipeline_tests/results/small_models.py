@@ -44,9 +44,9 @@ class Small:
 
 def summed(table: np.ndarray, names: Sequence[str], wanted: Sequence[str]) -> np.ndarray:
     """The marginal over ``wanted`` of a table whose axes are ``names``."""
-    left = [name for name in names if name in wanted]
-    axes = tuple(at for at, name in enumerate(names) if name not in wanted)
-    return table.sum(axis=axes).transpose([left.index(name) for name in wanted])
+    remaining = [name for name in names if name in wanted]
+    axes = tuple(index for index, name in enumerate(names) if name not in wanted)
+    return table.sum(axis=axes).transpose([remaining.index(name) for name in wanted])
 
 
 def model_over(sizes: dict[str, int], pairs: Sequence[tuple[str, str]]) -> tuple:
@@ -73,8 +73,8 @@ def small_models(draw: st.DrawFn, *, spread: Sequence[float] = (0.0, 1.0, 30.0, 
 @st.composite
 def covered_tables(draw: st.DrawFn, model: GraphicalModel) -> list[Names]:
     """Marginals inside the cliques, in any order of their axes; () is the number of rows."""
-    found = []
+    matches = []
     for _ in range(draw(st.integers(1, 5))):
         names = draw(st.permutations(draw(st.sampled_from(model.nodes)).names))
-        found.append(tuple(names[: draw(st.integers(0, len(names)))]))
-    return found
+        matches.append(tuple(names[: draw(st.integers(0, len(names)))]))
+    return matches

@@ -154,12 +154,12 @@ def test_after_a_crash_one_answer_is_seen(
 ) -> None:
     seen: list[tuple[str, int]] = []
     draw(path, count, seen, many=done)
-    begin, more = CRASHES[crash]
+    begin, other_answers = CRASHES[crash]
     with pytest.MonkeyPatch.context() as patch, pytest.raises(Crash):
         begin(patch)
         draw(path, count, seen)
     stored = len(Transcript(path)) - 1
-    assert stored == done + more
+    assert stored == done + other_answers
     for _ in range(2):
         draw(path, count, seen)
     assert len(set(seen)) == len(QUESTIONS), "somebody saw two answers to one question"

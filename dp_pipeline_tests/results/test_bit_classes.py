@@ -43,20 +43,20 @@ def test_bins_are_asked_for_thresholds_and_levels_one_by_one() -> None:
 
 
 def test_no_two_bits_say_the_same_or_the_contrary() -> None:
-    for one, other in itertools.combinations(BITS, 2):
-        if one.attribute == other.attribute:
-            size = PEOPLE[one.attribute].size
+    for bit, other in itertools.combinations(BITS, 2):
+        if bit.attribute == other.attribute:
+            size = PEOPLE[bit.attribute].size
             contrary = tuple(1 - answer for answer in other.answers(size))
-            assert one.answers(size) not in (other.answers(size), contrary)
+            assert bit.answers(size) not in (other.answers(size), contrary)
 
 
 @pytest.mark.parametrize("nullable", [False, True])
 def test_bits_are_counted_without_making_them(nullable: bool) -> None:
     bins = [Bins.equal_width(0.0, 1.0, number) for number in (1, 2, 3, 9)]
     levels = [Levels(("a", "b", "c", "d")[:number]) for number in (1, 2, 3, 4)]
-    for one in (*bins, *levels):
-        box = Coordinate(0.0, 1.0) if isinstance(one, Bins) else None
-        domain = Domain((Attribute("x", "x", "drop", box, one, nullable=nullable),))
+    for attribute in (*bins, *levels):
+        box = Coordinate(0.0, 1.0) if isinstance(attribute, Bins) else None
+        domain = Domain((Attribute("x", "x", "drop", box, attribute, nullable=nullable),))
         assert bit_count(domain, ("x",)) == len(declared_bits(domain, ("x",)))
     assert bit_count(PEOPLE, PEOPLE.names) == len(BITS)
 
@@ -76,10 +76,10 @@ def test_every_set_of_possible_answers_is_a_class(kept: list[DeclaredBit]) -> No
     classes = BitClasses(tuple(kept), PEOPLE)
     rows = itertools.product(*(range(size) for size in PEOPLE.shape(PEOPLE.names)))
     codes = dict(zip(PEOPLE.names, np.array(list(rows)).T, strict=True))
-    found = classes.of(codes)
+    class_numbers = classes.of(codes)
     given_answers = np.stack([np.isin(codes[bit.attribute], bit.codes) for bit in kept], axis=1)
-    assert (classes.answers[found] == given_answers).all()
-    assert sorted(set(found.tolist())) == list(range(classes.size))
+    assert (classes.answers[class_numbers] == given_answers).all()
+    assert sorted(set(class_numbers.tolist())) == list(range(classes.size))
     assert len({*map(tuple, given_answers.tolist())}) == classes.size <= 2 ** len(kept)
 
 
@@ -92,7 +92,10 @@ def test_what_is_derived_at_the_gate_is_the_same_class(kept: list[DeclaredBit]) 
     assert classes.derived_class().keys() == {CLASS}
     rng = np.random.default_rng(1)
     codes = {name: rng.integers(0, PEOPLE[name].size, 50) for name in PEOPLE.names}
-    finer = {name: np.array(one.groups)[codes[one.attributes[0]]] for name, one in groups.items()}
+    finer = {
+        name: np.array(derived.groups)[codes[derived.attributes[0]]]
+        for name, derived in groups.items()
+    }
     shape = [groups[name].size for name in of_groups.attributes]
     cells = np.ravel_multi_index([finer[name] for name in of_groups.attributes], shape)
     assert np.array(of_groups.groups)[cells].tolist() == classes.of(codes).tolist()
@@ -102,16 +105,16 @@ def test_what_is_derived_at_the_gate_is_the_same_class(kept: list[DeclaredBit]) 
 @given(bits, st.sampled_from(BITS))
 def test_a_bit_that_splits_classes_adds_some(kept: list[DeclaredBit], other: DeclaredBit) -> None:
     classes = BitClasses(tuple(kept), PEOPLE)
-    more = BitClasses((*kept, other), PEOPLE)
-    assert classes.are_split_by(other) == (more.size > classes.size)
+    with_bit = BitClasses((*kept, other), PEOPLE)
+    assert classes.are_split_by(other) == (with_bit.size > classes.size)
 
 
 @pytest.mark.parametrize("at", [0, 1])
 def test_the_last_level_is_decided_by_all_others(at: int) -> None:
     colours = declared_bits(PEOPLE, ("colour",))
-    rest = (*colours[:at], *colours[at + 1 :])
-    assert not BitClasses(rest, PEOPLE).are_split_by(colours[at])
-    assert BitClasses(rest, PEOPLE).size == 3
+    other_colours = (*colours[:at], *colours[at + 1 :])
+    assert not BitClasses(other_colours, PEOPLE).are_split_by(colours[at])
+    assert BitClasses(other_colours, PEOPLE).size == 3
 
 
 def test_before_there_is_a_bit_everybody_is_in_one_class() -> None:

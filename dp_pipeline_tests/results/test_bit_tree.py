@@ -41,7 +41,7 @@ def pairs_of(nodes: Prefixes) -> list[tuple[int, int]]:
 def halved(tree: BitTree, node: tuple[int, int], box: list[Coordinate]) -> list[list[float]]:
     """Lower and upper corner of a node, by halving the box bit by bit."""
     depth, bits = node
-    low, high = [one.lower for one in box], [one.upper for one in box]
+    low, high = [side.lower for side in box], [side.upper for side in box]
     for axis, bit in zip(tree.axes, format(bits, f"0{depth}b") if depth else "", strict=False):
         middle = (low[axis] + high[axis]) / 2
         (low if bit == "1" else high)[axis] = middle
@@ -72,12 +72,12 @@ def grown_trees(draw: st.DrawFn) -> tuple[BitTree, Prefixes]:
 @fuzz
 @given(sides=widths, most=st.integers(0, MOST_BITS))
 def test_the_first_longest_side_is_halved(sides: list[float], most: int) -> None:
-    tree, left, halvings = tree_over(sides, most), list(sides), [0] * len(sides)
+    tree, lengths, halvings = tree_over(sides, most), list(sides), [0] * len(sides)
     assert tree.depth == min(most, AXIS_BITS * len(sides))
     for axis in tree.axes:
         live = [a for a in range(len(sides)) if halvings[a] < AXIS_BITS]
-        assert axis == min(live, key=lambda a: (-left[a], a))
-        left[axis] /= 2
+        assert axis == min(live, key=lambda a: (-lengths[a], a))
+        lengths[axis] /= 2
         halvings[axis] += 1
     tree.require_axes()
 
@@ -88,8 +88,8 @@ def test_a_node_is_what_halving_leaves(case: tuple[list[float], BitTree, Prefixe
     sides, tree, nodes = case
     low, high = tree.boxes(nodes, box_of(sides))
     assert low.shape == high.shape == (len(nodes), len(sides))
-    for at, node in enumerate(pairs_of(nodes)):
-        assert np.allclose([low[at], high[at]], halved(tree, node, box_of(sides)), rtol=1e-12)
+    for index, node in enumerate(pairs_of(nodes)):
+        assert np.allclose([low[index], high[index]], halved(tree, node, box_of(sides)), rtol=1e-12)
 
 
 @fuzz
@@ -102,7 +102,7 @@ def test_a_row_lies_in_the_box_of_every_prefix_of_its_path(sides: list[float], s
     path = loops.path(tree, tuple(row.tolist()))
     numbers = itertools.accumulate(path, lambda number, bit: 2 * number + bit, initial=0)
     low, high = tree.boxes(nodes_of(*enumerate(numbers)), box)
-    place = np.array([one.decode(q) for one, q in zip(box, row, strict=True)])
+    place = np.array([side.decode(q) for side, q in zip(box, row, strict=True)])
     # Floats place a row that is on the border of two boxes a hair off it.
     assert (low - 1e-9 * np.array(sides) <= place).all()
     assert (place <= high + 1e-9 * np.array(sides)).all()
@@ -126,9 +126,9 @@ def test_the_leaves_of_any_tree_tile_the_box(case: tuple[BitTree, Prefixes]) -> 
     tree, leaves = case
     tree.require_nodes(leaves, 0)
     finest = [
-        (bits << (tree.depth - depth)) + at
+        (bits << (tree.depth - depth)) + index
         for depth, bits in pairs_of(leaves)
-        for at in range(1 << (tree.depth - depth))
+        for index in range(1 << (tree.depth - depth))
     ]
     assert sorted(finest) == list(range(1 << tree.depth))
     assert len(set(leaves.keys.tolist())) == len(leaves)

@@ -104,8 +104,8 @@ def test_small_classes_are_published_as_often_as_claimed() -> None:
     expected = 6 * chance_of(4, promise.least_size, promise)
     assert abs(small.mean() - expected) < 5 * small.std() / draws**0.5
     assert expected <= promise.most_small == Fraction(6, 20)
-    sample = [table_of((exact + one).tolist(), promise) for one in noise[:50]]
-    assert [len(one.published) for one in sample] == small[:50].tolist()
+    sample = [table_of((exact + draw).tolist(), promise) for draw in noise[:50]]
+    assert [len(draw.published) for draw in sample] == small[:50].tolist()
 
 
 def test_the_claims_say_what_holds_and_what_does_not() -> None:
@@ -149,13 +149,13 @@ def check_nothing_is_told_of_withheld_classes(
     noisy: list[list[int]], tables_of: Callable[[list[list[int]]], Tables]
 ) -> None:
     """Other counts under the threshold: the same tables, and the same rates."""
-    withheld = [at for at, counts in enumerate(noisy) if sum(counts) < PROMISE.least_size]
+    withheld = [index for index, counts in enumerate(noisy) if sum(counts) < PROMISE.least_size]
     assert withheld
     for counts in ([0, 0], [7, 0], [-40, 3]):
-        other = [counts if at in withheld else kept for at, kept in enumerate(noisy)]
+        other = [counts if index in withheld else row for index, row in enumerate(noisy)]
         assert table_of(other).rates.tolist() == table_of(noisy).rates.tolist()
-        assert {name: _values(one) for name, one in tables_of(other).items()} == {
-            name: _values(one) for name, one in tables_of(noisy).items()
+        assert {name: _values(table) for name, table in tables_of(other).items()} == {
+            name: _values(table) for name, table in tables_of(noisy).items()
         }
 
 
@@ -178,7 +178,7 @@ def test_the_tables_say_what_a_class_answers() -> None:
     assert tables["bits"]["bit"].tolist() == ["x1=1", "x2=0", "x2=1", "x2=2"]
     assert tables["bit_levels"]["level"].tolist() == ["1", "0", "1", "2"]
     answers = np.stack(
-        [tables["classes"][f"{at} {bit}"] for at, bit in enumerate(tables["bits"]["bit"])]
+        [tables["classes"][f"{index} {bit}"] for index, bit in enumerate(tables["bits"]["bit"])]
     )
     assert answers.T.tolist() == CLASSES.answers[[1, 3, 4]].tolist()
     assert tables["total"]["level"].tolist() == ["0", "1"]

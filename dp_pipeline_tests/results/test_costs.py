@@ -32,8 +32,8 @@ def gaussian(rho: Fraction) -> Spend:
 
 def bundle(*spends: Spend, evaluation: str = "none", **facts: str) -> Bundle:
     quality = {} if evaluation == "none" else {"nicv": NoisyNumber(1.0, 1.0, "rows")}
-    told = {"kind": "dp", "releasable": "yes", "evaluation": evaluation, **facts}
-    return Bundle("k", told, spends, quality, {"t": {"a": np.zeros(1)}}, "chain")
+    all_facts = {"kind": "dp", "releasable": "yes", "evaluation": evaluation, **facts}
+    return Bundle("k", all_facts, spends, quality, {"t": {"a": np.zeros(1)}}, "chain")
 
 
 @exactly
@@ -49,23 +49,27 @@ def test_costs_in_rho_are_those_charged(epsilons: list[Fraction], rhos: list[Fra
 @pytest.mark.parametrize("currency", ["pure", "zcdp"])
 def test_a_bundle_in_rho_knows_which_charges_bought_its_quality(currency: str) -> None:
     own = (pure(TENTH), gaussian(TENTH)) if currency == "zcdp" else (pure(TENTH), pure(TENTH))
-    found = bundle(
+    release_bundle = bundle(
         *own, pure(TENTH), pure(2 * TENTH), evaluation="0.3", delta="1e-9", currency=currency
     )
     squares = Fraction(1, 200) + TENTH if currency == "zcdp" else (2 * TENTH) ** 2 / 2
-    assert found.spent == squares + (3 * TENTH) ** 2 / 2
-    assert len(found.costs) == len(found.spends)
-    text = found.to_json()
-    assert Bundle.from_json(text, found.tables).to_json() == text
-    assert Bundle.from_json(text, found.tables).spends == found.spends
+    assert release_bundle.spent == squares + (3 * TENTH) ** 2 / 2
+    assert len(release_bundle.costs) == len(release_bundle.spends)
+    text = release_bundle.to_json()
+    assert Bundle.from_json(text, release_bundle.tables).to_json() == text
+    assert Bundle.from_json(text, release_bundle.tables).spends == release_bundle.spends
 
 
 def test_the_epsilon_that_holds_is_pure_where_every_charge_was() -> None:
     facts = {"delta": "1e-9", "currency": "pure", EARLIER_EVALUATION: "0.3"}
-    found = bundle(pure(TENTH), **facts)
-    assert (found.epsilon, found.spent) == (Fraction("0.4"), Fraction("0.005"))
-    assert found.charged == Fraction("0.005") + Fraction("0.045")
-    assert found.spent_text == "0.4 (ρ=0.05)"
-    mixed = replace(found, spends=(gaussian(TENTH),), facts={**found.facts, "currency": "zcdp"})
+    release_bundle = bundle(pure(TENTH), **facts)
+    assert (release_bundle.epsilon, release_bundle.spent) == (Fraction("0.4"), Fraction("0.005"))
+    assert release_bundle.charged == Fraction("0.005") + Fraction("0.045")
+    assert release_bundle.spent_text == "0.4 (ρ=0.05)"
+    mixed = replace(
+        release_bundle,
+        spends=(gaussian(TENTH),),
+        facts={**release_bundle.facts, "currency": "zcdp"},
+    )
     assert mixed.epsilon == RHO.epsilon_of(TENTH + Fraction("0.045"))
     assert mixed.spent_text == RHO.text(TENTH + Fraction("0.045"))

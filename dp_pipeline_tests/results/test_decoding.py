@@ -45,8 +45,8 @@ def encoded(attribute: Attribute, values: np.ndarray) -> list[int]:
         if value is None:
             codes.append(attribute.missing_code)
         else:
-            one = np.array([value], dtype=float if numbers else object)
-            codes.append(int(attribute.cells.encode(one)[0]))
+            column = np.array([value], dtype=float if numbers else object)
+            codes.append(int(attribute.cells.encode(column)[0]))
     return codes
 
 
@@ -56,8 +56,8 @@ def test_every_column_comes_back_with_name_type_and_codes() -> None:
     assert table["Sex"].tolist() == ["f", "m", "f"]
     assert table["Work"].tolist() == ["paid", None, "none"]
     assert table["spell"][1] is None
-    assert [one.dtype.kind for one in table.values()] == ["U", "O", "i", "f", "O"]
-    assert [type(one) for one in (*table["Work"][:1], *table["spell"][:1])] == [str, int]
+    assert [column.dtype.kind for column in table.values()] == ["U", "O", "i", "f", "O"]
+    assert [type(column) for column in (*table["Work"][:1], *table["spell"][:1])] == [str, int]
     assert encoded(AGE, table["age"]) == [0, 1, 1]
     assert encoded(RENT, table["rent"]) == [0, 1, 0]
     assert encoded(SPELL, table["spell"]) == [0, 2, 1]
@@ -92,9 +92,9 @@ def test_attributes_of_one_column_have_own_names() -> None:
 
 def test_the_seed_decides_the_numbers() -> None:
     rows = [(0, 0, 0, 1, 1)] * 50
-    one, same, other = (columns(HOMES, *rows, seed=seed) for seed in (1, 1, 2))
-    assert all(np.array_equal(one[name], same[name]) for name in one)
-    assert not np.array_equal(one["rent"], other["rent"])
+    first, same, other = (columns(HOMES, *rows, seed=seed) for seed in (1, 1, 2))
+    assert all(np.array_equal(first[name], same[name]) for name in first)
+    assert not np.array_equal(first["rent"], other["rent"])
 
 
 def test_integers_of_a_bin_are_drawn_equally_often() -> None:

@@ -72,16 +72,16 @@ def test_what_must_not_be_replaced_stays(tmp_path: Path) -> None:
 def test_old_leftovers_of_a_killed_writer_are_swept(
     write: Callable[[Path], None], tmp_path: Path
 ) -> None:
-    kept = tmp_path / "kept.parquet"
-    kept.write_bytes(b"whole")
+    other_file = tmp_path / "kept.parquet"
+    other_file.write_bytes(b"whole")
     killed(lambda: write(tmp_path))
     assert len(list(tmp_path.iterdir())) == 2
     # A young name may belong to a writer who has not locked it yet.
     assert sweep(tmp_path) == []
     aged(tmp_path)
-    (left,) = leftovers(tmp_path)
-    assert sweep(tmp_path) == [left]
-    assert list(tmp_path.iterdir()) == [kept]
+    (leftover,) = leftovers(tmp_path)
+    assert sweep(tmp_path) == [leftover]
+    assert list(tmp_path.iterdir()) == [other_file]
     assert sweep(tmp_path) == []
 
 
@@ -121,12 +121,12 @@ def test_folders_below_are_swept_where_that_is_asked(tmp_path: Path) -> None:
 
 def test_every_temporary_name_is_known_to_who_sweeps() -> None:
     package = Path(str(resources.files("dp_pipeline")))
-    made = {
+    names = {
         str(path.relative_to(package))
         for path in package.rglob("*.py")
         if re.search(r"tempfile\.mk\w+\(", path.read_text(encoding="utf-8"))
     }
     # The ledger's own are swept by their age: see cli/check/homes.py.
     ledger = {"ledger/head.py", "ledger/sqlite.py"}
-    assert made - ledger == {"files.py"}
+    assert names - ledger == {"files.py"}
     assert files.MIN_LEFTOVER_SECONDS >= 60

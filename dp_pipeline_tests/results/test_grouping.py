@@ -33,7 +33,11 @@ def test_groups_are_neighbours_with_the_share(levels: list[float], least: float)
     assert grouping.labels.tolist() == list(grouping.groups)
     sums = grouping.summed(np.array(levels))
     for group in range(grouping.size):
-        inside = [level for level, at in zip(levels, grouping.groups, strict=True) if at == group]
+        inside = [
+            level
+            for level, group_of_level in zip(levels, grouping.groups, strict=True)
+            if group_of_level == group
+        ]
         # A level with the share is alone, and a group ends as soon as it has it.
         assert len(inside) == 1 or (max(inside) < least and sum(inside[:-1]) < least)
         if group + 1 < grouping.size:
@@ -43,8 +47,8 @@ def test_groups_are_neighbours_with_the_share(levels: list[float], least: float)
 
 def test_the_gate_takes_the_groups_of_any_shares() -> None:
     domain = Domain(TOWN.attributes)
-    for at in range(20):
-        drawn = np.random.default_rng(at).dirichlet([0.3] * 3)
+    for index in range(20):
+        drawn = np.random.default_rng(index).dirichlet([0.3] * 3)
         require_groupings(domain, {"colour": Grouping.by_share(drawn, least=0.2)})
 
 

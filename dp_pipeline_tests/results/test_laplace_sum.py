@@ -24,10 +24,10 @@ def convolved(terms: int, scale: Fraction) -> tuple[np.ndarray, int]:
     """
     end = ceil(50 * scale) + 10
     q = np.exp(-1 / float(scale))
-    one = (1 - q) / (1 + q) * q ** np.abs(np.arange(-end, end + 1))
+    single = (1 - q) / (1 + q) * q ** np.abs(np.arange(-end, end + 1))
     total = np.array([1.0])
     for _ in range(terms):
-        total = np.convolve(total, one)
+        total = np.convolve(total, single)
     return total, terms * end
 
 

@@ -107,7 +107,7 @@ def test_a_missing_value_makes_a_column_of_objects() -> None:
     assert {name: some[name].dtype.kind for name in some}["sex"] == "O"
     assert isinstance(some, LongColumns)
     assert {part.dtype.kind for part in some.batches("age")} == {"O"}
-    assert [one is None for one in some["sex"]] == [at == 17 for at in range(20)]
+    assert [value is None for value in some["sex"]] == [index == 17 for index in range(20)]
 
 
 @pytest.mark.usefixtures("_few")
@@ -145,8 +145,8 @@ def test_shares_of_many_rows_are_counted_in_batches() -> None:
     codes = form(20).astype(np.int8)
     table = SyntheticTable(FORM.names, codes, (), (FORM.names,), (), FORM, seed=1)
     pairs = table.counts(("town", "age"))
-    for town, age in np.ndindex(*pairs.shape):
-        assert pairs[town, age] == ((codes[:, 1] == town) & (codes[:, 3] == age)).sum()
+    for home, age in np.ndindex(*pairs.shape):
+        assert pairs[home, age] == ((codes[:, 1] == home) & (codes[:, 3] == age)).sum()
 
 
 @pytest.mark.parametrize("levels", [2, 127, 128, 129, 300, 33_000])

@@ -39,8 +39,8 @@ def test_moments_are_those_of_the_noise_that_is_drawn(scale: Fraction) -> None:
         draw = source.discrete_gaussian if kind else source.discrete_laplace
         noise = np.abs(draw(CELLS, scale)).astype(float)
         noisy = NoisyMarginal(("a",), CELLS, scale, gaussian=kind)
-        for found, expected in ((noise, noisy.deviation), (noise**2, noisy.variance)):
-            assert abs(found.mean() - expected) <= 6 * found.std() / np.sqrt(CELLS.size)
+        for values, expected in ((noise, noisy.deviation), (noise**2, noisy.variance)):
+            assert abs(values.mean() - expected) <= 6 * values.std() / np.sqrt(CELLS.size)
 
 
 @pytest.mark.parametrize("gaussian", [False, True])

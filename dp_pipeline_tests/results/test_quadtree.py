@@ -63,10 +63,10 @@ def test_children_partition_their_parent_exactly(case: tuple[int, Nodes]) -> Non
     many = 1 << dimensions
     assert children.heights.tolist() == [h + 1 for h in nodes.heights for _ in range(many)]
     parts = finest_cells(children, dimensions, DEPTH + 1)
-    for at, whole in enumerate(finest_cells(nodes, dimensions, DEPTH + 1)):
-        family = parts[at * many : (at + 1) * many]
+    for index, cells in enumerate(finest_cells(nodes, dimensions, DEPTH + 1)):
+        family = parts[index * many : (index + 1) * many]
         assert not overlap(family)
-        assert set().union(*family) == whole
+        assert set().union(*family) == cells
 
 
 @pytest.mark.parametrize("dimensions", [1, 2, 3])

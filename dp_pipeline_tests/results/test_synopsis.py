@@ -34,9 +34,9 @@ def test_the_boxes_of_leaves_tile_the_declared_box(case: tuple[int, Nodes]) -> N
     box = BOX[:dimensions]
     synopsis = Synopsis.of_nodes(leaves, np.ones(len(leaves)), ("x", "y", "z")[:dimensions], box)
     volumes = (synopsis.upper - synopsis.lower).prod(axis=1)
-    assert np.isclose(volumes.sum(), np.prod([one.upper - one.lower for one in box]))
-    assert synopsis.lower.min(axis=0).tolist() == [one.lower for one in box]
-    assert synopsis.upper.max(axis=0).tolist() == [one.upper for one in box]
+    assert np.isclose(volumes.sum(), np.prod([side.upper - side.lower for side in box]))
+    assert synopsis.lower.min(axis=0).tolist() == [side.lower for side in box]
+    assert synopsis.upper.max(axis=0).tolist() == [side.upper for side in box]
 
 
 def test_the_boxes_of_a_grid_are_those_of_its_cells() -> None:
@@ -73,22 +73,22 @@ def test_a_synopsis_is_a_table_of_bounds_and_weights() -> None:
 @fuzz
 @given(weights=weights_of_boxes, enough=st.integers(0, 5000), most=st.integers(1, 5))
 def test_parts_have_the_weight_of_their_boxes(weights: list[float], enough: int, most: int) -> None:
-    whole = eighths(weights)
-    cut = whole.weights > 0
-    parts = whole.refined(target=enough, most=most)
+    synopsis = eighths(weights)
+    cut = synopsis.weights > 0
+    parts = synopsis.refined(target=enough, most=most)
     if len(parts.weights) == 8:
-        assert parts is whole or not cut.any()
+        assert parts is synopsis or not cut.any()
         return
-    assert parts.weights[: (~cut).sum()].tolist() == whole.weights[~cut].tolist()
-    cuts, rest = divmod(len(parts.weights) - (~cut).sum(), cut.sum())
-    assert rest == 0
-    for at, box in enumerate(np.flatnonzero(cut)):
-        family = slice((~cut).sum() + at * cuts, (~cut).sum() + (at + 1) * cuts)
-        assert parts.weights[family] == pytest.approx(np.full(cuts, whole.weights[box] / cuts))
-        assert (parts.lower[family].min(axis=0) == whole.lower[box]).all()
-        assert parts.upper[family].max(axis=0) == pytest.approx(whole.upper[box])
+    assert parts.weights[: (~cut).sum()].tolist() == synopsis.weights[~cut].tolist()
+    cuts, remainder = divmod(len(parts.weights) - (~cut).sum(), cut.sum())
+    assert remainder == 0
+    for index, box in enumerate(np.flatnonzero(cut)):
+        family = slice((~cut).sum() + index * cuts, (~cut).sum() + (index + 1) * cuts)
+        assert parts.weights[family] == pytest.approx(np.full(cuts, synopsis.weights[box] / cuts))
+        assert (parts.lower[family].min(axis=0) == synopsis.lower[box]).all()
+        assert parts.upper[family].max(axis=0) == pytest.approx(synopsis.upper[box])
         assert len(np.unique(parts.lower[family], axis=0)) == cuts
-    assert parts.weights.sum() == pytest.approx(whole.weights.sum())
+    assert parts.weights.sum() == pytest.approx(synopsis.weights.sum())
     assert volume(parts) == pytest.approx(8 * 2 * 10)
 
 
@@ -112,9 +112,9 @@ def test_few_boxes_are_cut_and_many_are_not(boxes: int, enough: int, parts: int)
 
 
 def test_boxes_without_weight_stay_whole() -> None:
-    nobody = eighths([0.0, -1.0] * 4)
-    assert nobody.refined().lower.tolist() == nobody.lower.tolist()
-    assert nobody.refined().weights.tolist() == nobody.weights.tolist()
+    empty = eighths([0.0, -1.0] * 4)
+    assert empty.refined().lower.tolist() == empty.lower.tolist()
+    assert empty.refined().weights.tolist() == empty.weights.tolist()
 
 
 SIDES = st.tuples(st.integers(-99, 99), st.integers(1, 99)).map(
@@ -136,5 +136,5 @@ def test_no_box_ends_beyond_the_declared_one(sides: list[Coordinate], cells: int
         Synopsis.of_nodes(children, np.ones(len(children)), names, box),
     ):
         for boxes in (synopsis, synopsis.refined()):
-            assert (boxes.upper <= [one.upper for one in box]).all()
-            assert (boxes.lower >= [one.lower for one in box]).all()
+            assert (boxes.upper <= [side.upper for side in box]).all()
+            assert (boxes.lower >= [side.lower for side in box]).all()

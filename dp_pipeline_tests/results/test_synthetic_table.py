@@ -41,12 +41,12 @@ def table_of(
 def test_counts_are_those_of_a_loop(
     rows: list[tuple[int, ...]], names: list[str], many: int
 ) -> None:
-    wanted = tuple(names[:many])
-    expected = np.zeros(TOWN.shape(wanted), dtype=np.int64)
+    chosen = tuple(names[:many])
+    expected = np.zeros(TOWN.shape(chosen), dtype=np.int64)
     for row in rows:
-        expected[tuple(row[NAMES.index(name)] for name in wanted)] += 1
+        expected[tuple(row[NAMES.index(name)] for name in chosen)] += 1
     table = table_of(rows)
-    counts, shares = table.counts(wanted), table.probabilities(wanted)
+    counts, shares = table.counts(chosen), table.probabilities(chosen)
     assert counts.dtype == np.int64
     assert np.array_equal(counts, expected)
     assert shares.sum() == pytest.approx(1)
@@ -61,7 +61,7 @@ def test_columns_have_the_names_and_values_of_the_source() -> None:
     numbers = tables["synthetic"]["y"]
     assert TOWN["y"].cells.encode(numbers).tolist() == [0, 2, 1, 2]
     assert {name: codes.tolist() for name, codes in tables["codes"].items()} == {
-        name: [row[at] for row in ROWS] for at, name in enumerate(NAMES)
+        name: [row[index] for row in ROWS] for index, name in enumerate(NAMES)
     }
 
 

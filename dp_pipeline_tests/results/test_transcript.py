@@ -101,7 +101,9 @@ def test_any_questions_and_answers_come_back_from_disk(
     reopened = Transcript(path)
     assert reopened.chain == transcript.chain
     records = [reopened.recall(question) for question, _, _ in answers]
-    assert [(one.answer.tolist(), one.scale) for one in records] == [one[1:] for one in answers]
+    assert [(record.answer.tolist(), record.scale) for record in records] == [
+        record[1:] for record in answers
+    ]
 
 
 def test_an_interrupted_release_goes_on_where_it_stopped(path: Path) -> None:
