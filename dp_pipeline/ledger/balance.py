@@ -33,6 +33,7 @@ class Balance:
     window_ceiling   what one window may cost, or None
     window       the fullest of the windows of the question; empty where it names none
     window_spent the sum of its charges
+    in_every_window   what was charged before there were windows, as it counts in each
 
     >>> Balance(ceiling=Fraction(2), spent=Fraction(1), per_month=Fraction(1)).remaining
     Fraction(1, 1)
@@ -51,6 +52,7 @@ class Balance:
     window: str = ""
     window_spent: Fraction = Fraction(0)
     delta_window: str = ""
+    in_every_window: Fraction = Fraction(0)
 
     @property
     def remaining(self) -> Fraction | None:
@@ -174,6 +176,7 @@ def balance_of(
         delta_ceiling=account.delta_limit,
         delta_spent=deltas.get(delta_window, Fraction(0)),
         delta_window=delta_window,
+        in_every_window=Fraction(sums.everywhere, NANO),
         window_ceiling=account.window_limit,
         window=window,
         window_spent=Fraction(blocks[window].spent if window else 0, NANO),

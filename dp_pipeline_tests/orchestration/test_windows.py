@@ -355,6 +355,14 @@ def test_one_off_comes_first_and_weeks_later(project: Project):
     balance = project.ledger.balance("riders", WEEKS[:1])
     assert (balance.remaining, balance.spent) == (0, Fraction("1.05") + 2 * EACH)
     assert published_windows(spec, project.home) == WEEKS[:2]
+    added = "Releases of all rows, before there were weeks, add ε=2.1 to what each week costs"
+    pages = [
+        report_path(all_windows(week_options(project, spec))),
+        *project.home.reports.rglob("*2026*.md"),
+    ]
+    assert len(pages) == 5
+    for page in pages:
+        assert added in " ".join(page.read_text(encoding="utf-8").split()), page
     assert set(evaluations(spec, project.home, EpsilonRelease)) == set(WEEKS[:2])
     for command in (("budget", "verify"), ("check",), ("budget", "export")):
         assert project.cli_here(*command).code == 0, command
