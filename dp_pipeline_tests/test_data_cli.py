@@ -196,6 +196,7 @@ def test_a_draft_with_its_decisions_made_is_a_chain_in_dagster(folder: Path) -> 
     path = folder / "rides.yaml"
     text = path.read_text().replace("at_most: TODO", "at_most: 5")
     text = text.replace("    # bounds: [TODO, TODO]\n    # bins", "    bounds: [0, 90]\n    bins")
+    text = text.replace("    # nullable: false", "    nullable: false")
     path.write_text(text)
     (spec,) = [one for one in available_datasets() if one.name == "rides"]
     graph = definitions_of(spec, Home(folder / "home")).resolve_asset_graph()
@@ -415,7 +416,7 @@ def test_a_sample_counts_how_rows_parse_and_shows_no_value(messy: Path) -> None:
     before = sorted(messy.parent.rglob("*"))
     result = data("check", str(messy), "--sample", "3")
     assert result.exit_code == 0, result.output
-    lines = [line.split() for line in result.stdout.splitlines()[-5:]]
+    lines = [line.split() for line in result.stdout.splitlines()[-6:-1]]
     assert lines == [
         ["day", "1", "0", "1", "1"],
         ["fare", "1", "0", "1", "1"],
@@ -440,7 +441,8 @@ def test_a_sample_says_how_many_rows_are_in_no_window(messy: Path) -> None:
     result = data("check", str(messy), "--sample", "3")
     assert result.exit_code == 0, result.output
     assert "How the first 3 rows parse" in result.stdout
-    assert result.stdout.endswith("  rows without a time in 'at', which are in no window: 1\n")
+    assert "  rows without a time in 'at', which are in no window: 1\n" in result.stdout
+    assert result.stdout.endswith("  rows that would be left out: 1 of 3, because of age (1)\n")
 
 
 @pytest.mark.usefixtures("terminal")
@@ -448,8 +450,8 @@ def test_a_sample_says_how_many_rows_break_a_constraint(messy: Path) -> None:
     more = 'constraints: {never: {fare: "[0, 10)", bike: [city, missing]}}\n'
     messy.write_text(PARSED + more)
     result = data("check", str(messy), "--sample", "3")
-    said = "  2 rows break the constraint: never fare [0, 10) with bike city or missing"
-    assert result.stdout.splitlines()[-1] == said
+    said = "  1 rows break the constraint: never fare [0, 10) with bike city or missing"
+    assert said in result.stdout.splitlines()
 
 
 def test_a_sample_is_refused_where_its_numbers_could_be_kept(messy: Path) -> None:

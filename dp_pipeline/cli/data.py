@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +18,7 @@ from dp_pipeline.config.errors import DeclarationError, NotPrepared
 
 if TYPE_CHECKING:
     from dp_pipeline.config.dataset import DatasetSpec
+    from dp_pipeline.raw.first_rows import ParsedRows
 
 
 @click.command("check")
@@ -89,6 +90,9 @@ def _print_check(spec: DatasetSpec, file: Path, warnings: list[str]) -> None:
         click.echo(k_anonymity_line(spec))
 
 
+MAX_REASONS = 4
+"""Reasons why lines are no rows that are listed."""
+
 _FOR_CUSTODIANS = """
 How the first {rows:,} rows parse, for the custodian alone. These numbers are exact: show them to no
 reader, and never choose bounds or levels by them. Nothing was charged, nothing was written."""
@@ -131,6 +135,24 @@ def _show_sample(spec: DatasetSpec, rows: int) -> None:
     if spec.windows is not None:
         where = f"rows without a time in {spec.windows.column!r}, which are in no window"
         click.echo(f"  {where}: {sample.timeless:,}")
+    for line in _loss_lines(sample):
+        click.echo(f"  {line}")
+
+
+def _loss_lines(sample: ParsedRows) -> Iterator[str]:
+    """Yield what lines are no rows, and how many rows would be left out and why."""
+    if sample.unreadable:
+        count = sum(sample.unreadable.values())
+        reasons = sorted(sample.unreadable.items(), key=lambda item: -item[1])
+        why = "; ".join(f"{lines:,} {reason}" for reason, lines in reasons[:MAX_REASONS])
+        more = "; others" if len(reasons) > MAX_REASONS else ""
+        yield f"{count:,} lines of the file are no rows: {why}{more}"
+    if sample.multiline is not None:
+        lines, left = sample.multiline
+        yield f"with `multiline: {lines}` in `source` {left:,} lines would be no rows"
+    why = ", ".join(f"{name} ({rows:,})" for name, rows in sample.reasons.items())
+    because = f", because of {why}" if why else ""
+    yield f"rows that would be left out: {sample.left_out:,} of {sample.rows:,}{because}"
 
 
 def _without_epsilon(spec: DatasetSpec) -> list[str]:

@@ -20,6 +20,7 @@ from dp_pipeline.config.catalogue import (
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import DeclarationError, one_of
 from dp_pipeline.config.parameters import from_text
+from dp_pipeline.config.source import FILES
 from dp_pipeline.config.system_errors import follow_links
 from dp_pipeline.config.yaml_text import Document
 from dp_pipeline.models import MODELS, build_model
@@ -146,7 +147,7 @@ def _home() -> Iterator[str]:
 
 def _source(spec: DatasetSpec) -> Iterator[str]:
     source = spec.source
-    if source.kind in ("csv", "parquet") and not source.is_remote and source.download is None:
+    if source.kind in FILES and not source.is_remote and source.download is None:
         # Of files of windows their folder has to be there; the files come one by one.
         paths = source.identities if source.is_template else source.locations
         locations = [path.removeprefix("file:") for path in paths]

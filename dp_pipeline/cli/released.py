@@ -43,8 +43,14 @@ def print_result(result: RunResult, *, is_explained: bool = True) -> None:
     if result.options.kind.FOLDER:
         _print_tables(result)
         return
+    from dp_pipeline.reporting.plausibility import missing_line
+
     _print_releases(result, is_explained=is_explained)
     _print_centres(result)
+    for release in result:
+        if any(release.missing.values()):
+            name = f"{release.model} at ε={release.release.level}"
+            click.echo(f"missing cells, {name}: {missing_line(release.missing)}")
     for line in (warning for release in result for warning in release.warnings):
         click.echo(f"warning: {line}")
     if words := _discovery_words(result):
@@ -263,6 +269,7 @@ def _release(result: ReleaseResult) -> dict[str, Any]:
         "refined_from": bundle.facts.get(REFINED_FROM, NONE),
         "charged": amount_text(result.cost),
         "quality": [quality_document(row) for row in result.quality],
+        "missing": result.missing,
         "warnings": list(result.warnings),
         "key": bundle.key,
         "folder": str(result.folder),

@@ -14,14 +14,21 @@ from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 from dp_pipeline.config import fields
 from dp_pipeline.config.clock import Clock, ClockBins, Every
 from dp_pipeline.config.domain import MISSING, OTHER, Attribute, OnInvalid, Undeclared
-from dp_pipeline.config.encoding import MAX_CELLS, Bins, Coordinate, Levels, is_interval
+from dp_pipeline.config.encoding import (
+    MAX_CELLS,
+    Bins,
+    Coordinate,
+    Levels,
+    is_interval,
+    normal_text,
+)
 from dp_pipeline.config.errors import FieldError
 from dp_pipeline.config.fields import FormChoice, below, not_among, require, require_mapping
 from dp_pipeline.config.reading import Signs
@@ -44,6 +51,12 @@ MAX_FILE_BYTES = 1 << 23
 _EXPECTED_LEVELS = f"2 to {MAX_CELLS} different levels"
 _EXPECTED_BOUNDS = "lower < upper, both within ±1e15, wide enough for 2^17 steps"
 _UNIT_BOUNDS = (1e-9, 1e9)
+_MAX_DECIMALS = 12
+_DECIMALS = fields.Scalar(
+    lambda text: int(text) if text.isdecimal() and int(text) <= _MAX_DECIMALS else None,
+    f"an integer from 0 to {_MAX_DECIMALS}",
+    {"type": "integer", "minimum": 0, "maximum": _MAX_DECIMALS},
+)
 
 
 def _level_texts(value: object) -> object:
@@ -51,6 +64,9 @@ def _level_texts(value: object) -> object:
     if value == DISCOVER:
         return []
     require(value != [], _EXPECTED_LEVELS, "0")
+    if isinstance(value, list):
+        # Cells are read without white space around them, so no other text could be met.
+        return [normal_text(text) if isinstance(text, str) else text for text in value]
     if not isinstance(value, str) or value == TODO:
         return value
     ends = re.fullmatch(r"(\d{1,18})\.\.(\d{1,18})", value)
@@ -103,35 +119,63 @@ def _lines(section: Mapping[str, object], folder: Path) -> list[str]:
     return [line.strip() for line in content.splitlines() if line.strip()]
 
 
+def _number_policy(policy: str, *, is_nullable: bool) -> OnInvalid:
+    """Return what becomes of a number outside of its bounds."""
+    if policy == "keep":
+        return "keep" if is_nullable else "clip"
+    return "drop" if policy == "drop" else "clip"
+
+
 class _ColumnSection(fields.Section):
     """The fields of all kinds of attributes.
 
     column    The column of the source, where its name is another.
-    nullable  A missing value gets a separate cell; a number or date needs cells for it.
+    nullable  Cells that are not as declared have a separate level, missing: with levels, bins or
+              edges it is there unless this is false, or `on_invalid: drop`.
     missing   Texts that mean a missing value, in addition to an empty one.
     usable    The share of the rows that checks require to be as declared.
     """
 
     column: fields.Text | None = None
-    nullable: fields.Switch = False
+    nullable: fields.Switch | None = None
     missing: fields.ListOf[fields.Item] | None = None
     usable: fields.Share | None = None
+
+    def with_default(self, nullable: bool | None) -> Self:
+        """Return the section with the data set's ``nullable`` where it has none of its own.
+
+        A number without bins has no level of missing values, whatever the data set says.
+        """
+        if self.nullable is not None or nullable is None:
+            return self
+        return self.model_copy(update={"nullable": nullable and self._has_cells})
+
+    @property
+    def _has_cells(self) -> bool:
+        return True
 
     @property
     def missing_texts(self) -> tuple[str, ...]:
         """The attribute's own texts of missing values, sorted."""
-        return tuple(sorted({text.strip() for text in self.missing or ()}))
+        return tuple(sorted({normal_text(text) for text in self.missing or ()}))
 
     def _require_nullable(self) -> None:
-        is_nullable = self.missing is None or self.nullable
-        require(is_nullable, "`nullable: true` as well", "none", "missing")
+        is_nullable = self.missing is None or self.nullable is not False
+        require(is_nullable, "no `nullable: false` as well", "one", "missing")
+
+    def _is_nullable(self, policy: str) -> bool:
+        """Return whether cells that are not as declared have a level of their own.
+
+        The level is a part of the declaration, so whether it is there never depends on rows.
+        """
+        return self._has_cells and policy != "drop" if self.nullable is None else self.nullable
 
     def _attribute(
         self, name: str, on_invalid: OnInvalid, reading: ReadingSection, **values: Any
     ) -> Attribute:
         missing = reading.missing_texts if self.missing is None else self.missing_texts
         column = {"column": self.column or name, "on_invalid": on_invalid, "missing": missing}
-        return Attribute(name, nullable=self.nullable, **{**column, **values})
+        return Attribute(name, **{**column, **values})
 
 
 def _add_level(level: str) -> str:
@@ -144,7 +188,8 @@ class Category(_ColumnSection):
     levels      All its texts; 0..15 are the sixteen levels 0 to 15.
     at_most     The most levels that may be discovered.
     other       The level that replaces any other text.
-    on_invalid  What happens to a text that is no level; drop leaves its row out.
+    on_invalid  What happens to a text that is no level: keep makes it missing, other replaces it
+                by the level `other`, drop leaves its row out.
     aliases     Other spellings of levels.
     """
 
@@ -153,7 +198,7 @@ class Category(_ColumnSection):
     ]
     at_most: fields.Count | None = None
     other: fields.Item | None = None
-    on_invalid: Literal["other", "drop"] | None = None
+    on_invalid: Literal["keep", "other", "drop"] | None = None
     aliases: fields.MappingOf[fields.Item] = Field(default_factory=dict)
 
     @model_validator(mode="after")
@@ -177,6 +222,8 @@ class Category(_ColumnSection):
         require(has_other, "a level `other` for unknown texts", "none", "on_invalid", hint=hint)
         expected = f"no level {MISSING!r}, which is the name of missing values here"
         require(not self.nullable or MISSING not in levels, expected, "one", "levels")
+        is_free = self.on_invalid != "keep" or self.other is None
+        require(is_free, "other: a level that takes unknown texts", "keep", "on_invalid")
         for text, level in self.aliases.items():
             if level not in levels:
                 raise not_among(level, levels, field=("aliases", text))
@@ -207,23 +254,46 @@ class Category(_ColumnSection):
         default   ``on_invalid`` of the data set
         reading   how all columns are read
         """
-        aliases = tuple(sorted(self.aliases.items()))
+        aliases = tuple(sorted((normal_text(text), level) for text, level in self.aliases.items()))
         if not self.levels:
             # Rare texts are never discovered: they get the level ``other`` unless rows are dropped.
             other = None if self.on_invalid == "drop" else self.other or OTHER
             undeclared = Undeclared(levels=self.at_most or DEFAULT_MAX_LEVELS)
-            on_invalid: OnInvalid = "drop" if other is None else "other"
             return self._attribute(
-                name, on_invalid, reading, other=other, aliases=aliases, undeclared=undeclared
+                name,
+                "drop" if other is None else "other",
+                reading,
+                other=other,
+                aliases=aliases,
+                nullable=self._is_nullable("drop" if other is None else default),
+                undeclared=undeclared,
             )
-        is_dropped = self.other is None or default == "drop"
-        on_invalid = self.on_invalid or ("drop" if is_dropped else "other")
+        policy, other = self.on_invalid or default, self.other
+        is_nullable = self._is_nullable(policy)
+        if self.nullable is None and MISSING in self.levels:
+            # The file's own level of missing values takes what is not as declared.
+            is_nullable, other = False, other or (None if policy == "drop" else MISSING)
         attribute = self._attribute(
-            name, on_invalid, reading, other=self.other, aliases=aliases, cells=Levels(self.levels)
+            name,
+            _text_policy(policy, other, is_nullable=is_nullable),
+            reading,
+            other=other,
+            aliases=aliases,
+            nullable=is_nullable,
+            cells=Levels(self.levels),
         )
         names = {*self.levels, *self.aliases}
         missing = tuple(text for text in attribute.missing if text not in names)
         return replace(attribute, missing=missing)
+
+
+def _text_policy(policy: str, other: str | None, *, is_nullable: bool) -> OnInvalid:
+    """Return what becomes of a text that is no level."""
+    if policy == "drop":
+        return "drop"
+    if other is not None:
+        return "other"
+    return "keep" if is_nullable else "drop"
 
 
 class Quantiles(fields.Section):
@@ -271,7 +341,10 @@ class Numeric(_ColumnSection, SignsSection):
     edges       In place of bins: ascending cuts inside the bounds.
     unit        Discovered bounds and edges are multiples of it.
     integer     Synthetic numbers are integers.
-    on_invalid  What happens to a number outside its bounds; drop leaves its row out.
+    decimals    Synthetic numbers have so many decimals.
+    aliases     Texts that mean a number: {"90+": 90}.
+    on_invalid  What happens to a number outside its bounds: keep makes it missing, clip moves it
+                to the nearer bound, drop leaves its row out.
     """
 
     model_config = ConfigDict(json_schema_extra={"not": {"required": ["bins", "edges"]}})
@@ -285,7 +358,9 @@ class Numeric(_ColumnSection, SignsSection):
     edges: fields.ListOf[fields.Number] | None = None
     unit: Annotated[float, _UNIT] | None = None
     integer: fields.Switch = False
-    on_invalid: Literal["clip", "drop"] | None = None
+    decimals: Annotated[int, _DECIMALS] | None = None
+    aliases: fields.MappingOf[fields.Number] = Field(default_factory=dict)
+    on_invalid: Literal["keep", "clip", "drop"] | None = None
 
     @property
     def undeclared(self) -> Undeclared | None:
@@ -298,12 +373,16 @@ class Numeric(_ColumnSection, SignsSection):
         return Undeclared(None, not self.bounds, quantiles, bins, self.unit or 1.0)
 
     @property
+    def _has_cells(self) -> bool:
+        return self.bins is not None or self.edges is not None
+
+    @property
     def _count(self) -> int | None:
         return self.bins if isinstance(self.bins, int) else None
 
     @model_validator(mode="after")
     def _require_consistent(self) -> Numeric:
-        bounds, has_cells = self.bounds, self.bins is not None or self.edges is not None
+        bounds, has_cells = self.bounds, self._has_cells
         if self.undeclared is not None:
             self._require_discoverable(self.undeclared)
         else:
@@ -320,6 +399,8 @@ class Numeric(_ColumnSection, SignsSection):
             has_integer = math.ceil(bounds[0]) <= math.floor(bounds[1])
             expected = "an integer between the bounds"
             require(has_integer or not self.integer, expected, "none", "integer")
+            is_inside = all(bounds[0] <= n <= bounds[1] for n in self.aliases.values())
+            require(is_inside, "numbers inside the bounds", "another", "aliases")
         return self
 
     def _require_discoverable(self, undeclared: Undeclared) -> None:
@@ -353,13 +434,19 @@ class Numeric(_ColumnSection, SignsSection):
         self, name: str, default: str, reading: ReadingSection = DEFAULT_READING
     ) -> Attribute:
         """Return the attribute that the section declares; arguments as in ``Category``."""
+        policy = self.on_invalid or default
+        is_nullable = self._is_nullable(policy)
         return self._attribute(
             name,
-            self.on_invalid or ("drop" if default == "drop" else "clip"),
+            # Bounds that are discovered cut off a tail: what lies beyond them is no mistake.
+            _number_policy(policy, is_nullable=is_nullable and bool(self.bounds)),
             reading,
             coordinate=Coordinate(*self.bounds) if self.bounds else None,
+            nullable=is_nullable,
             cells=self._cells(),
             is_integer=self.integer,
+            decimals=self.decimals,
+            aliases=tuple(sorted((normal_text(t), repr(n)) for t, n in self.aliases.items())),
             signs=self.signs(reading.signs(Signs())),
             undeclared=self.undeclared,
         )
@@ -378,7 +465,8 @@ class Moment(_ColumnSection):
     edges       In place of both: ascending cuts inside the bounds, as texts like the bounds.
     format      The format of its texts, if it is not ISO 8601: "%d.%m.%Y %H:%M".
     zone        The time zone of times without an offset, and of the begin of days.
-    on_invalid  What happens to a date outside its bounds; drop leaves its row out.
+    on_invalid  What happens to a date outside its bounds: keep makes it missing, clip moves it
+                to the nearer bound, drop leaves its row out.
     """
 
     model_config = ConfigDict(
@@ -399,7 +487,7 @@ class Moment(_ColumnSection):
     edges: fields.ListOf[fields.Item] | None = None
     format: fields.Text | None = None
     zone: Zone | None = None
-    on_invalid: Literal["clip", "drop"] | None = None
+    on_invalid: Literal["keep", "clip", "drop"] | None = None
 
     @model_validator(mode="after")
     def _require_consistent(self) -> Moment:
@@ -411,9 +499,13 @@ class Moment(_ColumnSection):
         require_format(self.format, self.type)
         self._require_nullable()
         expected = "every, bins or edges, for missing values to be one more cell"
-        require(names or not self.nullable, expected, "none", "nullable")
+        require(self._has_cells or not self.nullable, expected, "none", "nullable")
         self._cells(self._clock("UTC"))
         return self
+
+    @property
+    def _has_cells(self) -> bool:
+        return any(getattr(self, name) is not None for name in _MOMENT_CELLS)
 
     def _clock(self, zone: str) -> Clock:
         return Clock(self.type, self.zone or zone, self.format or "")
@@ -450,11 +542,13 @@ class Moment(_ColumnSection):
         self, name: str, default: str, reading: ReadingSection = DEFAULT_READING
     ) -> Attribute:
         """Return the attribute that the section declares; arguments as in ``Category``."""
-        clock = self._clock(reading.zone)
+        clock, policy = self._clock(reading.zone), self.on_invalid or default
+        is_nullable = self._is_nullable(policy)
         return self._attribute(
             name,
-            self.on_invalid or ("drop" if default == "drop" else "clip"),
+            _number_policy(policy, is_nullable=is_nullable),
             reading,
+            nullable=is_nullable,
             coordinate=Coordinate(*map(float, self._ends(clock))),
             cells=self._cells(clock),
             clock=clock,

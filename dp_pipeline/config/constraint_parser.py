@@ -163,10 +163,23 @@ def _only(combinations: Sequence[Combination], domain: Domain) -> Constraint:
     """Return an ``only`` constraint; attributes that a combination does not name are free."""
     names = _require_attributes([name for each in combinations for name in each], domain)
     boxes = _parse_items(combinations, lambda combination: _box(combination, names, domain))
+    boxes += _missing_boxes(combinations, names, domain)
     words = f"only {len(combinations)} combinations of {' and '.join(names)}"
     if len(combinations) <= MAX_COMBINATIONS_IN_WORDS:
         words = f"only {' or '.join(map(_words, combinations))}"
     return _require_effect(Constraint(words, names, boxes, is_only=True), domain)
+
+
+def _missing_boxes(
+    combinations: Sequence[Combination], names: Names, domain: Domain
+) -> tuple[Box, ...]:
+    """Return the cells of missing values that no combination names: they may be with any."""
+    return tuple(
+        tuple((domain[n].missing_code,) if n == name else _all_codes(domain[n]) for n in names)
+        for name in names
+        if domain[name].nullable
+        and not any(MISSING in combination.get(name, ()) for combination in combinations)
+    )
 
 
 def _depends(fine: str, coarse: str, map_: Combination | None, domain: Domain) -> Constraint:
@@ -187,14 +200,18 @@ def _depends(fine: str, coarse: str, map_: Combination | None, domain: Domain) -
 def _written_map(fine: Attribute, coarse: Attribute, map_: Combination) -> dict[int, Codes]:
     """Return code of the finer attribute → allowed codes of the coarser one, by a written map.
 
-    ``other`` and missing values that the map does not name allow all codes.
+    ``other`` and missing values that the map does not name may be with any: a cell that is missing
+    costs no row.
     """
+    free_codes: Codes = ()
+    if coarse.nullable and not any(MISSING in texts for texts in map_.values()):
+        free_codes = (coarse.missing_code,)
     coarse_codes: dict[int, Codes] = {}
     for text, texts in map_.items():
         with below(text):
             for code in _codes(fine, (text,)):
                 require(code not in coarse_codes, "every cell once", "a repeated one")
-                coarse_codes[code] = _codes(coarse, texts)
+                coarse_codes[code] = _codes(coarse, texts) + free_codes
     coarse_codes = dict.fromkeys(_free_codes(fine), _all_codes(coarse)) | coarse_codes
     unmapped = [label for code, label in enumerate(fine.labels()) if code not in coarse_codes]
     got = f"one without {', '.join(unmapped[:3])}"
@@ -227,13 +244,30 @@ def _map_of_bins(fine: Attribute, coarse: Attribute) -> dict[int, Codes]:
     if not is_same or not isinstance(fine.cells, Bins) or not isinstance(coarse.cells, Bins):
         return {}
     edges, cuts = fine.cells.edges, coarse.cells.edges
-    # A number outside the coarser bounds is in the first or last bin.
+    # A number outside of the coarser one's bounds is in its first or last bin, or missing.
     is_nested = set(cuts[1:-1]) <= set(edges) and edges[0] <= cuts[0] and cuts[-1] <= edges[-1]
     # A text that is missing for the coarser attribute alone has none of its bins.
     if not is_nested or not set(coarse.missing) <= set(fine.missing):
         return {}
     places = np.searchsorted(cuts[1:-1], edges[:-1], side="right")
-    return {code: (int(place),) for code, place in enumerate(places)}
+    return {
+        code: (int(place), coarse.missing_code)
+        if _may_be_outside(fine, coarse, code)
+        else (int(place),)
+        for code, place in enumerate(places)
+    }
+
+
+def _may_be_outside(fine: Attribute, coarse: Attribute, code: int) -> bool:
+    """Return whether a number of a bin may be outside of the coarser one's bounds, and so missing
+    there.
+    """
+    if coarse.on_invalid != "keep":
+        return False
+    assert isinstance(fine.cells, Bins) and isinstance(coarse.cells, Bins)
+    edges, cuts = fine.cells.edges, coarse.cells.edges
+    is_end = fine.on_invalid == "clip" and code in (0, len(edges) - 2)
+    return is_end or edges[code] < cuts[0] or edges[code + 1] > cuts[-1]
 
 
 def _map_of_prefixes(fine: Attribute, coarse: Attribute) -> dict[int, Codes]:
@@ -262,6 +296,8 @@ def _cell_of(attribute: Attribute, text: str) -> Codes:
     if level in levels:
         return (levels.index(level),)
     if attribute.nullable and level in {"", *attribute.missing}:
+        return (attribute.missing_code,)
+    if attribute.on_invalid == "keep":
         return (attribute.missing_code,)
     is_other = attribute.on_invalid == "other" and attribute.other is not None
     return (levels.index(str(attribute.other)),) if is_other else ()

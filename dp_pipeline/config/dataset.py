@@ -414,6 +414,12 @@ class DatasetSpec:
         )
 
     @property
+    def written_times(self) -> frozenset[str]:
+        """Those of ``times`` that an attribute reads by a declared format."""
+        clocks = ((each.column, each.clock) for each in self.domain if each.derived is None)
+        return self.times & {column for column, clock in clocks if clock and clock.format}
+
+    @property
     def partition_keys(self) -> tuple[str, ...]:
         """Canonical texts of the ε partitions, ascending."""
         return tuple(epsilon_text(epsilon) for epsilon in self.partitions)

@@ -14,7 +14,7 @@ from dp_pipeline.config.encoding import Bins, Coordinate, Levels
 from dp_pipeline.config.errors import DeclarationError, did_you_mean
 from dp_pipeline.config.reading import Derived, Signs
 
-OnInvalid = Literal["clip", "other", "drop"]
+OnInvalid = Literal["keep", "clip", "other", "drop"]
 
 MISSING = "missing"
 """The label of the cell of missing values."""
@@ -61,16 +61,19 @@ class Attribute:
 
     name         name in models and releases
     column       name in the source, or of the derived column
-    on_invalid   treatment of an invalid value: ``clip`` (a number goes to the nearer bound),
-                 ``other`` (a text becomes the level ``other``), or ``drop`` (its row is left out,
-                 as it always is for text in place of a number, NaN, or a missing value)
+    on_invalid   treatment of an invalid value: ``keep`` (it is missing), ``clip`` (a number goes to
+                 the nearer bound), ``other`` (a text becomes the level ``other``), or ``drop`` (its
+                 row is left out). What can be neither clipped nor renamed is missing where
+                 ``nullable``, else its row is left out
     coordinate   the bounded interval of a numeric attribute, else None
     cells        levels or bins; None for a number that is never discretised
     other        the level that takes unknown texts, or None
-    nullable     whether a missing value has a separate cell, the last one; else it is invalid
+    nullable     whether a missing value has a separate cell, the last one; else it is invalid.
+                 Declared, so that the cells never depend on rows
     is_integer   whether synthetic numbers are integers; changes no measurement
     missing      texts that mean a missing value, in addition to empty ones
-    aliases      (text, level): other spellings of declared levels
+    decimals     how many synthetic numbers have; None: all of them. Changes no measurement
+    aliases      (text, level): other spellings of declared levels, or of numbers
     usable       share of the rows that checks require to be as declared; changes no measurement
     undeclared   the parts that are to be discovered, or None
     signs        decimal and thousands signs of numbers in texts
@@ -88,6 +91,7 @@ class Attribute:
     other: str | None = None
     nullable: bool = False
     is_integer: bool = False
+    decimals: int | None = None
     missing: tuple[str, ...] = ()
     aliases: tuple[tuple[str, str], ...] = ()
     usable: Fraction = Fraction(1)
@@ -145,6 +149,11 @@ class Attribute:
         return self.is_numeric and not self.nullable
 
     @property
+    def keeps_rows(self) -> bool:
+        """Whether every cell has a code, so that none costs its row."""
+        return self.on_invalid == "other" or (self.nullable and self.on_invalid != "drop")
+
+    @property
     def size(self) -> int:
         """The number of cells with that of missing values; DeclarationError without cells."""
         return self._cells.size + self.nullable
@@ -174,7 +183,7 @@ class Attribute:
     def measured(self) -> dict[str, Any]:
         """The fields that change a measurement."""
         fields = asdict(self)
-        del fields["is_integer"], fields["usable"], fields["pieces"]
+        del fields["is_integer"], fields["decimals"], fields["usable"], fields["pieces"]
         return fields
 
     @property
@@ -257,7 +266,7 @@ class Domain:
             if attribute.nullable:
                 raise DeclarationError(
                     f"attribute {name!r}: expected a number that is never missing, "
-                    "got a nullable one"
+                    "got a nullable one: write `nullable: false`"
                 )
             intervals.append(attribute.coordinate)
         return tuple(intervals)

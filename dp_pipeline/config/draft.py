@@ -75,6 +75,8 @@ _CATEGORY: Mapping[str, Value] = {"levels": [TODO, TODO, "other"], "other": "oth
 _WHOLE: Mapping[str, Value] = {"integer": "true"}
 _DATE: Mapping[str, Value] = {"type": "date", "bounds": [TODO, TODO], "every": "month"}
 _TIMESTAMP: Mapping[str, Value] = {"type": "timestamp", "bounds": [TODO, TODO], "every": "day"}
+_COMPLETE: Mapping[str, Value] = {"nullable": "false"}
+"""A place has all of its coordinates."""
 _BOOLEAN: Mapping[str, Value] = {"levels": ["true", "false"]}
 
 _LABELS = ("label", "class", "target", "diagnosis", "outcome", "income")
@@ -93,7 +95,7 @@ def may_have_cells(column: SourceColumn) -> bool:
     return bool(column.proposal) or (column.kind != "unusable" and not column.remark)
 
 
-def _open(name: str, column: SourceColumn) -> Iterator[str]:
+def _open(name: str, column: SourceColumn, *, is_axis: bool) -> Iterator[str]:
     if column.kind == "unusable":
         yield f"  # {scalar(column.name)}: {column.type}, neither text nor number: left out"
         return
@@ -101,6 +103,9 @@ def _open(name: str, column: SourceColumn) -> Iterator[str]:
     if column.name != name:
         yield f"    column: {scalar(column.name)}"
     yield from (f"    {line}" for line in _choices(column))
+    if is_axis:
+        sign = "# " if column.kind == "unknown" else ""
+        yield from (f"    {line}" for line in _fields(_COMPLETE, sign=sign))
 
 
 def _choices(column: SourceColumn) -> Iterator[str]:
@@ -134,12 +139,13 @@ def _fields(fields: Mapping[str, Value], *, sign: str = "") -> Iterator[str]:
     return (f"{sign}{name}: {flow(value)}" for name, value in fields.items())
 
 
-def _proposed(name: str, column: SourceColumn) -> list[str]:
+def _proposed(name: str, column: SourceColumn, *, is_axis: bool) -> list[str]:
     if not column.proposal:
         why = column.remark or f"{column.type}, neither text nor number"
         return [f"  # {scalar(column.name)}: {why}: left out"]
     renamed = {"column": column.name} if column.name != name else {}
-    return field_text(name, {**renamed, **column.proposal}, indent=2)
+    complete = _COMPLETE if is_axis else {}
+    return field_text(name, {**renamed, **column.proposal, **complete}, indent=2)
 
 
 _PLACES = (("lat", "lon"), ("lat", "lng"), ("latitude", "longitude"), ("x", "y"))
@@ -171,10 +177,20 @@ class Outline:
                 f"{self.origin}: expected a column to declare other than the person's, got none"
             )
 
+    @property
+    def place(self) -> tuple[str, ...]:
+        """The two coordinates of a place, or none."""
+        axes = {name for name, column in self.columns.items() if may_be_axis(column)}
+        return next((pair for pair in _PLACES if axes.issuperset(pair)), ())
+
 
 def sensitive_draft(outline: Outline) -> str:
     """Return the draft for sensitive rows, with open decisions, from names and types alone."""
-    lines = [line for name, column in outline.columns.items() for line in _open(name, column)]
+    lines = [
+        line
+        for name, column in outline.columns.items()
+        for line in _open(name, column, is_axis=name in outline.place)
+    ]
     description = f"The rows of {outline.origin}: sensitive."
     return _draft(outline, lines, description, is_public=False, at_most=TODO)
 
@@ -182,7 +198,12 @@ def sensitive_draft(outline: Outline) -> str:
 def public_draft(outline: Outline, *, rows: int) -> str:
     """Return the complete draft for a benchmark of ``rows`` public rows."""
     columns = outline.columns
-    lines = [line for name, column in columns.items() for line in _proposed(name, column)]
+    place = outline.place
+    lines = [
+        line
+        for name, column in columns.items()
+        for line in _proposed(name, column, is_axis=name in place)
+    ]
     labels = (name for name in _LABELS if name in columns and "levels" in columns[name].proposal)
     return _draft(
         outline,
@@ -200,8 +221,6 @@ def _draft(
 ) -> str:
     from jinja2 import Template
 
-    axes = {name for name, column in outline.columns.items() if may_be_axis(column)}
-    place = next((pair for pair in _PLACES if axes.issuperset(pair)), ())
     person = {"unit": "rows_of_person", "column": outline.person or "", "at_most": at_most}
     template = Path(__file__).with_name("draft.yaml.j2").read_text(encoding="utf-8")
     text: str = Template(template, keep_trailing_newline=True).render(
@@ -214,8 +233,7 @@ def _draft(
         protection=flow_mapping(person) if outline.person is not None else "",
         source=flow_mapping(outline.source),
         attributes=lines,
-        has_map=len(axes) > 1,
-        place=" ".join(place),
+        place=" ".join(outline.place),
         has_table=any(map(may_have_cells, outline.columns.values())),
     )
     return text

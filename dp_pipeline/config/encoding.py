@@ -8,6 +8,7 @@ No encoding is fitted, since one that looked at the rows would release them. Inv
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -59,18 +60,52 @@ class Levels:
 
     @cached_property
     def _codes(self) -> dict[str, int]:
-        return {value: code for code, value in enumerate(self.values)}
+        """Texts that mean a level → its code, beside the spellings of ``_spelling``."""
+        exact = {value: code for code, value in enumerate(self.values)}
+        texts = {normal_text(value): code for value, code in reversed(exact.items())}
+        spelt = {_spelling(text): code for text, code in texts.items()} | texts
+        if exact.keys() <= {"0", "1"}:
+            # A column of truth values is one of zeros and ones.
+            spelt |= {_spelling(_TRUTHS[text]): code for text, code in exact.items()}
+        return spelt | exact
 
     def encode(self, texts: NDArray[np.object_]) -> IntArray:
         """Return the codes of ``texts`` (n,), ``INVALID`` for a text that is no declared level."""
         # Computed for no texts too: a pickle must not show whether there were rows.
         codes_of_levels = self._codes
-        codes = (codes_of_levels.get(text, INVALID) for text in texts)
+        codes = (
+            INVALID
+            if text is None
+            else codes_of_levels.get(text, codes_of_levels.get(_spelling(text), INVALID))
+            for text in texts
+        )
         return np.fromiter(codes, dtype=np.int64, count=len(texts))
 
     def labels(self) -> tuple[str, ...]:
         """Return the names of the cells, in code order."""
         return self.values
+
+
+_WHOLE = re.compile(r"([-+]?[0-9]+)\.0+", re.ASCII)
+_TRUTHS = {"0": "false", "1": "true"}
+
+
+def normal_text(text: str) -> str:
+    """Return a text as it is compared: without white space around it, each letter in one form.
+
+    >>> normal_text(" e\u0301 ") == "\u00e9"
+    True
+    """
+    text = text.strip()
+    return text if text.isascii() else unicodedata.normalize("NFC", text)
+
+
+def _spelling(text: str) -> str:
+    """Return the form that 16.0 shares with 16, and True with true."""
+    match = _WHOLE.fullmatch(text)
+    if match is not None:
+        return match[1]
+    return text.lower() if text in ("True", "TRUE", "False", "FALSE") else text
 
 
 @dataclass(frozen=True)

@@ -88,7 +88,9 @@ class DataSetFile(fields.Section):
     relation             The difference between neighbouring data sets.
     ceiling              The most ε that these persons may ever cost.
     source               Where the rows are.
-    on_invalid           What happens to a number outside its bounds.
+    on_invalid           What becomes of a cell that is not as declared: keep makes it missing, clip
+                         moves numbers to the nearer bound, drop leaves its row out.
+    nullable             Whether cells that are not as declared are a level of their own, missing.
     reading              How cells are read: decimal comma, texts of missing values, zone.
     derive               Columns that are a public function of one row.
     windows              Rows partitioned into time windows, each with a budget of its own.
@@ -134,7 +136,8 @@ class DataSetFile(fields.Section):
     relation: Literal["add_remove", "replace_one"] = "add_remove"
     ceiling: Ceiling | None = None
     source: AnySource
-    on_invalid: Literal["clip", "drop"] = "clip"
+    on_invalid: Literal["keep", "clip", "drop"] = "keep"
+    nullable: fields.Switch | None = None
     reading: ReadingSection = DEFAULT_READING
     derive: fields.MappingOf[DeriveSection] = Field(default_factory=dict)
     windows: WindowsSection | None = None
@@ -267,8 +270,11 @@ class DataSetFile(fields.Section):
         functions = {name: section.derived(self.reading) for name, section in self.derive.items()}
         attributes = []
         for name, section in self.attributes.items():
+            nullable = False if name in self._complete_names else self.nullable
             with below("attributes", name):
-                attribute = section.attribute(name, self.on_invalid, self.reading)
+                attribute = section.with_default(nullable).attribute(
+                    name, self.on_invalid, self.reading
+                )
                 derived = functions.get(attribute.column)
                 is_good = derived is None or attribute.clock is None
                 require(is_good, "levels or bounds of numbers: it is derived", "a type", "type")
@@ -284,6 +290,15 @@ class DataSetFile(fields.Section):
             return domain
         with below("constraints"):
             return replace(domain, constraints=self.constraints.declared(domain))
+
+    @property
+    def _complete_names(self) -> tuple[str, ...]:
+        """Attributes without a level of missing values by default: what a place or a class needs.
+
+        A missing label would pass for another label of its class.
+        """
+        label = (self.label,) if self.k_anonymity is not None and self.label else ()
+        return (*label, *(self.point or ()))
 
     def _source(self, folder: Path, domain: Domain) -> Source:
         with below("source"):

@@ -24,7 +24,7 @@ from dp_pipeline.config.database import server_names, split_database_file
 from dp_pipeline.config.url import is_url, redact_url, url_names
 from dp_pipeline.config.windows import TEMPLATE
 
-SourceKind = Literal["csv", "parquet", "sql", "sklearn", "generator"]
+SourceKind = Literal["csv", "parquet", "xlsx", "sql", "sklearn", "generator"]
 
 DATA_FOLDER_VARIABLE = "DP_PIPELINE_DATA"
 
@@ -65,6 +65,11 @@ class Source:
     needs       environment variable that must be set for this source, or None
     more        locations of further CSV files of the same form, whose rows follow
     comment     first character of lines of a CSV file that are no rows, or empty
+    encoding    of a CSV file, where it is not UTF-8
+    multiline   lines that a quoted cell of a sensitive CSV file may go on over
+    header_row  the line of a CSV file, or row of a sheet, that has the names of columns
+    footer      lines or rows at the end that are none
+    sheet       of a spreadsheet; the first one when empty
     sample      the rows that are read, on benchmarks only; None: all
     query       the SELECT of a database
     sha256      URL → declared hex digest of its file
@@ -82,6 +87,11 @@ class Source:
     needs: str | None = None
     more: tuple[str, ...] = ()
     comment: str = ""
+    encoding: str = ""
+    multiline: int = 1
+    header_row: int = 1
+    footer: int = 0
+    sheet: str = ""
     sample: Sample | None = None
     query: str = ""
     sha256: Mapping[str, str] = field(default_factory=dict)
@@ -230,7 +240,7 @@ def database_names(location: str) -> tuple[str, ...]:
     return server_names(location) or (f"sql:{location}",)
 
 
-FILES = ("csv", "parquet")
+FILES = ("csv", "parquet", "xlsx")
 """Kinds of sources that are files, local or at a URL."""
 
 _FILE = "file:"

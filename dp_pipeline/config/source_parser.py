@@ -6,6 +6,7 @@ variable with a URL only the database's name is stored.
 
 from __future__ import annotations
 
+import codecs
 import os
 import re
 from collections.abc import Mapping
@@ -72,6 +73,23 @@ _IS_DELIMITER = re.compile(rf'[^"\r\n\x80-\U0010ffff]|{WHITESPACE}').fullmatch
 _EXPECTED_COMMENT = "one character, neither delimiter nor quote"
 
 
+_MAX_LINES = 100
+_LINES = fields.Scalar(
+    lambda text: int(text) if text.isdecimal() and 0 < int(text) <= _MAX_LINES else None,
+    f"an integer from 1 to {_MAX_LINES}",
+    {"type": "integer", "minimum": 1, "maximum": _MAX_LINES},
+)
+
+
+def _is_encoding(text: str) -> bool:
+    """Return whether Python decodes bytes to text by this name."""
+    try:
+        # An encoding of text, and none of bytes such as base64.
+        return isinstance(codecs.decode(b"", text), str)
+    except (LookupError, UnicodeError, ValueError):
+        return False
+
+
 class SampleSection(fields.Section):
     """A number of rows, each class in proportion, drawn from a seed.
 
@@ -98,6 +116,10 @@ class CsvForm(fields.Section):
     delimiter  One character, or whitespace.
     header     Names of columns, if the first line has none.
     comment    The first character of lines that are no rows.
+    encoding   Of the text, where it is not UTF-8: cp1252, latin-1, utf-16, …
+    multiline  Lines that a quoted cell of sensitive rows may go on over; 1 if not given.
+    header_row The line that has the names of columns, where it is not the first.
+    footer     Lines at the end that are no rows.
     """
 
     delimiter: (
@@ -107,6 +129,19 @@ class CsvForm(fields.Section):
     comment: (
         Annotated[str, fields.text_that(re.compile("[ !#-~]").fullmatch, _EXPECTED_COMMENT)] | None
     ) = None
+    encoding: (
+        Annotated[str, fields.text_that(_is_encoding, "a text encoding such as cp1252")] | None
+    ) = None
+    multiline: Annotated[int, _LINES] | None = None
+    header_row: fields.Count | None = None
+    footer: fields.Index | None = None
+
+    @model_validator(mode="after")
+    def _require_names_once(self) -> Self:
+        """Refuse names in the file and in a line of their own."""
+        is_single = self.header is None or self.header_row is None
+        require(is_single, "header or header_row", "both", "header_row")
+        return self
 
 
 class _Downloaded(fields.Section):
@@ -223,6 +258,22 @@ class ParquetAtUrl(OneUrl, _Sampled):
     kind: Literal["parquet"]
 
 
+class Spreadsheet(_Sampled):
+    """A spreadsheet.
+
+    path        Beside this file, or $DP_PIPELINE_DATA/…
+    sheet       The name of the sheet; the first one if not given.
+    header_row  The row that has the names of columns, if it is not the first.
+    footer      The number of rows at the end that are none.
+    """
+
+    kind: Literal["xlsx"]
+    path: fields.Text
+    sheet: fields.Text | None = None
+    header_row: fields.Count = 1
+    footer: fields.Index = 0
+
+
 class Database(fields.Section):
     """A query to a database.
 
@@ -265,12 +316,13 @@ class Generated(_Named):
     kind: Literal["generator"]
 
 
-_Files = CsvFile | CsvFiles | ParquetFile
+_Files = CsvFile | CsvFiles | ParquetFile | Spreadsheet
 _AtUrls = CsvAtUrl | CsvAtUrls | ParquetAtUrl
 _SourceSection = _Files | _AtUrls | Database | Bundled | Generated
 _FORMS: dict[str, dict[str, type[_SourceSection]]] = {
     "csv": {"url": CsvAtUrl, "urls": CsvAtUrls, "paths": CsvFiles, "": CsvFile},
     "parquet": {"url": ParquetAtUrl, "urls": ParquetAtUrl, "": ParquetFile},
+    "xlsx": {"": Spreadsheet},
     "sql": {"": Database},
     "sklearn": {"": Bundled},
     "generator": {"": Generated},
@@ -312,6 +364,9 @@ def source_of(section: _SourceSection, folder: Path, *, is_release: bool) -> Sou
     require(is_unique, "different files", "the same file twice", "paths")
     variable = next((variable for _, variable in paths if variable), None)
     source = Source(section.kind, locations[0], more=locations[1:], needs=variable)
+    if isinstance(section, Spreadsheet):
+        sheet, header_row, footer = section.sheet or "", section.header_row, section.footer
+        return replace(source, sheet=sheet, header_row=header_row, footer=footer)
     source = _with_form(source, section)
     if isinstance(section, ParquetFile):
         source = replace(source, in_place=section.snapshot == "in_place")

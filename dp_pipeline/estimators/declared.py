@@ -93,8 +93,10 @@ def every_column(domain: Any, features: Features, person: Any = None) -> Any:
     return {**forms, **dict.fromkeys(unnamed, domain[...])}
 
 
-def declared_columns(domain: object) -> Columns:
+def declared_columns(domain: object, *, nullable: bool = False) -> Columns:
     """Return every column of a declaration in its order; ``PrivateSynthesizer`` lists the forms.
+
+    nullable   whether a column has a level of missing values that does not say so itself
 
     Raises DeclarationError for no column, two names that are the same as text, and any other form.
 
@@ -110,12 +112,15 @@ def declared_columns(domain: object) -> Columns:
     if len({str(name) for name in domain}) < len(domain):
         raise DeclarationError("domain: expected names that differ as texts, got one twice")
     return tuple(
-        replace(_column(str(name), form), label=None if isinstance(name, str) else name)
+        replace(
+            _column(str(name), form, nullable=nullable),
+            label=None if isinstance(name, str) else name,
+        )
         for name, form in domain.items()
     )
 
 
-def _column(name: str, declared: object) -> DeclaredColumn:
+def _column(name: str, declared: object, *, nullable: bool = False) -> DeclaredColumn:
     if isinstance(declared, str) and declared == DISCOVER:
         return DeclaredColumn(Attribute(name, name, "clip", undeclared=Undeclared()))
     if isinstance(declared, tuple) and _are_bounds(declared):
@@ -124,6 +129,8 @@ def _column(name: str, declared: object) -> DeclaredColumn:
         _refuse(name, f"bounds as {bounds}, or two levels as [{low}, {high}]", f"({low}, {high})")
     if not isinstance(declared, Mapping):
         declared = {"size" if isinstance(declared, Integral) else "levels": declared}
+    if nullable:
+        declared = {"nullable": True, **declared}
     if "column" in declared:
         _refuse(name, "the name that its column has in X", "another one as `column`")
     if any(isinstance(end, timedelta) for end in _listed(declared.get("bounds"))):
@@ -259,7 +266,7 @@ def attribute_of(
     """
     try:
         texts = {str(field): _as_text(name, value) for field, value in form.items()}
-        return section.model_validate(texts).attribute(name, "clip")
+        return section.model_validate(texts).with_default(False).attribute(name, "clip")
     except ValidationError as error:
         first = field_errors(error)[0]
     field = f" as `{'.'.join(map(str, first.field))}`" if first.field else ""

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from dp_pipeline.config.constraint_parser import constraints_of
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.domain import Domain, Protection
+from dp_pipeline.config.encoding import FloatArray
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.estimators.answers import TableAnswers
 from dp_pipeline.estimators.column_types import columns_of_types
@@ -38,7 +39,13 @@ from dp_pipeline.estimators.synthetic_frames import (
 from dp_pipeline.models.tables.base import TableModel
 from dp_pipeline.releases.evaluate import TableComparison
 from dp_pipeline.reporting.noisy_answers import NoisyAnswers
-from dp_pipeline.reporting.plausibility import NoisyTotal, least_pair_noise, table_warnings
+from dp_pipeline.reporting.plausibility import (
+    NoisyTotal,
+    least_pair_noise,
+    missing_line,
+    missing_shares,
+    table_warnings,
+)
 from dp_pipeline.reporting.quality import QualityReport
 from dp_pipeline.results.synthetic_table import SyntheticTable
 
@@ -133,9 +140,10 @@ class PrivateSynthesizer(TableAnswers, PrivateEstimator):
     population : str, default=None
         Population whose account in the ledger of this project's home (``DP_PIPELINE_HOME``, or
         the folder of workspace.yaml) pays for every fit, before it looks, and without refunds.
-    on_unknown : {"drop", "error"}, default="drop"
+    on_unknown : {"drop", "keep", "error"}, default="drop"
         A row is left out where a value is not declared and goes to no ``other``, or is missing
-        without being nullable. "error" raises in its place, in words that name the column.
+        without being nullable. "keep" makes every declared column nullable, so that such a value is
+        missing and costs no row. "error" raises, in words that name the column.
         **That tells about a row:** for public data alone, and never with ``population``.
     constraints : dict, default=None
         Which values of columns go together, in the words of a data set file, such as
@@ -313,7 +321,9 @@ noise protects nobody
         with invalid_parameters():
             features = features_of(X, typed=False)
             protection, persons = self._protection(features, person, at_most)
-            columns = declared_columns(every_column(self.domain, features, person))
+            columns = declared_columns(
+                every_column(self.domain, features, person), nullable=self.on_unknown == "keep"
+            )
             names = [column.name for column in columns]
             if person is not None and person in names:
                 raise DeclarationError(f"domain: expected no column {person!r} of persons, got it")
@@ -353,7 +363,7 @@ noise protects nobody
             if column.attribute.name in discovered
         }
         self.graph_ = clique_graph(table, self._columns)
-        shares = {name: table.probabilities((name,)) for name in table.attributes}
+        shares = _shares(table)
         total = NoisyTotal.of_marginals(table.measured)
         noise = least_pair_noise(
             (len(one.attributes), one.table.size, one.variance**0.5) for one in table.measured
@@ -507,10 +517,13 @@ noise protects nobody
         codes = dict(zip(table.attributes, np.ascontiguousarray(table.codes.T), strict=True))
         answers = NoisyAnswers.of_table(table)
         measured, unmeasured = answers.compared(codes, domain), answers.unmeasured(codes)
+        missing = missing_line(missing_shares(_shares(table), domain))
         if real is None:
             if label is not None:
                 raise DeclarationError("label: expected none without real rows, got one")
-            return QualityReport(len(table.codes), measured=measured, unmeasured=unmeasured)
+            return QualityReport(
+                len(table.codes), measured=measured, unmeasured=unmeasured, missing=missing
+            )
         names = [column.name for column in self._columns]
         values = declared_values(features_of(real, typed=False), names)
         spec = DatasetSpec.of_domain("real", domain)
@@ -519,6 +532,7 @@ noise protects nobody
             TableComparison(domain, rows.codes, codes).report(label=label),
             measured=measured,
             unmeasured=unmeasured,
+            missing=missing,
             left_out=len(values[0]) - rows.row_count,
         )
 
@@ -553,9 +567,9 @@ noise protects nobody
         return replace(fit, public=public_rows(prior, fit.spec.domain, names))
 
     def _has_strict_rows(self) -> bool:
-        if self.on_unknown not in ("drop", "error"):
+        if self.on_unknown not in ("drop", "keep", "error"):
             raise DeclarationError(
-                f"on_unknown: expected drop or error, got {self.on_unknown!r:.60}"
+                f"on_unknown: expected drop, keep or error, got {self.on_unknown!r:.60}"
             )
         if self.on_unknown == "error" and self.population is not None:
             raise DeclarationError(
@@ -568,3 +582,8 @@ noise protects nobody
         # A value that is missing, or no declared one, is dropped or has a cell of its own.
         tags.input_tags.allow_nan = tags.input_tags.string = tags.input_tags.categorical = True
         return tags
+
+
+def _shares(table: SyntheticTable) -> dict[str, FloatArray]:
+    """Return attribute → share of the synthetic rows in each of its cells."""
+    return {name: table.probabilities((name,)) for name in table.attributes}

@@ -30,7 +30,7 @@ from dp_pipeline.inference.earlier import PublicTable
 from dp_pipeline.raw.contributions import PersonKeys, keep_at_most
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.raw.generators.declared import draw_declared_rows
-from dp_pipeline.raw.values import cell_codes, valid_numbers
+from dp_pipeline.raw.values import breaking_rows, cell_codes, mend_constraints, valid_numbers
 from dp_pipeline.results.synthetic_table import decode_columns
 
 _BLOCK_ROWS = 1 << 16
@@ -195,15 +195,14 @@ def _prepare_block(
                 f"X: column {name!r}: expected declared values, got undeclared ones"
             )
         keep = keep & fits
-    for allowed in domain.allowed(domain.discrete):
-        constrained = {name: np.where(keep, codes[name], 0) for name in allowed.names}
-        broken = keep & ~allowed.holds(constrained)
-        if refuse and broken.any():
-            among = " and ".join(allowed.names)
+    for constraint in domain.constraints if refuse else ():
+        if (keep & breaking_rows(constraint, domain, codes)).any():
+            among = " and ".join(constraint.attributes)
             raise DeclarationError(
                 f"X: expected rows that keep the constraints of {among}, got some that break them"
             )
-        keep &= ~broken
+    if domain.constraints:
+        keep = keep & mend_constraints(domain, codes)
     return keep, codes, coordinates
 
 

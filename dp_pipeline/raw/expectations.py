@@ -54,7 +54,7 @@ def expectations_of(spec: DatasetSpec) -> tuple[Expectation, ...]:
     """Return all expectations that follow from the declaration, without reading anything.
 
     Row-dependent ones block benchmark data only, and require the declared share ``usable`` of the
-    rows. Unknown texts never block where the declaration gives them the level ``other``.
+    rows. Cells of an attribute that has a level for what is not as declared never block.
     """
     return tuple(_expectations(spec))
 
@@ -125,7 +125,7 @@ def _value_expectations(attribute: Attribute, *, may_block: bool) -> Iterator[Ex
     # Rows have nothing to break in parts that are still to be discovered.
     if attribute.coordinate is not None or attribute.cells is not None:
         sentences["bounds" if attribute.is_numeric else "levels"] = _value_sentence(attribute)
-    name, is_blocking = attribute.name, may_block and attribute.on_invalid != "other"
+    name, is_blocking = attribute.name, may_block and not attribute.keeps_rows
     for rule, sentence in sentences.items():
         yield Expectation(
             f"{rule}__{name}", sentence, False, is_blocking, rule, name, share=attribute.usable

@@ -5,16 +5,20 @@ The counts are exact, and never stored, released or logged; no value is shown.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
 
 from dp_pipeline.config.dataset import DatasetSpec
-from dp_pipeline.config.domain import Attribute
+from dp_pipeline.config.domain import Attribute, Domain
 from dp_pipeline.config.encoding import INVALID
-from dp_pipeline.raw.prepare import rows_breaking
+from dp_pipeline.raw.contributions import person_codes
+from dp_pipeline.raw.prepare import rows_as_declared, rows_breaking
 from dp_pipeline.raw.sources import read_source
+from dp_pipeline.raw.sources.csv_files import unreadable_lines
 from dp_pipeline.raw.values import column_of, have_time, level_words, levels_of, missing, numbers_in
 
 
@@ -43,12 +47,21 @@ class ParsedRows:
     columns    counts of each attribute
     broken     text of a constraint → rows that break it, in declared order
     timeless   rows without a time, which are in no window; None without windows
+    left_out   rows that a release would leave out, of these
+    reasons    attribute, or column of the person → rows that are left out because of it
+    unreadable   why lines of the whole file are no rows → how many
+    multiline  lines of a quoted cell that would leave the fewest unreadable, with their number;
+               None where more lines than declared would not help
     """
 
     rows: int
     columns: tuple[ParsedColumn, ...]
     broken: dict[str, int]
     timeless: int | None = None
+    left_out: int = 0
+    reasons: Mapping[str, int] = field(default_factory=dict)
+    unreadable: Mapping[str, int] = field(default_factory=dict)
+    multiline: tuple[int, int] | None = None
 
 
 def parse_first_rows(spec: DatasetSpec, rows: int) -> ParsedRows:
@@ -61,7 +74,54 @@ def parse_first_rows(spec: DatasetSpec, rows: int) -> ParsedRows:
     broken = {c.words: int(rows_breaking(c, domain, table).sum()) for c in domain.constraints}
     windows = spec.windows
     timeless = None if windows is None else int((~have_time(windows, table)).sum())
-    return ParsedRows(table.num_rows, columns, broken, timeless)
+    unreadable, multiline = _unreadable(spec)
+    return ParsedRows(
+        table.num_rows,
+        columns,
+        broken,
+        timeless,
+        *_left_out(spec, table),
+        unreadable,
+        multiline,
+    )
+
+
+def _left_out(spec: DatasetSpec, table: pa.Table) -> tuple[int, dict[str, int]]:
+    """Return how many rows would be left out, and because of what; a row may have two reasons."""
+    domain = spec.domain
+    attributes = [each for each in domain if each.undeclared is None]
+    is_kept = rows_as_declared(Domain(tuple(attributes), domain.constraints), table)
+    reasons = {
+        each.name: int((~rows_as_declared(Domain((each,)), table)).sum())
+        for each in attributes
+        if not each.keeps_rows
+    }
+    person = spec.protection.column
+    if person is not None:
+        is_known = person_codes(table, person) >= 0
+        reasons[person] = int((~is_known).sum())
+        is_kept &= is_known
+    return int((~is_kept).sum()), {name: rows for name, rows in reasons.items() if rows}
+
+
+MAX_PROPOSED_LINES = 20
+
+
+def _unreadable(spec: DatasetSpec) -> tuple[Counter[str], tuple[int, int] | None]:
+    """Return why lines are no rows, and the number of lines of a quoted cell that mends most."""
+    if spec.source.kind != "csv" or not spec.is_release:
+        return Counter(), None
+    now = unreadable_lines(spec)
+
+    def count(lines: int) -> int:
+        source = replace(spec.source, multiline=lines)
+        return unreadable_lines(replace(spec, source=source)).total()
+
+    fewest = count(MAX_PROPOSED_LINES) if now else 0
+    if fewest >= now.total():
+        return now, None
+    more = range(spec.source.multiline + 1, MAX_PROPOSED_LINES + 1)
+    return now, next((lines, fewest) for lines in more if count(lines) == fewest)
 
 
 def _parse(attribute: Attribute, column: pa.ChunkedArray) -> ParsedColumn:

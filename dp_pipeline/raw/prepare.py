@@ -13,16 +13,17 @@ one_hot      one 0/1 column ``attribute=label`` a cell, written in parts, becaus
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dp_pipeline.config.constraints import AllowedCells, Constraint
+from dp_pipeline.config.constraints import Constraint
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.domain import Attribute, Domain
 from dp_pipeline.config.encoding import INVALID, Bins, IntArray
@@ -48,11 +49,13 @@ from dp_pipeline.raw.snapshot import (
 )
 from dp_pipeline.raw.stages import BatchReader, read_stage, stage_batches, store_parts
 from dp_pipeline.raw.values import (
+    breaking_rows,
     cell_codes,
     column_of,
     in_window,
     level_codes,
     levels_of,
+    mend_constraints,
     missing_cells,
     numbers,
     valid_numbers,
@@ -219,31 +222,42 @@ def rows_as_declared(domain: Domain, table: pa.Table) -> NDArray[np.bool_]:
     is_kept = np.ones(table.num_rows, dtype=np.bool_)
     for attribute in domain:
         column = column_of(attribute, table)
+        if attribute.keeps_rows:
+            continue
         if attribute.is_numeric:
             is_missing = missing_cells(attribute, column)
             is_kept &= is_missing | ~np.isnan(valid_numbers(attribute, column))
         else:
             is_kept &= level_codes(attribute, column) != INVALID
-    for constraint in domain.constraints:
-        is_kept &= ~rows_breaking(constraint, domain, table)
+    if domain.constraints:
+        is_kept &= mend_constraints(domain, _constrained_codes(domain.constraints, domain, table))
     return is_kept
 
 
 def rows_breaking(constraint: Constraint, domain: Domain, table: pa.Table) -> NDArray[np.bool_]:
     """Return a mask of the rows (n,) that break a constraint; rows without a cell do not."""
-    attributes = [domain[name] for name in constraint.attributes]
-    codes = {a.name: cell_codes(a, column_of(a, table)) for a in attributes}
-    is_complete: NDArray[np.bool_] = np.logical_and.reduce([c != INVALID for c in codes.values()])
-    complete_codes = {name: np.where(is_complete, column, 0) for name, column in codes.items()}
-    mask = constraint.mask(domain.shape(constraint.attributes))
-    return is_complete & ~AllowedCells(constraint.attributes, mask).holds(complete_codes)
+    return breaking_rows(constraint, domain, _constrained_codes([constraint], domain, table))
+
+
+def _constrained_codes(
+    constraints: Iterable[Constraint], domain: Domain, table: pa.Table
+) -> dict[str, IntArray]:
+    names = dict.fromkeys(name for each in constraints for name in each.attributes)
+    return {name: cell_codes(domain[name], column_of(domain[name], table)) for name in names}
 
 
 def _normalized(spec: DatasetSpec, table: pa.Table) -> pa.Table:
     columns: dict[str, pa.Array] = {}
     nullable: set[str] = set()
+    mended = _constrained_codes(spec.domain.constraints, spec.domain, table)
+    if mended:
+        mend_constraints(spec.domain, mended)
     for attribute in spec.domain:
-        stored = _normalized_columns(attribute, column_of(attribute, table))
+        column = column_of(attribute, table)
+        if attribute.nullable and attribute.name in mended:
+            is_missing = mended[attribute.name] == attribute.missing_code
+            column = pc.if_else(pa.array(is_missing), pa.scalar(None, column.type), column)
+        stored = _normalized_columns(attribute, column)
         columns |= stored
         nullable |= stored.keys() if attribute.nullable else set()
     return _stage_table(columns, nullable)

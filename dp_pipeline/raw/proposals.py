@@ -32,8 +32,9 @@ from dp_pipeline.config.reading import Signs
 from dp_pipeline.config.source import Source
 from dp_pipeline.config.yaml_text import Value
 from dp_pipeline.raw.sources import parquet_parts, read_source
-from dp_pipeline.raw.sources.csv_files import csv_columns
+from dp_pipeline.raw.sources.csv_files import csv_columns, with_names
 from dp_pipeline.raw.sources.reading import NoHeader, OddFile
+from dp_pipeline.raw.sources.spreadsheets import sheet_names
 from dp_pipeline.raw.values import PLAIN, kind_of, numbers, texts, times, type_word
 
 Result = TypeVar("Result")
@@ -52,6 +53,8 @@ def first_look(source: Source) -> tuple[SourceColumn, ...]:
     match source.kind:
         case "csv":
             columns = _csv_columns(source)
+        case "xlsx":
+            columns = _sheet_columns(source)
         case "parquet":
             columns = _parquet_columns(source)
         case "sql" if source.location.startswith(DUCKDB):
@@ -74,7 +77,7 @@ def likely_delimiter(path: Path) -> str:
 
 
 def _csv_columns(source: Source) -> tuple[SourceColumn, ...]:
-    names = _header(source)
+    names = with_names(_header(source))
     if not source.header and not all(map(_may_be_name, names)):
         # Without names the first line is a row, whose values must not enter a declaration.
         raise _refusal(
@@ -82,6 +85,11 @@ def _csv_columns(source: Source) -> tuple[SourceColumn, ...]:
             "names of columns in the first line, or --header with the names",
             "a cell that is empty, a number, very long or of several lines",
         )
+    return tuple(SourceColumn(name, "unknown") for name in names)
+
+
+def _sheet_columns(source: Source) -> tuple[SourceColumn, ...]:
+    names = _guarded(source, lambda: sheet_names(Path(source.location), source))
     return tuple(SourceColumn(name, "unknown") for name in names)
 
 

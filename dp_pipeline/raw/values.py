@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Literal
 
@@ -18,8 +18,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dp_pipeline.config.clock import DAY, FIRST_SECOND, LAST_SECOND, Clock
-from dp_pipeline.config.domain import Attribute
-from dp_pipeline.config.encoding import INVALID, Bins, FloatArray, IntArray, Levels
+from dp_pipeline.config.constraints import AllowedCells, Constraint
+from dp_pipeline.config.domain import Attribute, Domain
+from dp_pipeline.config.encoding import INVALID, Bins, FloatArray, IntArray, Levels, normal_text
 from dp_pipeline.config.reading import SECONDS_OF_UNIT, SPACES, Derived, Function, Signs
 from dp_pipeline.config.windows import Windows
 
@@ -164,6 +165,11 @@ def numbers_in(attribute: Attribute, column: pa.ChunkedArray) -> FloatArray:
     """Return the numbers or times (n,) of an attribute's column, read as declared."""
     if attribute.clock is not None:
         return times(column, attribute.clock)
+    if attribute.aliases and kind_of(column.type) == "text":
+        text = pc.utf8_trim_whitespace(_plain(column))
+        for alias, number in attribute.aliases:
+            text = pc.if_else(pc.equal(text, alias), attribute.signs.localise(number), text)
+        column = text
     return numbers(column, attribute.signs)
 
 
@@ -223,7 +229,7 @@ def texts(column: pa.ChunkedArray) -> tuple[IntArray, NDArray[np.object_]]:
 
 def _word(value: str | float) -> str | None:
     if isinstance(value, str):
-        return value.strip()
+        return normal_text(value)
     if isinstance(value, float) and not math.isfinite(value):
         return None if math.isnan(value) else str(value)
     return str(int(value)) if value == int(value) else repr(value)
@@ -247,7 +253,7 @@ def valid_numbers(attribute: Attribute, column: pa.ChunkedArray) -> FloatArray:
     box = attribute.coordinate
     assert box is not None
     values = _numbers_or_nan(attribute, column)
-    if attribute.on_invalid == "drop":
+    if attribute.on_invalid in ("keep", "drop"):
         return np.where((values >= box.lower) & (values <= box.upper), values, np.nan)
     # Infinity is clipped like any large number; NaN stays NaN.
     return np.clip(values, box.lower, box.upper)
@@ -279,7 +285,7 @@ def level_codes(attribute: Attribute, column: pa.ChunkedArray) -> IntArray:
         codes[[*(word is None for word in words), True]] = attribute.missing_code
     if attribute.on_invalid == "other":
         codes[codes == INVALID] = levels.values.index(str(attribute.other))
-    return codes[places]
+    return _keep_invalid(attribute, codes)[places]
 
 
 def cell_codes(attribute: Attribute, column: pa.ChunkedArray) -> IntArray:
@@ -287,9 +293,50 @@ def cell_codes(attribute: Attribute, column: pa.ChunkedArray) -> IntArray:
     if not isinstance(attribute.cells, Bins):
         return level_codes(attribute, column)
     codes = attribute.cells.encode(valid_numbers(attribute, column))
-    if attribute.nullable:
+    if attribute.nullable and not attribute.keeps_rows:
         codes[missing_cells(attribute, column)] = attribute.missing_code
+    return _keep_invalid(attribute, codes)
+
+
+def _keep_invalid(attribute: Attribute, codes: IntArray) -> IntArray:
+    """Return codes in which a cell that is not as declared is missing, and costs no row."""
+    if attribute.keeps_rows and attribute.nullable:
+        codes[codes == INVALID] = attribute.missing_code
     return codes
+
+
+def breaking_rows(
+    constraint: Constraint, domain: Domain, codes: Mapping[str, IntArray]
+) -> NDArray[np.bool_]:
+    """Return which rows (n,) break a constraint: none without a cell, as those are left out."""
+    constrained = {name: codes[name] for name in constraint.attributes}
+    is_complete: NDArray[np.bool_] = np.logical_and.reduce(
+        [column != INVALID for column in constrained.values()]
+    )
+    complete_codes = {name: np.where(is_complete, c, 0) for name, c in constrained.items()}
+    mask = constraint.mask(domain.shape(constraint.attributes))
+    return is_complete & ~AllowedCells(constraint.attributes, mask).holds(complete_codes)
+
+
+def mend_constraints(domain: Domain, codes: dict[str, IntArray]) -> NDArray[np.bool_]:
+    """Make a cell missing in each row that breaks a constraint, and return which rows (n,) keep
+    all constraints then: a contradiction costs a cell, not a row.
+
+    codes   of every constrained attribute; the cell is that of the constraint's last attribute
+            with a level of missing values
+
+    A row is mended by itself, in the declared order of the constraints.
+    """
+    for constraint in domain.constraints:
+        attributes = [domain[name] for name in constraint.attributes]
+        mendable = [each for each in attributes if each.nullable and each.keeps_rows]
+        if mendable:
+            is_broken = breaking_rows(constraint, domain, codes)
+            name, missing_code = mendable[-1].name, mendable[-1].missing_code
+            codes[name] = np.where(is_broken, missing_code, codes[name])
+    broken = [breaking_rows(constraint, domain, codes) for constraint in domain.constraints]
+    is_kept: NDArray[np.bool_] = ~np.logical_or.reduce(broken)
+    return is_kept
 
 
 def level_words(

@@ -17,7 +17,7 @@ from dp_pipeline.releases.replay import evaluation_path, pointer_path, read_docu
 from dp_pipeline.releases.run_options import RunOptions
 from dp_pipeline.releases.run_plan import COLUMNS
 from dp_pipeline.reporting.metrics import QualityRow, from_documents
-from dp_pipeline.reporting.plausibility import bundle_warnings
+from dp_pipeline.reporting.plausibility import bundle_missing, bundle_warnings
 from dp_pipeline.reporting.text import table_text
 from dp_pipeline.results.bundle import Bundle
 
@@ -73,6 +73,11 @@ class ReleaseResult:
         """A line for each weakness that its own noisy counts suggest."""
         name = f"{self.bundle.model} at {self.release.SYMBOL}={self.release.level}"
         return tuple(f"{name}: {text}" for text in bundle_warnings(self.release.spec, self.bundle))
+
+    @property
+    def missing(self) -> dict[str, float]:
+        """The noisy share of missing cells, in 0..1, of each column that may have some."""
+        return bundle_missing(self.release.spec, self.bundle)
 
     @property
     def tables(self) -> tuple[str, ...]:

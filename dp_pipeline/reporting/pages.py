@@ -87,6 +87,9 @@ def write_report(  # noqa: PLR0913
         warnings=_grouped(
             (text, release.name) for release in releases for text in release.warnings
         ),
+        missing=_grouped(
+            (release.missing_line, release.name) for release in releases if release.missing_line
+        ),
         pictures=pictures,
         non_dp_releases=non_dp_releases,
         forecast=forecast,

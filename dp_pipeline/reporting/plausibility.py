@@ -15,6 +15,8 @@ How often a warning is wrong, N̂ the noisy number of rows and σ the deviation 
 * *Mostly noise*: in each measured table of several attributes the pair with the least noise has a
   mean error of half of N̂ + 4σ rows or more, in total variation. That is known from sizes and
   scales, so noise says so wrongly only where N̂ is, as above.
+* *Missing cells*: a share of a column above MUCH_MISSING by more than 4σ/N̂. Noise alone says so as
+  rarely, where fewer are missing.
 * *At a bound*, *one level*, *no class*: the release itself, in which noise moves a share by σ/N̂;
   a column that really is like that is reported too. The last bin of a number in a table is not
   looked at: most people have no capital gain.
@@ -64,6 +66,12 @@ MEAN_OF_DEVIATION = 0.7
 
 NEARLY_ALL = 0.95
 """Share of the rows at a bound, or of the level that unknown texts become."""
+
+MUCH_MISSING = 0.05
+"""Share of a column's cells above which missing ones are warned of."""
+
+SHOWN_MISSING = 0.005
+"""Share of a column's cells below which missing ones are not listed."""
 
 EDGE = 1 / 32
 """Part of a declared interval that counts as its bound."""
@@ -223,7 +231,48 @@ def table_warnings(
         for attribute in attributes
         for warning in _one_level(attribute, shares[attribute.name])
     )
-    return (*_mostly_noise(total, pair_noise), *of_levels)
+    noise = 0.0 if total is None else DEVIATIONS * total.deviation / max(1.0, total.rows)
+    of_missing = (
+        f"Missing cells: {share:.0%} of {name} are empty or not as declared: levels, bounds, "
+        "format or signs of numbers may be wrong."
+        for name, share in missing_shares(shares, domain).items()
+        if share > MUCH_MISSING + noise
+    )
+    return (*_mostly_noise(total, pair_noise), *of_levels, *of_missing)
+
+
+def missing_shares(shares: Mapping[str, FloatArray], domain: Domain) -> dict[str, float]:
+    """Return the noisy share of missing cells, in 0..1, of each attribute that may have some.
+
+    shares   attribute → share of the synthetic rows in each of its cells
+    """
+    attributes = (domain[name] for name in shares if name in domain.names)
+    return {
+        attribute.name: float(shares[attribute.name][attribute.missing_code])
+        for attribute in attributes
+        if attribute.nullable and len(shares[attribute.name]) == attribute.size
+    }
+
+
+def bundle_missing(spec: DatasetSpec, bundle: Bundle) -> dict[str, float]:
+    """Return ``missing_shares`` of a release; none for one that is no synthetic table."""
+    return missing_shares(_marginal_shares(bundle.tables), spec.domain)
+
+
+def missing_line(missing: Mapping[str, float]) -> str:
+    """Return the shares of missing cells in one line, the largest first; empty for no column.
+
+    >>> missing_line({"age": 0.012, "bmi": 0.25, "sex": 0.0})
+    'bmi 25 %, age 1.2 %; less in 1 other column'
+    """
+    shown = [name for name in missing if missing[name] >= SHOWN_MISSING]
+    shown.sort(key=lambda name: -missing[name])
+    parts = [f"{name} {100 * missing[name]:.2g} %" for name in shown]
+    rest = len(missing) - len(shown)
+    others = f"{rest} other column{'s' * (rest != 1)}"
+    if not parts:
+        return f"less than {SHOWN_MISSING:.1%} in each of {others}" if missing else ""
+    return ", ".join(parts) + (f"; less in {others}" if rest else "")
 
 
 def _few_rows(total: NoisyTotal, nominal_rows: int | None) -> tuple[str, ...]:

@@ -119,6 +119,7 @@ class QualityReport:
     likeness    to single real rows; None without real rows
     measured    the same tables against noisy answers
     unmeasured  pairs of attributes without a noisy answer
+    missing     noisy shares of missing cells in one line; empty where no column may have some
     """
 
     rows: int
@@ -129,6 +130,7 @@ class QualityReport:
     measured: tuple[MeasuredTable, ...] = ()
     unmeasured: int = 0
     left_out: int = 0
+    missing: str = ""
 
     @property
     def is_exact(self) -> bool:
@@ -250,6 +252,7 @@ class QualityReport:
         lines += map(_label_line, self.learned)
         lines += [f"{figure}: {share}" for figure, share in self.likeness_cells]
         lines += [f"noise: {self.cost_words}"] if self.measured else []
+        lines += [f"missing cells: {self.missing}"] if self.missing else []
         return "\n  ".join(table for table in lines if table)
 
     def _repr_html_(self) -> str:

@@ -103,6 +103,8 @@ def _values(attribute: Attribute, codes: IntArray, rng: np.random.Generator) -> 
     if isinstance(attribute.cells, Bins):
         sample = _sample_integers if attribute.is_integer or attribute.clock else _sample_numbers
         values = sample(attribute.cells, codes, rng, attribute.pieces)
+        if attribute.decimals is not None and values.dtype.kind == "f":
+            values = _rounded(values, attribute.cells, codes, attribute.decimals)
         return values if attribute.clock is None else attribute.clock.release_values(values)
     return np.array(attribute.labels(), dtype=np.str_)[codes]
 
@@ -126,6 +128,18 @@ def _sample_numbers(
         inside = np.interp(first + share * bin_rows, cumulative, places)
         values = np.where(bin_rows > 0, np.clip(inside, low[codes], high[codes]), values)
     return np.asarray(np.minimum(values, last[codes]))
+
+
+def _rounded(
+    values: FloatArray | IntArray, bins: Bins, codes: IntArray, decimals: int
+) -> FloatArray | IntArray:
+    """Return numbers with so many decimals, each in its bin where the bin has such a number."""
+    step, result = 10.0**-decimals, values
+    # The nearest number comes last, so that it is taken where it is in the bin.
+    for distance in (-step, step, 0.0):
+        numbers = np.round(np.round(values, decimals) + distance, decimals)
+        result = np.where(bins.encode(numbers) == codes, numbers, result)
+    return result
 
 
 def _sample_integers(

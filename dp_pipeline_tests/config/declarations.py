@@ -19,8 +19,8 @@ FIELDS = {
     "attributes": (
         "attributes:\n"
         "  x: {bounds: [0, 8]}\n"
-        "  age: {bounds: [0, 100], bins: 4}\n"
-        "  colour: {levels: [red, green, blue], other: blue}"
+        "  age: {bounds: [0, 100], bins: 4, nullable: false}\n"
+        "  colour: {levels: [red, green, blue], other: blue, nullable: false}"
     ),
     "partitions": "partitions: [0.5, 1]",
     "models": "models:\n  dpqt_kmeans: {k: 2}\n  independent:",

@@ -103,15 +103,22 @@ def test_bins_of_one_column_and_first_letters_need_no_map(tmp_path: Path) -> Non
     )
     derive = "derive: {land: {prefix: [zip, 1]}}\n"
     spec = written_spec(
-        tmp_path, attributes, more=f"{derive}constraints: {{depends: {{years: decade, zip: land}}}}"
+        tmp_path,
+        attributes,
+        more=f"{derive}constraints: {{depends: {{years: decade, zip: land}}}}",
+        nullable="true",
     )
     years, land = spec.domain.constraints
-    assert years.mask((8, 2)).tolist() == [[True, False]] * 4 + [[False, True]] * 4
-    assert land.mask((3, 2)).tolist() == [[True, False], [True, False], [False, True]]
+    free = [True, True, True]
+    assert years.mask((9, 3)).tolist() == (
+        [[True, False, False]] * 4 + [[False, True, False]] * 4 + [free]
+    )
+    first, second = [True, False, False], [False, True, False]
+    assert land.mask((4, 3)).tolist() == [first, first, second, free]
     with pytest.raises(DeclarationError, match="expected a map"):
         written_spec(
             tmp_path,
-            attributes.replace("bins: 2", "bins: 2, nullable: true, missing: [7]"),
+            attributes.replace("bins: 2", "bins: 2, missing: [7]"),
             more=f"{derive}constraints: {{depends: {{years: decade}}}}",
         )
     for swapped in "{decade: years}", "{land: zip}":

@@ -11,7 +11,7 @@ from dp_pipeline_tests.config.declarations import FIELDS, declaration, loaded, w
 
 EVALUATION = "evaluation: {epsilon: 0.01}"
 TARGETS = "targets: {colour: {positive: [red]}}"
-NULLABLE = "blue, nullable: true, missing: "
+CLOSED = "blue, nullable: false}"
 EXPECTATION = "{type: expect_column_values_to_match_regex, column: colour, regex: r}"
 ROOM = "ceiling: {total: 9}"
 
@@ -19,16 +19,17 @@ MEASURED = [
     ("[0, 8]", "[0, 9]"),
     ("bins: 4", "bins: 5"),
     ("bins: 4", "edges: [30]"),
-    ("bins: 4", "bins: 4, nullable: true"),
+    ("bins: 4, nullable: false", "bins: 4"),
     ("green", "grey"),
     ("red, green", "green, red"),
     ("other: blue", "other: red"),
     ("[0, 8]", "[0, 8], on_invalid: drop"),
     ("[0, 8]", "[0, 8], column: lon"),
-    ("blue}", "blue, aliases: {rot: red}}"),
-    ("blue}", f"{NULLABLE}['?']}}"),
-    ("blue}", f"{NULLABLE}['?', '-']}}"),
-    ("blue}", "blue}\n  odd: {levels: [a, b]}"),
+    (CLOSED, "blue, nullable: false, aliases: {rot: red}}"),
+    (CLOSED, "blue}"),
+    (CLOSED, "blue, missing: ['?']}"),
+    (CLOSED, "blue, missing: ['?', '-']}"),
+    (CLOSED, f"{CLOSED}\n  odd: {{levels: [a, b]}}"),
     ("at_most: 3", "at_most: 4"),
     ("column: person", "column: rider"),
 ]
@@ -82,7 +83,7 @@ def test_the_digest_has_its_spelling_from_the_value(tmp_path: Path) -> None:
         return load_spec(written(tmp_path, declaration().replace(old, new))).digest
 
     texts = ("['?', '-']", "['-', '?', '-']")
-    assert len({digest("blue}", f"{NULLABLE}{text}}}") for text in texts}) == 1
+    assert len({digest(CLOSED, f"blue, missing: {text}}}") for text in texts}) == 1
     deltas = ("delta: 0.000000001", "delta: 1e-9")
     assert len({loaded(tmp_path, delta=delta).digest for delta in deltas}) == 1
 

@@ -102,10 +102,10 @@ def test_what_is_not_discovered_yet_has_no_size_and_no_box(tmp_path: Path) -> No
 
 def test_the_largest_domain_has_all_discoverable_cells(tmp_path: Path) -> None:
     for odd, size in (
-        ("{bounds: discover, bins: {quantiles: 8}}", 8),
-        ("{bounds: discover, bins: {quantiles: 8}, nullable: true}", 9),
-        ("{bounds: [0, 1], bins: {quantiles: 8}}", 8),
-        ("{bounds: discover, bins: 5}", 5),
+        ("{bounds: discover, bins: {quantiles: 8}, nullable: false}", 8),
+        ("{bounds: discover, bins: {quantiles: 8}}", 9),
+        ("{bounds: [0, 1], bins: {quantiles: 8}}", 9),
+        ("{bounds: discover, bins: 5}", 6),
     ):
         assert with_odd(tmp_path, odd).widest.domain["odd"].size == size
     text = "{levels: discover, at_most: 7, nullable: true}"

@@ -34,7 +34,7 @@ def test_how_cells_are_read_is_part_of_what_is_measured(tmp_path: Path) -> None:
         (f"{PLAIN}, s: {{{OCTOBER}}}", ""),
         (f"{PLAIN}, s: {{{OCTOBER}}}", "reading: {zone: Europe/Zurich}"),
         (f"{PLAIN}, s: {{{OCTOBER}, every: day}}", ""),
-        (f"{PLAIN}, s: {{{OCTOBER}, bins: 31}}", ""),
+        (f"{PLAIN}, s: {{{OCTOBER}, bins: 31, nullable: false}}", ""),
         (f'{PLAIN}, s: {{{OCTOBER}, format: "%d.%m.%Y"}}', ""),
         (PLAIN, "derive: {x: {product: [y, 2]}}"),
         (PLAIN, "derive: {x: {product: [y, 3]}}"),
@@ -49,7 +49,7 @@ def test_saying_what_is_done_anyway_is_not_another_release(tmp_path: Path) -> No
 
 
 def test_a_date_as_upper_bound_is_all_of_its_day(tmp_path: Path) -> None:
-    spec = written_spec(tmp_path, f"{{t: {{{OCTOBER}, bins: 31}}}}")
+    spec = written_spec(tmp_path, f"{{t: {{{OCTOBER}, bins: 31, nullable: false}}}}")
     assert spec.domain["t"].range == ("2026-10-01", "2026-10-31T23:59:59")
     assert spec.domain["t"].labels()[0] == "[2026-10-01, 2026-10-02)"
     assert spec.domain["t"].labels()[-1] == "[2026-10-31, 2026-10-31T23:59:59]"
@@ -70,7 +70,7 @@ def test_cells_are_called_what_a_calendar_calls_them(
 ) -> None:
     """In Zurich one hour of each autumn is on the clocks twice, and one of each spring never."""
     form = f"type: timestamp, bounds: [2024-12-31, 2027-01-01], every: {every}"
-    spec = written_spec(tmp_path, f"{{t: {{{form}, zone: Europe/Zurich}}}}")
+    spec = written_spec(tmp_path, f"{{t: {{{form}, zone: Europe/Zurich, nullable: false}}}}")
     labels = spec.domain["t"].labels()
     assert (labels[0], labels[-1], len(labels)) == (first, last, many)
     assert len(set(labels)) == many

@@ -148,7 +148,7 @@ def test_the_draft_asks_nothing_that_a_type_states() -> None:
         ((LAT, AGE, BIKE), "one_shot:"),
         ((BIKE,), "one_shot:"),
         ((AGE, LAT, LON, BIKE), "htree_kmeans: {k: 8, columns: lat lon}"),
-        ((LAT, SourceColumn("height", "number", proposal=LON.proposal)), "htree_kmeans: {k: 8}"),
+        ((LAT, SourceColumn("height", "number", proposal=LON.proposal)), "one_shot:"),
     ],
     ids=["a place", "one number", "a table", "both", "two numbers"],
 )
@@ -184,8 +184,8 @@ def test_a_draft_without_a_column_is_refused() -> None:
 
 def test_the_draft_explains_choices_for_invalid_rows() -> None:
     draft = sensitive_draft(outline([SourceColumn("a", "number")]))
-    comment = draft[: draft.index("\non_invalid: clip\n")].rpartition("\nsource:")[2]
-    for choice in ("clip: ", "drop: ", "`other`", "nothing says how many"):
+    comment = draft[: draft.index("\non_invalid: keep\n")].rpartition("\nsource:")[2]
+    for choice in ("keep: ", "clip: ", "drop: ", "nothing says how many"):
         assert choice in comment
 
 

@@ -72,8 +72,7 @@ def test_an_absent_field_has_the_line_of_the_one_around_it(lines: Document) -> N
 
 def test_a_level_may_be_called_todo(tmp_path: Path) -> None:
     """A column of tasks has one."""
-    attributes = (
-        "attributes:\n  state: {levels: [TODO, doing, done], other: TODO, aliases: {open: TODO}}"
-    )
+    state = "{levels: [TODO, doing, done], other: TODO, nullable: false, aliases: {open: TODO}}"
+    attributes = f"attributes:\n  state: {state}"
     spec = load_spec(written(tmp_path, declaration(attributes=attributes, models="models: {x: }")))
     assert spec.domain["state"].labels() == ("TODO", "doing", "done")

@@ -75,11 +75,15 @@ def test_a_table_whose_rows_were_all_dropped_is_warned_of():
         copier(domain={"tenure": ["owner"]}).fit(empty)
 
 
-def test_table_of_many_rows_gives_no_warning():
+def test_table_of_many_rows_warns_of_missing_cells_alone():
     many = pd.concat([VILLAGE] * 200, ignore_index=True)
+    with pytest.warns(UserWarning, match="Missing cells: 1[4-9]% of heating"):
+        fitted = copier(nominal_rows=1_200).fit(many)
+    assert all(text.startswith("Missing cells") for text in fitted.warnings_)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert copier(nominal_rows=1_200).fit(many).warnings_ == ()
+        complete = many.fillna({"heating": "gas", "built": 1950})
+        assert copier(nominal_rows=1_200).fit(complete).warnings_ == ()
 
 
 @pytest.mark.parametrize("method", CONCENTRATED)

@@ -78,7 +78,7 @@ def test_truncated_file_still_has_columns(tmp_path):
     ("text", "named"),
     [
         (f"1,{SECRET}\n2,x\n", "names of columns in the first line, or --header"),
-        (f"{SECRET}abc,\n", "names of columns in the first line"),
+        (f"{SECRET}abc,,x\n", "names of columns in the first line"),
         (f"{SECRET * 60}a,b\n", "names of columns in the first line"),
         (f"a{SECRET},a{SECRET}\n", "a different name for each column"),
         ("", "a csv source with columns, got another one"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from datetime import date
 from math import isnan
 from pathlib import Path
@@ -20,7 +19,7 @@ from dp_pipeline.raw.ingest import ingest
 from dp_pipeline.raw.prepare import prepare, stages_of
 from dp_pipeline.raw.stages import read_stage
 from dp_pipeline.raw.validate import refusal, validate
-from dp_pipeline.raw.values import level_codes, missing, valid_numbers
+from dp_pipeline.raw.values import cell_codes, missing
 from dp_pipeline_tests.config.declarations import declaration, loaded
 from dp_pipeline_tests.raw.written import KEY, ingested, written_spec
 
@@ -83,14 +82,14 @@ CODES = {
         {"smokes": [1.0, None, 9.0, float("nan"), 0.0]},
         {"smokes": [1, 2, 2, 2, 0]},
     ),
-    "no number and no level is invalid": (
+    "no number and no level is missing too": (
         PEOPLE,
         {
             "age": ["old", "nan", "?", "95", "5"],
             "job": ["paid", "none", "paid", "none", "rest"],
             "sex": ["f", "m", "f", "m", "f"],
         },
-        {"age": [2, 1], "job": [0, 1], "sex": [0, 1]},
+        {"age": [2, 2, 2, 2, 0], "job": [0, 1, 0, 1, 2], "sex": [0, 1, 0, 1, 0]},
     ),
     "missing where nothing may be": (
         PEOPLE,
@@ -107,10 +106,15 @@ CODES = {
         {"job": ["paid", " ", None]},
         {"job": [0, 1, 2]},
     ),
+    "kept": (
+        "{age: {bounds: [0, 90], bins: 2, nullable: true}}",
+        {"age": ["-5", "", "1e9", "90", "old"]},
+        {"age": [2, 2, 2, 1, 2]},
+    ),
     "clipped": (
         "{age: {bounds: [0, 90], bins: 2, nullable: true, on_invalid: clip}}",
-        {"age": ["-5", "", "1e9"]},
-        {"age": [0, 2, 1]},
+        {"age": ["-5", "", "1e9", "old"]},
+        {"age": [0, 2, 1, 2]},
     ),
     "dropped": (
         "{age: {bounds: [0, 90], bins: 2, nullable: true, on_invalid: drop}}",
@@ -229,8 +233,8 @@ def test_all_stages_read_files_with_comments_and_gaps(tmp_path):
 OTHER = "levels: [red, blue, rest], other: rest"
 
 
-def prepared_cell(folder: Path, rule: str, attribute: str, cell: str | None) -> float | str | None:
-    """One cell after preparation: its number or level; None where its row is left out."""
+def prepared_cell(folder: Path, rule: str, attribute: str, cell: str | None) -> str | None:
+    """The label of one cell after preparation; None where its row is left out."""
     here = ", on_invalid: other" if rule == "other" else ""
     spec = loaded(
         folder,
@@ -238,36 +242,38 @@ def prepared_cell(folder: Path, rule: str, attribute: str, cell: str | None) -> 
         attributes=f"attributes:\n  odd: {{{attribute}{here}}}\n  x: {{bounds: [0, 8], bins: 4}}",
     )
     odd, column = spec.domain["odd"], pa.chunked_array([pa.array([cell], pa.string())])
-    if odd.coordinate is not None:
-        (number,) = valid_numbers(odd, column)
-        return None if math.isnan(number) else float(number)
-    (code,) = level_codes(odd, column)
+    (code,) = cell_codes(odd, column)
     return None if code == INVALID else odd.labels()[code]
 
 
 @pytest.mark.parametrize(
-    ("attribute", "cell", "clipped", "dropped"),
+    ("attribute", "cell", "kept", "clipped", "dropped"),
     [
-        ("bounds: [0, 120], bins: 4", "130", 120.0, None),
-        ("bounds: [0, 120], bins: 4", "12", 12.0, 12.0),
-        ("bounds: [0, 120], bins: 4", "old", None, None),
-        (OTHER, "green", "rest", None),
-        ("levels: [red, blue]", "green", None, None),
-        (OTHER, None, "rest", None),
-        ("levels: [red, blue]", None, None, None),
-        ("levels: [red, blue], nullable: true", None, "missing", "missing"),
+        ("bounds: [0, 120], bins: 4", "130", "missing", "[90, 120]", None),
+        ("bounds: [0, 120], bins: 4", "12", "[0, 30)", "[0, 30)", "[0, 30)"),
+        ("bounds: [0, 120], bins: 4", "old", "missing", "missing", None),
+        ("bounds: [0, 120], bins: 4, nullable: false", "130", "[90, 120]", "[90, 120]", None),
+        ("bounds: [0, 120], bins: 4, nullable: false", "old", None, None, None),
+        (OTHER, "green", "rest", "rest", None),
+        ("levels: [red, blue]", "green", "missing", "missing", None),
+        ("levels: [red, missing]", "green", "missing", "missing", None),
+        ("levels: [red, blue], nullable: false", "green", None, None, None),
+        (OTHER, None, "missing", "missing", None),
+        ("levels: [red, blue]", None, "missing", "missing", None),
+        ("levels: [red, blue], nullable: true", None, "missing", "missing", "missing"),
     ],
 )
-def test_cells_are_read_as_the_table_states(attribute, cell, clipped, dropped, tmp_path):
+def test_cells_are_read_as_the_table_states(attribute, cell, kept, clipped, dropped, tmp_path):
+    assert prepared_cell(tmp_path, "keep", attribute, cell) == kept
     assert prepared_cell(tmp_path, "clip", attribute, cell) == clipped
     assert prepared_cell(tmp_path, "drop", attribute, cell) == dropped
     if attribute == OTHER:
         # One attribute may keep what others drop.
-        assert prepared_cell(tmp_path, "other", OTHER, cell) == "rest"
+        assert prepared_cell(tmp_path, "other", OTHER, cell) == kept
 
 
 def test_another_choice_is_another_release(tmp_path):
     clip, drop = (loaded(tmp_path, rule=f"on_invalid: {rule}") for rule in ("clip", "drop"))
     assert clip.digest != drop.digest
-    assert loaded(tmp_path).digest == clip.digest
+    assert loaded(tmp_path, rule="on_invalid: keep").digest == loaded(tmp_path).digest
     assert "on_invalid" not in declaration()

@@ -195,7 +195,7 @@ def test_database_without_encoding_may_hold_bytes(postgres_server, monkeypatch, 
     run(url, r"CREATE TABLE a (x text); INSERT INTO a VALUES (E'\xff'), ('b'), (E'\xc3\xb6')")
     spec = spec_at(url, "SELECT x FROM a", "x", purpose=purpose)
     if purpose == "release":
-        assert sorted(read_source(spec).column("x").to_pylist()) == ["b", "ö", "\ufffd"]
+        assert set(read_source(spec).column("x").to_pylist()) == {"b", "ö", None}
     else:
         assert "UTF-8" in refusal(spec)
 

@@ -269,14 +269,20 @@ RIDES = (
 ADULTS = 'constraints: {never: {age: "[0, 20)", state: married}}'
 
 
-def test_a_row_that_breaks_a_constraint_is_dropped_and_no_other(tmp_path):
+def test_a_row_that_breaks_a_constraint_loses_a_cell(tmp_path):
     spec = written_spec(tmp_path, RIDES, more=ADULTS)
     rows = {
         "age": ["19", "20", "?", "19", " 19.5 ", "-4", "19", "no number"],
         "state": ["wed", "married", "married", "single", " married ", "married", "odd", "married"],
     }
     stored = prepared(spec, tmp_path, rows)["discretized"]
-    assert stored == {"age": [1, 4, 0, 0], "state": [1, 1, 0, 2]}
+    # A contradiction and a text that is no number cost the age.
+    assert stored == {"age": [4, 1, 4, 0, 4, 4, 0, 4], "state": [1, 1, 1, 0, 1, 1, 2, 1]}
+    closed = written_spec(
+        tmp_path, RIDES.replace("nullable: true", "on_invalid: clip"), more=ADULTS
+    )
+    stored = prepared(closed, tmp_path, rows, "closed")["discretized"]
+    assert stored == {"age": [1, 0, 0], "state": [1, 0, 2]}
 
 
 def test_persons_are_bounded_after_constraints(tmp_path):
@@ -287,10 +293,12 @@ def test_persons_are_bounded_after_constraints(tmp_path):
 
 def test_clipped_number_is_in_its_constraints_bin(tmp_path):
     spec = written_spec(
-        tmp_path, RIDES, more="constraints: {never: {age: '[60, ]', state: single}}"
+        tmp_path,
+        RIDES.replace("nullable: true", "nullable: true, on_invalid: clip"),
+        more="constraints: {never: {age: '[60, ]', state: single}}",
     )
     rows = {"age": ["1000", "inf", "59"], "state": ["single"] * 3}
-    assert prepared(spec, tmp_path, rows)["discretized"] == {"age": [2], "state": [0]}
+    assert prepared(spec, tmp_path, rows)["discretized"] == {"age": [4, 4, 2], "state": [0] * 3}
 
 
 def may_be_missing(snapshot: Snapshot, stage: str) -> dict[str, bool]:

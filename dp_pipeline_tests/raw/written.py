@@ -21,6 +21,7 @@ purpose: {purpose}
 ceiling: {{total: 100}}
 source: {source}
 partitions: [1]
+nullable: {nullable}
 models: {{anything: }}
 """
 
@@ -33,10 +34,13 @@ def written_spec(
     protection="{unit: one_row}",
     source="{kind: csv, path: rows.csv}",
     more="",
+    nullable="false",
 ):
-    """The declaration with ``attributes`` given as one YAML mapping."""
+    """The declaration with ``attributes`` given as one YAML mapping; a cell that is not as declared
+    costs its row unless ``nullable`` says otherwise.
+    """
     path = folder / "people.yaml"
-    text = HEAD.format(name="people", purpose=purpose, source=source)
+    text = HEAD.format(name="people", purpose=purpose, source=source, nullable=nullable)
     path.write_text(f"{text}protection: {protection}\nattributes: {attributes}\n{more}\n")
     return load_spec(path)
 

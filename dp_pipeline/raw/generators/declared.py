@@ -16,7 +16,7 @@ from dp_pipeline.config.domain import Attribute
 from dp_pipeline.config.encoding import Levels
 from dp_pipeline.config.reading import Derived
 from dp_pipeline.raw.generators import random_numbers
-from dp_pipeline.raw.prepare import rows_as_declared
+from dp_pipeline.raw.prepare import rows_breaking
 
 MISSING_SHARE = 0.02
 """The share of missing values of a column that may have some."""
@@ -76,8 +76,9 @@ def _draw(
     if spec.windows is not None:
         drawn[spec.windows.column] = _times(spec, rows, rng)
     table = pa.table(drawn)
-    is_declared = rows_as_declared(spec.widest.domain, table) if spec.domain.constraints else None
-    return table if is_declared is None else table.filter(pa.array(is_declared))
+    for constraint in spec.domain.constraints:
+        table = table.filter(pa.array(~rows_breaking(constraint, spec.widest.domain, table)))
+    return table
 
 
 def _uniform_values(attribute: Attribute, rows: int, rng: np.random.Generator) -> NDArray[Any]:

@@ -27,6 +27,7 @@ from dp_pipeline.raw.sources.parquet import (
     parquet_parts,
     parquet_tables,
 )
+from dp_pipeline.raw.sources.spreadsheets import read_xlsx
 from dp_pipeline.raw.values import column_of, level_codes
 
 __all__ = [
@@ -107,6 +108,9 @@ def _read_tables(spec: DatasetSpec, paths: Sequence[Path]) -> Iterable[pa.Table]
             from dp_pipeline.raw.sources.sql import read_sql
 
             return read_sql(spec)
+        case "xlsx":
+            (path,) = paths
+            return read_xlsx(spec, path)
         case _:
             return read_csv(spec, paths)
 

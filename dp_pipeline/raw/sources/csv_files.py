@@ -1,9 +1,12 @@
 """CSV files, read as tables of text, one after the other.
 
-For public data a file must be a regular CSV file: quoted cells may have line ends, and a row of
-another length is an error. For sensitive data **one line is one row**: a line of another length,
-because of a missing cell or an unclosed quotation mark, is dropped by itself. Otherwise one
-person's line could stop a release, or swallow the lines of others.
+On public data a file must be a regular CSV file: quoted cells may hold line ends, and a row of
+another length is an error. On sensitive data **one line is one row**, judged by itself, unless the
+file declares `multiline: N`: then a quoted cell may go on over N lines. A line that is no row, for
+its cells or an unclosed quotation mark, is left out and counted for the custodian. Otherwise one
+person's line could stop a release, or swallow the lines of others (``_RowReader`` has the proof).
+Cells behind the last named column may be there or not where they are empty, and a row may end
+behind the last declared column: what nobody declares makes no row bad.
 """
 
 from __future__ import annotations
@@ -12,10 +15,12 @@ import codecs
 import csv
 import io
 import re
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from typing import BinaryIO
 
 import pyarrow as pa
 import pyarrow.csv
@@ -62,6 +67,7 @@ def _read_file(spec: DatasetSpec, path: Path) -> Iterator[pa.Table]:
         lambda: csv_columns(path, spec.source, line_is_row=spec.is_release),
         expected="a CSV file with a header line",
     )
+    names = with_names(names) if spec.is_release else _all_named(names)
     reading.check_names(spec, names)
     columns = reading.declared_columns(spec)
     yield from reading.guarded_each(
@@ -82,12 +88,15 @@ def csv_columns(path: Path, source: Source, *, line_is_row: bool = False) -> lis
     """
     if source.header:
         return list(source.header)
+    if not source.encoding:
+        with pa.input_stream(str(path), compression="detect") as stream:
+            if stream.read(2) in _UTF_16:
+                raise OddFile("UTF-8 text", "UTF-16: declare `encoding: utf-16`")
     with pa.input_stream(str(path), compression="detect") as stream:
-        if stream.read(2) in _UTF_16:
-            raise OddFile("UTF-8 text", "UTF-16: write it as UTF-8")
-    with pa.input_stream(str(path), compression="detect") as stream:
-        text = io.TextIOWrapper(stream, "utf-8", errors="backslashreplace", newline="")
+        encoding = source.encoding or "utf-8"
+        text = io.TextIOWrapper(stream, encoding, errors="backslashreplace", newline="")
         lines: Iterator[str] = (line.lstrip(_MARK) for line in _bounded_lines(text))
+        lines = islice(lines, source.header_row - 1, None)
         lines = (line for line in lines if not line.startswith(_comment_marks(source)))
         if source.delimiter == WHITESPACE:
             lines = ("\t".join(line.split()) for line in lines)
@@ -97,6 +106,22 @@ def csv_columns(path: Path, source: Source, *, line_is_row: bool = False) -> lis
     if names is None:
         raise NoHeader
     return names
+
+
+def with_names(names: Sequence[str]) -> list[str]:
+    """Return the names of columns without empty ones at the end, which spreadsheets write.
+
+    >>> with_names(["a", "", "b", "", ""])
+    ['a', '', 'b']
+    """
+    last = max((place for place, name in enumerate(names) if name.strip()), default=-1)
+    return list(names[: last + 1])
+
+
+def _all_named(names: Sequence[str]) -> list[str]:
+    """Return names in which the empty ones at the end differ: no attribute is read from them."""
+    named = with_names(names)
+    return [*named, *(f" {place}" for place in range(len(named), len(names)))]
 
 
 def _bounded_lines(text: io.TextIOWrapper) -> Iterator[str]:
@@ -123,25 +148,53 @@ def _csv_tables(
     """
     yield pa.table({name: pa.array([], pa.binary()) for name in columns})
     if not line_is_row:
-        rows = _without_header(_content(_file_content(path), source), source)
+        rows = _without_header(_content(_file_content(path, source), source), source)
         if rows.strip(b"\r\n"):
             yield _parse(rows, names, columns, source, line_is_row=False)
         return
-    has_header = not source.header
-    for part in _file_parts(path, line_is_row=True):
-        lines = [line for line in _content(part, source).splitlines() if line]
-        if has_header and lines:
-            del lines[0]
-            has_header = False
-        rows = b"\n".join(_regular_lines(lines, source, cells=len(names)))
+    reader = _RowReader(source, names, columns)
+    for lines in _row_lines(path, source):
+        rows = b"\n".join(reader.rows(lines))
         if rows.strip(b"\r\n"):
             yield _parse(rows, names, columns, source, line_is_row=True)
 
 
-def _file_content(path: Path) -> bytes:
-    """Return the content of a file; OddFile as soon as it is too long."""
+def unreadable_lines(spec: DatasetSpec) -> Counter[str]:
+    """Return why lines of sensitive CSV files are no rows → how many: for the custodian alone."""
+    reasons: Counter[str] = Counter()
+    for location in spec.source.locations:
+        source, path = spec.source.only(location), Path(location)
+        names = with_names(csv_columns(path, source, line_is_row=True))
+        reader = _RowReader(source, names, reading.declared_columns(spec))
+        for lines in _row_lines(path, source):
+            for _ in reader.rows(lines):
+                pass
+        reasons += reader.unreadable
+    return reasons
+
+
+def _row_lines(path: Path, source: Source) -> Iterator[list[bytes] | None]:
+    """Yield the lines behind that of names, without blank ones, part by part; then None."""
+    above = 0 if source.header else source.header_row
+    for part in _file_parts(path, source, line_is_row=True):
+        lines = _content(part, source).splitlines()
+        if above > 1:
+            # Lines above the names are counted as they are, also blank ones.
+            cut = min(above - 1, len(lines))
+            del lines[:cut]
+            above -= cut
+        lines = [line for line in lines if line]
+        if above == 1 and lines:
+            del lines[0]
+            above = 0
+        yield lines
+    yield None
+
+
+def _file_content(path: Path, source: Source) -> bytes:
+    """Return the content of a file; OddFile before more of it is in memory than may be."""
     parts, size = [], 0
-    for part in _file_parts(path, line_is_row=False):
+    for part in _file_parts(path, source, line_is_row=False):
         parts.append(part)
         size += len(part)
         if size > MAX_FILE_BYTES:
@@ -150,12 +203,42 @@ def _file_content(path: Path) -> bytes:
     return b"".join(parts)
 
 
-def _file_parts(path: Path, *, line_is_row: bool) -> Iterator[bytes]:
-    """Yield the content of a file in parts of about BYTES_A_PART, of whole lines.
+class _Transcoded:
+    """A stream as UTF-8. What is not valid in its encoding becomes a byte that is none in UTF-8
+    either, so that it spoils its own cell and is never read as another text.
+    """
+
+    def __init__(self, stream: BinaryIO, encoding: str) -> None:
+        self._stream = stream
+        self._decoder = codecs.getincrementaldecoder(encoding)(errors=_UNREADABLE)
+
+    def read(self, size: int) -> bytes:
+        """Return the next bytes, at least one before the end."""
+        while data := self._stream.read(size):
+            if text := self._decoder.decode(data):
+                return text.encode("utf-8", "surrogateescape")
+        return self._decoder.decode(b"", final=True).encode("utf-8", "surrogateescape")
+
+
+_UNREADABLE = "dp_pipeline.unreadable"
+
+
+def _mark_unreadable(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeDecodeError)
+    return "\udcff", error.end
+
+
+codecs.register_error(_UNREADABLE, _mark_unreadable)
+
+
+def _file_parts(path: Path, source: Source, *, line_is_row: bool) -> Iterator[bytes]:
+    """Yield the content of a file as UTF-8 in parts of about BYTES_A_PART, each of whole lines.
+    However long a line is, no more of it is in memory than such a part.
 
     line_is_row   whether a line longer than MAX_LINE_BYTES is dropped; else it is an OddFile
     """
-    with pa.input_stream(str(path), compression="detect") as stream:
+    with pa.input_stream(str(path), compression="detect") as file:
+        stream = _Transcoded(file, source.encoding) if source.encoding else file
         pending = b""
         while part := stream.read(BYTES_A_PART):
             pending += part
@@ -229,30 +312,106 @@ def _content(data: bytes, source: Source) -> bytes:
 
 
 def _without_header(data: bytes, source: Source) -> bytes:
-    """Return the rows after the header, whose names may have quoted line ends."""
+    """Return everything behind the line of names, which may hold quoted line ends itself."""
+    if source.footer:
+        lines = data.splitlines(keepends=True)
+        kept = [place for place, line in enumerate(lines) if line.strip(b"\r\n")]
+        data = b"".join(lines[: kept[-source.footer]]) if len(kept) >= source.footer else b""
     if source.header:
         return data
-    # Latin-1 has one character for every byte, so that positions are those of bytes.
+    if source.header_row > 1:
+        data = b"".join(data.splitlines(keepends=True)[source.header_row - 1 :])
+    # Latin-1 gives every byte one character, so that positions are those of the bytes.
     text = io.StringIO(data.decode("latin-1"), newline="")
     next(row for row in csv.reader(iter(text.readline, ""), delimiter=_delimiter(source)) if row)
     return data[text.tell() :]
 
 
-def _regular_lines(lines: Sequence[bytes], source: Source, *, cells: int) -> Iterator[bytes]:
-    """Yield the lines that are rows of ``cells`` cells, quoted unambiguously for pyarrow."""
-    delimiter = _delimiter(source)
-    for line in lines:
-        if b'"' in line:
-            row = _quoted_row(line.decode("latin-1"), delimiter)
-            if len(row) == cells:
-                yield delimiter.join(row).encode("latin-1")
-        elif line.count(delimiter.encode()) == cells - 1:
-            yield line
+class _RowReader:
+    """The rows of sensitive lines, each in so many cells, quoted as pyarrow cannot misread.
+
+    A *candidate* is a line at which a row of the right number of cells would begin and end within
+    `multiline` = N lines; that depends on these lines alone. Rows are the candidates one behind the
+    other: reading goes on behind a row, and behind the first line of what is none.
+
+    *One line more changes how fewer than 4N lines are read, whatever it holds.* A candidate is
+    *certain* where no earlier one reaches over its line: wherever reading began, it has a row begin
+    there. So whether a line begins a row depends on the lines since the last certain one, and
+    where that is 2N lines back or more the line is left out. Together these are the lines from
+    3N − 1 before it to N − 1 behind it, and a line more is among those of fewer than 4N. ∎ Without
+    `multiline` N is 1 and every candidate is certain: a line changes itself alone. Where the writer
+    doubles quotation marks and no 2N lines are without a certain one, reading is exact, as each row
+    ends where the next one begins: there too a row more changes itself alone.
+
+    unreadable   why lines were no rows → how many
+    """
+
+    def __init__(self, source: Source, names: Sequence[str], columns: Iterable[str]) -> None:
+        self._delimiter = _delimiter(source)
+        self._cells, self._lines, self._footer = len(names), source.multiline, source.footer
+        self._least_cells = 1 + max((names.index(column) for column in columns), default=0)
+        self._ahead: list[bytes] = []
+        # Places in `_ahead`: the first line that no candidate reaches over, the next line to
+        # read, and the last certain one.
+        self._covered = self._next = self._certain = 0
+        self.unreadable: Counter[str] = Counter()
+
+    def rows(self, lines: list[bytes] | None) -> Iterator[bytes]:
+        """Yield the rows that begin in these lines or in earlier ones; None: there are no more."""
+        self._ahead += lines or []
+        end = max(0, len(self._ahead) - self._footer)
+        end_of_starts = end if lines is None else max(0, end - self._lines + 1)
+        for place in range(end_of_starts):
+            length, row = self._candidate(place, end)
+            if length and place >= self._covered:
+                self._certain = place
+            self._covered = max(self._covered, place + length)
+            if place < self._next:
+                continue
+            if length and place - self._certain < 2 * self._lines:
+                self._next = place + length
+                yield row
+            else:
+                self._next = place + 1
+        del self._ahead[:end_of_starts]
+        self._covered -= end_of_starts
+        self._next -= end_of_starts
+        self._certain -= end_of_starts
+
+    def _candidate(self, place: int, end: int) -> tuple[int, bytes]:
+        """Return how many lines a row that begins here has, and the row; 0 where there is none."""
+        line, separator = self._ahead[place], self._delimiter.encode()
+        if b'"' not in line:
+            if line.count(separator) == self._cells - 1:
+                return 1, line
+            row = self._fitted(line.split(separator), place)
+            return (1, separator.join(row)) if row else (0, b"")
+        window = self._ahead[place : min(end, place + self._lines)]
+        reader = csv.reader(
+            (part.decode("latin-1") + "\n" for part in window),
+            delimiter=self._delimiter,
+            strict=True,
+        )
+        try:
+            cells = self._fitted([cell.encode("latin-1") for cell in next(reader)], place)
+        except csv.Error:
+            self._count(place, f"with a quotation mark that no other closes in {_lines(window)}")
+            return 0, b""
+        quoted = (b'"' + cell.replace(b'"', b'""').replace(b"\n", b" ") + b'"' for cell in cells)
+        return (reader.line_num, separator.join(quoted)) if cells else (0, b"")
+
+    def _fitted(self, cells: list[bytes], place: int) -> list[bytes]:
+        """Return the cells of a row; none where they are too few, or too many to be empty ones."""
+        is_row = len(cells) >= self._least_cells and not any(cells[self._cells :])
+        if not is_row:
+            self._count(place, f"of {len(cells)} cells in place of {self._cells}")
+            return []
+        return cells[: self._cells] + [b""] * (self._cells - len(cells))
+
+    def _count(self, place: int, reason: str) -> None:
+        if place >= self._next:
+            self.unreadable[reason] += 1
 
 
-def _quoted_row(line: str, delimiter: str) -> list[str]:
-    try:
-        row = next(csv.reader([line], delimiter=delimiter, strict=True))
-    except csv.Error:
-        return []
-    return ['"' + cell.replace('"', '""') + '"' for cell in row]
+def _lines(window: Sequence[bytes]) -> str:
+    return f"{len(window)} lines" if len(window) > 1 else "its line"

@@ -184,6 +184,9 @@ def _checked_type(spec: DatasetSpec, name: str, type_: pa.DataType) -> pa.DataTy
     if name in spec.times:
         if type_ in _TEXT | {pa.null()} or kind_of(type_) == "time":
             return type_
+        if type_ in WHOLE and name in spec.written_times:
+            # Such as 20261231: its digits are read by the format.
+            return pa.string()
         raise refusal(spec, f"text, dates or times in column {name!r}", got)
     if type_ in _TEXT | WHOLE | REAL | {pa.bool_(), pa.null()}:
         return type_
@@ -259,8 +262,8 @@ def convert_times(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArra
 def _as_text(spec: DatasetSpec, name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Convert cells to UTF-8 text. Invalid bytes and too long cells are an error of public data.
 
-    In sensitive data they change their own cell only: in an attribute they are replaced or cut, in
-    the person's column the cell becomes null, since else two persons could become one.
+    In sensitive data they change their own cell only: invalid bytes are null, and a long cell is
+    cut in an attribute and null in the person's column, since else two persons could become one.
     """
     cells = column.cast(pa.binary())
     is_person = name == spec.protection.column
@@ -281,14 +284,13 @@ def _as_text(spec: DatasetSpec, name: str, column: pa.ChunkedArray) -> pa.Chunke
     try:
         return cells.cast(pa.string())
     except pa.ArrowInvalid:
-        decoded = [_decoded(cell, is_person=is_person) for cell in cells.to_pylist()]
+        decoded = [_decoded(cell) for cell in cells.to_pylist()]
         return pa.chunked_array([pa.array(decoded, pa.string())])
 
 
-def _decoded(cell: bytes | None, *, is_person: bool) -> str | None:
-    if cell is None:
-        return None
+def _decoded(cell: bytes | None) -> str | None:
     try:
-        return cell.decode()
+        return None if cell is None else cell.decode()
     except UnicodeDecodeError:
-        return None if is_person else cell.decode(errors="replace")
+        # Never another text, which might be taken for a level.
+        return None
