@@ -23,7 +23,7 @@ from dp_pipeline.config.encoding import Coordinate, FloatArray, IntArray
 from dp_pipeline.config.parameters import integer
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.trees import Expansion, TreeSession
-from dp_pipeline.inference.earlier import EarlierTree, smoothed, whole_counts
+from dp_pipeline.inference.earlier import UNSEEN_DRIFT, EarlierTree, smoothed, whole_counts
 from dp_pipeline.inference.kmeans import cluster_synopsis
 from dp_pipeline.inference.noisy_tree import (
     CERTAIN,
@@ -378,8 +378,12 @@ class HTreeKMeans(Clustering):
             noise_variance = 1 / sum(precisions)
             synopsis = _counted_leaves(tree, leaves, box, values, noise_variance)
         if self.smooth == "true":
-            values, _ = smoothed(values, noise_variance, released.mass(leaves), noise_variance)
-            synopsis = replace(synopsis, weights=whole_counts(values))
+            before = released.mass(leaves)
+            values, spread = smoothed(
+                values, noise_variance, before, noise_variance, doubt=-UNSEEN_DRIFT
+            )
+            deviations = np.full(len(values), spread**0.5)
+            synopsis = replace(synopsis, weights=whole_counts(values), deviations=deviations)
         return self._clusters(synopsis, mover, budget, rng)
 
     def _mover(
