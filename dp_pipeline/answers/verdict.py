@@ -10,7 +10,7 @@ import numpy as np
 from dp_pipeline.answers.estimate import quantile_of_normal
 from dp_pipeline.answers.precision import Precision
 from dp_pipeline.answers.tables import of_tables
-from dp_pipeline.config.encoding import Names
+from dp_pipeline.config.encoding import FloatArray, Names
 from dp_pipeline.results.clusters import Tables
 
 MOST_TABLES = 20
@@ -30,8 +30,7 @@ def verdict(tables: Tables) -> tuple[str, ...]:
     """Return sentences about single columns, pairs with a table, and pairs without one; none where
     the noisy counts are not stored, or no row is released.
     """
-    stored = {"codes", "measured", "cells", "marginals"} <= set(tables)
-    if not stored or not len(next(iter(tables["codes"].values()), ())):
+    if not _is_stored(tables):
         return ()
     precision = of_tables(tables).precision
     names = [name for name, size in precision.sizes.items() if size > 1]
@@ -47,6 +46,26 @@ def verdict(tables: Tables) -> tuple[str, ...]:
     if others:
         sentences.append(_about_others(precision, others))
     return tuple(sentences)
+
+
+def share_errors(tables: Tables) -> FloatArray | None:
+    """Return half the width of a 95 % interval for the share of every level, in the order of
+    ``marginals``: (levels,), an upper bound; None where the noisy counts are not stored.
+    """
+    if not _is_stored(tables):
+        return None
+    precision, reach = of_tables(tables).precision, quantile_of_normal(0.95)
+    errors = [
+        np.sqrt(precision.rough_counts((name,)).variances) * reach / precision.total
+        for name in precision.sizes
+    ]
+    return np.nan_to_num(np.concatenate(errors), posinf=1.0).clip(max=1.0)
+
+
+def _is_stored(tables: Tables) -> bool:
+    """Whether the noisy counts, and any row, are stored."""
+    stored = {"codes", "measured", "cells", "marginals"} <= set(tables)
+    return stored and len(next(iter(tables["codes"].values()), ())) > 0
 
 
 def _about_measured(precision: Precision, measured: Sequence[Names], pairs: int) -> str:

@@ -8,6 +8,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from dp_pipeline.answers.verdict import share_errors
 from dp_pipeline.config.amounts import epsilon_text
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.releases.account import open_population
@@ -55,6 +56,7 @@ from dp_pipeline.reporting.releases import (
 )
 from dp_pipeline.reporting.text import model_labels, noisy_text
 from dp_pipeline.results.bundle import Bundle
+from dp_pipeline.results.clusters import Columns
 
 _TITLES = {
     "nicv": "Mean squared distance to the nearest released centre",
@@ -155,12 +157,18 @@ def _pictures(spec: DatasetSpec, bundles: Sequence[Bundle]) -> list[Picture]:
     return [*pictures, *_marginals(tables), *_graphs(tables)]
 
 
+def _marginals_with_errors(bundle: Bundle) -> Columns:
+    """Return the marginals with the error of every share, where that is known."""
+    errors = share_errors(bundle.tables)
+    return {**bundle.tables["marginals"], **({} if errors is None else {"error": errors})}
+
+
 def _marginals(bundles: Sequence[Bundle]) -> Iterator[Picture]:
     """Yield as many pictures of the marginals as all attributes need."""
     if not bundles:
         return
     title = _title_of(bundles, "Marginals")
-    tables = (bundle.tables["marginals"] for bundle in bundles)
+    tables = (_marginals_with_errors(bundle) for bundle in bundles)
     marginals = dict(zip(_names(bundles), tables, strict=True))
     for first in range(0, max(1, len(attributes_of(marginals))), MOST_PANELS):
         # The name of the first one does not depend on their number.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from dp_pipeline.config.clock import Clock
 from dp_pipeline.config.windows import Windows
@@ -74,6 +75,14 @@ def test_marginals_are_described_by_the_most_frequent_levels():
     many = {"a": marginals(**{f"x{index}": [1, 3] for index in range(MOST_PANELS + 1)})}
     remaining = marginal_bars(many, first=MOST_PANELS, title="t").alt_text
     assert remaining.endswith(f". x{MOST_PANELS}: most often 1, 75 %.")
+
+
+def test_shares_with_errors_have_a_line_each() -> None:
+    errors = {"error": np.array([0.1, 0.5])}
+    picture = marginal_bars({"a": marginals(x=[1, 3]) | errors}, title="t")
+    (lines,) = picture.figure.axes[0].collections
+    ends = [path.vertices[:, 0].tolist() for path in lines.get_paths()]
+    assert ends == [pytest.approx([0.15, 0.35]), pytest.approx([0.25, 1.0])]
 
 
 def test_cliques_are_described_with_the_largest_table_first():

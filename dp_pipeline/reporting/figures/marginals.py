@@ -44,7 +44,8 @@ def marginal_bars(tables: Mapping[str, Marginals], *, first: int = 0, title: str
     """Draw the one-way marginals of ``MOST_PANELS`` attributes: bars of one release, or dots of
     several.
 
-    tables   release → ``SyntheticTable.tables()["marginals"]``: attribute, level, probability
+    tables   release → ``SyntheticTable.tables()["marginals"]``: attribute, level, probability; and
+             ``error``, half the width of an interval, where it is known
     first    place of the first attribute that is shown
 
     An attribute with many levels shows its largest; with many ordered levels it shows all, and
@@ -55,8 +56,13 @@ def marginal_bars(tables: Mapping[str, Marginals], *, first: int = 0, title: str
     names = list(tables) if len(tables) > 1 else []
     figure, panels = picture.new_panels(len(shown_names), inches=_HEIGHT, title=title, names=names)
     for panel, name in zip(panels, shown_names, strict=True):
-        _draw(panel, name, [_shares(marginals, name) for marginals in tables.values()])
-    picture.set_footnote(figure, _marginal_footnote(first, len(shown_names), len(attributes)))
+        releases = tables.values()
+        errors = [_shares(marginals, name, "error") for marginals in releases]
+        _draw(panel, name, [_shares(marginals, name) for marginals in releases], errors)
+    has_errors = any("error" in marginals for marginals in tables.values())
+    footnote = _marginal_footnote(first, len(shown_names), len(attributes))
+    words = " Thin lines hold the true share 95 times in 100." if has_errors else ""
+    picture.set_footnote(figure, footnote + words)
     source = f"of {len(tables)} releases" if len(tables) > 1 else "of the released rows"
     words = list_first(_largest_share(tables, name) for name in shown_names)
     return Picture(title, figure, f"Shares of levels {source}. {words}")
@@ -68,14 +74,21 @@ def _largest_share(tables: Mapping[str, Marginals], name: str) -> str:
     return f"{name}: most often {level}, {100 * shares[level]:.3g} %"
 
 
-def _shares(marginals: Marginals, name: str) -> dict[str, float]:
-    """Return the shares of an attribute's levels; empty if it is not in the release."""
+def _shares(marginals: Marginals, name: str, column: str = "probability") -> dict[str, float]:
+    """Return the shares of an attribute's levels; empty if they are not in the release."""
+    if column not in marginals:
+        return {}
     here = marginals["attribute"] == name
-    levels, shares = marginals["level"][here], marginals["probability"][here]
+    levels, shares = marginals["level"][here], marginals[column][here]
     return dict(zip(levels.tolist(), shares.tolist(), strict=True))
 
 
-def _draw(axes: Axes, name: str, releases: Sequence[Mapping[str, float]]) -> None:
+def _draw(
+    axes: Axes,
+    name: str,
+    releases: Sequence[Mapping[str, float]],
+    errors: Sequence[Mapping[str, float]],
+) -> None:
     levels = list(next(shares for shares in releases if shares))
     values = np.array([[shares.get(level, np.nan) for level in levels] for shares in releases])
     selected_levels = _select_levels(levels, values)
@@ -87,6 +100,8 @@ def _draw(axes: Axes, name: str, releases: Sequence[Mapping[str, float]]) -> Non
     draw_shares(axes, heading, [levels[level] for level in selected_levels], bars=bars, ticks=ticks)
     if bars is None:
         _draw_dots(axes, values[:, selected_levels])
+    reaches = np.array([[error.get(level, 0.0) for level in levels] for error in errors])
+    _draw_errors(axes, values[:, selected_levels], reaches[:, selected_levels])
 
 
 def draw_shares(
@@ -138,10 +153,27 @@ def has_order(levels: Sequence[str]) -> bool:
     return apart <= min(_UNORDERED, (len(levels) - 1) // 2)
 
 
+def _steps(releases: int) -> FloatArray:
+    """Return how far each release is below the middle of a level, so that none hides another."""
+    return np.linspace(-_APART / 2, _APART / 2, releases) if releases > 1 else np.zeros(1)
+
+
+def _draw_errors(axes: Axes, values: FloatArray, reaches: FloatArray) -> None:
+    """Draw a thin line over the interval of each share; a long one goes on beyond the frame."""
+    if not reaches.any():
+        return
+    highs = np.nan_to_num(np.minimum(1.0, values + reaches))
+    room = min(float(highs.max(initial=0.0)), 1.5 * float(np.nanmax(values, initial=0.0)))
+    for shares, reach, step in zip(values, reaches, _steps(len(values)), strict=True):
+        low, high = np.maximum(0.0, shares - reach), np.minimum(1.0, shares + reach)
+        axes.hlines(np.arange(len(shares)) + step, low, high, color=picture.INK, linewidth=0.7)
+    if room:
+        axes.set_xlim(0, 1.03 * room)
+
+
 def _draw_dots(axes: Axes, values: FloatArray) -> None:
-    """Draw a dot for each release and level, shifted so that none hides another."""
-    steps = np.linspace(-_APART / 2, _APART / 2, len(values))
-    for release, (shares, step) in enumerate(zip(values, steps, strict=True)):
+    """Draw a dot for each release and level."""
+    for release, (shares, step) in enumerate(zip(values, _steps(len(values)), strict=True)):
         axes.plot(
             shares,
             np.arange(len(shares)) + step,
