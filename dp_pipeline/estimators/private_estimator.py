@@ -395,6 +395,15 @@ def declared_model(
             )
     if estimator.nominal_rows is not None and "nominal_rows" in _parameters_of(model):
         parameters["nominal_rows"] = str(estimator.nominal_rows)
+    if (label := getattr(estimator, "label", None)) is not None:
+        if "workload" not in _parameters_of(model):
+            raise DeclarationError(
+                f"label: expected none of a method without a workload, got one for {name}"
+            )
+        # The model's files are loaded only where they are used.
+        from dp_pipeline.models.tables.one_shot.workload import workload_of_targets
+
+        parameters.setdefault("workload", workload_of_targets([str(label)]))
     return from_text(model, {**parameters, **context, **own}, of=name)
 
 

@@ -130,6 +130,9 @@ class PrivateSynthesizer(TableAnswers, PrivateEstimator):
     method_params : dict, default=None
         Further parameters of the method, as text or numbers; of ``one_shot`` also
         ``{"workload": "income 4, age sex 2"}``: pairs with income count four times as much.
+    label : str, default=None
+        The column that will be predicted: all pairs with it count four times as much, where
+        ``method_params`` has no ``workload``. Only methods with a workload take one.
     noise : str or NoiseSource, default=None
         None is OpenDP, the secure default; ``"exact"`` is this package's own sampler on the
         operating system's randomness. ``"seeded:7"``, or ``SeededNoise(7)`` from
@@ -225,6 +228,7 @@ noise protects nobody
         constraints: Mapping[str, object] | None = None,
         discover: Mapping[str, object] | None = None,
         plan_from: PrivateSynthesizer | None = None,
+        label: str | None = None,
     ) -> None:
         self.domain = domain
         self.epsilon = epsilon
@@ -239,6 +243,7 @@ noise protects nobody
         self.constraints = constraints
         self.discover = discover
         self.plan_from = plan_from
+        self.label = label
 
     def fit(
         self,

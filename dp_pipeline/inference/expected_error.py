@@ -98,8 +98,8 @@ class ExpectedError:
         start = self.start(tables, singles=False)
         return float(self.minimise(self.information(tables), start, amount, STEPS)[0][0])
 
-    def of_pairs(self, order: IntArray, counts: Sequence[int], amount: float) -> float:
-        """Return the least error over several numbers of tables of one pair each.
+    def of_pairs(self, order: IntArray, counts: Sequence[int], amount: float) -> FloatArray:
+        """Return the errors of several numbers of tables of one pair each.
 
         order    places of pairs, those first that are measured first
         counts   numbers of pairs that are tried
@@ -129,7 +129,7 @@ class ExpectedError:
         )
         information = TableInformation(precision, best, noise, unexplained)
         shares = shares / shares.sum(axis=1, keepdims=True)
-        return float(self.minimise(information, shares, amount, STEPS // 2)[0].min())
+        return self.minimise(information, shares, amount, STEPS // 2)[0]
 
     def information(self, tables: Sequence[Names]) -> TableInformation:
         """Return what one set of tables says (c = 1)."""

@@ -164,7 +164,7 @@ FIRST_STEPS = 25
 NEAR_STEPS = 100
 """Of the two fits: with so much noise more of them change next to nothing."""
 
-ROWS = 1 << 14
+ROWS = 1 << 13
 """Of the first fit, from which classes are learned: they need no more."""
 
 ENTROPY = 0.8

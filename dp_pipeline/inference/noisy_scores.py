@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from math import sqrt
+from math import gamma, sqrt
 from typing import Protocol
 
 import numpy as np
 
 from dp_pipeline.config.encoding import FloatArray, IntArray
 
-STEPS = 128
+STEPS = 48
 """Values of a score over which its mean is computed."""
 
 
@@ -90,28 +90,30 @@ class NoisyScores:
     """Of each pair √(g² + b²) and noise, for a dependence of g rows.
 
     noisy    (pairs,): as they were measured
-    beside   (pairs,): b, the rows that the noise of one-way marginals puts there
+    floor   (pairs,): b, the rows that the noise of one-way marginals puts there
     noise    of one pair
     """
 
     noisy: FloatArray
-    beside: FloatArray
+    floor: FloatArray
     noise: ScoreNoise
 
     def of(self, places: IntArray) -> NoisyScores:
         """Those of some pairs alone."""
-        return replace(self, noisy=self.noisy[places], beside=self.beside[places])
+        return replace(self, noisy=self.noisy[places], floor=self.floor[places])
 
-    def expected(self, means: Sequence[float]) -> tuple[FloatArray, float]:
-        """(pairs,): the mean of g given its noisy value, where g is exponential with one of these
-        means, each as likely as the others; and how likely the noisy values are, see below.
+    def expected(self, priors: Sequence[tuple[float, float]]) -> tuple[FloatArray, float]:
+        """(pairs,): the mean of g given its noisy value, where g has one of these distributions,
+        each as likely as the others; and how likely the noisy values are, see below.
+
+        priors   mean and tail of each, as ``weibull`` takes them
         """
-        results = [self.integrate(self.exponential(mean)) for mean in means]
+        results = [self.integrate(self.weibull(*prior)) for prior in priors]
         evidence = np.array([one.sum() for _, one in results])
         chances = np.exp(evidence - evidence.max())
         likely = sum(c * one for c, (one, _) in zip(chances.tolist(), results, strict=True))
         total = float(chances.sum())
-        return np.asarray(likely / total), float(evidence.max() + np.log(total / len(means)))
+        return np.asarray(likely / total), float(evidence.max() + np.log(total / len(priors)))
 
     def expected_near(self, prediction: FloatArray) -> tuple[FloatArray, float]:
         """Return the same where g is Laplace distributed around a prediction (pairs,) in rows, with
@@ -123,8 +125,16 @@ class NoisyScores:
         return likely, float(evidence.sum() - np.log(len(widths)))
 
     @staticmethod
-    def exponential(mean: float) -> Callable[[FloatArray], FloatArray]:
-        return lambda scores: -scores / mean - np.log(mean)
+    def weibull(mean: float, tail: float = 1.0) -> Callable[[FloatArray], FloatArray]:
+        """Return the logarithm of the density of ``mean`` · X^tail / Γ(1 + tail), X exponential."""
+        scale = mean / gamma(1 + tail)
+
+        def log_density(scores: FloatArray) -> FloatArray:
+            parts = np.maximum(scores, np.finfo(float).tiny) / scale
+            log_power = (1 / tail - 1) * np.log(parts)
+            return np.asarray(log_power - parts ** (1 / tail) - np.log(scale * tail))
+
+        return log_density
 
     @staticmethod
     def _laplace(middle: FloatArray, width: float) -> Callable[[FloatArray], FloatArray]:
@@ -138,8 +148,8 @@ class NoisyScores:
         """(pairs,): the mean of g given its noisy value; and the logarithm of how likely all
         noisy values are, up to a factor that the density of the noise leaves open.
         """
-        noisy, reach, beside = self.noisy, self.noise.reach, self.beside
-        low = np.sqrt(np.maximum(0.0, np.maximum(0.0, noisy - reach) ** 2 - beside**2))
+        noisy, reach, floor = self.noisy, self.noise.reach, self.floor
+        low = np.sqrt(np.maximum(0.0, np.maximum(0.0, noisy - reach) ** 2 - floor**2))
         width = np.maximum(0.0, noisy + reach - low)
         steps = (np.arange(STEPS) + 0.5) / STEPS
         # Squares of steps: denser where an exponential distribution has its mass.
@@ -147,7 +157,7 @@ class NoisyScores:
         before = log_prior(scores)
         largest = before.max(axis=1, keepdims=True)
         weights = np.exp(before - largest) * steps
-        weights *= self.noise.density(noisy[:, None] - np.hypot(scores, beside[:, None]))
+        weights *= self.noise.density(noisy[:, None] - np.hypot(scores, floor[:, None]))
         total = weights.sum(axis=1)
         # None where even a score of 0 is far above what was measured.
         is_seen = total > 0

@@ -19,14 +19,14 @@ from dp_pipeline.inference.expected_error import STEPS, ExpectedError, TableInfo
 from dp_pipeline.inference.junction_tree import triangulated_cliques
 
 MAX_TABLE_CELLS = 1024
-FIRST_PAIRS = 512
+FIRST_PAIRS = 256
 """Pairs that a search begins with: those of the largest dependence beside their cells."""
 
 BATCH = 24
 """Candidates whose errors are computed together, and of the best of which gains are computed again
 after each choice."""
 
-TRIAL_STEPS = 5
+TRIAL_STEPS = 3
 """Gradient steps on the shares of a candidate, from what tables had without it."""
 
 NEW_SHARE, MOVED_SHARE = 0.5, 0.75

@@ -45,7 +45,8 @@ the entry points ``dp_pipeline.models``. A model of another package is handed a 
 def build_model(spec: DatasetSpec, name: str) -> Model:
     """Return the model that a data set declares, checked against its attributes.
 
-    A declared ``nominal_rows`` or ``label`` is passed to every model that has such a parameter.
+    A declared ``nominal_rows`` or ``label`` is passed to every model that has such a parameter,
+    and the label and all ``targets`` are the workload of a model that has one and declares none.
     What is still to be discovered counts as wide as it may become. DeclarationError on data to be
     released for a method that costs another ε than was requested, or has none, and for models that
     cost more ρ together than the ceiling.
@@ -68,7 +69,10 @@ def _build(spec: DatasetSpec, name: str) -> Model:
         texts.setdefault("nominal_rows", str(spec.nominal_rows))
     if spec.label is not None and "label" in parameters:
         texts.setdefault("label", spec.label)
-    model = from_text(MODELS[name], texts, of=f"{spec.name}: {name}")
+    targets = [target.attribute for target in spec.targets]
+    model = from_text(MODELS[name], texts, of=f"{spec.name}: {name}").for_targets(
+        tuple(dict.fromkeys([*([spec.label] if spec.label else []), *targets])), spec.domain
+    )
     model.check(spec.widest.domain)
     if model.plans_from_earlier and spec.windows is None:
         raise DeclarationError(

@@ -16,6 +16,7 @@ from numpy.random import Generator
 from dp_pipeline.config.amounts import PURE, Currency, delta_text, epsilon_text
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.domain import Domain
+from dp_pipeline.config.encoding import Names
 from dp_pipeline.config.errors import BoundaryViolation, DeclarationError
 from dp_pipeline.config.parameters import choice
 from dp_pipeline.gate.counter import Counter
@@ -119,6 +120,12 @@ class Model:
         A refinement needs the same answer at every ε.
         """
         return False
+
+    def for_targets(self, names: Names, domain: Domain) -> Model:  # noqa: ARG002
+        """Return the model for attributes that are to be predicted, unless it is declared what
+        counts for it.
+        """
+        return self
 
     def check(self, domain: Domain) -> None:
         """Raise DeclarationError when the parameters do not fit the declared attributes."""

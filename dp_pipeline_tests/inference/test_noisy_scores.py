@@ -11,7 +11,7 @@ from dp_pipeline.inference.noisy_scores import CubeNoise, NoisyScores, NormalNoi
 
 fuzz = settings(derandomize=True, deadline=None, max_examples=60)
 noisy_values = st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=9).map(np.array)
-MEANS = [30.0, 100.0, 300.0]
+PRIORS = [(30.0, 1.0), (100.0, 1.0), (300.0, 2.0)]
 
 
 def cube(deviation: float) -> CubeNoise:
@@ -28,15 +28,15 @@ def drawn(noise: ScoreNoise, rng: np.random.Generator, many: int) -> np.ndarray:
     return rng.normal(0, noise.variance**0.5, many)
 
 
-def scores_of(noisy: np.ndarray, noise: ScoreNoise, beside: float = 0.0) -> NoisyScores:
-    return NoisyScores(noisy, np.full(len(noisy), beside), noise)
+def scores_of(noisy: np.ndarray, noise: ScoreNoise, floor: float = 0.0) -> NoisyScores:
+    return NoisyScores(noisy, np.full(len(noisy), floor), noise)
 
 
 @fuzz
-@given(noisy=noisy_values, deviation=st.floats(1e-3, 1e6), beside=st.floats(0, 1e6))
+@given(noisy=noisy_values, deviation=st.floats(1e-3, 1e6), floor=st.floats(0, 1e6))
 @both_noises
-def test_scores_are_within_the_reach_of_noise(noise, noisy, deviation, beside) -> None:
-    expected, evidence = scores_of(noisy, noise(deviation), beside).expected(MEANS)
+def test_scores_are_within_the_reach_of_noise(noise, noisy, deviation, floor) -> None:
+    expected, evidence = scores_of(noisy, noise(deviation), floor).expected(PRIORS)
     assert np.isfinite(expected).all()
     assert np.isfinite(evidence)
     assert expected.min() >= 0
@@ -50,7 +50,7 @@ def test_scores_are_nearer_than_noisy_ones_cut_at_zero(noise, deviation: float) 
     rng, noise = np.random.default_rng(8), noise(deviation)
     scores = rng.exponential(100.0, 2_000)
     noisy = scores + drawn(noise, rng, len(scores))
-    expected, _ = scores_of(noisy, noise).expected(MEANS)
+    expected, _ = scores_of(noisy, noise).expected(PRIORS)
     assert np.square(expected - scores).mean() < np.square(np.maximum(0.0, noisy) - scores).mean()
     assert expected.mean() == pytest.approx(100.0, rel=0.4)
 
@@ -61,32 +61,35 @@ def test_the_noise_of_one_way_marginals_is_taken_out(noise) -> None:
     rng, noise = np.random.default_rng(9), noise(29.0)
     scores = rng.exponential(100.0, 20_000)
     noisy = np.hypot(scores, 300.0) + drawn(noise, rng, len(scores))
-    expected, with_it = (scores_of(noisy, noise, one).expected(MEANS)[0] for one in (300.0, 0.0))
+    expected, with_it = (scores_of(noisy, noise, one).expected(PRIORS)[0] for one in (300.0, 0.0))
     assert expected.mean() == pytest.approx(100.0, rel=0.25)
     assert np.square(expected - scores).mean() < np.square(with_it - scores).mean() / 4
 
 
 @both_noises
 def test_a_score_far_above_the_mean_is_taken_as_measured(noise) -> None:
-    assert scores_of(np.array([1e6, 0.0]), noise(20.0)).expected(MEANS)[0][0] == pytest.approx(
+    assert scores_of(np.array([1e6, 0.0]), noise(20.0)).expected(PRIORS)[0][0] == pytest.approx(
         1e6, abs=20
     )
 
 
-def measured(scores: np.ndarray, noise: ScoreNoise, beside: float = 0.0) -> NoisyScores:
+def measured(scores: np.ndarray, noise: ScoreNoise, floor: float = 0.0) -> NoisyScores:
     rng = np.random.default_rng(7)
-    return scores_of(np.hypot(scores, beside) + drawn(noise, rng, len(scores)), noise, beside)
+    return scores_of(np.hypot(scores, floor) + drawn(noise, rng, len(scores)), noise, floor)
 
 
-@pytest.mark.parametrize("beside", [0.0, 200.0])
+@pytest.mark.parametrize("floor", [0.0, 200.0])
 @both_noises
-def test_scores_near_to_their_prediction_are_known_better(noise, beside: float) -> None:
+def test_scores_near_to_their_prediction_are_known_better(noise, floor: float) -> None:
     # 3,000 scores, off by .2 of the noise's deviation; a false alarm is less likely than 10⁻⁹.
     rng, noise = np.random.default_rng(6), noise(346.0)
     prediction = rng.exponential(1000.0, 3000)
     scores = np.maximum(0.0, prediction + rng.laplace(0, 50.0, len(prediction)))
-    noisy = measured(scores, noise, beside)
-    (near, likely), (alone, unlikely) = noisy.expected_near(prediction), noisy.expected([1000.0])
+    noisy = measured(scores, noise, floor)
+    (near, likely), (alone, unlikely) = (
+        noisy.expected_near(prediction),
+        noisy.expected([(1000.0, 1.0)]),
+    )
     assert likely > unlikely
     assert np.square(near - scores).mean() < np.square(alone - scores).mean() / 8
 
@@ -98,13 +101,13 @@ def test_a_wrong_prediction_is_unlikely(noise) -> None:
     off = rng.laplace(0, 1000.0, len(prediction))
     for scores in (3 * prediction, 0.3 * prediction, np.abs(prediction + off)):
         noisy = measured(scores, noise)
-        assert noisy.expected_near(prediction)[1] < noisy.expected([float(scores.mean())])[1]
+        assert noisy.expected_near(prediction)[1] < noisy.expected([(float(scores.mean()), 1.0)])[1]
 
 
-def test_some_pairs_keep_what_noise_puts_beside_them() -> None:
+def test_some_pairs_keep_their_floor() -> None:
     scores = NoisyScores(np.array([5.0, 6.0, 7.0]), np.array([1.0, 2.0, 3.0]), NormalNoise(1.0))
     some = scores.of(np.array([2, 0]))
-    assert (some.noisy.tolist(), some.beside.tolist()) == ([7.0, 5.0], [3.0, 1.0])
+    assert (some.noisy.tolist(), some.floor.tolist()) == ([7.0, 5.0], [3.0, 1.0])
     assert some.noise is scores.noise
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+import networkx as nx
 import numpy as np
 import pytest
 
 from dp_pipeline.config.amounts import Currency
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.models.tables.one_shot import OneShot
+from dp_pipeline.models.tables.one_shot.plan import Plan
 from dp_pipeline.models.tables.one_shot.scores import DependenceQueries, noisy_mean_dependence
 from dp_pipeline_tests.instruments import curator_over
 from dp_pipeline_tests.models.discrete import counter_of, dependent_rows, domain_of
@@ -27,6 +29,7 @@ def asking(
     seed: int = 0,
     delta: Fraction | None = None,
     sizes: tuple[int, ...] = SIZES,
+    workload: str = "",
 ) -> DependenceQueries:
     """After one-way marginals for a fifth of the amount."""
     domain, currency = domain_of(sizes), Currency(delta)
@@ -37,7 +40,7 @@ def asking(
         currency=currency,
         noise=SeededNoise(seed),
     )
-    round_ = OneShot()._start(curator)
+    round_ = OneShot(workload=workload)._start(curator)
     stage = round_.one_way_stage(round_.planning.amount / 5)
     return DependenceQueries(round_.planning, curator, stage, round_.zeros)
 
@@ -63,7 +66,7 @@ def every_combination(often: int) -> np.ndarray:
 
 @both_currencies
 @pytest.mark.parametrize(("often", "epsilon", "groups"), [(1, "0.1", 12), (90, "0.02", 5)])
-def test_what_noise_puts_into_a_gap_is_foreseen(
+def test_the_floor_of_a_score_is_foreseen(
     delta: Fraction | None, often: int, epsilon: str, groups: int
 ) -> None:
     # 40 times ten pairs: their mean is off by less than 4 % and a false alarm less likely than
@@ -72,20 +75,44 @@ def test_what_noise_puts_into_a_gap_is_foreseen(
     for seed in range(40):
         asked = asking(codes, epsilon, seed=seed, delta=delta)
         seen.append(sum(without_noise(codes, asked).values()))
-        foreseen.append(sum(map(asked._beside, asked.planning.pairs)))
+        foreseen.append(sum(map(asked._floor, asked.planning.pairs)))
         levels.append(asked.stage.groupings["x3"].size)
     assert np.mean(levels) == pytest.approx(groups, abs=1)
     assert np.mean(seen) == pytest.approx(np.mean(foreseen), rel=0.12)
 
 
 @both_currencies
-def test_scores_are_about_what_they_are_without_noise(delta: Fraction | None) -> None:
+@pytest.mark.parametrize("scored", ["all", "picked", "heaviest"])
+def test_scores_are_about_what_they_are_without_noise(scored: str, delta: Fraction | None) -> None:
     codes = dependent_rows(SIZES, 30_000)
-    asked = asking(codes, "40", delta=delta)
-    scores, true = asked.measure(Fraction(1, 10)), without_noise(codes, asked)
+    asked = asking(codes, "400", delta=delta, workload="x1 3")
+    plan = Plan(scores=Fraction(1, 10), scored=scored)
+    scores, true = asked.measure(plan, np.ones(3)), without_noise(codes, asked)
     assert list(scores) == asked.planning.pairs
-    for pair, score in scores.items():
-        assert score == pytest.approx(true[pair], abs=300)
+    measured = {
+        "all": set(scores),
+        "picked": {pair for pair in scores if scores[pair] != min(scores.values())},
+        "heaviest": {pair for pair in scores if "x1" in pair},
+    }[scored]
+    assert len(measured) == {"all": 10, "picked": 4, "heaviest": 4}[scored]
+    for pair in measured:
+        assert scores[pair] == pytest.approx(true[pair], abs=300)
+    assert len({scores[pair] for pair in set(scores) - measured}) <= 1
+
+
+def test_picked_pairs_are_the_strongest_without_a_circle() -> None:
+    codes = dependent_rows(SIZES, 30_000)
+    asked = asking(codes, "4000")
+    true, forest = without_noise(codes, asked), nx.Graph()
+    for pair in asked._picked(Plan(scores=Fraction(1, 2), scored="picked")):
+        free = [
+            p
+            for p in true
+            if not (forest.has_node(p[0]) and forest.has_node(p[1]) and nx.has_path(forest, *p))
+        ]
+        assert true[pair] > max(true[other] for other in free) - 2000
+        forest.add_edge(*pair)
+    assert nx.is_forest(forest)
 
 
 @both_currencies

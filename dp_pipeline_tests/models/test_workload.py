@@ -12,9 +12,11 @@ from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.config.parameters import from_text, texts_of
 from dp_pipeline.estimators import PrivateSynthesizer
 from dp_pipeline.gate.noise import SeededNoise
+from dp_pipeline.models import build_model
 from dp_pipeline.models.tables.one_shot import OneShot
 from dp_pipeline.models.tables.one_shot.workload import Workload
 from dp_pipeline.results.synthetic_table import SyntheticTable
+from dp_pipeline_tests.config.declarations import loaded, with_attribute
 from dp_pipeline_tests.models.contract import run
 from dp_pipeline_tests.models.discrete import counter_of, dependent_rows, domain_of
 from dp_pipeline_tests.models.tables import table_of
@@ -56,6 +58,18 @@ def test_weights_of_a_pair_multiply() -> None:
     assert (weights == weights.T).all()
     assert weights[1, 2] == weights[2, 3] == 5
     assert Workload().weights("ab") is None
+
+
+def test_a_declared_label_and_targets_are_a_workload(tmp_path) -> None:
+    declared = "label: odd\ntargets: {colour: {positive: [red]}}"
+    attributes = with_attribute("{levels: [a, b]}")
+    models = "models: {one_shot: , independent: }"
+    spec = loaded(tmp_path, attributes=attributes, models=models, extra=declared)
+    assert build_model(spec, "one_shot").workload == "odd 4, colour 4"
+    own = OneShot(workload="age 2")
+    assert own.for_targets(("colour",), spec.domain) is own
+    few = OneShot(attributes=("age",)).for_targets(("colour", "age"), spec.domain)
+    assert few.workload == "age 4"
 
 
 def dependent(rows: int) -> np.ndarray:
@@ -114,5 +128,9 @@ def test_the_estimator_takes_it_as_a_parameter_of_its_method() -> None:
         domain=domain, epsilon=1, method_params={"workload": "a b 3"}, random_state=0
     ).fit(frame)
     assert len(fitted.sample(10)) == 10
+    with pytest.raises(ValueError, match="label: expected none of a method without a workload"):
+        PrivateSynthesizer(domain=domain, epsilon=1, method="mst", delta=1e-9, label="a").fit(frame)
+    with pytest.raises(ValueError, match="workload: expected names of modelled attributes"):
+        PrivateSynthesizer(domain=domain, epsilon=1, label="z").fit(frame)
     with pytest.raises(ValueError, match="workload"):
         PrivateSynthesizer(domain=domain, epsilon=1, method_params={"workload": "z 3"}).fit(frame)

@@ -5,7 +5,7 @@ expected error of all pairs of attributes (``plan``, ``inference.expected_error`
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import comb, prod
 from typing import ClassVar
@@ -26,7 +26,7 @@ from dp_pipeline.models.tables.base import ExpectedPairs, TableModel, clique_cel
 from dp_pipeline.models.tables.one_shot.plan import PACKED_CELLS, ROWS_SHARE, Planning
 from dp_pipeline.models.tables.one_shot.public_rows import PriorRound
 from dp_pipeline.models.tables.one_shot.round import FEWEST_ROWS, Round, amounts_of
-from dp_pipeline.models.tables.one_shot.workload import Workload, workload
+from dp_pipeline.models.tables.one_shot.workload import Workload, workload, workload_of_targets
 from dp_pipeline.results.accountant import split
 from dp_pipeline.results.clusters import Tables
 from dp_pipeline.results.measurement import NoiseRate, NoisyMarginal
@@ -128,6 +128,11 @@ class OneShot(TableModel):
                 f"OneShot: prior: expected no `{other}` beside it, got one: tables are chosen by "
                 "public rows"
             )
+
+    def for_targets(self, names: Names, domain: Domain) -> OneShot:
+        """Return the same with a workload of those that it models, where it has none."""
+        targets = [name for name in names if name in self.modelled(domain)]
+        return self if self.workload else replace(self, workload=workload_of_targets(targets))
 
     def is_better_pure(self, domain: Domain, delta: Fraction) -> bool:
         """Return whether both kinds of plans that the rows may lead to have less noise."""

@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import combinations, pairwise
-from math import ceil, prod, sqrt
+from math import ceil, gamma, prod, sqrt
 
 import numpy as np
 
+from dp_pipeline.config.constraints import Mask
 from dp_pipeline.config.encoding import FloatArray, IntArray, Names
 from dp_pipeline.inference.dependence import Dependence
 from dp_pipeline.inference.expected_error import ExpectedError
@@ -29,10 +30,12 @@ ROWS_SHARE = Fraction(1, 100)
 """Of the amount, for the number of rows."""
 
 MEAN_DEPENDENCE = (0.05, 0.15, 0.4)
+TAILS = (2.0, 1.5, 1.0)
 """Mean dependence of all pairs, as a share of the rows, of the tables that plans are made for, each
-as likely as the others: sixteen tables have .04 to .40."""
+as likely as the others: sixteen tables have .04 to .40. The less it is, the more of it is in a few
+pairs: dependence is distributed as a power of an exponential variable."""
 
-MEAN_SHARES = (Fraction(2, 100), Fraction(5, 100), Fraction(10, 100))
+MEAN_SHARE = Fraction(5, 100)
 ONE_WAY_SHARES = (Fraction(8, 100), Fraction(15, 100), Fraction(30, 100))
 SCORE_SHARES = (Fraction(6, 100), Fraction(12, 100))
 """Of the amount: what may be spent on the mean dependence, on one-way marginals before there are
@@ -41,15 +44,19 @@ scores, and on the scores of all pairs."""
 PACKED_CELLS = 256
 """Most cells of a table that attributes are packed into."""
 
-SCORED_TABLES = (0.0, 0.5, 1.0, 2.0, 3.0)
+PICKS = 4
+PICKED_PART = Fraction(3, 4)
+"""Pairs that may be picked in place of scores of all, and the picks' part of that price; the rest
+is for their scores."""
+
+SCORED_TABLES = (0.0, 1.0, 2.0)
 """Pairs that a plan with scores may measure, in attributes, where its error is foreseen."""
 
 ERROR_OF_SCORES = 0.75
 """Mean of |noise| in standard deviations of it: √½ of Laplace, √(2/π) of Gaussian noise."""
 
-
-BESIDE_ERROR = 0.5
-"""What the noise of one-way marginals puts into a score is foreseen up to this part of it."""
+FLOOR_ERROR = 0.5
+"""The part of a score's floor, which one-way marginals put there, that is not foreseen."""
 
 FEW_GROUPS = 4
 """Groups of an attribute's levels in a measured table, about, where noise is much."""
@@ -61,13 +68,16 @@ class Plan:
 
     tables     that are measured at once: packed, or a covering design
     one_ways   share of the amount for one-way marginals, which scores need
-    scores     share of the amount for the scores of all pairs
+    scores     share of the amount for scores
+    scored     of which pairs: ``all``, those that are ``picked`` by large scores, or the
+               ``heaviest``, which count more than others by the workload
     """
 
     tables: tuple[Names, ...] = ()
     is_covering: bool = False
     one_ways: Fraction = Fraction(0)
     scores: Fraction = Fraction(0)
+    scored: str = "all"
 
 
 @dataclass(frozen=True)
@@ -96,32 +106,52 @@ class Planning:
 
     @cached_property
     def plans(self) -> tuple[Plan, ...]:
-        """Every plan there is: packed tables, a covering design, scores at one of six prices."""
+        """Every plan there is: packed tables, a covering design, and scores at some price."""
         plans = [Plan(self.packed)]
         if self.pairs and self.is_coverable:
             plans.append(Plan(self.covering, is_covering=True))
         if self.pairs:
-            plans += [Plan((), False, early, s) for early in ONE_WAY_SHARES for s in SCORE_SHARES]
+            plans += [
+                Plan((), False, early, share, scored)
+                for early in ONE_WAY_SHARES
+                for share in SCORE_SHARES
+                for scored in ("all", "picked", "heaviest")
+                if scored != "heaviest" or self.heaviest
+            ]
         return tuple(plans)
 
+    @cached_property
+    def heaviest(self) -> list[Pair]:
+        """Pairs that count more than the others; none where all count alike."""
+        is_heavy = dict(zip(combinations(self.sizes, 2), self._is_heavy.tolist(), strict=True))
+        return [pair for pair in self.pairs if is_heavy[pair]]
+
+    @cached_property
+    def _is_heavy(self) -> Mask:
+        """Of every pair of attributes (pairs,), in the order of the sizes."""
+        first, second = np.triu_indices(len(self.sizes), 1)
+        weights = np.zeros((len(self.sizes),) * 2) if self.weights is None else self.weights
+        return np.asarray(weights[first, second] > weights[first, second].min(initial=np.inf))
+
     @property
-    def means(self) -> list[float]:
-        """Mean dependence of all pairs that there may be, in rows."""
-        return [share * self.rows for share in MEAN_DEPENDENCE]
+    def priors(self) -> list[tuple[float, float]]:
+        """Mean dependence of all pairs that there may be, in rows, and the tail of each."""
+        return [(share * self.rows, t) for share, t in zip(MEAN_DEPENDENCE, TAILS, strict=True)]
 
     @cached_property
     def errors(self) -> FloatArray:
         """(plans, means): the error that each plan would leave for each mean dependence."""
-        means = [share * self.rows for share in MEAN_DEPENDENCE]
-        return np.array([[self.error_of(plan, mean) for mean in means] for plan in self.plans])
+        return np.array(
+            [[self.error_of(plan, *prior) for prior in self.priors] for plan in self.plans]
+        )
 
-    def error_of(self, plan: Plan, mean: float) -> float:
+    def error_of(self, plan: Plan, mean: float, tail: float) -> float:
         """Return the error that a plan would leave where the mean dependence is so many rows."""
         if not plan.tables:
-            return self.error_of_scores(plan, mean)
+            return self.error_of_scores(plan, mean, tail)
         if plan.is_covering:
             return self.error_of_covering(plan.tables)
-        return self.error_of_tables(plan.tables, mean)
+        return self.error_of_tables(plan.tables, mean, tail)
 
     def choose(self, likelihoods: FloatArray | None = None) -> Plan:
         """Return the plan with the least expected error.
@@ -136,12 +166,8 @@ class Planning:
         """The share of the amount that is worth paying for the noisy mean dependence; 0 where
         knowing it would gain less than it costs.
         """
-        least, best = float(self.errors.mean(axis=1).min()), Fraction(0)
-        for share in MEAN_SHARES:
-            error = self._error_with_mean(share)
-            if error < least:
-                least, best = error, share
-        return best
+        pays = self._error_with_mean(MEAN_SHARE) < float(self.errors.mean(axis=1).min())
+        return MEAN_SHARE if pays else Fraction(0)
 
     def _error_with_mean(self, share: Fraction) -> float:
         """Return what is expected of the best plan for each noisy mean that there may be."""
@@ -170,21 +196,23 @@ class Planning:
         off = np.abs(noisy - np.array(MEAN_DEPENDENCE) * self.rows) / self.mean_scale(share)
         return np.asarray(np.exp(off.min() - off))
 
-    def error_of_tables(
-        self, tables: Sequence[Names], mean: float, amount: float | None = None
-    ) -> float:
+    def error_of_tables(self, tables: Sequence[Names], mean: float, tail: float) -> float:
         """Return the error where tables alone are measured."""
-        return self.error_model(mean).of_tables(tables, amount or self.late_amount)
+        return self.error_model(self.foreseen_dependence(mean, tail)).of_tables(
+            tables, self.late_amount
+        )
 
     @property
     def late_amount(self) -> float:
         """What the number of rows leaves of the amount."""
         return float(self.amount * (1 - ROWS_SHARE))
 
-    def error_model(self, mean: float) -> ExpectedError:
-        """Return the error of all pairs where each has the mean dependence, in rows."""
+    def error_model(self, pairs: FloatArray | float) -> ExpectedError:
+        """Return the error of all pairs for their dependence, in rows: of each, or of all alike."""
         d = len(self.sizes)
-        dependence = Dependence(tuple(self.sizes), np.full((d, d), mean), np.zeros((d, d)))
+        scores, (first, second) = np.zeros((d, d)), np.triu_indices(d, 1)
+        scores[first, second] = scores[second, first] = pairs
+        dependence = Dependence(tuple(self.sizes), scores, np.zeros((d, d)))
         return ExpectedError(self.sizes, self.sizes, {}, dependence, self.rate, self.weights)
 
     def measured_pairs(self) -> tuple[int, ...]:
@@ -198,66 +226,101 @@ class Planning:
         return tuple(
             len({pair for table in plan.tables for pair in combinations(table, 2)})
             if plan.tables
-            else self._best_count(*self._after_scores(plan, mean))
-            for plan, mean in zip(plans, self.means, strict=True)
+            else self._best_count(*self._after_scores(plan, *prior)[1:])
+            for plan, prior in zip(plans, self.priors, strict=True)
         )
 
     def _best_count(self, error: ExpectedError, order: IntArray, amount: float) -> int:
         most = min(len(order), ceil(SCORED_TABLES[-1] * len(self.sizes)))
-        return int(np.argmin([error.of_pairs(order, [count], amount) for count in range(most + 1)]))
+        errors = [error.of_pairs(order, [count], amount)[0] for count in range(most + 1)]
+        return int(np.argmin(errors))
 
-    def error_of_scores(self, plan: Plan, mean: float) -> float:
+    def error_of_scores(self, plan: Plan, mean: float, tail: float) -> float:
         """Return the error where pairs are measured that have the largest scores, the best of a few
         numbers of them.
         """
-        error, order, amount = self._after_scores(plan, mean)
+        actual, expected, order, amount = self._after_scores(plan, mean, tail)
         counts = [round(part * len(self.sizes)) for part in SCORED_TABLES]
-        return error.of_pairs(order, counts, amount)
+        best = int(np.argmin(expected.of_pairs(order, counts, amount)))
+        return float(actual.of_pairs(order, counts[best : best + 1], amount)[0])
 
-    def _after_scores(self, plan: Plan, mean: float) -> tuple[ExpectedError, IntArray, float]:
-        """Return the error of tables, places of pairs in the order in which they are measured, and
-        the amount for them.
+    def _after_scores(
+        self, plan: Plan, mean: float, tail: float
+    ) -> tuple[ExpectedError, ExpectedError, IntArray, float]:
+        """Return the error that tables leave, the one that is expected by scores, places of pairs
+        in the order in which they are measured, and the amount for them.
 
-        What scores will be is foreseen: dependence has an exponential distribution, and both it
-        and the noise are drawn alike every time. Tables of the best pairs alone are compared.
+        What scores will be is foreseen: dependence has the distribution of that mean and tail, and
+        both it and the noise are always drawn alike. Tables of the best pairs alone are compared.
         """
         d, levels = len(self.sizes), np.array(list(self.sizes.values()), dtype=np.float64)
         late = float(self.amount * (1 - ROWS_SHARE - plan.one_ways - plan.scores))
         groups = np.clip(np.rint(1 / self.least_share(late)), 2, levels)
         shares = np.array([self.rate.share(size) for size in levels])
         paid = float(self.amount * plan.one_ways) * shares / shares.sum()
-        variances = np.array([self.rate.variance(one) for one in paid.tolist()])
+        variances = np.array([self.rate.variance(part) for part in paid.tolist()])
         variances = variances * levels / groups * (1 - 1 / groups)
         first, second = np.triu_indices(d, 1)
         squares = variances[first] / groups[second] ** 2 + variances[second] / groups[first] ** 2
-        beside = ERROR_OF_SCORES * groups[first] * groups[second] * np.sqrt(squares)
-        true, unit = self._foreseen
-        square = self.score_noise(len(first), plan.scores).variance
-        noise = NormalNoise(sqrt(square + (BESIDE_ERROR * float(beside.mean())) ** 2))
-        noisy = np.hypot(mean * true, beside) + unit * sqrt(3) * noise.deviation
-        likely = NoisyScores(noisy, beside, noise).expected([mean])[0]
+        floor = ERROR_OF_SCORES * groups[first] * groups[second] * np.sqrt(squares)
+        penalty = floor + self.table_noise(groups[first] * groups[second], late)
+        true, unit = self.foreseen_dependence(mean, tail), self._foreseen[1]
+        likely = self._foreseen_scores(plan, (mean, tail), true, unit, floor, penalty)
         grouped = dict(zip(self.sizes, groups.astype(int).tolist(), strict=True))
-        dependence = np.zeros((d, d))
-        dependence[first, second] = dependence[second, first] = likely
-        error = ExpectedError(
-            self.sizes,
-            grouped,
-            dict(zip(self.sizes, paid.tolist(), strict=True)),
-            Dependence(tuple(self.sizes), dependence, np.zeros((d, d))),
-            self.rate,
-            self.weights,
+        paid_by_name = dict(zip(self.sizes, paid.tolist(), strict=True))
+        expected, actual = (
+            replace(self.error_model(rows), grouped=grouped, paid=paid_by_name)
+            for rows in (likely, true)
         )
         cost = ((groups[first] - 1) * (groups[second] - 1) * groups[first] * groups[second]) ** 0.25
         gain = likely * (1.0 if self.weights is None else self.weights[first, second])
         order = np.argsort(-gain / cost, kind="stable")
-        return error, order, late
+        return actual, expected, order, late
+
+    def _foreseen_scores(
+        self,
+        plan: Plan,
+        prior: tuple[float, float],
+        true: FloatArray,
+        unit: FloatArray,
+        floor: FloatArray,
+        penalty: FloatArray,
+    ) -> FloatArray:
+        """Return what scores of all pairs are expected to be once the plan has asked for them."""
+        noiseless, share, pairs = np.hypot(true, floor), plan.scores, np.arange(len(true))
+        if plan.scored == "heaviest":
+            pairs = np.flatnonzero(self._is_heavy)
+        elif plan.scored == "picked":
+            noise_of_picks = -np.log((1 - unit) / 2) * self.pick_scale(plan)
+            ranks = np.argsort(penalty - noiseless - noise_of_picks, kind="stable")
+            pairs, share = ranks[:PICKS], share * (1 - PICKED_PART)
+        square = self.score_noise(len(pairs), share).variance
+        noise = NormalNoise(sqrt(square + (FLOOR_ERROR * float(floor.mean())) ** 2))
+        noisy = noiseless[pairs] + unit[pairs] * sqrt(3) * noise.deviation
+        unpicked = max(1, len(true) - len(pairs))
+        likely = np.full(len(true), (true.sum() - true[pairs].sum()) / unpicked)
+        likely[pairs] = NoisyScores(noisy, floor[pairs], noise).expected([prior])[0]
+        return likely
+
+    def foreseen_dependence(self, mean: float, tail: float) -> FloatArray:
+        """Return the dependence of every pair, in rows, always drawn alike."""
+        return np.asarray(mean * self._foreseen[0] ** tail / gamma(1 + tail))
+
+    def table_noise(self, cells: FloatArray, amount: float) -> FloatArray:
+        """Return the noise in tables of so many cells, in rows in L1, if d − 1 share an amount."""
+        return cells * self.rate.deviation(amount / max(1, len(self.sizes) - 1))
 
     @cached_property
     def _foreseen(self) -> tuple[FloatArray, FloatArray]:
-        """Dependence of every pair in means, and noise from −1 to 1, always drawn alike."""
+        """Return what is drawn of every pair: of mean 1, and noise from −1 to 1."""
         rng, many = np.random.default_rng(0), len(self.sizes) * (len(self.sizes) - 1) // 2
         middle = (np.arange(many) + 0.5) / many
         return rng.permutation(-np.log(1 - middle)), 2 * rng.permutation(middle) - 1
+
+    def pick_scale(self, plan: Plan) -> float:
+        """Scale of the noise with which one pair is picked, in rows."""
+        price = float(self.amount * plan.scores * PICKED_PART) / PICKS
+        return self.rate.scale(1.0 if self.rate.concentrated else 2.0, price)
 
     def score_noise(self, many: int, share: Fraction) -> ScoreNoise:
         """Noise in one of so many scores that are measured together: by the L∞ mechanism in pure
@@ -278,7 +341,7 @@ class Planning:
         """The errors that noise alone makes of two plans, in rows: packed tables, and all pairs.
         Where these cannot be covered, a chain of pairs of few groups stands for them.
         """
-        packed = self.error_of_tables(self.packed, 0.0)
+        packed = self.error_model(0.0).of_tables(self.packed, self.late_amount)
         if self.is_coverable:
             return packed, self.error_of_covering(self.covering)
         grouped = {name: min(FEW_GROUPS, size) for name, size in self.sizes.items()}
@@ -313,7 +376,7 @@ class Planning:
             covering_design(self.sizes, most_cells=1 << bits, most_attributes=len(self.sizes))
             for bits in range(2, most.bit_length())
         }
-        return min(sorted(designs), key=self._noise_of_covering)
+        return min(sorted(designs), key=self.error_of_covering)
 
     def error_of_covering(self, views: Sequence[Names]) -> float:
         """Return the error where every pair is in at least one view."""
@@ -323,15 +386,6 @@ class Planning:
         free = (levels[first] - 1) * (levels[second] - 1)
         squares = 1 / of_singles[first] + 1 / of_singles[second] + free / of_pairs[first, second]
         weights = 1.0 if self.weights is None else self.weights[first, second]
-        return float((weights * np.sqrt(squares)).sum())
-
-    def _noise_of_covering(self, views: Sequence[Names]) -> float:
-        """Return all noise in the pairs of views, that of their margins too."""
-        of_pairs = self._precision_of(views)[1]
-        levels = np.array(list(self.sizes.values()), dtype=np.float64)
-        first, second = np.triu_indices(len(levels), 1)
-        weights = 1.0 if self.weights is None else self.weights[first, second]
-        squares = levels[first] * levels[second] / of_pairs[first, second]
         return float((weights * np.sqrt(squares)).sum())
 
     def _precision_of(self, views: Sequence[Names]) -> tuple[FloatArray, FloatArray]:
@@ -367,7 +421,7 @@ class Planning:
         """Share of rows that a group of levels needs: its square in a pair then has as many rows
         as a cell has noise, if d − 1 tables share an amount ``late`` alike.
         """
-        return sqrt(self.rate.deviation(late / max(1, len(self.sizes) - 1)) / self.rows)
+        return sqrt(float(self.table_noise(np.ones(1), late)[0]) / self.rows)
 
     def cells(self, names: Iterable[str]) -> int:
         """Cells of the table over some attributes."""

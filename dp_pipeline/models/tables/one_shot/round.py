@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
 
 from dp_pipeline.config.encoding import FloatArray, Names
 from dp_pipeline.gate.curator import Curator
-from dp_pipeline.inference.earlier import EarlierTables, believed
-from dp_pipeline.inference.expected_counts import expected_table
+from dp_pipeline.inference.consistency import SMALLEST_VARIANCE
+from dp_pipeline.inference.earlier import EarlierTables
 from dp_pipeline.inference.expected_error import ExpectedError
 from dp_pipeline.inference.fitted_tree import FittedRows, OneWays, estimated_rows
 from dp_pipeline.inference.structural_zeros import StructuralZeros
@@ -72,12 +72,13 @@ class Round:
         """Measure everything, by the best plan, and return what rows are drawn from."""
         if not self.sizes:
             return FittedRows((self.counted,), self.sizes)
-        plan = self._plan()
+        chances = self._chances()
+        plan = self.planning.choose(chances)
         if plan.tables:
             return self._tabulated(plan)
         stage = self.one_way_stage(self.planning.amount * plan.one_ways)
         queries = DependenceQueries(self.planning, self.curator, stage, self.zeros)
-        scores = queries.measure(plan.scores)
+        scores = queries.measure(plan, chances)
         tables = self.growth(stage, scores).run()
         measured, marginals = self.measured(stage, scores, tables)
         return FittedRows(
@@ -90,13 +91,15 @@ class Round:
             dependence=scores,
         )
 
-    def _plan(self) -> Plan:
-        """Return the best plan, for the mean dependence of all pairs where knowing that pays."""
+    def _chances(self) -> FloatArray:
+        """Return the chance of each mean dependence that there may be, up to a factor: all are
+        alike where knowing more does not pay.
+        """
         share = self.planning.mean_share
         if not share:
-            return self.planning.choose()
+            return np.ones(len(MEAN_DEPENDENCE))
         noisy = noisy_mean_dependence(self.planning, self.curator, share)
-        return self.planning.choose(self.planning.likelihoods(noisy, share))
+        return self.planning.likelihoods(noisy, share)
 
     def again(self, known: EarlierTables, *, smooths: bool) -> FittedRows:
         """Return the tables of an earlier release, measured again.
@@ -151,18 +154,29 @@ class Round:
         measured = self.curator.tabulate(self._amounts_of_tables(plan.tables, plan.is_covering))
         answers = (self.counted, *measured)
         return FittedRows(
-            answers if plan.is_covering else self._expected(answers),
+            answers if plan.is_covering else self._flattened(answers),
             self.sizes,
             cap=self.planning.cap,
             zeros=self.zeros,
             paid=answers,
         )
 
-    def _expected(self, measured: Sequence[NoisyMarginal]) -> tuple[NoisyMarginal, ...]:
-        """Return the number of rows and tables, drawn towards flat ones by their noise."""
+    def _flattened(self, measured: Sequence[NoisyMarginal]) -> tuple[NoisyMarginal, ...]:
+        """Return the number of rows and tables, drawn to flat ones as far as all of them together
+        are not further from flat than their noise.
+        """
         rows = max(FEWEST_ROWS, float(estimated_rows(measured)))
-        counted = believed((), np.array(round(rows)), SURE_OF_ROWS)
-        return counted, *(expected_table(one, rows) for one in measured[1:])
+        tables = [one.table - rows / one.table.size for one in measured[1:]]
+        squares = [
+            float((off**2).sum()) / max(one.variance, SMALLEST_VARIANCE)
+            for off, one in zip(tables, measured[1:], strict=True)
+        ]
+        ratio = sum(squares) / sum(off.size for off in tables)
+        part = max(0.0, 1 - 1 / ratio**2)
+        return measured[0], *(
+            replace(one, table=np.rint(rows / off.size + part * off).astype(np.int64))
+            for off, one in zip(tables, measured[1:], strict=True)
+        )
 
     def _amounts_of_tables(
         self, tables: Sequence[Names], is_covering: bool

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
 
-from dp_pipeline.config.encoding import FloatArray
+from dp_pipeline.config.encoding import FloatArray, Names
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.scores import UNIT, DependenceScore, Independence
 from dp_pipeline.gate.selection import ScoreSession
@@ -17,7 +17,14 @@ from dp_pipeline.inference.dependence import Dependence
 from dp_pipeline.inference.fitted_tree import OneWays
 from dp_pipeline.inference.noisy_scores import NoisyScores
 from dp_pipeline.inference.structural_zeros import StructuralZeros
-from dp_pipeline.models.tables.one_shot.plan import ERROR_OF_SCORES, Pair, Planning
+from dp_pipeline.models.tables.one_shot.plan import (
+    ERROR_OF_SCORES,
+    PICKED_PART,
+    PICKS,
+    Pair,
+    Plan,
+    Planning,
+)
 from dp_pipeline.results.derived_attribute import Grouping
 from dp_pipeline.results.measurement import NoisyMarginal
 
@@ -75,14 +82,65 @@ class DependenceQueries:
     stage: OneWayStage
     zeros: StructuralZeros
 
-    def measure(self, share: Fraction) -> dict[Pair, float]:
+    def measure(self, plan: Plan, chances: FloatArray) -> dict[Pair, float]:
+        """Return the expected score of every pair, in rows.
+
+        chances   of each mean dependence that there may be, up to a factor
+        """
+        if plan.scored == "all":
+            return self._of_all(plan.scores)
+        if plan.scored == "heaviest":
+            return self._of_some(self.planning.heaviest, plan.scores, chances)
+        return self._of_some(self._picked(plan), plan.scores * (1 - PICKED_PART), chances)
+
+    def _of_some(
+        self, pairs: Sequence[Pair], share: Fraction, chances: FloatArray
+    ) -> dict[Pair, float]:
+        """Return the scores of these pairs, and for all others what is left of the mean."""
+        every, scores = (
+            self.planning.pairs,
+            self._noisy(pairs, share).expected(self.planning.priors)[0],
+        )
+        means = np.array([mean for mean, _ in self.planning.priors])
+        rows = len(every) * float((means * chances).sum() / chances.sum()) - float(scores.sum())
+        unmeasured = max(0.0, rows) / max(1, len(every) - len(pairs))
+        measured = dict(zip(pairs, scores.tolist(), strict=True))
+        return {pair: measured.get(pair, unmeasured) for pair in every}
+
+    def _picked(self, plan: Plan) -> list[Pair]:
+        """Return pairs of large scores beside the noise in them, no circle of pairs: paths tell
+        about the pair that would close it.
+        """
+        import networkx as nx
+
+        pairs, forest = self.planning.pairs, nx.utils.UnionFind(self.planning.sizes)
+        session, price = self._session(pairs), self.planning.amount * plan.scores * PICKED_PART
+        left = float(self.curator.accountant.remaining)
+        sizes = {name: grouping.size for name, grouping in self.stage.groupings.items()}
+        cells = np.array([sizes[a] * sizes[b] for a, b in pairs], dtype=np.float64)
+        penalties = self.planning.table_noise(cells, left) + [self._floor(pair) for pair in pairs]
+        whole = np.rint(UNIT * penalties).astype(np.int64).tolist()
+        units: dict[Names, int] = dict(zip(pairs, whole, strict=True))
+        picked = list[Pair]()
+        for place in range(PICKS):
+            among = [pair for pair in pairs if forest[pair[0]] != forest[pair[1]]]
+            if not among:
+                break
+            words = f"pair {place + 1} of {PICKS}"
+            first, second = session.choose(words, among, amount=price / PICKS, penalties=units)
+            forest.union(first, second)
+            picked.append((first, second))
+        return picked
+
+    def _of_all(self, share: Fraction) -> dict[Pair, float]:
         """Return the expected score of every pair, in rows, for that share of the amount.
 
         Pairs outside the tree of the strongest are near to what that tree predicts, where noisy
         scores are likelier so.
         """
-        pairs, noisy = self.planning.pairs, self._noisy(share)
-        likely, _ = noisy.expected(self.planning.means)
+        pairs = self.planning.pairs
+        noisy = self._noisy(pairs, share)
+        likely, _ = noisy.expected(self._exponential)
         scores = dict(zip(pairs, likely.tolist(), strict=True))
         predicted = self.stage.dependence(scores).by_tree
         outside = np.array([at for at, pair in enumerate(pairs) if pair in predicted], dtype=int)
@@ -90,21 +148,25 @@ class DependenceQueries:
             prediction = np.array([predicted[pairs[place]] for place in outside])
             others = noisy.of(outside)
             near, evidence = others.expected_near(prediction)
-            if evidence > others.expected(self.planning.means)[1]:
+            if evidence > others.expected(self._exponential)[1]:
                 likely[outside] = near
         return dict(zip(pairs, likely.tolist(), strict=True))
 
-    def _noisy(self, share: Fraction) -> NoisyScores:
-        session, price = self._session(), self.planning.amount * share
-        many = len(self.planning.pairs)
-        beside = np.array([self._beside(pair) for pair in self.planning.pairs])
+    @property
+    def _exponential(self) -> list[tuple[float, float]]:
+        return [(mean, 1.0) for mean, _ in self.planning.priors]
+
+    def _noisy(self, pairs: Sequence[Pair], share: Fraction) -> NoisyScores:
+        session, price = self._session(pairs), self.planning.amount * share
+        many = len(pairs)
+        floor = np.array([self._floor(pair) for pair in pairs])
         if self.planning.rate.concentrated:
             noisy = session.measure_all(amount=price)
         else:
             noisy = session.measure_together(epsilon=price)
-        return NoisyScores(noisy / UNIT, beside, self.planning.score_noise(many, share))
+        return NoisyScores(noisy / UNIT, floor, self.planning.score_noise(many, share))
 
-    def _session(self) -> ScoreSession:
+    def _session(self, pairs: Sequence[Pair]) -> ScoreSession:
         rows, shares = self.stage.marginals.rows, self.stage.shares
         zeros = self.zeros.grouped(self.stage.groupings)
         return self.curator.grouped(self.stage.groupings).open_scores(
@@ -112,11 +174,11 @@ class DependenceQueries:
                 (a, b): DependenceScore.of_shares(
                     rows, zeros.expected((a, b), shares[a], shares[b])
                 )
-                for a, b in self.planning.pairs
+                for a, b in pairs
             }
         )
 
-    def _beside(self, pair: Pair) -> float:
+    def _floor(self, pair: Pair) -> float:
         """Rows that the noise of one-way marginals puts into a score, about: of p̂_i p̂_jᵀ that of
         p̂_i is in the column of each level of j, by its share.
         """
