@@ -13,6 +13,7 @@ import click
 from dp_pipeline.config.database import split_database_file
 from dp_pipeline.config.errors import EXPECTED_NAME, DeclarationError, is_name
 from dp_pipeline.config.system_errors import follow_links
+from dp_pipeline.config.yaml_text import TODO
 
 if TYPE_CHECKING:
     from dp_pipeline.config.draft import SourceColumn
@@ -53,17 +54,20 @@ def data_init(
     where = folder or Path(os.environ.get(DATASETS_VARIABLE) or ".")
     path = follow_links(where) / f"{name}.yaml"
     _require_new(name, path)
-    fields = _source_fields(origin, path.parent, **form)
+    fields = _source_fields(origin, path.parent, is_public=public, **form)
     origin_name = "a query" if form["query"] else Path(origin).name
     source = drafted_source(fields, path)
     if public:
         _require_public(name, source)
+    elif form["header"] and not form["delimiter"]:
+        # The first line is a row: it must not be looked at.
+        fields["delimiter"] = TODO
     _write(path, _draft(name, source, fields, origin=origin_name, person=person, public=public))
     _print_next(where / path.name, has_todos=not public)
 
 
 def _source_fields(
-    origin: str, folder: Path, *, query: str, header: str, delimiter: str
+    origin: str, folder: Path, *, query: str, header: str, delimiter: str, is_public: bool = False
 ) -> dict[str, Value]:
     """Return the section ``source`` of a data set file in ``folder``.
 
@@ -92,9 +96,10 @@ def _source_fields(
         return {"kind": "sql", "database": _database(origin, folder), "query": query}
     path = Path(os.path.expandvars(origin))
     kind = "parquet" if path.is_dir() or path.suffix == ".parquet" else "csv"
+    kind = "xlsx" if path.suffix.lower() in (".xlsx", ".xlsm") else kind
     fields: dict[str, Value] = {"kind": kind, "path": _path(path, folder)}
     if kind == "csv":
-        fields |= _form(path, header=header, delimiter=delimiter)
+        fields |= _form(path, header=header, delimiter=delimiter, is_public=is_public)
     elif header or delimiter:
         raise DeclarationError(
             "data init: expected --header and --delimiter only with a CSV file, got one"
@@ -102,13 +107,16 @@ def _source_fields(
     return fields
 
 
-def _form(path: Path, *, header: str, delimiter: str) -> dict[str, Value]:
+def _form(path: Path, *, header: str, delimiter: str, is_public: bool) -> dict[str, Value]:
     """Return the fields of a CSV file that it does not declare itself."""
-    from dp_pipeline.raw.proposals import likely_delimiter
+    from dp_pipeline.raw.proposals import likely_delimiter, likely_encoding
 
-    chosen = delimiter or ("," if header else likely_delimiter(path))
+    can_look = is_public or not header
+    encoding = likely_encoding(path, is_public=is_public) if can_look else ""
+    chosen = delimiter or (likely_delimiter(path, encoding) if can_look else ",")
     names = [name.strip() for name in header.split(",")] if header else []
     return {
+        **({"encoding": encoding} if encoding else {}),
         **({} if chosen == "," else {"delimiter": chosen}),
         **({"header": names} if names else {}),
     }

@@ -7,6 +7,7 @@ for few different values, else round bounds: it must never read sensitive rows.
 
 from __future__ import annotations
 
+import codecs
 import csv
 import math
 import os
@@ -32,7 +33,7 @@ from dp_pipeline.config.reading import Signs
 from dp_pipeline.config.source import Source
 from dp_pipeline.config.yaml_text import Value
 from dp_pipeline.raw.sources import parquet_parts, read_source
-from dp_pipeline.raw.sources.csv_files import csv_columns, with_names
+from dp_pipeline.raw.sources.csv_files import MAX_LINE_BYTES, csv_columns, with_names
 from dp_pipeline.raw.sources.reading import NoHeader, OddFile
 from dp_pipeline.raw.sources.spreadsheets import sheet_names
 from dp_pipeline.raw.values import PLAIN, kind_of, numbers, texts, times, type_word
@@ -71,9 +72,28 @@ def first_look(source: Source) -> tuple[SourceColumn, ...]:
     return columns
 
 
-def likely_delimiter(path: Path) -> str:
+def likely_encoding(path: Path, *, is_public: bool) -> str:
+    """Return the encoding of a CSV file where it is not UTF-8, else an empty text.
+
+    is_public   whether all of the file may be looked at; else its first line says it alone
+    """
+    with pa.input_stream(str(path), compression="detect") as stream:
+        content = stream.read() if is_public else stream.read(MAX_LINE_BYTES)
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    try:
+        (content if is_public else content.partition(b"\n")[0]).decode()
+    except UnicodeDecodeError:
+        return "cp1252"
+    return ""
+
+
+def likely_delimiter(path: Path, encoding: str = "") -> str:
     """Return the delimiter that gives most cells in the first line; SourceError without a line."""
-    return max(DELIMITERS, key=lambda d: len(_header(Source("csv", str(path), delimiter=d))))
+    return max(
+        DELIMITERS,
+        key=lambda d: len(_header(Source("csv", str(path), delimiter=d, encoding=encoding))),
+    )
 
 
 def _csv_columns(source: Source) -> tuple[SourceColumn, ...]:
@@ -210,22 +230,87 @@ def proposed(source_column: SourceColumn, column: pa.ChunkedArray) -> SourceColu
     places, words = texts(column)
     values = {words[place] for place in np.unique(places[places >= 0]).tolist()}
     missing = {word for word in values if word is None or word in _MISSING_WORDS}
+    missing |= _sentinels(values - missing)
     is_nullable = bool(missing) or bool((places < 0).any())
     if is_nullable:
-        # No level may have the name of the cell of missing values.
+        # The level of missing values has this name, so no other may.
         missing |= values & {MISSING}
-    fields, remark = _fields(sorted(values - missing))
+    rows = int(sum(word not in missing for word in words[places[places >= 0]]))
+    fields, remark = _fields(sorted(values - missing), rows)
+    if "bins" in fields:
+        own_signs = {name: fields[name] for name in ("decimal", "thousands") if name in fields}
+        signs = next(signs for own, signs in _SIGNS if own == own_signs)
+        edges = _uneven_edges(numbers(column, signs), fields, missing)
+        if edges:
+            del fields["bins"]
+            fields["edges"] = edges
+    words_for_missing = sorted(word for word in missing if word)
     if fields and is_nullable:
-        words_for_missing = sorted(word for word in missing if word)
         fields |= {"nullable": "true"}
         fields |= {"missing": words_for_missing} if words_for_missing else {}
     return replace(source_column, proposal=fields, remark=remark)
 
 
-def _fields(values: Sequence[str]) -> tuple[Fields, str]:
-    """Return the fields for different texts, or {} and a reason."""
-    if len(values) < 2:
-        return {}, "a single value" if values else "no value"
+_SENTINEL = re.compile(r"-?9{3,9}(\.0+)?", re.ASCII)
+
+
+def _sentinels(values: set[str]) -> set[str]:
+    """Return numbers such as −999 that are hardly any: negative alone, or twice as large as others.
+
+    >>> sorted(_sentinels({"-999", "0", "12"})), sorted(_sentinels({"998", "999", "997"}))
+    (['-999'], [])
+    """
+    read = {word: number for word in values if math.isfinite(number := _float(word))}
+    others = [number for word, number in read.items() if not _SENTINEL.fullmatch(word)]
+    if len(others) < 2 or len(read) < len(values):
+        return set()
+    low, high = min(others), max(others)
+    candidates = ((word, n) for word, n in read.items() if _SENTINEL.fullmatch(word))
+    return {word for word, n in candidates if (n < 0 <= low) or n > 2 * abs(high)}
+
+
+def _float(word: str | None) -> float:
+    try:
+        return float(word) if word else math.nan
+    except ValueError:
+        return math.nan
+
+
+def _uneven_edges(read: FloatArray, fields: Fields, missing: set[str]) -> list[str]:
+    """Return edges at neat deciles where a bin of equal width would hold most of the rows."""
+    bounds = [float(bound) for bound in fields["bounds"]]
+    left = [number for number in map(_float, missing) if math.isfinite(number)]
+    present = read[np.isfinite(read) & ~np.isin(read, left)]
+    counts = np.histogram(present, bins=BINS, range=(bounds[0], bounds[1]))[0]
+    if counts.max() <= len(present) / 2:
+        return []
+    deciles = np.quantile(present, np.linspace(0, 1, BINS + 1)[1:-1])
+    neat = (float(f"{decile:.2g}") for decile in deciles)
+    edges = sorted({edge for edge in neat if bounds[0] < edge < bounds[1]})
+    return [_decimal_text(Decimal(repr(edge))) for edge in edges]
+
+
+_CODE = re.compile(r"0[0-9]", re.ASCII)
+_DIGITS = ("%Y%m%d", "%d%m%Y")
+"""Formats of dates that are eight digits."""
+
+MIN_IDS = 100
+"""Rows from which integers that all differ are ids."""
+
+
+def _fields(values: Sequence[str], rows: int = 0) -> tuple[Fields, str]:
+    """Return the fields for the different texts of some rows, or {} and a reason."""
+    is_id = len(values) == rows >= MIN_IDS and all(text.isdecimal() for text in values)
+    if len(values) < 2 or is_id:
+        single = "a single value" if values else "no value"
+        return {}, "another number in each row: an id" if is_id else single
+    if all(re.fullmatch("[0-9]{8}", text) for text in values):
+        fields, remark = _fields_of_dates(values, [Clock("date", format=text) for text in _DIGITS])
+        if fields or remark:
+            return fields, remark
+    if any(_CODE.match(text) for text in values):
+        # Numbers do not begin with a zero: a postcode is not counted with.
+        return _text_fields(values)
     column = pa.chunked_array([pa.array(values, pa.string())])
     readings = [(fields, numbers(column, signs)) for fields, signs in _SIGNS]
     readings = [(fields, read) for fields, read in readings if np.isfinite(read).all()]
@@ -242,15 +327,23 @@ def _text_fields(values: Sequence[str]) -> tuple[Fields, str]:
     is_date = all(len(text) == len("2026-10-05") for text in values)
     clocks = [Clock("date" if is_date else "timestamp")]
     clocks += [Clock("timestamp" if "H" in text else "date", format=text) for text in _FORMATS]
+    fields, remark = _fields_of_dates(values, clocks)
+    if fields or remark:
+        return fields, remark
+    if len(values) > MAX_LEVELS:
+        return {}, f"{len(values):,} different texts"
+    return {"levels": list(values)}, ""
+
+
+def _fields_of_dates(values: Sequence[str], clocks: Sequence[Clock]) -> tuple[Fields, str]:
+    """Return the fields of dates by the only clock that reads all texts; nothing without one."""
     fitting = [c for c in clocks if all(c.number(text) is not None for text in values)]
     if len(fitting) > 1:
         return {}, "dates that fit two formats: declare `format`"
     if fitting:
         moments = [fitting[0].number(text) or 0 for text in values]
         return _time_fields(fitting[0], min(moments), max(moments)), ""
-    if len(values) > MAX_LEVELS:
-        return {}, f"{len(values):,} different texts"
-    return {"levels": list(values)}, ""
+    return {}, ""
 
 
 def _proposed_times(source_column: SourceColumn, column: pa.ChunkedArray) -> SourceColumn:
