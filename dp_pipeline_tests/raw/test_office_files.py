@@ -5,16 +5,25 @@ from __future__ import annotations
 import csv
 import io
 from collections import Counter
+from datetime import datetime
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.draft import SourceColumn
 from dp_pipeline.config.source import Source
+from dp_pipeline.raw.expectations import expectations_of
+from dp_pipeline.raw.first_rows import parse_first_rows
+from dp_pipeline.raw.prepare import discretized, normalized
+from dp_pipeline.raw.proposals import likely_encoding, proposed
 from dp_pipeline.raw.sources import read_source
 from dp_pipeline.raw.sources.csv_files import _RowReader, unreadable_lines
-from dp_pipeline_tests.raw.written import written_spec
+from dp_pipeline_tests.raw.written import KEY, written_spec
 
 NAMES = ["a", "b"]
 
@@ -92,3 +101,125 @@ def test_rows_are_read_in_the_form_that_is_declared(tmp_path: Path, name: str) -
     content, form, a, b, unreadable = FORMS[name]
     read_rows = read(tmp_path, content, form=form)
     assert read_rows == {"a": a, "b": b, "unreadable": unreadable}
+
+
+def codes(spec: DatasetSpec, table: pa.Table) -> pa.Table:
+    return discretized(spec, normalized(spec, table, KEY))
+
+
+VISITS = """{day: {type: date, bounds: [2026-01-01, 2026-12-31], every: month, format: "%d.%m.%Y"},
+  age: {bounds: [0, 100], bins: 4, aliases: {"90+": 90}}, sex: {levels: [w, m]},
+  cost: {bounds: [0, 100], bins: 4, decimal: ","}}"""
+ROWS = [
+    ("05.03.2026", "17", "w", "9,50"),
+    ("", "90+", "M", "-"),
+    ("31.02.2026", "NA", "m", "101"),
+    ("24.12.2026", "7", "", "12,25"),
+]
+CODES = {"day": [2, 12, 12, 11], "age": [0, 3, 4, 0], "sex": [0, 2, 1, 2], "cost": [0, 4, 4, 0]}
+
+
+def write_sheet(path: Path) -> None:
+    from openpyxl import Workbook
+
+    book = Workbook()
+    sheet = book.create_sheet("May")
+    sheet.append(["A report"])
+    sheet.append(["day", "age", "sex", "cost", None])
+    for day, age, sex, cost in ROWS:
+        number = float(cost.replace(",", ".")) if cost != "-" else cost
+        is_date = day not in ("", "31.02.2026")
+        cell = datetime.strptime(day, "%d.%m.%Y") if is_date else day or None
+        sheet.append([cell, int(age) if age.isdecimal() else age, sex or None, number])
+    sheet.append([f"Total: {len(ROWS)}"])
+    book.save(path)
+
+
+@pytest.mark.parametrize("kind", ["csv", "xlsx"])
+def test_no_row_is_lost_because_one_cell_is_odd(tmp_path: Path, kind: str) -> None:
+    lines = ["day;age;sex;cost;", *(";".join(row) + ";" for row in ROWS), "Total: 4;;;;"]
+    (tmp_path / "rows.csv").write_bytes("\r\n".join(lines).encode("cp1252"))
+    write_sheet(tmp_path / "rows.xlsx")
+    form = {
+        "csv": '{kind: csv, path: rows.csv, delimiter: ";", encoding: cp1252, footer: 1}',
+        "xlsx": "{kind: xlsx, path: rows.xlsx, sheet: May, header_row: 2, footer: 1}",
+    }[kind]
+    more = "reading: {missing: [NA, '-']}"
+    spec = written_spec(
+        tmp_path, VISITS, source=form, purpose="release", more=more, nullable="true"
+    )
+    assert codes(spec, read_source(spec)).to_pydict() == CODES
+    assert parse_first_rows(spec, 9).left_out == 0
+
+
+def test_one_odd_cell_changes_no_schema_and_no_check(tmp_path: Path) -> None:
+    spec = written_spec(tmp_path, VISITS, nullable="true")
+    columns = dict(zip(("day", "age", "sex", "cost"), zip(*ROWS, strict=True), strict=True))
+    complete = {name: [cells[0]] * 4 for name, cells in columns.items()}
+    tables = [codes(spec, pa.table(cells)) for cells in (columns, complete)]
+    assert tables[0].schema == tables[1].schema
+    assert all("missing" in attribute.labels() for attribute in spec.domain)
+    assert not [each for each in expectations_of(spec) if each.rule == "present"]
+
+
+KINDS = {
+    "levels with spaces": ('{x: {levels: [" Private", Public]}}', ["Private"], [0]),
+    "truth values": ("{x: {levels: [True, False]}}", [True, False], [0, 1]),
+    "truth values as numbers": ("{x: {levels: 0..1}}", [True, False], [1, 0]),
+    "whole numbers with a point": ("{x: {levels: [1.0, 2.0]}}", [1.0, 2.0], [0, 1]),
+    "16.0 in a text": ("{x: {levels: [15, 16]}}", ["16.0", "15"], [1, 0]),
+    "zeros stay": ('{x: {levels: ["01234", "1234"]}}', ["01234", "1234"], [0, 1]),
+    "letters in two forms": ("{x: {levels: [caf\u00e9, tea]}}", ["cafe\u0301"], [0]),
+    "top-coded": ('{x: {bounds: [0, 99], bins: 3, aliases: {"90+": 90}}}', ["90+", "5"], [2, 0]),
+    "digits of a date": (
+        '{x: {type: date, bounds: [2026-01-01, 2026-12-31], every: month, format: "%Y%m%d"}}',
+        [20260315, 20261231],
+        [2, 11],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_declared_value_is_met_in_every_spelling(tmp_path: Path, name: str) -> None:
+    attributes, cells, expected = KINDS[name]
+    pq.write_table(pa.table({"x": cells}), tmp_path / "rows.parquet")
+    spec = written_spec(tmp_path, attributes, source="{kind: parquet, path: rows.parquet}")
+    assert codes(spec, read_source(spec)).to_pydict() == {"x": expected}
+
+
+PROPOSALS = {
+    "a sentinel": ([*map(str, range(40)), "-999"], {"missing": ["-999"], "bounds": ["0", "40"]}),
+    "codes": (["01234", "00501", "10001"], {"levels": ["00501", "01234", "10001"]}),
+    "ids": ([str(7 * number) for number in range(300)], {}),
+    "dates in digits": (["31122026", "15032026"], {"type": "date", "format": "%d%m%Y"}),
+    "a long tail": (
+        [str(number**4) for number in range(1, 101)] * 2,
+        {"edges": [*"abcdefghi"], "bounds": ["0", "1e8"]},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PROPOSALS)
+def test_a_draft_proposes_what_the_column_is(name: str) -> None:
+    cells, expected = PROPOSALS[name]
+    proposal = proposed(SourceColumn("x", "text"), pa.chunked_array([cells])).proposal
+    assert expected.keys() <= proposal.keys()
+    assert bool(proposal) == bool(expected)
+    if "edges" in expected:
+        assert "bins" not in proposal
+        return
+    assert {field: proposal[field] for field in expected} == expected
+
+
+@pytest.mark.parametrize("encoding", ["", "cp1252", "utf-16"])
+def test_a_draft_finds_the_encoding_of_public_rows(tmp_path: Path, encoding: str) -> None:
+    (tmp_path / "a.csv").write_bytes("a,b\nSüd,1\n".encode(encoding or "utf-8"))
+    assert likely_encoding(tmp_path / "a.csv", is_public=True) == encoding
+
+
+def test_more_lines_a_cell_are_proposed_for_a_sample(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_bytes(b'a,b\nx,"1\n2\n3"\ny,x\n')
+    attributes = "{a: {levels: [x, y]}, b: {levels: [x, y], nullable: true}}"
+    spec = written_spec(tmp_path, attributes, purpose="release")
+    sample = parse_first_rows(spec, 9)
+    assert (sample.rows, sum(sample.unreadable.values()), sample.multiline) == (1, 3, (3, 0))
