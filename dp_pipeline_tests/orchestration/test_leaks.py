@@ -61,9 +61,9 @@ def exact_numbers(project: Project, spec: DatasetSpec, outcome: ReleaseResult) -
         squares = ((points[:, None, :] - centres[None, :, :]) ** 2).sum(axis=2)
         return [float(squares.min(axis=1).mean())]
     (exact,) = MemoryCounter.open(spec, snapshot).exact_tables([("x", "y")])
-    noise = np.zeros(exact.shape)
-    np.add.at(noise, (tables["codes"]["x"], tables["codes"]["y"]), 1)
-    return [float(np.abs(exact / exact.sum() - noise / noise.sum()).sum() / 2)]
+    synthetic = np.zeros(exact.shape)
+    np.add.at(synthetic, (tables["codes"]["x"], tables["codes"]["y"]), 1)
+    return [float(np.abs(exact / exact.sum() - synthetic / synthetic.sum()).sum() / 2)]
 
 
 def spelling(value: float) -> str:
@@ -237,7 +237,7 @@ def test_unexpected_error_on_release_data_is_redacted(
     result = project.launch(spec, stage, partition="0.1" if stage == "evaluation" else None)
     (failed,) = failures(result)
     line = failed.user_failure_data.description
-    assert re.fullmatch(r"rides: unexpected ValueError at test_leaks.py:\d+; its words .*", line)
+    assert re.fullmatch(r"rides: unexpected ValueError at test_leaks.py:\d+; its text .*", line)
     assert SECRET not in "".join(log_texts(project.instance))
 
 
