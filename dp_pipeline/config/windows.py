@@ -95,17 +95,17 @@ class Windows:
 
     def require(self, name: str) -> str:
         """Return ``name``; DeclarationError unless it names a window from the first to the last."""
-        wall = self._parse(name)
-        if wall is None:
+        local_time = self._parse(name)
+        if local_time is None:
             example = _window_name(_EXAMPLE, self.every)
             raise DeclarationError(
                 f"window: expected a {self.every} such as {example}, got {name[:30]!r}"
             )
-        if wall < self._wall(self.first):
+        if local_time < self._local_start(self.first):
             raise DeclarationError(
                 f"window: expected {self.first}, the first, or a later one, got {name}"
             )
-        if self.last and wall > self._wall(self.last):
+        if self.last and local_time > self._local_start(self.last):
             raise DeclarationError(
                 f"window: expected {self.last}, the last, or an earlier one, got {name}"
             )
@@ -117,11 +117,11 @@ class Windows:
 
     def start(self, name: str) -> int:
         """Return the first second of a window, since 1970 in UTC."""
-        return self.clock.number_of(self._wall(name))
+        return self.clock.number_of(self._local_start(name))
 
     def end(self, name: str) -> int:
         """Return the first second after a window."""
-        return self.clock.number_of(next_period(self._wall(name), self.every))
+        return self.clock.number_of(next_period(self._local_start(name), self.every))
 
     def closing_time(self, name: str) -> int:
         """Return the second from which a window may be read: its end plus the grace."""
@@ -133,13 +133,13 @@ class Windows:
 
     def following(self, name: str) -> str:
         """Return the name of the next window."""
-        return _window_name(next_period(self._wall(name), self.every), self.every)
+        return _window_name(next_period(self._local_start(name), self.every), self.every)
 
     def preceding(self, name: str) -> str | None:
         """Return the name of the window before; None for the first."""
         if name == self.first:
             return None
-        before = period_start(self._wall(name) - timedelta(hours=1), self.every)
+        before = period_start(self._local_start(name) - timedelta(hours=1), self.every)
         return _window_name(before, self.every)
 
     def between(self, first: str, last: str) -> tuple[str, ...]:
@@ -198,22 +198,22 @@ class Windows:
             return ()
         names: list[str] = []
         for name in self._from(first):
-            is_later = self.last and self._wall(name) > self._wall(self.last)
+            is_later = self.last and self._local_start(name) > self._local_start(self.last)
             if is_later or self.closing_time(name) > now:
                 break
             names.append(name)
         return tuple(names)
 
     def _from(self, name: str) -> Iterator[str]:
-        wall = self._wall(name)
+        local_time = self._local_start(name)
         while True:
-            yield _window_name(wall, self.every)
-            wall = next_period(wall, self.every)
+            yield _window_name(local_time, self.every)
+            local_time = next_period(local_time, self.every)
 
-    def _wall(self, name: str) -> datetime:
-        wall = self._parse(name)
-        assert wall is not None, f"{name} is no {self.every}"
-        return wall
+    def _local_start(self, name: str) -> datetime:
+        local_time = self._parse(name)
+        assert local_time is not None, f"{name} is no {self.every}"
+        return local_time
 
     def _parse(self, name: str) -> datetime | None:
         match = re.fullmatch(_FORMS[self.every], name, re.ASCII)
@@ -221,17 +221,17 @@ class Windows:
         if numbers[0] not in _YEARS:
             return None
         try:
-            wall = _wall_of(numbers, self.every)
+            local_time = _local_start_of(numbers, self.every)
         except ValueError:
             return None
-        return wall if _window_name(wall, self.every) == name else None
+        return local_time if _window_name(local_time, self.every) == name else None
 
 
-def _window_name(wall: datetime, every: Period) -> str:
-    return period_name(wall, every) + ("Z" if every == "hour" else "")
+def _window_name(local_time: datetime, every: Period) -> str:
+    return period_name(local_time, every) + ("Z" if every == "hour" else "")
 
 
-def _wall_of(numbers: list[int], every: Period) -> datetime:
+def _local_start_of(numbers: list[int], every: Period) -> datetime:
     """Return the local time at which a window begins, by the numbers in its name."""
     if every == "week":
         return datetime.fromisocalendar(numbers[0], numbers[1], 1)

@@ -32,7 +32,7 @@ TITLES = {
 def evidence(release: ReportedPrivateRelease, day: str) -> dict[str, bytes]:
     """Return path → content of the files of evidence.
 
-    day   the day of publication, such as 2026-11-27
+    day   day on which the release was settled, shown as that of publication, such as 2026-11-27
     """
     entry = registry_entry(release, day)
     texts = (
@@ -62,7 +62,7 @@ def registry_entry(release: ReportedPrivateRelease, day: str) -> dict[str, Any]:
                 ],
                 "description": f"{spec.description} {_product(release)}",
                 "intended_use": about.use or MISSING,
-                "data_product_type": _PRODUCTS.get(_main_table(release), "Summary statistics"),
+                "data_product_type": _PRODUCTS.get(_main_table_name(release), "Summary statistics"),
                 "data_product_region": about.region or MISSING,
                 **({"data_product_sector": about.sector} if about.sector else {}),
                 "publication_date": day,
@@ -116,13 +116,13 @@ _LARGEST_STATED = 5
 _PRODUCTS = {"synthetic": "Synthetic data", "centres": "Summary statistics"}
 
 
-def _main_table(release: ReportedPrivateRelease) -> str:
+def _main_table_name(release: ReportedPrivateRelease) -> str:
     return next((name for name in _PRODUCTS if name in release.bundle.tables), "")
 
 
 def _product(release: ReportedPrivateRelease) -> str:
     kinds = {"synthetic": "A synthetic table", "centres": "Centres of clusters"}
-    return f"{kinds.get(_main_table(release), 'Noisy counts')} by {release.bundle.model}."
+    return f"{kinds.get(_main_table_name(release), 'Noisy counts')} by {release.bundle.model}."
 
 
 def _variant(release: ReportedPrivateRelease) -> dict[str, str]:

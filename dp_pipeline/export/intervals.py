@@ -11,7 +11,7 @@ from dp_pipeline.config.encoding import FloatArray
 from dp_pipeline.reporting.figures.cluster_view import SIZE, cluster_sizes
 from dp_pipeline.results.clusters import Tables
 
-REACH = 2.12
+DEVIATIONS_TO_END = 2.12
 """Standard deviations from a noisy number to either end of its interval: of Laplace noise 95 of 100
 are within, of Gaussian noise 96."""
 
@@ -30,17 +30,17 @@ def added_columns(name: str, tables: Tables) -> dict[str, FloatArray]:
     if name == "cells" and "measured" in tables:
         measured = tables["measured"]
         deviations = np.repeat(measured["deviation"], measured["cells"])
-        added = _ends(table["noisy_count"], deviations)
+        added = _interval_ends(table["noisy_count"], deviations)
     elif name == "synopsis" and "deviation" in table:
-        added = _ends(table["weight"], table["deviation"])
+        added = _interval_ends(table["weight"], table["deviation"])
     elif name == "centres":
         added = _of_centres(tables)
     return {column: values for column, values in added.items() if column not in table}
 
 
-def _ends(counts: FloatArray, deviations: FloatArray) -> dict[str, FloatArray]:
-    """Ends of intervals of numbers of rows, which are not below 0."""
-    reach = REACH * deviations
+def _interval_ends(counts: FloatArray, deviations: FloatArray) -> dict[str, FloatArray]:
+    """Return the ends of intervals of numbers of rows, which are not below 0."""
+    reach = DEVIATIONS_TO_END * deviations
     ends = {"low": counts - reach, "high": counts + reach}
     return {name: np.maximum(0.0, end).round(3) for name, end in ends.items()}
 
@@ -51,8 +51,13 @@ def _of_centres(tables: Tables) -> dict[str, FloatArray]:
     if sizes is None or "deviation" not in tables.get("synopsis", {}) or not len(sizes):
         return added
     clusters = open_clusters(tables)
-    added |= _ends(sizes, clusters.size_deviations)
+    added |= _interval_ends(sizes, clusters.size_deviations)
     places: Mapping[str, FloatArray] = dict(zip(clusters.columns, clusters.centres.T, strict=True))
-    for (column, values), noise in zip(places.items(), clusters.centre_deviations.T, strict=True):
-        added |= {f"{column}_low": values - REACH * noise, f"{column}_high": values + REACH * noise}
+    for (column, values), deviations in zip(
+        places.items(), clusters.centre_deviations.T, strict=True
+    ):
+        added |= {
+            f"{column}_low": values - DEVIATIONS_TO_END * deviations,
+            f"{column}_high": values + DEVIATIONS_TO_END * deviations,
+        }
     return added

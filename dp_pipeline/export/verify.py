@@ -100,7 +100,7 @@ def _inspections(export: _Export, failed: Collection[str]) -> Iterator[_Inspecti
     yield SUMS, partial(export.sums, failed), ()
     causes = export.read_files
     # The centres are compared with the other tables.
-    for name in sorted(export.names, key=lambda name: name == CENTRES):
+    for name in sorted(export.table_names, key=lambda name: name == CENTRES):
         yield f"values of {name}", partial(export.table, name), causes
         causes += (f"values of {name}",)
     if export.has_places:
@@ -141,7 +141,7 @@ class _Export:
         return sorted((set(self._there) | {DESCRIPTOR, *self._described}) - {SUMS})
 
     @property
-    def names(self) -> list[str]:
+    def table_names(self) -> list[str]:
         """Names of the described tables."""
         resources = self._described.values()
         return [str(file["name"]) for file in resources if file.get("type") == "table"]
@@ -209,7 +209,7 @@ class _Export:
     def places(self) -> str:
         """Check that the GeoJSON files have the places of the tables."""
         x, y = self._descriptor[OWN]["place"]
-        names = [name for name in self.names if f"{name}.geojson" in self._described]
+        names = [name for name in self.table_names if f"{name}.geojson" in self._described]
         for name in names:
             path = self.folder / f"{name}.geojson"
             if path.read_bytes() != geojson(name, self._sheet(name), (x, y)):
@@ -354,7 +354,7 @@ class _Export:
     @cached_property
     def _tables(self) -> dict[str, Columns]:
         """The tables of the release, with sizes of centres as a separate table."""
-        tables = {name: self._released_table(name) for name in self.names}
+        tables = {name: self._released_table(name) for name in self.table_names}
         if CENTRES in tables and SIZES in self._stored["tables"]:
             tables[SIZES] = {"size": self._sheet(CENTRES)[SIZE]}
         return tables

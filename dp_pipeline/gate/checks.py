@@ -207,7 +207,7 @@ def require_released(domain: Domain, released: Mapping[tuple[str, ...], IntArray
         if q.dtype != np.int64 or q.min() < 0 or q.sum() != 1 << 16 or q.shape != shape:
             raise BoundaryViolation(
                 f"error of marginals: expected int64 q ≥ 0 of shape {shape} with sum 2^16, "
-                f"got {q.dtype} of shape {q.shape}"
+                f"got {q.dtype} ≥ {q.min()} of shape {q.shape} with sum {q.sum()}"
             )
 
 

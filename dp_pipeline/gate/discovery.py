@@ -33,7 +33,7 @@ from dp_pipeline.gate.charge import NoisyQuery, QueryExecutor, digest_of
 from dp_pipeline.gate.counter import UndeclaredCounter
 from dp_pipeline.gate.mechanisms import laplace_scale
 from dp_pipeline.gate.noise import NoiseSource, checked_scale
-from dp_pipeline.gate.quantiles import QuantileBins, column_tree
+from dp_pipeline.gate.quantiles import QuantileCutter, column_tree
 from dp_pipeline.gate.texts import TextRule, parse_texts, text_rule
 from dp_pipeline.gate.trees import TreeSession
 from dp_pipeline.results.accountant import LAPLACE, TREE_PATHS, Accountant, Spend, split
@@ -69,7 +69,7 @@ def discovery_queries(spec: DatasetSpec) -> tuple[DiscoveryQuery, ...]:
             f"{spec.name}: expected levels, bounds or quantiles to discover, got none"
         )
     requests = [
-        (spec.domain[name], kind) for name in spec.to_discover for kind in _kinds(spec, name)
+        (spec.domain[name], kind) for name in spec.to_discover for kind in _query_kinds(spec, name)
     ]
     epsilons = split(cost.epsilon, [1] * len(requests))
     of_texts = sum(kind == "levels" for _, kind in requests)
@@ -80,7 +80,7 @@ def discovery_queries(spec: DatasetSpec) -> tuple[DiscoveryQuery, ...]:
     )
 
 
-def _kinds(spec: DatasetSpec, name: str) -> Iterator[str]:
+def _query_kinds(spec: DatasetSpec, name: str) -> Iterator[str]:
     undeclared = spec.domain[name].undeclared or Undeclared()
     if undeclared.levels is not None:
         yield "levels"
@@ -157,12 +157,14 @@ class _Discovery:
         def exact(counter: UndeclaredCounter) -> IntArray:
             return counter.texts(name, rule.weights).open_at_the_gate()
 
-        def make_noisy(numbers: IntArray) -> IntArray:
+        def select_levels(numbers: IntArray) -> IntArray:
             return rule.select(numbers, self.executor.noise)
 
         parameters = (rule.weights, rule.threshold, rule.most, query.spend.delta)
         key = ("texts", name, parameters, query.attribute.aliases, query.attribute.missing)
-        texts = parse_texts(self.executor.answer(NoisyQuery(query.spend, make_noisy), key, exact))
+        texts = parse_texts(
+            self.executor.answer(NoisyQuery(query.spend, select_levels), key, exact)
+        )
         if {*texts} - {query.attribute.other}:
             return replace(so_far, levels=texts)
         weak = (
@@ -213,10 +215,10 @@ class _Discovery:
             (digest_of(interval_key),),
         )
         session = TreeSession(column_tree(name), query.spend, inner)
-        bins = QuantileBins(
+        cutter = QuantileCutter(
             interval, undeclared.quantiles or 1, undeclared.unit, scale=float(query.spend.scale)
         )
-        noisy = bins.bins(session)
+        noisy = cutter.cut(session)
         if noisy is not None:
             return replace(so_far, edges=noisy.cuts, pieces=noisy.pieces)
         weak = so_far.weak or (

@@ -54,13 +54,13 @@ def private_cluster_quality(
     if label is None:
         rows = int(curator.measure((), epsilon=of_rest).table)
         return {"nicv": _mean(total, NoisyNumber(rows, scale, "rows"))}
-    table = curator.measure_classes(rule, label, epsilon=of_rest)
+    class_counts = curator.measure_classes(rule, label, epsilon=of_rest)
     # The total of m cells has √m times the noise of one; a count of its own would cost more.
-    rows = int(table.sum())
+    rows = int(class_counts.sum())
     return {
-        "nicv": _mean(total, NoisyNumber(rows, scale * sqrt(table.size), "rows")),
-        "f_label": _agreement(f_measure, table, scale),
-        "ari_label": _agreement(adjusted_rand, table, scale),
+        "nicv": _mean(total, NoisyNumber(rows, scale * sqrt(class_counts.size), "rows")),
+        "f_label": _agreement(f_measure, class_counts, scale),
+        "ari_label": _agreement(adjusted_rand, class_counts, scale),
     }
 
 

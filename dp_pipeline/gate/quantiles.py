@@ -90,7 +90,7 @@ class NoisyBins:
 
 
 @dataclass(frozen=True)
-class QuantileBins:
+class QuantileCutter:
     """Cuts an interval into at most ``most`` bins, with edges that are multiples of ``unit``.
 
     A value with more rows than an even bin gets a bin of its own; the others are divided evenly
@@ -104,7 +104,7 @@ class QuantileBins:
     unit: float
     scale: float
 
-    def bins(self, session: TreeSession) -> NoisyBins | None:
+    def cut(self, session: TreeSession) -> NoisyBins | None:
         """Return the bins, or None where the noisy number of rows is below MIN_NODE_SCALES scales.
 
         The whole budget of the session is spent in both cases.

@@ -286,7 +286,7 @@ def _magnitudes(proposals: int, scale: Fraction, uniform: UniformIntegers) -> Wh
 
 
 def _successes(size: int, uniform: UniformIntegers) -> IntArray:
-    """Return the number of successes with chance 1/e before the first failure: P(v) ∝ e^(−v)."""
+    """Return ``size`` numbers of successes, of chance 1/e, before a failure: P(v) ∝ e^(−v)."""
     counts = np.zeros(size, np.int64)
     running = np.arange(size)
     while running.size:

@@ -378,7 +378,8 @@ def _require_one_replaced(rows_per_unit: int) -> None:
     """Raise BoundaryViolation unless neighbours replace one row: they differ by two."""
     if _rows(rows_per_unit) != 2:
         raise BoundaryViolation(
-            f"score: expected neighbours that replace one row, got {rows_per_unit} rows that differ"
+            "score: expected neighbours that differ by 2 rows, as with `relation: replace_one` and "
+            f"one row a person, got {rows_per_unit}"
         )
 
 

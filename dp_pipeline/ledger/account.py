@@ -312,7 +312,8 @@ class Account:
         if delta and times > 1:
             raise DeclarationError(
                 f"{of}: expected no discovered levels before its windows where a person has "
-                "several rows, got some: their δ does not cover a person's rows of one window"
+                "several rows, got some, whose δ does not cover a person's rows of one window: "
+                "declare no `windows`"
             )
         if self.window_limit is not None and amount > self.window_limit:
             least = epsilon_text(amount)

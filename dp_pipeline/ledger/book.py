@@ -49,10 +49,10 @@ class Store(Protocol):
     def format(self) -> int:
         """Return the number of the stored format, whether this program reads it or not."""
 
-    def create(self, before: Callable[[], None]) -> None:
+    def create(self, before_visible: Callable[[], None]) -> None:
         """Create an empty ledger if there is none; processes may do so at the same time.
 
-        before   called when the new ledger is complete, before another process can see it
+        before_visible   called when the new ledger is complete, before another process can see it
         """
 
     def exclusive(self) -> AbstractContextManager[None]:
@@ -108,7 +108,7 @@ class Book:
         if tip is not None and tip.sequence and not self.store.exists():
             raise Damaged(
                 f"ledger {self.store}: expected {tip.sequence} rows as head {self._head.path} "
-                "says, got no ledger"
+                f"says, got no ledger: put back a copy, or name its server in {LEDGER_VARIABLE}"
             )
         return self.store.exists()
 

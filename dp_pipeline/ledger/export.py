@@ -119,12 +119,12 @@ def _amounts(entry: Entry, accounts: Audit, total: int) -> Line:
     if not entry.population:
         return {}  # About the ledger itself.
     currency = accounts.account(entry.population).currency
-    charged = _text(entry.nano_epsilon) if entry.event in CHARGING else ""
-    return {"charged": charged, "total": _text(total), "currency": currency.name}
+    charged = _amount_text(entry.nano_epsilon) if entry.event in CHARGING else ""
+    return {"charged": charged, "total": _amount_text(total), "currency": currency.name}
 
 
-def _text(nano: int) -> str:
-    return epsilon_text(Fraction(nano, NANO))
+def _amount_text(nano_amount: int) -> str:
+    return epsilon_text(Fraction(nano_amount, NANO))
 
 
 def _spends(end: Entry | None) -> list[Line]:

@@ -146,7 +146,7 @@ class PostgresStore:
         self._has_tables = self._has_tables or self._find_tables()
         return self._has_tables
 
-    def create(self, before: Callable[[], None]) -> None:
+    def create(self, before_visible: Callable[[], None]) -> None:
         """Create the ledger if there is none; processes may do so at the same time."""
         if self.exists():
             return
@@ -157,7 +157,7 @@ class PostgresStore:
                 create_tables(connection)
                 write_seal(connection)
                 _close(connection)
-                before()
+                before_visible()
 
     def receive(self, copy: Callable[[Connection], None], tip: Tip) -> None:
         """Create the ledger from existing rows in one transaction, unless they are there already.

@@ -135,9 +135,11 @@ def state_of(view: View, key: str) -> str | None:
 def _require_currency(account: Account, charge: entries.Charge) -> None:
     """Raise DeclarationError unless charge and account count in the same currency."""
     if charge.currency != account.currency:
+        delta = account.currency.delta
         raise DeclarationError(
             f"{charge.what}: expected a charge in {_words(account.currency)} as population "
-            f"{account.population} was opened, got one in {_words(charge.currency)}"
+            f"{account.population} was opened, got one in {_words(charge.currency)}: declare "
+            + (f"`delta: {delta_text(delta)}`" if delta else "no `delta`")
         )
 
 

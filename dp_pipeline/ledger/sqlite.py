@@ -62,7 +62,7 @@ class SqliteStore:
                 )
             return self.path.exists()
 
-    def create(self, before: Callable[[], None]) -> None:
+    def create(self, before_visible: Callable[[], None]) -> None:
         """Create the ledger if there is none; processes may do so at the same time."""
         if self.exists():
             return
@@ -72,7 +72,7 @@ class SqliteStore:
                 new = folder / self.path.name
                 new.touch(mode=0o600)
                 _fill(new)
-                before()
+                before_visible()
                 sync(new)
                 # Of many processes one wins; its ledger is as good as ours.
                 with suppress(FileExistsError):

@@ -94,15 +94,15 @@ class Verification:
 
 
 @dataclass(frozen=True)
-class _Followed:
+class _CheckedRows:
     """The result of checking all rows of a ledger up to the first invalid one.
 
-    intact   the verification of the valid rows
+    verification   that of the valid rows
     strays   the rows behind them that the head does not cover, and those with numbers below 1
     fault    the reason why the first stray is invalid; None if all rows are valid
     """
 
-    intact: Verification
+    verification: Verification
     strays: Sequence[StoredRow]
     fault: Damaged | None
 
@@ -128,13 +128,13 @@ class _Followed:
 
 def verify_rows(connection: Connection, *, head: Tip) -> Verification:
     """Return the verification of all rows; Damaged names the invalid ones."""
-    followed = _follow(connection, head=head)
-    if followed.fault is not None:
-        raise followed.remedied
-    return followed.intact
+    result = _check_rows(connection, head=head)
+    if result.fault is not None:
+        raise result.remedied
+    return result.verification
 
 
-def _follow(connection: Connection, *, head: Tip) -> _Followed:
+def _check_rows(connection: Connection, *, head: Tip) -> _CheckedRows:
     stored = list(rows(connection))
     below = [row_and_spends for row_and_spends in stored if row_and_spends[0]["sequence"] < 1]
     numbered, verification = stored[len(below) :], Verification()
@@ -148,12 +148,12 @@ def _follow(connection: Connection, *, head: Tip) -> _Followed:
                     f"{fault}; the head covers it: put back a copy with the row as it was"
                 ) from None
             # No row follows one that does not hold.
-            intact = Verification(numbered[:index])
-            return _Followed(intact, [*below, *numbered[index:]], fault)
+            verification = Verification(numbered[:index])
+            return _CheckedRows(verification, [*below, *numbered[index:]], fault)
     if not below:
-        return _Followed(verification, (), None)
+        return _CheckedRows(verification, (), None)
     unknown = Damaged(f"ledger row {below[0][0]['sequence']}: no row has such a number")
-    return _Followed(verification, below, unknown)
+    return _CheckedRows(verification, below, unknown)
 
 
 def restore(book: Book, strays: Mapping[int, str], *, reason: str, by: str) -> Tip:
@@ -173,41 +173,41 @@ def restore(book: Book, strays: Mapping[int, str], *, reason: str, by: str) -> T
     require_line(reason, of="reason")
     require_line(by, of="who restores the ledger")
     with book.mending() as (connection, head):
-        followed = _follow(connection, head=head)
-        _require_strays(followed, strays)
-        drafts = list(_charges(followed)) or [Draft("restored", "")]
+        result = _check_rows(connection, head=head)
+        _require_strays(result, strays)
+        drafts = list(_charges(result)) or [Draft("restored", "")]
         drop_guards(connection)
-        numbers = list(followed.digests)
+        numbers = list(result.digests)
         connection.execute(delete(spends).where(spends.c.entry.in_(numbers)))
         connection.execute(delete(entries).where(entries.c.sequence.in_(numbers)))
         why = {"reason": reason, "by": by}
         drafts = [replace(draft, facts={**why, **draft.facts}) for draft in drafts]
-        tip = _write(connection, followed.intact, drafts)
+        tip = _write(connection, result.verification, drafts)
         create_guards(connection)
         return tip
 
 
-def _require_strays(followed: _Followed, strays: Mapping[int, str]) -> None:
+def _require_strays(result: _CheckedRows, strays: Mapping[int, str]) -> None:
     """Raise DeclarationError unless exactly the invalid rows are named, each with its digest."""
     for number, digits in strays.items():
-        if len(digits) < LEAST_DIGITS or not followed.digests.get(number, "").startswith(digits):
+        if len(digits) < LEAST_DIGITS or not result.digests.get(number, "").startswith(digits):
             raise DeclarationError(
                 f"ledger row {number}: expected a row that does not hold, and the first "
                 f"{LEAST_DIGITS} digits or more of its digest, as `dp-pipeline budget verify` says "
                 f"them, got {digits[:80]!r}"
             )
-    if followed.digests.keys() - strays.keys():
-        raise followed.remedied
+    if result.digests.keys() - strays.keys():
+        raise result.remedied
 
 
-def _charges(followed: _Followed) -> Iterator[Draft]:
+def _charges(result: _CheckedRows) -> Iterator[Draft]:
     """Yield the rows to write in the place of the strays."""
-    unfinished = set(followed.intact.state.unfinished_keys())
-    for row, children in followed.strays:
-        yield _in_place_of(row, children, state=followed.intact.state)
+    unfinished = set(result.verification.state.unfinished_keys())
+    for row, children in result.strays:
+        yield _in_place_of(row, children, state=result.verification.state)
         if row["key"] in unfinished:
             unfinished.remove(row["key"])
-            reserved = followed.intact.audit.reserved(row["key"])
+            reserved = result.verification.audit.reserved(row["key"])
             yield Draft(
                 event="dead",
                 population=reserved.population,

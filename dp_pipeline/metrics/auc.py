@@ -108,13 +108,13 @@ def _one_label(counts: IntArray, scores: FloatArray, label: int) -> ClassAuc:
     positive = counts[:, label]
     negative = counts.sum(axis=1) - positive
     # Twice the ranks are integers, so the result does not depend on the order of tied classes.
-    beaten = _half_ranks(scores, negative)
-    beating = _half_ranks(-scores, positive)
+    negatives_below = _half_ranks(scores, negative)
+    positives_above = _half_ranks(-scores, positive)
     pairs = int(positive.sum()) * int(negative.sum())
-    value = int(positive @ beaten) / (2 * pairs)
+    value = int(positive @ negatives_below) / (2 * pairs)
     gradient = np.empty(counts.shape)
-    gradient[:] = ((beating / 2 - value * positive.sum()) / pairs)[:, None]
-    gradient[:, label] = (beaten / 2 - value * negative.sum()) / pairs
+    gradient[:] = ((positives_above / 2 - value * positive.sum()) / pairs)[:, None]
+    gradient[:, label] = (negatives_below / 2 - value * negative.sum()) / pairs
     return ClassAuc(value, gradient)
 
 

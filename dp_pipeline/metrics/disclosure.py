@@ -50,35 +50,35 @@ def ordered_t_closeness(classes: EquivalenceClasses) -> float:
     sums = np.concatenate([[0.0], np.cumsum(table)])
     earlier_rows = np.concatenate([[0], np.cumsum(classes.sizes)])[classes.groups]
     # Share of a class's rows up to the label of each entry, (entries,).
-    reached = (np.cumsum(classes.counts) - earlier_rows) / classes.sizes[classes.groups]
+    cumulative_shares = (np.cumsum(classes.counts) - earlier_rows) / classes.sizes[classes.groups]
     ends = np.append(classes.labels[1:], len(table))
-    ends[np.append(classes.starts[1:], len(reached)) - 1] = len(table)
+    ends[np.append(classes.starts[1:], len(cumulative_shares)) - 1] = len(table)
     # Q is constant from one label of a class to the next and P ascends: they cross once.
-    passed = np.clip(np.searchsorted(table, reached), classes.labels, ends)
-    below = (passed - classes.labels) * reached - (sums[passed] - sums[classes.labels])
-    above = sums[ends] - sums[passed] - (ends - passed) * reached
+    passed = np.clip(np.searchsorted(table, cumulative_shares), classes.labels, ends)
+    below = (passed - classes.labels) * cumulative_shares - (sums[passed] - sums[classes.labels])
+    above = sums[ends] - sums[passed] - (ends - passed) * cumulative_shares
     moved = np.bincount(classes.groups, weights=below + above)
     before_first = sums[classes.labels[classes.starts]]
     return _most(np.maximum(moved + before_first, 0.0) / max(1, len(table) - 1))
 
 
-def delta_disclosure(classes: EquivalenceClasses, *, absent: bool = True) -> float:
+def delta_disclosure(classes: EquivalenceClasses, *, include_absent: bool = True) -> float:
     """Return the δ of δ-disclosure: the largest |ln(q(s)/p(s))|; it holds for every larger δ.
 
-    absent   whether labels that a class lacks make it infinite, as in the source; else they are
-             ignored
+    include_absent   whether labels that a class lacks make it infinite, as in the source; else they
+                     are ignored
 
     Source: Brickell, Shmatikov, "The cost of privacy", KDD 2008.
 
     >>> codes, target = np.array([[0], [0], [1], [1]]), np.array([0, 0, 1, 2])
     >>> classes = EquivalenceClasses.of(codes, target, labels=3)
-    >>> delta_disclosure(classes), round(delta_disclosure(classes, absent=False), 3)
+    >>> delta_disclosure(classes), round(delta_disclosure(classes, include_absent=False), 3)
     (inf, 0.693)
     """
     if not len(classes):
         return float("nan")
     occurring = np.count_nonzero(classes.totals)
-    if absent and classes.labels_of_class.min() < occurring:
+    if include_absent and classes.labels_of_class.min() < occurring:
         return float("inf")
     return _most(np.abs(np.log(classes.shares / classes.overall[classes.labels])))
 
@@ -313,7 +313,7 @@ def disclosure_report(
     (2, 2, 1, 3)
     """
     classes = EquivalenceClasses.of(codes, target, labels=labels)
-    has_few_bits = bits and len(classes) <= MOST_DIFFERENT_ROWS and is_binary(codes)
+    has_containment = bits and len(classes) <= MOST_DIFFERENT_ROWS and is_binary(codes)
     return DisclosureReport(
         rows=classes.rows,
         classes=len(classes),
@@ -330,9 +330,9 @@ def disclosure_report(
         t_closeness=t_closeness(classes),
         ordered_t_closeness=ordered_t_closeness(classes) if ordered else _NAN,
         delta_disclosure=delta_disclosure(classes),
-        present_delta_disclosure=delta_disclosure(classes, absent=False),
+        present_delta_disclosure=delta_disclosure(classes, include_absent=False),
         beta_likeness=beta_likeness(classes),
-        containment_k=float(containment_k(codes)) if has_few_bits else _NAN,
+        containment_k=float(containment_k(codes)) if has_containment else _NAN,
     )
 
 

@@ -275,7 +275,7 @@ def clustering_columns(columns: tuple[str, ...], domain: Domain) -> tuple[str, .
     if not chosen:
         raise DeclarationError("clustering: expected numeric attributes with bounds, got none")
     if len(set(chosen)) != len(chosen):
-        raise DeclarationError("clustering: expected each column once, got one twice")
+        raise DeclarationError(f"clustering: expected each column once, got {', '.join(chosen)}")
     domain.box(chosen)
     return chosen
 

@@ -151,11 +151,11 @@ class _PartBuckets:
 
     def columns(self, table: NDArray[Any]) -> Iterator[NDArray[Any]]:
         """Yield, for every query, the columns of ``table`` in its bucket."""
-        is_asked = np.zeros(_BUCKETS, dtype=np.bool_)
-        is_asked[self.queried] = True
-        rows = np.flatnonzero(is_asked[self.buckets])
+        has_query = np.zeros(_BUCKETS, dtype=np.bool_)
+        has_query[self.queried] = True
+        rows = np.flatnonzero(has_query[self.buckets])
         rows = rows[np.argsort(self.buckets[rows], kind="stable")]
-        ends = np.cumsum(np.where(is_asked, self.counts, 0))
+        ends = np.cumsum(np.where(has_query, self.counts, 0))
         chosen = table.take(rows, axis=1)
         for bucket in self.queried.tolist():
             yield chosen[:, ends[bucket] - self.counts[bucket] : ends[bucket]]
@@ -176,6 +176,6 @@ def _least_difference(table: NDArray[Any], query: NDArray[Any]) -> int:
     for start in range(0, table.shape[1], _ROWS_A_LOOK):
         block = table[:, start : start + _ROWS_A_LOOK]
         # As bytes, of which many are added at a time.
-        differs = np.not_equal(block, query[:, None]).view(np.uint8)
-        nearest = min(nearest, int(differs.sum(axis=0, dtype=count_type).min()))
+        is_different = np.not_equal(block, query[:, None]).view(np.uint8)
+        nearest = min(nearest, int(is_different.sum(axis=0, dtype=count_type).min()))
     return nearest

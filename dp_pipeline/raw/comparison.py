@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from dp_pipeline.config.encoding import IntArray, Names
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.metrics.marginals import MOST_COMPARED
-from dp_pipeline.raw.counters.tables import count_plan, is_fusible, plan, summed_tables
+from dp_pipeline.raw.counters.tables import cheapest_plan, count_plan, is_fusible, summed_tables
 
 Codes = Mapping[str, NDArray[Any]]
 """Attribute → codes (rows,), whole numbers below the attribute's size."""
@@ -169,9 +169,9 @@ class _TablePair:
 
     def fused_distances(self, marginals: Sequence[Names]) -> Iterator[tuple[frozenset[str], float]]:
         by_set = {frozenset(marginal): marginal for marginal in marginals}
-        planned = plan(self.sizes, list(by_set.values()), rows=self.n + self.m)
-        real = count_plan(planned, self.real, rows=self.n)
-        released = count_plan(planned, self.released, rows=self.m)
+        fused_tables = cheapest_plan(self.sizes, list(by_set.values()), rows=self.n + self.m)
+        real = count_plan(fused_tables, self.real, rows=self.n)
+        released = count_plan(fused_tables, self.released, rows=self.m)
         for (fused, c), (_, s) in zip(real, released, strict=True):
             # Sums of differences are differences of sums.
             differences = c * self.m - s * self.n if self.m else c

@@ -195,7 +195,7 @@ class EpsilonRelease(NoisyRelease):
         return newest_key(key, self.home.ledger, self.spec.partitions)
 
     def _require_refining(self, epsilon: Fraction) -> None:
-        """Raise DeclarationError if its model or population cannot refine a release."""
+        """Raise DeclarationError unless this release may refine one of ``epsilon``."""
         model, where = self.model, f"{self.where}: refine"
         if not model.refines:
             raise DeclarationError(

@@ -62,19 +62,21 @@ def other_non_dp_releases(
 
 
 @cache
-def code_version(rooms: tuple[str, ...] = _MEASURING) -> str:
-    """Return the package's version and a digest of the code in some rooms; recorded with each
-    release, but not part of its key.
+def code_version(folders: tuple[str, ...] = _MEASURING) -> str:
+    """Return the package's version and a digest of the code in some of its folders.
 
-    FileNotFoundError for a room without code: its changes would be no other version.
+    It is recorded with each release, but not part of its key. FileNotFoundError for a folder
+    without code: its changes would be no other version.
     """
     digest = hashlib.sha256()
     package = Path(str(resources.files("dp_pipeline")))
-    for folder in rooms:
+    for folder in folders:
         files = sorted(package.joinpath(folder).rglob("*"))
         code = [file for file in files if file.suffix in (".py", ".j2", ".css")]
         if not code:
-            raise FileNotFoundError(f"code version: expected a room with code, got {folder}")
+            raise FileNotFoundError(
+                f"code version: expected a folder of the package with code, got {folder}"
+            )
         for file in code:
             digest.update(file.read_bytes())
     return f"dp_pipeline {__version__} {digest.hexdigest()[:12]}"

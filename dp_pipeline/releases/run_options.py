@@ -183,8 +183,7 @@ def options_for(
         build_model(spec, name)
         if name not in model_names:
             raise DeclarationError(
-                f"{spec.name}: expected a model that is published of windows, "
-                f"{one_of(model_names, name)}"
+                f"{spec.name}: expected a model that `publish` lists, {one_of(model_names, name)}"
             )
     published = sorted({item.epsilon for item in spec.publications if item.model in chosen})
     listed = sorted({spec.partition(text) for text in epsilons}) or published or spec.partitions

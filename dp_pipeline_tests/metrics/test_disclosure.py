@@ -162,8 +162,8 @@ def losses_too(classes: EquivalenceClasses) -> float:
     return float((np.abs(classes.shares - overall) / overall).max())
 
 
-def likelier_only(classes: EquivalenceClasses, *, absent: bool = True) -> float:
-    if absent:
+def likelier_only(classes: EquivalenceClasses, *, include_absent: bool = True) -> float:
+    if include_absent:
         return delta_disclosure(classes)
     return float(np.log(classes.shares / classes.overall[classes.labels]).max())
 

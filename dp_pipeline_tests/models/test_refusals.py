@@ -30,7 +30,7 @@ WRONG = {
     "more centres than anybody wants": ({"k": "10001"}, "k: expected an integer"),
     "a column that is not there": ({"columns": "x depth"}, "'depth': expected one of"),
     "a column of levels": ({"columns": "x colour"}, "'colour': expected bounds, got levels"),
-    "a column twice": ({"columns": "x x"}, "expected each column once, got one twice"),
+    "a column twice": ({"columns": "x x"}, "expected each column once, got x, x"),
     "an unknown parameter": ({"speed": "1"}, "expected parameters .*, got 'speed'"),
     "no declared rows": ({"nominal_rows": "0"}, "nominal_rows: expected an integer"),
     "no rounds": ({"rounds": "0"}, "rounds: expected an integer"),

@@ -430,5 +430,7 @@ def test_changed_template_changes_the_code_version(tmp_path, monkeypatch):
 
 
 def test_missing_folder_has_no_code_version():
-    with pytest.raises(FileNotFoundError, match="expected a room with code, got publish"):
+    with pytest.raises(
+        FileNotFoundError, match="expected a folder of the package with code, got publish"
+    ):
         code_version(("config", "publish"))

@@ -160,7 +160,7 @@ def _cost(cells: int, rows: int) -> int:
     return rows * (1 if cells <= _CACHED_CELLS else 2) + 4 * cells
 
 
-def plan(
+def cheapest_plan(
     sizes: Mapping[str, int], tables: Collection[Names], *, rows: int
 ) -> tuple[FusedTable, ...]:
     """Return the cheapest plan of fused tables that contain each of ``tables`` once.
@@ -168,7 +168,7 @@ def plan(
     tables   each over one to three columns; the plan may hold their names in another order
 
     >>> triangle = [("a", "b"), ("a", "c"), ("b", "c")]
-    >>> [fused.holds for fused in plan({"a": 2, "b": 3, "c": 2}, triangle, rows=1000)]
+    >>> [fused.holds for fused in cheapest_plan({"a": 2, "b": 3, "c": 2}, triangle, rows=1000)]
     [(('b', 'a'), ('a', 'c'), ('b', 'c'))]
     """
     names = dict.fromkeys(name for table in tables for name in table)
@@ -350,7 +350,7 @@ def exact_marginals(
         names: contingency_table(codes, sizes, names, rows=rows)
         for names in sorted_names - {*small}
     }
-    for fused, counts in count_plan(plan(sizes, small, rows=rows), codes, rows=rows):
+    for fused, counts in count_plan(cheapest_plan(sizes, small, rows=rows), codes, rows=rows):
         counted |= summed_tables(fused, counts)
     by_set = {frozenset(names): (names, table) for names, table in counted.items()}
     # Copies, so that no answers share memory.

@@ -178,12 +178,12 @@ def tic_like(seed: int = 0, rows: int = 9_822) -> pa.Table:
     for length in BLOCKS:
         block: list[int] = []
         for _ in range(length):
-            parents = _parents(structure, block, firsts)
-            shape = (*(SIZES[index] for index in parents), SIZES[len(codes)])
-            chosen = tuple(codes[index] for index in parents)
+            parent_indices = _parents(structure, block, firsts)
+            shape = (*(SIZES[index] for index in parent_indices), SIZES[len(codes)])
+            parent_codes = tuple(codes[index] for index in parent_indices)
             # Levels are likely or rare, differently for each combination of parents.
             weights = np.exp(_CLEAR / 2 * structure.standard_normal(shape))
-            codes.append(draw_category(rng, weights, chosen, rows))
+            codes.append(draw_category(rng, weights, parent_codes, rows))
             block.append(len(codes) - 1)
         firsts.append(block[0])
     texts = [pa.array(column.astype(str).tolist(), pa.string()) for column in codes]
