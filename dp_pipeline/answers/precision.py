@@ -29,6 +29,9 @@ TAILS = 1.2
 """How much wider than normal ones deviations of cells that were not measured are: on Adult and
 census this holds 95 of 100 (docs/design/error_bars.md)."""
 
+RAKINGS = 3
+"""Rounds in which the weights of a replicate are brought back to the tables that were measured."""
+
 FEWEST_MEASURED = 3
 """Pairs with a table and a score from which it can be seen how far scores are off."""
 
@@ -213,6 +216,7 @@ class Precision:
         self.codes, self.sizes, self.tables = codes, sizes, tuple(tables)
         self.groups, self.dependence = groups, dependence
         self.rows = len(next(iter(codes.values())))
+        self._scored_pairs: dict[Names, ScoredPair | None] = {}
         precisions = np.array([1 / (t.variance * t.counts.size) for t in self.tables])
         totals = np.array([float(t.counts.sum()) for t in self.tables])
         self.total = float(max(1.0, precisions @ totals / precisions.sum()))
@@ -377,14 +381,21 @@ class Precision:
 
         normal = rng.standard_normal(len(self._variances))
         tilt = solve_triangular(self._factor, normal, lower=True, trans="T", check_finite=False)
-        change = tilt[self._keys].sum(axis=1)
-        for names in self.dependence:
-            if not self._tables_with(names) or self._coarse(names):
-                change = change + self._draw_interaction(names, rng)
-        # The sum of the changes is that of the number of rows, before weights are cut at 0.
-        total = max(0.0, self.rows + float(change.sum()))
-        weights = np.maximum(0.0, 1.0 + change)
-        return np.asarray(self.weight * weights * (total / max(weights.sum(), 1e-300)))
+        tilted = 1.0 + tilt[self._keys].sum(axis=1)
+        total, tilted = max(0.0, float(tilted.sum())), np.maximum(0.0, tilted)
+        tilted *= total / max(tilted.sum(), np.finfo(float).tiny)
+        unmeasured = [n for n in self.dependence if not self.has_table(n) or self._coarse(n)]
+        change = np.zeros(self.rows)
+        for names in unmeasured:
+            change += self._draw_interaction(names, rng)
+        weights = np.maximum(0.0, tilted + change)
+        # What was measured is as the noise alone has it, whatever was not.
+        for _ in range(RAKINGS if unmeasured else 0):
+            for keys in self._keys.T:
+                expected, actual = np.bincount(keys, tilted), np.bincount(keys, weights)
+                factors = np.divide(expected, actual, out=np.ones(len(actual)), where=actual > 0)
+                weights *= factors[keys]
+        return np.asarray(self.weight * weights)
 
     def _draw_interaction(self, names: Names, rng: np.random.Generator) -> FloatArray:
         """Return a random dependence of a pair that was not measured, relative to the weight of
@@ -399,7 +410,12 @@ class Precision:
         """Return what the score of a pair says; None unless these are two that were scored."""
         if len(attributes) != 2:
             return None
-        first, second = attributes
+        if attributes not in self._scored_pairs:
+            self._scored_pairs[attributes] = self._new_scored_pair(*attributes)
+        return self._scored_pairs[attributes]
+
+    def _new_scored_pair(self, first: str, second: str) -> ScoredPair | None:
+        attributes = (first, second)
         score = self.dependence.get((first, second), self.dependence.get((second, first)))
         if score is None:
             return None
