@@ -163,7 +163,7 @@ def rehearse(
         lambda: print_result(result),
     )
     reader.note(f"exports: {folder}")
-    reader.note("a rehearsal: its rows are drawn, nothing was read and nothing was charged")
+    reader.note("a rehearsal: its rows are drawn, and its charges stand in a ledger of its own alone")
 
 
 @click.command()

@@ -335,7 +335,7 @@ def stored_persons(column: Any) -> pa.ChunkedArray:
     or all of it would be one person.
     """
     array = _stored_as_it_is(column, "number") if not holds_objects(column.dtype) else None
-    if array is not None and raw_values.kind_of(array.type) == "number":
+    if array is not None and (array.type in raw_values.WHOLE or array.type in raw_values.TEXT):
         return array
     texts = [None if isinstance(value, float) else text_of(value) for value in _values(column)]
     ids = [None if text == UNKNOWN else text for text in texts]
