@@ -163,7 +163,9 @@ def rehearse(
         lambda: print_result(result),
     )
     reader.note(f"exports: {folder}")
-    reader.note("a rehearsal: its rows are drawn, and its charges stand in a ledger of its own alone")
+    reader.note(
+        "a rehearsal: its rows are drawn, and its charges stand in a ledger of its own alone"
+    )
 
 
 @click.command()

@@ -105,7 +105,10 @@ def columns_of_types(columns: Columns, values: Sequence[Any]) -> Columns:
 
 
 def _column_of_type(column: DeclaredColumn, series: Any) -> DeclaredColumn:
-    kind, attribute = kind_of_column(series), column.attribute
+    kind = kind_of_column(series)
+    if column.may_close and _is_complete(column, series.dtype):
+        column = replace(column, attribute=replace(column.attribute, nullable=False))
+    attribute = column.attribute
     if kind == "others":
         type_ = public_type(series)
         word = str(series.dtype) if type_ is None else type_word(type_)
@@ -126,6 +129,18 @@ def _column_of_type(column: DeclaredColumn, series: Any) -> DeclaredColumn:
         has_integer = box is None or np.ceil(box.lower) <= np.floor(box.upper)
         return replace(column, attribute=replace(attribute, is_integer=bool(has_integer)))
     return column
+
+
+def _is_complete(column: DeclaredColumn, dtype: Any) -> bool:
+    """Return whether every value of a type has a declared cell: NumPy's integers and truth values
+    are never missing.
+    """
+    is_number = column.attribute.is_numeric and column.attribute.clock is None
+    has_both = column.levels is not None and set(column.levels) == {False, True}
+    is_whole = isinstance(dtype, np.dtype) and dtype.kind in "iu"
+    return (is_whole and is_number) or (
+        isinstance(dtype, np.dtype) and dtype.kind == "b" and has_both
+    )
 
 
 def _refuse(column: DeclaredColumn, expected: str, got: str) -> NoReturn:

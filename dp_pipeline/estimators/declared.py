@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from dp_pipeline.config.attribute_parser import DISCOVER, Category, Moment, Numeric
 from dp_pipeline.config.constraints import Constraint
-from dp_pipeline.config.domain import Attribute, Domain, Undeclared
+from dp_pipeline.config.domain import MISSING, Attribute, Domain, Undeclared
 from dp_pipeline.config.encoding import MAX_CELLS, Levels
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.config.fields import field_errors
@@ -45,6 +45,8 @@ class DeclaredColumn:
     label      what a frame calls it where that is no text; its text is the attribute's name
     is_duration     whether its numbers are the seconds of durations
     is_discovered   whether its bounds or levels were discovered
+    may_close       whether nothing is said of missing values, so that a type without any closes
+                    their level
     """
 
     attribute: Attribute
@@ -55,6 +57,7 @@ class DeclaredColumn:
     label: Any = None
     is_duration: bool = False
     is_discovered: bool = False
+    may_close: bool = False
 
     @property
     def name(self) -> Any:
@@ -115,6 +118,7 @@ def declared_columns(domain: object, *, nullable: bool = False) -> Columns:
         replace(
             _column(str(name), form, nullable=nullable),
             label=None if isinstance(name, str) else name,
+            may_close=nullable and not (isinstance(form, Mapping) and "nullable" in form),
         )
         for name, form in domain.items()
     )
@@ -129,7 +133,8 @@ def _column(name: str, declared: object, *, nullable: bool = False) -> DeclaredC
         _refuse(name, f"bounds as {bounds}, or two levels as [{low}, {high}]", f"({low}, {high})")
     if not isinstance(declared, Mapping):
         declared = {"size" if isinstance(declared, Integral) else "levels": declared}
-    if nullable:
+    levels: Any = declared.get("levels", ())
+    if nullable and MISSING not in list(getattr(levels, "categories", levels)):
         declared = {"nullable": True, **declared}
     if "column" in declared:
         _refuse(name, "the name that its column has in X", "another one as `column`")

@@ -143,11 +143,12 @@ class PrivateSynthesizer(TableAnswers, PrivateEstimator):
     population : str, default=None
         Population whose account in the ledger of this project's home (``DP_PIPELINE_HOME``, or
         the folder of workspace.yaml) pays for every fit, before it looks, and without refunds.
-    on_unknown : {"drop", "keep", "error"}, default="drop"
-        A row is left out where a value is not declared and goes to no ``other``, or is missing
-        without being nullable. "keep" makes every declared column nullable, so that such a value is
-        missing and costs no row. "error" raises, in words that name the column.
-        **That tells about a row:** for public data alone, and never with ``population``.
+    on_unknown : {"keep", "drop", "error"}, default="keep"
+        "keep": a value that is missing, or not declared and without ``other``, is missing in the
+        synthetic table, and costs no row: every column has a level for it but those that say
+        ``"nullable": False``, and NumPy's integers and truth values, which are never missing.
+        "drop" leaves its row out. "error" raises, in words that name the column. **That tells about
+        a row:** for public data alone, and never with ``population``.
     constraints : dict, default=None
         Which values of columns go together, in the words of a data set file, such as
         ``{"never": [{"age": "[0, 16)", "state": ["married", "widowed"]}]}``; also ``only`` and
@@ -206,8 +207,8 @@ class PrivateSynthesizer(TableAnswers, PrivateEstimator):
     >>> synthesizer
     PrivateSynthesizer by one_shot, fitted: ε=1, protects one row that is added or removed; its \
 noise protects nobody
-    >>> synthesizer.marginal("smokes")["probability"].round(1).tolist()
-    [0.5, 0.5]
+    >>> synthesizer.marginal("smokes")["probability"].round(1).tolist()  # no, yes, missing
+    [0.5, 0.5, 0.0]
     >>> sum(spend.epsilon for spend in synthesizer.spends_)
     Fraction(1, 1)
     """
@@ -223,7 +224,7 @@ noise protects nobody
         random_state: Any = None,
         method_params: Mapping[str, object] | None = None,
         nominal_rows: int | None = None,
-        on_unknown: str = "drop",
+        on_unknown: str = "keep",
         population: str | None = None,
         constraints: Mapping[str, object] | None = None,
         discover: Mapping[str, object] | None = None,
@@ -463,9 +464,9 @@ noise protects nobody
         >>> domain = {"smokes": ["no", "yes"], "visits": 3}
         >>> synthesizer = PrivateSynthesizer(domain=domain, epsilon=10, method="independent")
         >>> synthesizer.fit(people).marginal("smokes", "visits").shape
-        (6, 3)
+        (12, 3)
         >>> synthesizer.marginal("visits")["noisy_count"].round(-2).tolist()
-        [500, 0, 500]
+        [500, 0, 500, 0]
         """
         check_is_fitted(self)
         names: Any = columns

@@ -107,6 +107,7 @@ def copier(**parameters: Any) -> PrivateSynthesizer:
         "epsilon": 1,
         "noise": "seeded:7",
         "random_state": 0,
+        "on_unknown": "drop",
     }
     return PrivateSynthesizer(**{**standard, **parameters})
 

@@ -43,6 +43,7 @@ def people(rows: int = 4000) -> pd.DataFrame:
 
 def copier(**parameters: Any) -> PrivateSynthesizer:
     standard = {"domain": DOMAIN, "epsilon": 1, "noise": "seeded:7", "random_state": 0}
+    standard["on_unknown"] = "drop"
     return PrivateSynthesizer(**{**standard, "constraints": SAID, **parameters})
 
 

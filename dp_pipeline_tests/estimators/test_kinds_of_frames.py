@@ -61,6 +61,7 @@ def fitted(X: Any, **parameters: Any) -> PrivateSynthesizer:
         "method": "independent",
         "noise": "seeded:7",
         "random_state": 0,
+        "on_unknown": "drop",
     }
     return PrivateSynthesizer(**{**standard, **parameters}).fit(X)
 

@@ -35,6 +35,7 @@ OWN, OTHERS = chain(600, 1), chain(5_000, 2)
 
 def synthesizer(**changes: Any) -> PrivateSynthesizer:
     standard = {"domain": CHAIN, "epsilon": "0.5", "noise": "seeded:7", "random_state": 0}
+    standard["on_unknown"] = "drop"
     return PrivateSynthesizer(**{**standard, **changes})
 
 

@@ -87,7 +87,7 @@ TABLES: Cases = [
         "needs a public number of rows",
     ),
     ({"noise": "loud"}, "noise: expected"),
-    ({"on_unknown": "guess"}, "on_unknown: expected drop or error"),
+    ({"on_unknown": "guess"}, "on_unknown: expected drop, keep or error"),
     (
         {"on_unknown": "error", "population": "riders"},
         "on_unknown: expected drop where a population pays",
