@@ -25,7 +25,7 @@ POOLED = 0.25
 """Cells with fewer expected rows than this part of their noise are pooled: they say next to
 nothing by themselves."""
 
-TAILS = 1.2
+TAIL_FACTOR = 1.2
 """How much wider than normal ones deviations of cells that were not measured are: on Adult and
 census this holds 95 of 100 (docs/design/error_bars.md)."""
 
@@ -349,9 +349,9 @@ class Precision:
         """Return whether a table has all of these, by levels or groups of them."""
         return bool(self._tables_with(attributes))
 
-    def is_scored(self, pair: Names) -> bool:
-        """Return whether the dependence of a pair was scored."""
-        return self._scored_pair(pair) is not None
+    def is_scored(self, attributes: Names) -> bool:
+        """Return whether the dependence of these two was scored."""
+        return self._scored_pair(attributes) is not None
 
     def _tables_with(self, attributes: Names) -> list[MeasuredTable]:
         """Tables that have all these attributes, by levels or groups of them; none for none."""
@@ -419,7 +419,7 @@ class Precision:
         score = self.dependence.get((first, second), self.dependence.get((second, first)))
         if score is None:
             return None
-        distance = TAILS * hypot(score, self._score_error)
+        distance = TAIL_FACTOR * hypot(score, self._score_error)
         shares = self._doubtful_shares(first), self._doubtful_shares(second)
         if not self._tables_with(attributes):
             return ScoredPair.unmeasured(*shares, distance)
@@ -502,8 +502,8 @@ class Precision:
         while True:
             keys, variances, ranges, offset = [], [], [], 0
             for table in self.tables:
-                cells = table.keys(self.codes, self.groups)
-                expected = np.bincount(cells, minlength=table.counts.size) * self.weight
+                cells_of_rows = table.keys(self.codes, self.groups)
+                expected = np.bincount(cells_of_rows, minlength=table.counts.size) * self.weight
                 is_single = expected > threshold * sqrt(table.variance)
                 label = np.cumsum(is_single) - 1
                 many = int(is_single.sum())
@@ -512,7 +512,7 @@ class Precision:
                 if pooled:
                     label[~is_single] = many
                     noise = np.append(noise, table.variance * pooled)
-                keys.append(label[cells] + offset)
+                keys.append(label[cells_of_rows] + offset)
                 variances.append(noise)
                 ranges.append((offset, offset + len(noise)))
                 offset += len(noise)

@@ -33,8 +33,10 @@ linearly from nothing to twice its mean."""
 class OpenTable:
     """A synthetic table with the noisy tables that it was made from.
 
-    columns     names of its columns
-    precision   variances of its numbers
+    columns      column → its values (rows,); as a property, their names
+    precision    variances of its numbers
+    attributes   column → the attribute that it is drawn from
+    labels       attribute → its levels in words
 
     Numbers are of the release as it is: the same count comes out of the synthetic rows, scaled to
     the estimated number of rows. Conditions compare columns with values (see ``count``).
@@ -208,7 +210,7 @@ class OpenTable:
         if not where.strip():
             return np.ones(self.precision.rows, dtype=np.bool_), ()
         condition = Condition.parse(where, self.columns)
-        used = tuple(self._attributes[name] for name in condition.columns)
+        used = tuple(self._attributes[column] for column in condition.columns)
         return condition.rows(self._columns), used
 
     def count_rows(
@@ -243,8 +245,8 @@ class OpenTable:
         deviations = np.where(np.isfinite(counts.direct_variance), counts.direct_variance, 0) ** 0.5
         near_zero = np.flatnonzero(values < deviations)
         noisy, deviation = counts.direct[near_zero], deviations[near_zero]
-        most = noisy - deviation * ndtri((1 - level) / 2 * ndtr(noisy / deviation))
-        high[near_zero] = np.maximum(high[near_zero], most)
+        upper_ends = noisy - deviation * ndtri((1 - level) / 2 * ndtr(noisy / deviation))
+        high[near_zero] = np.maximum(high[near_zero], upper_ends)
         return low, high
 
     def _split_variance(self, weights: FloatArray, used: Names) -> float:

@@ -79,10 +79,10 @@ def _print_check(spec: DatasetSpec, file: Path, warnings: list[str]) -> None:
     for warning in warnings:
         click.echo(f"warning: {warning}")
     total = spec.currency.text(price_of_everything(spec))
-    purpose = "all models at all ε cost"
+    price_words = "all models at all ε cost"
     if spec.windows is not None:
-        purpose = f"what is published of each {spec.windows.every} costs"
-    click.echo(f"{file}: the declaration is valid; {purpose} {total}")
+        price_words = f"what is published of each {spec.windows.every} costs"
+    click.echo(f"{file}: the declaration is valid; {price_words} {total}")
     without = _without_epsilon(spec)
     if without:
         click.echo(f"not differentially private: {', '.join(without)}")

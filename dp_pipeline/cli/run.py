@@ -176,10 +176,10 @@ def demo(reader: Reader, quiet: bool, custodian: bool) -> None:
     """Release three built-in data sets, and print the results."""
     from dp_pipeline.releases.run_options import requested
 
-    models = [requested(name) for name in DEMO]
-    methods = [anonymize_options(name, ks=(k,)) for name, k in DEMO_ANONYMOUS.items()]
-    results = _executed([*models, *methods], quiet=quiet)
-    runs, tables = results[: len(models)], results[len(models) :]
+    requests = [requested(name) for name in DEMO]
+    anonymous_requests = [anonymize_options(name, ks=(k,)) for name, k in DEMO_ANONYMOUS.items()]
+    results = _executed([*requests, *anonymous_requests], quiet=quiet)
+    runs, tables = results[: len(requests)], results[len(requests) :]
     reader.print_output(
         lambda: {
             "runs": [result_document(result) for result in runs],

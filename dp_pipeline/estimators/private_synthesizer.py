@@ -336,7 +336,7 @@ noise protects nobody
             values = declared_values(features, names)
             columns = columns_of_types(columns, values)
             fit = self._declare(columns, protection, has_prior=prior is not None)
-            must_fit = self._has_strict_rows()
+            must_fit = self._raises_on_unknown()
             if prior is not None:
                 fit = self._add_public_rows(fit, prior, X, names)
             refined = None if refines is None else _finished_fit_of(refines)
@@ -572,7 +572,8 @@ noise protects nobody
             )
         return replace(fit, public=public_rows(prior, fit.spec.domain, names))
 
-    def _has_strict_rows(self) -> bool:
+    def _raises_on_unknown(self) -> bool:
+        """Return whether an undeclared value raises; DeclarationError for another option."""
         if self.on_unknown not in ("drop", "keep", "error"):
             raise DeclarationError(
                 f"on_unknown: expected drop, keep or error, got {self.on_unknown!r:.60}"

@@ -198,7 +198,7 @@ def bigger_cliques(
         number, cells = len(tree.cliques), sum(tree.cells(sizes))
         if (number - 1) ** 2 * (cells + growth) >= number**2 * cells:
             break
-        others = [clique for at, clique in enumerate(tree.cliques) if at not in link]
+        others = [clique for place, clique in enumerate(tree.cliques) if place not in link]
         tree = JunctionTree.of([*others, _union(tree, link, sizes)], sizes)
     return tree
 
@@ -210,9 +210,9 @@ def _growth(
     merged = cell_count(_union(tree, link, sizes), sizes)
     if merged > most_cells:
         return math.inf
-    return merged - sum(cell_count(tree.cliques[at], sizes) for at in link)
+    return merged - sum(cell_count(tree.cliques[place], sizes) for place in link)
 
 
 def _union(tree: JunctionTree, link: tuple[int, int], sizes: Mapping[str, int]) -> tuple[str, ...]:
-    members = {name for at in link for name in tree.cliques[at]}
+    members = {name for place in link for name in tree.cliques[place]}
     return tuple(name for name in sizes if name in members)

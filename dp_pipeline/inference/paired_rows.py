@@ -24,8 +24,8 @@ from dp_pipeline.inference.views import view_network
 from dp_pipeline.results.derived_attribute import shuffled_rows
 from dp_pipeline.threads import one_thread
 
-FAMILY_CELLS = 1024
-"""Of the table of an attribute and those that it depends on most."""
+MOST_FAMILY_CELLS = 1024
+"""Cells of the table of an attribute and those that it depends on most."""
 
 LEAST_ROWS = 1e-3
 """By which a cell of a family without rows is taken to differ from none: the pairs may want it."""
@@ -77,7 +77,7 @@ class PairedRows:
 
     @cached_property
     def _network(self) -> tuple[Conditional, ...]:
-        return view_network(self.tables.cells, self.sizes, most_cells=FAMILY_CELLS)
+        return view_network(self.tables.cells, self.sizes, most_cells=MOST_FAMILY_CELLS)
 
     def _dealt(self, one: Conditional, drawn: _Drawn, rng: np.random.Generator) -> IntArray:
         """Return rows of every kind that get each level of the next attribute, (kinds, levels):

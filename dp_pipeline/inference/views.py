@@ -130,13 +130,13 @@ def view_network(
     """
     names = tuple(sizes)
     dependence = _dependence(views, names)
-    placed = [int(np.argmax(dependence.sum(axis=0)))]
+    network_order = [int(np.argmax(dependence.sum(axis=0)))]
     families: list[Names] = [()]
-    while len(placed) < len(names):
-        strongest = dependence[placed].max(axis=0)
-        strongest[placed] = -1
+    while len(network_order) < len(names):
+        strongest = dependence[network_order].max(axis=0)
+        strongest[network_order] = -1
         child = int(np.argmax(strongest))
-        order = sorted(placed, key=lambda at: -dependence[child, at])
+        order = sorted(network_order, key=lambda at: -dependence[child, at])
         parents: list[str] = []
         cells = sizes[names[child]]
         for name in (names[at] for at in order):
@@ -144,14 +144,14 @@ def view_network(
                 parents.append(name)
                 cells *= sizes[name]
         families.append(tuple(parents))
-        placed.append(child)
+        network_order.append(child)
     return tuple(
         Conditional(
             names[at],
             parents,
             max_entropy((*parents, names[at]), views, sizes, sweeps=NETWORK_SWEEPS),
         )
-        for at, parents in zip(placed, families, strict=True)
+        for at, parents in zip(network_order, families, strict=True)
     )
 
 

@@ -75,7 +75,9 @@ def _release_asset(spec: DatasetSpec, kind: type[Release], name: str) -> dg.Asse
         description=describe(spec.widest, kind, name),
         metadata=columns,
         # A release without noise cannot be drawn anew, and only one of a window has another ε.
-        config_schema=_settings(spec, common.ReleaseConfig if kind is EpsilonRelease else None),
+        config_schema=_config_schema(
+            spec, common.ReleaseConfig if kind is EpsilonRelease else None
+        ),
         code_version=release_version(spec.widest, kind, name),
         **common.asset_labels(spec, _side(kind, "release"), kinds={"parquet", "json"}),
     )
@@ -149,10 +151,10 @@ def release_result(
     )
 
 
-def _settings(spec: DatasetSpec, unwindowed: type[dg.Config] | None) -> Any:
-    """Return the class of a run's configuration: that of windows, or the given one."""
-    settings = unwindowed if spec.windows is None else common.WindowConfig
-    return None if settings is None else settings.to_config_schema()
+def _config_schema(spec: DatasetSpec, without_windows: type[dg.Config] | None) -> Any:
+    """Return the schema of a run's configuration: with windows ``WindowConfig``, else as given."""
+    config = without_windows if spec.windows is None else common.WindowConfig
+    return None if config is None else config.to_config_schema()
 
 
 def _names(spec: DatasetSpec, kind: type[Release]) -> list[list[str]]:
@@ -185,7 +187,7 @@ def _evaluation_asset(spec: DatasetSpec, kind: type[Release]) -> dg.AssetsDefini
         deps=_names(spec, kind),
         partitions_def=release_partitions(spec, kind),
         description=f"{subject} {privacy}",
-        config_schema=_settings(spec, None),
+        config_schema=_config_schema(spec, None),
         code_version=program_code(),
         **_monitoring_labels(spec, kind, "json"),
     )

@@ -113,10 +113,10 @@ class DomainRelease(NoisyRelease):
 
 @dataclass(frozen=True)
 class DomainQuestions:
-    """The questions of the discovery of a domain."""
+    """The questions of the discovery of a domain, for one draw of the release."""
 
     dataset: DatasetSpec
-    spec: ReleaseSpec
+    draw: ReleaseSpec
     epsilon: Fraction
     delta: Fraction
 
@@ -141,8 +141,8 @@ class DomainQuestions:
         domain = discover(self.dataset, rows, accountant, transcript, noise)
         accountant.require_all_spent()
         discovered = json.dumps(domain.to_facts(), ensure_ascii=False)
-        facts = {**self.spec.facts, DISCOVERED: discovered}
-        return Bundle(self.spec.key.digest, facts, accountant.spends, {}, {}, transcript.chain)
+        facts = {**self.draw.facts, DISCOVERED: discovered}
+        return Bundle(self.draw.key.digest, facts, accountant.spends, {}, {}, transcript.chain)
 
 
 def declared_discovery(spec: DatasetSpec) -> Discover:

@@ -28,7 +28,8 @@ POPULATION = "population"
 _SEAL = "seal"
 _DIGITS = 16
 """Length of the digest that names the folder of a bundle."""
-_TAKEN = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)
+_TARGET_EXISTS = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)
+"""Error numbers of a rename to a name that is taken already."""
 _NOT_STORED = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 """Errors of a folder that does not hold the files of a bundle, and nothing else."""
 
@@ -94,7 +95,7 @@ class BundleStore:
                 temporary.rename(path)
             except OSError as error:
                 # Of two that make a lost one again at once, both have found none.
-                if error.errno not in _TAKEN:
+                if error.errno not in _TARGET_EXISTS:
                     raise
             sync(path.parent)
 

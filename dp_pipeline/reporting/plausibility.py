@@ -298,13 +298,13 @@ def _no_rows(total: NoisyTotal) -> tuple[str, ...]:
 def least_pair_noise(measured: Iterable[tuple[int, int, float]]) -> float | None:
     """Return the mean error that noise makes of the best measured pair of attributes, in rows.
 
-    measured   (attributes, cells, standard deviation of a cell) of each table
+    measured   (number of attributes, number of cells, standard deviation of a cell) of each table
     """
     # The counts of the smallest pair, of two levels each, are sums over the others.
     noise = [
-        deviation * (cells if attributes == 2 else sqrt(4 * cells))
-        for attributes, cells, deviation in measured
-        if attributes > 1
+        deviation * (cells if attribute_count == 2 else sqrt(4 * cells))
+        for attribute_count, cells, deviation in measured
+        if attribute_count > 1
     ]
     return MEAN_OF_DEVIATION * min(noise) / 2 if noise else None
 
@@ -313,9 +313,9 @@ def _least_pair_noise(tables: Tables) -> float | None:
     measured = tables.get("measured")
     if measured is None:
         return None
-    attributes = (name.count(",") + bool(name) for name in measured["marginal"].tolist())
+    attribute_counts = (name.count(",") + bool(name) for name in measured["marginal"].tolist())
     cells, deviations = measured["cells"].tolist(), measured["deviation"].tolist()
-    return least_pair_noise(zip(attributes, cells, deviations, strict=True))
+    return least_pair_noise(zip(attribute_counts, cells, deviations, strict=True))
 
 
 def _mostly_noise(total: NoisyTotal | None, pair_noise: float | None) -> tuple[str, ...]:

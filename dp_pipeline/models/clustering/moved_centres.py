@@ -184,6 +184,6 @@ def fill_up(
     order = np.argsort(-_Spread.of(centres, synopsis).sizes, kind="stable")
     largest = centres[order[: len(centres) - len(moved)]]
     nearest = nearest_centres(largest, start)
-    shifted = moved[nearest] + part * (largest - start[nearest])
+    shifted_centres = moved[nearest] + part * (largest - start[nearest])
     low, high = synopsis.lower.min(axis=0), synopsis.upper.max(axis=0)
-    return np.concatenate([moved, np.clip(shifted, low, high)])
+    return np.concatenate([moved, np.clip(shifted_centres, low, high)])

@@ -41,7 +41,7 @@ class PriView(TableModel):
     clique_cells     a view with more cells is refused
     family_cells     most cells of a table that rows are drawn from
 
-    The w views are a covering design (``inference.graphical.views``): a function of the declared
+    The w views are a covering design (``inference.views``): a function of the declared
     sizes. Each is measured with ε/w; the tables are made consistent, and rippled to have no
     negative cell. Any other marginal is the one of largest entropy that agrees with the views
     (``answer``). The views overlap too much for a junction tree, so rows are drawn attribute by

@@ -69,7 +69,7 @@ class ModelGraph:
         visible = _nearest(parents, most)
         node_of: dict[int, int] = {}
         nodes: list[Node] = []
-        for clique, lane in _laid_out(parents, visible):
+        for clique, lane in _assign_lanes(parents, visible):
             parent = parents[clique]
             node_of[clique] = len(nodes)
             nodes.append(
@@ -102,7 +102,7 @@ def _nearest(parents: list[int | None], most: int) -> list[int]:
     return order[:most]
 
 
-def _laid_out(parents: list[int | None], visible: list[int]) -> list[tuple[int, int]]:
+def _assign_lanes(parents: list[int | None], visible: list[int]) -> list[tuple[int, int]]:
     """Return (clique, lane) from above; the heaviest branch comes last and stays in its lane."""
     children = _children(parents, visible)
     weight = dict.fromkeys(visible, 1)
