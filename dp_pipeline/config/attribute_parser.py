@@ -130,8 +130,7 @@ class _ColumnSection(fields.Section):
     """The fields of all kinds of attributes.
 
     column    The column of the source, where its name is another.
-    nullable  Cells that are not as declared have a separate level, missing: with levels, bins or
-              edges it is there unless this is false, or `on_invalid: drop`.
+    nullable  Whether cells that are not as declared have a separate level, missing; true if absent.
     missing   Texts that mean a missing value, in addition to an empty one.
     usable    The share of the rows that checks require to be as declared.
     """
@@ -188,8 +187,7 @@ class Category(_ColumnSection):
     levels      All its texts; 0..15 are the sixteen levels 0 to 15.
     at_most     The most levels that may be discovered.
     other       The level that replaces any other text.
-    on_invalid  What happens to a text that is no level: keep makes it missing, other replaces it
-                by the level `other`, drop leaves its row out.
+    on_invalid  A text that is no level is missing (keep), is `other`, or drops its row (drop).
     aliases     Other spellings of levels.
     """
 
@@ -343,8 +341,7 @@ class Numeric(_ColumnSection, SignsSection):
     integer     Synthetic numbers are integers.
     decimals    Synthetic numbers have so many decimals.
     aliases     Texts that mean a number: {"90+": 90}.
-    on_invalid  What happens to a number outside its bounds: keep makes it missing, clip moves it
-                to the nearer bound, drop leaves its row out.
+    on_invalid  A number outside its bounds is missing (keep), clipped, or drops its row (drop).
     """
 
     model_config = ConfigDict(json_schema_extra={"not": {"required": ["bins", "edges"]}})
@@ -465,8 +462,7 @@ class Moment(_ColumnSection):
     edges       In place of both: ascending cuts inside the bounds, as texts like the bounds.
     format      The format of its texts, if it is not ISO 8601: "%d.%m.%Y %H:%M".
     zone        The time zone of times without an offset, and of the begin of days.
-    on_invalid  What happens to a date outside its bounds: keep makes it missing, clip moves it
-                to the nearer bound, drop leaves its row out.
+    on_invalid  A date outside its bounds is missing (keep), clipped, or drops its row (drop).
     """
 
     model_config = ConfigDict(

@@ -88,9 +88,8 @@ class DataSetFile(fields.Section):
     relation             The difference between neighbouring data sets.
     ceiling              The most ε that these persons may ever cost.
     source               Where the rows are.
-    on_invalid           What becomes of a cell that is not as declared: keep makes it missing, clip
-                         moves numbers to the nearer bound, drop leaves its row out.
-    nullable             Whether cells that are not as declared are a level of their own, missing.
+    on_invalid           An odd cell is missing (keep), clipped, or its row is left out (drop).
+    nullable             Whether cells that are not as declared have a separate level, missing.
     reading              How cells are read: decimal comma, texts of missing values, zone.
     derive               Columns that are a public function of one row.
     windows              Rows partitioned into time windows, each with a budget of its own.

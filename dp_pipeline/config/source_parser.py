@@ -113,13 +113,13 @@ class _Sampled(fields.Section):
 class CsvForm(fields.Section):
     """The form of CSV files.
 
-    delimiter  One character, or whitespace.
-    header     Names of columns, if the first line has none.
-    comment    The first character of lines that are no rows.
-    encoding   Of the text, where it is not UTF-8: cp1252, latin-1, utf-16, …
-    multiline  Lines that a quoted cell of sensitive rows may go on over; 1 if not given.
-    header_row The line that has the names of columns, where it is not the first.
-    footer     Lines at the end that are no rows.
+    delimiter   One character, or whitespace.
+    header      Names of columns, if the first line has none.
+    comment     The first character of lines that are no rows.
+    encoding    The encoding of the text, if it is not UTF-8: cp1252, latin-1, utf-16, …
+    multiline   The number of lines that a quoted cell of sensitive rows may have; 1 if absent.
+    header_row  The line that has the names of columns, if it is not the first.
+    footer      The number of lines at the end that are no rows.
     """
 
     delimiter: (
