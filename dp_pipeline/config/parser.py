@@ -18,7 +18,7 @@ from pydantic import BeforeValidator, ConfigDict, Field
 from dp_pipeline.config import fields
 from dp_pipeline.config.about import NOTHING_SAID, AboutSection
 from dp_pipeline.config.amounts import epsilon_text
-from dp_pipeline.config.attribute_parser import AnyAttribute, with_levels_of_files
+from dp_pipeline.config.attribute_parser import AnyAttribute, Numeric, with_levels_of_files
 from dp_pipeline.config.constraint_parser import ConstraintsSection
 from dp_pipeline.config.dataset import (
     DatasetSpec,
@@ -297,7 +297,15 @@ class DataSetFile(fields.Section):
         A missing label would pass for another label of its class.
         """
         label = (self.label,) if self.k_anonymity is not None and self.label else ()
-        return (*label, *(self.point or ()))
+        numbers = [name for name, each in self.attributes.items() if isinstance(each, Numeric)]
+        axes: list[str] = []
+        for parameters in self.models.values():
+            if "columns" in parameters:
+                axes += parameters["columns"].split()
+            elif "k" in parameters:
+                # A clustering without `columns` has every number as an axis.
+                axes += numbers
+        return (*label, *(self.point or ()), *axes)
 
     def _source(self, folder: Path, domain: Domain) -> Source:
         with below("source"):

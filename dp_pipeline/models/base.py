@@ -273,7 +273,9 @@ def clustering_columns(columns: tuple[str, ...], domain: Domain) -> tuple[str, .
     """Return the named numeric attributes, or all; DeclarationError when none fit."""
     chosen = columns or domain.numeric
     if not chosen:
-        raise DeclarationError("clustering: expected numeric attributes with bounds, got none")
+        raise DeclarationError(
+            "clustering: expected numbers with bounds and `nullable: false`, got none"
+        )
     if len(set(chosen)) != len(chosen):
         raise DeclarationError(f"clustering: expected each column once, got {', '.join(chosen)}")
     domain.box(chosen)

@@ -222,6 +222,7 @@ def test_an_attribute_follows_its_own_rule_or_the_data_sets(
         tmp_path,
         on_invalid=f"on_invalid: {default}",
         attributes=f"attributes: {{a: {attribute}}}",
+        models="models: {independent: }",
     )
     assert spec.domain["a"].on_invalid == rule
 

@@ -84,7 +84,9 @@ def test_bounds_that_are_no_interval_are_refused(bounds: str, tmp_path: Path) ->
 @every_model
 def test_a_domain_without_numbers_is_refused(name: str, tmp_path: Path) -> None:
     only = "attributes:\n  colour: {levels: [red, green]}"
-    with pytest.raises(DeclarationError, match="expected numeric attributes with bounds, got none"):
+    with pytest.raises(
+        DeclarationError, match="expected numbers with bounds and `nullable: false`"
+    ):
         build_declared(tmp_path, name, {}, attributes=only)
 
 
