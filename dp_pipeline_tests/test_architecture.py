@@ -110,7 +110,6 @@ VAGUE = {"definition": set(PARTICIPLES.split())}
 VAGUE["parameter"] = VAGUE["variable"] = {*PARTICIPLES.split(), *PRONOUNS.split()}
 """Words that say nothing of what a name holds."""
 OF_THE_FIELD = {"left_join", "known_levels"}
-REWRITTEN_LATER = ("inference/", "models/tables/one_shot/")
 MOST_VAGUE = 5
 """Names with such a word, for each thousand of a kind."""
 
@@ -139,7 +138,6 @@ def vague_per_thousand(root: Path) -> dict[str, float]:
     names = [
         (kind, is_vague(kind, name))
         for path in root.rglob("*.py")
-        if not path.relative_to(root).as_posix().startswith(REWRITTEN_LATER)
         for kind, name in names_by_kind(ast.parse(path.read_text(encoding="utf-8")))
     ]
     totals, vague = Counter(kind for kind, _ in names), Counter(kind for kind, bad in names if bad)

@@ -96,6 +96,6 @@ def _shrunk(table: FloatArray, variance: float) -> FloatArray:
     product = np.outer(table.sum(axis=1), table.sum(axis=0)) / table.sum()
     noise = variance * (table.shape[0] - 1) * (table.shape[1] - 1)
     off = table - product
-    told = float((off**2).sum())
-    kept = max(0.0, 1 - OF_NOISE * noise / told) if told > 0 else 0.0
-    return np.asarray(product + kept * off)
+    signal = float((off**2).sum())
+    part = max(0.0, 1 - OF_NOISE * noise / signal) if signal > 0 else 0.0
+    return np.asarray(product + part * off)

@@ -86,10 +86,10 @@ class CliqueGrowth:
                     continue
                 seen.add(beyond)
                 to_do.append((beyond, separator))
-                yield from self._joined(self._sets[beyond] & ~separator, separator | one)
-        yield from self._joined(self._apart(at), one)
+                yield from self._fitting(self._sets[beyond] & ~separator, separator | one)
+        yield from self._fitting(self._apart(at), one)
 
-    def _joined(self, others: int, to: int) -> Iterator[int]:
+    def _fitting(self, others: int, to: int) -> Iterator[int]:
         """Those of ``others`` that make no clique over the cap with all of ``to``."""
         room = self.most_cells // self._cells(to)
         return (at for at in _members(others) if self._counts[at] <= room)
@@ -194,7 +194,7 @@ def bigger_cliques(
     (('a', 'b', 'c'),)
     """
     while tree.links:
-        growth, link = min((_growth(tree, one, sizes, most_cells), one) for one in tree.links)
+        growth, link = min((_growth(tree, edge, sizes, most_cells), edge) for edge in tree.links)
         number, cells = len(tree.cliques), sum(tree.cells(sizes))
         if (number - 1) ** 2 * (cells + growth) >= number**2 * cells:
             break

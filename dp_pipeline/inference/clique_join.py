@@ -116,11 +116,11 @@ def clique_counts(
     # The inverse-variance mean of the tables of every set of attributes, and its variance.
     weights: dict[Names, float] = {}
     sums: dict[Names, FloatArray] = {}
-    for one in measured:
-        weight = 1 / max(one.variance, SMALLEST_VARIANCE)
-        weights[one.attributes] = weights.get(one.attributes, 0.0) + weight
-        before = sums.get(one.attributes, np.zeros(one.table.shape))
-        sums[one.attributes] = before + weight * one.table
+    for noisy in measured:
+        weight = 1 / max(noisy.variance, SMALLEST_VARIANCE)
+        weights[noisy.attributes] = weights.get(noisy.attributes, 0.0) + weight
+        before = sums.get(noisy.attributes, np.zeros(noisy.table.shape))
+        sums[noisy.attributes] = before + weight * noisy.table
     tables = {names: weighted / weights[names] for names, weighted in sums.items()}
     variances = {names: 1 / weight for names, weight in weights.items()}
     for _ in range(ROUNDS):
@@ -167,12 +167,12 @@ def sample_network(
     """
     places = {name: at for at, name in enumerate(sizes)}
     codes = np.zeros((len(sizes), rows), dtype=code_type(sizes.values()))
-    for one in network:
-        keys = _keys(codes, [(places[name], sizes[name]) for name in one.parents])
-        table = one.table.reshape(-1, sizes[one.child])
+    for conditional in network:
+        keys = _keys(codes, [(places[name], sizes[name]) for name in conditional.parents])
+        table = conditional.table.reshape(-1, sizes[conditional.child])
         counts = rounded_counts(table, rows_of_groups(keys, len(table)), rng)
         cells, where = deal_cells(counts, keys, shuffled_rows(rows, rng))
-        codes[places[one.child], where] = cells
+        codes[places[conditional.child], where] = cells
     return codes.T
 
 
@@ -183,5 +183,5 @@ def overlap_links(sets: Sequence[tuple[str, ...]]) -> tuple[tuple[int, int], ...
     >>> overlap_links((("b", "a"), ("c", "b"), ("d", "b", "a")))
     ((0, 1), (0, 2))
     """
-    shared = [[len({*one} & {*other}) for other in sets[:at]] for at, one in enumerate(sets)]
-    return tuple((one.index(max(one)), at) for at, one in enumerate(shared) if at)
+    shared = [[len({*names} & {*other}) for other in sets[:at]] for at, names in enumerate(sets)]
+    return tuple((overlaps.index(max(overlaps)), at) for at, overlaps in enumerate(shared) if at)

@@ -46,10 +46,10 @@ def make_consistent(
         order = tuple(name for name in holding[0] if name in shared)
         marginals = np.stack([marginal_of(agreed[names], names, order) for names in holding])
         # Cells of each table in one cell of its marginal: they share its difference alike.
-        others = np.array([agreed[names].size for names in holding]) / marginals[0].size
-        weights = 1 / (others * [noise[names] for names in holding])
+        cells_apart = np.array([agreed[names].size for names in holding]) / marginals[0].size
+        weights = 1 / (cells_apart * [noise[names] for names in holding])
         average = np.average(marginals, axis=0, weights=weights)
-        for names, marginal, cells in zip(holding, marginals, others, strict=True):
+        for names, marginal, cells in zip(holding, marginals, cells_apart, strict=True):
             agreed[names] = agreed[names] + spread((average - marginal) / cells, order, names)
     return agreed
 
@@ -80,9 +80,9 @@ def marginal_of(table: FloatArray, names: Names, onto: Collection[str]) -> Float
     >>> marginal_of(np.array([[1.0, 2.0], [3.0, 4.0]]), ("a", "b"), ("b",)).tolist()
     [4.0, 6.0]
     """
-    left = [name for name in names if name in onto]
+    remaining = [name for name in names if name in onto]
     summed = table.sum(axis=tuple(axis for axis, name in enumerate(names) if name not in onto))
-    return np.asarray(summed).transpose([left.index(name) for name in onto])
+    return np.asarray(summed).transpose([remaining.index(name) for name in onto])
 
 
 def spread(table: FloatArray, names: Names, over: Names) -> FloatArray:
@@ -133,7 +133,7 @@ def variance_of(names: Names, measured: Sequence[NoisyTable]) -> float:
 
     Several measurements of the same table are combined by inverse variance.
     """
-    same = (one.variance for one in measured if set(one.attributes) == set(names))
+    same = (table.variance for table in measured if set(table.attributes) == set(names))
     return 1 / sum(1 / max(variance, SMALLEST_VARIANCE) for variance in same)
 
 
@@ -163,14 +163,14 @@ def reconciled(
     sums: dict[Names, FloatArray] = {}
     weights: dict[Names, float] = {}
     shapes = {}
-    for one in measured:
-        names = tuple(name for name in sizes if name in one.attributes)
-        axes = [one.attributes.index(name) for name in names]
-        table = one.table.transpose(axes).astype(np.float64)
+    for noisy in measured:
+        names = tuple(name for name in sizes if name in noisy.attributes)
+        axes = [noisy.attributes.index(name) for name in names]
+        table = noisy.table.transpose(axes).astype(np.float64)
         shapes[names] = table.shape
         table = _reflected(table)
         for part, place, summed in _parts(names, sizes):
-            weight = 1 / (one.variance * summed)
+            weight = 1 / (noisy.variance * summed)
             sums[part] = sums.get(part, 0.0) + table[place] * (np.sqrt(summed) * weight)
             weights[part] = weights.get(part, 0.0) + weight
     tables = {}
@@ -203,10 +203,10 @@ def _parts(
     names: Names, sizes: Mapping[str, int]
 ) -> Iterator[tuple[Names, tuple[slice | int, ...], int]]:
     """Yield every set of attributes, the place of its coefficients and how many cells it sums."""
-    for kept in product((False, True), repeat=len(names)):
-        part = tuple(name for name, keep in zip(names, kept, strict=True) if keep)
-        place = tuple(slice(1, None) if keep else 0 for keep in kept)
-        yield part, place, prod(sizes[n] for n, keep in zip(names, kept, strict=True) if not keep)
+    for is_in in product((False, True), repeat=len(names)):
+        part = tuple(name for name, keep in zip(names, is_in, strict=True) if keep)
+        place = tuple(slice(1, None) if keep else 0 for keep in is_in)
+        yield part, place, prod(sizes[n] for n, keep in zip(names, is_in, strict=True) if not keep)
 
 
 def project_to_simplex(table: FloatArray | IntArray, total: float = 1.0) -> FloatArray:
@@ -222,8 +222,8 @@ def project_to_simplex(table: FloatArray | IntArray, total: float = 1.0) -> Floa
     below = table.astype(np.float64) - float(table.max())
     values = np.sort(below.ravel())[::-1]
     surplus = (np.cumsum(values) - total) / np.arange(1, values.size + 1)
-    kept = np.nonzero(values > surplus)[0][-1]
-    return np.asarray(np.maximum(below - surplus[kept], 0.0))
+    last = np.nonzero(values > surplus)[0][-1]
+    return np.asarray(np.maximum(below - surplus[last], 0.0))
 
 
 def project_rows(table: FloatArray, totals: FloatArray) -> FloatArray:
@@ -236,8 +236,8 @@ def project_rows(table: FloatArray, totals: FloatArray) -> FloatArray:
     values = -np.sort(-below, axis=1)
     surplus = (np.cumsum(values, axis=1) - totals[:, None]) / np.arange(1, table.shape[1] + 1)
     # With a total above 0 the largest cell always stays; with 0 none does.
-    kept = np.maximum((values > surplus).sum(axis=1) - 1, 0)
-    return np.asarray(np.maximum(below - surplus[np.arange(len(table)), kept, None], 0.0))
+    last = np.maximum((values > surplus).sum(axis=1) - 1, 0)
+    return np.asarray(np.maximum(below - surplus[np.arange(len(table)), last, None], 0.0))
 
 
 SWEEPS = 1000

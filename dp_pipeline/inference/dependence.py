@@ -94,8 +94,8 @@ class Dependence:
 
     def unexplained(self, paths: FloatArray) -> FloatArray:
         """Return rows of every score that paths do not predict; of the same shape as ``paths``."""
-        known = np.where(self.strengths > 0, self.strengths, 1.0)
-        part = np.where(self.strengths > 0, self.explained * paths / known, 0.0)
+        strengths = np.where(self.strengths > 0, self.strengths, 1.0)
+        part = np.where(self.strengths > 0, self.explained * paths / strengths, 0.0)
         return np.asarray(self.scores * np.maximum(0.0, 1 - part))
 
     @cached_property

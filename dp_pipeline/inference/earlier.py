@@ -57,8 +57,8 @@ def smoothed(
     # The square of Laplace noise has √5 times its own mean as deviation.
     unsure = doubt * variance * (5 / max(1, now.size)) ** 0.5
     drift = max(0.0, float(np.mean((now - before) ** 2)) - variance - earlier - unsure)
-    kept = (earlier + drift) / (earlier + drift + variance)
-    return before + kept * (now - before), kept * variance
+    part = (earlier + drift) / (earlier + drift + variance)
+    return before + part * (now - before), part * variance
 
 
 @dataclass(frozen=True)
@@ -78,8 +78,8 @@ class EarlierTree:
     @classmethod
     def of(cls, tree: BitTree, synopsis: Synopsis, box: Sequence[Coordinate]) -> EarlierTree:
         """From released boxes that are nodes of the tree."""
-        low = np.array([one.lower for one in box])
-        width = np.array([one.upper - one.lower for one in box])
+        low = np.array([axis_bounds.lower for axis_bounds in box])
+        width = np.array([axis_bounds.upper - axis_bounds.lower for axis_bounds in box])
         shares = (synopsis.upper - synopsis.lower) / width
         depths = np.rint(-np.log2(shares).sum(axis=1))
         # A corner may lie a digit below its place: half of the smallest box sets it right.
@@ -120,8 +120,8 @@ class EarlierTree:
         d, live, found = len(self.tree.columns), Prefixes.root(), list[Prefixes]()
         while len(live):
             signal = self.mass(live) * rate * caution * FINER
-            wanted = 2 * d / (2 + d) * np.log2(np.maximum(1.0, signal))
-            goes_on = (wanted >= 1) & (live.depths < self.tree.depth)
+            halvings = 2 * d / (2 + d) * np.log2(np.maximum(1.0, signal))
+            goes_on = (halvings >= 1) & (live.depths < self.tree.depth)
             found.append(live.where(~goes_on))
             live = live.where(goes_on).children(1)
         return Prefixes.concatenate(found)
@@ -151,7 +151,7 @@ class EarlierTables:
         if "cells" not in tables or "measured" not in tables:
             return None
         groupings = _groupings(tables)
-        if any(one.labels.size != domain[name].size for name, one in groupings.items()):
+        if any(grouping.labels.size != domain[name].size for name, grouping in groupings.items()):
             return None
         sizes = tables["measured"]["cells"].tolist()
         ends = np.cumsum([0, *sizes]).tolist()
@@ -169,7 +169,7 @@ class EarlierTables:
 
     def of_names(self, names: Names) -> NoisyMarginal | None:
         """Return the table over these attributes; None where there was none."""
-        return next((one for one in self.measured if one.attributes == names), None)
+        return next((table for table in self.measured if table.attributes == names), None)
 
     def smoothed(self, now: NoisyMarginal) -> NoisyMarginal:
         """Return a table measured now, with what was known of it before."""
@@ -235,10 +235,10 @@ class PublicTable:
     @property
     def digest(self) -> str:
         """Of all codes, in their order: which rows they are, for whoever uses them again."""
-        told = hashlib.sha256()
+        fingerprint = hashlib.sha256()
         for name, column in self.codes.items():
-            told.update(f"{name} {len(column)} ".encode() + column.astype("<i8").tobytes())
-        return told.hexdigest()[:32]
+            fingerprint.update(f"{name} {len(column)} ".encode() + column.astype("<i8").tobytes())
+        return fingerprint.hexdigest()[:32]
 
     def shares(self, names: Names) -> FloatArray:
         """Shares of the cells over these attributes: of levels of one, of groups of several."""
@@ -265,9 +265,9 @@ class PublicTable:
         shares = self.shares(names)
         for _ in range(ROUNDS):
             for axis, name in enumerate(names):
-                others = tuple(one for one in range(len(names)) if one != axis)
+                others = tuple(other_axis for other_axis in range(len(names)) if other_axis != axis)
                 now = shares.sum(axis=others)
-                wanted = np.maximum(margins[name], 1e-12)
-                shape = tuple(-1 if one == axis else 1 for one in range(len(names)))
-                shares = shares * (wanted / np.maximum(now, 1e-12)).reshape(shape)
+                target = np.maximum(margins[name], 1e-12)
+                shape = tuple(-1 if place == axis else 1 for place in range(len(names)))
+                shares = shares * (target / np.maximum(now, 1e-12)).reshape(shape)
         return np.asarray(shares / shares.sum())

@@ -133,11 +133,15 @@ class ExpectedError:
 
     def information(self, tables: Sequence[Names]) -> TableInformation:
         """Return what one set of tables says (c = 1)."""
-        known = [self.table_information(table) for table in tables]
-        precision = np.array([one for one, _ in known]).reshape(1, len(known), len(self.sizes))
-        noise = np.array([one for _, one in known]).reshape(1, len(known), len(self.first))
-        held = {pair for table in tables for pair in combinations(table, 2)}
-        unexplained = self.unexplained(self.dependence.paths(held))
+        of_tables = [self.table_information(table) for table in tables]
+        precision = np.array([of_table for of_table, _ in of_tables]).reshape(
+            1, len(of_tables), len(self.sizes)
+        )
+        noise = np.array([of_table for _, of_table in of_tables]).reshape(
+            1, len(of_tables), len(self.first)
+        )
+        measured_pairs = {pair for table in tables for pair in combinations(table, 2)}
+        unexplained = self.unexplained(self.dependence.paths(measured_pairs))
         return TableInformation(precision, *least_noise(noise), unexplained)
 
     def table_information(self, table: Names) -> tuple[FloatArray, FloatArray]:
@@ -148,15 +152,15 @@ class ExpectedError:
         for name in table:
             if self.grouped[name] == self.sizes[name]:
                 precision[self.place[name]] = 1 / (cells * self.sizes[name])
-        for one, other in combinations(sorted(levels), 2):
-            pair = self._pair_place[one, other]
-            noise[pair] = cells * max(1, (levels[one] - 1) * (levels[other] - 1))
+        for first, other in combinations(sorted(levels), 2):
+            pair = self._pair_place[first, other]
+            noise[pair] = cells * max(1, (levels[first] - 1) * (levels[other] - 1))
         return precision, noise
 
     def unexplained(self, paths: FloatArray) -> FloatArray:
         """Return the rows of every pair's dependence that paths leave (c, pairs)."""
-        left = self.dependence.unexplained(paths.reshape(-1, *paths.shape[-2:]))
-        return np.asarray(left[:, self.first, self.second])
+        remaining = self.dependence.unexplained(paths.reshape(-1, *paths.shape[-2:]))
+        return np.asarray(remaining[:, self.first, self.second])
 
     def minimise(
         self, information: TableInformation, shares: FloatArray, amount: float, steps: int
@@ -177,29 +181,29 @@ class ExpectedError:
 
     def falls(self, information: TableInformation, shares: FloatArray, amount: float) -> FloatArray:
         """Return how fast the error falls with each share, up to a common factor."""
-        left, count = self._remaining(information, shares, amount), shares.shape[1] - self._d
-        slopes = self._weights / np.maximum(left.errors, TINY)
+        remaining, count = self._remaining(information, shares, amount), shares.shape[1] - self._d
+        slopes = self._weights / np.maximum(remaining.errors, TINY)
         # Of what is known of an attribute, the error falls by the square of what that leaves.
-        of_attribute = slopes[:, self._pairs_of].sum(axis=2) / left.precision**2
-        of_singles = of_attribute * left.by_itself / left.paid
+        of_attribute = slopes[:, self._pairs_of].sum(axis=2) / remaining.precision**2
+        of_singles = of_attribute * remaining.by_itself / remaining.paid
         if not count:
             return np.asarray(of_singles)
         places = information.best_table + count * np.arange(len(shares))[:, None]
         size = count * len(shares)
-        of_pairs = np.bincount(places.ravel(), (left.noise * slopes).ravel(), minlength=size)
+        of_pairs = np.bincount(places.ravel(), (remaining.noise * slopes).ravel(), minlength=size)
         of_tables = of_pairs.reshape(-1, count)
-        of_tables = of_tables + (left.by_table * of_attribute[:, None]).sum(axis=2)
-        return np.hstack([of_tables / left.amounts, of_singles])
+        of_tables = of_tables + (remaining.by_table * of_attribute[:, None]).sum(axis=2)
+        return np.hstack([of_tables / remaining.amounts, of_singles])
 
     def start(self, tables: Sequence[Names], *, singles: bool = True) -> FloatArray:
         """Return shares to begin with (1, tables + d)."""
-        alone = np.sqrt(self.levels)
+        of_singles = np.sqrt(self.levels)
         if not tables:
-            return np.asarray(alone / alone.sum())[None]
+            return np.asarray(of_singles / of_singles.sum())[None]
         noise = np.array([self.table_information(table)[1] for table in tables])
         of_tables = np.sqrt(1 + np.sqrt(np.where(np.isfinite(noise), noise, 0.0)).sum(axis=1))
         part = FIRST_SHARE if singles else 0.0
-        parts = (1 - part) * of_tables / of_tables.sum(), part * alone / alone.sum()
+        parts = (1 - part) * of_tables / of_tables.sum(), part * of_singles / of_singles.sum()
         return np.concatenate(parts)[None]
 
     def _squares(self, amounts: FloatArray) -> FloatArray:
@@ -232,7 +236,7 @@ class ExpectedError:
     @cached_property
     def first(self) -> IntArray:
         """(pairs,): the place of the first attribute of each pair."""
-        return np.array([one for one, _ in self._pair_place], dtype=np.int64)
+        return np.array([first for first, _ in self._pair_place], dtype=np.int64)
 
     @cached_property
     def second(self) -> IntArray:

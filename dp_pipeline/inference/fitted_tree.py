@@ -95,7 +95,7 @@ class FittedTree:
         """
         for node, table in zip(self.model.nodes, self.tables, strict=True):
             if set(names) <= set(node.names):
-                return np.asarray(self.rows * _kept(table, node.names, names))
+                return np.asarray(self.rows * _marginal_over(table, node.names, names))
         if len(names) == 2:
             return self.rows * self._pairs[names]
         shape = tuple(self.model.sizes[name] for name in names)
@@ -115,15 +115,15 @@ class FittedTree:
     def _pairs(self) -> dict[Names, FloatArray]:
         """Probabilities of all pairs, also where no clique has both."""
         place = {name: at for at, name in enumerate(self.model.sizes)}
-        found: dict[Names, FloatArray] = {}
+        tables: dict[Names, FloatArray] = {}
         # From the attribute with fewer levels to the other: less to carry through the tree.
         for name in sorted(self.model.sizes, key=lambda one: self.model.sizes[one]):
             for other, table in self._with(name):
                 if place[name] < place[other]:
-                    found.setdefault((name, other), table)
+                    tables.setdefault((name, other), table)
                 else:
-                    found.setdefault((other, name), table.T)
-        return found
+                    tables.setdefault((other, name), table.T)
+        return tables
 
     def _with(self, name: str) -> Iterator[tuple[str, FloatArray]]:
         """Tables of one attribute, the first axis, and each other one: carried outwards from the
@@ -132,9 +132,10 @@ class FittedTree:
         to_do = []
         for at, node in enumerate(self.model.nodes):
             if name in node.names:
-                others = (other for other in node.names if other != name)
+                partners = (other for other in node.names if other != name)
                 yield from (
-                    (one, _kept(self.tables[at], node.names, (name, one))) for one in others
+                    (partner, _marginal_over(self.tables[at], node.names, (name, partner)))
+                    for partner in partners
                 )
                 to_do += [(at, next_, self.tables[at], node.names) for next_ in self._around[at]]
         while to_do:
@@ -142,11 +143,13 @@ class FittedTree:
             there = self.model.nodes[at].names
             if name in there:
                 continue
-            shared = tuple(one for one in there if one in names)
-            joint = self._carried(_kept(joint, names, (name, *shared)), at, shared)
+            shared = tuple(partner for partner in there if partner in names)
+            joint = self._carried(_marginal_over(joint, names, (name, *shared)), at, shared)
             names = (name, *there)
-            others = (other for other in there if other not in shared)
-            yield from ((one, _kept(joint, names, (name, one))) for one in others)
+            partners = (other for other in there if other not in shared)
+            yield from (
+                (partner, _marginal_over(joint, names, (name, partner))) for partner in partners
+            )
             to_do += [(at, next_, joint, names) for next_ in self._around[at] if next_ != before]
 
     def _carried(self, table: FloatArray, at: int, shared: Names) -> FloatArray:
@@ -154,8 +157,8 @@ class FittedTree:
         clique, names = self.tables[at], self.model.nodes[at].names
         axes = tuple(axis for axis, name in enumerate(names) if name not in shared)
         total = clique.sum(axis=axes, keepdims=True)
-        given = np.divide(clique, total, out=np.zeros_like(clique), where=total > 0)
-        return np.asarray(table.reshape(len(table), *total.shape) * given)
+        conditional = np.divide(clique, total, out=np.zeros_like(clique), where=total > 0)
+        return np.asarray(table.reshape(len(table), *total.shape) * conditional)
 
     @cached_property
     def _around(self) -> list[list[int]]:
@@ -171,15 +174,15 @@ class FittedTree:
 def _shares(name: str, tables: Mapping[Names, FloatArray], rows: float) -> FloatArray:
     """Shares of the levels of an attribute, from a table that has it."""
     names, table = next((names, table) for names, table in tables.items() if name in names)
-    counts = project_to_simplex(_kept(table, names, (name,)), total=rows)
+    counts = project_to_simplex(_marginal_over(table, names, (name,)), total=rows)
     return np.asarray(counts / counts.sum())
 
 
-def _kept(table: FloatArray, names: Names, wanted: Names) -> FloatArray:
+def _marginal_over(table: FloatArray, names: Names, wanted: Names) -> FloatArray:
     """Return the marginal over ``wanted``, axes in this order."""
     axes = tuple(axis for axis, name in enumerate(names) if name not in wanted)
-    left = [name for name in names if name in wanted]
-    return np.asarray(table.sum(axis=axes).transpose([left.index(name) for name in wanted]))
+    remaining = [name for name in names if name in wanted]
+    return np.asarray(table.sum(axis=axes).transpose([remaining.index(name) for name in wanted]))
 
 
 @dataclass(frozen=True)
@@ -212,9 +215,9 @@ class OneWays:
         rows = float(max(1, estimated_rows((*measured, *others))))
         sums: dict[str, FloatArray] = {}
         weights: dict[str, float] = {}
-        for one in measured:
-            name, weight = one.attributes[0], 1 / max(one.variance, SMALLEST_VARIANCE)
-            sums[name] = np.asarray(sums.get(name, 0.0) + weight * one.table)
+        for marginal in measured:
+            name, weight = marginal.attributes[0], 1 / max(marginal.variance, SMALLEST_VARIANCE)
+            sums[name] = np.asarray(sums.get(name, 0.0) + weight * marginal.table)
             weights[name] = weights.get(name, 0.0) + weight
         means = {name: project_to_simplex(sums[name] / weights[name], rows) for name in sums}
         return cls(tuple(measured), rows, {n: mean / mean.sum() for n, mean in means.items()})
@@ -234,21 +237,23 @@ class OneWays:
     def grouped(self, groupings: dict[str, Grouping]) -> list[TableEstimate]:
         """Return the marginals over groups of levels; a sum of levels has the noise of all."""
         estimates = []
-        for one in self.measured:
-            grouping = groupings[one.attributes[0]]
-            levels_a_group = one.table.size / grouping.size
-            table = grouping.summed(one.table)
-            estimates.append(TableEstimate(one.attributes, table, one.variance * levels_a_group))
+        for marginal in self.measured:
+            grouping = groupings[marginal.attributes[0]]
+            levels_a_group = marginal.table.size / grouping.size
+            table = grouping.summed(marginal.table)
+            estimates.append(
+                TableEstimate(marginal.attributes, table, marginal.variance * levels_a_group)
+            )
         return estimates
 
 
 def estimated_rows(marginals: Sequence[NoisyMarginal]) -> int:
     """Inverse-variance mean of the tables' totals, at least 0: each total estimates n."""
     variances = np.array(
-        [one.table.size * max(one.variance, SMALLEST_VARIANCE) for one in marginals]
+        [table.table.size * max(table.variance, SMALLEST_VARIANCE) for table in marginals]
     )
     weights = 1 / variances
-    totals = np.array([one.table.sum() for one in marginals], dtype=np.float64)
+    totals = np.array([table.table.sum() for table in marginals], dtype=np.float64)
     return max(0, round(float((weights * totals).sum() / weights.sum())))
 
 
@@ -296,7 +301,7 @@ class FittedRows:
         ways = self.ways or OneWays.within(self._cleared, self.sizes)
         rows = rows_to_draw(ways.rows)
         cliques = self._cliques
-        if max((self._cells(one) for one in cliques), default=0) > self.cap:
+        if max((self._cells(clique) for clique in cliques), default=0) > self.cap:
             codes, cliques, links = self._by_network(ways, rows, rng)
         else:
             codes, cliques, links = self._by_tree(cliques, ways, rows, rng)
@@ -336,8 +341,8 @@ class FittedRows:
 
         graph = nx.Graph()
         graph.add_nodes_from(self.sizes)
-        for one in self.measured:
-            graph.add_edges_from(combinations(one.attributes, 2))
+        for table in self.measured:
+            graph.add_edges_from(combinations(table.attributes, 2))
         graph.add_edges_from(self.zeros.pairs)
         return triangulated_cliques(graph, self._levels)
 
@@ -361,8 +366,8 @@ class FittedRows:
         model = GraphicalModel(tree, levels)
         start = {name: groupings[name].summed(ways.shares[name]) for name in levels}
         zeros = self.zeros.grouped(self.groupings)
-        told, beside = self._told(ways), zeros.potentials(model)
-        fitted = fit_near_classes(tree, model, told, start=start, beside=beside)
+        noisy_tables, beside = self._all_tables(ways), zeros.potentials(model)
+        fitted = fit_near_classes(tree, model, noisy_tables, start=start, beside=beside)
         tables = model.by_clique(fitted)
         codes = zeros.satisfying(
             lambda many: join_cliques(tree, tables, many, rng, levels), rows, tuple(levels)
@@ -374,9 +379,9 @@ class FittedRows:
     ) -> tuple[IntArray, tuple[Names, ...], tuple[tuple[int, int], ...]]:
         """Return rows that are drawn one attribute after another, so that all pairs fit."""
         levels, zeros = self._levels, self.zeros.grouped(self.groupings)
-        drawn = PairedRows(AgreedTables.of(self._told(ways), levels), levels, zeros)
-        codes = zeros.satisfying(lambda many: drawn.codes(many, rng), rows, tuple(levels))
-        tables = [one.attributes for one in self.measured if one.attributes]
+        paired = PairedRows(AgreedTables.of(self._all_tables(ways), levels), levels, zeros)
+        codes = zeros.satisfying(lambda many: paired.codes(many, rng), rows, tuple(levels))
+        tables = [table.attributes for table in self.measured if table.attributes]
         inside = {name for names in tables for name in names}
         names = (*tables, *((name,) for name in levels if name not in inside))
         return self._expanded(codes, ways, rng), names, overlap_links(names)
@@ -384,10 +389,10 @@ class FittedRows:
     @property
     def _all_groupings(self) -> dict[str, Grouping]:
         """Those of the tables, and every level alone for the other attributes."""
-        alone = {name: Grouping(tuple(range(size))) for name, size in self.sizes.items()}
-        return {**alone, **self.groupings}
+        ungrouped = {name: Grouping(tuple(range(size))) for name, size in self.sizes.items()}
+        return {**ungrouped, **self.groupings}
 
-    def _told(self, ways: OneWays) -> tuple[NoisyTable, ...]:
+    def _all_tables(self, ways: OneWays) -> tuple[NoisyTable, ...]:
         """Return all tables, over groups where there are groups."""
         return (*self._cleared, *ways.grouped(self._all_groupings))
 

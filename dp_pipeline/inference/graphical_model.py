@@ -209,14 +209,14 @@ class Projection:
         firsts = np.cumsum([0, *(prod(model.sizes[name] for name in names) for names in tables)])
         none = np.zeros(0, dtype=np.int64)
         rows, columns, width = [none], [none], 0
-        for at, groups, needed, places in _wanted(model, tables):
+        for at, groups, needed, places in _marginal_stages(model, tables):
             node = model.nodes[at]
             shape = tuple(prod(node.shape[axis] for axis in group) for group in groups)
-            kept = tuple(cells if g in needed else 1 for g, cells in enumerate(shape))
+            broadcast = tuple(cells if g in needed else 1 for g, cells in enumerate(shape))
             summed = tuple(g for g in range(len(groups)) if g not in needed)
-            stage = _Stage(at, shape, summed, kept, slice(width, width + prod(kept)))
+            stage = _Stage(at, shape, summed, broadcast, slice(width, width + prod(broadcast)))
             axes = [axis for g in needed for axis in groups[g]]
-            rows += [_cells(node, axes, tables[one]) + firsts[one] for one in places]
+            rows += [_cells(node, axes, tables[place]) + firsts[place] for place in places]
             width = stage.columns.stop
             columns += [np.arange(stage.columns.start, width)] * len(places)
             self._stages.append(stage)
@@ -227,33 +227,35 @@ class Projection:
 
     def forward(self, cliques: Sequence[FloatArray]) -> FloatArray:
         """Cells of the marginals, flat, from one table a node."""
-        kept = [
-            _summed(cliques[one.node].reshape(one.shape), one.summed).ravel()
-            for one in self._stages
+        sums = [
+            _summed(cliques[stage.node].reshape(stage.shape), stage.summed).ravel()
+            for stage in self._stages
         ]
-        return np.asarray(self._matrix @ np.concatenate([np.zeros(0), *kept]))
+        return np.asarray(self._matrix @ np.concatenate([np.zeros(0), *sums]))
 
     def backward(self, cells: FloatArray) -> list[FloatArray]:
         """Return one table a node: every cell is the sum of the marginals' cells that it is in."""
         cliques = self._model.zeros()
         added = self._turned @ cells
-        for one in self._stages:
-            cliques[one.node].reshape(one.shape)[...] += added[one.columns].reshape(one.kept)
+        for stage in self._stages:
+            cliques[stage.node].reshape(stage.shape)[...] += added[stage.columns].reshape(
+                stage.kept
+            )
         return cliques
 
 
-def _wanted(
+def _marginal_stages(
     model: GraphicalModel, tables: Sequence[Names]
 ) -> Iterator[tuple[int, list[tuple[int, ...]], tuple[int, ...], list[int]]]:
     """Yield of every stage the node, its groups, the retained groups and the table positions."""
     groups = [_groups(node) for node in model.nodes]
-    wanted: dict[tuple[int, tuple[int, ...]], list[int]] = {}
+    places_of: dict[tuple[int, tuple[int, ...]], list[int]] = {}
     for place, names in enumerate(tables):
         at = model.home(names)
         axes = {model.nodes[at].names.index(name) for name in names}
         needed = tuple(g for g, group in enumerate(groups[at]) if axes & set(group))
-        wanted.setdefault((at, needed), []).append(place)
-    for (at, needed), places in wanted.items():
+        places_of.setdefault((at, needed), []).append(place)
+    for (at, needed), places in places_of.items():
         yield at, groups[at], needed, places
 
 
@@ -335,7 +337,7 @@ def fit_tree(
     """
     base = product_potentials(model, start)
     if beside:
-        base = [table + more for table, more in zip(base, beside, strict=True)]
+        base = [table + extra for table, extra in zip(base, beside, strict=True)]
     if not measured:
         return model.marginals(base)[0]
     from scipy.optimize import minimize
@@ -353,7 +355,7 @@ def fit_tree(
             axes = [names.index(name) for name in model.nodes[0].names]
             return [np.asarray(counts.transpose(axes) / counts.sum())]
     deviation = float(np.median(np.sqrt(variances)))
-    weight = entropy * _doubt(tables, variances, start, rows) * rows / deviation
+    weight = entropy * _entropy_part(tables, variances, start, rows) * rows / deviation
     tables, variances = tables | inside, [*variances, *(variance_of(n, measured) for n in inside)]
     target = np.concatenate([table.ravel() for table in tables.values()]) / rows
     noise = np.repeat(variances, [table.size for table in tables.values()]) / rows**2
@@ -366,9 +368,9 @@ def fit_tree(
         return [b + t for b, t in zip(base, projection.backward(scaled * scale), strict=True)]
 
     def dual(scaled: FloatArray) -> tuple[float, FloatArray]:
-        found, log_total = model.marginals(potentials(scaled))
+        tables_of_nodes, log_total = model.marginals(potentials(scaled))
         theta = scaled * scale
-        slope = projection.forward(found) - target + weight * noise * theta
+        slope = projection.forward(tables_of_nodes) - target + weight * noise * theta
         value = log_total - float(theta @ target) + weight / 2 * float(noise @ theta**2)
         return value, np.asarray(slope * scale)
 
@@ -381,17 +383,17 @@ def _inside(
     tables: Mapping[Names, FloatArray], measured: Sequence[NoisyTable], sizes: Mapping[str, int]
 ) -> dict[Names, FloatArray]:
     """Marginals of the reconciled tables that were measured by themselves as well."""
-    found: dict[Names, FloatArray] = {}
-    for one in measured:
-        names = tuple(name for name in sizes if name in one.attributes)
+    marginals: dict[Names, FloatArray] = {}
+    for table in measured:
+        names = tuple(name for name in sizes if name in table.attributes)
         if names and names not in tables:
             holder = next(wider for wider in tables if set(names) < set(wider))
-            others = tuple(axis for axis, name in enumerate(holder) if name not in names)
-            found[names] = np.asarray(tables[holder].sum(axis=others))
-    return found
+            summed_axes = tuple(axis for axis, name in enumerate(holder) if name not in names)
+            marginals[names] = np.asarray(tables[holder].sum(axis=summed_axes))
+    return marginals
 
 
-def doubt(measured: Sequence[NoisyTable], start: Mapping[str, FloatArray]) -> float:
+def entropy_part(measured: Sequence[NoisyTable], start: Mapping[str, FloatArray]) -> float:
     """Return how much of the entropy is wanted by these tables, 0 to 1: the less, the more they
     exceed their noise.
 
@@ -399,10 +401,10 @@ def doubt(measured: Sequence[NoisyTable], start: Mapping[str, FloatArray]) -> fl
     """
     rows, tables = reconciled(measured, {name: len(shares) for name, shares in start.items()})
     variances = [variance_of(names, measured) for names in tables]
-    return _doubt(tables, variances, start, max(1.0, rows))
+    return _entropy_part(tables, variances, start, max(1.0, rows))
 
 
-def _doubt(
+def _entropy_part(
     tables: Mapping[Names, FloatArray],
     variances: Sequence[float],
     start: Mapping[str, FloatArray],
@@ -414,12 +416,12 @@ def _doubt(
     By the median over tables of several attributes of what a cell is off from the product of its
     one-way marginals, squared, in variances of its noise.
     """
-    told = []
+    squares = []
     for (names, table), variance in zip(tables.items(), variances, strict=True):
         if len(names) > 1:
             product = rows * reduce(np.multiply.outer, [start[name] for name in names])
-            told.append(float(np.mean((table - product) ** 2)) / variance)
-    return min(1.0, (FULL_DOUBT / max(float(np.median(told)), 1.0)) ** 0.5) if told else 1.0
+            squares.append(float(np.mean((table - product) ** 2)) / variance)
+    return min(1.0, (FULL_DOUBT / max(float(np.median(squares)), 1.0)) ** 0.5) if squares else 1.0
 
 
 def product_potentials(model: GraphicalModel, start: Mapping[str, FloatArray]) -> list[FloatArray]:

@@ -89,7 +89,7 @@ class JunctionTree:
                 f"first, got {len(self.links)} links"
             )
         seen = {at: set(clique) for at, clique in enumerate(self.cliques[:1])}
-        known = set().union(*seen.values())
+        attributes = set().union(*seen.values())
         for parent, child in self.links:
             clique = set(self.cliques[child])
             if parent not in seen:
@@ -97,14 +97,14 @@ class JunctionTree:
                     f"junction tree: expected links from clique 0 outwards, got clique {child} "
                     f"below clique {parent} too early"
                 )
-            if not clique & known <= seen[parent]:
+            if not clique & attributes <= seen[parent]:
                 raise BoundaryViolation(
                     f"junction tree: expected running intersection, got clique {child} "
                     f"({', '.join(self.cliques[child])}) below a clique without "
-                    f"{', '.join(sorted(clique & known - seen[parent]))}"
+                    f"{', '.join(sorted(clique & attributes - seen[parent]))}"
                 )
             seen[child] = clique
-            known |= clique
+            attributes |= clique
 
 
 def cell_count(clique: Sequence[str], sizes: Mapping[str, int]) -> int:
@@ -213,8 +213,8 @@ def _neighbours(graph: nx.Graph, order: Sequence[str]) -> list[int]:
 def _eliminate(neighbours: list[int], at: int) -> int:
     """Connect all neighbours of a vertex with each other and take it out; returns them."""
     around = neighbours[at]
-    for one in _members(around):
-        neighbours[one] = (neighbours[one] | around) & ~(1 << one | 1 << at)
+    for vertex in _members(around):
+        neighbours[vertex] = (neighbours[vertex] | around) & ~(1 << vertex | 1 << at)
     neighbours[at] = 0
     return around
 
@@ -223,10 +223,10 @@ def _cost(neighbours: list[int], at: int, cells: Sequence[int]) -> tuple[int, in
     """Edges that eliminating a vertex adds, cells of its clique, and the vertex."""
     missing, product = 0, cells[at]
     around = neighbours[at]
-    for one in _members(around):
+    for vertex in _members(around):
         # A vertex is no neighbour of itself.
-        missing += (around & ~neighbours[one]).bit_count() - 1
-        product *= cells[one]
+        missing += (around & ~neighbours[vertex]).bit_count() - 1
+        product *= cells[vertex]
     return missing // 2, product, at
 
 

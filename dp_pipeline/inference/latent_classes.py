@@ -19,7 +19,7 @@ from dp_pipeline.inference.consistency import NoisyTable, reconciled, variance_o
 from dp_pipeline.inference.graphical_model import (
     SMALLEST_SHARE,
     GraphicalModel,
-    doubt,
+    entropy_part,
     fit_tree,
     product_potentials,
 )
@@ -75,18 +75,18 @@ class LatentClasses:
         [[0.5, 0.0], [0.0, 0.5]]
         """
         has = _indicators(codes, list(sizes.values()))
-        turned, all_shares = has.T.tocsr(), np.asarray(has.mean(axis=0)).ravel()
-        belongs = _begun(has, all_shares, classes)
+        by_level, all_shares = has.T.tocsr(), np.asarray(has.mean(axis=0)).ravel()
+        belongs = _first_memberships(has, all_shares, classes)
         for step in range(STEPS + 1):
             rows = belongs.sum(axis=0)
-            shares = (turned @ belongs + OF_ALL * all_shares[:, None]) / (rows + OF_ALL)
+            shares = (by_level @ belongs + OF_ALL * all_shares[:, None]) / (rows + OF_ALL)
             if step < STEPS:
                 likely = has @ np.log(np.maximum(shares, SMALLEST_SHARE))
                 likely += np.log(np.maximum(rows, SMALLEST_SHARE))
                 belongs = np.exp(likely - likely.max(axis=1, keepdims=True))
                 belongs /= belongs.sum(axis=1, keepdims=True)
         ends = np.cumsum(list(sizes.values()))[:-1]
-        parts = [one / one.sum(axis=0) for one in np.split(shares, ends)]
+        parts = [part / part.sum(axis=0) for part in np.split(shares, ends)]
         return cls(rows / rows.sum(), dict(zip(sizes, parts, strict=True)))
 
     def table(self, names: Names) -> FloatArray:
@@ -108,7 +108,7 @@ def _indicators(codes: IntArray, sizes: Sequence[int]) -> Any:
     return csr_array((np.ones(rows * many), at), shape=(rows, sum(sizes)))
 
 
-def _begun(has: Any, shares: FloatArray, classes: int) -> FloatArray:
+def _first_memberships(has: Any, shares: FloatArray, classes: int) -> FloatArray:
     """Return how far every row belongs to every class at first, (rows, classes)."""
     rows = has.shape[0]
     scale = 1 / np.sqrt(np.maximum(shares, 1 / rows))
@@ -152,8 +152,8 @@ def _first_component(has: Any, shares: FloatArray, scale: FloatArray) -> FloatAr
 
 LEAST_DOUBT = 0.75
 LEAST_DOUBT_OF_PAIRS = 0.3
-"""Of ``graphical_model.doubt``: with less, tables tell so much for their noise that what they are
-fitted near to does not help. All pairs of one clique say more of each other than tables of a tree.
+"""Of ``graphical_model.entropy_part``: with less, tables tell so much for their noise that what
+they are fitted near to does not help. All pairs of one clique say more of each other than a tree.
 """
 
 MOST_MISSED = 0.3
@@ -194,7 +194,7 @@ def fit_near_classes(
         if missed(classes, measured, start) <= MOST_MISSED:
             near = _potentials(model, classes, start)
             if beside:
-                near = [table + more for table, more in zip(near, beside, strict=True)]
+                near = [table + extra for table, extra in zip(near, beside, strict=True)]
             return fit_tree(
                 model, measured, start=start, beside=near, entropy=ENTROPY, iterations=NEAR_STEPS
             )
@@ -207,12 +207,14 @@ def _may_help(
     """Return whether noise is much of what tables of several attributes tell, and none has them
     all.
     """
-    tables = [set(one.attributes) for one in measured]
-    if not any(len(one) > 1 for one in tables) or set(model.sizes) in tables:
+    tables = [set(table.attributes) for table in measured]
+    if not any(len(names) > 1 for names in tables) or set(model.sizes) in tables:
         return False
-    told = all(any(set(pair) <= one for one in tables) for pair in combinations(model.sizes, 2))
-    least = LEAST_DOUBT_OF_PAIRS if told else LEAST_DOUBT
-    return doubt(measured, start) >= least
+    holds_all_pairs = all(
+        any(set(pair) <= names for names in tables) for pair in combinations(model.sizes, 2)
+    )
+    least = LEAST_DOUBT_OF_PAIRS if holds_all_pairs else LEAST_DOUBT
+    return entropy_part(measured, start) >= least
 
 
 def missed(
@@ -223,7 +225,7 @@ def missed(
 
     start   attribute → shares, of every attribute of a table
     """
-    by_none = LatentClasses(np.ones(1), {name: one[:, None] for name, one in start.items()})
+    by_none = LatentClasses(np.ones(1), {name: shares[:, None] for name, shares in start.items()})
     beyond = [_beyond_noise(model, measured, start) for model in (classes, by_none)]
     return beyond[0] / beyond[1] if beyond[1] > 0 else 1.0
 

@@ -109,9 +109,9 @@ class NoisyScores:
         priors   mean and tail of each, as ``weibull`` takes them
         """
         results = [self.integrate(self.weibull(*prior)) for prior in priors]
-        evidence = np.array([one.sum() for _, one in results])
+        evidence = np.array([log_evidence.sum() for _, log_evidence in results])
         chances = np.exp(evidence - evidence.max())
-        likely = sum(c * one for c, (one, _) in zip(chances.tolist(), results, strict=True))
+        likely = sum(c * mean for c, (mean, _) in zip(chances.tolist(), results, strict=True))
         total = float(chances.sum())
         return np.asarray(likely / total), float(evidence.max() + np.log(total / len(priors)))
 

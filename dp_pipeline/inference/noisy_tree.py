@@ -146,8 +146,8 @@ class _Estimates:
         noise = (fan - 1) * variance.mean(axis=1)
         seen = (away**2).sum(axis=1)
         with np.errstate(divide="ignore", invalid="ignore"):
-            kept = np.where(seen > 0, np.maximum(0.0, 1 - SHRINK * noise / seen), 0.0)
-        shares = (parents / fan)[:, None] + kept[:, None] * away
+            part = np.where(seen > 0, np.maximum(0.0, 1 - SHRINK * noise / seen), 0.0)
+        shares = (parents / fan)[:, None] + part[:, None] * away
         if sparsity is not None:
             certain = values > sparsity.one * np.sqrt(variance)
             rest = np.where(certain, 0.0, values).sum(axis=1)

@@ -65,9 +65,11 @@ class PairedRows:
         """Synthetic codes (rows, attributes), columns in the order of ``sizes``, rows in no order;
         on one thread, so that a release is drawn to the same bytes by any computer.
         """
-        drawn = _Drawn((), np.zeros((1, 0), dtype=np.int64), np.array([rows]))
-        for one in self._network if rows else ():
-            drawn = drawn.with_next(one.child, self._dealt(one, drawn, rng))
+        drawn = _DrawnKinds((), np.zeros((1, 0), dtype=np.int64), np.array([rows]))
+        for conditional in self._network if rows else ():
+            drawn = drawn.with_next(
+                conditional.child, self._rows_of_levels(conditional, drawn, rng)
+            )
         codes = np.zeros((len(self.sizes), rows), dtype=code_type(self.sizes.values()))
         order = shuffled_rows(rows, rng)
         places = {name: at for at, name in enumerate(self.sizes)}
@@ -79,23 +81,25 @@ class PairedRows:
     def _network(self) -> tuple[Conditional, ...]:
         return view_network(self.tables.cells, self.sizes, most_cells=MOST_FAMILY_CELLS)
 
-    def _dealt(self, one: Conditional, drawn: _Drawn, rng: np.random.Generator) -> IntArray:
+    def _rows_of_levels(
+        self, one: Conditional, drawn: _DrawnKinds, rng: np.random.Generator
+    ) -> IntArray:
         """Return rows of every kind that get each level of the next attribute, (kinds, levels):
         level by level, each fitted together with all later ones.
         """
-        chances = self._started(one, drawn)
-        features, wanted, doubt = self._wanted(one.child, drawn)
-        dealt, left = np.zeros(chances.shape, dtype=np.int64), drawn.rows.copy()
+        chances = self._family_chances(one, drawn)
+        features, wanted, doubt = self._moments(one.child, drawn)
+        rows_of_levels, left = np.zeros(chances.shape, dtype=np.int64), drawn.rows.copy()
         for level in range(chances.shape[1] - 1):
             later = chances[:, level:].sum(axis=1)
             start = np.divide(chances[:, level], later, out=np.zeros(len(later)), where=later > 0)
             chance = fitted_chances(start, features, left, wanted[level], doubt)
-            dealt[:, level] = _in_turn(left * chance, left, rng)
-            left = left - dealt[:, level]
-        dealt[:, -1] = left
-        return dealt
+            rows_of_levels[:, level] = _in_turn(left * chance, left, rng)
+            left = left - rows_of_levels[:, level]
+        rows_of_levels[:, -1] = left
+        return rows_of_levels
 
-    def _started(self, one: Conditional, drawn: _Drawn) -> FloatArray:
+    def _family_chances(self, one: Conditional, drawn: _DrawnKinds) -> FloatArray:
         """Chances of the levels (kinds, levels), as the family says them."""
         table = one.table.reshape(-1, self.sizes[one.child])
         level = table.sum(axis=0) + LEAST_ROWS
@@ -105,7 +109,7 @@ class PairedRows:
         # Where no level is left the rows cannot hold, whatever they get.
         return np.where(allowed | ~allowed.any(axis=1, keepdims=True), chances, 0.0)
 
-    def _allowed(self, child: str, drawn: _Drawn) -> np.ndarray:
+    def _allowed(self, child: str, drawn: _DrawnKinds) -> np.ndarray:
         """Which levels (kinds, levels) are in a cell that there may be."""
         allowed = np.ones((len(drawn.rows), self.sizes[child]), dtype=np.bool_)
         for entry in self.zeros.allowed:
@@ -119,7 +123,7 @@ class PairedRows:
                 allowed &= mask.reshape(-1, self.sizes[child])[cells]
         return allowed
 
-    def _wanted(self, child: str, drawn: _Drawn) -> tuple[FloatArray, FloatArray, FloatArray]:
+    def _moments(self, child: str, drawn: _DrawnKinds) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return the targets of the next attribute: features of the kinds (kinds, f), the rows
         (levels, f) that each level has to have of them, and what those may be off by for a nat
         (f,). The first is 1 everywhere, the others say what levels of earlier attributes a kind
@@ -131,9 +135,9 @@ class PairedRows:
         features, wanted = [np.ones(len(drawn.rows))], [own]
         doubt = [OF_LEVEL]
         for name, column in zip(drawn.names, drawn.codes.T, strict=True):
-            found = self.tables.pair(child, name)
-            if found is not None:
-                table, variance = found
+            pair_table = self.tables.pair(child, name)
+            if pair_table is not None:
+                table, variance = pair_table
                 for level in range(1, self.sizes[name]):
                     # About their mean, so that they say little of the levels by themselves.
                     feature = (column == level) * 1.0
@@ -145,7 +149,7 @@ class PairedRows:
 
 
 @dataclass(frozen=True, eq=False)
-class _Drawn:
+class _DrawnKinds:
     """Rows so far, those that are alike together, in the order of their codes.
 
     names   attributes that have been drawn
@@ -164,11 +168,11 @@ class _Drawn:
             cells = cells * sizes[name] + self.codes[:, self.names.index(name)]
         return cells
 
-    def with_next(self, name: str, dealt: IntArray) -> _Drawn:
+    def with_next(self, name: str, rows_of_levels: IntArray) -> _DrawnKinds:
         """With one more attribute, from the rows (kinds, levels) of its levels."""
-        kinds, levels = np.nonzero(dealt)
+        kinds, levels = np.nonzero(rows_of_levels)
         codes = np.concatenate([self.codes[kinds], levels[:, None]], axis=1)
-        return _Drawn((*self.names, name), codes, dealt[kinds, levels])
+        return _DrawnKinds((*self.names, name), codes, rows_of_levels[kinds, levels])
 
 
 def _in_turn(expected: FloatArray, most: IntArray, rng: np.random.Generator) -> IntArray:
@@ -258,8 +262,8 @@ class _Dual:
     def _at(self, theta: FloatArray) -> tuple[float, FloatArray]:
         """Return the value, and the logits."""
         logits = self.start + self.features @ theta
-        told = float(self.wanted @ theta) - float(self.doubt @ theta**2) / 2
-        return float(self.rows @ np.logaddexp(0.0, logits)) - told, logits
+        linear = float(self.wanted @ theta) - float(self.doubt @ theta**2) / 2
+        return float(self.rows @ np.logaddexp(0.0, logits)) - linear, logits
 
     def _step(self, chance: FloatArray, slope: FloatArray) -> FloatArray:
         weights = self.rows * chance * (1 - chance)

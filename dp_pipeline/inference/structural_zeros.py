@@ -57,8 +57,8 @@ class StructuralZeros:
         """Which rows (n,) are in cells that there may be."""
         rows = len(next(iter(codes.values())))
         keep = np.ones(rows, dtype=np.bool_)
-        for one in self.allowed:
-            keep &= one.holds(codes)
+        for entry in self.allowed:
+            keep &= entry.holds(codes)
         return keep
 
     def potentials(self, model: GraphicalModel) -> list[FloatArray]:
@@ -66,9 +66,9 @@ class StructuralZeros:
         every entry is inside a clique of the model.
         """
         tables = model.zeros()
-        for one in self.allowed:
-            at = model.home(one.names)
-            tables[at] += np.where(_spread(one, model.nodes[at].names), 0.0, NOTHING)
+        for entry in self.allowed:
+            at = model.home(entry.names)
+            tables[at] += np.where(_spread(entry, model.nodes[at].names), 0.0, NOTHING)
         return tables
 
     def satisfying(self, draw: Callable[[int], IntArray], rows: int, names: Names) -> IntArray:
@@ -79,21 +79,21 @@ class StructuralZeros:
         codes = draw(rows)
         if not self.allowed:
             return codes
-        kept = [self._only_holding(codes, names)]
+        batches = [self._only_holding(codes, names)]
         for _ in range(DRAWS):
-            missing = rows - sum(map(len, kept))
+            missing = rows - sum(map(len, batches))
             if not missing:
                 break
-            kept.append(self._only_holding(draw(missing), names))
-        held = np.concatenate(kept)
-        return np.resize(held, (rows if len(held) else 0, len(names)))
+            batches.append(self._only_holding(draw(missing), names))
+        valid = np.concatenate(batches)
+        return np.resize(valid, (rows if len(valid) else 0, len(names)))
 
     def _only_holding(self, codes: IntArray, names: Names) -> IntArray:
         return codes[self.holds(dict(zip(names, codes.T, strict=True)))]
 
     def cleared(self, measured: Iterable[NoisyTable]) -> tuple[NoisyTable, ...]:
         """Noisy tables without the noise of cells that are empty."""
-        return tuple(self._cleared(one) for one in measured)
+        return tuple(self._cleared(table) for table in measured)
 
     def _cleared(self, one: NoisyTable) -> NoisyTable:
         masks = [_spread(part, one.attributes) for part in self._within(one.attributes)]
@@ -104,21 +104,23 @@ class StructuralZeros:
 
     def _within(self, names: Names) -> list[AllowedCells]:
         """Return what every entry says of these attributes alone."""
-        found = []
-        for one in self.allowed:
-            kept = tuple(name for name in one.names if name in names)
-            others = tuple(axis for axis, name in enumerate(one.names) if name not in names)
-            mask = np.asarray(one.mask.any(axis=others))
-            if kept and not mask.all():
-                found.append(AllowedCells(kept, mask))
-        return found
+        masks = []
+        for entry in self.allowed:
+            inside = tuple(name for name in entry.names if name in names)
+            outside = tuple(axis for axis, name in enumerate(entry.names) if name not in names)
+            mask = np.asarray(entry.mask.any(axis=outside))
+            if inside and not mask.all():
+                masks.append(AllowedCells(inside, mask))
+        return masks
 
     def kinds(self, name: str) -> IntArray | None:
         """Return a number for every level of an attribute, alike where they may be with the same
         cells of all others; None where no entry is about it. Levels of different kinds are never
         grouped.
         """
-        about = [(one.mask, one.names.index(name)) for one in self.allowed if name in one.names]
+        about = [
+            (entry.mask, entry.names.index(name)) for entry in self.allowed if name in entry.names
+        ]
         if not about:
             return None
         rows = [np.moveaxis(mask, axis, 0).reshape(mask.shape[axis], -1) for mask, axis in about]
@@ -127,7 +129,7 @@ class StructuralZeros:
 
     def grouped(self, groupings: Mapping[str, Grouping]) -> StructuralZeros:
         """Return the same over groups of levels, each of levels of one kind."""
-        return StructuralZeros(tuple(_grouped(one, groupings) for one in self.allowed))
+        return StructuralZeros(tuple(_grouped(entry, groupings) for entry in self.allowed))
 
     def expected(self, pair: tuple[str, str], left: FloatArray, right: FloatArray) -> FloatArray:
         """Shares of the cells of a pair that follow from those of both attributes: their product,
@@ -151,13 +153,13 @@ class StructuralZeros:
         """Cliques that hold every entry, of the attributes that entries are about."""
         import networkx as nx
 
-        names = {name for one in self.allowed for name in one.names}
+        names = {name for entry in self.allowed for name in entry.names}
         within = {name: size for name, size in sizes.items() if name in names}
         return triangulated_cliques(nx.Graph(self.pairs), within)
 
     def most_cells(self, sizes: Mapping[str, int]) -> int:
         """Cells of the largest of these cliques; 1 where there is none."""
-        return max((cell_count(one, sizes) for one in self.cliques(sizes)), default=1)
+        return max((cell_count(clique, sizes) for clique in self.cliques(sizes)), default=1)
 
     def leave_nothing(self, sizes: Mapping[str, int]) -> bool:
         """Return whether all entries together leave no row at all."""
@@ -172,15 +174,15 @@ class StructuralZeros:
         """
         zeros, twins = self, tuple[Twin, ...]()
         while (found := zeros._first_twin()) is not None:
-            one, twin = found
-            kept = [_renamed(other, twin) for other in zeros.allowed if other is not one]
-            zeros, twins = StructuralZeros(_merged(kept)), (twin, *twins)
+            entry, twin = found
+            entries = [_renamed(other, twin) for other in zeros.allowed if other is not entry]
+            zeros, twins = StructuralZeros(_merged(entries)), (twin, *twins)
         return zeros, twins
 
     def _first_twin(self) -> tuple[AllowedCells, Twin] | None:
-        for one in self.allowed:
-            if one.twin is not None:
-                return one, Twin(one.names[1], one.names[0], one.twin)
+        for entry in self.allowed:
+            if entry.twin is not None:
+                return entry, Twin(entry.names[1], entry.names[0], entry.twin)
         return None
 
 
@@ -237,10 +239,10 @@ def _renamed(one: AllowedCells, twin: Twin) -> AllowedCells:
 
 def _merged(entries: Iterable[AllowedCells]) -> tuple[AllowedCells, ...]:
     """Return one entry a set of attributes; none that says nothing."""
-    found: dict[frozenset[str], AllowedCells] = {}
-    for one in entries:
-        same = found.get(frozenset(one.names))
-        mask = one.mask if same is None else same.mask & _spread(one, same.names)
-        names = one.names if same is None else same.names
-        found[frozenset(names)] = AllowedCells(names, mask)
-    return tuple(one for one in found.values() if not one.mask.all())
+    merged: dict[frozenset[str], AllowedCells] = {}
+    for entry in entries:
+        same = merged.get(frozenset(entry.names))
+        mask = entry.mask if same is None else same.mask & _spread(entry, same.names)
+        names = entry.names if same is None else same.names
+        merged[frozenset(names)] = AllowedCells(names, mask)
+    return tuple(entry for entry in merged.values() if not entry.mask.all())

@@ -65,7 +65,7 @@ class TableGrowth:
         """Tables of several attributes, none inside another, in the order of their attributes."""
         choice = self._grow(self._empty, self._first_pairs, joins=False)
         tables = choice.tables
-        unions = {one for place in range(len(tables)) for one in self._unions(tables, place)}
+        unions = {union for place in range(len(tables)) for union in self._unions(tables, place)}
         pairs = [pair for pair in self._first_pairs if not choice.holds(pair)]
         choice = self._grow(choice, sorted({*unions, *pairs}), joins=True)
         place = self.error.place
@@ -86,18 +86,24 @@ class TableGrowth:
             if not self.fits(choice.with_table(table)):
                 # What holds it needs a tree that is larger still.
                 refused.append(set(table))
-                gains = {one: gain for one, gain in gains.items() if not set(table) <= set(one)}
+                gains = {
+                    candidate: gain
+                    for candidate, gain in gains.items()
+                    if not set(table) <= set(candidate)
+                }
                 continue
             choice, current = self._choose(choice, table), set()
             if joins:
                 unions = self._unions(choice.tables, len(choice.tables) - 1)
-                unions = [one for one in unions if not any(less <= set(one) for less in refused)]
-                gains |= self._gains(choice, [one for one in unions if one not in gains])
+                unions = [
+                    union for union in unions if not any(less <= set(union) for less in refused)
+                ]
+                gains |= self._gains(choice, [union for union in unions if union not in gains])
                 current.update(unions)
             gains = {
-                one: gain
-                for one, gain in gains.items()
-                if gain > -HOPELESS and not set(one) <= set(table)
+                candidate: gain
+                for candidate, gain in gains.items()
+                if gain > -HOPELESS and not set(candidate) <= set(table)
             }
         return choice
 
@@ -123,7 +129,7 @@ class TableGrowth:
     def _first_pairs(self) -> list[Names]:
         place, dependence = self.error.place, self.error.dependence.scores
 
-        def worth(pair: Names) -> tuple[float, int]:
+        def rank(pair: Names) -> tuple[float, int]:
             cells = self._cells(pair)
             return -float(dependence[place[pair[0]], place[pair[1]]]) / cells**0.5, cells
 
@@ -132,16 +138,16 @@ class TableGrowth:
             for pair in combinations(self.error.sizes, 2)
             if self._cells(pair) <= MAX_TABLE_CELLS
         ]
-        return sorted(pairs, key=worth)[:FIRST_PAIRS]
+        return sorted(pairs, key=rank)[:FIRST_PAIRS]
 
     def _unions(self, tables: Sequence[Names], place: int) -> list[Names]:
         """Return a table with each one that overlaps it, and with each attribute."""
         table = tables[place]
-        others = (*tables, *((name,) for name in self.error.sizes))
+        partners = (*tables, *((name,) for name in self.error.sizes))
         unions = {
-            tuple(name for name in self.error.sizes if name in {*one, *table})
-            for one in others
-            if len(one) == 1 or set(one) & set(table)
+            tuple(name for name in self.error.sizes if name in {*partner, *table})
+            for partner in partners
+            if len(partner) == 1 or set(partner) & set(table)
         }
         return sorted(t for t in unions if self._cells(t) <= MAX_TABLE_CELLS and t != table)
 
@@ -175,7 +181,7 @@ class TableGrowth:
         """Return what would be known with each candidate, as the last of its tables."""
         count, most = len(candidates), len(choice.tables)
         inside = np.array(
-            [[set(one) <= set(new) for one in choice.tables] for new in candidates], dtype=bool
+            [[set(table) <= set(new) for table in choice.tables] for new in candidates], dtype=bool
         ).reshape(count, most)
         new = [self.error.table_information(table) for table in candidates]
         precision, noise = (np.array(arrays) for arrays in zip(*new, strict=True))
@@ -231,7 +237,7 @@ class _Choice:
 
     def with_table(self, table: Names) -> list[Names]:
         """Return the tables when ``table`` takes the place of what is inside it."""
-        return [*(one for one in self.tables if not set(one) <= set(table)), table]
+        return [*(other for other in self.tables if not set(other) <= set(table)), table]
 
     @cached_property
     def _best(self) -> tuple[IntArray, FloatArray]:
@@ -246,13 +252,13 @@ class _Choice:
         least = np.repeat(self._best[1], len(inside), axis=0)
         fewer = inside.any(axis=1)
         if fewer.any():
-            left = np.where(inside[fewer, :, None], np.inf, self.noise)
-            best[fewer], least[fewer] = least_noise(left)
+            remaining = np.where(inside[fewer, :, None], np.inf, self.noise)
+            best[fewer], least[fewer] = least_noise(remaining)
         return best, least
 
     def holds(self, table: Names) -> bool:
         """Return whether the table is inside another one."""
-        return any(set(table) <= set(one) for one in self.tables)
+        return any(set(table) <= set(other) for other in self.tables)
 
 
 @dataclass(frozen=True, eq=False)

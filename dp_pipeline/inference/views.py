@@ -38,7 +38,7 @@ def view_tables(measured: Sequence[NoisyMarginal]) -> dict[Names, FloatArray]:
     [0.0, 0.0]
     """
     tables: dict[Names, FloatArray] = {
-        one.attributes: one.table.astype(np.float64) for one in measured
+        view.attributes: view.table.astype(np.float64) for view in measured
     }
     tolerance = TABLES_SETTLED * max(1.0, measured[0].deviation)
     for _ in range(ROUNDS):
@@ -158,14 +158,14 @@ def view_network(
 def _dependence(views: Mapping[Names, FloatArray], names: Names) -> FloatArray:
     """Distance of every pair from independence, (d, d), in rows; 0 on the diagonal."""
     places = {name: at for at, name in enumerate(names)}
-    found = np.zeros((len(names), len(names)))
+    distances = np.zeros((len(names), len(names)))
     for view, table in views.items():
         for pair in combinations(view, 2):
             cells = marginal_of(table, view, pair)
             product = np.outer(cells.sum(axis=1), cells.sum(axis=0)) / max(1e-9, cells.sum())
             at = places[pair[0]], places[pair[1]]
-            found[at] = found[at[::-1]] = np.abs(cells - product).sum() / 2
-    return found
+            distances[at] = distances[at[::-1]] = np.abs(cells - product).sum() / 2
+    return distances
 
 
 SEED = 1
@@ -229,15 +229,15 @@ def _view(
     rng: np.random.Generator,
 ) -> list[int]:
     """Places of one view; it covers a pair at least."""
-    left = uncovered.sum(axis=1)
-    view = [_best(left, left, rng)]
-    view.append(_best(uncovered[view[0]] * 1, left, rng))
+    uncovered_pairs = uncovered.sum(axis=1)
+    view = [_best(uncovered_pairs, uncovered_pairs, rng)]
+    view.append(_best(uncovered[view[0]] * 1, uncovered_pairs, rng))
     while len(view) < most_attributes:
         gains = uncovered[view].sum(axis=0) * (cells * cells[view].prod() <= most_cells)
         gains[view] = 0
         if not gains.any():
             break
-        view.append(_best(gains, left, rng))
+        view.append(_best(gains, uncovered_pairs, rng))
     return view
 
 

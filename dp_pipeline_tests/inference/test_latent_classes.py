@@ -12,7 +12,7 @@ import pytest
 from dp_pipeline.config.encoding import FloatArray, IntArray, Names
 from dp_pipeline.inference import latent_classes
 from dp_pipeline.inference.consistency import TableEstimate
-from dp_pipeline.inference.graphical_model import GraphicalModel, doubt, fit_tree
+from dp_pipeline.inference.graphical_model import GraphicalModel, entropy_part, fit_tree
 from dp_pipeline.inference.junction_tree import JunctionTree
 from dp_pipeline.inference.latent_classes import LatentClasses, fit_near_classes, missed
 
@@ -284,7 +284,7 @@ def test_a_tree_without_few_classes_is_fitted_without_them() -> None:
         cells = np.bincount(codes[:, at] * levels + codes[:, at + 1], minlength=levels**2)
         noise = rng.normal(0, 100, (levels, levels))
         tables.append(TableEstimate(link, cells.reshape(levels, levels) + noise, 100.0**2))
-    assert doubt(tables, shares) >= latent_classes.LEAST_DOUBT
+    assert entropy_part(tables, shares) >= latent_classes.LEAST_DOUBT
     near = fit_near_classes(tree, model, tables, start=shares, beside=())
     before = fit_tree(model, tables, start=shares)
     assert all((one == other).all() for one, other in zip(near, before, strict=True))
@@ -292,14 +292,14 @@ def test_a_tree_without_few_classes_is_fitted_without_them() -> None:
 
 def test_where_noise_is_little_classes_change_nothing() -> None:
     tables = measured(PAIRS, QUIET)
-    assert doubt(tables, start()) < latent_classes.LEAST_DOUBT_OF_PAIRS
+    assert entropy_part(tables, start()) < latent_classes.LEAST_DOUBT_OF_PAIRS
     assert (together(tables) == alone(tables)).all()
 
 
 def test_with_less_noise_pairs_are_fitted_near_classes() -> None:
     pairs, inside = measured(PAIRS, 130.0**2), measured(INSIDE, 130.0**2)
     for tables in (pairs, inside):
-        told = doubt(tables, start())
+        told = entropy_part(tables, start())
         assert latent_classes.LEAST_DOUBT_OF_PAIRS < told < latent_classes.LEAST_DOUBT
     assert not (together(pairs) == alone(pairs)).all()
     near, before = tables_of_tree(True, inside), tables_of_tree(False, inside)

@@ -336,7 +336,7 @@ def test_for_the_same_rho_pure_epsilon_has_more_noise(sizes: Sizes) -> None:
     named = {f"c{at}": size for at, size in enumerate(sizes)}
     rho = Currency(MILLIONTH).amount_of(Fraction(1, 5))
     pure, concentrated = (
-        Planning(named, 1.0, amount, NoiseRate(is_gaussian, 1), 1 << 16).noise_alone
+        Planning(named, 1.0, amount, NoiseRate(is_gaussian, 1), 1 << 16).noise_of_two_plans
         for amount, is_gaussian in ((Fraction((2 * rho) ** 0.5), False), (rho, True))
     )
     assert all(one > 1.25 * other for one, other in zip(pure, concentrated, strict=True))

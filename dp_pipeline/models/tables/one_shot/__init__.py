@@ -36,15 +36,15 @@ from dp_pipeline.results.synthetic_table import SyntheticTable
 def _refined(coarse: SyntheticTable, curator: Curator) -> list[NoisyMarginal]:
     """Everything that was measured, in its order, for all that is left."""
     # An amount is to the scale of its noise as 1 to it, in ε and, of a variance, in ρ.
-    parts = split(curator.accountant.remaining, [1 / one.scale for one in coarse.measured])
-    names = [one.attributes for one in coarse.measured]
-    more, found = dict(zip(names, parts, strict=True)), dict[Names, NoisyMarginal]()
+    parts = split(curator.accountant.remaining, [1 / table.scale for table in coarse.measured])
+    names = [table.attributes for table in coarse.measured]
+    amount_of, refined = dict(zip(names, parts, strict=True)), dict[Names, NoisyMarginal]()
     grouped = curator.grouped(coarse.groupings) if coarse.groupings else curator
-    for is_table, asked in ((False, curator), (True, grouped)):
-        amounts = amounts_of(more, [one for one in names if (len(one) > 1) == is_table])
+    for is_table, source in ((False, curator), (True, grouped)):
+        amounts = amounts_of(amount_of, [name for name in names if (len(name) > 1) == is_table])
         if amounts:
-            found |= {one.attributes: one for one in asked.refine(amounts)}
-    return [found[one] for one in names]
+            refined |= {marginal.attributes: marginal for marginal in source.refine(amounts)}
+    return [refined[name] for name in names]
 
 
 BETTER_PURE = 0.95
@@ -120,7 +120,7 @@ class OneShot(TableModel):
         that are not modelled.
         """
         super().check(domain)
-        self._workload.require_known(self.modelled(domain), of=type(self).__name__)
+        self._workload.require_modelled(self.modelled(domain), of=type(self).__name__)
         require_plan(self.plan_from, self.smooth)
         if self.prior and (self.plans_from_earlier or self.quality != "best"):
             other = "plan_from" if self.plans_from_earlier else "quality"
@@ -146,11 +146,11 @@ class OneShot(TableModel):
                 currency.amount_of(Fraction(1)),
                 NoiseRate(currency != PURE, 1),
                 self.clique_cells,
-            ).noise_alone
+            ).noise_of_two_plans
             for currency in (PURE, Currency(delta))
         )
         both = zip(pure, concentrated, strict=True)
-        return all(one <= BETTER_PURE * other for one, other in both)
+        return all(pure_noise <= BETTER_PURE * other for pure_noise, other in both)
 
     def expected_pairs(
         self, domain: Domain, rows: int, amount: Fraction, rate: NoiseRate
@@ -184,7 +184,9 @@ class OneShot(TableModel):
         ]
         if not planned[0].pairs or not planned[0].is_coverable:
             return 0
-        viewed = [sum(prod(sizes[n] for n in view) for view in one.covering) for one in planned]
+        viewed = [
+            sum(prod(sizes[n] for n in view) for view in planning.covering) for planning in planned
+        ]
         return max(*viewed, prod(sizes.values()) if planned[0].is_small else 0)
 
     @property
@@ -246,7 +248,7 @@ class OneShot(TableModel):
         known = EarlierTables.of(earlier, domain)
         if (
             known is None
-            or {name for one in known.measured for name in one.attributes} != set(sizes)
+            or {name for table in known.measured for name in table.attributes} != set(sizes)
             or not sizes
             or self._takes_rounds(curator, sizes)
         ):
@@ -310,8 +312,10 @@ class OneShot(TableModel):
                 "whose rounds end with the amount"
             )
         measured = _refined(coarse, curator)
-        singles = [one for one in measured if len(one.attributes) == 1] if coarse.groupings else []
-        tables = [one for one in measured[1:] if len(one.attributes) > 1 or not singles]
+        singles = (
+            [table for table in measured if len(table.attributes) == 1] if coarse.groupings else []
+        )
+        tables = [table for table in measured[1:] if len(table.attributes) > 1 or not singles]
         fitted = FittedRows(
             (measured[0], *tables),
             sizes,

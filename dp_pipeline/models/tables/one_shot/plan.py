@@ -337,7 +337,7 @@ class Planning:
         return not self.mean_share and plan.is_covering
 
     @property
-    def noise_alone(self) -> tuple[float, float]:
+    def noise_of_two_plans(self) -> tuple[float, float]:
         """The errors that noise alone makes of two plans, in rows: packed tables, and all pairs.
         Where these cannot be covered, a chain of pairs of few groups stands for them.
         """

@@ -64,8 +64,8 @@ class PriorRound:
         measured, marginals = round_.measured(stage, scores, tables)
         shares = stage.shares
         known = [
-            self._combined(one, public.with_margins(one.attributes, shares), rows)
-            for one in measured
+            self._combined(table, public.with_margins(table.attributes, shares), rows)
+            for table in measured
         ]
         known += self._unmeasured(growth, tables, public, shares, phi * rows, rows)
         return FittedRows(
@@ -90,7 +90,7 @@ class PriorRound:
                 prod(growth.error.grouped[name] for name in names) * rate.deviation(amount)
                 for names, amount in zip(tables, amounts, strict=True)
             ]
-            ratios = [one / errors[names] for one, names in zip(noise, tables, strict=True)]
+            ratios = [rows / errors[names] for rows, names in zip(noise, tables, strict=True)]
             if max(ratios) <= 1:
                 break
             tables.pop(int(np.argmax(ratios)))
@@ -100,10 +100,10 @@ class PriorRound:
         """φ, at least 1 and what the number of public rows adds."""
         rows = stage.marginals.rows
         squares, unsure = 0.0, 0.0
-        for one in stage.measured:
-            off = one.table - rows * self.public.shares(one.attributes)
-            squares += float((off**2).sum()) - one.table.size * one.variance
-            unsure += 5 * one.table.size * one.variance**2
+        for marginal in stage.measured:
+            off = marginal.table - rows * self.public.shares(marginal.attributes)
+            squares += float((off**2).sum()) - marginal.table.size * marginal.variance
+            unsure += 5 * marginal.table.size * marginal.variance**2
         phi = (squares - sqrt(unsure)) / (rows * len(stage.measured))
         return max(1 + rows / max(1, self.public.rows), phi)
 
@@ -111,7 +111,10 @@ class PriorRound:
         self, measured: tuple[NoisyMarginal, ...], public: PublicTable, rows: float
     ) -> OneWays:
         """One-way marginals, each combined with the public one."""
-        combined = [self._combined(one, public.shares(one.attributes), rows) for one in measured]
+        combined = [
+            self._combined(marginal, public.shares(marginal.attributes), rows)
+            for marginal in measured
+        ]
         return OneWays.of(combined, self.round.counted)
 
     def _combined(self, one: NoisyMarginal, shares: FloatArray, rows: float) -> NoisyMarginal:
@@ -132,11 +135,11 @@ class PriorRound:
         rows: float,
     ) -> list[NoisyMarginal]:
         """Tables that fit the tree alongside the measured ones, as public rows have them."""
-        held = {pair for names in tables for pair in combinations(names, 2)}
-        edges = tuple({*growth.edges, *held})
+        held_pairs = {pair for names in tables for pair in combinations(names, 2)}
+        edges = tuple({*growth.edges, *held_pairs})
         added = []
         for names in replace(growth, edges=edges, amount=SURE * growth.amount).run():
-            if not set(combinations(names, 2)) <= held:
+            if not set(combinations(names, 2)) <= held_pairs:
                 table = rows * public.with_margins(names, shares)
                 variance = max(1.0, squares / table.size)
                 added.append(believed(names, np.rint(table).astype(np.int64), variance))
@@ -154,5 +157,5 @@ def _public_error(public: PublicTable, names: Names, squares: float) -> float:
 def _score(public: PublicTable, pair: Pair, rows: float) -> float:
     """Return how far a pair is from independence in public rows, in rows."""
     shares = public.shares(pair)
-    alone = np.outer(shares.sum(axis=1), shares.sum(axis=0))
-    return rows * float(np.abs(shares - alone).sum())
+    product = np.outer(shares.sum(axis=1), shares.sum(axis=0))
+    return rows * float(np.abs(shares - product).sum())

@@ -107,25 +107,27 @@ class Round:
         One-way marginals that stood beside tables of groups get the share that they had there.
         """
         groupings = {name: known.groupings[name] for name in self.sizes if name in known.groupings}
-        names = [one.attributes for one in known.measured[1:]]
-        alone = [one for one in names if len(one) == 1]
-        inside = {name for one in names if len(one) > 1 for name in one}
-        is_early = bool(groupings) or any(one[0] in inside for one in alone)
-        early = alone if is_early else []
-        tables = [one for one in names if one not in early]
+        names = [table.attributes for table in known.measured[1:]]
+        singles_before = [one for one in names if len(one) == 1]
+        inside = {name for table in names if len(table) > 1 for name in table}
+        is_early = bool(groupings) or any(table[0] in inside for table in singles_before)
+        early = singles_before if is_early else []
+        tables = [table for table in names if table not in early]
         learned = known.smoothed if smooths else _as_measured
         singles, measured = list[NoisyMarginal](), list[NoisyMarginal]()
         if early:
             sizes = {n: groupings[n].size if n in groupings else s for n, s in self.sizes.items()}
             amounts = self._amounts_as_before(tables, sizes)
-            singles = [learned(one) for one in self.curator.tabulate(amounts_of(amounts, early))]
+            singles = [
+                learned(marginal) for marginal in self.curator.tabulate(amounts_of(amounts, early))
+            ]
         elif tables:
             # Every attribute once is packed; a cover of pairs holds them more often.
             is_covering = sum(map(len, tables)) > len(self.sizes) or len(tables) == 1
             amounts = self._amounts_of_tables(tables, is_covering)
         if tables:
             coarse = self.curator.grouped(groupings) if groupings else self.curator
-            measured = [learned(one) for one in coarse.tabulate(amounts_of(amounts, tables))]
+            measured = [learned(table) for table in coarse.tabulate(amounts_of(amounts, tables))]
         counted = learned(self.counted)
         marginals = OneWays.of(singles, counted) if early else None
         return FittedRows(
@@ -166,16 +168,16 @@ class Round:
         are not further from flat than their noise.
         """
         rows = max(FEWEST_ROWS, float(estimated_rows(measured)))
-        tables = [one.table - rows / one.table.size for one in measured[1:]]
+        tables = [table.table - rows / table.table.size for table in measured[1:]]
         squares = [
-            float((off**2).sum()) / max(one.variance, SMALLEST_VARIANCE)
-            for off, one in zip(tables, measured[1:], strict=True)
+            float((off**2).sum()) / max(table.variance, SMALLEST_VARIANCE)
+            for off, table in zip(tables, measured[1:], strict=True)
         ]
         ratio = sum(squares) / sum(off.size for off in tables)
         part = max(0.0, 1 - 1 / ratio**2)
         return measured[0], *(
-            replace(one, table=np.rint(rows / off.size + part * off).astype(np.int64))
-            for off, one in zip(tables, measured[1:], strict=True)
+            replace(table, table=np.rint(rows / off.size + part * off).astype(np.int64))
+            for off, table in zip(tables, measured[1:], strict=True)
         )
 
     def _amounts_of_tables(
@@ -214,7 +216,7 @@ class Round:
         """Return the expected error of all pairs after one-way marginals and scores."""
         return ExpectedError(
             self.sizes,
-            {name: one.size for name, one in stage.groupings.items()},
+            {name: grouping.size for name, grouping in stage.groupings.items()},
             stage.paid,
             stage.dependence(scores),
             self.planning.rate,
@@ -234,8 +236,8 @@ class Round:
         coarse = self.curator.grouped(stage.groupings)
         measured = coarse.tabulate(amounts_of(amounts, tables)) if tables else ()
         refined = self.curator.refine(amounts_of(amounts, again)) if again else ()
-        better = {one.attributes: one for one in refined}
-        singles = [better.get(one.attributes, one) for one in stage.measured]
+        better = {marginal.attributes: marginal for marginal in refined}
+        singles = [better.get(marginal.attributes, marginal) for marginal in stage.measured]
         return tuple(measured), OneWays.of(singles, self.counted)
 
     def _split(self, tables: Sequence[Names], amounts: FloatArray) -> dict[Names, Fraction]:

@@ -57,7 +57,9 @@ class OneWayStage:
     @cached_property
     def shares(self) -> dict[str, FloatArray]:
         """Attribute → shares of its groups."""
-        return {n: one.summed(self.marginals.shares[n]) for n, one in self.groupings.items()}
+        return {
+            n: grouping.summed(self.marginals.shares[n]) for n, grouping in self.groupings.items()
+        }
 
     def dependence(self, scores: Mapping[Pair, float]) -> Dependence:
         """How attributes depend on each other by the scores of their pairs, in rows."""
@@ -146,9 +148,9 @@ class DependenceQueries:
         outside = np.array([at for at, pair in enumerate(pairs) if pair in predicted], dtype=int)
         if len(outside):
             prediction = np.array([predicted[pairs[place]] for place in outside])
-            others = noisy.of(outside)
-            near, evidence = others.expected_near(prediction)
-            if evidence > others.expected(self._exponential)[1]:
+            of_outside = noisy.of(outside)
+            near, evidence = of_outside.expected_near(prediction)
+            if evidence > of_outside.expected(self._exponential)[1]:
                 likely[outside] = near
         return dict(zip(pairs, likely.tolist(), strict=True))
 
@@ -182,9 +184,9 @@ class DependenceQueries:
         """Rows that the noise of one-way marginals puts into a score, about: of p̂_i p̂_jᵀ that of
         p̂_i is in the column of each level of j, by its share.
         """
-        one, other = (self.stage.shares[name] for name in pair)
+        first, other = (self.stage.shares[name] for name in pair)
         of_one, of_other = (self._variances[name] for name in pair)
-        variances = np.outer(of_one, other**2) + np.outer(one**2, of_other)
+        variances = np.outer(of_one, other**2) + np.outer(first**2, of_other)
         return ERROR_OF_SCORES * float(np.sqrt(variances).sum())
 
     @cached_property
@@ -194,6 +196,8 @@ class DependenceQueries:
         """
         paid, variance = self.stage.paid, self.planning.rate.variance
         return {
-            name: np.asarray(variance(paid[name]) * (1 - 1 / one.size) * np.bincount(one.groups))
-            for name, one in self.stage.groupings.items()
+            name: np.asarray(
+                variance(paid[name]) * (1 - 1 / grouping.size) * np.bincount(grouping.groups)
+            )
+            for name, grouping in self.stage.groupings.items()
         }

@@ -60,12 +60,12 @@ class Workload:
     def __str__(self) -> str:
         return ", ".join(f"{' '.join(names)} {float(weight):g}" for names, weight in self.entries)
 
-    def require_known(self, names: Iterable[str], *, of: str) -> None:
+    def require_modelled(self, names: Iterable[str], *, of: str) -> None:
         """Raise DeclarationError for a name that is none of the attributes that are modelled."""
-        known = set(names)
+        modelled = set(names)
         for entry, _ in self.entries:
             for name in entry:
-                if name not in known:
+                if name not in modelled:
                     raise DeclarationError(
                         f"{of}: workload: expected names of modelled attributes, got {name[:60]!r}"
                     )
@@ -82,17 +82,17 @@ class Workload:
         if not self.entries:
             return None
         place = {name: at for at, name in enumerate(names)}
-        found = np.ones((len(place), len(place)))
+        weights = np.ones((len(place), len(place)))
         for entry, weight in self.entries:
             inside = [place[name] for name in entry if name in place]
             if len(entry) == 1 and inside:
-                others = [at for at in place.values() if at != inside[0]]
-                found[inside[0], others] *= float(weight)
-                found[others, inside[0]] *= float(weight)
-            for one, other in combinations(inside, 2):
-                found[one, other] *= float(weight)
-                found[other, one] *= float(weight)
-        return found
+                partners = [at for at in place.values() if at != inside[0]]
+                weights[inside[0], partners] *= float(weight)
+                weights[partners, inside[0]] *= float(weight)
+            for first, other in combinations(inside, 2):
+                weights[first, other] *= float(weight)
+                weights[other, first] *= float(weight)
+        return weights
 
 
 def workload() -> Any:
@@ -100,8 +100,8 @@ def workload() -> Any:
     expected = "entries of one to three attributes and a weight, such as income 4, age sex 2"
 
     def parse(text: str) -> str | None:
-        found = Workload.of(text)
-        return None if found is None else str(found)
+        read = Workload.of(text)
+        return None if read is None else str(read)
 
     metadata = {"parse": parse, "expected": expected, "measuring": True}
     return field(default="", metadata=metadata)
