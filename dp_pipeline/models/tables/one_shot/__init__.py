@@ -70,29 +70,39 @@ class OneShot(TableModel):
     prior            a data set with ``purpose: benchmark`` over the same attributes: its rows say
                      which tables to measure, and all that is not measured (``PriorRound``)
 
-    The error of a plan is Σ w_ij √(o_i² + o_j² + q_ij² + b_ij²) over all pairs, in rows: noise of
-    the one-way marginals, of the table that holds the pair, and dependence that no table explains;
-    w is the workload.
+    The error of a plan is E = Σ w_ij √(o_i² + o_j² + q_ij² + b_ij²) over all pairs, in rows: noise
+    of the one-way marginals, of the table that holds the pair, and dependence that no table
+    explains; w is the workload. Declared ``targets`` and a ``label`` are one: their pairs count
+    four times. As AIM it selects tables, measures them and fits a tree, but in one round.
 
     1. A noisy number of rows N, for 1 % of the amount.
-    2. The plan with the least error, from sizes and N: the mean dependence of all pairs may be .05,
-       .15 or .4 of the rows. Its noisy value is bought where knowing it gains more than it costs.
-    3. Tables come from one of three generators. *Packed*: every attribute once, with the least
-       noise in one-way marginals. *A covering design* (PriView) holds every pair, where one clique
-       may hold all attributes or all are binary. *Growth*: one-way marginals, the scores
-       G_ij = ‖c_ij − N̂p̂_i p̂_jᵀ‖₁ of all pairs over groups of levels, then pairs and unions of
-       tables as long as the error falls (``inference.table_growth``).
-    4. These tables, and one-way marginals refined alongside, share what is left with the least
-       error. One distribution is fitted to all and rows are drawn from it: near to a few latent
-       classes where noise is much of what tables say (``inference.latent_classes``); where a
-       covering design is of more attributes than a clique may hold, attribute after attribute, so
-       that all pairs fit (``inference.paired_rows``).
+    2. The plan with the least E, from sizes and N. The mean dependence of all pairs may be .05, .15
+       or .4 of the rows; for each case dependence and the scores that a plan would see of it are
+       drawn. Tables are chosen by those scores, and E is taken with the dependence. The noisy mean
+       is bought where knowing it gains more than it costs.
+    3. Tables come from one of three generators.
+       *Packed*: every attribute once, with the least noise in one-way marginals; flat where all of
+       them are no further from flat than their noise.
+       *A covering design* (PriView) holds every pair, where one clique may hold all attributes or
+       all are binary.
+       *Growth*: one-way marginals, which also say which levels are grouped; scores
+       G_ij = ‖c_ij − N̂p̂_i p̂_jᵀ‖₁ over the groups, of all pairs at once (L∞ mechanism), of those
+       that count more by the workload, or of four that noisy max picks by G less the noise in it;
+       then pairs, and unions of them, as long as E falls (``inference.table_growth``). A score is
+       taken for what it is likely to be given its noise, by itself or near to what the tree of the
+       strongest pairs predicts, as the noisy scores are likelier (``inference.noisy_scores``).
+    4. These tables, and one-way marginals refined alongside, share what is left with the least E
+       (``inference.expected_error``). One distribution is fitted to all and rows are drawn from it:
+       near to a few latent classes where noise is much of what tables say
+       (``inference.latent_classes``); where a covering design is of more attributes than a clique
+       may hold, attribute after attribute, so that all pairs fit (``inference.paired_rows``).
 
     *Proof.* Number of rows and tables: a row is in one cell, over groups of levels too; Δ1 =
     Δ2 = 1 under add/remove, times the distance; a refined marginal costs what is added to it
     (``gate.mechanisms.refine``). The mean dependence is that of U_ij = ½‖c_ij − r cᵀ/n‖₁, which
     moves by less than 2, so a sum of p of them moves by less than 2p. Against released N̂ and p̂ a
-    score moves by 1, and all p of them by 1 in L∞ and by √p in L2. Plans, groups, tables and shares
+    score moves by 1, and m of them by 1 in L∞ and by √m in L2; noisy max, with public penalties,
+    pays for scores that move by 1, pick by pick. Plans, groups, tables and shares
     are functions of public and released values, and the tables get all that is left, so the total
     is the amount, exactly. Fit and sampling are post-processing. ∎
 

@@ -29,9 +29,6 @@ from dp_pipeline.results.measurement import NoisyMarginal
 FEWEST_ROWS = 50.0
 """What a noisy number of rows is taken for at least: one row would be far from any table."""
 
-SURE_OF_ROWS = 1.0
-"""Variance of a number of rows that all tables agree on already."""
-
 SMALLEST_REFINEMENT = 1e-4
 """The part of what is left for which a one-way marginal is refined, at least."""
 
