@@ -126,7 +126,7 @@ class ScoredPair:
         """Part of its group that every cell has."""
         return np.asarray(self.model**2 / np.maximum(self.weights, np.finfo(float).tiny))
 
-    def without_known(self, values: FloatArray) -> FloatArray:
+    def off_margins(self, values: FloatArray) -> FloatArray:
         """Return values of the cells without their means over margins, or over groups."""
         if self.labels is None:
             values = values - (values @ self.second)[:, None]
@@ -136,7 +136,7 @@ class ScoredPair:
 
     def variance(self, values: FloatArray) -> float:
         """Return the variance of the sum of a value for each row, by its cell, in rows²."""
-        return self.scale**2 * float((self.weights * self.without_known(values) ** 2).sum())
+        return self.scale**2 * float((self.weights * self.off_margins(values) ** 2).sum())
 
     @property
     def variances(self) -> FloatArray:
@@ -150,7 +150,7 @@ class ScoredPair:
     def draw(self, rng: np.random.Generator) -> FloatArray:
         """Return deviations of the cells, as parts of their rows times the number of all rows."""
         normal = rng.standard_normal(self.weights.shape) * np.sqrt(self.weights)
-        return self.scale * self.without_known(normal / np.maximum(self.model, 1e-9))
+        return self.scale * self.off_margins(normal / np.maximum(self.model, 1e-9))
 
 
 @dataclass(frozen=True)
@@ -355,7 +355,7 @@ class Precision:
 
     def _tables_with(self, attributes: Names) -> list[MeasuredTable]:
         """Tables that have all these attributes, by levels or groups of them; none for none."""
-        return [one for one in self.tables if set(attributes) <= set(one.attributes)]
+        return [table for table in self.tables if set(attributes) <= set(table.attributes)]
 
     def _modelled(self, attributes: Names) -> Names:
         """The attributes that have more than one level."""
@@ -423,8 +423,8 @@ class Precision:
         shares = self._doubtful_shares(first), self._doubtful_shares(second)
         if not self._tables_with(attributes):
             return ScoredPair.unmeasured(*shares, distance)
-        groups, others = map(self._groups_of, attributes)
-        labels = groups[:, None] * (int(others.max()) + 1) + others
+        groups, second_groups = map(self._groups_of, attributes)
+        labels = groups[:, None] * (int(second_groups.max()) + 1) + second_groups
         return ScoredPair.grouped(*shares, distance, self._joint(attributes), labels)
 
     def _groups_of(self, name: str) -> IntArray:
@@ -441,7 +441,7 @@ class Precision:
 
     def _doubtful_shares(self, name: str) -> FloatArray:
         """Return the same with its noise: a level without a released row may have had some."""
-        noise = min(one.variance * one.counts.size for one in self._tables_with((name,)))
+        noise = min(table.variance * table.counts.size for table in self._tables_with((name,)))
         noise /= self.sizes[name] * self.total**2
         shares = np.sqrt(self._shares(name) ** 2 + noise)
         return np.asarray(shares / shares.sum())

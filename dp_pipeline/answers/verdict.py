@@ -36,15 +36,15 @@ def verdict(tables: Tables) -> tuple[str, ...]:
     names = [name for name, size in precision.sizes.items() if size > 1]
     pairs = list(combinations(names, 2))
     measured = [pair for pair in pairs if precision.has_table(pair)]
-    others = [pair for pair in pairs if pair not in set(measured)]
+    unmeasured = [pair for pair in pairs if pair not in set(measured)]
     if not names:
         return ()
     single = _width(precision, [(name,) for name in names])[0]
     sentences = [f"Shares of single columns are mostly good to ±{single:.1%} of all rows."]
     if pairs:
         sentences.append(_about_measured(precision, measured, len(pairs)))
-    if others:
-        sentences.append(_about_others(precision, others))
+    if unmeasured:
+        sentences.append(_about_others(precision, unmeasured))
     return tuple(sentences)
 
 
@@ -84,8 +84,8 @@ def _about_others(precision: Precision, pairs: Sequence[Names]) -> str:
     if len(scored) < len(pairs):
         return f"Nothing says how far the others are from the truth: {unread}."
     width, relative = _width(precision, scored)
-    known = f"By noisy scores the others are known to ±{width:.1%}"
-    return f"{known}: {unread}." if relative > READABLE else f"{known}."
+    sentence = f"By noisy scores the others are known to ±{width:.1%}"
+    return f"{sentence}: {unread}." if relative > READABLE else f"{sentence}."
 
 
 def _width(precision: Precision, tables: Sequence[Names]) -> tuple[float, float]:
