@@ -261,7 +261,7 @@ def test_the_code_of_the_page_loads_as_it_stands_there(number: int, project: Pro
 
 
 def test_the_component_of_the_page_names_files_beside_its_own(file: Path):
-    (written,) = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    written, _ = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     with create_defs_folder_sandbox() as sandbox:
         path = sandbox.scaffold_component(
             component_cls=DataSets, defs_yaml_contents=yaml.safe_load(written)
