@@ -177,7 +177,7 @@ def rechain(folder: Path) -> None:
         (
             "DROP INDEX one_end_per_key; UPDATE entries SET event = 'dead', nano_epsilon = 0, "
             "key = (SELECT key FROM entries WHERE sequence = 4) WHERE sequence = 5",
-            "row 5 .*had ended",
+            "row 5 .*ended before",
         ),
     ],
 )

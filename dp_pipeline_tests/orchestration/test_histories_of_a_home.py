@@ -86,7 +86,7 @@ def only_an_export(project: Project) -> None:
 
 
 LEFT = (only_rows, retired_rows, only_a_bundle, only_a_transcript, only_an_export)
-OF_RIDERS = "tours: expected the ledger that knows population riders, .* releases of it in "
+OF_RIDERS = "tours: expected the ledger that knows population riders, .* releases of it are in "
 
 
 @pytest.mark.usefixtures("spec")
@@ -109,7 +109,7 @@ def test_new_ledger_does_not_know_old_releases(project: Project):
     open_population(another(project, population="others"), project.home)
     aside.rename(project.home.raw)
     third = project.declare("homes", HOMES)
-    words = "homes: expected the ledger that knows population riders, .* releases of it in "
+    words = "homes: expected the ledger that knows population riders, .* releases of it are in "
     refused(project, third, words=words)
 
 
@@ -145,7 +145,7 @@ def test_evaluations_and_reports_of_same_data_set_are_history(folder: str, proje
     path = project.home.root / folder
     path.mkdir(parents=True)
     (path / "0.5.json").write_text("{}")
-    refused(project, another(project), words="beside evaluations or reports of it in")
+    refused(project, another(project), words="although evaluations or reports of it are in")
 
 
 def no_manifest(project: Project) -> Path:
