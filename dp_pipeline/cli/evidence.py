@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @READER
 @click.pass_context
 def evidence(context: click.Context, folder: Path, reader: Reader) -> None:
-    """Show the evidence of an exported folder, and measure the loss of its noise.
+    """Show the evidence of an export, and test its noise.
 
     Registry entry, checklist and draft of an impact assessment lie in its folder `evidence`. Noise
     of the recorded scales is drawn anew, and the privacy loss that it shows is compared with the

@@ -139,7 +139,7 @@ def run(dataset: str, reader: Reader, quiet: bool, custodian: bool, **options: A
 def rehearse(
     dataset: str, rows: int | None, like: str, reader: Reader, quiet: bool, **options: Any
 ) -> None:
-    """Run a data set's whole chain over rows that nobody has, for nothing.
+    """Run a data set's whole chain over made-up rows, for nothing.
 
     The rows are drawn from the declaration. Ledger, rows and releases of the project are not
     touched. Every page, card and export says that it is a rehearsal.
