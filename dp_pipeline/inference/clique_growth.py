@@ -65,15 +65,15 @@ class CliqueGrowth:
         """
         names = tuple(self.sizes)
         found = set(self.held)
-        for at in range(len(names)):
-            for other in self._within_reach(at):
-                first, second = sorted((at, other))
+        for index in range(len(names)):
+            for other in self._within_reach(index):
+                first, second = sorted((index, other))
                 found.add((names[first], names[second]))
         return frozenset(found)
 
-    def _within_reach(self, at: int) -> Iterator[int]:
+    def _within_reach(self, index: int) -> Iterator[int]:
         """Attributes outside the cliques of one that it can be joined to from its side."""
-        one = 1 << at
+        one = 1 << index
         start = [clique for clique, members in enumerate(self._sets) if members & one]
         around, seen = 0, set(start)
         to_do = [(clique, 0) for clique in start]
@@ -87,20 +87,20 @@ class CliqueGrowth:
                 seen.add(beyond)
                 to_do.append((beyond, separator))
                 yield from self._fitting(self._sets[beyond] & ~separator, separator | one)
-        yield from self._fitting(self._apart(at), one)
+        yield from self._fitting(self._apart(index), one)
 
     def _fitting(self, others: int, to: int) -> Iterator[int]:
         """Those of ``others`` that make no clique over the cap with all of ``to``."""
         room = self.most_cells // self._cells(to)
-        return (at for at in _members(others) if self._counts[at] <= room)
+        return (index for index in _members(others) if self._counts[index] <= room)
 
-    def _apart(self, at: int) -> int:
+    def _apart(self, index: int) -> int:
         """Attributes in other components."""
         everyone = (1 << len(self._counts)) - 1
-        return everyone & ~next(part for part in self._forest.parts if part >> at & 1)
+        return everyone & ~next(part for part in self._forest.parts if part >> index & 1)
 
     def _cells(self, attributes: int) -> int:
-        return math.prod(self._counts[at] for at in _members(attributes))
+        return math.prod(self._counts[index] for index in _members(attributes))
 
     @cached_property
     def _counts(self) -> tuple[int, ...]:
@@ -109,7 +109,7 @@ class CliqueGrowth:
     @cached_property
     def _sets(self) -> tuple[int, ...]:
         """Every clique as the bits of a whole number."""
-        places = {name: at for at, name in enumerate(self.sizes)}
+        places = {name: index for index, name in enumerate(self.sizes)}
         return tuple(sum(1 << places[name] for name in clique) for clique in self.cliques)
 
     @cached_property

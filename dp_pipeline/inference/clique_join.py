@@ -60,11 +60,11 @@ def join_cliques(
             f"clique join: expected cliques over {', '.join(sizes)}, "
             f"got {', '.join(sorted(covered)) or 'none'}"
         )
-    places = {name: at for at, name in enumerate(sizes)}
+    places = {name: index for index, name in enumerate(sizes)}
     codes = np.zeros((len(sizes), rows), dtype=code_type(sizes.values()))
     known: set[str] = set()
-    for at in tree.order:
-        clique = tree.cliques[at]
+    for index in tree.order:
+        clique = tree.cliques[index]
         given = tuple(name for name in clique if name in known)
         new = tuple(name for name in clique if name not in known)
         if not new:
@@ -165,7 +165,7 @@ def sample_network(
     >>> codes.sum(axis=0).tolist(), bool((codes[:, 0] == codes[:, 1]).all())
     ([3, 3], True)
     """
-    places = {name: at for at, name in enumerate(sizes)}
+    places = {name: index for index, name in enumerate(sizes)}
     codes = np.zeros((len(sizes), rows), dtype=code_type(sizes.values()))
     for conditional in network:
         keys = _keys(codes, [(places[name], sizes[name]) for name in conditional.parents])
@@ -183,5 +183,9 @@ def overlap_links(sets: Sequence[tuple[str, ...]]) -> tuple[tuple[int, int], ...
     >>> overlap_links((("b", "a"), ("c", "b"), ("d", "b", "a")))
     ((0, 1), (0, 2))
     """
-    shared = [[len({*names} & {*other}) for other in sets[:at]] for at, names in enumerate(sets)]
-    return tuple((overlaps.index(max(overlaps)), at) for at, overlaps in enumerate(shared) if at)
+    shared = [
+        [len({*names} & {*other}) for other in sets[:index]] for index, names in enumerate(sets)
+    ]
+    return tuple(
+        (overlaps.index(max(overlaps)), index) for index, overlaps in enumerate(shared) if index
+    )

@@ -157,13 +157,13 @@ class EarlierTables:
         ends = np.cumsum([0, *sizes]).tolist()
         counts = tables["cells"]["noisy_count"]
         measured = []
-        for at, (first, end) in enumerate(pairwise(ends)):
-            text = str(tables["measured"]["marginal"][at])
+        for index, (first, end) in enumerate(pairwise(ends)):
+            text = str(tables["measured"]["marginal"][index])
             names = tuple(text.split(", ")) if text else ()
             shape = _shape(names, groupings, domain)
             if int(np.prod(shape, dtype=np.int64)) != end - first:
                 return None
-            deviation = float(tables["measured"]["deviation"][at])
+            deviation = float(tables["measured"]["deviation"][index])
             measured.append(believed(names, counts[first:end].reshape(shape), deviation**2))
         return cls(tuple(measured), groupings)
 

@@ -114,7 +114,7 @@ class FittedTree:
     @cached_property
     def _pairs(self) -> dict[Names, FloatArray]:
         """Probabilities of all pairs, also where no clique has both."""
-        place = {name: at for at, name in enumerate(self.model.sizes)}
+        place = {name: index for index, name in enumerate(self.model.sizes)}
         tables: dict[Names, FloatArray] = {}
         # From the attribute with fewer levels to the other: less to carry through the tree.
         for name in sorted(self.model.sizes, key=lambda one: self.model.sizes[one]):
@@ -130,31 +130,35 @@ class FittedTree:
         cliques that have it.
         """
         to_do = []
-        for at, node in enumerate(self.model.nodes):
+        for index, node in enumerate(self.model.nodes):
             if name in node.names:
                 partners = (other for other in node.names if other != name)
                 yield from (
-                    (partner, _marginal_over(self.tables[at], node.names, (name, partner)))
+                    (partner, _marginal_over(self.tables[index], node.names, (name, partner)))
                     for partner in partners
                 )
-                to_do += [(at, next_, self.tables[at], node.names) for next_ in self._around[at]]
+                to_do += [
+                    (index, next_, self.tables[index], node.names) for next_ in self._around[index]
+                ]
         while to_do:
-            before, at, joint, names = to_do.pop()
-            there = self.model.nodes[at].names
+            before, index, joint, names = to_do.pop()
+            there = self.model.nodes[index].names
             if name in there:
                 continue
             shared = tuple(partner for partner in there if partner in names)
-            joint = self._carried(_marginal_over(joint, names, (name, *shared)), at, shared)
+            joint = self._carried(_marginal_over(joint, names, (name, *shared)), index, shared)
             names = (name, *there)
             partners = (other for other in there if other not in shared)
             yield from (
                 (partner, _marginal_over(joint, names, (name, partner))) for partner in partners
             )
-            to_do += [(at, next_, joint, names) for next_ in self._around[at] if next_ != before]
+            to_do += [
+                (index, next_, joint, names) for next_ in self._around[index] if next_ != before
+            ]
 
-    def _carried(self, table: FloatArray, at: int, shared: Names) -> FloatArray:
+    def _carried(self, table: FloatArray, index: int, shared: Names) -> FloatArray:
         """P(x, clique) from P(x, what it shares): nothing where that has no probability."""
-        clique, names = self.tables[at], self.model.nodes[at].names
+        clique, names = self.tables[index], self.model.nodes[index].names
         axes = tuple(axis for axis, name in enumerate(names) if name not in shared)
         total = clique.sum(axis=axes, keepdims=True)
         conditional = np.divide(clique, total, out=np.zeros_like(clique), where=total > 0)
@@ -164,10 +168,10 @@ class FittedTree:
     def _around(self) -> list[list[int]]:
         """Neighbours of every node."""
         around: list[list[int]] = [[] for _ in self.model.nodes]
-        for at, node in enumerate(self.model.nodes):
+        for index, node in enumerate(self.model.nodes):
             if node.parent is not None:
-                around[at].append(node.parent)
-                around[node.parent].append(at)
+                around[index].append(node.parent)
+                around[node.parent].append(index)
         return around
 
 

@@ -88,8 +88,10 @@ class GraphicalModel:
 
     def home(self, attributes: Names) -> int:
         """Return the node with the fewest cells that holds the attributes; ValueError for none."""
-        holding = [at for at, node in enumerate(self.nodes) if set(attributes) <= set(node.names)]
-        return min(holding, key=lambda at: int(np.prod(self.nodes[at].shape)))
+        holding = [
+            index for index, node in enumerate(self.nodes) if set(attributes) <= set(node.names)
+        ]
+        return min(holding, key=lambda index: int(np.prod(self.nodes[index].shape)))
 
     def marginals(self, potentials: Sequence[FloatArray]) -> tuple[list[FloatArray], float]:
         """Probabilities of every clique's cells, one table a node with sum 1; and log Z.
@@ -98,8 +100,8 @@ class GraphicalModel:
         """
         tables = [potential.copy() for potential in potentials]
         log_total = 0.0
-        for at in range(len(self.nodes) - 1, -1, -1):
-            node, flat = self.nodes[at], tables[at].reshape(self.nodes[at].split)
+        for index in range(len(self.nodes) - 1, -1, -1):
+            node, flat = self.nodes[index], tables[index].reshape(self.nodes[index].split)
             largest = _largest(flat)
             flat -= largest[:, None]
             np.exp(flat, out=flat)
@@ -109,18 +111,20 @@ class GraphicalModel:
                 log_total = float(np.log(total[0]) + largest[0])
             else:
                 tables[node.parent] += (np.log(total) + largest).reshape(node.spread)
-        for at, node in enumerate(self.nodes):
+        for index, node in enumerate(self.nodes):
             if node.parent is not None:
                 above = _summed(tables[node.parent], node.summed).reshape(-1, 1)
-                flat = tables[at].reshape(node.split)
+                flat = tables[index].reshape(node.split)
                 flat *= above
         return tables, log_total
 
     def by_clique(self, tables: Sequence[FloatArray]) -> dict[Names, FloatArray]:
         """Clique of the tree → its table, axes in the clique's order, from one table a node."""
         return {
-            clique: tables[at].transpose([self.nodes[at].names.index(name) for name in clique])
-            for at, clique in enumerate(self._cliques)
+            clique: tables[index].transpose(
+                [self.nodes[index].names.index(name) for name in clique]
+            )
+            for index, clique in enumerate(self._cliques)
         }
 
 
@@ -209,12 +213,12 @@ class Projection:
         firsts = np.cumsum([0, *(prod(model.sizes[name] for name in names) for names in tables)])
         none = np.zeros(0, dtype=np.int64)
         rows, columns, width = [none], [none], 0
-        for at, groups, needed, places in _marginal_stages(model, tables):
-            node = model.nodes[at]
+        for index, groups, needed, places in _marginal_stages(model, tables):
+            node = model.nodes[index]
             shape = tuple(prod(node.shape[axis] for axis in group) for group in groups)
             broadcast = tuple(cells if g in needed else 1 for g, cells in enumerate(shape))
             summed = tuple(g for g in range(len(groups)) if g not in needed)
-            stage = _Stage(at, shape, summed, broadcast, slice(width, width + prod(broadcast)))
+            stage = _Stage(index, shape, summed, broadcast, slice(width, width + prod(broadcast)))
             axes = [axis for g in needed for axis in groups[g]]
             rows += [_cells(node, axes, tables[place]) + firsts[place] for place in places]
             width = stage.columns.stop
@@ -251,12 +255,12 @@ def _marginal_stages(
     groups = [_groups(node) for node in model.nodes]
     places_of: dict[tuple[int, tuple[int, ...]], list[int]] = {}
     for place, names in enumerate(tables):
-        at = model.home(names)
-        axes = {model.nodes[at].names.index(name) for name in names}
-        needed = tuple(g for g, group in enumerate(groups[at]) if axes & set(group))
-        places_of.setdefault((at, needed), []).append(place)
-    for (at, needed), places in places_of.items():
-        yield at, groups[at], needed, places
+        index = model.home(names)
+        axes = {model.nodes[index].names.index(name) for name in names}
+        needed = tuple(g for g, group in enumerate(groups[index]) if axes & set(group))
+        places_of.setdefault((index, needed), []).append(place)
+    for (index, needed), places in places_of.items():
+        yield index, groups[index], needed, places
 
 
 def _groups(node: Clique) -> list[tuple[int, ...]]:
@@ -428,7 +432,7 @@ def product_potentials(model: GraphicalModel, start: Mapping[str, FloatArray]) -
     """Log-potentials of attributes that are independent with these shares, each in one clique."""
     position = model.zeros()
     for name, shares in start.items():
-        at = model.home((name,))
-        shape = [-1 if other == name else 1 for other in model.nodes[at].names]
-        position[at] += np.log(np.maximum(shares, SMALLEST_SHARE)).reshape(shape)
+        index = model.home((name,))
+        shape = [-1 if other == name else 1 for other in model.nodes[index].names]
+        position[index] += np.log(np.maximum(shares, SMALLEST_SHARE)).reshape(shape)
     return position

@@ -51,9 +51,9 @@ class JunctionTree:
         root = cells.index(max(cells))
         links = _spanning(cliques, root)
         order = (root, *(child for _, child in links))
-        place = {at: rank for rank, at in enumerate(order)}
+        place = {index: rank for rank, index in enumerate(order)}
         tree = cls(
-            tuple(tuple(cliques[at]) for at in order),
+            tuple(tuple(cliques[index]) for index in order),
             tuple((place[parent], place[child]) for parent, child in links),
         )
         tree.require_running_intersection()
@@ -88,7 +88,7 @@ class JunctionTree:
                 f"junction tree: expected a link to each of {len(self.cliques)} cliques but the "
                 f"first, got {len(self.links)} links"
             )
-        seen = {at: set(clique) for at, clique in enumerate(self.cliques[:1])}
+        seen = {index: set(clique) for index, clique in enumerate(self.cliques[:1])}
         attributes = set().union(*seen.values())
         for parent, child in self.links:
             clique = set(self.cliques[child])
@@ -123,8 +123,8 @@ def _spanning(cliques: Sequence[tuple[str, ...]], root: int) -> list[tuple[int, 
     graph = nx.Graph()
     graph.add_nodes_from(range(len(cliques)))
     graph.add_weighted_edges_from(
-        (at, other, len(set(left) & set(right)))
-        for (at, left), (other, right) in combinations(enumerate(cliques), 2)
+        (index, other, len(set(left) & set(right)))
+        for (index, left), (other, right) in combinations(enumerate(cliques), 2)
     )
     return list(nx.bfs_edges(nx.maximum_spanning_tree(graph), root, sort_neighbors=sorted))
 
@@ -145,12 +145,12 @@ def elimination_cliques(graph: nx.Graph, order: Sequence[str]) -> tuple[frozense
     """
     neighbours = _neighbours(graph, order)
     cliques: list[int] = []
-    for at in range(len(order)):
-        clique = _eliminate(neighbours, at) | 1 << at
-        # A later clique lacks ``at``, so only an earlier one can contain this one.
+    for index in range(len(order)):
+        clique = _eliminate(neighbours, index) | 1 << index
+        # A later clique lacks ``index``, so only an earlier one can contain this one.
         if all(clique & ~earlier for earlier in cliques):
             cliques.append(clique)
-    return tuple(frozenset(order[at] for at in _members(clique)) for clique in cliques)
+    return tuple(frozenset(order[index] for index in _members(clique)) for clique in cliques)
 
 
 def min_fill_order(graph: nx.Graph, sizes: Mapping[str, int]) -> tuple[str, ...]:
@@ -167,7 +167,7 @@ def min_fill_order(graph: nx.Graph, sizes: Mapping[str, int]) -> tuple[str, ...]
     """
     names, cells = tuple(sizes), tuple(sizes.values())
     neighbours = _neighbours(graph, names)
-    costs = {at: _cost(neighbours, at, cells) for at in range(len(names))}
+    costs = {index: _cost(neighbours, index, cells) for index in range(len(names))}
     order = []
     while costs:
         fill, _, best = min(costs.values())
@@ -175,9 +175,9 @@ def min_fill_order(graph: nx.Graph, sizes: Mapping[str, int]) -> tuple[str, ...]
         order.append(names[best])
         changed = around = _eliminate(neighbours, best)
         # A new edge changes the fill of every vertex that sees both of its ends.
-        for at in _members(around if fill else 0):
-            changed |= neighbours[at]
-        costs.update({at: _cost(neighbours, at, cells) for at in _members(changed)})
+        for index in _members(around if fill else 0):
+            changed |= neighbours[index]
+        costs.update({index: _cost(neighbours, index, cells) for index in _members(changed)})
     return tuple(order)
 
 
@@ -197,7 +197,7 @@ def triangulated_cliques(graph: nx.Graph, sizes: Mapping[str, int]) -> tuple[tup
 
 def _neighbours(graph: nx.Graph, order: Sequence[str]) -> list[int]:
     """Neighbours of each vertex of ``order``, as the bits of a whole number."""
-    places = {name: at for at, name in enumerate(order)}
+    places = {name: index for index, name in enumerate(order)}
     if len(places) != len(order) or not all(vertex in places for vertex in graph):
         raise BoundaryViolation(
             f"elimination order: expected each of {len(graph)} vertices once, got another order"
@@ -210,24 +210,24 @@ def _neighbours(graph: nx.Graph, order: Sequence[str]) -> list[int]:
     return neighbours
 
 
-def _eliminate(neighbours: list[int], at: int) -> int:
+def _eliminate(neighbours: list[int], index: int) -> int:
     """Connect all neighbours of a vertex with each other and take it out; returns them."""
-    around = neighbours[at]
+    around = neighbours[index]
     for vertex in _members(around):
-        neighbours[vertex] = (neighbours[vertex] | around) & ~(1 << vertex | 1 << at)
-    neighbours[at] = 0
+        neighbours[vertex] = (neighbours[vertex] | around) & ~(1 << vertex | 1 << index)
+    neighbours[index] = 0
     return around
 
 
-def _cost(neighbours: list[int], at: int, cells: Sequence[int]) -> tuple[int, int, int]:
+def _cost(neighbours: list[int], index: int, cells: Sequence[int]) -> tuple[int, int, int]:
     """Edges that eliminating a vertex adds, cells of its clique, and the vertex."""
-    missing, product = 0, cells[at]
-    around = neighbours[at]
+    missing, product = 0, cells[index]
+    around = neighbours[index]
     for vertex in _members(around):
         # A vertex is no neighbour of itself.
         missing += (around & ~neighbours[vertex]).bit_count() - 1
         product *= cells[vertex]
-    return missing // 2, product, at
+    return missing // 2, product, index
 
 
 def _members(vertices: int) -> Iterator[int]:

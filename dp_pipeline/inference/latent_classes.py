@@ -104,8 +104,8 @@ def _indicators(codes: IntArray, sizes: Sequence[int]) -> Any:
 
     rows, many = codes.shape
     levels = codes.astype(np.int64) + np.cumsum([0, *sizes[:-1]])
-    at = (np.repeat(np.arange(rows), many), levels.ravel())
-    return csr_array((np.ones(rows * many), at), shape=(rows, sum(sizes)))
+    index = (np.repeat(np.arange(rows), many), levels.ravel())
+    return csr_array((np.ones(rows * many), index), shape=(rows, sum(sizes)))
 
 
 def _first_memberships(has: Any, shares: FloatArray, classes: int) -> FloatArray:

@@ -129,12 +129,12 @@ class _Estimates:
     values: FloatArray
     precisions: FloatArray
 
-    def combine(self, at: IntArray, values: FloatArray, precision: FloatArray) -> None:
-        """Average with second estimates of the nodes ``at``, by inverse variance."""
-        total = self.precisions[at] + precision
-        weighted = self.values[at] * self.precisions[at] + values * precision
-        self.values[at] = weighted / total
-        self.precisions[at] = total
+    def combine(self, index: IntArray, values: FloatArray, precision: FloatArray) -> None:
+        """Average with second estimates of the nodes ``index``, by inverse variance."""
+        total = self.precisions[index] + precision
+        weighted = self.values[index] * self.precisions[index] + values * precision
+        self.values[index] = weighted / total
+        self.precisions[index] = total
 
     def shared(
         self, family: _Families, parents: FloatArray, sparsity: Sparsity | None

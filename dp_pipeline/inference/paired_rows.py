@@ -72,7 +72,7 @@ class PairedRows:
             )
         codes = np.zeros((len(self.sizes), rows), dtype=code_type(self.sizes.values()))
         order = shuffled_rows(rows, rng)
-        places = {name: at for at, name in enumerate(self.sizes)}
+        places = {name: index for index, name in enumerate(self.sizes)}
         for name, column in zip(drawn.names, drawn.codes.T, strict=True):
             codes[places[name]] = np.repeat(column, drawn.rows)[order]
         return codes.T
@@ -115,7 +115,9 @@ class PairedRows:
         for entry in self.zeros.allowed:
             if child in entry.names:
                 before = tuple(name for name in entry.names if name in drawn.names)
-                later = [at for at, name in enumerate(entry.names) if name not in (*before, child)]
+                later = [
+                    index for index, name in enumerate(entry.names) if name not in (*before, child)
+                ]
                 names = [name for name in entry.names if name in (*before, child)]
                 inside = np.asarray(entry.mask.any(axis=tuple(later)))
                 mask = np.moveaxis(inside, names.index(child), -1)

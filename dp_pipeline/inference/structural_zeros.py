@@ -67,8 +67,8 @@ class StructuralZeros:
         """
         tables = model.zeros()
         for entry in self.allowed:
-            at = model.home(entry.names)
-            tables[at] += np.where(_spread(entry, model.nodes[at].names), 0.0, NOTHING)
+            index = model.home(entry.names)
+            tables[index] += np.where(_spread(entry, model.nodes[index].names), 0.0, NOTHING)
         return tables
 
     def satisfying(self, draw: Callable[[int], IntArray], rows: int, names: Names) -> IntArray:
@@ -227,12 +227,12 @@ def _renamed(one: AllowedCells, twin: Twin) -> AllowedCells:
     """Return what an entry about a twin says of the other attribute."""
     if twin.name not in one.names:
         return one
-    at = one.names.index(twin.name)
-    mask = one.mask.take(twin.levels, axis=at)
+    index = one.names.index(twin.name)
+    mask = one.mask.take(twin.levels, axis=index)
     if twin.other not in one.names:
-        return AllowedCells((*one.names[:at], twin.other, *one.names[at + 1 :]), mask)
+        return AllowedCells((*one.names[:index], twin.other, *one.names[index + 1 :]), mask)
     # Both are in it: only cells with matching levels can be.
-    mask = np.diagonal(mask, axis1=one.names.index(twin.other), axis2=at)
+    mask = np.diagonal(mask, axis1=one.names.index(twin.other), axis2=index)
     names = (*(name for name in one.names if name not in (twin.name, twin.other)), twin.other)
     return AllowedCells(names, mask)
 

@@ -136,10 +136,10 @@ def view_network(
         strongest = dependence[network_order].max(axis=0)
         strongest[network_order] = -1
         child = int(np.argmax(strongest))
-        order = sorted(network_order, key=lambda at: -dependence[child, at])
+        order = sorted(network_order, key=lambda index: -dependence[child, index])
         parents: list[str] = []
         cells = sizes[names[child]]
-        for name in (names[at] for at in order):
+        for name in (names[index] for index in order):
             if cells * sizes[name] <= most_cells:
                 parents.append(name)
                 cells *= sizes[name]
@@ -147,24 +147,24 @@ def view_network(
         network_order.append(child)
     return tuple(
         Conditional(
-            names[at],
+            names[index],
             parents,
-            max_entropy((*parents, names[at]), views, sizes, sweeps=NETWORK_SWEEPS),
+            max_entropy((*parents, names[index]), views, sizes, sweeps=NETWORK_SWEEPS),
         )
-        for at, parents in zip(network_order, families, strict=True)
+        for index, parents in zip(network_order, families, strict=True)
     )
 
 
 def _dependence(views: Mapping[Names, FloatArray], names: Names) -> FloatArray:
     """Distance of every pair from independence, (d, d), in rows; 0 on the diagonal."""
-    places = {name: at for at, name in enumerate(names)}
+    places = {name: index for index, name in enumerate(names)}
     distances = np.zeros((len(names), len(names)))
     for view, table in views.items():
         for pair in combinations(view, 2):
             cells = marginal_of(table, view, pair)
             product = np.outer(cells.sum(axis=1), cells.sum(axis=0)) / max(1e-9, cells.sum())
-            at = places[pair[0]], places[pair[1]]
-            distances[at] = distances[at[::-1]] = np.abs(cells - product).sum() / 2
+            index = places[pair[0]], places[pair[1]]
+            distances[index] = distances[index[::-1]] = np.abs(cells - product).sum() / 2
     return distances
 
 
@@ -212,7 +212,7 @@ def _design(
         tried = [_view(uncovered, cells, most_cells, most_attributes, rng) for _ in range(TRIES)]
         view = max(tried, key=lambda one: int(uncovered[np.ix_(one, one)].sum()))
         uncovered[np.ix_(view, view)] = False
-        views.append(tuple(names[at] for at in sorted(view)))
+        views.append(tuple(names[index] for index in sorted(view)))
     return tuple(views)
 
 

@@ -108,7 +108,8 @@ REFUSED = {
 
 READERS = [("privhd", f"variant: {one}", PrivHd(variant=one)) for one in PUBLIC_ROW_SCORES]
 READERS += [("privbayes", f"score: {one}", PrivBayes(score=one)) for one in ("I", "F")]
-BINARY = "attributes:\n  colour: {levels: [red, green]}\n  size: {levels: [small, large]}"
+BINARY = "attributes:\n  colour: {levels: [red, green], nullable: false}\n"
+BINARY += "  size: {levels: [small, large], nullable: false}"
 
 
 @pytest.mark.parametrize(("name", "parameter", "model"), READERS, ids=lambda one: str(one)[:12])

@@ -240,6 +240,7 @@ def prepared_cell(folder: Path, rule: str, attribute: str, cell: str | None) -> 
         folder,
         rule=f"on_invalid: {'drop' if rule == 'other' else rule}",
         attributes=f"attributes:\n  odd: {{{attribute}{here}}}\n  x: {{bounds: [0, 8], bins: 4}}",
+        models="models:\n  independent: {}",
     )
     odd, column = spec.domain["odd"], pa.chunked_array([pa.array([cell], pa.string())])
     (code,) = cell_codes(odd, column)

@@ -145,7 +145,9 @@ class DependenceQueries:
         likely, _ = noisy.expected(self._exponential)
         scores = dict(zip(pairs, likely.tolist(), strict=True))
         predicted = self.stage.dependence(scores).by_tree
-        outside = np.array([at for at, pair in enumerate(pairs) if pair in predicted], dtype=int)
+        outside = np.array(
+            [index for index, pair in enumerate(pairs) if pair in predicted], dtype=int
+        )
         if len(outside):
             prediction = np.array([predicted[pairs[place]] for place in outside])
             of_outside = noisy.of(outside)

@@ -81,12 +81,12 @@ class Workload:
         """
         if not self.entries:
             return None
-        place = {name: at for at, name in enumerate(names)}
+        place = {name: index for index, name in enumerate(names)}
         weights = np.ones((len(place), len(place)))
         for entry, weight in self.entries:
             inside = [place[name] for name in entry if name in place]
             if len(entry) == 1 and inside:
-                partners = [at for at in place.values() if at != inside[0]]
+                partners = [index for index in place.values() if index != inside[0]]
                 weights[inside[0], partners] *= float(weight)
                 weights[partners, inside[0]] *= float(weight)
             for first, other in combinations(inside, 2):
