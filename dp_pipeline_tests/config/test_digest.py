@@ -19,7 +19,7 @@ MEASURED = [
     ("[0, 8]", "[0, 9]"),
     ("bins: 4", "bins: 5"),
     ("bins: 4", "edges: [30]"),
-    ("bins: 4, nullable: false", "bins: 4"),
+    ("bins: 4, nullable: false", "bins: 4, nullable: true"),
     ("green", "grey"),
     ("red, green", "green, red"),
     ("other: blue", "other: red"),

@@ -107,7 +107,8 @@ def test_the_largest_domain_has_all_discoverable_cells(tmp_path: Path) -> None:
         ("{bounds: [0, 1], bins: {quantiles: 8}}", 9),
         ("{bounds: discover, bins: 5}", 6),
     ):
-        assert with_odd(tmp_path, odd).widest.domain["odd"].size == size
+        spec = with_odd(tmp_path, odd, models="models:\n  independent:")  # no axis of a clustering
+        assert spec.widest.domain["odd"].size == size
     text = "{levels: discover, at_most: 7, nullable: true}"
     spec = with_odd(tmp_path, text, COST)
     assert spec.widest.domain["odd"].size == 9

@@ -49,7 +49,7 @@ def test_what_is_no_decimal_epsilon_is_refused(value: object):
 DELTAS = [
     *((value, Fraction(1, 10**9)) for value in ("1e-9", "0.000000001", 1e-9, np.float64(1e-9))),
     (Fraction(1, 10**9), Fraction(1, 10**9)),
-    *((value, None) for value in (0, 0.0, "0", " 0.0 ", Fraction(0), np.int64(0))),
+    *((value, None) for value in (None, 0, 0.0, "0", " 0.0 ", Fraction(0), np.int64(0))),
 ]
 
 
@@ -58,7 +58,7 @@ def test_delta_is_read_exactly_and_0_is_none(value: object, delta: Fraction | No
     assert exact_delta(value) == delta
 
 
-NO_DELTA = [None, False, "", "none", -1, 1, 0.5, float("nan"), [0], np.zeros(2), Fraction(1, 3000)]
+NO_DELTA = [False, "", "none", -1, 1, 0.5, float("nan"), [0], np.zeros(2), Fraction(1, 3000)]
 
 
 @pytest.mark.parametrize("value", NO_DELTA, ids=repr)
