@@ -171,7 +171,7 @@ class Round:
             for off, table in zip(tables, measured[1:], strict=True)
         ]
         ratio = sum(squares) / sum(off.size for off in tables)
-        part = max(0.0, 1 - 1 / ratio**2)
+        part = 1 - 1 / ratio**2 if ratio > 1 else 0.0
         return measured[0], *(
             replace(table, table=np.rint(rows / off.size + part * off).astype(np.int64))
             for off, table in zip(tables, measured[1:], strict=True)
