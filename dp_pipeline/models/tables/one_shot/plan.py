@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import combinations, pairwise
-from math import ceil, gamma, prod, sqrt
+from math import gamma, prod, sqrt
 
 import numpy as np
 
@@ -231,9 +231,7 @@ class Planning:
         )
 
     def _best_count(self, error: ExpectedError, order: IntArray, amount: float) -> int:
-        most = min(len(order), ceil(SCORED_TABLES[-1] * len(self.sizes)))
-        errors = [error.of_pairs(order, [count], amount)[0] for count in range(most + 1)]
-        return int(np.argmin(errors))
+        return int(np.argmin(error.of_pairs(order, range(len(order) + 1), amount)))
 
     def error_of_scores(self, plan: Plan, mean: float, tail: float) -> float:
         """Return the error where pairs are measured that have the largest scores, the best of a few
