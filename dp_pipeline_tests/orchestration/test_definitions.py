@@ -245,7 +245,7 @@ def test_dagster_reads_definitions_that_environment_names(
     defs = importlib.import_module("dp_pipeline.definitions").defs
     monkeypatch.delitem(sys.modules, "dp_pipeline.definitions")
     groups = {key.path[0] for key in defs.resolve_asset_graph().get_all_asset_keys()}
-    assert groups == WITHOUT_DATA | DOWNLOADED | {"rides"}
+    assert groups == {"rides"}
     dg.Definitions.validate_loadable(defs)
 
 

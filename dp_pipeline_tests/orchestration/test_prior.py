@@ -87,7 +87,7 @@ def test_it_is_rebuilt_by_the_same_public_rows_alone(project: Project, spec: Dat
             "expected attributes with the same levels or bins in others, got tenure otherwise",
         ),
         (
-            {"attributes": {**HOMES["attributes"], "rooms": {**ROOMS, "nullable": "true"}}},
+            {"attributes": {**HOMES["attributes"], "rooms": {**ROOMS, "bins": "2"}}},
             "expected attributes with the same levels or bins in others, got rooms otherwise",
         ),
     ],
