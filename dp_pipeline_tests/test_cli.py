@@ -485,7 +485,7 @@ BROKEN_ROWS: dict[str, tuple[tuple[str, ...], str]] = {
 @pytest.mark.parametrize("broken", BROKEN_ROWS)
 def test_a_broken_row_of_a_benchmark_names_the_expectation(broken: str, project: Project):
     rows, expectation = BROKEN_ROWS[broken]
-    project.declare("plants", COLOURED)
+    project.declare("plants", COLOURED, on_invalid="drop")
     good = ROWS["plants"][1:] if rows else ()
     project.write_rows("plants.csv", [ROWS["plants"][0], *good, *rows])
     result = project.cli_here("run", "plants")
@@ -496,7 +496,7 @@ def test_a_broken_row_of_a_benchmark_names_the_expectation(broken: str, project:
 
 
 def test_a_refused_benchmark_needs_a_new_snapshot(project: Project):
-    project.declare("plants", COLOURED)
+    project.declare("plants", COLOURED, on_invalid="drop")
     project.write_rows("plants.csv", [*ROWS["plants"], f"1,1,{SECRET}"])
     assert_refused(project.cli_here("run", "plants"), 1, "levels__colour")
     project.write_rows("plants.csv", ROWS["plants"])

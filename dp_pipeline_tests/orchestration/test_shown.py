@@ -261,11 +261,11 @@ def test_plan_foretells_cells_and_memory_of_tables_alone(project: Project):
     spec = project.declare("homes", HOMES, models=models)
     planned = {release.model: release for release in plan_run(project.request(spec)).releases}
     cells = {name: one.cells for name, one in planned.items()}
-    assert cells == {"priview": 24, "independent": 9, "eug_kmeans": None}
-    assert planned["independent"].megabytes == 9 * BYTES_A_CELL / 1e6
+    assert cells == {"priview": 32, "independent": 10, "eug_kmeans": None}
+    assert planned["independent"].megabytes == 10 * BYTES_A_CELL / 1e6
     assert planned["eug_kmeans"].megabytes is None
     lines = [line.split() for line in project.cli_here("plan", "homes").out.splitlines()]
-    assert ["priview", "1", "new", "1", "0.851", "24", "0.00115"] in lines
+    assert ["priview", "1", "new", "1", "0.851", "32", "0.00154"] in lines
     assert ["eug_kmeans", "1", "new", "1", "0.851", "–", "–"] in lines
     project.declare("homes", HOMES, models={"eug_kmeans": {"k": "3"}})
     assert "cells" not in project.cli_here("plan", "homes").out
