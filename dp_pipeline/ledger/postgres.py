@@ -304,7 +304,10 @@ class PostgresStore:
         with self._session() as connection, connection.begin():
             has_tables = bool(connection.execute(_HAS_TABLES).scalar_one())
         if has_keys and not has_tables:
-            raise Damaged(f"ledger {self}: expected tables for the keys in {self.keys}, got none")
+            raise Damaged(
+                f"ledger {self}: expected the tables that belong to the keys in {self.keys}, got "
+                "none: they are lost, so put back a copy with all rows"
+            )
         return has_tables
 
     def _require_no_file(self) -> None:
