@@ -595,7 +595,7 @@ def test_weeks_are_added_up_to_a_month_for_nothing(ran: Any):
     lines = Path(done.out.split(": ", 1)[1].strip()).read_text().splitlines()
     assert lines[0] == "attributes,cell,rows,deviation,deviation of one release"
     cells = [line.split(",") for line in lines[1:] if line.startswith("kind,")]
-    assert [cell[1] for cell in cells] == ["bike", "car"]
+    assert [cell[1] for cell in cells] == ["bike", "car", "missing"]
     total, direct = float(cells[0][3]), float(cells[0][4])
     assert total == pytest.approx(direct * 3**0.5, rel=0.01)
     assert len(project.ledger.entries()) == before
@@ -656,9 +656,9 @@ def test_roll_up_says_what_a_model_releases_instead(
 def test_tree_of_pairs_reports_its_groups_of_levels(project: Project):
     spec = stream(project, models={"mst": {}}, publish={"model": "mst", "epsilon": "0.5"})
     outcomes = run_weeks(project, spec, *WEEKS[:2], epsilon="0.5")
-    assert all(len(outcome.bundle.tables["groups"]["group"]) == 4 + 2 + 2 for outcome in outcomes)
+    assert all(len(outcome.bundle.tables["groups"]["group"]) == 5 + 3 + 3 for outcome in outcomes)
     sums = roll_up([outcome.release for outcome in outcomes])
-    rows = [outcome.bundle.tables["cells"]["noisy_count"][:4] for outcome in outcomes]
+    rows = [outcome.bundle.tables["cells"]["noisy_count"][:5] for outcome in outcomes]
     assert sums[0].attributes == ("x",)
     assert sums[0].counts.tolist() == (rows[0] + rows[1]).tolist()
 
