@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,9 +73,28 @@ class Condition:
         _check(condition.tree, text)
         return condition
 
+    def texts(self) -> Iterator[tuple[str, str]]:
+        """Yield column and text of each comparison for equality with a text.
+
+        >>> list(Condition.parse("sex = 'm' or job in ('cook', 'nurse')", ("sex", "job")).texts())
+        [('sex', 'm'), ('job', 'cook'), ('job', 'nurse')]
+        """
+        equality = (ast.Eq, ast.NotEq, ast.In, ast.NotIn)
+        for node in ast.walk(self.tree):
+            if not isinstance(node, ast.Compare) or not isinstance(node.ops[0], equality):
+                continue
+            sides = [side for part in (node.left, *node.comparators) for side in _elements(part)]
+            names = [side.id for side in sides if isinstance(side, ast.Name)]
+            values = [side.value for side in sides if isinstance(side, ast.Constant)]
+            yield from ((name, str(v)) for name in names for v in values if isinstance(v, str))
+
     def rows(self, columns: Columns) -> Mask:
         """Return which rows hold the condition: bool (rows,); a missing value holds none."""
         return _rows(self.tree, columns)
+
+
+def _elements(node: ast.expr) -> Sequence[ast.expr]:
+    return node.elts if isinstance(node, ast.Tuple | ast.List | ast.Set) else (node,)
 
 
 class _Renamed(ast.NodeTransformer):

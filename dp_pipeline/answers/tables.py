@@ -13,7 +13,7 @@ from dp_pipeline.answers.conditions import Columns, Condition
 from dp_pipeline.answers.estimate import Estimate, quantile_of_normal
 from dp_pipeline.answers.precision import MeasuredTable, Precision, Sums
 from dp_pipeline.config.encoding import FloatArray, IntArray, Names
-from dp_pipeline.config.errors import Damaged, DeclarationError
+from dp_pipeline.config.errors import Damaged, DeclarationError, one_of
 from dp_pipeline.results.clusters import Tables
 
 if TYPE_CHECKING:
@@ -211,6 +211,11 @@ class OpenTable:
             return np.ones(self.precision.rows, dtype=np.bool_), ()
         condition = Condition.parse(where, self.columns)
         used = tuple(self._attributes[column] for column in condition.columns)
+        for column, text in condition.texts():
+            levels = self._labels[self._attributes[column]]
+            # A misspelt level would be counted as none; dates and bins are compared by value.
+            if self._columns[column].dtype.kind in "UO" and text not in levels:
+                raise DeclarationError(f"condition: {column}: expected {one_of(levels, text)}")
         return condition.rows(self._columns), used
 
     def count_rows(

@@ -49,6 +49,11 @@ def test_another_question_is_refused_with_examples(opened: OpenTable, question: 
         lines_of(opened, question)
 
 
+def test_a_misspelt_level_is_refused_and_not_counted_as_none(opened: OpenTable) -> None:
+    with pytest.raises(DeclarationError, match="a: expected one of f, m, got 'w'"):
+        lines_of(opened, "count where a != 'w' or b = 1")
+
+
 def test_a_fitted_synthesizer_answers_too() -> None:
     people = [["no", 0], ["yes", 2]] * 500
     domain = {"smokes": ["no", "yes"], "visits": 3}
