@@ -240,7 +240,8 @@ def test_dagster_reads_definitions_that_environment_names(
     project.declare("rides", RIDES)
     for name, value in project.environment.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.delenv("DP_PIPELINE_DATA", raising=False)
+    for name in ("DP_PIPELINE_DATA", "DP_PIPELINE_SHOWN"):
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.delitem(sys.modules, "dp_pipeline.definitions", raising=False)
     defs = importlib.import_module("dp_pipeline.definitions").defs
     monkeypatch.delitem(sys.modules, "dp_pipeline.definitions")
