@@ -344,10 +344,10 @@ class DatasetSpec:
         Where the file says nothing, that of ten discoveries, or up to 10⁻⁶: one look that found too
         little leaves room for another.
         """
-        one = self.discover.delta if self.discover else None
-        if self.ceiling_delta is not None or one is None:
+        delta = self.discover.delta if self.discover else None
+        if self.ceiling_delta is not None or delta is None:
             return self.ceiling_delta
-        return max(one, min(10 * one, Fraction(1, 10**6)))
+        return max(delta, min(10 * delta, Fraction(1, 10**6)))
 
     @property
     def discovered_fact(self) -> dict[str, str]:

@@ -35,7 +35,7 @@ from dp_pipeline.estimators.parameters import (
     require_integer,
 )
 from dp_pipeline.estimators.refinement import FinishedFit, row_secret, run_fit
-from dp_pipeline.estimators.rows import drawn_table, prepared_rows, stored_table
+from dp_pipeline.estimators.rows import draw_table, prepared_rows, stored_table
 from dp_pipeline.files import write_atomically
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.models import MODELS
@@ -228,7 +228,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         """Return the fit of rows that are drawn from the declaration, or after public ones."""
         rng, noise, transcript = generator(self.random_state), SeededNoise(0), Transcript()
         rows = self.nominal_rows or REHEARSED_ROWS
-        table = drawn_table(fit.spec, fit.public, rows)
+        table = draw_table(fit.spec, fit.public, rows)
         key, spends = row_secret(None), tuple[Spend, ...]()
         if fit.spec.to_discover:
             spec, spends = discover_domain(fit.spec, table, key, noise)

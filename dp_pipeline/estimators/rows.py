@@ -117,7 +117,7 @@ def stored_table(domain: Domain, values: Sequence[Any], person: Any = None) -> p
     return pa.table(columns if person is None else {**columns, person: stored_persons(values[-1])})
 
 
-def drawn_table(spec: DatasetSpec, public: PublicTable | None, rows: int) -> pa.Table:
+def draw_table(spec: DatasetSpec, public: PublicTable | None, rows: int) -> pa.Table:
     """Return rows that nobody has, for a rehearsal: of the declaration, or after public ones."""
     columns = None
     if public is not None:
@@ -169,8 +169,8 @@ def _bounded(spec: DatasetSpec, table: pa.Table, key: bytes) -> IntArray | slice
     if keys is None:
         return slice(None)
     places = table.append_column(_PLACE, pa.array(np.arange(table.num_rows)))
-    kept = keep_at_most(places, at_most=spec.protection.rows, keys=keys)
-    return np.asarray(kept.column(_PLACE).to_numpy())
+    bounded = keep_at_most(places, at_most=spec.protection.rows, keys=keys)
+    return np.asarray(bounded.column(_PLACE).to_numpy())
 
 
 def _prepare_block(

@@ -245,8 +245,8 @@ def write_contents(
 
 
 def _evidence(release: ReportedRelease, day: str) -> dict[str, bytes]:
-    """Return the files of evidence; none for a release without an ε that holds."""
-    if isinstance(release, ReportedPrivateRelease) and release.bundle.is_dp:
+    """Return the files of evidence; none for a release that is not cleared."""
+    if isinstance(release, ReportedPrivateRelease) and is_cleared(release.bundle):
         return evidence(release, day)
     return {}
 

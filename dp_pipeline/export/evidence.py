@@ -57,7 +57,7 @@ def registry_entry(release: ReportedPrivateRelease, day: str) -> dict[str, Any]:
                 "data_curators": [
                     {
                         "data_curator_name": about.publisher or MISSING,
-                        "data_curator_type": about.publisher_kind or "Government",
+                        "data_curator_type": about.publisher_kind or MISSING,
                     }
                 ],
                 "description": f"{spec.description} {_product(release)}",

@@ -80,13 +80,13 @@ def parse_first_rows(spec: DatasetSpec, rows: int) -> ParsedRows:
         columns,
         broken,
         timeless,
-        *_left_out(spec, table),
+        *_count_left_out_rows(spec, table),
         unreadable,
         multiline,
     )
 
 
-def _left_out(spec: DatasetSpec, table: pa.Table) -> tuple[int, dict[str, int]]:
+def _count_left_out_rows(spec: DatasetSpec, table: pa.Table) -> tuple[int, dict[str, int]]:
     """Return how many rows would be left out, and because of what; a row may have two reasons."""
     domain = spec.domain
     attributes = [each for each in domain if each.undeclared is None]

@@ -279,8 +279,8 @@ def _float(word: str | None) -> float:
 def _uneven_edges(read: FloatArray, fields: Fields, missing: set[str]) -> list[str]:
     """Return edges at neat deciles where a bin of equal width would hold most of the rows."""
     bounds = [float(bound) for bound in fields["bounds"]]
-    left = [number for number in map(_float, missing) if math.isfinite(number)]
-    present = read[np.isfinite(read) & ~np.isin(read, left)]
+    numbers_of_missing = [number for number in map(_float, missing) if math.isfinite(number)]
+    present = read[np.isfinite(read) & ~np.isin(read, numbers_of_missing)]
     counts = np.histogram(present, bins=BINS, range=(bounds[0], bounds[1]))[0]
     if counts.max() <= len(present) / 2:
         return []

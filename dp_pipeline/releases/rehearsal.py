@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
@@ -109,7 +108,12 @@ def export_rehearsal(spec: DatasetSpec, home: Home, models: Iterable[str]) -> Pa
 def apart_from_project(home: Home) -> Iterator[None]:
     """Keep what a run writes outside of its home, Dagster's history, in the home of a rehearsal."""
     place: Path = home.root / "dagster"
-    with patch.dict(os.environ, {"DAGSTER_HOME": str(place)}):
-        for name in _OF_PROJECT:
-            os.environ.pop(name, None)
+    before = dict(os.environ)
+    os.environ["DAGSTER_HOME"] = str(place)
+    for name in _OF_PROJECT:
+        os.environ.pop(name, None)
+    try:
         yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)

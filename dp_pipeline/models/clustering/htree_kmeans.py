@@ -178,10 +178,10 @@ class _Growth:
         unsure = frontier.where(is_unsure & (frontier.shares > 1))
         spent = np.maximum(1, (FIRST_SHARE * unsure.shares).astype(np.int64))
         self.count([(unsure, 0, spent)])
-        left = frontier.shares.copy()
-        left[np.isin(frontier.positions, unsure.positions)] -= spent
+        shares = frontier.shares.copy()
+        shares[np.isin(frontier.positions, unsure.positions)] -= spent
         values, variance = self.noisy.estimates(frontier.positions)
-        return replace(frontier, values=values, variance=variance, shares=left)
+        return replace(frontier, values=values, variance=variance, shares=shares)
 
     def depths(self, frontier: _Frontier, plan: GrowthPlan) -> FloatArray:
         """Return the depth of the leaves below each node, in bits, (m,).

@@ -65,17 +65,19 @@ def _draw(
     spec: DatasetSpec, rows: int, rng: np.random.Generator, released: Mapping[str, NDArray[Any]]
 ) -> pa.Table:
     """Return some rows, without those that break a constraint."""
-    drawn: dict[str, pa.Array] = {}
+    columns_of_rows: dict[str, pa.Array] = {}
     if released:
         places = rng.integers(0, len(next(iter(released.values()))), rows)
-        drawn |= {name: pa.array(values[places]) for name, values in released.items()}
+        columns_of_rows |= {name: pa.array(values[places]) for name, values in released.items()}
     for attribute in spec.domain:
         for name in attribute.inputs:
-            if name not in drawn:
-                drawn[name] = _cells(_uniform_values(attribute, rows, rng), attribute, rng)
+            if name not in columns_of_rows:
+                columns_of_rows[name] = _cells(
+                    _uniform_values(attribute, rows, rng), attribute, rng
+                )
     if spec.windows is not None:
-        drawn[spec.windows.column] = _times(spec, rows, rng)
-    table = pa.table(drawn)
+        columns_of_rows[spec.windows.column] = _times(spec, rows, rng)
+    table = pa.table(columns_of_rows)
     for constraint in spec.domain.constraints:
         table = table.filter(pa.array(~rows_breaking(constraint, spec.widest.domain, table)))
     return table

@@ -315,8 +315,8 @@ def _without_header(data: bytes, source: Source) -> bytes:
     """Return everything behind the line of names, which may hold quoted line ends itself."""
     if source.footer:
         lines = data.splitlines(keepends=True)
-        kept = [place for place, line in enumerate(lines) if line.strip(b"\r\n")]
-        data = b"".join(lines[: kept[-source.footer]]) if len(kept) >= source.footer else b""
+        filled = [place for place, line in enumerate(lines) if line.strip(b"\r\n")]
+        data = b"".join(lines[: filled[-source.footer]]) if len(filled) >= source.footer else b""
     if source.header:
         return data
     if source.header_row > 1:
