@@ -23,6 +23,7 @@ from dp_pipeline_tests.export.samples import (
     map_release,
     table_release,
 )
+from dp_pipeline_tests.reporting.samples import SEEDED
 
 ABOUT = AboutSection(
     publisher="Office of Statistics",
@@ -63,6 +64,12 @@ def test_fields_of_the_publisher_are_marked_as_missing():
     entry = registry_entry(table_release(), "2026-11-27")
     assert entry["deployment"]["basic"]["intended_use"] == MISSING
     assert 0.8 < filled_share(entry) < 1
+
+
+def test_a_release_of_seeded_noise_has_no_evidence(tmp_path: Path):
+    assert (exported(tmp_path / "cleared", table_release()) / "evidence").is_dir()
+    seeded = exported(tmp_path / "seeded", table_release(**SEEDED))
+    assert not (seeded / "evidence").exists()
 
 
 @pytest.mark.parametrize("kind", EXPORTS)
