@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from playwright.sync_api import expect
 
 from dp_pipeline.orchestration.renewal import SENSOR
 from dp_pipeline_tests.ui.dagster_ui import DagsterUi
@@ -43,9 +44,8 @@ def test_everything_but_the_report_sensor_is_stopped(ui: DagsterUi):
     ui.open("automation")
     for name in states:
         ui.sees(name)
-    # One box to choose each, one switch each, one box to choose all.
-    ui.page.wait_for_function(
-        "count => document.querySelectorAll('input[type=checkbox]').length >= count",
-        arg=2 * len(states) + 1,
-    )
-    assert ui.page.locator("input[type=checkbox]:checked").count() == 1
+    # One box to choose each, one switch each, one box to choose all. The page first draws all
+    # switches off, and turns those on whose state it then fetches.
+    boxes = ui.page.locator("input[type=checkbox]")
+    expect(boxes.nth(2 * len(states))).to_be_attached()
+    expect(ui.page.locator("input[type=checkbox]:checked")).to_have_count(1)
