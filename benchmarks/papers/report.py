@@ -279,10 +279,10 @@ def report_text(
 ) -> str:
     """Return the whole report as markdown; arguments as of ``write_report``."""
     parts = [f"# {report.title}", report.intro, _settings(report, summary, cells, header)]
-    parts += verdict_parts(report, summary)
+    parts += _verdict_parts(report, summary)
     for dataset in summary.datasets:
         lines = [f"![{p.title}]({p.file}.png)" for p in pictures if p.dataset == dataset]
-        parts += [f"## {dataset}", "\n".join(lines), *table_parts(report, summary, dataset)]
+        parts += [f"## {dataset}", "\n".join(lines), *_table_parts(report, summary, dataset)]
     parts += [*_costs(report, summary), *_as_published(summary), *_refused(summary)]
     return "\n\n".join(parts) + "\n"
 
@@ -303,7 +303,7 @@ def _settings(report: Report, summary: Summary, cells: int, header: Mapping[str,
     )
 
 
-def verdict_parts(report: Report, summary: Summary) -> Iterator[str]:
+def _verdict_parts(report: Report, summary: Summary) -> Iterator[str]:
     """Return the heading, a table of all claims, and where each of them held."""
     yield f"## {report.claims_head}"
     yield report.claims_words
@@ -362,7 +362,7 @@ def claim_rows(report: Report, summary: Summary) -> Iterator[Row]:
                 }
 
 
-def table_parts(report: Report, summary: Summary, dataset: str) -> Iterator[str]:
+def _table_parts(report: Report, summary: Summary, dataset: str) -> Iterator[str]:
     """Return the words and the table of one data set; nothing where the measure is missing."""
     rows = list(_means(report, summary, dataset, report.table))
     if rows:
