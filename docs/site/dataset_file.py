@@ -16,12 +16,16 @@ SCHEMA = Path(__file__).parents[2] / "dp_pipeline/config/dataset.schema.json"
 HEAD = """\
 # Keys of a data set file
 
-For everyone who writes one. Afterwards you know each key, what it may hold, and what holds
-when it is absent. [Your own data](../your_own_data.md) tells when to use which key; parameters
-of models are in [their reference](models.rst). This page is made from the schema, which
-`dp-pipeline data schema` prints for editors. Scalars are read as text: `0.1` is a partition key
-and `no` is a level.
+For everyone who writes one. Afterwards you know each key, what it may hold, and what holds when it is absent. [Your own data](../your_own_data.md)
+shows when to use which; parameters of models are in [their reference](models.rst). This page is made from the schema that `dp-pipeline data schema`
+prints for editors. Scalars are read as text: `no` is a level.
 """
+
+ATTRIBUTES = ("Category", "Numeric", "Moment")
+"""Sections that are one table, as they share most of their keys."""
+
+DOWNLOADS = ("CsvDownload", "CsvDownloads", "OneUrl")
+"""Sections with the keys of a source at a URL."""
 
 Schema = Mapping[str, Any]
 
@@ -30,41 +34,57 @@ def page(schema: Schema) -> str:
     """Return the page as Markdown: the top level, the sources, then every other section."""
     sections = schema["$defs"]
     sources = [item["$ref"].rpartition("/")[2] for item in schema["properties"]["source"]["oneOf"]]
-    parts = [HEAD, *_table(schema), "## Source\n", *_sources(sources, sections)]
+    parts = [HEAD, *_table(schema)]
+    for title, names in (("Source", sources), ("Attributes", ATTRIBUTES)):
+        parts += [f"## {title}\n", *_shared_table(names, sections)]
+    shown = {*sources, *ATTRIBUTES, *DOWNLOADS}
     for name, section in sections.items():
-        if name in sources or name.startswith("expect_"):
-            continue
-        parts += [f"## {_title(name)}\n", *_table(section)]
+        if name not in shown and not name.startswith("expect_"):
+            parts += [f"## {_title(name)}\n", *_table(section)]
     checks = ", ".join(f"`{name}`" for name in sections if name.startswith("expect_"))
     parts.append(f"## Expectations\n\nThese of Great Expectations: {checks}.\n")
     return "\n".join(parts)
 
 
-def _sources(names: Iterable[str], sections: Mapping[str, Schema]) -> Iterator[str]:
-    """Return one table of all sources: a key stands once, with the sources that have it."""
-    yield "| key | what it says | values | of |\n|---|---|---|---|"
-    users: dict[tuple[str, ...], list[str]] = {}
+def _shared_table(names: Iterable[str], sections: Mapping[str, Schema]) -> Iterator[str]:
+    """Return one table of sections that share keys: a key stands once, with those that have it."""
+    users: dict[tuple[str, ...], dict[str, None]] = {}
+    labels = {}
     for name in names:
         section = sections[name]
+        kind = section["properties"].get("kind", {}).get("const")
+        labels[name] = f"`{kind}`" if kind else _title(name).lower()
         for key, value in section["properties"].items():
-            cells = (f"`{key}`", value.get("description", ""), _values(value))
-            users.setdefault(cells, []).append(_title(name).lower())
-    for cells, titles in users.items():
-        of = ", ".join(titles)
-        yield "| " + " | ".join(cell.replace("|", "&#124;") for cell in (*cells, of)) + " |"
+            if key != "kind":
+                cells = _cells(section, key, value)
+                users.setdefault(cells, {})[labels[name]] = None
+    every = set(labels.values())
+    yield "| key | what it says | values | of |\n|---|---|---|---|"
+    for cells, those in users.items():
+        yield _row(*cells, "all" if set(those) == every else ", ".join(those))
     yield ""
 
 
 def _table(section: Schema) -> Iterator[str]:
-    yield "| key | what it says | values | when absent |\n|---|---|---|---|"
-    required = section.get("required", ())
+    yield "| key | what it says | values |\n|---|---|---|"
     for key, value in section.get("properties", {}).items():
-        if key == "kind":
-            continue
-        absent = "required" if key in required else _text(value.get("default", ""))
-        cells = (f"`{key}`", value.get("description", ""), _values(value), absent)
-        yield "| " + " | ".join(cell.replace("|", "&#124;") for cell in cells) + " |"
+        if key != "kind":
+            yield _row(*_cells(section, key, value))
     yield ""
+
+
+def _cells(section: Schema, key: str, value: Schema) -> tuple[str, str, str]:
+    """Return the key, what it says, and what it may hold with what holds when it is absent."""
+    values, default = _values(value), _text(value.get("default", ""))
+    if key in section.get("required", ()):
+        values += ", required"
+    elif default:
+        values += f"; default {default}"
+    return f"`{key}`", value.get("description", ""), values
+
+
+def _row(*cells: str) -> str:
+    return "| " + " | ".join(cell.replace("|", "&#124;") for cell in cells) + " |"
 
 
 def _values(value: Schema) -> str:
@@ -105,8 +125,10 @@ def _link(reference: str) -> str:
     name = reference.rpartition("/")[2]
     if name.startswith("expect_"):
         return "[expectation](#expectations)"
-    title = _title(name)
-    return f"[{title.lower()}](#{title.lower().replace(' ', '-')})"
+    if name in DOWNLOADS:
+        return "[as at a URL](#source)"
+    title = "attributes" if name in ATTRIBUTES else _title(name).lower()
+    return f"[{_title(name).lower()}](#{title.replace(' ', '-')})"
 
 
 if __name__ == "__main__":
