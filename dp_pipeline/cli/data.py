@@ -45,7 +45,11 @@ def data_check(file: Path, sample: int | None, reader: Reader) -> None:
     if sample is not None:
         if reader.is_program:
             raise click.UsageError("--sample: expected no --json with it, got one")
-        _require_terminal()
+        if not is_terminal():
+            raise DeclarationError(
+                "data check: expected a terminal for --sample, got a file or a pipe: its numbers "
+                "are exact, and must not be stored"
+            )
     spec = load_spec(file)
     require_buildable(spec, Lines.read(file))
     require_runnable(spec, file)
@@ -96,14 +100,6 @@ MAX_REASONS = 4
 _FOR_CUSTODIANS = """
 How the first {rows:,} rows parse, for the custodian alone. These numbers are exact: show them to no
 reader, and never choose bounds or levels by them. Nothing was charged, nothing was written."""
-
-
-def _require_terminal() -> None:
-    if not is_terminal():
-        raise DeclarationError(
-            "data check: expected a terminal for --sample, got a file or a pipe: its numbers are "
-            "exact, and must not be stored"
-        )
 
 
 def is_terminal() -> bool:

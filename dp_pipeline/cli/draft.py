@@ -93,7 +93,12 @@ def _source_fields(
             f"data init: expected {expected}, got {'none' if is_database else 'one'}"
         )
     if is_database:
-        return {"kind": "sql", "database": _database(origin, folder), "query": query}
+        file = split_database_file(origin)
+        return {
+            "kind": "sql",
+            "database": origin if file is None else file[0] + _path(Path(file[1]), folder),
+            "query": query,
+        }
     path = Path(os.path.expandvars(origin))
     kind = "parquet" if path.is_dir() or path.suffix == ".parquet" else "csv"
     kind = "xlsx" if path.suffix.lower() in (".xlsx", ".xlsm") else kind
@@ -120,11 +125,6 @@ def _form(path: Path, *, header: str, delimiter: str, is_public: bool) -> dict[s
         **({} if chosen == "," else {"delimiter": chosen}),
         **({"header": names} if names else {}),
     }
-
-
-def _database(origin: str, folder: Path) -> str:
-    file = split_database_file(origin)
-    return origin if file is None else file[0] + _path(Path(file[1]), folder)
 
 
 def _path(path: Path, folder: Path) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -53,13 +53,9 @@ def dataset_schema() -> dict[str, Any]:
     schema["properties"]["models"] |= _built(MODELS)
     sections["KAnonymitySection"]["methods"] |= _built(METHODS)
     for section, names in (("Bundled", BUNDLED), ("Generated", GENERATORS)):
-        sections[section]["name"] = _one_of(names)
+        sections[section]["name"] = {"enum": sorted(names)}
     title = schema.pop("description")
     return {"$schema": GenerateJsonSchema.schema_dialect, "title": title, **schema}
-
-
-def _one_of(names: Iterable[str]) -> dict[str, Any]:
-    return {"enum": sorted(names)}
 
 
 def _built(types: Mapping[str, Any]) -> dict[str, Any]:

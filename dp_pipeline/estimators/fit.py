@@ -1,30 +1,50 @@
-"""One private fit without its rows: it runs once over rows, or again over stored answers."""
+"""One private fit: discovered, run over rows, and afterwards run again over its stored answers.
+
+A refinement takes noise away from the answers of a fit at a smaller ε; the two together cost the
+larger ε (``gate.mechanisms.refine``). That holds for *one* refinement, of the same rows:
+``payment.py`` holds both.
+"""
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
+from dp_pipeline.config.amounts import NANO, epsilon_text
 from dp_pipeline.config.dataset import DatasetSpec
-from dp_pipeline.config.errors import BoundaryViolation
+from dp_pipeline.config.discovered_domain import Discover
+from dp_pipeline.config.domain import Attribute, Domain
+from dp_pipeline.config.encoding import Bins, Levels
+from dp_pipeline.config.errors import BoundaryViolation, DeclarationError
+from dp_pipeline.config.parameters import texts_of
+from dp_pipeline.estimators.parameters import exact_delta, exact_epsilon, is_fit_for_release
+from dp_pipeline.estimators.rows import PreparedRows, prepared_rows
 from dp_pipeline.gate.counter import Counter
 from dp_pipeline.gate.curator import PaidMarginals
-from dp_pipeline.gate.noise import NoiseSource, SeededNoise
+from dp_pipeline.gate.discovery import discover
+from dp_pipeline.gate.noise import NoiseSource, OpenDPNoise, SeededNoise
 from dp_pipeline.inference.earlier import PublicTable
-from dp_pipeline.models.base import (
-    CoarseRelease,
-    FitResult,
-    Model,
-    PrivacyGuarantee,
-    curators_of,
-    fit,
-)
+from dp_pipeline.models import MODELS, base
+from dp_pipeline.models.base import CoarseRelease, FitResult, Model, PrivacyGuarantee
+from dp_pipeline.models.tables.base import TableModel
 from dp_pipeline.raw.counters.fold import EmptyCounter
+from dp_pipeline.raw.counters.undeclared import UndeclaredRows
+from dp_pipeline.results.accountant import Accountant, Spend
 from dp_pipeline.results.clusters import Clusters, Tables
 from dp_pipeline.results.synthetic_table import SyntheticTable
-from dp_pipeline.results.transcript import Transcript
+from dp_pipeline.results.transcript import AnswerRecord, Transcript
+
+DEFAULT_SHARE = Fraction(1, 10)
+"""The share of a fit's ε that discovers what is not declared, unless ``discover`` says another."""
+
+DEFAULT_DELTA = Fraction(1, 10**9)
+"""The δ of levels that are discovered, unless ``discover`` says another."""
 
 
 @dataclass(frozen=True)
@@ -83,10 +103,10 @@ class PrivateFit:
         """
         # The curator adds its own answers to these.
         measurements = dict(self.refines.paid) if self.refines else {}
-        result = fit(
+        result = base.fit(
             self.model,
             self.guarantee,
-            curators_of(self.spec, counter, transcript, noise, measurements),
+            base.curators_of(self.spec, counter, transcript, noise, measurements),
             epsilon=self.guarantee.epsilon,
             rng=rng,
             earlier=self.earlier,
@@ -105,3 +125,198 @@ class PrivateFit:
         widest_fit = replace(self, spec=self.spec.widest)
         counter, rng = EmptyCounter(widest_fit.spec.domain), np.random.default_rng(0)
         return widest_fit.run(counter, noise=SeededNoise(0), rng=rng, transcript=Transcript())[0]
+
+    def run_over(
+        self,
+        table: pa.Table,
+        key: bytes,
+        *,
+        noise: NoiseSource,
+        rng: np.random.Generator,
+        rows: PreparedRows | None = None,
+        must_fit: bool = False,
+    ) -> FinishedFit:
+        """Discover what is left open, prepare the rows, and fit them.
+
+        table      the declared columns, as ``rows.stored_table`` has them
+        key        the secret that chooses the rows of a person
+        rng        of post-processing; it stays as it is
+        rows       those of the table, where they were prepared before the charge
+        must_fit   raise for a row that does not fit, as ``prepared_rows`` does
+        """
+        fit, discovery = self, tuple[Spend, ...]()
+        if self.spec.to_discover:
+            spec, discovery = _discover_domain(self.spec, table, key, noise)
+            self.model.check(spec.domain)
+            fit = replace(self, spec=spec)
+        rows = rows or prepared_rows(fit.spec, table, key, refuse=must_fit)
+        counter, transcript = rows.counter(), Transcript()
+        result, _ = fit.run(counter, noise=noise, rng=copy.deepcopy(rng), transcript=transcript)
+        result = replace(result, spends=(*discovery, *result.spends))
+        return FinishedFit(fit, result, rng, transcript, is_fit_for_release(noise))
+
+
+def discovery_cost(
+    value: object, domain: Domain, epsilon: Fraction, *, undeclared_words: str
+) -> Discover | None:
+    """Return the cost of a discovery: as declared, such as ``{"epsilon": 0.1, "delta": 1e-9}``, or
+    a tenth of ε.
+
+    epsilon            of the fit, of which it is a part
+    undeclared_words   what a column would have to say for something to be discovered
+
+    None where every column is declared. DeclarationError for anything else.
+    """
+    if all(attribute.undeclared is None for attribute in domain):
+        if value is not None:
+            raise DeclarationError(f"discover: expected a column {undeclared_words}, got none")
+        return None
+    has_levels = any(each.undeclared and not each.undeclared.is_number for each in domain)
+    if value is None:
+        share = Fraction(epsilon * DEFAULT_SHARE * NANO // 1, NANO)
+        return Discover(share, DEFAULT_DELTA if has_levels else None)
+    if not isinstance(value, Mapping) or not {"epsilon"} <= set(value) <= {"epsilon", "delta"}:
+        raise DeclarationError(
+            'discover: expected {"epsilon": 0.1, "delta": 1e-9}, what discovering the columns that '
+            f"leave something open may cost, got {type(value).__name__}"
+        )
+    cost = exact_epsilon(value["epsilon"], of="discover.epsilon")
+    delta = exact_delta(value.get("delta", DEFAULT_DELTA), of="discover.delta")
+    if cost >= epsilon:
+        raise DeclarationError(
+            f"discover: expected an ε below that of the fit, {epsilon_text(epsilon)}, "
+            f"got {epsilon_text(cost)}"
+        )
+    if has_levels and delta is None:
+        raise DeclarationError("discover: expected a δ above 0, which levels need, got 0")
+    # Where no column holds texts, δ buys nothing and is not spent.
+    return Discover(cost, delta if has_levels else None)
+
+
+def _discover_domain(
+    spec: DatasetSpec, table: pa.Table, key: bytes, noise: NoiseSource
+) -> tuple[DatasetSpec, tuple[Spend, ...]]:
+    """Return the declaration with its discovered domain, and every paid measurement."""
+    cost = spec.discover
+    assert cost is not None
+    accountant = Accountant(cost.epsilon, delta=cost.delta or Fraction(0))
+    counter = UndeclaredRows.of_table(spec, table, key)
+    domain = discover(spec, counter, accountant, Transcript(), noise)
+    accountant.require_all_spent()
+    return spec.with_domain(domain), accountant.spends
+
+
+def discovered_form(attribute: Attribute) -> dict[str, Any]:
+    """Return what was discovered of a column, as it would be declared."""
+    cells, interval, clock = attribute.cells, attribute.coordinate, attribute.clock
+    if isinstance(cells, Bins) and interval is not None:
+        bounds, edges = (interval.lower, interval.upper), cells.edges[1:-1]
+        if clock is None:
+            return {"bounds": bounds, "edges": edges}
+        return {"bounds": attribute.range, "edges": tuple(map(clock.text, edges))}
+    return {"levels": cells.values if isinstance(cells, Levels) else ()}
+
+
+class _StoredAnswers(Transcript):
+    """The stored answers of a fit, with another randomness for the model after the last of them.
+
+    A model may draw its questions, so it must begin with the same randomness. After the last answer
+    it draws rows.
+    """
+
+    def __init__(
+        self, stored: Transcript, *, rng: np.random.Generator, row_rng: np.random.Generator
+    ) -> None:
+        super().__init__()
+        self._records = list(stored.records)
+        self._rng, self._row_rng = rng, row_rng
+
+    def recall(self, question: str, *, words: str = "") -> AnswerRecord | None:
+        """Return the stored answer, as any transcript does."""
+        record = super().recall(question, words=words)
+        if self._next == len(self._records):
+            self._rng.bit_generator.state = self._row_rng.bit_generator.state
+        return record
+
+
+@dataclass(frozen=True, eq=False)
+class FinishedFit:
+    """A finished fit without its rows: its private results, and its declaration.
+
+    first_rng      post-processing randomness as it was when the fit began
+    transcript     all questions and noisy answers
+    is_releasable  whether its noise may protect persons
+    population     the population that paid for it, or None
+    ledger_key     key of its charge; empty where nobody paid
+    """
+
+    fit: PrivateFit
+    result: FitResult
+    first_rng: np.random.Generator
+    transcript: Transcript
+    is_releasable: bool
+    population: str | None = None
+    ledger_key: str = ""
+
+    def sample_again(self, rows: int, rng: np.random.Generator) -> SyntheticTable:
+        """Return new rows from the stored answers, without reading rows and at no ε.
+
+        rng   randomness of the rows
+        """
+        model, first_rng = self.fit.model, copy.deepcopy(self.first_rng)
+        assert isinstance(model, TableModel)
+        answers = _StoredAnswers(self.transcript, rng=first_rng, row_rng=rng)
+        fit = replace(self.fit, model=replace(model, synthetic_rows=rows))
+        result, _ = fit.run(None, noise=OpenDPNoise(), rng=first_rng, transcript=answers)
+        assert isinstance(result.released, SyntheticTable)
+        return result.released
+
+    def prepare_refinement(self, fit: PrivateFit, noise: NoiseSource) -> PrivateFit:
+        """Return a fit at a larger ε with this one's answers to refine.
+
+        Raises DeclarationError where the two do not fit together, whatever the rows are.
+        """
+        self._require_same_questions(fit)
+        coarse, fine = self.fit.guarantee, fit.guarantee
+        if coarse.currency != fine.currency:
+            raise DeclarationError(
+                "refines: expected a fit with the same delta, got one with another"
+            )
+        if not coarse.amount < fine.amount:
+            raise DeclarationError(
+                f"refines: expected a fit at an ε below {epsilon_text(fine.epsilon)}, got "
+                f"{epsilon_text(coarse.epsilon)}"
+            )
+        if is_fit_for_release(noise) and not self.is_releasable:
+            raise DeclarationError(
+                "refines: expected a fit whose noise may protect persons as this one's may, got "
+                "one with a seed or a source of its own"
+            )
+        rng, answers = copy.deepcopy(self.first_rng), self.transcript.rewind()
+        _, measurements = self.fit.run(None, noise=OpenDPNoise(), rng=rng, transcript=answers)
+        return replace(fit, refines=CoarseRelease(self.result.released, coarse, measurements))
+
+    def _require_same_questions(self, fit: PrivateFit) -> None:
+        for either in (fit, self.fit):
+            if not either.model.refines:
+                refinable = ", ".join(name for name in MODELS if MODELS[name].refines)
+                raise DeclarationError(
+                    "refines: expected a method that asks the same questions at every ε "
+                    f"({refinable} do), got {either.method}"
+                )
+            if either.earlier is not None or either.public is not None:
+                name = "prior" if either.earlier is None else "plan_from"
+                raise DeclarationError(f"refines: expected fits without {name}, got one with it")
+        if not self.fit.is_refinable or fit.spec.discover is not None:
+            raise DeclarationError(
+                "refines: expected fits of declared columns, got one whose domain is discovered"
+            )
+        coarse, fine = (
+            (either.method, either.spec.domain, texts_of(either.model, measuring=True))
+            for either in (self.fit, fit)
+        )
+        if coarse != fine:
+            raise DeclarationError(
+                "refines: expected a fit with the same domain, constraints, method and "
+                "method_params, got one with others"
+            )

@@ -14,7 +14,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dp_pipeline.anonymity.coded_rows import CodedRows, KAnonymityGuarantee, TooFewRows
-from dp_pipeline.anonymity.method import Method, sensitive_diversity
+from dp_pipeline.anonymity.method import sensitive_diversity
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.estimators.frames import features_of, plain_frame
 from dp_pipeline.estimators.parameters import InvalidParameter, invalid_parameters, require_integer
@@ -393,7 +393,12 @@ labels in every class; no ε, not differentially private
         X = plain_frame(X)
         with invalid_parameters():
             method = selector_method(self.method)
-            promise, seed = self._promise(method), _seed(self.random_state)
+            k = require_integer(self.k, of="k", least=0)
+            diversity = sensitive_diversity(method, k=k)
+            if self.diversity is not None:
+                diversity = require_integer(self.diversity, of="diversity", least=1)
+            promise = KAnonymityGuarantee(k, diversity, _share(self.suppress))
+            seed = _seed(self.random_state)
             features = features_of(X)
             labels = labels_of(y, rows=features.rows)
             if not features.rows:
@@ -431,13 +436,6 @@ labels in every class; no ε, not differentially private
             )
         if len(self._rule.bits) and not self._rule.support.any():
             warnings.warn("no column is kept: all rows are one class", stacklevel=4)
-
-    def _promise(self, method: Method) -> KAnonymityGuarantee:
-        k = require_integer(self.k, of="k", least=0)
-        diversity = sensitive_diversity(method, k=k)
-        if self.diversity is not None:
-            diversity = require_integer(self.diversity, of="diversity", least=1)
-        return KAnonymityGuarantee(k, diversity, _share(self.suppress))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import copy
 import pickle
 import threading
 import warnings
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import is_dataclass, replace
+from dataclasses import is_dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, cast
@@ -22,8 +21,7 @@ from dp_pipeline.config.domain import Domain, OneRow, Protection, RowsOfPerson
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.config.parameters import from_text
 from dp_pipeline.estimators.column_types import identifiers
-from dp_pipeline.estimators.discovery import discover_domain, discovery_cost
-from dp_pipeline.estimators.fit import PrivateFit
+from dp_pipeline.estimators.fit import FinishedFit, PrivateFit, discovery_cost
 from dp_pipeline.estimators.frames import Features
 from dp_pipeline.estimators.parameters import (
     InvalidParameter,
@@ -34,16 +32,14 @@ from dp_pipeline.estimators.parameters import (
     noise_of,
     require_integer,
 )
-from dp_pipeline.estimators.refinement import FinishedFit, row_secret, run_fit
+from dp_pipeline.estimators.payment import row_secret, run_fit
 from dp_pipeline.estimators.rows import draw_table, prepared_rows, stored_table
 from dp_pipeline.files import write_atomically
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.models import MODELS
-from dp_pipeline.models.base import FitResult, Model, guarantee_at, guarantee_of
-from dp_pipeline.results.accountant import Spend
+from dp_pipeline.models.base import Model, guarantee_at, guarantee_of
 from dp_pipeline.results.clusters import Clusters
 from dp_pipeline.results.synthetic_table import SyntheticTable
-from dp_pipeline.results.transcript import Transcript
 
 REHEARSED_ROWS = 1_000
 """Rows of a rehearsal where an estimator has no ``nominal_rows``."""
@@ -198,46 +194,29 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
             fit = refined.prepare_refinement(fit, noise)
         promise = self._promise(fit)
 
-        def run(transcript: Transcript) -> FitResult:
-            nonlocal fit, promise
+        def run() -> FinishedFit:
+            nonlocal promise
             # A fit that was refused before has cost nothing, and is not counted.
             promise = self._count_fit(promise, fit)
-            discovery: tuple[Spend, ...] = ()
-            if fit.spec.to_discover:
-                spec, discovery = discover_domain(fit.spec, table, key, noise)
-                fit.model.check(spec.domain)
-                fit = replace(fit, spec=spec)
-            fitted_rows = rows or prepared_rows(fit.spec, table, key, refuse=must_fit)
-            rng, counter = copy.deepcopy(first_rng), fitted_rows.counter()
-            result, _ = fit.run(counter, noise=noise, rng=rng, transcript=transcript)
-            return replace(result, spends=(*discovery, *result.spends))
+            return fit.run_over(
+                table, key, noise=noise, rng=first_rng, rows=rows, must_fit=must_fit
+            )
 
         finished = run_fit(
             fit,
             run,
             rows if fit.is_refinable else None,
-            rng=first_rng,
             noise=noise,
             population=self.population,
             refined=refined,
         )
-        # A discovery replaces the domain; such a fit is never refined, which goes by the object.
-        return (finished if finished.fit is fit else replace(finished, fit=fit)), promise
+        return finished, promise
 
     def _rehearse(self, fit: PrivateFit) -> FinishedFit:
         """Return the fit of rows that are drawn from the declaration, or after public ones."""
-        rng, noise, transcript = generator(self.random_state), SeededNoise(0), Transcript()
-        rows = self.nominal_rows or REHEARSED_ROWS
-        table = draw_table(fit.spec, fit.public, rows)
-        key, spends = row_secret(None), tuple[Spend, ...]()
-        if fit.spec.to_discover:
-            spec, spends = discover_domain(fit.spec, table, key, noise)
-            fit = replace(fit, spec=spec)
-        counter = prepared_rows(fit.spec, table, key).counter()
-        first_rng = copy.deepcopy(rng)
-        result, _ = fit.run(counter, noise=noise, rng=rng, transcript=transcript)
-        result = replace(result, spends=(*spends, *result.spends))
-        return FinishedFit(fit, result, first_rng, transcript, is_releasable=False)
+        table = draw_table(fit.spec, fit.public, self.nominal_rows or REHEARSED_ROWS)
+        rng = generator(self.random_state)
+        return fit.run_over(table, row_secret(None), noise=SeededNoise(0), rng=rng)
 
     def _promise(self, fit: PrivateFit, *, is_rehearsal: bool = False) -> str:
         """Return the promise of a fit, in one line."""

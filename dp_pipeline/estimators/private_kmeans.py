@@ -15,7 +15,7 @@ from dp_pipeline.config.encoding import FloatArray, IntArray
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.estimators.answers import ClusterAnswers
 from dp_pipeline.estimators.declared import box_columns, domain_of
-from dp_pipeline.estimators.fit import PrivateFit
+from dp_pipeline.estimators.fit import FinishedFit, PrivateFit
 from dp_pipeline.estimators.frames import features_of, numeric_features, numeric_rows, plain_frame
 from dp_pipeline.estimators.parameters import (
     InvalidParameter,
@@ -24,7 +24,6 @@ from dp_pipeline.estimators.parameters import (
     require_integer,
 )
 from dp_pipeline.estimators.private_estimator import PrivateEstimator, declared_model
-from dp_pipeline.estimators.refinement import FinishedFit
 from dp_pipeline.inference.kmeans import cluster_synopsis
 from dp_pipeline.metrics.clustering import nicv
 from dp_pipeline.models.clustering.base import Clustering

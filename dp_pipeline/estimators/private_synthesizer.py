@@ -17,8 +17,7 @@ from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.estimators.answers import TableAnswers
 from dp_pipeline.estimators.column_types import columns_of_types
 from dp_pipeline.estimators.declared import Columns, declared_columns, domain_of, every_column
-from dp_pipeline.estimators.discovery import discovered_form
-from dp_pipeline.estimators.fit import PrivateFit
+from dp_pipeline.estimators.fit import FinishedFit, PrivateFit, discovered_form
 from dp_pipeline.estimators.frames import features_of, frame_kind
 from dp_pipeline.estimators.parameters import (
     exact_delta,
@@ -27,7 +26,6 @@ from dp_pipeline.estimators.parameters import (
     require_integer,
 )
 from dp_pipeline.estimators.private_estimator import PrivateEstimator, declared_model
-from dp_pipeline.estimators.refinement import FinishedFit
 from dp_pipeline.estimators.rows import declared_values, prepared_rows, public_rows, stored_table
 from dp_pipeline.estimators.synthetic_frames import (
     clique_graph,

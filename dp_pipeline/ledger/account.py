@@ -97,7 +97,12 @@ class Account:
         require_line(self.unit, of=f"unit of population {self.population}")
         self._require_member(RELATIONS, "relation")
         self._require_member(PURPOSES, "purpose")
-        self._require_windows()
+        of = f"population {self.population}"
+        self._require_member(WITHIN, "within")
+        if self.windows:
+            require_line(self.windows, of=f"windows of {of}")
+        elif self.within == "window" or self.each_window is not None:
+            raise DeclarationError(f"{of}: expected `windows` for a limit of each window, got none")
         most = self.each_window if self.within == "window" else self.ceiling
         if most is None and self.purpose == "release":
             limit = "limit of each window" if self.within == "window" else "ceiling"
@@ -141,14 +146,6 @@ class Account:
                 f"population {self.population}: expected {name} {' or '.join(expected)}, "
                 f"got {value!r}"
             )
-
-    def _require_windows(self) -> None:
-        of = f"population {self.population}"
-        self._require_member(WITHIN, "within")
-        if self.windows:
-            require_line(self.windows, of=f"windows of {of}")
-        elif self.within == "window" or self.each_window is not None:
-            raise DeclarationError(f"{of}: expected `windows` for a limit of each window, got none")
 
     def _require_amounts(self) -> None:
         for name in CONVERTED:

@@ -56,7 +56,10 @@ class Audit:
         if entry.event == "restored":
             self._restored(entry)
         elif entry.event == "account":
-            self._opened(entry)
+            if entry.population in self._accounts:
+                raise _impossible(entry, f"the account of {entry.population} was open already")
+            self._facts[entry.population] = dict(entry.facts)
+            self._accounts[entry.population] = self._account(entry)
         elif entry.population not in self._accounts:
             raise _impossible(entry, f"population {entry.population} has no account yet")
         elif entry.event == "raise":
@@ -86,12 +89,6 @@ class Audit:
             self._spent[entry.population, period] += charge_in_all_windows(
                 entry.nano_epsilon, _blocks_of(entry)
             )
-
-    def _opened(self, entry: Entry) -> None:
-        if entry.population in self._accounts:
-            raise _impossible(entry, f"the account of {entry.population} was open already")
-        self._facts[entry.population] = dict(entry.facts)
-        self._accounts[entry.population] = self._account(entry)
 
     def _raised(self, entry: Entry) -> None:
         before = self._accounts[entry.population]

@@ -21,8 +21,7 @@ from dp_pipeline.gate.noise import NoiseSource
 from dp_pipeline.models.base import PrivacyGuarantee
 from dp_pipeline.raw.snapshot import Snapshot, current_snapshot, preparation_hint
 from dp_pipeline.releases.home import Home
-from dp_pipeline.releases.noisy_drawing import ReleaseCounter
-from dp_pipeline.releases.noisy_release import NoisyRelease
+from dp_pipeline.releases.noisy_release import NoisyRelease, ReleaseCounter
 from dp_pipeline.releases.publish import PublishedBundle, publish
 from dp_pipeline.releases.release import ReleaseSpec
 from dp_pipeline.releases.replay import encode_document, pointed_bundle, read_document

@@ -26,8 +26,7 @@ from dp_pipeline.models.base import (
 from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.releases.home import Home, engine_name
 from dp_pipeline.releases.model_questions import ModelQuestions
-from dp_pipeline.releases.noisy_drawing import NoisyDrawing
-from dp_pipeline.releases.noisy_release import NoisyRelease, as_release_key
+from dp_pipeline.releases.noisy_release import NoisyDrawing, NoisyRelease, as_release_key
 from dp_pipeline.releases.refinement import (
     RefinedRelease,
     newest_key,

@@ -23,7 +23,7 @@ from dp_pipeline.models.base import (
     curators_of,
     fit,
 )
-from dp_pipeline.releases.noisy_drawing import ReleaseCounter
+from dp_pipeline.releases.noisy_release import ReleaseCounter
 from dp_pipeline.results.accountant import Accountant
 from dp_pipeline.results.bundle import EARLIER_EVALUATION, Bundle, ReleaseKey
 from dp_pipeline.results.clusters import Tables

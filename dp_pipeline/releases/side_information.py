@@ -49,7 +49,12 @@ class PublicRows:
         if not name:
             return None
         other, where = find_spec(name), f"{what}: prior"
-        _require_public(spec, other, home, where)
+        if other.is_release or other.population == spec.population:
+            raise DeclarationError(
+                f"{where}: expected a data set with `purpose: benchmark` and a population of its "
+                f"own, got {other.name}"
+            )
+        home.ledger.require_claimable(other.population, *other.source.identities)
         assert isinstance(model, TableModel)
         names = model.chosen(spec.domain)
         _require_alike(spec, other, names, where)
@@ -77,16 +82,6 @@ def earlier_release_folder(key: ReleaseKey, spec: DatasetSpec, home: Home, point
 def earlier_bundle(key: ReleaseKey, spec: DatasetSpec, home: Home, folder: str) -> Bundle:
     """Return the settled release in a folder, of any time window; Damaged if it was changed."""
     return pointed_bundle(spec.of_all_windows(), home, {"folder": folder}, model=key.model)
-
-
-def _require_public(spec: DatasetSpec, other: DatasetSpec, home: Home, where: str) -> None:
-    """Raise DeclarationError where the rows are protected, by their file or by their account."""
-    if other.is_release or other.population == spec.population:
-        raise DeclarationError(
-            f"{where}: expected a data set with `purpose: benchmark` and a population of its own, "
-            f"got {other.name}"
-        )
-    home.ledger.require_claimable(other.population, *other.source.identities)
 
 
 def _require_alike(

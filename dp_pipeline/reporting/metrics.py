@@ -243,7 +243,10 @@ class Pivot:
 
     def texts(self, model: str) -> tuple[str, ...]:
         """Return a text for each ε; a dash where there is no number."""
-        return tuple(_cell_text(self.cells.get((model, epsilon), ())) for epsilon in self.epsilons)
+        return tuple(
+            "; ".join(row.text for row in self.cells.get((model, epsilon), ())) or "–"
+            for epsilon in self.epsilons
+        )
 
     @property
     def only_text(self) -> str:
@@ -281,10 +284,6 @@ def pivot(rows: Iterable[QualityRow], metric: str) -> Pivot:
         epsilons=tuple(sorted({row.epsilon for row in chosen})),
         cells=cells,
     )
-
-
-def _cell_text(rows: Sequence[QualityRow]) -> str:
-    return "; ".join(row.text for row in rows) or "–"
 
 
 MOST_NUMBERS = 4

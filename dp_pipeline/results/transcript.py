@@ -198,7 +198,10 @@ class Transcript:
         record = AnswerRecord(question, answer.copy(), words, scale)
         line, chain = _encode(record, self._chain)
         if self._path is not None:
-            _append(self._path, line)
+            with os.fdopen(os.open(self._path, os.O_WRONLY | os.O_APPEND), "wb") as file:
+                file.write(line)
+                file.flush()
+                os.fsync(file.fileno())
         if self._count is not None:
             self._count.write(len(self._records))
         self._records.append(record)
@@ -217,7 +220,10 @@ class Transcript:
     def _load(self, path: Path) -> None:
         content = path.read_bytes()
         lines = content.splitlines(keepends=True)
-        _require_format(lines, path)
+        fields, digest = _parse(lines[0]) if lines else (None, None)
+        # Another format, or a complete line that names none: what was torn off is no format.
+        if fields is not None and ("format" in fields or digest == _chained("", fields)):
+            require_format(fields.get("format"), of=f"transcript {path.parent.name[:12]}")
         complete_bytes = 0
         for number, line in enumerate(lines, 1):
             decoded = _decode(line, self._chain)
@@ -239,13 +245,6 @@ class Transcript:
 
 def _question_label(question: str, words: str) -> str:
     return f"{words!r} ({question[:12]})" if words else repr(question)
-
-
-def _require_format(lines: list[bytes], path: Path) -> None:
-    """Raise UnknownFormat if the first line names another format, or is complete and names none."""
-    fields, digest = _parse(lines[0]) if lines else (None, None)
-    if fields is not None and ("format" in fields or digest == _chained("", fields)):
-        require_format(fields.get("format"), of=f"transcript {path.parent.name[:12]}")
 
 
 def _encode(record: AnswerRecord, chain: str, **header: int) -> tuple[bytes, str]:
@@ -287,10 +286,3 @@ def _decode(line: bytes, chain: str) -> tuple[AnswerRecord, str] | None:
     answer = values.astype(np.int64).reshape(fields["shape"])
     scale = None if fields["scale"] is None else Fraction(fields["scale"])
     return AnswerRecord(fields["question"], answer, fields["words"], scale), str(digest)
-
-
-def _append(path: Path, line: bytes) -> None:
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND), "wb") as file:
-        file.write(line)
-        file.flush()
-        os.fsync(file.fileno())

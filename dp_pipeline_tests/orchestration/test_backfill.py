@@ -15,7 +15,7 @@ from dp_pipeline.orchestration import jobs
 from dp_pipeline.orchestration.jobs import MAX_SILENCE, backfill_job_name, require_daemon
 from dp_pipeline.raw import prepare
 from dp_pipeline.raw.snapshot import forget_preparation
-from dp_pipeline.releases.noisy_drawing import NoisyDrawing
+from dp_pipeline.releases.noisy_release import NoisyDrawing
 from dp_pipeline_tests.orchestration.projects import RIDES, Project
 
 pytestmark = pytest.mark.chain

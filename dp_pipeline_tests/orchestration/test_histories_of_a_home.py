@@ -14,7 +14,7 @@ from dp_pipeline.anonymity.coded_rows import TooFewRows
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import Damaged, DeclarationError
 from dp_pipeline.raw.retirement import retire
-from dp_pipeline.releases import traces
+from dp_pipeline.releases import account
 from dp_pipeline.releases.account import open_population
 from dp_pipeline.releases.published_copy import publish_copies
 from dp_pipeline_tests.orchestration.faults import stopped
@@ -205,7 +205,7 @@ def test_a_population_that_the_ledger_knows_is_not_looked_for(
     def looked(*_: object) -> None:
         raise AssertionError("the home was searched")
 
-    monkeypatch.setattr(traces, "find_traces", looked)
+    monkeypatch.setattr(account, "find_traces", looked)
     open_population(spec, project.home)
     open_population(another(project), project.home)
 

@@ -17,7 +17,7 @@ from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.ledger import DeadRelease, Ledger
 from dp_pipeline.ledger.export import export_lines
 from dp_pipeline.releases.model_questions import ModelQuestions
-from dp_pipeline.releases.noisy_drawing import NoisyDrawing
+from dp_pipeline.releases.noisy_release import NoisyDrawing
 from dp_pipeline.releases.publish import PublishedBundle, publish
 from dp_pipeline.releases.release import ROWS
 from dp_pipeline.results.bundle import Bundle

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from dp_pipeline.config.errors import BoundaryViolation, Damaged, DeclarationError, PipelineError
+from dp_pipeline.releases.account import find_traces
 from dp_pipeline.releases.home import Home
 from dp_pipeline.releases.run_plan import plan_run
-from dp_pipeline.releases.traces import find_traces
 from dp_pipeline_tests.orchestration.events import refusal
 from dp_pipeline_tests.orchestration.projects import HOMES, RIDES, Project
 

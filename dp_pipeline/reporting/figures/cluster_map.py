@@ -365,16 +365,12 @@ def _explain_shades(figure: Figure, axes: Axes, highest: float) -> None:
     shades = LinearSegmentedColormap.from_list("density", _SHADES)
     scale = ScalarMappable(_norm(highest), shades)
     bar = figure.colorbar(scale, ax=axes, shrink=0.85, pad=0.02, aspect=36, extend="max")
-    bar.set_ticks(_density_ticks(highest))
+    steps = [digit * 10.0**power for power in range(9) for digit in (1, 3)]
+    bar.set_ticks([0.0, *(step for step in steps if step < 0.7 * highest), highest])
     bar.ax.yaxis.set_major_formatter(lambda value, _: f"{value:.3g}×")
     bar.ax.tick_params(colors=picture.MUTED, labelsize=8, length=0)
     bar.outline.set_edgecolor(picture.RULE)
     bar.set_label("density ÷ mean", color=picture.MUTED, size=8.5)
-
-
-def _density_ticks(highest: float) -> list[float]:
-    steps = [digit * 10.0**power for power in range(9) for digit in (1, 3)]
-    return [0.0, *(step for step in steps if step < 0.7 * highest), highest]
 
 
 def _footnote(views: Sequence[ClusterView]) -> str:

@@ -72,21 +72,18 @@ def cluster_sizes(tables: Tables) -> FloatArray | None:
     if "synopsis" not in tables:
         return None
     centres = np.stack(list(tables["centres"].values()), axis=1)
-    boxes = _synopsis(tables, tuple(tables["centres"])).refined()
-    if not len(centres) or not len(boxes.weights):
-        return np.zeros(len(centres))
-    nearest = nearest_centres(boxes.middles, centres)
-    counts = np.bincount(nearest, weights=boxes.weights, minlength=len(centres))
-    return counts.astype(np.float64)
-
-
-def _synopsis(tables: Tables, columns: tuple[str, ...]) -> Synopsis:
+    columns = tuple(tables["centres"])
     table = tables["synopsis"]
     lower, upper = (
         np.stack([table[f"{name}_{side}"] for name in columns], axis=1)
         for side in ("lower", "upper")
     )
-    return Synopsis(columns, lower, upper, np.asarray(table["weight"], dtype=np.float64))
+    boxes = Synopsis(columns, lower, upper, np.asarray(table["weight"], dtype=np.float64)).refined()
+    if not len(centres) or not len(boxes.weights):
+        return np.zeros(len(centres))
+    nearest = nearest_centres(boxes.middles, centres)
+    counts = np.bincount(nearest, weights=boxes.weights, minlength=len(centres))
+    return counts.astype(np.float64)
 
 
 def rows_text(size: float) -> str:
@@ -222,7 +219,8 @@ class ClusterView:
         if len(columns) == 1:
             middle = np.column_stack([centres[:, 0], np.full(len(centres), 0.5)])
             intervals = (box[0], Coordinate(0.0, 1.0))
-            strip = _strip(table)
+            boxes = len(table["weight"])
+            strip = {**table, "_lower": np.zeros(boxes), "_upper": np.ones(boxes)}
             return cls(
                 name, (columns[0], ""), middle, sizes, strip, intervals, True, 0, dates=dates
             )
@@ -252,9 +250,3 @@ def _widest(box: Sequence[Coordinate]) -> tuple[int, int]:
 def _no_boxes(columns: tuple[str, ...]) -> dict[str, np.ndarray]:
     names = [f"{name}_{side}" for name in columns for side in ("lower", "upper")]
     return {name: np.zeros(0) for name in (*names, "weight")}
-
-
-def _strip(table: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return the table with a second axis on which every box is as high as the strip."""
-    boxes = len(table["weight"])
-    return {**table, "_lower": np.zeros(boxes), "_upper": np.ones(boxes)}

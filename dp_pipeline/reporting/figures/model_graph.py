@@ -158,7 +158,12 @@ def model_graph(cliques: Mapping[str, np.ndarray], *, title: str) -> Picture:
     for row, node in enumerate(graph.nodes):
         _draw_link(axes, graph, row)
         _draw_node(axes, node, row)
-    picture.set_footnote(figure, _graph_footnote(graph))
+    text = "Bold: what a clique adds to the one that it hangs on. Below: their separator."
+    if not graph.links:
+        text = "No two cliques share an attribute."
+    picture.set_footnote(
+        figure, text if not graph.hidden else f"{text}\n{graph.hidden} more are not shown."
+    )
     return Picture(title, figure, _alt_text(cliques))
 
 
@@ -202,10 +207,3 @@ def _draw_node(axes: Axes, node: Node, row: int) -> None:
     axes.text(
         picture.WIDTH - 0.3, row, cells, ha="right", va="center", fontsize=7.5, color=picture.MUTED
     )
-
-
-def _graph_footnote(graph: ModelGraph) -> str:
-    text = "Bold: what a clique adds to the one that it hangs on. Below: their separator."
-    if not graph.links:
-        text = "No two cliques share an attribute."
-    return text if not graph.hidden else f"{text}\n{graph.hidden} more are not shown."

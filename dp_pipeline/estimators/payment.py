@@ -1,43 +1,156 @@
-"""The charge of a fit to a population: reserved in the ledger before rows are read. No row is here.
+"""Who pays for a fit: its population, by the ledger, before rows are read; or nobody. No row is
+here.
 
 A fit is in memory, so there is nothing to resume: if it stops after the charge, the charge is dead
 and never refunded.
+
+Two refinements of one fit could reveal more together than was paid for both, and the noise of an
+answer is the answer less the exact counts, which other rows would change. So a keyed fingerprint of
+a fit's rows, and whether it was refined, must be known. A fitted estimator is released, so it holds
+neither. Where a population pays, the ledger does; else only the process that fitted, whose copies
+are refused.
 """
 
 from __future__ import annotations
 
+import hmac
+import os
+import threading
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from fractions import Fraction
+from uuid import uuid4
+from weakref import WeakKeyDictionary
 
 from dp_pipeline import __version__
 from dp_pipeline.config.amounts import PURE, Currency, delta_text, epsilon_text, nano_epsilon
 from dp_pipeline.config.discovered_domain import discovery_price
 from dp_pipeline.config.errors import Damaged, DeclarationError
 from dp_pipeline.config.parameters import fact_text, texts_of
-from dp_pipeline.estimators.fit import PrivateFit
+from dp_pipeline.estimators.fit import FinishedFit, PrivateFit
 from dp_pipeline.estimators.parameters import is_fit_for_release
+from dp_pipeline.estimators.rows import PreparedRows
 from dp_pipeline.gate.noise import RELEASABLE_SOURCES, NoiseSource
 from dp_pipeline.ledger import Account, Charge, DeadRelease, Ledger, SpendRow
-from dp_pipeline.models.base import FitResult
 from dp_pipeline.releases.home import find_home
+from dp_pipeline.releases.release import ROWS
 from dp_pipeline.results.accountant import Spend, rho_costs
-from dp_pipeline.results.bundle import PRIOR
-from dp_pipeline.results.transcript import Transcript
+from dp_pipeline.results.bundle import PRIOR, REFINED_FROM, REFINES, refinement_digest
 
-Run = Callable[[Transcript], FitResult]
-"""Fit the rows, and write the answers into the transcript."""
+Run = Callable[[], FinishedFit]
+"""Run a fit over rows."""
+
+_FINGERPRINTS: WeakKeyDictionary[FinishedFit, tuple[str, threading.Lock]] = WeakKeyDictionary()
+"""Fits that nobody paid for → fingerprints of their rows, and locks that one refinement takes.
+
+Pickles, deep copies and forked processes are not there: what is refined in one of them could be
+refined in another one too.
+"""
+os.register_at_fork(after_in_child=_FINGERPRINTS.clear)
+
+_SECRET = uuid4().bytes
+"""The key of fingerprints, which stay in this process."""
 
 
-def run_charged(
-    fit: PrivateFit, run: Run, transcript: Transcript, ledger: Ledger, charge: Charge
-) -> FitResult:
+def row_secret(population: str | None) -> bytes:
+    """Return the key that chooses the rows of a person: that of the population where one pays, so
+    that a refinement in another process has the same rows.
+    """
+    ledger = find_home().ledger if isinstance(population, str) else None
+    has_account = ledger is not None and ledger.account(str(population)) is not None
+    return ledger.key(str(population)) if ledger is not None and has_account else _SECRET
+
+
+def run_fit(
+    fit: PrivateFit,
+    run: Run,
+    rows: PreparedRows | None,
+    *,
+    noise: NoiseSource,
+    population: str | None,
+    refined: FinishedFit | None,
+) -> FinishedFit:
+    """Run a fit, which its population pays for if there is one.
+
+    rows      None where the fit can never be refined: sorting many rows for their fingerprint
+              takes long
+    refined   the fit that is refined, or None
+
+    Raises DeclarationError, before anything is drawn or charged, for a population without a fitting
+    account, and for a refinement of other rows, a second one, or one paid by another population.
+    """
+    if refined is not None and refined.population != population:
+        payer = "nobody" if population is None else f"population {population}"
+        raise DeclarationError(
+            f"refines: expected a fit that {payer} paid for, as for this one, got another"
+        )
+    if population is None:
+        fingerprint = "" if rows is None else rows.fingerprint(_SECRET)
+        if refined is not None:
+            _claim_refinement(fit, refined, fingerprint)
+        finished = run()
+        if rows is not None:
+            _FINGERPRINTS[finished] = fingerprint, threading.Lock()
+        return finished
+    ledger, account = _require_account(fit, population, noise)
+    facts = {} if rows is None else {ROWS: rows.fingerprint(ledger.key(account.population))}
+    key = uuid4().hex
+    if refined is not None and fit.refines is not None:
+        entries = ledger.history(refined.ledger_key)
+        if not entries:
+            raise DeclarationError(
+                f"refines: expected a fit that the ledger in {ledger.folder} knows, got another"
+            )
+        _require_equal(entries[0].facts.get(ROWS, ""), facts[ROWS])
+        # Reserving this key decides whether the fit was refined before.
+        key = refinement_digest(population, refined.ledger_key)
+        facts |= {
+            REFINES: refined.ledger_key,
+            REFINED_FROM: epsilon_text(fit.refines.epsilon),
+        }
+    finished = _run_charged(fit, run, ledger, _charge_of(fit, account, noise, key, facts))
+    return replace(finished, population=population, ledger_key=key)
+
+
+def _claim_refinement(fit: PrivateFit, refined: FinishedFit, fingerprint: str) -> None:
+    """Reserve the one refinement of a fit that nobody paid for, for one thread."""
+    if refined not in _FINGERPRINTS:
+        raise DeclarationError(
+            "refines: expected the very object that was fitted in this process, got a copy: "
+            "nobody knows whether another one was refined; only with `population` a ledger does"
+        )
+    stored_fingerprint, refinement_lock = _FINGERPRINTS[refined]
+    _require_equal(stored_fingerprint, fingerprint)
+    # What cannot be drawn must not use up the one refinement.
+    fit.run_without_rows()
+    if not refinement_lock.acquire(blocking=False):
+        raise _refined_already()
+
+
+def _require_equal(stored_fingerprint: str, fingerprint: str) -> None:
+    """Raise DeclarationError for other rows, in the same words whatever the rows are."""
+    if not hmac.compare_digest(stored_fingerprint, fingerprint):
+        raise DeclarationError(
+            "X: expected the very rows of the fit that is refined, prepared alike, got others"
+        )
+
+
+def _refined_already() -> DeclarationError:
+    return DeclarationError(
+        "refines: expected a fit that was not refined yet, got one that was, or whose refinement "
+        "began: refine that one; two refinements tell more together than what is paid for both"
+    )
+
+
+def _run_charged(fit: PrivateFit, run: Run, ledger: Ledger, charge: Charge) -> FinishedFit:
     """Reserve the charge of a fit, run it, and settle the charge with its spends.
 
     Raises DeclarationError for what cannot be drawn and for a key that was charged before, and
     BudgetExceeded when ε does not fit. Then nothing was charged or drawn.
     """
-    _spend_rows(fit.run_without_rows().spends, charge.currency, fit.guarantee.currency)
+    budget = fit.guarantee.currency
+    _spend_rows(fit.run_without_rows().spends, charge.currency, budget)
     with ExitStack() as stack:
         try:
             reservation = stack.enter_context(ledger.reserve(charge))
@@ -45,28 +158,20 @@ def run_charged(
             # Another refinement holds this key, at another ε or dead: no other key is shared.
             if ledger.state(charge.key) is None:
                 raise
-            raise refined_already() from None
+            raise _refined_already() from None
         if reservation.state != "new":
-            raise refined_already()
+            raise _refined_already()
         try:
-            result = run(transcript)
+            finished = run()
         except BaseException as error:
             reservation.die(f"the fit ended in {type(error).__name__}")
             raise
-        spends = _spend_rows(result.spends, charge.currency, fit.guarantee.currency)
-        reservation.settle(spends, facts={"transcript": transcript.chain})
-    return result
+        spends = _spend_rows(finished.result.spends, charge.currency, budget)
+        reservation.settle(spends, facts={"transcript": finished.transcript.chain})
+    return finished
 
 
-def refined_already() -> DeclarationError:
-    """Return the error of a second refinement of one fit."""
-    return DeclarationError(
-        "refines: expected a fit that was not refined yet, got one that was, or whose refinement "
-        "began: refine that one; two refinements tell more together than what is paid for both"
-    )
-
-
-def require_account(
+def _require_account(
     fit: PrivateFit, population: object, noise: NoiseSource
 ) -> tuple[Ledger, Account]:
     """Return the ledger of the project's home, and the population's account there.
@@ -118,13 +223,8 @@ def _delta_text(currency: Currency) -> str:
     return "0" if currency.delta is None else delta_text(currency.delta)
 
 
-def charge_of(
-    fit: PrivateFit,
-    account: Account,
-    noise: NoiseSource,
-    *,
-    key: str,
-    facts: Mapping[str, str],
+def _charge_of(
+    fit: PrivateFit, account: Account, noise: NoiseSource, key: str, facts: Mapping[str, str]
 ) -> Charge:
     """Return the charge of one fit.
 
