@@ -10,19 +10,13 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from dp_pipeline.anonymity import staged_cuts
 from dp_pipeline.anonymity.bit_search import ClassPartition, Splits
 from dp_pipeline.anonymity.coded_rows import CodedRows, KAnonymityGuarantee
 from dp_pipeline.anonymity.cross_validation import Candidate, select_by_cross_validation
 from dp_pipeline.anonymity.label_scores import ScoredRows
 from dp_pipeline.anonymity.method import Recoding, cumulative_bits
 from dp_pipeline.anonymity.mondrian import Tree
-from dp_pipeline.anonymity.staged_cuts import (
-    BANDS,
-    BANDS_IN_BOXES,
-    BOXES,
-    BOXES_IN_BANDS,
-    recode_in_stages,
-)
 from dp_pipeline.config.encoding import FloatArray, IntArray
 from dp_pipeline.config.parameters import choice
 
@@ -35,10 +29,10 @@ def _leaves(scored_rows: ScoredRows) -> Recoding:
 
 
 CANDIDATES = (
-    Candidate(partial(recode_in_stages, stages=BOXES_IN_BANDS)),
-    Candidate(partial(recode_in_stages, stages=BANDS_IN_BOXES)),
-    Candidate(partial(recode_in_stages, stages=BANDS)),
-    Candidate(partial(recode_in_stages, stages=BOXES), auc_deficit=0.01),
+    Candidate(partial(staged_cuts.recode_in_stages, stages=staged_cuts.BOXES_IN_BANDS)),
+    Candidate(partial(staged_cuts.recode_in_stages, stages=staged_cuts.BANDS_IN_BOXES)),
+    Candidate(partial(staged_cuts.recode_in_stages, stages=staged_cuts.BANDS)),
+    Candidate(partial(staged_cuts.recode_in_stages, stages=staged_cuts.BOXES), auc_deficit=0.01),
     Candidate(_leaves, auc_deficit=0.02),
 )
 """What else was tried, and what each brings, is a table in ``docs/design/kjig.md``."""

@@ -10,13 +10,8 @@ from fractions import Fraction
 from pathlib import Path
 
 from dp_pipeline.anonymity import METHODS
+from dp_pipeline.config import catalogue
 from dp_pipeline.config.amounts import LARGEST
-from dp_pipeline.config.catalogue import (
-    BUILT_IN,
-    DATASETS_VARIABLE,
-    require_available,
-    require_own_name,
-)
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import DeclarationError, one_of
 from dp_pipeline.config.parameters import from_text
@@ -114,8 +109,8 @@ def require_runnable(spec: DatasetSpec, file: Path) -> None:
     seeded noise for sensitive rows, and an account that was opened otherwise; BudgetExceeded where
     all of it does not fit. Nothing is claimed. Without a project no ledger is read.
     """
-    require_available(spec)
-    require_own_name(spec, file)
+    catalogue.require_available(spec)
+    catalogue.require_own_name(spec, file)
     if _has_home():
         find_home().ledger.require_claimable(
             spec.population,
@@ -157,9 +152,9 @@ def _source(spec: DatasetSpec) -> Iterator[str]:
 
 def _folder(file: Path) -> Iterator[str]:
     """Yield a warning about a file outside of the folders that other commands search."""
-    folder, variable = follow_links(file).parent, os.environ.get(DATASETS_VARIABLE)
-    folders = {follow_links(BUILT_IN)}
+    folder, variable = follow_links(file).parent, os.environ.get(catalogue.DATASETS_VARIABLE)
+    folders = {follow_links(catalogue.BUILT_IN)}
     if variable:
         folders.add(follow_links(variable))
     if folder not in folders:
-        yield f"commands and Dagster look for it with {DATASETS_VARIABLE}={folder} alone"
+        yield f"commands and Dagster look for it with {catalogue.DATASETS_VARIABLE}={folder} alone"

@@ -16,14 +16,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from dp_pipeline.anonymity.coded_rows import CodedRows, KAnonymityGuarantee, TooFewRows
 from dp_pipeline.anonymity.method import sensitive_diversity
 from dp_pipeline.config.errors import DeclarationError
+from dp_pipeline.estimators import selector_columns
 from dp_pipeline.estimators.frames import features_of, plain_frame
 from dp_pipeline.estimators.parameters import InvalidParameter, invalid_parameters, require_integer
-from dp_pipeline.estimators.selector_columns import (
-    FittedRecoding,
-    coded_rows,
-    learned_columns,
-    selector_method,
-)
 from dp_pipeline.estimators.selector_labels import LabelValues, labels_of
 from dp_pipeline.metrics.disclosure import disclosure_report
 
@@ -392,7 +387,7 @@ labels in every class; no ε, not differentially private
         """Fit, and return the release and its labels; an error leaves the estimator as it was."""
         X = plain_frame(X)
         with invalid_parameters():
-            method = selector_method(self.method)
+            method = selector_columns.selector_method(self.method)
             k = require_integer(self.k, of="k", least=0)
             diversity = sensitive_diversity(method, k=k)
             if self.diversity is not None:
@@ -403,13 +398,13 @@ labels in every class; no ε, not differentially private
             labels = labels_of(y, rows=features.rows)
             if not features.rows:
                 raise DeclarationError("X: expected at least one row, got none")
-            columns, proposed = learned_columns(features, self.edges)
-            rows = coded_rows(columns, features, labels)
+            columns, proposed = selector_columns.learned_columns(features, self.edges)
+            rows = selector_columns.coded_rows(columns, features, labels)
             try:
                 anonymized = method.recode(rows, promise, seed=seed)
             except TooFewRows as error:
                 raise DeclarationError(str(error)) from None
-            rule = FittedRecoding.of(columns, anonymized.rule, method, rows)
+            rule = selector_columns.FittedRecoding.of(columns, anonymized.rule, method, rows)
             names = rule.names(rule.bits, features.names)
             if len(set(names)) < len(names):
                 raise DeclarationError(

@@ -9,15 +9,7 @@ from numbers import Integral, Real
 
 import numpy as np
 
-from dp_pipeline.config.amounts import (
-    LARGEST,
-    NANO,
-    SMALLEST,
-    delta_text,
-    epsilon_text,
-    parse_delta,
-    parse_epsilon,
-)
+from dp_pipeline.config import amounts
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.gate.noise import RELEASABLE_SOURCES, NoiseSource, OpenDPNoise, parse_noise
 
@@ -35,13 +27,13 @@ def exact_epsilon(value: object, *, of: str = "epsilon") -> Fraction:
     Fraction(333333333, 500000000)
     """
     if isinstance(value, Fraction):
-        return parse_epsilon(epsilon_text(value), of=of)
+        return amounts.parse_epsilon(amounts.epsilon_text(value), of=of)
     text = decimal_text(value, of=of)
     is_float = not isinstance(value, str | Integral)
     # What is out of range, or no number, is refused as it was written.
-    if is_float and SMALLEST <= float(text) <= LARGEST:
-        text = epsilon_text(Fraction(Fraction(text) * NANO // 1, NANO))
-    return parse_epsilon(text, of=of)
+    if is_float and amounts.SMALLEST <= float(text) <= amounts.LARGEST:
+        text = amounts.epsilon_text(Fraction(Fraction(text) * amounts.NANO // 1, amounts.NANO))
+    return amounts.parse_epsilon(text, of=of)
 
 
 def exact_delta(value: object, *, of: str = "delta") -> Fraction | None:
@@ -55,9 +47,9 @@ def exact_delta(value: object, *, of: str = "delta") -> Fraction | None:
     if value is None:
         return None
     if isinstance(value, Fraction):
-        return parse_delta(delta_text(value), of=of) if value else None
+        return amounts.parse_delta(amounts.delta_text(value), of=of) if value else None
     text = decimal_text(value, of=of)
-    return None if text.strip() in ("0", "0.0") else parse_delta(text, of=of)
+    return None if text.strip() in ("0", "0.0") else amounts.parse_delta(text, of=of)
 
 
 def decimal_text(value: object, *, of: str) -> str:

@@ -13,16 +13,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from dp_pipeline.config.domain import Domain, Protection
 from dp_pipeline.config.encoding import FloatArray, IntArray
 from dp_pipeline.config.errors import DeclarationError
+from dp_pipeline.estimators import parameters
 from dp_pipeline.estimators.answers import ClusterAnswers
 from dp_pipeline.estimators.declared import box_columns, domain_of
 from dp_pipeline.estimators.fit import FinishedFit, PrivateFit
 from dp_pipeline.estimators.frames import features_of, numeric_features, numeric_rows, plain_frame
-from dp_pipeline.estimators.parameters import (
-    InvalidParameter,
-    generator,
-    invalid_parameters,
-    require_integer,
-)
 from dp_pipeline.estimators.private_estimator import PrivateEstimator, declared_model
 from dp_pipeline.inference.kmeans import cluster_synopsis
 from dp_pipeline.metrics.clustering import nicv
@@ -44,7 +39,7 @@ def _bounds_of(domain: Domain) -> FloatArray:
 
 
 def _number_of_clusters(value: object) -> int:
-    return require_integer(value, least=1, most=_MOST_CLUSTERS, of="n_clusters")
+    return parameters.require_integer(value, least=1, most=_MOST_CLUSTERS, of="n_clusters")
 
 
 class PrivateKMeans(
@@ -230,7 +225,7 @@ class PrivateKMeans(
         PrivateKMeans by htree_kmeans, fitted: ε=0.333333333 (rounded down from \
 0.3333333333333333), protects one row that is added or removed; its noise protects nobody
         """
-        with invalid_parameters():
+        with parameters.invalid_parameters():
             X = plain_frame(X)
             protection, persons = self._protection(features_of(X), person, at_most)
             if persons:
@@ -378,7 +373,7 @@ class PrivateKMeans(
         True
         """
         check_is_fitted(self)
-        with invalid_parameters():
+        with parameters.invalid_parameters():
             rows = numeric_rows(real, len(self.bounds_))
             points = np.clip(rows[~np.isnan(rows).any(axis=1)], *self.bounds_.T)
             if not len(points):
@@ -413,12 +408,12 @@ class PrivateKMeans(
         """
         check_is_fitted(self)
         if self.synopsis_ is None:
-            raise InvalidParameter(
+            raise parameters.InvalidParameter(
                 "recluster: expected a fit by a method that makes a synopsis, got another"
             )
-        with invalid_parameters():
+        with parameters.invalid_parameters():
             k = _number_of_clusters(n_clusters)
-        boxes, rng = self.synopsis_.refined(), generator(self.random_state)
+        boxes, rng = self.synopsis_.refined(), parameters.generator(self.random_state)
         return cluster_synopsis(boxes, k=k, starts=_RECLUSTER_STARTS, rng=rng)
 
     def _declare(
@@ -472,7 +467,7 @@ class PrivateKMeans(
     def _numeric_rows(self, X: Any) -> FloatArray:
         check_is_fitted(self)
         X = plain_frame(X)
-        with invalid_parameters():
+        with parameters.invalid_parameters():
             # What scikit-learn says of a text shows it.
             numeric_features(X)
         return np.asarray(validate_data(self, X, reset=False, dtype=np.float64))

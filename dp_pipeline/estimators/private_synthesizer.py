@@ -14,36 +14,18 @@ from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.domain import Domain, Protection
 from dp_pipeline.config.encoding import FloatArray
 from dp_pipeline.config.errors import DeclarationError
+from dp_pipeline.estimators import parameters, synthetic_frames
 from dp_pipeline.estimators.answers import TableAnswers
 from dp_pipeline.estimators.column_types import columns_of_types
 from dp_pipeline.estimators.declared import Columns, declared_columns, domain_of, every_column
 from dp_pipeline.estimators.fit import FinishedFit, PrivateFit, discovered_form
 from dp_pipeline.estimators.frames import features_of, frame_kind
-from dp_pipeline.estimators.parameters import (
-    exact_delta,
-    generator,
-    invalid_parameters,
-    require_integer,
-)
 from dp_pipeline.estimators.private_estimator import PrivateEstimator, declared_model
 from dp_pipeline.estimators.rows import declared_values, prepared_rows, public_rows, stored_table
-from dp_pipeline.estimators.synthetic_frames import (
-    clique_graph,
-    columns_of_marginal,
-    marginal_frame,
-    synthetic_frame,
-    typed_columns,
-)
 from dp_pipeline.models.tables.base import TableModel
 from dp_pipeline.releases.evaluate import TableComparison
+from dp_pipeline.reporting import plausibility
 from dp_pipeline.reporting.noisy_answers import NoisyAnswers
-from dp_pipeline.reporting.plausibility import (
-    NoisyTotal,
-    least_pair_noise,
-    missing_line,
-    missing_shares,
-    table_warnings,
-)
 from dp_pipeline.reporting.quality import QualityReport
 from dp_pipeline.results.synthetic_table import SyntheticTable
 
@@ -322,7 +304,7 @@ noise protects nobody
         >>> sum(spend.epsilon for spend in spends)
         Fraction(2, 1)
         """
-        with invalid_parameters():
+        with parameters.invalid_parameters():
             features = features_of(X, typed=False)
             protection, persons = self._protection(features, person, at_most)
             columns = declared_columns(
@@ -348,7 +330,7 @@ noise protects nobody
                 rehearse=rehearse,
             )
         self._finished = finished
-        self._columns = typed_columns(columns, values, finished.fit.spec.domain)
+        self._columns = synthetic_frames.typed_columns(columns, values, finished.fit.spec.domain)
         self._frame_kind, self._promise_text = frame_kind(X), promise
         self._set_fitted(finished)
         self._name_features(has_names=features.labels is not None)
@@ -366,13 +348,13 @@ noise protects nobody
             for column in self._columns
             if column.attribute.name in discovered
         }
-        self.graph_ = clique_graph(table, self._columns)
+        self.graph_ = synthetic_frames.clique_graph(table, self._columns)
         shares = _shares(table)
-        total = NoisyTotal.of_marginals(table.measured)
-        noise = least_pair_noise(
+        total = plausibility.NoisyTotal.of_marginals(table.measured)
+        noise = plausibility.least_pair_noise(
             (len(one.attributes), one.table.size, one.variance**0.5) for one in table.measured
         )
-        self.warnings_ = spec.discovery_warnings + table_warnings(
+        self.warnings_ = spec.discovery_warnings + plausibility.table_warnings(
             shares, spec.domain, total, noise, nominal_rows=self.nominal_rows
         )
 
@@ -423,12 +405,14 @@ noise protects nobody
         """
         check_is_fitted(self)
         if num_rows is None and random_state is None:
-            return synthetic_frame(self._table, self._columns, self._frame_kind)
+            return synthetic_frames.synthetic_frame(self._table, self._columns, self._frame_kind)
         requested_rows = len(self._table.codes) if num_rows is None else num_rows
-        with invalid_parameters():
-            rows = require_integer(requested_rows, of="num_rows", least=0, most=MOST_ROWS)
-        rng = generator(self.random_state if random_state is None else random_state)
-        return synthetic_frame(
+        with parameters.invalid_parameters():
+            rows = parameters.require_integer(
+                requested_rows, of="num_rows", least=0, most=MOST_ROWS
+            )
+        rng = parameters.generator(self.random_state if random_state is None else random_state)
+        return synthetic_frames.synthetic_frame(
             self._finished.sample_again(rows, rng), self._columns, self._frame_kind
         )
 
@@ -470,9 +454,9 @@ noise protects nobody
         names: Any = columns
         if len(columns) == 1 and isinstance(columns[0], list | tuple):
             (names,) = columns
-        with invalid_parameters():
-            chosen = columns_of_marginal(self._table, self._columns, list(names))
-        return marginal_frame(self._table, chosen)
+        with parameters.invalid_parameters():
+            chosen = synthetic_frames.columns_of_marginal(self._table, self._columns, list(names))
+        return synthetic_frames.marginal_frame(self._table, chosen)
 
     def quality_report(self, real: Any = None, *, label: str | int | None = None) -> QualityReport:
         """Return a report on the quality of the rows that were drawn by the fit, as ``sample()``
@@ -513,7 +497,7 @@ noise protects nobody
         True
         """
         check_is_fitted(self)
-        with invalid_parameters():
+        with parameters.invalid_parameters():
             return self._report(real, None if label is None else str(label))
 
     def _report(self, real: Any, label: str | None) -> QualityReport:
@@ -521,7 +505,7 @@ noise protects nobody
         codes = dict(zip(table.attributes, np.ascontiguousarray(table.codes.T), strict=True))
         answers = NoisyAnswers.of_table(table)
         measured, unmeasured = answers.compared(codes, domain), answers.unmeasured(codes)
-        missing = missing_line(missing_shares(_shares(table), domain))
+        missing = plausibility.missing_line(plausibility.missing_shares(_shares(table), domain))
         if real is None:
             if label is not None:
                 raise DeclarationError("label: expected none without real rows, got one")
@@ -554,7 +538,7 @@ noise protects nobody
             model,
             protection=protection,
             undeclared_words="of domain that says discover or quantiles",
-            delta=exact_delta(self.delta),
+            delta=parameters.exact_delta(self.delta),
         )
         earlier = self.plan_from
         return fit if earlier is None else replace(fit, earlier=earlier._table.tables())  # noqa: SLF001

@@ -26,14 +26,9 @@ from dp_pipeline.orchestration.common import Pipeline, PipelineResource
 from dp_pipeline.orchestration.partitions import partition_key
 from dp_pipeline.raw.snapshot import current_snapshot
 from dp_pipeline.raw.source_stamps import SourceStamp, source_digest, source_stamp
+from dp_pipeline.releases import outcome
 from dp_pipeline.releases.epsilon_release import EpsilonRelease
 from dp_pipeline.releases.home import Home
-from dp_pipeline.releases.outcome import (
-    DRY_WINDOWS,
-    has_source_ended,
-    is_prepared,
-    published_windows,
-)
 from dp_pipeline.releases.run_options import RunOptions
 from dp_pipeline.releases.run_plan import plan_run
 
@@ -188,22 +183,22 @@ def _window_choice_text(spec: DatasetSpec) -> str:
     if spec.cut.last:
         end = f"up to the last, {spec.cut.last}"
     else:
-        end = f"at most {DRY_WINDOWS} at a time, as no `last` one is declared"
+        end = f"at most {outcome.DRY_WINDOWS} at a time, as no `last` one is declared"
     return (
-        f"Every window is requested, {end}, until {DRY_WINDOWS} released ones in a row have next "
-        "to no rows by their noisy counts where an earlier one had many."
+        f"Every window is requested, {end}, until {outcome.DRY_WINDOWS} released ones in a row "
+        "have next to no rows by their noisy counts where an earlier one had many."
     )
 
 
 def _no_window_text(spec: DatasetSpec, home: Home) -> str:
     """Return a line on why no window is due."""
-    published = published_windows(spec, home)
+    published = outcome.published_windows(spec, home)
     if published and _has_ended(spec, home, published):
         return (
-            f"{spec.name}: the {DRY_WINDOWS} windows up to {published[-1]} have next to no rows by "
-            "their noisy counts, so no later window is requested: declare the `last` one, or "
-            f"publish a later one by hand, `dp-pipeline run {spec.name} --window NAME`, once there "
-            "are rows again"
+            f"{spec.name}: the {outcome.DRY_WINDOWS} windows up to {published[-1]} have next to no "
+            "rows by their noisy counts, so no later window is requested: declare the `last` one, "
+            f"or publish a later one by hand, `dp-pipeline run {spec.name} --window NAME`, once "
+            "there are rows again"
         )
     return f"{spec.name}: every closed window that may have rows is published"
 
@@ -214,7 +209,7 @@ def _has_ended(spec: DatasetSpec, home: Home, published: Sequence[str]) -> bool:
     Where each window has a file, the file itself shows that there is another window.
     """
     recent = published[-MAX_WINDOWS_PER_TICK:]
-    return not _has_file_each(spec) and has_source_ended(spec, home, recent)
+    return not _has_file_each(spec) and outcome.has_source_ended(spec, home, recent)
 
 
 def due_windows(spec: DatasetSpec, home: Home, moment: int) -> tuple[str, ...]:
@@ -226,7 +221,7 @@ def due_windows(spec: DatasetSpec, home: Home, moment: int) -> tuple[str, ...]:
 
     moment   seconds since 1970 in UTC
     """
-    published = published_windows(spec, home)
+    published = outcome.published_windows(spec, home)
     if not published:
         newest_first = reversed(spec.cut.closed(moment))
         newest = next((window for window in newest_first if _may_have_rows(spec, window)), None)
@@ -239,7 +234,7 @@ def due_windows(spec: DatasetSpec, home: Home, moment: int) -> tuple[str, ...]:
         candidates = (window for window in closed if _may_have_rows(spec, window))
         # Without a file each and a `last`, the next rows may never come: each empty one is charged.
         is_known = _has_file_each(spec) or spec.cut.last
-        later += islice(candidates, MAX_WINDOWS_PER_TICK if is_known else DRY_WINDOWS)
+        later += islice(candidates, MAX_WINDOWS_PER_TICK if is_known else outcome.DRY_WINDOWS)
     gaps = (window for window in _gaps(spec.cut, published) if _may_have_rows(spec, window))
     newest_gaps = tuple(islice(gaps, MAX_WINDOWS_PER_TICK - len(later)))
     return (*reversed(newest_gaps), *later)
@@ -295,7 +290,7 @@ def _unread_windows(spec: DatasetSpec, home: Home, due: Sequence[str]) -> list[s
     return [
         window
         for window in sorted(earlier)
-        if not (is_open and is_prepared(spec.at_window(window), home))
+        if not (is_open and outcome.is_prepared(spec.at_window(window), home))
     ]
 
 

@@ -24,12 +24,7 @@ from dp_pipeline.releases.k_anonymous_tables import TableFacts
 from dp_pipeline.releases.publish import PublishedBundle
 from dp_pipeline.releases.published_copy import PublishedCopy
 from dp_pipeline.releases.release import Release
-from dp_pipeline.reporting.figures import (
-    BudgetHistory,
-    Picture,
-    budget_staircase,
-    window_costs,
-)
+from dp_pipeline.reporting import figures
 from dp_pipeline.reporting.metrics import QualityRow
 from dp_pipeline.reporting.releases import steps_of
 from dp_pipeline.reporting.text import (
@@ -101,7 +96,7 @@ def number(value: float) -> dg.MetadataValue:
     return dg.MetadataValue.float(float(f"{value:.4g}"))
 
 
-def picture(chart: Picture) -> dg.MetadataValue:
+def picture(chart: figures.Picture) -> dg.MetadataValue:
     """Return a chart as a small PNG, opened by a click in the UI."""
     data = base64.b64encode(chart.png).decode()
     return dg.MetadataValue.md(f"![{plain(chart.alt_text)}](data:image/png;base64,{data})")
@@ -287,10 +282,10 @@ def budget_report(ledger: Ledger, population: str, windows: Windows | None = Non
     """
     verified = ledger.verify()
     balance, entries = ledger.balance(population), ledger.entries(population)
-    history = BudgetHistory.of(population, entries, balance.currency)
+    history = figures.BudgetHistory.of(population, entries, balance.currency)
     window_chart: Metadata = {}
     if windows is not None:
-        chart = window_costs(
+        chart = figures.window_costs(
             ledger.blocks(population),
             windows,
             ceiling=balance.window_ceiling,
@@ -301,7 +296,7 @@ def budget_report(ledger: Ledger, population: str, windows: Windows | None = Non
         **balance_metadata(balance),
         **window_chart,
         "ledger/verified rows": dg.MetadataValue.int(verified.sequence),
-        "privacy/spending over time": picture(budget_staircase(history)),
+        "privacy/spending over time": picture(figures.budget_staircase(history)),
         "privacy/releases": charge_table(ledger, population),
     }
 

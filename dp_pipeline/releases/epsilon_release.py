@@ -24,15 +24,10 @@ from dp_pipeline.models.base import (
     price,
 )
 from dp_pipeline.raw.snapshot import Snapshot
+from dp_pipeline.releases import refinement
 from dp_pipeline.releases.home import Home, engine_name
 from dp_pipeline.releases.model_questions import ModelQuestions
 from dp_pipeline.releases.noisy_release import NoisyDrawing, NoisyRelease, as_release_key
-from dp_pipeline.releases.refinement import (
-    RefinedRelease,
-    newest_key,
-    refined_release,
-    require_unrefined,
-)
 from dp_pipeline.releases.release import ReleaseSpec
 from dp_pipeline.releases.replay import pointer_path, settled_answers, settled_entry
 from dp_pipeline.releases.side_information import (
@@ -186,12 +181,14 @@ class EpsilonRelease(NoisyRelease):
             self._require_refining(self.refine)
             coarse = replace(self, epsilon=self.refine, refine=None).key(snapshot)
             key = self.draw_key(snapshot.names).refining(coarse.digest)
-            require_unrefined(key, self.home.ledger, what=self.where, epsilon=self.refine)
+            refinement.require_unrefined(
+                key, self.home.ledger, what=self.where, epsilon=self.refine
+            )
             return key
         key = super().key(snapshot, new_draw=new_draw)
         if new_draw or not self.model.refines:
             return key
-        return newest_key(key, self.home.ledger, self.spec.partitions)
+        return refinement.newest_key(key, self.home.ledger, self.spec.partitions)
 
     def _require_refining(self, epsilon: Fraction) -> None:
         """Raise DeclarationError unless this release may refine one of ``epsilon``."""
@@ -218,10 +215,10 @@ class EpsilonRelease(NoisyRelease):
                 f"{where}: expected a declared ε below {self.level}, got {epsilon_text(epsilon)}"
             )
 
-    def refined(self, key: ReleaseKey) -> RefinedRelease | None:
+    def refined(self, key: ReleaseKey) -> refinement.RefinedRelease | None:
         """Return the release that a draw refines, if any; DeclarationError if it is missing."""
         epsilon = self.refine or Fraction(0)
-        return refined_release(key, self.home.ledger, what=self.where, epsilon=epsilon)
+        return refinement.refined_release(key, self.home.ledger, what=self.where, epsilon=epsilon)
 
     def resolve(self, key: Key) -> ReleaseSpec:
         """Return the draw with this key, with what it refines and its side information."""
@@ -284,7 +281,7 @@ class EpsilonRelease(NoisyRelease):
             coarse=None if refined is None else partial(self._coarse, refined),
         )
 
-    def _coarse(self, refined: RefinedRelease) -> CoarseRelease:
+    def _coarse(self, refined: refinement.RefinedRelease) -> CoarseRelease:
         """Return the release that is refined; Damaged if its answers were changed."""
         key = refined.key
         release = replace(self, epsilon=key.epsilon, noise_name=key.noise, refine=None)

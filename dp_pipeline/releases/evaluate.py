@@ -38,15 +38,9 @@ from dp_pipeline.raw.stages import prepared_codes
 from dp_pipeline.releases.account import require_snapshot
 from dp_pipeline.releases.home import Home
 from dp_pipeline.releases.k_anonymous_release import KAnonymousRelease, coded_rows
+from dp_pipeline.reporting import quality
 from dp_pipeline.reporting.figures.cluster_view import metre_rows
 from dp_pipeline.reporting.metrics import QualityRow, bought_rows
-from dp_pipeline.reporting.quality import (
-    ComparedTable,
-    LearnedLabel,
-    Likeness,
-    QualityReport,
-    worst_first,
-)
 from dp_pipeline.results.bundle import Bundle
 from dp_pipeline.results.class_table import ClassTable
 
@@ -68,7 +62,7 @@ class TableComparison:
     real: Codes
     synthetic: Codes
 
-    def report(self, *, label: str | None = None) -> QualityReport:
+    def report(self, *, label: str | None = None) -> quality.QualityReport:
         """Return the report of every comparison of both tables.
 
         label   an attribute that classifiers learn to predict from the others; None for none
@@ -78,15 +72,17 @@ class TableComparison:
         """
         learned = () if label is None else (self.learned_label(label),)
         copies, twins = share_of_copies(self.real, self.synthetic)
-        return QualityReport(
+        return quality.QualityReport(
             rows=_row_count(self.synthetic),
             real=_row_count(self.real),
             compared=self.compared(),
             learned=learned,
-            likeness=Likeness(copies, twins, distance_to_closest_record(self.real, self.synthetic)),
+            likeness=quality.Likeness(
+                copies, twins, distance_to_closest_record(self.real, self.synthetic)
+            ),
         )
 
-    def compared(self) -> tuple[ComparedTable, ...]:
+    def compared(self) -> tuple[quality.ComparedTable, ...]:
         """Return every column and pair, the worst first; of very many pairs a fixed sample."""
         names = tuple(self.real)
         tables = [*((name,) for name in names), *attribute_sets(names, 2)]
@@ -94,12 +90,12 @@ class TableComparison:
         groups: Mapping[str, Sequence[Names]] = {str(i): [names] for i, names in enumerate(tables)}
         distances = estimated_distances(self.real, self.synthetic, sizes, groups)
         moved = self._correlation_changes()
-        return worst_first(
-            ComparedTable(attributes, distance.value, distance.error, moved.get(attributes))
+        return quality.worst_first(
+            quality.ComparedTable(attributes, distance.value, distance.error, moved.get(attributes))
             for attributes, distance in zip(tables, distances.values(), strict=True)
         )
 
-    def learned_label(self, label: str) -> LearnedLabel:
+    def learned_label(self, label: str) -> quality.LearnedLabel:
         """Return how well logistic regression predicts a label from synthetic and from real rows.
 
         It learns from the synthetic rows, or from 4/5 of the real ones; a fixed 1/5 tests both.
@@ -123,7 +119,7 @@ class TableComparison:
         majority = (
             float((tested[label] == most_frequent).mean()) if len(tested[label]) else float("nan")
         )
-        return LearnedLabel(label, accuracy, auc, real_accuracy, real_auc, majority)
+        return quality.LearnedLabel(label, accuracy, auc, real_accuracy, real_auc, majority)
 
     def _correlation_changes(self) -> dict[Names, float]:
         """Return synthetic less real correlation of numeric pairs, from the bins' centres."""
@@ -240,10 +236,10 @@ def compared_tables(
     return documents
 
 
-def from_compared(documents: Sequence[Mapping[str, Any]]) -> tuple[ComparedTable, ...]:
+def from_compared(documents: Sequence[Mapping[str, Any]]) -> tuple[quality.ComparedTable, ...]:
     """Return the compared tables that ``compared_tables`` wrote as documents."""
     return tuple(
-        ComparedTable(**{**document, "attributes": tuple(document["attributes"])})
+        quality.ComparedTable(**{**document, "attributes": tuple(document["attributes"])})
         for document in documents
     )
 

@@ -18,19 +18,13 @@ from dp_pipeline.export.folder import digest_of_export, files_of, replace_folder
 from dp_pipeline.export.verify import verified
 from dp_pipeline.ledger import Entry
 from dp_pipeline.ledger.entries import blocks_of
+from dp_pipeline.releases import replay
 from dp_pipeline.releases.domain_release import with_discovered
 from dp_pipeline.releases.epsilon_release import EpsilonRelease
 from dp_pipeline.releases.home import Home
 from dp_pipeline.releases.k_anonymous_release import KAnonymousRelease
 from dp_pipeline.releases.release import Release, level_fact
 from dp_pipeline.releases.release_text import reported, write_card
-from dp_pipeline.releases.replay import (
-    FOLDER,
-    pointed_bundle,
-    pointer_path,
-    read_document,
-    snapshot_by_name,
-)
 from dp_pipeline.results.bundle import Bundle
 
 
@@ -161,7 +155,7 @@ def _settled_release(
     if level not in kind.levels(spec):
         return None
     spec = spec.at_window(windows[-1]) if windows else spec
-    snapshot = snapshot_by_name(spec, home, facts["snapshot"])
+    snapshot = replay.snapshot_by_name(spec, home, facts["snapshot"])
     try:
         spec = with_discovered(spec, home, snapshot=snapshot)
     except NotPrepared:
@@ -173,7 +167,7 @@ def _settled_release(
         release = replace(release, span=len(windows))
     folder = _bundle_folder(release, settled)
     expected = {"model": release.name, "snapshot": facts["snapshot"], **release.level_facts}
-    bundle = pointed_bundle(spec, home, {"folder": folder}, **expected)
+    bundle = replay.pointed_bundle(spec, home, {"folder": folder}, **expected)
     if bundle.key != settled.key:
         raise Damaged(f"bundle {bundle.key[:12]}: expected the release {str(settled.key)[:12]}")
     return SettledRelease(release, bundle, home.released / folder, settled.time[:10])
@@ -182,10 +176,10 @@ def _settled_release(
 def _bundle_folder(release: Release, settled: Entry) -> str:
     """Return the bundle's folder in the store: its partition's, else the settled one."""
     folder = PurePath(*release.path, str(settled.key)[:32])
-    pointer = read_document(pointer_path(release))
+    pointer = replay.read_document(replay.pointer_path(release))
     if pointer is not None and PurePath(pointer["folder"]).parent == folder:
         return str(pointer["folder"])
-    return str(folder / settled.facts[FOLDER])
+    return str(folder / settled.facts[replay.FOLDER])
 
 
 def require_cleared(settled: SettledRelease, *, allow_not_dp: bool) -> None:

@@ -16,6 +16,7 @@ from dp_pipeline.config.dataset import WINDOW, DatasetSpec
 from dp_pipeline.config.errors import NotPrepared, PipelineError
 from dp_pipeline.config.windows import range_text
 from dp_pipeline.raw.snapshot import current_snapshot, require_prepared
+from dp_pipeline.releases import report
 from dp_pipeline.releases.account import limits_note, require_snapshot
 from dp_pipeline.releases.domain_release import with_discovered
 from dp_pipeline.releases.evaluate import compared_tables, evaluate
@@ -35,13 +36,6 @@ from dp_pipeline.releases.replay import (
     pointer_path,
     read_document,
     require_intact,
-)
-from dp_pipeline.releases.report import (
-    Comparison,
-    compare,
-    compare_k_anonymous,
-    compare_windows,
-    page_path,
 )
 from dp_pipeline.releases.run_options import RunOptions
 from dp_pipeline.releases.store import store_file
@@ -85,12 +79,12 @@ def write_evaluation(options: RunOptions) -> list[QualityRow]:
     return rows
 
 
-def write_comparison(spec: DatasetSpec, home: Home, kind: type[Release]) -> Comparison:
+def write_comparison(spec: DatasetSpec, home: Home, kind: type[Release]) -> report.Comparison:
     """Write the report that compares all evaluated releases, and store its content."""
     spec = with_discovered(spec, home)
-    compare_all = compare_k_anonymous if kind.FOLDER else compare
+    compare_all = report.compare_k_anonymous if kind.FOLDER else report.compare
     if spec.windows is not None:
-        compare_all = compare_windows
+        compare_all = report.compare_windows
     comparison = compare_all(spec, home, evaluations(spec, home, kind))
     value = {"rows": to_documents(comparison.rows), "of": report_digest(spec, home, kind)}
     store_file(_comparison_path(spec, home, kind), encode_document(value))
@@ -259,5 +253,5 @@ def is_report_current(options: RunOptions) -> bool:
 def report_path(options: RunOptions) -> Path:
     """Return the path of a data set's HTML report, or of the page of its k-anonymous releases."""
     if options.kind.FOLDER:
-        return page_path(options.spec, options.home)
+        return report.page_path(options.spec, options.home)
     return options.home.reports / f"{options.spec.name}.html"

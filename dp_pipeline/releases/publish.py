@@ -20,16 +20,10 @@ from dp_pipeline.ledger import Charge, Entry, Ledger, Reservation
 from dp_pipeline.ledger.entries import blocks_of, delta_of, require_line
 from dp_pipeline.ledger.reservation import GIVEN_UP
 from dp_pipeline.raw.snapshot import Snapshot
+from dp_pipeline.releases import replay
 from dp_pipeline.releases.account import require_snapshot
 from dp_pipeline.releases.home import Home
 from dp_pipeline.releases.release import Drawing, Release
-from dp_pipeline.releases.replay import (
-    rebuild_missing,
-    reserved_entry,
-    settled_bundle,
-    settled_facts,
-    spend_rows,
-)
 from dp_pipeline.results.bundle import Bundle, Key
 from dp_pipeline.results.transcript import AnswerCount, AnswersLost
 
@@ -103,9 +97,9 @@ def _publish(release: Release, key: Key, snapshot: Snapshot) -> PublishedBundle:
         store.write(path, bundle, key=secret, texts=drawing.texts(bundle))
         # One that was stored before a crash stays as it was written: that one is settled.
         bundle = store.read_sealed(path, key=secret)
-        reservation.settle(spend_rows(bundle), facts=settled_facts(bundle, path))
+        reservation.settle(replay.spend_rows(bundle), facts=replay.settled_facts(bundle, path))
         drawing.remove_files()
-    bundle = settled_bundle(store, path, ledger=ledger, population=key.population)
+    bundle = replay.settled_bundle(store, path, ledger=ledger, population=key.population)
     if is_resumed:
         return PublishedBundle(bundle, "resumed", 0, path)
     return PublishedBundle(bundle, "charged", charge.charge_in_all_windows, path)
@@ -117,7 +111,7 @@ def require_reserved_parameters(release: Release, key: Key) -> None:
     Its charge holds one evaluation, of its own centres or tables. Once settled, the post-processing
     may change at no cost.
     """
-    facts = reserved_entry(key.digest, key.population, release.home.ledger).facts
+    facts = replay.reserved_entry(key.digest, key.population, release.home.ledger).facts
     parameters = fact_text(release.postprocessing)
     if facts.get("evaluation", "none") != "none" and facts["postprocessing"] != parameters:
         raise DeclarationError(
@@ -130,12 +124,12 @@ def _replay(release: Release, key: Key, ledger: Ledger) -> PublishedBundle:
     """Return a settled release from the store, or rebuild its bundle from its transcript."""
     store, path = release.store, release.store.bundle_path(key, release.postprocessing)
     if not path.exists():
-        bundle = rebuild_missing(release, key, path)
+        bundle = replay.rebuild_missing(release, key, path)
         store.create_folder(path.parent, key.population)
         store.write(path, bundle, key=ledger.key(key.population))
     # Left by a run that was killed once it had settled.
     AnswerCount(release.home.answer_counts / key.digest).remove()
-    bundle = settled_bundle(store, path, ledger=ledger, population=key.population)
+    bundle = replay.settled_bundle(store, path, ledger=ledger, population=key.population)
     if not release.level_facts.items() <= bundle.facts.items():
         # All refinements of one release have one key, and another ε was charged first.
         raise store.damaged(path)
@@ -156,7 +150,7 @@ def _abort_if_answers_lost(
     except OtherQuestion as error:
         # The answers are whole: only the questions have changed, and may change back.
         charge = reservation.charge
-        reserved = reserved_entry(charge.key, charge.population, ledger)
+        reserved = replay.reserved_entry(charge.key, charge.population, ledger)
         raise OtherQuestion(f"{charge.what}: {error}; {_recovery_hint(reserved)}") from None
 
 

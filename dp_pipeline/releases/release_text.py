@@ -8,15 +8,8 @@ from dp_pipeline.config.amounts import delta_text, epsilon_text
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.models import build_model
 from dp_pipeline.models.base import declared_guarantee, price
+from dp_pipeline.releases import k_anonymous_release
 from dp_pipeline.releases.domain_release import DomainRelease, declared_discovery
-from dp_pipeline.releases.k_anonymous_release import (
-    CARD,
-    REASON,
-    declared_k_anonymity,
-    declared_method,
-    guarantee_for,
-    reported_k_anonymous_release,
-)
 from dp_pipeline.releases.release import Release, other_non_dp_releases
 from dp_pipeline.releases.replay import exact_rows
 from dp_pipeline.releases.store import store_file
@@ -61,20 +54,24 @@ def _describe_domain(spec: DatasetSpec) -> str:
 
 
 def _describe_method(spec: DatasetSpec, name: str) -> str:
-    method, declared = declared_method(spec, name), declared_k_anonymity(spec)
-    largest = guarantee_for(declared, name, k=declared.partitions[-1])
+    method, declared = (
+        k_anonymous_release.declared_method(spec, name),
+        k_anonymous_release.declared_k_anonymity(spec),
+    )
+    largest = k_anonymous_release.guarantee_for(declared, name, k=declared.partitions[-1])
     labels = f" and {largest.diversity} labels" if largest.diversity > 1 else ""
     return (
         f"{spec.title}: {method.summary}. Every row shares what is released of it with at "
         f"least K − 1 others: K rows{labels} in every class. Not differentially private: "
-        f"{REASON}. The ledger notes it as not-dp before the first look; a re-run replays it."
+        f"{k_anonymous_release.REASON}. The ledger notes it as not-dp before the first look; a "
+        "re-run replays it."
     )
 
 
 def reported(release: Release, bundle: Bundle) -> ReportedRelease:
     """Return a release as cards show it, with its balance, and its quality on public rows."""
     if bundle.is_k_anonymous:
-        return reported_k_anonymous_release(release.spec, bundle, {})
+        return k_anonymous_release.reported_k_anonymous_release(release.spec, bundle, {})
     ledger = release.home.ledger
     return ReportedPrivateRelease(
         spec=release.spec,
@@ -93,7 +90,7 @@ def write_card(release: Release, bundle: Bundle, folder: Path) -> Path:
     folder   the folder of the bundle
     """
     if bundle.is_k_anonymous:
-        return folder / CARD
+        return folder / k_anonymous_release.CARD
     name = ".".join((release.name, *release.partition))
     path = release.home.reports / f"{release.spec.name}.cards" / f"{name}.md"
     store_file(path, card(reported(release, bundle)).encode())

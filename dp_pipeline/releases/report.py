@@ -23,20 +23,12 @@ from dp_pipeline.releases.replay import pointed_bundle
 from dp_pipeline.reporting.figures import (
     Picture,
     cluster_maps,
+    curves,
     line_chart,
     marginal_bars,
     model_graph,
 )
 from dp_pipeline.reporting.figures.cluster_view import ClusterView, dates_of
-from dp_pipeline.reporting.figures.curves import (
-    EXACT_OVER_K,
-    NOISE_BARS,
-    WindowNumber,
-    k_anonymity_panel,
-    utility_footnote,
-    utility_panels,
-    window_panel,
-)
 from dp_pipeline.reporting.figures.lines import VerticalAxis
 from dp_pipeline.reporting.figures.marginals import MOST_PANELS, attributes_of
 from dp_pipeline.reporting.metrics import (
@@ -136,9 +128,9 @@ def _utility_pictures(rows: Sequence[QualityRow]) -> list[Picture]:
         chosen.append((caption, title, sorted(names, key=lambda name: name.partition("/")[2])))
     return [
         line_chart(
-            utility_panels(rows, names),
+            curves.utility_panels(rows, names),
             title=title,
-            footnote=utility_footnote([row for row in rows if row.metric in names]),
+            footnote=curves.utility_footnote([row for row in rows if row.metric in names]),
             caption=caption,
         )
         for caption, title, names in chosen
@@ -261,19 +253,21 @@ def _compared(evaluation: Mapping[str, Any], model: str) -> tuple[ComparedTable,
     return from_compared(evaluation.get("compared", {}).get(model, []))
 
 
-def _totals(names: Sequence[str], evaluations: Mapping[str, Any]) -> dict[str, list[WindowNumber]]:
+def _totals(
+    names: Sequence[str], evaluations: Mapping[str, Any]
+) -> dict[str, list[curves.WindowNumber]]:
     """Return each model's noisy number of rows in every time window."""
-    totals: dict[str, list[WindowNumber]] = {}
+    totals: dict[str, list[curves.WindowNumber]] = {}
     for name in names:
         for model, total in evaluations[name].get("totals", {}).items():
-            totals.setdefault(model, []).append(WindowNumber(name, *total))
+            totals.setdefault(model, []).append(curves.WindowNumber(name, *total))
     return totals
 
 
 def _over_time(
     spec: DatasetSpec,
     quality: Mapping[str, Sequence[QualityRow]],
-    totals: Mapping[str, Sequence[WindowNumber]],
+    totals: Mapping[str, Sequence[curves.WindowNumber]],
 ) -> list[Picture]:
     """Return pictures of the noisy totals, and of each metric, over all time windows."""
     pictures = []
@@ -283,11 +277,11 @@ def _over_time(
             _windows_picture(spec, totals, VerticalAxis("rows", floor=0.0), title, title)
         )
     for metric in metrics_of(row for rows in quality.values() for row in rows):
-        about, numbers = find_metric(metric), dict[str, list[WindowNumber]]()
+        about, numbers = find_metric(metric), dict[str, list[curves.WindowNumber]]()
         for name, rows in quality.items():
             for row in rows:
                 if row.metric == metric:
-                    number = WindowNumber(name, row.value, row.deviation or 0.0)
+                    number = curves.WindowNumber(name, row.value, row.deviation or 0.0)
                     numbers.setdefault(row.model, []).append(number)
         y_axis = VerticalAxis(about.short, floor=0.0, reading=about.better)
         pictures.append(_windows_picture(spec, numbers, y_axis, about.title, about.short))
@@ -296,13 +290,15 @@ def _over_time(
 
 def _windows_picture(
     spec: DatasetSpec,
-    numbers: Mapping[str, Sequence[WindowNumber]],
+    numbers: Mapping[str, Sequence[curves.WindowNumber]],
     y_axis: VerticalAxis,
     title: str,
     short: str,
 ) -> Picture:
-    panel = window_panel(numbers, spec.cut, y_axis)
-    return line_chart([panel], title=title, footnote=NOISE_BARS, caption=f"{short} over time")
+    panel = curves.window_panel(numbers, spec.cut, y_axis)
+    return line_chart(
+        [panel], title=title, footnote=curves.NOISE_BARS, caption=f"{short} over time"
+    )
 
 
 def _last_maps(spec: DatasetSpec, newest: Sequence[ReportedPrivateRelease]) -> list[Picture]:
@@ -319,7 +315,7 @@ def _last_maps(spec: DatasetSpec, newest: Sequence[ReportedPrivateRelease]) -> l
 def _timeline(
     names: Sequence[str],
     spent: Mapping[str, Fraction],
-    totals: Mapping[str, Sequence[WindowNumber]],
+    totals: Mapping[str, Sequence[curves.WindowNumber]],
 ) -> Timeline:
     """Return one line for each time window: the cost of all its releases, and its noisy totals."""
     by_window = {
@@ -358,9 +354,9 @@ def compare_k_anonymous(
     releases = list(_releases(spec, home, evaluations))
     pictures = tuple(
         line_chart(
-            [k_anonymity_panel(values, figure=name)],
+            [curves.k_anonymity_panel(values, figure=name)],
             title=f"{spec.title}: {caption}",
-            footnote=EXACT_OVER_K,
+            footnote=curves.EXACT_OVER_K,
             caption=caption,
         )
         for name, caption in _PICTURES.items()
