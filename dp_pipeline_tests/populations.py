@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import ClassVar
 
 import numpy as np
 
@@ -69,6 +70,8 @@ class LoopCounter:
 
     rows: Sequence[Row]
     domain: Domain = TOWN
+    others: ClassVar[int] = 3
+    """Rows that were left out."""
 
     def count(self, marginals: Sequence[tuple[str, ...]]) -> list[Sealed]:
         """See Counter."""
@@ -79,6 +82,10 @@ class LoopCounter:
         for row in self.rows:
             table[tuple(self.code(row, name) for name in attributes)] += 1
         return Sealed(table)
+
+    def left_out(self) -> Sealed:
+        """See Counter."""
+        return Sealed(np.array(self.others, dtype=np.int64))
 
     def grouped(self, groupings: Mapping[str, Grouping]) -> GroupedLoopCounter:
         """See Counter."""

@@ -43,7 +43,7 @@ def print_result(result: RunResult, *, is_explained: bool = True) -> None:
     if result.options.kind.FOLDER:
         _print_tables(result)
         return
-    from dp_pipeline.reporting.plausibility import missing_line
+    from dp_pipeline.reporting.plausibility import left_out_line, missing_line
 
     _print_releases(result, is_explained=is_explained)
     _print_centres(result)
@@ -51,6 +51,9 @@ def print_result(result: RunResult, *, is_explained: bool = True) -> None:
         if any(release.missing.values()):
             name = f"{release.model} at ε={release.release.level}"
             click.echo(f"missing cells, {name}: {missing_line(release.missing)}")
+        if "left_out" in release.tables:
+            name = f"{release.model} at ε={release.release.level}"
+            click.echo(f"rows left out, {name}: {left_out_line(release.bundle.tables)}")
     for line in (warning for release in result for warning in release.warnings):
         click.echo(f"warning: {line}")
     if words := _discovery_words(result):

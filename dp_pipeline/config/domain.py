@@ -234,6 +234,11 @@ class Domain:
         """The attributes with levels or bins, also those to be discovered."""
         return tuple(a.name for a in self.attributes if a.has_cells)
 
+    @property
+    def leaves_rows_out(self) -> bool:
+        """Whether a row may be left out for a cell that is not as declared."""
+        return not all(attribute.keeps_rows for attribute in self.attributes)
+
     def with_attributes(self, attributes: Mapping[str, Attribute]) -> Domain:
         """Return the domain with some attributes replaced by others of the same names."""
         replaced = tuple(attributes.get(attribute.name, attribute) for attribute in self.attributes)

@@ -113,11 +113,13 @@ class PrivateKMeans(
     cluster_sizes_ : ndarray of shape (k,) or None
         **Noisy** rows of each centre of ``cluster_centers_``, private too: counted by the method,
         or the weight of the nearest boxes of ``synopsis_``. May be below 0. None without either.
+    left_out_ : NoisyNumber or None
+        **Noisy** number of rows without a place, private too; None where none can be.
     fit_for_release_ : bool
         Whether the noise may protect persons: False for a seed and for a source of one's own.
     warnings_ : tuple of str
         Warnings of noisy counts about this release, private too: fewer rows than half of
-        ``nominal_rows``, N·ε/k below 20, nearly all rows at a bound.
+        ``nominal_rows``, N·ε/k below 20, many rows without a place, nearly all rows at a bound.
     n_features_in_ : int
         Number of columns d.
     feature_names_in_ : ndarray of shape (d,)
@@ -454,7 +456,7 @@ class PrivateKMeans(
         # A mean of floats may lie a last bit outside.
         self.cluster_centers_ = np.clip(released.centres, *self.bounds_.T)
         self.synopsis_ = released.synopsis
-        self.cluster_sizes_ = cluster_sizes(tables)
+        self.cluster_sizes_, self.left_out_ = cluster_sizes(tables), released.left_out
         self.spends_, self.fit_for_release_ = finished.result.spends, finished.is_releasable
         self.warnings_ = spec.discovery_warnings + clustering_warnings(
             tables,

@@ -27,7 +27,7 @@ from dp_pipeline.estimators.frames import (
     stored_persons,
 )
 from dp_pipeline.inference.earlier import PublicTable
-from dp_pipeline.raw.contributions import PersonKeys, keep_at_most
+from dp_pipeline.raw.contributions import PersonKeys, count_left_out, keep_at_most
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.raw.generators.declared import draw_declared_rows
 from dp_pipeline.raw.values import breaking_rows, cell_codes, mend_constraints, valid_numbers
@@ -68,17 +68,23 @@ class PreparedRows:
 
     codes         column with cells → codes (row_count,)
     coordinates   column of numbers that are never missing → fixed-point coordinates (row_count,)
+    left_out      other rows of known persons, with these at most so many of each as are declared
     """
 
     domain: Domain
     codes: dict[str, NDArray[Any]]
     coordinates: dict[str, NDArray[Any]]
     row_count: int
+    left_out: int
 
     def counter(self) -> MemoryCounter:
         """Return the counter over the rows."""
         return MemoryCounter(
-            self.domain, coordinates=self.coordinates, codes=self.codes, rows=self.row_count
+            self.domain,
+            coordinates=self.coordinates,
+            codes=self.codes,
+            rows=self.row_count,
+            left_out=self.left_out,
         )
 
     def fingerprint(self, secret: bytes) -> str:
@@ -154,23 +160,30 @@ def prepared_rows(
                 for name, part in parts.items():
                     columns[name][written:stop] = part[keep]
             written = stop
-    chosen = _bounded(spec, table.filter(pa.array(is_kept)), key)
+    chosen, left_out = _bounded(spec, table, is_kept, key)
     return PreparedRows(
         domain,
         {name: column[:written][chosen] for name, column in codes.items()},
         {name: column[:written][chosen] for name, column in coordinates.items()},
         written if isinstance(chosen, slice) else len(chosen),
+        left_out,
     )
 
 
-def _bounded(spec: DatasetSpec, table: pa.Table, key: bytes) -> IntArray | slice:
-    """Return which rows (m,) stay where a person may have at most so many."""
+def _bounded(
+    spec: DatasetSpec, table: pa.Table, is_kept: NDArray[np.bool_], key: bytes
+) -> tuple[IntArray | slice, int]:
+    """Return which of the kept rows stay (m,) where a person may have at most so many, and the
+    number of rows left out.
+    """
     keys = PersonKeys.of(spec.columns, spec.protection.column, key)
     if keys is None:
-        return slice(None)
-    places = table.append_column(_PLACE, pa.array(np.arange(table.num_rows)))
-    bounded = keep_at_most(places, at_most=spec.protection.rows, keys=keys)
-    return np.asarray(bounded.column(_PLACE).to_numpy())
+        return slice(None), int((~is_kept).sum())
+    places = table.append_column(_PLACE, pa.array(np.cumsum(is_kept) - 1))
+    at_most, others = spec.protection.rows, table.filter(pa.array(~is_kept))
+    bounded = keep_at_most(places.filter(pa.array(is_kept)), at_most=at_most, keys=keys)
+    left_out = count_left_out(others, bounded, at_most=at_most, keys=keys)
+    return np.asarray(bounded.column(_PLACE).to_numpy()), left_out
 
 
 def _prepare_block(

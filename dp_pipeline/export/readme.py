@@ -27,6 +27,7 @@ TABLES = {
     "synthetic": "Synthetic rows, in the columns of the source",
     "centres": "Released centres, with the noisy number of rows of each where there is one",
     "synopsis": "Map: boxes with their noisy number of rows",
+    "left_out": "Noisy number of rows without a place, which are in no box",
     "codes": "The synthetic rows as codes of levels and bins",
     "marginals": "Share of every level among the synthetic rows",
     "cliques": "Nodes of the model graph",

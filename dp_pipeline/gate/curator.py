@@ -45,6 +45,7 @@ from dp_pipeline.results.measurement import (
     NoisyGrid,
     NoisyMarginal,
     NoisyNodes,
+    NoisyNumber,
     SparseTable,
 )
 from dp_pipeline.results.transcript import AnswerRecord, Transcript
@@ -193,6 +194,26 @@ class Curator:
         checks.require_table(self.domain, attributes)
         query = self._executor.laplace_query(_words(attributes), l1=self.distance, epsilon=epsilon)
         return self._marginals({attributes: query})[0]
+
+    def measure_left_out(self) -> NoisyNumber:
+        """Return the noisy number of rows that no other answer is about, for all of the budget.
+
+        It costs nothing beside the other questions, which may spend all of the budget ε too.
+
+        *Proof.* Neighbours differ by a counted and b left-out rows, a + b ≤ distance: a row is one
+        or the other by itself, and of a person both are together at most ``protection.rows``. Each
+        other question is proved by its change a row, times the distance: so a rows cost at most
+        a/distance of its ε, of all of them a·ε/distance. This number changes by b, at the scale
+        distance/ε. Together that is (a + b)·ε/distance ≤ ε. No other question counts left-out rows,
+        and this one counts no others. ∎
+        """
+        words, epsilon = "rows left out", self.accountant.epsilon
+        query = self._executor.laplace_query(words, l1=self.distance, epsilon=epsilon)
+        self.accountant.charge_beside(query.spend)
+        answer = self._executor.answer(
+            query, ("rows left out",), lambda counter: counter.left_out().open_at_the_gate()
+        )
+        return NoisyNumber(float(answer), float(query.spend.scale), "rows")
 
     def tabulate(self, amounts: Mapping[Names, Fraction]) -> tuple[NoisyMarginal, ...]:
         """Return several noisy marginals, counted in one scan, in the order of ``amounts``.

@@ -399,4 +399,6 @@ def fit(
     else:
         released = model.fit_after(earlier, curator, epsilon=epsilon, rng=rng)
     accountant.require_all_spent()
+    if isinstance(released, Clusters) and coarse is None and curator.domain.leaves_rows_out:
+        released = replace(released, left_out=curator.measure_left_out())
     return FitResult(released, accountant.spends, accountant.kind)

@@ -120,6 +120,28 @@ def keep_at_most(table: pa.Table, *, at_most: int, keys: PersonKeys | None) -> p
     return table.filter(pa.array(is_kept))
 
 
+def count_left_out(rows: pa.Table, kept: pa.Table, *, at_most: int, keys: PersonKeys | None) -> int:
+    """Return how many of some rows, which are no kept ones, persons may have beside those.
+
+    Kept and counted rows of one person are together at most ``at_most``.
+
+    >>> rides = pa.table({"rider": ["a", "a", "a", "b", None]})
+    >>> keys = PersonKeys.of(rides.column_names, "rider", b"k" * 32)
+    >>> count_left_out(rides, rides.slice(0, 1), at_most=3, keys=keys)  # two of a, one of b
+    3
+    """
+    if keys is None:
+        return int(rows.num_rows)
+    column, count = keys.column, kept.num_rows
+    both = pa.concat_tables([kept.select([column]), rows.select([column])])
+    codes = _Persons.of(both, column).codes
+    persons = int(codes.max(initial=-1)) + 1
+    room = at_most - np.bincount(codes[:count], minlength=persons)
+    others = codes[count:]
+    wanted = np.bincount(others[others >= 0], minlength=persons)
+    return int(np.minimum(room, wanted).sum())
+
+
 def person_codes(table: pa.Table, column: str) -> IntArray:
     """Return a number for the person of every row (n,), −1 for none, in arbitrary order."""
     return _Persons.of(table, column).codes.astype(np.int64)
@@ -345,16 +367,14 @@ def split_by_person(table: pa.Table, keys: PersonKeys, path: Path) -> Parts:
     return tuple(tables)
 
 
-def bounded_part(
-    files: Sequence[tuple[Path, Parts]], part: int, *, at_most: int, keys: PersonKeys | None
-) -> pa.Table:
-    """Return the bounded rows of one part that at least one of the files has."""
+def part_of_files(files: Sequence[tuple[Path, Parts]], part: int) -> pa.Table:
+    """Return the rows of one part that at least one of the files has."""
     batches = []
     for path, parts in files:
         if part in parts:
             with pa.OSFile(str(path)) as file, pa.ipc.open_file(file) as reader:
                 batches.append(reader.get_batch(parts.index(part)))
-    return keep_at_most(pa.Table.from_batches(batches), at_most=at_most, keys=keys)
+    return pa.Table.from_batches(batches)
 
 
 def _by_part(table: pa.Table, parts: IntArray) -> Iterator[tuple[int, pa.Table]]:

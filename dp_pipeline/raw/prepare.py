@@ -9,6 +9,9 @@ normalized   coordinate of numeric attribute ``x`` as int32 in column ``x``; whe
              a missing value of a nullable attribute as null
 discretized  smallest unsigned code of every attribute with cells; missing is the last one
 one_hot      one 0/1 column ``attribute=label`` a cell, written in parts, because bits are many
+
+Beside ``normalized``, the table ``left_out`` has the number of rows that were left out though their
+person is known: of one person so many as, with her rows in the stage, are at most ``at_most``.
 """
 
 from __future__ import annotations
@@ -33,8 +36,9 @@ from dp_pipeline.raw.clusters import workers_of
 from dp_pipeline.raw.contributions import (
     Parts,
     PersonKeys,
-    bounded_part,
+    count_left_out,
     keep_at_most,
+    part_of_files,
     split_by_person,
 )
 from dp_pipeline.raw.ingest import ingested_batches
@@ -47,7 +51,13 @@ from dp_pipeline.raw.snapshot import (
     require_stage,
     require_validated,
 )
-from dp_pipeline.raw.stages import BatchReader, read_stage, stage_batches, store_parts
+from dp_pipeline.raw.stages import (
+    LEFT_OUT,
+    BatchReader,
+    read_stage,
+    stage_batches,
+    store_parts,
+)
 from dp_pipeline.raw.values import (
     breaking_rows,
     cell_codes,
@@ -66,6 +76,12 @@ CLIPPED = ".clipped"
 """Suffix of the column with the clipped float of an attribute, from which bins are cut: a
 fixed-point coordinate may have been rounded across an edge.
 """
+
+_IS_DECLARED = "\0declared"
+"""The column that says whether a row is as declared; no key of a row depends on it."""
+
+_COUNT = b"left out"
+"""The key of the number of rows left out in the schema of the tables that workers make."""
 
 _INPUT_STAGE = {"discretized": "normalized", "one_hot": "discretized"}
 _ONE_HOT_ROWS = 1 << 16
@@ -114,11 +130,12 @@ def prepare_stage(
             require_stage(spec, snapshot, _INPUT_STAGE[stage])
         with temporary_folder(snapshot.folder / stage) as scratch:
             if stage == "normalized":
-                tables = _normalized_tables(spec, snapshot, parallel_map, scratch)
+                _store_normalized(spec, snapshot, parallel_map, scratch)
             else:
                 tables = _encoded_tables(spec, snapshot, stage, parallel_map, scratch)
-            store = partial(store_parts, rows=_ONE_HOT_ROWS) if stage == "one_hot" else store_parts
-            store(snapshot, stage, tables)
+                is_wide = stage == "one_hot"
+                store = partial(store_parts, rows=_ONE_HOT_ROWS) if is_wide else store_parts
+                store(snapshot, stage, tables)
         mark_stage(spec, snapshot, stage)
 
 
@@ -132,6 +149,21 @@ def mark_prepared(spec: DatasetSpec, snapshot: Snapshot) -> None:
         for stage in stages_of(spec):
             require_stage(spec, snapshot, stage)
         snapshot.record(prepared={"digest": spec.digest, "stages": list(stages_of(spec))})
+
+
+def _store_normalized(
+    spec: DatasetSpec, snapshot: Snapshot, parallel_map: ParallelMap, scratch: Path
+) -> None:
+    left_out = 0
+
+    def counted() -> Iterator[pa.Table]:
+        nonlocal left_out
+        for table in _normalized_tables(spec, snapshot, parallel_map, scratch):
+            left_out += int((table.schema.metadata or {}).get(_COUNT, 0))
+            yield table.replace_schema_metadata(None)
+
+    store_parts(snapshot, "normalized", counted())
+    store_parts(snapshot, LEFT_OUT, [pa.table({"rows": pa.array([left_out], pa.int64())})])
 
 
 def _normalized_tables(
@@ -173,22 +205,27 @@ class _Normalizer:
 
     def normalize_batch(self, read: BatchReader) -> list[pa.Table]:
         """Normalize a batch that has all rows of its persons."""
-        rows = _declared_rows(self.spec, read())
-        at_most = self.spec.protection.rows
-        return [_normalized(self.spec, keep_at_most(rows, at_most=at_most, keys=self.keys))]
+        return [self._normalize(_marked_rows(self.spec, read()))]
 
     def split_batch(self, numbered_batch: tuple[int, BatchReader]) -> Parts:
         """Store the rows of a batch in parts by person."""
         number, read = numbered_batch
         assert self.keys is not None
-        return split_by_person(_declared_rows(self.spec, read()), self.keys, self._path(number))
+        return split_by_person(_marked_rows(self.spec, read()), self.keys, self._path(number))
 
     def normalize_part(self, task: tuple[int, tuple[tuple[int, Parts], ...]]) -> list[pa.Table]:
         """Normalize the rows of one part of the persons, gathered from all batches."""
         part, numbered_parts = task
         files = [(self._path(number), parts) for number, parts in numbered_parts]
-        rows = bounded_part(files, part, at_most=self.spec.protection.rows, keys=self.keys)
-        return [_normalized(self.spec, rows)]
+        return [self._normalize(part_of_files(files, part))]
+
+    def _normalize(self, marked: pa.Table) -> pa.Table:
+        """Normalize rows, and note in the schema how many of their persons are left out."""
+        is_declared = marked.column(_IS_DECLARED)
+        at_most, others = self.spec.protection.rows, marked.filter(pc.invert(is_declared))
+        kept = keep_at_most(marked.filter(is_declared), at_most=at_most, keys=self.keys)
+        left_out = count_left_out(others, kept, at_most=at_most, keys=self.keys)
+        return _normalized(self.spec, kept).replace_schema_metadata({_COUNT: str(left_out)})
 
     def _path(self, number: int) -> Path:
         return self.scratch / f"split {number}.arrow"
@@ -200,12 +237,12 @@ def normalized(spec: DatasetSpec, table: pa.Table, key: bytes) -> pa.Table:
     key   the population's secret key
     """
     (stage,) = _Normalizer(spec, _person_keys(spec, key), Path()).normalize_batch(lambda: table)
-    return stage
+    return stage.replace_schema_metadata(None)
 
 
-def _declared_rows(spec: DatasetSpec, table: pa.Table) -> pa.Table:
+def _marked_rows(spec: DatasetSpec, table: pa.Table) -> pa.Table:
     table = rows_of_window(spec, table.select(list(dict.fromkeys(spec.columns))))
-    return table.filter(pa.array(rows_as_declared(spec.domain, table)))
+    return table.append_column(_IS_DECLARED, pa.array(rows_as_declared(spec.domain, table)))
 
 
 def rows_of_window(spec: DatasetSpec, table: pa.Table) -> pa.Table:

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 ROWS_A_BATCH = 1 << 20
 """Rows of a batch, which are in memory together."""
 
+LEFT_OUT = "left_out"
+"""The table with the number of rows that are left out of ``normalized``."""
+
 
 def store_parts(
     snapshot: Snapshot,

@@ -82,6 +82,8 @@ def map_to_tables(
         with pa.OSFile(str(path)) as file, pa.ipc.open_file(file) as reader:
             for i in range(reader.num_record_batches):
                 yield pa.Table.from_batches([reader.get_batch(i)])
+            if not reader.num_record_batches:
+                yield reader.schema.empty_table()
         path.unlink()
 
 

@@ -90,6 +90,9 @@ def write_report(  # noqa: PLR0913
         missing=_grouped(
             (release.missing_line, release.name) for release in releases if release.missing_line
         ),
+        left_out=_grouped(
+            (release.left_out_line, release.name) for release in releases if release.left_out_line
+        ),
         pictures=pictures,
         non_dp_releases=non_dp_releases,
         forecast=forecast,

@@ -17,6 +17,7 @@ How often a warning is wrong, N̂ the noisy number of rows and σ the deviation 
   scales, so noise says so wrongly only where N̂ is, as above.
 * *Missing cells*: a share of a column above MUCH_MISSING by more than 4σ/N̂. Noise alone says so as
   rarely, where fewer are missing.
+* *Left out*: the same of the rows of a clustering that have no place.
 * *At a bound*, *one level*, *no class*: the release itself, in which noise moves a share by σ/N̂;
   a column that really is like that is reported too. The last bin of a number in a table is not
   looked at: most people have no capital gain.
@@ -68,7 +69,7 @@ NEARLY_ALL = 0.95
 """Share of the rows at a bound, or of the level that unknown texts become."""
 
 MUCH_MISSING = 0.05
-"""Share of a column's cells above which missing ones are warned of."""
+"""Share of a column's cells, or of rows without a place, above which they are warned of."""
 
 SHOWN_MISSING = 0.005
 """Share of a column's cells below which missing ones are not listed."""
@@ -200,7 +201,7 @@ def clustering_warnings(
     """
     if total is None:
         return ()
-    few = _few_rows(total, nominal_rows)
+    few = (*_few_rows(total, nominal_rows), *_much_left_out(tables, total))
     k = len(next(iter(tables["centres"].values())))
     weak = _weak_signal(total, k, epsilon, distance=distance, at_most=at_most)
     warnings = few or weak or _no_rows(total)
@@ -257,6 +258,28 @@ def missing_shares(shares: Mapping[str, FloatArray], domain: Domain) -> dict[str
 def bundle_missing(spec: DatasetSpec, bundle: Bundle) -> dict[str, float]:
     """Return ``missing_shares`` of a release; none for one that is no synthetic table."""
     return missing_shares(_marginal_shares(bundle.tables), spec.domain)
+
+
+def left_out_line(tables: Tables) -> str:
+    """Return the noisy number of rows that a clustering leaves out; empty where it has none."""
+    if "left_out" not in tables:
+        return ""
+    rows, deviation = (float(column[0]) for column in tables["left_out"].values())
+    return noisy_text(rows, deviation)
+
+
+def _much_left_out(tables: Tables, total: NoisyTotal) -> tuple[str, ...]:
+    if "left_out" not in tables:
+        return ()
+    rows, deviation = (float(column[0]) for column in tables["left_out"].values())
+    every = max(1.0, rows + total.rows)
+    if rows - DEVIATIONS * (deviation + MUCH_MISSING * total.deviation) <= MUCH_MISSING * every:
+        return ()
+    return (
+        f"Left out: {rows / every:.0%} of the rows have no place that can be read, or another cell "
+        "that has to be there is not as declared: columns, bounds, format or signs of numbers may "
+        "be wrong.",
+    )
 
 
 def missing_line(missing: Mapping[str, float]) -> str:

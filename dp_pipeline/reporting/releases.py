@@ -21,7 +21,12 @@ from dp_pipeline.ledger import Balance
 from dp_pipeline.reporting.figures.cluster_view import centre_table, dates_of
 from dp_pipeline.reporting.metrics import QualityRow, bought_rows, sample_words, sort_rows
 from dp_pipeline.reporting.noisy_answers import NoisyAnswers
-from dp_pipeline.reporting.plausibility import bundle_missing, bundle_warnings, missing_line
+from dp_pipeline.reporting.plausibility import (
+    bundle_missing,
+    bundle_warnings,
+    left_out_line,
+    missing_line,
+)
 from dp_pipeline.reporting.quality import ComparedTable, QualityReport
 from dp_pipeline.reporting.text import number_text
 from dp_pipeline.results.bundle import ALLOWED, Bundle
@@ -74,6 +79,11 @@ class ReportedRelease(ABC):
     def missing_line(self) -> str:
         """The noisy shares of missing cells in one line; empty where no column may have some."""
         return missing_line(bundle_missing(self.spec, self.bundle))
+
+    @property
+    def left_out_line(self) -> str:
+        """The noisy number of rows without a place; empty where none can be without."""
+        return left_out_line(self.bundle.tables)
 
     @abstractmethod
     def require_showable(self) -> None:

@@ -112,6 +112,7 @@ class Accountant:
 
     epsilon    the budget, in ``currency``
     currency   pure ε; or ρ, where a pure charge of ε enters as ε²/2
+    beside     the charge for rows that no other charge is about, or None
     delta      the budget of δ, for texts that are discovered; else 0
     """
 
@@ -125,6 +126,7 @@ class Accountant:
                 f"budget: expected a Fraction from 0 to below 1 as δ, got {delta!r:.40}"
             )
         self.epsilon, self.currency, self.delta = epsilon, currency, delta
+        self.beside: Spend | None = None
         self._spends: list[Spend] = []
         self._disclosures: list[Disclosure] = []
         self._completion_checks: list[Callable[[], None]] = []
@@ -202,6 +204,20 @@ class Accountant:
         self._spends += spends
         if require_complete is not None:
             self._completion_checks.append(require_complete)
+
+    def charge_beside(self, spend: Spend) -> None:
+        """Record the charge for rows that no other charge is about; it adds nothing to the sum.
+
+        Proof: ``Curator.measure_left_out``. BoundaryViolation for a second one, and for one above
+        the budget.
+        """
+        _require_proven(spend)
+        if self.beside is not None or self.cost(spend) > self.epsilon:
+            raise BoundaryViolation(
+                f"{spend.what}: expected one charge of at most the budget beside the others, got "
+                f"{'a second one' if self.beside else 'a larger one'}"
+            )
+        self.beside = spend
 
     def require_all_spent(self) -> None:
         """Raise BoundaryViolation unless the charges are exactly the budget and fully spent."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 
 from dp_pipeline.config.encoding import Coordinate, FloatArray, IntArray
+from dp_pipeline.results.measurement import NoisyNumber, variance
 from dp_pipeline.results.trees import CountedBoxes, Nodes
 
 Columns = Mapping[str, np.ndarray]
@@ -189,18 +191,28 @@ class Clusters:
     centres    float (k, d), data units, inside the declared box
     synopsis   noisy boxes behind the centres: another k needs no further ε; None without boxes
     sizes      float (k,), noisy rows of each centre, may be negative; None where not measured
+    left_out   noisy number of rows without a place, may be negative; None where none can be
     """
 
     columns: tuple[str, ...]
     centres: FloatArray
     synopsis: Synopsis | None = None
     sizes: FloatArray | None = None
+    left_out: NoisyNumber | None = None
 
     def tables(self) -> Tables:
-        """Return ``centres``, and, if there are any, ``synopsis`` (a row a box) and ``sizes``."""
+        """Return ``centres``, and, if there are any, ``synopsis`` (a row a box), ``sizes`` and
+        ``left_out``: a number of rows, and the deviation of its noise.
+        """
         tables = {"centres": dict(zip(self.columns, self.centres.T, strict=True))}
         if self.synopsis is not None:
             tables["synopsis"] = self.synopsis.table()
         if self.sizes is not None:
             tables["sizes"] = {"size": self.sizes}
+        if self.left_out is not None:
+            noise = variance(Fraction(self.left_out.scale)) ** 0.5
+            tables["left_out"] = {
+                "rows": np.array([self.left_out.value]),
+                "deviation": np.array([noise]),
+            }
         return tables

@@ -24,7 +24,7 @@ from dp_pipeline.raw.contributions import (
     PART_COUNT,
     PersonKeys,
     assign_parts,
-    bounded_part,
+    part_of_files,
     split_by_person,
 )
 from dp_pipeline.raw.counters import MAX_BYTES_IN_MEMORY, open_counter
@@ -36,7 +36,7 @@ from dp_pipeline.raw.ingest import ingest
 from dp_pipeline.raw.prepare import prepare, stages_of
 from dp_pipeline.raw.snapshot import Snapshot, mark_validated
 from dp_pipeline.raw.sources import csv_files, source_tables
-from dp_pipeline.raw.stages import in_batches, read_stage, stage_batches, store_parts
+from dp_pipeline.raw.stages import LEFT_OUT, in_batches, read_stage, stage_batches, store_parts
 from dp_pipeline.raw.validate import validate
 from dp_pipeline.raw.validation_frames import row_frame
 from dp_pipeline_tests.raw.source_specs import spec_of
@@ -76,7 +76,7 @@ def test_batches_prepare_the_rows_that_one_table_does(tmp_path, protection, requ
     whole = prepared(spec, tmp_path / "whole")
     request.getfixturevalue("small_batches")
     parts = prepared(spec, tmp_path / "parts")
-    for stage in stages_of(spec):
+    for stage in (*stages_of(spec), LEFT_OUT):
         assert rows_of(parts, stage) == rows_of(whole, stage)
     groups = [group_sizes(parts, stage) for stage in ("normalized", "discretized")]
     assert groups[0] == groups[1]
@@ -121,9 +121,7 @@ def parts_of(tables: list[pa.Table], folder: Path) -> list[pa.Table]:
     paths = [folder / f"{index}.arrow" for index in range(len(tables))]
     dealt = [split_by_person(one, keys(), path) for one, path in zip(tables, paths, strict=True)]
     files = list(zip(paths, dealt, strict=True))
-    return [
-        bounded_part(files, part, at_most=1000, keys=keys()) for part in sorted(set().union(*dealt))
-    ]
+    return [part_of_files(files, part) for part in sorted(set().union(*dealt))]
 
 
 def test_persons_spread_over_all_parts_and_gaps_over_none():

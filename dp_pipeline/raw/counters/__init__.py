@@ -44,4 +44,5 @@ def open_counter(spec: DatasetSpec, snapshot: Snapshot, engine: str = "") -> Fol
         rows.checked_fold(fold),
         fingerprint=rows.fingerprint,
         require_stages=rows.require_stages,
+        left_out=rows.left_out,
     )

@@ -23,6 +23,7 @@ from dp_pipeline.raw.counters.batch import BatchQuery
 from dp_pipeline.raw.counters.fold import Fold, Partial
 from dp_pipeline.raw.counters.stream import StoredRows
 from dp_pipeline.raw.snapshot import Snapshot, require_prepared
+from dp_pipeline.raw.stages import LEFT_OUT, read_stage
 
 Result = TypeVar("Result")
 
@@ -32,6 +33,7 @@ class CheckedRows:
 
     stored_rows   their files
     fingerprint   fingerprint of their tables in the manifests, and of their times of reading
+    left_out      number of rows that preparation left out
     """
 
     def __init__(
@@ -41,8 +43,10 @@ class CheckedRows:
         *,
         stages: Sequence[str],
         fingerprint: str,
+        left_out: int,
     ) -> None:
         self.stored_rows, self.fingerprint = stored_rows, fingerprint
+        self.left_out = left_out
         self._snapshots, self._stages = tuple(snapshots), tuple(stages)
         self._checked_stages: set[str] = set()
         self._lock = Lock()
@@ -57,10 +61,17 @@ class CheckedRows:
             parts = []
             for member in snapshot.members:
                 parts.append(str(member.manifest.get("read_at", "")))
-                parts += [member.fingerprint(stage) for stage in stages]
+                parts += [member.fingerprint(stage) for stage in (*stages, LEFT_OUT)]
+            left_out = sum(read_stage(snapshot, LEFT_OUT).column("rows").to_pylist())
             stored_rows = _find_rows(spec, snapshot, stages)
         fingerprint = combined_fingerprint(*parts)
-        return cls(snapshot.members, stored_rows, stages=stages, fingerprint=fingerprint)
+        return cls(
+            snapshot.members,
+            stored_rows,
+            stages=stages,
+            fingerprint=fingerprint,
+            left_out=left_out,
+        )
 
     def require_stages(self, stages: Collection[str] | None = None) -> None:
         """Raise Damaged unless these stages (None: all) are as stored; each is checked once."""

@@ -66,6 +66,7 @@ class FoldCounter:
     recodings       recodings of rows before a query, in order
     fingerprint     fingerprint of the stored tables and their reading; empty without tables
     require_stages  checks these tables; None if there are none or all are checked
+    left_out        number of rows that preparation left out
 
     A query that is invalid or could overflow is refused by public numbers alone: BoundaryViolation,
     or DeclarationError for an attribute without cells.
@@ -79,9 +80,11 @@ class FoldCounter:
         recodings: tuple[BatchRecoding, ...] = (),
         fingerprint: str = "",
         require_stages: RequireStages | None = None,
+        left_out: int = 0,
     ) -> None:
         self._domain, self._fold, self._recodings = domain, fold, recodings
         self.fingerprint, self._require_stages = fingerprint, require_stages
+        self._left_out = left_out
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({len(self._domain.names)} attributes)"
@@ -104,6 +107,10 @@ class FoldCounter:
     def count(self, marginals: Sequence[tuple[str, ...]]) -> list[Sealed]:
         """Return the tables of marginals, in their order; () is the number of rows, shape ()."""
         return [Sealed(table) for table in self.exact_tables(marginals)]
+
+    def left_out(self) -> Sealed:
+        """Return the number of rows that preparation left out, shape ()."""
+        return Sealed(np.array(self._left_out, dtype=np.int64))
 
     def exact_tables(self, marginals: Sequence[tuple[str, ...]]) -> list[IntArray]:
         """Return the unsealed tables of ``count``, for comparisons inside ``raw`` only."""
@@ -128,7 +135,8 @@ class FoldCounter:
         return self._recoded(domain, BatchRecoding(derived=derived))
 
     def _recoded(self, domain: Domain, recoding: BatchRecoding) -> FoldCounter:
-        return FoldCounter(domain, self._fold, recodings=(*self._recodings, recoding))
+        recodings = (*self._recodings, recoding)
+        return FoldCounter(domain, self._fold, recodings=recodings, left_out=self._left_out)
 
     def occupied(self, attributes: tuple[str, ...]) -> Sealed:
         """Return key and count of every cell with rows, (m, 2)."""

@@ -28,6 +28,7 @@ class MemoryCounter(FoldCounter):
     codes         attribute with cells → codes (rows,) below its size
     rows          number of rows
     fingerprint   fingerprint of the stored tables and their reading; empty without tables
+    left_out      number of rows that preparation left out
 
     Damaged if an array has another length, or a value that preparation does not write.
 
@@ -46,6 +47,7 @@ class MemoryCounter(FoldCounter):
         codes: Mapping[str, NDArray[Any]],
         rows: int,
         fingerprint: str = "",
+        left_out: int = 0,
     ) -> None:
         self._batch = Batch(
             coordinates={name: coordinates[name] for name in domain.numeric},
@@ -53,7 +55,8 @@ class MemoryCounter(FoldCounter):
             sizes={name: domain[name].size for name in domain.discrete},
             rows=rows,
         )
-        super().__init__(domain, partial(answer_batch, self._batch), fingerprint=fingerprint)
+        fold = partial(answer_batch, self._batch)
+        super().__init__(domain, fold, fingerprint=fingerprint, left_out=left_out)
 
     @classmethod
     def open(cls, spec: DatasetSpec, snapshot: Snapshot) -> MemoryCounter:
@@ -70,11 +73,18 @@ class MemoryCounter(FoldCounter):
             codes=codes,
             rows=rows.stored_rows.row_count,
             fingerprint=rows.fingerprint,
+            left_out=rows.left_out,
         )
 
     def _recoded(self, domain: Domain, recoding: BatchRecoding) -> MemoryCounter:
         rows = self._batch.recoded(recoding)
-        return MemoryCounter(domain, coordinates=rows.coordinates, codes=rows.codes, rows=rows.rows)
+        return MemoryCounter(
+            domain,
+            coordinates=rows.coordinates,
+            codes=rows.codes,
+            rows=rows.rows,
+            left_out=self._left_out,
+        )
 
 
 Columns = dict[str, NDArray[Any]]

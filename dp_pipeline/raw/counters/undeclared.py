@@ -35,8 +35,8 @@ from dp_pipeline.gate.counter import Sealed
 from dp_pipeline.gate.texts import pack_texts
 from dp_pipeline.raw.contributions import (
     PersonKeys,
-    bounded_part,
     keep_at_most,
+    part_of_files,
     person_codes,
     split_by_person,
 )
@@ -201,7 +201,7 @@ def _tables_by_person(
     at_most = spec.protection.rows
     yield keep_at_most(first.slice(0, 0), at_most=at_most, keys=keys)
     for part in dict.fromkeys(part for _, parts in files for part in parts):
-        yield bounded_part(files, part, at_most=at_most, keys=keys)
+        yield keep_at_most(part_of_files(files, part), at_most=at_most, keys=keys)
 
 
 def _write_parts(tables: Iterator[pa.Table], path: Path) -> Parts:
