@@ -7,6 +7,7 @@ in a notebook and one in a terminal are one history and one account.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ from dp_pipeline.config.amounts import epsilon_text
 from dp_pipeline.config.catalogue import load_dataset
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.orchestration.runner import execute
+from dp_pipeline.releases import rehearsal
+from dp_pipeline.releases.home import find_home
 from dp_pipeline.releases.run_options import RunOptions, requested
 from dp_pipeline.releases.run_plan import RunPlan, plan_run
 from dp_pipeline.releases.run_result import RunResult
@@ -77,12 +80,15 @@ def run(  # noqa: PLR0913
     windows: str = "",
     span: int = 0,
     on_step: Callable[[str], None] | None = None,
+    rehearse: bool = False,
 ) -> RunResult:
     """Run the chain of a data set in this process: rows, models, evaluation, report. It costs what
     ``plan`` says of the same arguments; what was released before is replayed and costs nothing. An
     example is in docs/python.md, and is run there.
 
-    on_step   is told the name of each step before it starts
+    on_step    is told the name of each step before it starts
+    rehearse   run over rows that are drawn from the declaration, for nothing, in a home of its own
+               below this project's, up to exports in its folder ``export``; says so on every page
 
     Prints nothing. From its start on, whatever this process writes is for its owner only, and its
     variable DAGSTER_HOME names Dagster's folder.
@@ -90,17 +96,22 @@ def run(  # noqa: PLR0913
     Raises DeclarationError before anything starts for what is not declared, BudgetExceeded where
     all of it does not fit, and RunFailed with the line of the step that failed.
     """
-    options = _options(
-        dataset,
-        models,
-        epsilons,
-        new_draw=new_draw,
-        refine=refine,
-        snapshot=snapshot,
-        windows=windows,
-        span=span,
-    )
-    return execute(options, on_step or (lambda _: None))
+    arguments: dict[str, Any] = {
+        "new_draw": new_draw,
+        "refine": refine,
+        "snapshot": snapshot,
+        "windows": windows,
+        "span": span,
+    }
+    report = on_step or (lambda _: None)
+    if not rehearse:
+        return execute(_options(dataset, models, epsilons, **arguments), report)
+    with rehearsal.rehearsing(_spec_of(dataset), find_home()) as (spec, home):
+        options = _options(spec, models, epsilons, **arguments)
+        options = replace(options, home=home, noise_name=rehearsal.NOISE)
+        result = execute(options, report)
+        rehearsal.export_rehearsal(result.spec, home, options.names)
+    return result
 
 
 def _options(
@@ -109,6 +120,9 @@ def _options(
     epsilons: Sequence[str | float | Fraction],
     **others: Any,
 ) -> RunOptions:
-    spec = dataset if isinstance(dataset, DatasetSpec) else load_dataset(dataset)
     levels = tuple(epsilon_text(e) if isinstance(e, Fraction) else str(e) for e in epsilons)
-    return requested(spec, models=tuple(models), epsilons=levels, **others)
+    return requested(_spec_of(dataset), models=tuple(models), epsilons=levels, **others)
+
+
+def _spec_of(dataset: str | Path | DatasetSpec) -> DatasetSpec:
+    return dataset if isinstance(dataset, DatasetSpec) else load_dataset(dataset)

@@ -151,10 +151,8 @@ def rehearse(
     from dp_pipeline.releases.home import find_home
     from dp_pipeline.releases.run_options import requested
 
-    project, declared = find_home(), find_spec(dataset)
-    home = rehearsal.rehearsal_home(project, declared.name)
-    spec = rehearsal.rehearsed(declared, home, project, rows=rows or 0, like=like)
-    with rehearsal.apart_from_project(home):
+    drawn = rehearsal.rehearsing(find_spec(dataset), find_home(), rows=rows or 0, like=like)
+    with drawn as (spec, home):
         request = replace(requested(spec, **options), home=home, noise_name=rehearsal.NOISE)
         (result,) = _executed([request], quiet=quiet)
         folder = rehearsal.export_rehearsal(result.spec, home, request.names)

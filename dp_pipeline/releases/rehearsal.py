@@ -105,15 +105,23 @@ def export_rehearsal(spec: DatasetSpec, home: Home, models: Iterable[str]) -> Pa
 
 
 @contextmanager
-def apart_from_project(home: Home) -> Iterator[None]:
-    """Keep what a run writes outside of its home, Dagster's history, in the home of a rehearsal."""
+def rehearsing(
+    declared: DatasetSpec, project: Home, *, rows: int = 0, like: str = ""
+) -> Iterator[tuple[DatasetSpec, Home]]:
+    """Give the declaration and the home of a rehearsal for the block, and keep what a run in it
+    writes outside of its home, Dagster's history, there too.
+
+    rows, like   see ``rehearsed``
+    """
+    home = rehearsal_home(project, declared.name)
+    spec = rehearsed(declared, home, project, rows=rows, like=like)
     place: Path = home.root / "dagster"
     before = dict(os.environ)
     os.environ["DAGSTER_HOME"] = str(place)
     for name in _OF_PROJECT:
         os.environ.pop(name, None)
     try:
-        yield
+        yield spec, home
     finally:
         os.environ.clear()
         os.environ.update(before)

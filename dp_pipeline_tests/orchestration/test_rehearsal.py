@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
+import dp_pipeline as dp
 from dp_pipeline.cli import main
 from dp_pipeline.config.catalogue import dataset_files, find_spec
 from dp_pipeline.raw.generators.declared import draw_declared_rows
@@ -29,20 +31,29 @@ def test_drawn_rows_are_as_every_data_set_declares(name: str) -> None:
     assert table.equals(draw_declared_rows(spec, 200, seed=1))
 
 
+def by_command(rows: int) -> None:
+    command = ["rehearse", "shops", "--epsilon", "0.5", "--rows", str(rows), "--json", "--quiet"]
+    result = CliRunner().invoke(main, command, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    document: Any = json.loads(result.stdout)
+    assert document["rehearsal"] is True
+
+
+def by_function(_: int) -> None:
+    assert len(dp.run("shops", epsilons=[0.5], rehearse=True)) == 1
+
+
 @pytest.mark.chain
+@pytest.mark.parametrize("rehearse", [by_command, by_function])
 def test_a_rehearsal_touches_nothing_and_is_marked_on_every_page(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rehearse: Callable[[int], None]
 ) -> None:
     project = Project(tmp_path)
     shops(project)
     monkeypatch.setenv(HOME_VARIABLE, str(project.home.root))
     monkeypatch.setenv("DP_PIPELINE_DATASETS", str(project.datasets))
     before = contents(project.home.root)
-    command = ["rehearse", "shops", "--epsilon", "0.5", "--rows", "900", "--json", "--quiet"]
-    result = CliRunner().invoke(main, command, catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    document: Any = json.loads(result.stdout)
-    assert document["rehearsal"] is True
+    rehearse(900)
     assert contents(project.home.root) == before
     assert find_home().ledger.populations() == ()
     home = project.home.root / FOLDER / "shops"
