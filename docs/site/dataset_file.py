@@ -60,28 +60,28 @@ def _shared_table(names: Iterable[str], sections: Mapping[str, Schema]) -> Itera
                 cells = _cells(section, key, value)
                 users.setdefault(cells, {})[labels[name]] = None
     every = set(labels.values())
-    yield "| key | what it says | values | of |\n|---|---|---|---|"
+    yield "| key | what it says | of |\n|---|---|---|"
     for cells, those in users.items():
         yield _row(*cells, "all" if set(those) == every else ", ".join(those))
     yield ""
 
 
 def _table(section: Schema) -> Iterator[str]:
-    yield "| key | what it says | values |\n|---|---|---|"
+    yield "| key | what it says |\n|---|---|"
     for key, value in section.get("properties", {}).items():
         if key != "kind":
             yield _row(*_cells(section, key, value))
     yield ""
 
 
-def _cells(section: Schema, key: str, value: Schema) -> tuple[str, str, str]:
-    """Return the key, what it says, and what it may hold with what holds when it is absent."""
+def _cells(section: Schema, key: str, value: Schema) -> tuple[str, str]:
+    """Return the key, and what it says with what it may hold; a plain scalar needs no word more."""
     values, default = _values(value), _text(value.get("default", ""))
-    if key in section.get("required", ()):
-        values += ", required"
-    elif default:
-        values += f"; default {default}"
-    return f"`{key}`", value.get("description", ""), values
+    parts = [] if values in ("text", "number", "`true`, `false`") else [values]
+    parts += ["required"] if key in section.get("required", ()) else []
+    parts += [f"default {default}"] if default and key not in section.get("required", ()) else []
+    words = value.get("description", "")
+    return f"`{key}`", " ".join(filter(None, (words, f"({'; '.join(parts)})" if parts else "")))
 
 
 def _row(*cells: str) -> str:
