@@ -139,8 +139,10 @@ def postgres_server() -> Iterator[PostgresServer]:
         pytest.skip("no PostgreSQL server here: apt-get install postgresql")
     if shutil.which("setpriv") is None:
         pytest.skip("no setpriv here: the server could outlive the tests")
-    # Not below pytest's own folder: nobody but its owner may enter that.
-    server = PostgresServer(binaries, Path(tempfile.mkdtemp(prefix="dp-pipeline-postgres-")))
+    # Beside pytest's own folder, in memory where that is: nobody but its owner may enter that one.
+    beside = os.environ.get("PYTEST_DEBUG_TEMPROOT")
+    folder = tempfile.mkdtemp(prefix="dp-pipeline-postgres-", dir=beside)
+    server = PostgresServer(binaries, Path(folder))
     try:
         server.make()
         server.start()

@@ -93,11 +93,12 @@ def test_what_one_file_beside_it_needs_is_in_that_file() -> None:
     assert {file for file in scattered(ROOT) if not file.startswith(PLUG_INS)} == set()
 
 
-def test_a_small_file_for_one_other_is_seen(copied_house: Path) -> None:
-    (copied_house / "dp_pipeline/metrics/planted.py").write_text("ONE = 1\n")
-    with (copied_house / "dp_pipeline/metrics/auc.py").open("a") as file:
-        file.write("from dp_pipeline.metrics.planted import ONE\n")
-    assert "metrics/planted.py" in scattered(copied_house)
+def test_a_small_file_for_one_other_is_seen(tmp_path: Path) -> None:
+    metrics = tmp_path / "dp_pipeline/metrics"
+    metrics.mkdir(parents=True)
+    (metrics / "planted.py").write_text("ONE = 1\n")
+    (metrics / "auc.py").write_text("from dp_pipeline.metrics.planted import ONE\n")
+    assert scattered(tmp_path) == {"metrics/planted.py"}
 
 
 PARTICIPLES = (
@@ -148,12 +149,13 @@ def test_names_say_what_they_hold() -> None:
     assert {k: v for k, v in vague_per_thousand(PACKAGE).items() if v > MOST_VAGUE} == {}
 
 
-def test_vague_names_are_seen(copied_house: Path) -> None:
-    vague = "".join(f"def said_{i}(what: int) -> None:\n    one = what\n" for i in range(60))
-    (copied_house / "dp_pipeline" / "metrics" / "planted.py").write_text(vague)
-    rates = vague_per_thousand(copied_house / "dp_pipeline")
-    assert rates["definition"] > MOST_VAGUE
-    assert rates["parameter"] > MOST_VAGUE
+def test_vague_names_are_seen(tmp_path: Path) -> None:
+    plain = "".join(f"def count_{i}(rows: int) -> None:\n    total = rows\n" for i in range(99))
+    vague = "def said(what: int) -> None:\n    one = what\n"
+    (tmp_path / "planted.py").write_text(plain)
+    assert set(vague_per_thousand(tmp_path).values()) == {0}
+    (tmp_path / "planted.py").write_text(plain + vague)
+    assert set(vague_per_thousand(tmp_path).values()) == {10}
 
 
 def entropy_calls(tree: ast.AST) -> list[str]:

@@ -33,6 +33,8 @@ from dp_pipeline_tests.estimators.patients import (
     selector,
 )
 
+pytestmark = pytest.mark.usefixtures("two_folds")
+
 MANY = pd.concat([PATIENTS] * 20, ignore_index=True)
 MANY_ILL = pd.concat([ILL] * 20, ignore_index=True)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from joblib import parallel_config
 from sklearn.base import BaseEstimator, clone
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -55,6 +56,7 @@ OF_THE_SELECTOR = {
 """Checks that a k-anonymous selector cannot pass, and why."""
 
 
+@pytest.mark.usefixtures("two_folds")
 @pytest.mark.filterwarnings("ignore")
 @parametrize_with_checks(
     [
@@ -190,7 +192,9 @@ def test_grid_search_warns_once_and_ends_with_the_sum(n_jobs: int, first: str):
     search = GridSearchCV(private(), grid, cv=3, n_jobs=n_jobs)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        search.fit(VILLAGES)
+        # Forked: a new interpreter would import everything again first.
+        with parallel_config("multiprocessing"):
+            search.fit(VILLAGES)
     (message,) = [str(warning.message) for warning in caught if warning.category is UserWarning]
     assert f"{first} and its clones: ε=" in message
     # Nine fits at 1, nine at 2, and the best one again; another process counts its own.

@@ -50,9 +50,10 @@ def without_noise(codes: np.ndarray, asked: DependenceQueries) -> dict[tuple[str
     found, shares = {}, asked.stage.shares
     for pair in asked.planning.pairs:
         one, other = (np.array(asked.stage.groupings[name].groups) for name in pair)
-        counts = np.zeros([len(shares[name]) for name in pair])
+        shape = [len(shares[name]) for name in pair]
         places = (one[codes[:, int(pair[0][1:])]], other[codes[:, int(pair[1][1:])]])
-        np.add.at(counts, places, 1)
+        cells = np.ravel_multi_index(places, shape)
+        counts = np.bincount(cells, minlength=int(np.prod(shape))).reshape(shape)
         expected = asked.stage.marginals.rows * np.outer(*(shares[name] for name in pair))
         found[pair] = float(np.abs(counts - expected).sum())
     return found
