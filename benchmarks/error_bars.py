@@ -1,38 +1,51 @@
 """How often intervals of releases hold, how wide they are, and what naive intervals do.
 
-.venv/bin/python -m benchmarks.error_bars adult nltcs --epsilon 0.1 --epsilon 1 --releases 50
+    .venv/bin/python -m benchmarks.error_bars adult nltcs --epsilon 0.1 --epsilon 1 --releases 50
 
-Each release is drawn in memory with its own noise. Of all one- and two-way cells with a true share
-of 1 % or more, and of random predicates over two and three attributes, it counts how many true
-counts lie inside the 95 % intervals, by what they rest on. ``width`` is the median width of an
-interval over that of an oracle, which knows the root mean square error over all releases. ``naive``
-takes synthetic rows for real ones. ``--regression`` draws tables from a known logistic model, and
-counts how often coefficients by ``replicates(20)`` and ``combine`` hold it.
+Each release is drawn with its own noise and stored in ``--folder``, and so is what was asked of it:
+a run that was killed goes on where it stopped. Every ε and δ of every data set has its first
+release before any has its second. Of all one- and two-way cells with a true share of 1 % or more,
+and of random predicates over two and three attributes, it counts how many true counts lie inside
+the 95 % intervals, by what they rest on. ``width`` is the median width of an interval over that of
+an oracle, which knows the root mean square error over all releases. ``naive`` takes synthetic rows
+for real ones. ``--regression`` draws tables from a known logistic model, and counts how often
+coefficients by ``replicates(20)`` and ``combine`` hold it. Stored releases are those of the code
+that drew them: take another folder after models were changed. Answers are asked for again where the
+code of answers has changed.
 """
 
 from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
+from hashlib import sha256
 from itertools import combinations, product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import click
 import numpy as np
+import pandas as pd
 
 from benchmarks.papers.study import Benchmark, timed_fit
-from dp_pipeline.answers.estimate import combine
+from dp_pipeline import answers
+from dp_pipeline.answers.estimate import Estimate, combine
 from dp_pipeline.answers.tables import OpenTable, of_tables
 from dp_pipeline.config.catalogue import load_dataset
+from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.encoding import IntArray, Names
 from dp_pipeline.config.parameters import from_text
 from dp_pipeline.estimators import PrivateSynthesizer
+from dp_pipeline.export.tables import read_parquet, write_parquet
 from dp_pipeline.ledger import Ledger
 from dp_pipeline.models import MODELS
 from dp_pipeline.models.base import guarantee_of
+from dp_pipeline.raw.counters.memory import MemoryCounter
+from dp_pipeline.results.clusters import Tables
 
 LEAST_SHARE = 0.01
 PREDICATES = 500
@@ -44,40 +57,33 @@ Codes = dict[str, IntArray]
 
 
 class Interval(NamedTuple):
-    """One interval beside the truth; ``is_naive`` says whether a naive one holds it."""
+    """One interval beside the truth.
 
+    kind       of question, with the number of its columns
+    question   its place among all of its data set
+    width      half the distance of both ends
+    is_naive   whether a naive interval holds the truth
+    """
+
+    kind: str
+    basis: str
+    question: int
     error: float
     width: float
     is_inside: bool
     is_naive: bool
 
 
-class Tally:
-    """Intervals of every question, over releases."""
-
-    def __init__(self) -> None:
-        self.intervals: dict[tuple[str, str], dict[Any, list[Interval]]] = defaultdict(
-            lambda: defaultdict(list)
+def summary(intervals: pd.DataFrame) -> Iterator[str]:
+    """Yield a line for each kind and basis: coverage, width, naive coverage."""
+    squares = intervals.assign(square=intervals.error**2)
+    oracle = squares.groupby(["kind", "question"]).square.transform("mean") ** 0.5
+    ratios = intervals.assign(ratio=intervals.width / np.maximum(1.96 * oracle, 1e-9))
+    for (kind, basis), group in ratios.groupby(["kind", "basis"]):
+        yield (
+            f"{kind} {basis}: {len(group):,} intervals, {group.is_inside.mean():.3f} hold, "
+            f"width {group.ratio.median():.2f}, naive {group.is_naive.mean():.3f}"
         )
-
-    def add(self, kind: str, question: Any, basis: str, interval: Interval) -> None:
-        self.intervals[kind, basis][question].append(interval)
-
-    def lines(self) -> Iterator[str]:
-        """Yield a line for each kind and basis: coverage, width, naive coverage."""
-        for (kind, basis), questions in sorted(self.intervals.items()):
-            every = [interval for some in questions.values() for interval in some]
-            ratios = [
-                interval.width / max(1.96 * np.sqrt(np.mean([one.error**2 for one in some])), 1e-9)
-                for some in questions.values()
-                for interval in some
-            ]
-            yield (
-                f"{kind} {basis}: {len(every):,} intervals, "
-                f"{np.mean([one.is_inside for one in every]):.3f} hold, "
-                f"width {np.median(ratios):.2f}, "
-                f"naive {np.mean([one.is_naive for one in every]):.3f}"
-            )
 
 
 def tables_to_ask(names: Names, rng: np.random.Generator, most: int) -> list[Names]:
@@ -102,26 +108,24 @@ def naive_reach(count: float, rows: int, released: int) -> float:
 
 
 def ask_cells(
-    opened: OpenTable, codes: Codes, sizes: dict[str, int], tables: list[Names], tally: Tally
-) -> None:
-    rows = len(next(iter(codes.values())))
+    opened: OpenTable, codes: Codes, sizes: dict[str, int], tables: list[Names]
+) -> Iterator[Interval]:
+    rows, question = len(next(iter(codes.values()))), 0
     columns = dict(zip(codes, opened.columns, strict=True))
     for names in tables:
         true = counts_of(codes, names, sizes)
-        lines = opened.table(*(columns[name] for name in names)).to_dict("records")
-        for cell in np.flatnonzero(true >= LEAST_SHARE * rows).tolist():
-            line, count = lines[cell], true[cell]
-            error, width = line["count"] - count, (line["high"] - line["low"]) / 2
-            naive = naive_reach(line["count"], rows, opened.precision.rows)
-            interval = Interval(
-                error, width, line["low"] <= count <= line["high"], abs(error) <= naive
-            )
-            tally.add(f"{len(names)}-way cells", (names, cell), line["basis"], interval)
+        large = np.flatnonzero(true >= LEAST_SHARE * rows)
+        lines = opened.table(*(columns[name] for name in names)).iloc[large].to_dict("records")
+        for line, count in zip(lines, true[large].tolist(), strict=True):
+            estimate = Estimate(line["count"], line["low"], line["high"], 0.95, line["basis"])
+            kind = f"{len(names)}-way cells"
+            yield interval_of(kind, question, estimate, count, rows, opened.precision.rows)
+            question += 1
 
 
 def ask_predicates(
-    opened: OpenTable, codes: Codes, sizes: dict[str, int], rng: np.random.Generator, tally: Tally
-) -> None:
+    opened: OpenTable, codes: Codes, sizes: dict[str, int], rng: np.random.Generator
+) -> Iterator[Interval]:
     """Ask for rows whose two or three attributes are in a random half of their levels each."""
     rows, precision = len(next(iter(codes.values()))), opened.precision
     for question in range(PREDICATES):
@@ -130,12 +134,17 @@ def ask_predicates(
         true = np.logical_and.reduce([halves[name][codes[name]] for name in names]).sum()
         mask = np.logical_and.reduce([halves[name][precision.codes[name]] for name in names])
         estimate = opened.count_rows(mask, tuple(names))
-        error, width = estimate.value - true, (estimate.high - estimate.low) / 2
-        naive = naive_reach(estimate.value, rows, precision.rows)
-        interval = Interval(
-            error, width, estimate.low <= true <= estimate.high, abs(error) <= naive
-        )
-        tally.add(f"predicates of {len(names)}", question, estimate.basis, interval)
+        kind = f"predicates of {len(names)}"
+        yield interval_of(kind, question, estimate, int(true), rows, precision.rows)
+
+
+def interval_of(
+    kind: str, question: int, estimate: Estimate, true: int, rows: int, released: int
+) -> Interval:
+    error, width = estimate.value - true, (estimate.high - estimate.low) / 2
+    is_naive = abs(error) <= naive_reach(estimate.value, rows, released)
+    is_inside = estimate.low <= true <= estimate.high
+    return Interval(kind, estimate.basis, question, error, width, is_inside, is_naive)
 
 
 def logistic_fit(rows: IntArray, counts: IntArray) -> tuple[np.ndarray, np.ndarray]:
@@ -189,16 +198,14 @@ def regress(epsilon: str, releases: int) -> str:
     )
 
 
-def times_of(tables: Any) -> str:
+def times_of(tables: Tables) -> str:
     """Return seconds of a first question, of a later one, and of 20 replicates."""
     opened, seconds = of_tables(tables), []
-    columns = opened.columns[:2]
-    values = [str(opened.table(column)[column][0]) for column in columns]
-    opened = of_tables(tables)
-    question = f"`{columns[0]}` == {values[0]!r} and `{columns[1]}` == {values[1]!r}"
+    names = list(opened.precision.codes)[:2]
+    rows = np.logical_and.reduce([opened.precision.codes[name] == 0 for name in names])
     for ask in (
-        lambda: opened.count(question),
-        lambda: opened.count(question),
+        lambda: opened.count_rows(rows, tuple(names)),
+        lambda: opened.count_rows(rows, tuple(names)),
         lambda: list(opened.replicates(20, seed=1)),
     ):
         started = time.perf_counter()
@@ -207,11 +214,73 @@ def times_of(tables: Any) -> str:
     return "first question {:.2f} s, a later one {:.3f} s, 20 replicates {:.1f} s".format(*seconds)
 
 
+@dataclass(frozen=True)
+class Rows:
+    """The rows of one data set, and what is asked about them."""
+
+    spec: DatasetSpec
+    counter: MemoryCounter
+    tables: list[Names]
+
+    @classmethod
+    def prepare(cls, name: str, folder: Path, pairs: int) -> Rows:
+        """Read them as their file says: rows that a generator makes as for a release."""
+        spec = load_dataset(name)
+        if spec.source.kind == "generator":
+            benchmark = Benchmark.of(replace(spec, purpose="benchmark"), folder)
+            benchmark = replace(benchmark, spec=spec)
+        else:
+            benchmark = Benchmark.of(spec, folder)
+        benchmark.prepare(Ledger(folder / "ledger"))
+        tables = tables_to_ask(spec.domain.discrete, np.random.default_rng(7), pairs)
+        return cls(spec, benchmark.counter(), tables)
+
+    @property
+    def codes(self) -> Codes:
+        batch = self.counter._batch  # noqa: SLF001
+        return {name: codes.astype(np.int64) for name, codes in batch.codes.items()}
+
+    def draw(self, model: str, epsilon: str, delta: str, release: int) -> Tables:
+        """Return the tables of a new release; its noise is of its own."""
+        domain, chosen = self.spec.domain, from_text(MODELS[model], {}, of=model)
+        guarantee = guarantee_of(chosen, Fraction(epsilon), Fraction(delta) or None, domain=domain)
+        key = f"error bars {self.spec.name} {model} {epsilon} {delta} {release}"
+        exact = Fraction(epsilon)
+        fitted, _ = timed_fit(chosen, self.counter, self.spec, guarantee, epsilon=exact, key=key)
+        return fitted.released.tables()
+
+    def ask(self, tables: Tables) -> pd.DataFrame:
+        """Return every interval beside the truth."""
+        opened, domain = of_tables(tables), self.spec.domain
+        sizes = dict(zip(domain.discrete, domain.shape(domain.discrete), strict=True))
+        cells = ask_cells(opened, self.codes, sizes, self.tables)
+        predicates = ask_predicates(opened, self.codes, sizes, np.random.default_rng(8))
+        return pd.DataFrame([*cells, *predicates], columns=list(Interval._fields))
+
+
+def stored_tables(folder: Path, draw: Callable[[], Tables]) -> Tables:
+    """Return the tables in the folder, which are drawn and stored where there are none."""
+    if not folder.is_dir():
+        unfinished = folder.with_suffix(".part")
+        unfinished.mkdir(parents=True, exist_ok=True)
+        for name, table in draw().items():
+            with (unfinished / f"{name}.parquet").open("wb") as file:
+                write_parquet(file, table)
+        unfinished.rename(folder)
+    return {file.stem: read_parquet(file.read_bytes()) for file in folder.glob("*.parquet")}
+
+
+def code_of_answers() -> str:
+    """Return a digest of the code that says how sure a number is."""
+    files = sorted(Path(answers.__path__[0]).glob("*.py"))
+    return sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:8]
+
+
 @click.command()
 @click.argument("names", nargs=-1)
 @click.option("--model", default="one_shot")
 @click.option("--epsilon", "epsilons", multiple=True, default=("0.1", "0.5", "1"))
-@click.option("--delta", default="0")
+@click.option("--delta", "deltas", multiple=True, default=("0",))
 @click.option("--releases", default=50)
 @click.option("--pairs", default=400, help="Pairs of attributes whose cells are looked at.")
 @click.option("--regression", is_flag=True)
@@ -220,38 +289,31 @@ def main(
     names: Names,
     model: str,
     epsilons: Names,
-    delta: str,
+    deltas: Names,
     releases: int,
     pairs: int,
     regression: bool,
     folder: Path,
 ) -> None:
-    """Print coverage and width of intervals for each data set and ε."""
+    """Print coverage and width of intervals for each data set (a name, or a file), ε and δ."""
     for epsilon in epsilons if regression else ():
         click.echo(regress(epsilon, releases))
-    ledger = Ledger(folder / "ledger")
-    for name in names:
-        spec = load_dataset(name)
-        benchmark = Benchmark.of(spec, folder)
-        benchmark.prepare(ledger)
-        counter, domain = benchmark.counter(), spec.domain
-        codes = {a: c.astype(np.int64) for a, c in counter._batch.codes.items()}  # noqa: SLF001
-        sizes = dict(zip(domain.discrete, domain.shape(domain.discrete), strict=True))
-        chosen = from_text(MODELS[model], {}, of=model)
-        for epsilon in map(Fraction, epsilons):
-            tally, rng = Tally(), np.random.default_rng(7)
-            tables = tables_to_ask(domain.discrete, rng, pairs)
-            guarantee = guarantee_of(chosen, epsilon, Fraction(delta) or None, domain=domain)
-            head = f"{name} ε = {float(epsilon):g} δ = {delta}"
-            for release in range(releases):
-                key = f"error bars {name} {model} {epsilon} {delta} {release}"
-                fitted, _ = timed_fit(chosen, counter, spec, guarantee, epsilon=epsilon, key=key)
-                released = fitted.released.tables()
-                opened = of_tables(released)
-                ask_cells(opened, codes, sizes, tables, tally)
-                ask_predicates(opened, codes, sizes, np.random.default_rng(8), tally)
-            for line in (*tally.lines(), times_of(released)):
-                click.echo(f"{head}: {line}")
+    tables, code = [Rows.prepare(name, folder, pairs) for name in names], code_of_answers()
+    heads: dict[str, list[pd.DataFrame]] = defaultdict(list)
+    times: dict[str, str] = {}
+    for release, rows, delta, epsilon in product(range(releases), tables, deltas, epsilons):
+        head = f"{rows.spec.name} {model} ε={epsilon} δ={delta}"
+        place = folder / "releases" / f"{head} {release}".replace("/", "_")
+        answered = place.with_suffix(f".{pairs}.{code}.csv")
+        if not answered.is_file():
+            drawn = stored_tables(place, partial(rows.draw, model, epsilon, delta, release))
+            rows.ask(drawn).to_csv(answered.with_suffix(".part"), index=False)
+            times[head] = times.get(head) or times_of(drawn)
+            answered.with_suffix(".part").rename(answered)
+        heads[head].append(pd.read_csv(answered))
+    for head, frames in heads.items():
+        for line in (*summary(pd.concat(frames)), times.get(head, "")):
+            click.echo(f"{head}, {len(frames)} releases: {line}")
 
 
 if __name__ == "__main__":

@@ -11,7 +11,9 @@ import numpy as np
 
 from dp_pipeline.answers.conditions import Columns, Condition
 from dp_pipeline.answers.estimate import Estimate, quantile_of_normal
-from dp_pipeline.answers.precision import MeasuredTable, Precision, Sums
+from dp_pipeline.answers.noisy_tables import MeasuredTable
+from dp_pipeline.answers.precision import Precision, Sums
+from dp_pipeline.answers.released_rows import ReleasedRows
 from dp_pipeline.config.encoding import FloatArray, IntArray, Names
 from dp_pipeline.config.errors import Damaged, DeclarationError, one_of
 from dp_pipeline.results.clusters import Tables
@@ -24,6 +26,9 @@ Of = Literal["table", "population"]
 
 MOST_CELLS = 10_000
 """Cells of one table of estimates."""
+
+POPULATION = 10
+"""Rows of a replicate of the population for each row of a table."""
 
 INSIDE_A_BIN = 1 / 12
 """Deviation of a bin's mean from what is drawn, in widths of the bin: that of a density that rises
@@ -183,11 +188,15 @@ class OpenTable:
         return frame
 
     def replicates(self, number: int, *, seed: int, of: Of = "table") -> Iterator[pd.DataFrame]:
-        """Yield tables that differ as the noise of the release makes them differ: plausible true
-        tables. With ``of="population"``, as another sample of rows would differ too.
+        """Yield plausible true tables: they differ as the noise of the release makes them differ.
 
         number   of tables
         seed     of their draws; the same seed gives the same tables
+        of       ``population`` yields plausible populations: another sample of each table's rows,
+                 every row ten times, so that an analysis states next to no error of sampling of
+                 its own: that is in how they differ
+
+        Estimates of either ``combine`` to one about the population.
         """
         import pandas as pd
 
@@ -196,7 +205,7 @@ class OpenTable:
         for _ in range(number):
             weights = self.precision.draw_weights(rng)
             if of == "population":
-                rows = rng.poisson(weights)
+                rows = POPULATION * rng.poisson(weights)
             else:
                 # Systematic sampling in random order: each row as often as its weight says.
                 order = rng.permutation(len(weights))
@@ -262,8 +271,8 @@ class OpenTable:
         """
         if all(self._columns[name].dtype.kind == "U" for name in self._columns_of(used)):
             return 0.0
-        means, counts = self.precision.means_by_cell(weights, used)
-        return float(((counts * means * (1 - means)) ** 2).sum()) / 3
+        means, rows = self.precision.released.means_of_filled_cells(weights, used)
+        return float(((self.precision.weight * rows * means * (1 - means)) ** 2).sum()) / 3
 
     def _ratio(
         self,
@@ -346,13 +355,8 @@ def of_tables(tables: Tables) -> OpenTable:
         labels[name].append(level)
     sizes = {name: len(some) for name, some in labels.items()}
     groups = _groups(tables, codes)
-    precision = Precision(
-        codes,
-        sizes,
-        _measured(tables, sizes, groups),
-        groups,
-        _dependence(tables),
-    )
+    measured = _measured(tables, sizes, groups)
+    precision = Precision(ReleasedRows(codes, sizes), measured, groups, _dependence(tables))
     return OpenTable(synthetic, precision, attributes, labels)
 
 

@@ -27,9 +27,12 @@ READABLE = 1 / 3
 
 
 def verdict(tables: Tables) -> tuple[str, ...]:
-    """Return sentences about single columns, pairs with a table, and pairs without one; none where
-    the noisy counts are not stored, or no row is released.
+    """Return sentences about single columns, pairs with a table, and pairs without one; or why
+    there are no intervals. None about centres with boxes, and where no row is released.
     """
+    reason = reason_without_intervals(tables)
+    if reason:
+        return (f"No interval says how sure these numbers are: {reason}.",)
     if not _is_stored(tables):
         return ()
     precision = of_tables(tables).precision
@@ -46,6 +49,16 @@ def verdict(tables: Tables) -> tuple[str, ...]:
     if unmeasured:
         sentences.append(_about_others(precision, unmeasured))
     return tuple(sentences)
+
+
+def reason_without_intervals(tables: Tables) -> str:
+    """Return why no number of a release has an interval; empty where numbers have one."""
+    if "centres" in tables:
+        has_noise = "deviation" in tables.get("synopsis", {})
+        return "" if has_noise else "rounds that move centres store no noise"
+    if "codes" not in tables:
+        return "the noise of its counts is not stored"
+    return "" if "cells" in tables else "its noisy counts are too many to be stored"
 
 
 def share_errors(tables: Tables) -> FloatArray | None:

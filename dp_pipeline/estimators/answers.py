@@ -83,6 +83,7 @@ class ClusterAnswers:
     def _open_release(self) -> OpenClusters:
         if self.synopsis_ is None or self.synopsis_.deviations is None:
             raise DeclarationError(
-                "expected a fit by a method that counts boxes, got one of centres alone"
+                "expected a fit by a method that counts boxes, such as `htree_kmeans`, got one of "
+                "centres alone: no interval says how sure they are"
             )
         return OpenClusters(self.cluster_centers_, self.synopsis_)

@@ -31,7 +31,7 @@ def open_release(folder: str | Path) -> OpenTable | OpenClusters:
     if missing:
         raise DeclarationError(
             f"{root}: expected the export of a synthetic table with its noisy counts, "
-            f"got one without {missing[0]}"
+            f"got one without {missing[0]}: no number of it has an interval"
         )
     return of_tables(tables)
 

@@ -28,5 +28,13 @@ def test_the_verdict_says_what_may_be_read(measured, dependence, words: str) -> 
     assert sentences[0].startswith("Shares of single columns are mostly good to ±0.")
 
 
-def test_a_release_without_noisy_counts_has_no_verdict() -> None:
-    assert verdict({"codes": {"a": np.zeros(3, int)}}) == ()
+@pytest.mark.parametrize(
+    ("tables", "reason"),
+    [
+        ({"codes": {"a": np.zeros(3, int)}}, "its noisy counts are too many to be stored"),
+        ({"centres": {"x": np.ones(2)}}, "rounds that move centres store no noise"),
+        ({"classes": {"rows": np.ones(2)}}, "the noise of its counts is not stored"),
+    ],
+)
+def test_a_release_says_why_it_has_no_intervals(tables, reason: str) -> None:
+    assert verdict(tables) == (f"No interval says how sure these numbers are: {reason}.",)

@@ -1,0 +1,128 @@
+"""NoisyTables: the measured tables of a release, and what they say alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+
+import numpy as np
+
+from dp_pipeline.answers.released_rows import ReleasedRows, means_of_cells
+from dp_pipeline.config.encoding import FloatArray, IntArray, Names
+
+
+@dataclass(frozen=True)
+class MeasuredTable:
+    """A noisy contingency table of a release.
+
+    attributes   in the order of its axes; none for the number of rows
+    counts       noisy counts, of the table's shape
+    variance     of the noise in one cell, in squared rows
+    is_grouped   whether its axes are groups of levels, where the release has groups
+    """
+
+    attributes: Names
+    counts: FloatArray
+    variance: float
+    is_grouped: bool
+
+
+class NoisyTables:
+    """All measured tables of a release.
+
+    tables   at least one
+    groups   attribute → group of each level, for tables over groups
+    """
+
+    def __init__(
+        self,
+        rows: ReleasedRows,
+        tables: Sequence[MeasuredTable],
+        groups: Mapping[str, IntArray],
+    ) -> None:
+        self._rows, self.tables, self._groups = rows, tuple(tables), groups
+
+    @property
+    def total(self) -> float:
+        """Estimated number of true rows, averaged by precision; at least 1."""
+        precisions = np.array([1 / (t.variance * t.counts.size) for t in self.tables])
+        totals = np.array([float(t.counts.sum()) for t in self.tables])
+        return float(max(1.0, precisions @ totals / precisions.sum()))
+
+    def having(self, attributes: Names) -> list[MeasuredTable]:
+        """Return the tables that have all these attributes, by levels or groups of them."""
+        return [table for table in self.tables if set(attributes) <= set(table.attributes)]
+
+    def groups_of(self, name: str) -> IntArray:
+        """Return the group of each level of an attribute."""
+        return self._groups.get(name, np.arange(self._rows.sizes[name]))
+
+    def merged(self, attributes: Names) -> Names:
+        """Return the attributes of which some group has several levels."""
+        sizes = self._rows.sizes
+        return tuple(n for n in attributes if int(self.groups_of(n).max()) + 1 < sizes[n])
+
+    def tells_levels(self, attributes: Names) -> bool:
+        """Return whether a table has these attributes by their levels."""
+        tables = self.having(attributes)
+        return any(not table.is_grouped or not self.merged(attributes) for table in tables)
+
+    def cells(self, table: MeasuredTable) -> IntArray:
+        """Return the cell of a table that every released row is in: int (rows,)."""
+        cells = np.zeros(len(self._rows), dtype=np.int64)
+        for name, size in zip(table.attributes, table.counts.shape, strict=True):
+            codes = self._rows.codes[name]
+            if table.is_grouped and name in self._groups:
+                codes = self._groups[name][codes]
+            cells = cells * size + codes
+        return cells
+
+    def sum_alone(self, values: FloatArray, attributes: Names) -> tuple[float, float]:
+        """Return a sum over rows by tables that hold all its attributes, averaged by precision, and
+        its variance: infinite where no table tells these values apart.
+
+        values       what each released row adds: float (rows,)
+        attributes   on which the values depend
+        """
+        numerator, denominator, tables = 0.0, 0.0, self.having(attributes)
+        if tables and not values.any():
+            # No released row has any of it: what it may be is in the noise of a cell.
+            return 0.0, min(table.variance for table in tables)
+        for table in tables:
+            cells = self.cells(table)
+            means = means_of_cells(values, cells, table.counts.size)
+            if table.is_grouped and self.merged(attributes) and not _is_same(means[cells], values):
+                continue
+            if not attributes:
+                means = np.full(table.counts.size, float(means.max(initial=0.0)))
+            variance = table.variance * float((means**2).sum())
+            if variance > 0:
+                numerator += float((means * table.counts.ravel()).sum()) / variance
+                denominator += 1 / variance
+        return (numerator / denominator, 1 / denominator) if denominator else (0.0, inf)
+
+    def counts_alone(self, attributes: Names, cells: int) -> tuple[FloatArray, FloatArray]:
+        """Return ``sum_alone`` of the rows in every cell: counts and variances, (cells,) each."""
+        numerator, denominator = np.zeros(cells), np.zeros(cells)
+        for table in self.having(attributes):
+            axes = tuple(i for i, name in enumerate(table.attributes) if name not in attributes)
+            order = [name for name in table.attributes if name in attributes]
+            counts = table.counts.sum(axis=axes)
+            counts = counts.transpose([order.index(name) for name in attributes])
+            variance, is_single = table.variance * table.counts.size / counts.size, np.ones(cells)
+            if table.is_grouped:
+                groups = [self.groups_of(name) for name in attributes]
+                counts = counts[np.ix_(*groups)]
+                singles = [np.bincount(group)[group] == 1 for group in groups]
+                is_single = np.all(np.meshgrid(*singles, indexing="ij"), axis=0).ravel()
+            numerator += counts.ravel() / variance
+            denominator += is_single / variance
+        is_told = denominator > 0
+        counts = np.divide(numerator, denominator, out=np.zeros(cells), where=is_told)
+        return counts, np.divide(1, denominator, out=np.full(cells, inf), where=is_told)
+
+
+def _is_same(values: FloatArray, others: FloatArray) -> bool:
+    """Return whether two sides agree up to the last digits."""
+    return bool(np.allclose(values, others, rtol=1e-9, atol=1e-12 * float(np.abs(others).max())))
