@@ -261,7 +261,7 @@ class Rows:
 def stored_tables(folder: Path, draw: Callable[[], Tables]) -> Tables:
     """Return the tables in the folder, which are drawn and stored where there are none."""
     if not folder.is_dir():
-        unfinished = folder.with_suffix(".part")
+        unfinished = folder.with_name("unfinished")
         unfinished.mkdir(parents=True, exist_ok=True)
         for name, table in draw().items():
             with (unfinished / f"{name}.parquet").open("wb") as file:
@@ -303,13 +303,14 @@ def main(
     times: dict[str, str] = {}
     for release, rows, delta, epsilon in product(range(releases), tables, deltas, epsilons):
         head = f"{rows.spec.name} {model} ε={epsilon} δ={delta}"
-        place = folder / "releases" / f"{head} {release}".replace("/", "_")
-        answered = place.with_suffix(f".{pairs}.{code}.csv")
+        key = f"{head} {release}".replace("/", "_")
+        place, answered = folder / "releases" / key, folder / f"answers {pairs} {code}" / key
         if not answered.is_file():
             drawn = stored_tables(place, partial(rows.draw, model, epsilon, delta, release))
-            rows.ask(drawn).to_csv(answered.with_suffix(".part"), index=False)
             times[head] = times.get(head) or times_of(drawn)
-            answered.with_suffix(".part").rename(answered)
+            answered.parent.mkdir(exist_ok=True)
+            rows.ask(drawn).to_csv(folder / "unfinished.csv", index=False)
+            (folder / "unfinished.csv").rename(answered)
         heads[head].append(pd.read_csv(answered))
     for head, frames in heads.items():
         for line in (*summary(pd.concat(frames)), times.get(head, "")):

@@ -63,7 +63,7 @@ class NoisyTables:
         sizes = self._rows.sizes
         return tuple(n for n in attributes if int(self.groups_of(n).max()) + 1 < sizes[n])
 
-    def tells_levels(self, attributes: Names) -> bool:
+    def has_levels(self, attributes: Names) -> bool:
         """Return whether a table has these attributes by their levels."""
         tables = self.having(attributes)
         return any(not table.is_grouped or not self.merged(attributes) for table in tables)
@@ -78,7 +78,7 @@ class NoisyTables:
             cells = cells * size + codes
         return cells
 
-    def sum_alone(self, values: FloatArray, attributes: Names) -> tuple[float, float]:
+    def direct_sum(self, values: FloatArray, attributes: Names) -> tuple[float, float]:
         """Return a sum over rows by tables that hold all its attributes, averaged by precision, and
         its variance: infinite where no table tells these values apart.
 
@@ -102,8 +102,8 @@ class NoisyTables:
                 denominator += 1 / variance
         return (numerator / denominator, 1 / denominator) if denominator else (0.0, inf)
 
-    def counts_alone(self, attributes: Names, cells: int) -> tuple[FloatArray, FloatArray]:
-        """Return ``sum_alone`` of the rows in every cell: counts and variances, (cells,) each."""
+    def direct_counts(self, attributes: Names, cells: int) -> tuple[FloatArray, FloatArray]:
+        """Return ``direct_sum`` of the rows in every cell: counts and variances, (cells,) each."""
         numerator, denominator = np.zeros(cells), np.zeros(cells)
         for table in self.having(attributes):
             axes = tuple(i for i, name in enumerate(table.attributes) if name not in attributes)
@@ -123,6 +123,8 @@ class NoisyTables:
         return counts, np.divide(1, denominator, out=np.full(cells, inf), where=is_told)
 
 
-def _is_same(values: FloatArray, others: FloatArray) -> bool:
+def _is_same(values: FloatArray, expected: FloatArray) -> bool:
     """Return whether two sides agree up to the last digits."""
-    return bool(np.allclose(values, others, rtol=1e-9, atol=1e-12 * float(np.abs(others).max())))
+    return bool(
+        np.allclose(values, expected, rtol=1e-9, atol=1e-12 * float(np.abs(expected).max()))
+    )

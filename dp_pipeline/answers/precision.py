@@ -101,7 +101,7 @@ class Precision:
         attributes   on which the weights depend
         """
         attributes = self._with_several_levels(attributes)
-        direct, variance = self._tables.sum_alone(weights, attributes)
+        direct, variance = self._tables.direct_sum(weights, attributes)
         unmeasured = 0.0
         if not np.isfinite(variance):
             unmeasured = sum(self._unmeasured(weights, attributes), start=0.0)
@@ -115,7 +115,7 @@ class Precision:
         if len(attributes) < 2:
             yield nan
         for pair in combinations(attributes, 2):
-            if not self._tables.tells_levels(pair):
+            if not self._tables.has_levels(pair):
                 scored = self._scored.get(*pair)
                 means = self.released.means(weights, pair)
                 yield nan if scored is None else scored.variance(means)
@@ -133,7 +133,7 @@ class Precision:
         cells, shape = self.released.cells(attributes)
         counts = np.bincount(cells, minlength=prod(shape)) * self.weight
         attributes = self._with_several_levels(attributes)
-        direct, variance = self._tables.counts_alone(attributes, len(counts))
+        direct, variance = self._tables.direct_counts(attributes, len(counts))
         is_direct = np.isfinite(variance)
         unmeasured = np.zeros(len(counts))
         if not is_direct.all():
@@ -150,16 +150,16 @@ class Precision:
         variances = np.full(shares.shape, nan if len(attributes) < 2 else 0.0)
         for places in combinations(range(len(attributes)), 2):
             pair = (attributes[places[0]], attributes[places[1]])
-            if self._tables.tells_levels(pair):
+            if self._tables.has_levels(pair):
                 continue
             scored = self._scored.get(*pair)
-            others = tuple(place for place in range(len(attributes)) if place not in places)
-            of_pair = shares.sum(axis=others, keepdims=True)
+            other_axes = tuple(place for place in range(len(attributes)) if place not in places)
+            of_pair = shares.sum(axis=other_axes, keepdims=True)
             parts = np.divide(shares, of_pair, out=np.zeros(shares.shape), where=of_pair > 0)
             of_cells = np.full(of_pair.shape, nan)
             if scored is not None:
                 of_cells = scored.variances.reshape(of_pair.shape)
-            variances += (parts**2 if others else 1.0) * of_cells
+            variances += (parts**2 if other_axes else 1.0) * of_cells
         return variances.ravel()
 
     def _margin_noise(self, attributes: Names, cells: int) -> FloatArray:
@@ -168,7 +168,9 @@ class Precision:
         """
         if len(attributes) != 2:
             return np.full(cells, inf)
-        variances = [self._tables.counts_alone((name,), self.sizes[name])[1] for name in attributes]
+        variances = [
+            self._tables.direct_counts((name,), self.sizes[name])[1] for name in attributes
+        ]
         squares = [self.released.shares(name) ** 2 for name in attributes]
         noise = np.outer(variances[0], squares[1]) + np.outer(squares[0], variances[1])
         return np.asarray(noise.ravel())

@@ -138,7 +138,7 @@ class ScoredPairs:
         """Return the pairs whose levels no table tells apart, at most so many: those with the
         largest scores.
         """
-        names = [pair for pair in self._dependence if not self._tables.tells_levels(pair)]
+        names = [pair for pair in self._dependence if not self._tables.has_levels(pair)]
         names.sort(key=lambda pair: -self._dependence[pair])
         pairs = [(pair, self.get(pair[0], pair[1])) for pair in names[:most]]
         return [(names, pair) for names, pair in pairs if pair is not None]
@@ -149,9 +149,9 @@ class ScoredPairs:
             return None
         shares = self._shares(first), self._shares(second)
         if not self._tables.having((first, second)):
-            left = score**2 - self._distance_of_model(first, second) ** 2
-            left = max(left, LEAST_UNEXPLAINED * score**2)
-            distance = TAIL_FACTOR * sqrt(left + self._error**2)
+            unexplained = score**2 - self._distance_of_model(first, second) ** 2
+            unexplained = max(unexplained, LEAST_UNEXPLAINED * score**2)
+            distance = TAIL_FACTOR * sqrt(unexplained + self._error**2)
             return ScoredPair.unmeasured(*shares, distance)
         distance = TAIL_FACTOR * sqrt(score**2 + self._error**2)
         groups, of_second = self._tables.groups_of(first), self._tables.groups_of(second)
@@ -182,5 +182,5 @@ class ScoredPairs:
             for pair, score in self._dependence.items()
             if self._tables.having(pair)
         ]
-        known = errors if len(errors) >= FEWEST_MEASURED else list(self._dependence.values())
-        return float(np.sqrt(np.mean(np.square(known))))
+        errors = errors if len(errors) >= FEWEST_MEASURED else list(self._dependence.values())
+        return float(np.sqrt(np.mean(np.square(errors))))

@@ -9,7 +9,7 @@ import pytest
 
 from dp_pipeline.estimators import PrivateSynthesizer
 
-MODELS = "one_shot independent privbayes privhd priview jtree mst aim_like".split()
+MODELS = ["one_shot", "independent", "privbayes", "privhd", "priview", "jtree", "mst", "aim_like"]
 CELLS = np.array(list(product(range(2), range(3), range(2))))
 COUNTS = np.array([300, 60, 90, 90, 210, 150, 60, 120, 330, 240, 90, 60])
 
