@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,13 +11,11 @@ import click
 
 from dp_pipeline.cli import OrderedGroup, operator_name
 from dp_pipeline.cli.draft import data_init, data_schema
-from dp_pipeline.cli.options import DATASET, READER, Document, Reader, amount_text
-from dp_pipeline.cli.plan import k_anonymity_line
+from dp_pipeline.cli.options import DATASET, READER, Document, Reader
 from dp_pipeline.config.errors import DeclarationError, NotPrepared
 
 if TYPE_CHECKING:
     from dp_pipeline.config.dataset import DatasetSpec
-    from dp_pipeline.raw.first_rows import ParsedRows
 
 
 @click.command("check")
@@ -38,7 +35,7 @@ def data_check(file: Path, sample: int | None, reader: Reader) -> None:
     there, of a folder that no other command looks into, and where there is no project. Reads no
     rows but with --sample.
     """
-    from dp_pipeline.cli.declaration_check import require_buildable, require_runnable, warnings
+    from dp_pipeline.cli import declaration_check
     from dp_pipeline.config.parser import load_spec
     from dp_pipeline.config.yaml_text import Document as Lines
 
@@ -51,117 +48,19 @@ def data_check(file: Path, sample: int | None, reader: Reader) -> None:
                 "are exact, and must not be stored"
             )
     spec = load_spec(file)
-    require_buildable(spec, Lines.read(file))
-    require_runnable(spec, file)
-    lines = warnings(spec, file)
+    declaration_check.require_buildable(spec, Lines.read(file))
+    declaration_check.require_runnable(spec, file)
+    lines = declaration_check.warnings(spec, file)
     reader.print_output(
-        lambda: _check_document(spec, file, lines), lambda: _print_check(spec, file, lines)
+        lambda: declaration_check.check_document(spec, file, lines),
+        lambda: declaration_check.print_check(spec, file, lines),
     )
     if sample is not None:
-        _show_sample(spec, sample)
-
-
-def _check_document(spec: DatasetSpec, file: Path, warnings: list[str]) -> Document:
-    from dp_pipeline.models import price_of_everything
-
-    return {
-        "file": str(file),
-        "dataset": spec.name,
-        "population": spec.population,
-        "purpose": spec.purpose,
-        "currency": spec.currency.name,
-        "price": amount_text(price_of_everything(spec)),
-        "price_is_of": "everything" if spec.windows is None else f"one {spec.windows.every}",
-        "without_epsilon": _without_epsilon(spec),
-        "warnings": warnings,
-    }
-
-
-def _print_check(spec: DatasetSpec, file: Path, warnings: list[str]) -> None:
-    from dp_pipeline.models import price_of_everything
-
-    for warning in warnings:
-        click.echo(f"warning: {warning}")
-    total = spec.currency.text(price_of_everything(spec))
-    price_words = "all models at all ε cost"
-    if spec.windows is not None:
-        price_words = f"what is published of each {spec.windows.every} costs"
-    click.echo(f"{file}: the declaration is valid; {price_words} {total}")
-    without = _without_epsilon(spec)
-    if without:
-        click.echo(f"not differentially private: {', '.join(without)}")
-    if spec.k_anonymity is not None:
-        click.echo(k_anonymity_line(spec))
-
-
-MAX_REASONS = 4
-"""Reasons why lines are no rows that are listed."""
-
-_FOR_CUSTODIANS = """
-How the first {rows:,} rows parse, for the custodian alone. These numbers are exact: show them to no
-reader, and never choose bounds or levels by them. Nothing was charged, nothing was written."""
+        declaration_check.show_sample(spec, sample)
 
 
 def is_terminal() -> bool:
     return sys.stdout.isatty()
-
-
-def _show_sample(spec: DatasetSpec, rows: int) -> None:
-    """Print exact numbers about rows; DeclarationError for a source that is downloaded."""
-    from dp_pipeline.raw.first_rows import parse_first_rows
-
-    if spec.windows is not None:
-        spec = spec.at_window(spec.windows.first)
-    local_source = next(
-        (source for source in spec.source.alternatives if not source.is_remote), None
-    )
-    if local_source is None:
-        raise DeclarationError(
-            f"{spec.name}: expected a source that is here for --sample, got one that is downloaded"
-        )
-    sample = parse_first_rows(replace(spec, source=local_source), rows)
-    click.echo(_FOR_CUSTODIANS.format(rows=sample.rows))
-    name = max(len("attribute"), *(len(column.attribute) for column in sample.columns))
-    click.echo(f"  {'attribute':{name}}  as declared  missing  not read  outside")
-    for column in sample.columns:
-        counts = f"{column.good:11,}  {column.missing:7,}  {column.unread:8,}  {column.outside:7,}"
-        click.echo(f"  {column.attribute:{name}}  {counts}")
-    for words, count in sample.broken.items():
-        click.echo(f"  {count:,} rows break the constraint: {words}")
-    if spec.windows is not None:
-        where = f"rows without a time in {spec.windows.column!r}, which are in no window"
-        click.echo(f"  {where}: {sample.timeless:,}")
-    for line in _loss_lines(sample):
-        click.echo(f"  {line}")
-
-
-def _loss_lines(sample: ParsedRows) -> Iterator[str]:
-    """Yield what lines are no rows, and how many rows would be left out and why."""
-    if sample.unreadable:
-        count = sum(sample.unreadable.values())
-        reasons = sorted(sample.unreadable.items(), key=lambda item: -item[1])
-        why = "; ".join(f"{lines:,} {reason}" for reason, lines in reasons[:MAX_REASONS])
-        more = "; others" if len(reasons) > MAX_REASONS else ""
-        yield f"{count:,} lines of the file are no rows: {why}{more}"
-    if sample.multiline is not None:
-        lines, left = sample.multiline
-        yield f"with `multiline: {lines}` in `source` {left:,} lines would be no rows"
-    why = ", ".join(f"{name} ({rows:,})" for name, rows in sample.reasons.items())
-    because = f", because of {why}" if why else ""
-    yield f"rows that would be left out: {sample.left_out:,} of {sample.rows:,}{because}"
-
-
-def _without_epsilon(spec: DatasetSpec) -> list[str]:
-    """Return the models that have no finite ε at some ε of the file."""
-    from dp_pipeline.models import build_model
-    from dp_pipeline.models.base import declared_guarantee
-
-    models = {name: build_model(spec, name) for name in spec.models}
-    return [
-        name
-        for name, model in models.items()
-        if not all(declared_guarantee(spec, model, epsilon).is_dp for epsilon in spec.partitions)
-    ]
 
 
 @click.command("retire")

@@ -1,15 +1,22 @@
-"""Checks of a declaration that need models and methods, or this computer's files and ledger."""
+"""`dp-pipeline data check`: what needs models and methods, or this computer's files and ledger, and
+its result for people and programs.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
+
+import click
 
 from dp_pipeline.anonymity import METHODS
+from dp_pipeline.cli.options import amount_text
+from dp_pipeline.cli.plan import k_anonymity_line
 from dp_pipeline.config import catalogue
 from dp_pipeline.config.amounts import LARGEST
 from dp_pipeline.config.dataset import DatasetSpec
@@ -18,7 +25,9 @@ from dp_pipeline.config.parameters import from_text
 from dp_pipeline.config.source import FILES
 from dp_pipeline.config.system_errors import follow_links
 from dp_pipeline.config.yaml_text import Document
-from dp_pipeline.models import MODELS, build_model
+from dp_pipeline.models import MODELS, build_model, price_of_everything
+from dp_pipeline.models.base import declared_guarantee
+from dp_pipeline.raw.first_rows import ParsedRows, parse_first_rows
 from dp_pipeline.raw.generators import GENERATORS
 from dp_pipeline.raw.sources import BUNDLED
 from dp_pipeline.releases.account import names_to_claim
@@ -99,7 +108,8 @@ def _at(lines: Document, *field: str) -> Iterator[None]:
 
 def warnings(spec: DatasetSpec, file: Path) -> list[str]:
     """Return warnings, one line each, without opening a source."""
-    return [*_source(spec), *_folder(file), *_home()]
+    lines, error = [*_source(spec), *_folder(file)], _home_error()
+    return [*lines, f"`run` and `plan` will not know where to write: {error}"] if error else lines
 
 
 def require_runnable(spec: DatasetSpec, file: Path) -> None:
@@ -111,7 +121,7 @@ def require_runnable(spec: DatasetSpec, file: Path) -> None:
     """
     catalogue.require_available(spec)
     catalogue.require_own_name(spec, file)
-    if _has_home():
+    if not _home_error():
         find_home().ledger.require_claimable(
             spec.population,
             *names_to_claim(spec),
@@ -125,19 +135,13 @@ def require_runnable(spec: DatasetSpec, file: Path) -> None:
         plan_run(options).require_budget()
 
 
-def _has_home() -> bool:
-    try:
-        find_home()
-    except DeclarationError:
-        return False
-    return True
-
-
-def _home() -> Iterator[str]:
+def _home_error() -> str:
+    """Return why no home was found; empty where there is one."""
     try:
         find_home()
     except DeclarationError as error:
-        yield f"`run` and `plan` will not know where to write: {error}"
+        return str(error)
+    return ""
 
 
 def _source(spec: DatasetSpec) -> Iterator[str]:
@@ -158,3 +162,93 @@ def _folder(file: Path) -> Iterator[str]:
         folders.add(follow_links(variable))
     if folder not in folders:
         yield f"commands and Dagster look for it with {catalogue.DATASETS_VARIABLE}={folder} alone"
+
+
+def check_document(spec: DatasetSpec, file: Path, warnings: list[str]) -> Mapping[str, Any]:
+    return {
+        "file": str(file),
+        "dataset": spec.name,
+        "population": spec.population,
+        "purpose": spec.purpose,
+        "currency": spec.currency.name,
+        "price": amount_text(price_of_everything(spec)),
+        "price_is_of": "everything" if spec.windows is None else f"one {spec.windows.every}",
+        "without_epsilon": _without_epsilon(spec),
+        "warnings": warnings,
+    }
+
+
+def print_check(spec: DatasetSpec, file: Path, warnings: list[str]) -> None:
+    for warning in warnings:
+        click.echo(f"warning: {warning}")
+    total = spec.currency.text(price_of_everything(spec))
+    price_words = "all models at all ε cost"
+    if spec.windows is not None:
+        price_words = f"what is published of each {spec.windows.every} costs"
+    click.echo(f"{file}: the declaration is valid; {price_words} {total}")
+    without = _without_epsilon(spec)
+    if without:
+        click.echo(f"not differentially private: {', '.join(without)}")
+    if spec.k_anonymity is not None:
+        click.echo(k_anonymity_line(spec))
+
+
+MAX_REASONS = 4
+"""Reasons why lines are no rows that are listed."""
+
+_FOR_CUSTODIANS = """
+How the first {rows:,} rows parse, for the custodian alone. These numbers are exact: show them to no
+reader, and never choose bounds or levels by them. Nothing was charged, nothing was written."""
+
+
+def show_sample(spec: DatasetSpec, rows: int) -> None:
+    """Print exact numbers about rows; DeclarationError for a source that is downloaded."""
+    if spec.windows is not None:
+        spec = spec.at_window(spec.windows.first)
+    local_source = next(
+        (source for source in spec.source.alternatives if not source.is_remote), None
+    )
+    if local_source is None:
+        raise DeclarationError(
+            f"{spec.name}: expected a source that is here for --sample, got one that is downloaded"
+        )
+    sample = parse_first_rows(replace(spec, source=local_source), rows)
+    click.echo(_FOR_CUSTODIANS.format(rows=sample.rows))
+    name = max(len("attribute"), *(len(column.attribute) for column in sample.columns))
+    click.echo(f"  {'attribute':{name}}  as declared  missing  not read  outside")
+    for column in sample.columns:
+        counts = f"{column.good:11,}  {column.missing:7,}  {column.unread:8,}  {column.outside:7,}"
+        click.echo(f"  {column.attribute:{name}}  {counts}")
+    for words, count in sample.broken.items():
+        click.echo(f"  {count:,} rows break the constraint: {words}")
+    if spec.windows is not None:
+        where = f"rows without a time in {spec.windows.column!r}, which are in no window"
+        click.echo(f"  {where}: {sample.timeless:,}")
+    for line in _loss_lines(sample):
+        click.echo(f"  {line}")
+
+
+def _loss_lines(sample: ParsedRows) -> Iterator[str]:
+    """Yield what lines are no rows, and how many rows would be left out and why."""
+    if sample.unreadable:
+        count = sum(sample.unreadable.values())
+        reasons = sorted(sample.unreadable.items(), key=lambda item: -item[1])
+        why = "; ".join(f"{lines:,} {reason}" for reason, lines in reasons[:MAX_REASONS])
+        more = "; others" if len(reasons) > MAX_REASONS else ""
+        yield f"{count:,} lines of the file are no rows: {why}{more}"
+    if sample.multiline is not None:
+        lines, left = sample.multiline
+        yield f"with `multiline: {lines}` in `source` {left:,} lines would be no rows"
+    why = ", ".join(f"{name} ({rows:,})" for name, rows in sample.reasons.items())
+    because = f", because of {why}" if why else ""
+    yield f"rows that would be left out: {sample.left_out:,} of {sample.rows:,}{because}"
+
+
+def _without_epsilon(spec: DatasetSpec) -> list[str]:
+    """Return the models that have no finite ε at some ε of the file."""
+    models = {name: build_model(spec, name) for name in spec.models}
+    return [
+        name
+        for name, model in models.items()
+        if not all(declared_guarantee(spec, model, epsilon).is_dp for epsilon in spec.partitions)
+    ]

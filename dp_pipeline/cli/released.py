@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from dp_pipeline.cli.options import NONE, Document, amount_text, number_or_none
-
-if TYPE_CHECKING:
-    from dp_pipeline.config.dataset import DatasetSpec
-    from dp_pipeline.releases.run_result import ReleaseResult, RunResult
-    from dp_pipeline.reporting.metrics import QualityRow
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.discovered_domain import discovery_words
+from dp_pipeline.config.windows import range_text
+from dp_pipeline.releases.account import limits_note
+from dp_pipeline.releases.evaluate import AUC
+from dp_pipeline.releases.k_anonymous_release import CARD
+from dp_pipeline.releases.k_anonymous_tables import TableFacts
+from dp_pipeline.releases.run_result import ReleaseResult, RunResult
+from dp_pipeline.reporting.figures.cluster_view import centre_table, dates_of
+from dp_pipeline.reporting.metrics import MOST_METRICS, QualityRow, find_metric, metrics_of
+from dp_pipeline.reporting.plausibility import left_out_line, missing_line
+from dp_pipeline.reporting.text import number_text, print_table
+from dp_pipeline.results.bundle import REFINED_FROM
 
 STATES = {
     "charged": "drawn and paid by this run",
@@ -43,8 +51,6 @@ def print_result(result: RunResult, *, is_explained: bool = True) -> None:
     if result.options.kind.FOLDER:
         _print_tables(result)
         return
-    from dp_pipeline.reporting.plausibility import left_out_line, missing_line
-
     _print_releases(result, is_explained=is_explained)
     _print_centres(result)
     for release in result:
@@ -60,9 +66,14 @@ def print_result(result: RunResult, *, is_explained: bool = True) -> None:
         paid = "charged by this run" if result.discovery else "paid before, nothing charged"
         click.echo(f"discovered: {words}; {paid}")
     click.echo(f"charged by this run: {result.spec.currency.text(result.charged)}")
-    if limits := _limits(result):
+    if limits := limits_note(result.spec, result.options.home):
         click.echo(limits)
     click.echo(f"report: {result.report}")
+
+
+def print_results(results: Sequence[RunResult]) -> None:
+    for result in results:
+        print_result(result, is_explained=result is results[0])
 
 
 def result_document(result: RunResult) -> Document:
@@ -81,30 +92,18 @@ def result_document(result: RunResult) -> Document:
         "releases": [_release(release) for release in result],
         "discovered": _discovery_words(result),
         "charged": amount_text(result.charged),
-        "limits": _limits(result),
+        "limits": limits_note(result.spec, result.options.home),
         "report": str(result.report),
     }
 
 
 def _discovery_words(result: RunResult) -> str:
     """Return the discovered attributes and the charge in words; empty without any."""
-    from dp_pipeline.config.discovered_domain import discovery_words
-
     discovery = result.options.discovery
     return "" if discovery is None else discovery_words(result.spec.to_discover, discovery.discover)
 
 
-def _limits(result: RunResult) -> str:
-    from dp_pipeline.releases.account import limits_note
-
-    return limits_note(result.spec, result.options.home)
-
-
 def _print_releases(result: RunResult, *, is_explained: bool) -> None:
-    from dp_pipeline.config.windows import range_text
-    from dp_pipeline.reporting.metrics import MOST_METRICS, find_metric, metrics_of
-    from dp_pipeline.reporting.text import print_table
-
     spec, currency = result.spec, result.spec.currency
     metrics = metrics_of(row for release in result for row in release.quality)[:MOST_METRICS]
     names = [find_metric(metric).short for metric in metrics]
@@ -137,8 +136,6 @@ def release_cells(release: ReleaseResult, metrics: Sequence[str]) -> list[str]:
 
 def _explanation(metrics: Sequence[str], states: Sequence[str]) -> str:
     """Return a line about the table: which numbers are good, and what was paid."""
-    from dp_pipeline.reporting.metrics import find_metric
-
     names: dict[str, list[str]] = {}
     for metric in map(find_metric, metrics):
         names.setdefault(metric.better, []).append(metric.short)
@@ -154,9 +151,6 @@ def _explanation(metrics: Sequence[str], states: Sequence[str]) -> str:
 
 def _print_centres(result: RunResult) -> None:
     """Print the centres of the first declared model at the largest ε."""
-    from dp_pipeline.config.windows import range_text
-    from dp_pipeline.reporting.text import print_table
-
     newest = result.releases[-len(result.options.names) :]
     first = next((release for release in newest if "centres" in release.tables), None)
     if first is not None:
@@ -168,8 +162,6 @@ def _print_centres(result: RunResult) -> None:
 
 def centre_lines(release: ReleaseResult) -> tuple[list[str], list[list[str]]]:
     """Return names and lines of the first columns of its centres, with their noisy rows."""
-    from dp_pipeline.reporting.figures.cluster_view import centre_table, dates_of
-
     dates = dates_of(release.release.spec.domain)
     return centre_table(release.bundle.tables, most_columns=MAX_COLUMNS, dates=dates)
 
@@ -181,8 +173,6 @@ def _by_method(result: RunResult) -> list[ReleaseResult]:
 
 def _print_tables(result: RunResult) -> None:
     """Print k-anonymous tables, what they do not promise, and the paths of their cards."""
-    from dp_pipeline.reporting.text import print_table
-
     tables = _by_method(result)
     title = f"{result.spec.title}: k-anonymous, not differentially private"
     print_table(title, TABLE_COLUMNS, [_table_cells(table) for table in tables])
@@ -196,7 +186,7 @@ def _print_tables(result: RunResult) -> None:
         "as not-dp."
     )
     for table in tables[:MAX_CARDS]:
-        click.echo(f"card of {table.model} at K={table.release.level}: {_card(table)}")
+        click.echo(f"card of {table.model} at K={table.release.level}: {table.folder / CARD}")
     if len(tables) > MAX_CARDS:
         click.echo(f"cards of {len(tables) - MAX_CARDS} more: card.md next to each release")
     click.echo(f"page: {result.report}")
@@ -204,10 +194,6 @@ def _print_tables(result: RunResult) -> None:
 
 def _table_cells(table: ReleaseResult) -> list[str]:
     """Return the cells of a line under ``TABLE_COLUMNS``."""
-    from dp_pipeline.releases.evaluate import AUC
-    from dp_pipeline.releases.k_anonymous_tables import TableFacts
-    from dp_pipeline.reporting.text import number_text
-
     facts = TableFacts.of(table.bundle)
     auc = next((row.value for row in table.quality if row.metric == AUC), None)
     counts = (facts.k, facts.columns, facts.classes, facts.smallest)
@@ -221,22 +207,14 @@ def _table_cells(table: ReleaseResult) -> list[str]:
     ]
 
 
-def _card(table: ReleaseResult) -> str:
-    from dp_pipeline.releases.k_anonymous_release import CARD
-
-    return str(table.folder / CARD)
-
-
 def _table(table: ReleaseResult) -> dict[str, Any]:
-    from dp_pipeline.releases.k_anonymous_tables import TableFacts
-
     return {
         "method": table.model,
         **vars(TableFacts.of(table.bundle)),
         "state": table.origin,
         "quality": [quality_document(row) for row in table.quality],
         "key": table.bundle.key,
-        "card": _card(table),
+        "card": str(table.folder / CARD),
         "folder": str(table.folder),
     }
 
@@ -259,8 +237,6 @@ def print_failed_checks(spec: DatasetSpec, names: Sequence[str], *, custodian: b
 
 
 def _release(result: ReleaseResult) -> dict[str, Any]:
-    from dp_pipeline.results.bundle import REFINED_FROM
-
     release, bundle = result.release, result.bundle
     return {
         "model": bundle.model,

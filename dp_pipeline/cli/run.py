@@ -26,7 +26,6 @@ from dp_pipeline.cli.options import (
     request_options,
 )
 from dp_pipeline.cli.plan import plan_document, print_plan
-from dp_pipeline.cli.released import print_failed_checks, print_result, result_document
 from dp_pipeline.config.errors import DeclarationError
 
 if TYPE_CHECKING:
@@ -56,8 +55,7 @@ def anonymize(dataset: str, reader: Reader, quiet: bool, custodian: bool, **opti
     sensitive rows the K has to be named: two releases reveal more than each.
     """
     (result,) = _executed([anonymize_options(dataset, **options)], quiet=quiet)
-    reader.print_output(lambda: result_document(result), lambda: print_result(result))
-    print_failed_checks(result.failing, result.failed_checks, custodian=custodian)
+    _show_result(result, reader, custodian=custodian)
 
 
 def _executed(every: Sequence[RunOptions], *, quiet: bool) -> list[RunResult]:
@@ -66,6 +64,15 @@ def _executed(every: Sequence[RunOptions], *, quiet: bool) -> list[RunResult]:
 
     with progress(sum(map(step_count, every)), quiet=quiet) as on_step:
         return [execute(options, on_step) for options in every]
+
+
+def _show_result(result: RunResult, reader: Reader, *, custodian: bool) -> None:
+    from dp_pipeline.cli import released
+
+    reader.print_output(
+        lambda: released.result_document(result), lambda: released.print_result(result)
+    )
+    released.print_failed_checks(result.failing, result.failed_checks, custodian=custodian)
 
 
 def anonymize_options(
@@ -124,8 +131,7 @@ def run(dataset: str, reader: Reader, quiet: bool, custodian: bool, **options: A
     from dp_pipeline.releases.run_options import requested
 
     (result,) = _executed([requested(dataset, **options)], quiet=quiet)
-    reader.print_output(lambda: result_document(result), lambda: print_result(result))
-    print_failed_checks(result.failing, result.failed_checks, custodian=custodian)
+    _show_result(result, reader, custodian=custodian)
 
 
 @click.command()
@@ -146,6 +152,7 @@ def rehearse(
     """
     from dataclasses import replace
 
+    from dp_pipeline.cli import released
     from dp_pipeline.config.catalogue import find_spec
     from dp_pipeline.releases import rehearsal
     from dp_pipeline.releases.home import find_home
@@ -157,8 +164,8 @@ def rehearse(
         (result,) = _executed([request], quiet=quiet)
         folder = rehearsal.export_rehearsal(result.spec, home, request.names)
     reader.print_output(
-        lambda: {**result_document(result), "rehearsal": True, "export": str(folder)},
-        lambda: print_result(result),
+        lambda: {**released.result_document(result), "rehearsal": True, "export": str(folder)},
+        lambda: released.print_result(result),
     )
     reader.note(f"exports: {folder}")
     reader.note(
@@ -172,6 +179,7 @@ def rehearse(
 @CUSTODIAN
 def demo(reader: Reader, quiet: bool, custodian: bool) -> None:
     """Release three built-in data sets, and print the results."""
+    from dp_pipeline.cli import released
     from dp_pipeline.releases.run_options import requested
 
     requests = [requested(name) for name in DEMO]
@@ -180,18 +188,13 @@ def demo(reader: Reader, quiet: bool, custodian: bool) -> None:
     runs, tables = results[: len(requests)], results[len(requests) :]
     reader.print_output(
         lambda: {
-            "runs": [result_document(result) for result in runs],
-            "k_anonymous": [result_document(result) for result in tables],
+            "runs": [released.result_document(result) for result in runs],
+            "k_anonymous": [released.result_document(result) for result in tables],
         },
-        lambda: _print_demo(results),
+        lambda: released.print_results(results),
     )
     for result in results:
-        print_failed_checks(result.failing, result.failed_checks, custodian=custodian)
-
-
-def _print_demo(results: Sequence[RunResult]) -> None:
-    for result in results:
-        print_result(result, is_explained=result is results[0])
+        released.print_failed_checks(result.failing, result.failed_checks, custodian=custodian)
 
 
 @click.command()
