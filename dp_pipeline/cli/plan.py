@@ -143,7 +143,7 @@ def _window(planned: RunPlan, name: str) -> dict[str, str]:
 
 def print_plan(planned: RunPlan) -> None:
     """Print a line for each release, and the account; of several windows a line for each."""
-    if planned.is_of_many_windows:
+    if len({release.windows[-1] for release in planned.releases if release.windows}) > 1:
         _print_windows(planned)
     else:
         _print_releases(planned)

@@ -250,7 +250,9 @@ class _Dual:
             slope = (self.rows * chance) @ self.features - self.wanted + self.doubt * theta
             if np.abs(slope).max() <= SETTLED * self.rows.sum():
                 break
-            step = self._step(chance, slope)
+            weights = self.rows * chance * (1 - chance)
+            curvature = (self.features * weights[:, None]).T @ self.features + np.diag(self.doubt)
+            step = np.asarray(np.linalg.solve(curvature, slope))
             part, promised = 1.0, float(slope @ step)
             after, there = self._at(theta - step)
             while after > value - ENOUGH * part * promised and part > ENOUGH:
@@ -266,8 +268,3 @@ class _Dual:
         logits = self.start + self.features @ theta
         linear = float(self.wanted @ theta) - float(self.doubt @ theta**2) / 2
         return float(self.rows @ np.logaddexp(0.0, logits)) - linear, logits
-
-    def _step(self, chance: FloatArray, slope: FloatArray) -> FloatArray:
-        weights = self.rows * chance * (1 - chance)
-        curvature = (self.features * weights[:, None]).T @ self.features + np.diag(self.doubt)
-        return np.asarray(np.linalg.solve(curvature, slope))

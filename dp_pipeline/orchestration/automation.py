@@ -350,18 +350,9 @@ class SourceCursor:
         return json.dumps(asdict(self))
 
     @property
-    def has_new_bytes(self) -> bool:
-        """Whether the bytes differ from those of the last snapshot."""
-        return self.digest != self.snapshot_digest
-
-    @property
     def run_key(self) -> str:
         """The key of the run that is due."""
         return f"{self.run_count + 1}-{self.digest[:16]}"
-
-    def after_request(self) -> SourceCursor:
-        """Return the cursor after the run was requested."""
-        return replace(self, snapshot_digest=self.digest, run_count=self.run_count + 1)
 
 
 def observe_source(spec: DatasetSpec, home: Home, cursor: SourceCursor) -> SourceCursor | None:
@@ -426,7 +417,7 @@ def _new_rows_sensor(spec: DatasetSpec) -> dg.SensorDefinition:
         if cursor is None:
             return dg.SkipReason(f"{spec.name}: its source is missing, or being written")
         context.update_cursor(cursor.to_text())
-        if not cursor.has_new_bytes:
+        if cursor.digest == cursor.snapshot_digest:
             return dg.SkipReason(f"{spec.name}: its source has the same bytes as before")
         name = free_snapshot_name(spec, dp_pipeline.home, datetime.now(UTC).date())
         key = cursor.run_key
@@ -438,7 +429,9 @@ def _new_rows_sensor(spec: DatasetSpec) -> dg.SensorDefinition:
                 spec, spec.publish, dp_pipeline, run_key=key, snapshot=name
             )
         if isinstance(result, dg.RunRequest):
-            context.update_cursor(cursor.after_request().to_text())
+            run_count = cursor.run_count + 1
+            cursor = replace(cursor, snapshot_digest=cursor.digest, run_count=run_count)
+            context.update_cursor(cursor.to_text())
         return result
 
     return new_rows

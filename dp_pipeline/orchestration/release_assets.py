@@ -116,7 +116,7 @@ def _publish(
         options = options_of_run(context, dataset, kind, pipeline, config)
         spec = with_discovered(options.spec, pipeline.home)
         options = replace(options, refine=config.refine)
-        level = options.level_of(name)
+        (level,) = [release.level for release in options.releases if release.name == name]
         release = options.release_of(spec, name, level, common.run_facts(context))
         published = publish(release, new_draw=common.wants_new_draw(context, config))
         write_pointer(release, published)

@@ -298,8 +298,7 @@ class EpsilonRelease(NoisyRelease):
         """Open the counter of its rows; DeclarationError if it cannot refine a release of them."""
         drawing, refined = super().open(spec, snapshot), self.refined(as_release_key(spec.key))
         if refined is not None:
-            refined.require_settled(self.home.ledger)
-            refined.require_same_rows(drawing.rows)
+            refined.require_refinable(self.home.ledger, drawing.rows)
         return drawing
 
     def counter(self, snapshot: Snapshot) -> FoldCounter:

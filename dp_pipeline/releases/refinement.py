@@ -35,21 +35,18 @@ class RefinedRelease:
         """The facts that name this release in its refinement."""
         return {REFINES: self.key.digest, REFINED_FROM: epsilon_text(self.key.epsilon)}
 
-    def require_settled(self, ledger: Ledger) -> None:
-        """Raise DeclarationError unless the release is settled."""
+    def require_refinable(self, ledger: Ledger, rows: str) -> None:
+        """Raise DeclarationError unless the release is settled, and was drawn from the same rows:
+        else its noise is of other counts.
+
+        rows   keyed fingerprint of the rows that are counted now
+        """
         state = ledger.state(self.key.digest)
         if state != "settled":
             raise DeclarationError(
                 f"{self.reserved.what}: expected a finished release to refine, got one that is "
                 f"{state}"
             )
-
-    def require_same_rows(self, rows: str) -> None:
-        """Raise DeclarationError unless it was drawn from the same rows: else its noise is of other
-        counts.
-
-        rows   keyed fingerprint of the rows that are counted now
-        """
         if self.reserved.facts.get(ROWS) != rows:
             raise DeclarationError(
                 f"{self.reserved.what}: refine: expected the rows of snapshot {self.key.snapshot} "

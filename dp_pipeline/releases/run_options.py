@@ -106,11 +106,6 @@ class RunOptions:
             return replace(release, refine=smaller[-1])
         return release
 
-    def level_of(self, name: str) -> str:
-        """Return the only level of a model or method."""
-        (level,) = [release.level for release in self.releases if release.name == name]
-        return level
-
     def of_window(self, name: str) -> RunOptions:
         """Return the same options for the rows of one time window."""
         return replace(self, spec=self.spec.at_window(name), windows=())

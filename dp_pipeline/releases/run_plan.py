@@ -118,11 +118,6 @@ class RunPlan:
         return any(release.cells is not None for release in self.releases)
 
     @property
-    def is_of_many_windows(self) -> bool:
-        """Whether its releases end with more than one time window."""
-        return len({release.windows[-1] for release in self.releases if release.windows}) > 1
-
-    @property
     def amounts(self) -> dict[str, Fraction | None]:
         """The amounts spent, planned and left, by name; None for no limit."""
         amounts = {

@@ -49,9 +49,10 @@ class ComparedTable:
         return number_text(self.distance) if error is None else noisy_text(self.distance, error)
 
     @property
-    def correlation_text(self) -> str:
-        """The difference of correlations with its sign, or an empty text."""
-        return "" if self.correlation is None else signed(self.correlation)
+    def cells(self) -> list[str]:
+        """A line of a table: attributes, distance, and the difference of correlations if any."""
+        correlation = "" if self.correlation is None else signed(self.correlation)
+        return [self.name, self.distance_text, correlation]
 
 
 def signed(value: float) -> str:
@@ -80,9 +81,10 @@ class LearnedLabel:
     majority: float
 
     @property
-    def figures(self) -> tuple[float, ...]:
-        """All figures in the order of a table."""
-        return (self.accuracy, self.real_accuracy, self.majority, self.auc, self.real_auc)
+    def cells(self) -> list[str]:
+        """A line of a table: the attribute, and all figures."""
+        figures = (self.accuracy, self.real_accuracy, self.majority, self.auc, self.real_auc)
+        return [self.attribute, *map(number_text, figures)]
 
 
 @dataclass(frozen=True)
@@ -165,33 +167,10 @@ class QualityReport:
         return any(table.correlation is not None for table in self.pairs)
 
     @property
-    def column_cells(self) -> list[list[str]]:
-        return [[table.name, table.distance_text] for table in self.columns]
-
-    @property
-    def pair_head(self) -> list[str]:
-        return ["Pair", "Distance", *(["Correlation"] if self.has_correlations else [])]
-
-    @property
-    def pair_cells(self) -> list[list[str]]:
-        return [
-            [table.name, table.distance_text, table.correlation_text][: len(self.pair_head)]
-            for table in self.pairs
-        ]
-
-    @property
-    def learned_cells(self) -> list[list[str]]:
-        return [[table.attribute, *map(number_text, table.figures)] for table in self.learned]
-
-    @property
     def likeness_cells(self) -> list[list[str]]:
         if self.likeness is None:
             return []
         return [[_LIKENESS[name], percent(share)] for name, share in vars(self.likeness).items()]
-
-    @property
-    def measured_cells(self) -> list[list[str]]:
-        return [table.cells for table in self.measured]
 
     @property
     def cost(self) -> Cost:

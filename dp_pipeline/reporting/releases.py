@@ -213,11 +213,6 @@ class ReportedPrivateRelease(ReportedRelease):
         return not bundle.is_releasable and (not bundle.caveat or is_seeded)
 
     @property
-    def noise_kind(self) -> str:
-        """The first part of the name of its noise source, without a seed."""
-        return self.bundle.facts["noise"].partition(":")[0]
-
-    @property
     def charges(self) -> list[tuple[Any, Fraction]]:
         """Every spend in order, with its cost for the population."""
         return list(zip(self.bundle.spends, self.bundle.costs, strict=True))
