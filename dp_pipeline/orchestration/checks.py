@@ -14,6 +14,7 @@ from dagster._core.storage.asset_check_execution_record import (
     AssetCheckExecutionRecord,
     AssetCheckExecutionRecordStatus,
 )
+from dagster_shared.record import copy
 
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import PipelineError
@@ -275,13 +276,4 @@ def _reported_again(
     if newest and newest[0].run_id == record.run_id:
         storage_id, timestamp = newest[0].storage_id, newest[0].timestamp
         target = Target(storage_id=storage_id, run_id=record.run_id, timestamp=timestamp)
-    return dg.AssetCheckEvaluation(
-        asset_key=evaluation.asset_key,
-        check_name=evaluation.check_name,
-        passed=evaluation.passed,
-        metadata=evaluation.metadata,
-        target_materialization_data=target,
-        severity=evaluation.severity,
-        description=evaluation.description,
-        blocking=evaluation.blocking,
-    )
+    return copy(evaluation, target_materialization_data=target, partition=None)

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 from dp_pipeline.config.amounts import NANO
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import PipelineError
-from dp_pipeline.raw.prepare import stages_of
 from dp_pipeline.releases.account import open_population
-from dp_pipeline.releases.domain_release import NAME, domain_charge
+from dp_pipeline.releases.domain_release import domain_charge
 from dp_pipeline.releases.outcome import is_level_complete, is_prepared, is_report_current
 from dp_pipeline.releases.run_options import RunOptions
 from dp_pipeline.releases.run_plan import plan_run
@@ -59,15 +58,16 @@ class DagsterRuns:
         Returns the names of failed checks on rows that do not stop the run, for the data custodian
         alone; none where the rows were prepared before.
         """
+        from dp_pipeline.orchestration.jobs import raw_stages
+
         spec = options.spec
         if not options.snapshot and is_prepared(spec, options.home):
             return ()
-        domain = [NAME] if spec.to_discover else []
-        names = ["ingested", "validated", *domain, *stages_of(spec.widest)]
+        names = raw_stages(spec)
         config = {"ingested": {"config": {"snapshot": options.snapshot}}}
         step = " ".join(("rows", *(f"of {window}" for window in spec.blocks)))
         result = self.run(step, names, config=config, partition=partition)
-        if domain:
+        if spec.to_discover:
             self.discovery_cost = domain_charge(spec, options.home, run=result.run_id)
         checks = result.get_asset_check_evaluations()
         return tuple(check.check_name for check in checks if not check.passed)
