@@ -1,0 +1,126 @@
+"""An export of a hospital as offices write it, from the file to a folder for readers: every row is
+counted, and a plan foretells what discovery will not find and how many pairs are measured.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import dp_pipeline as dp
+from dp_pipeline.config.source import DATA_FOLDER_VARIABLE
+from dp_pipeline_tests.orchestration.projects import Project
+
+ROWS = 20_000
+SOURCES = {
+    "csv": (
+        '{kind: csv, path: visits.csv, delimiter: ";", encoding: cp1252, multiline: 2, footer: 1}'
+    ),
+    "xlsx": "{kind: xlsx, path: visits.xlsx, footer: 1}",
+}
+FILE = """
+format: 1
+name: visits
+description: Visits of a hospital from January to October.
+population: patients
+purpose: release
+protection: {unit: rows_of_person, column: Patient, at_most: 12}
+ceiling: {total: 4, delta: 0.00001}
+source: SOURCE
+reading: {decimal: ",", missing: [NA, "-"]}
+derive: {region: {prefix: [PLZ, 2]}}
+attributes:
+  aufnahme: {column: Aufnahme, type: date, format: "%d.%m.%Y", bounds: [2026-01-01, 2026-12-31],
+    every: month}
+  alter: {column: Alter, bounds: [0, 100], edges: [18, 40, 65, 80], integer: true,
+    aliases: {"90+": 90}}
+  geschlecht: {column: Geschlecht, levels: [w, m]}
+  region: {levels: ["01", "20", "45", "80"]}
+  abteilung: {column: Abteilung,
+    levels: [Pädiatrie, Gynäkologie, Innere, Chirurgie, Orthopädie, Neurologie]}
+  icd: {column: ICD, levels: discover}
+  bmi: {column: BMI, bounds: [10, 60], edges: [18.5, 25, 30, 35], decimals: 1}
+  kosten: {column: Kosten, bounds: [0, 20000], edges: [500, 1000, 2000, 4000], decimals: 2}
+discover: {epsilon: 0.2, delta: 0.000000001}
+nominal_rows: 20000
+partitions: [0.5]
+models: {one_shot: }
+"""
+DOMAIN = {
+    "Alter": {"bounds": [0, 100], "bins": 5, "aliases": {"90+": 90}, "integer": True},
+    "Geschlecht": ["w", "m"],
+    "PLZ": "discover",
+    "Region": ["Nord", "Ost", "Süd", "West"],
+    "BMI": {"bounds": [10, 60], "bins": 5, "decimal": ",", "missing": ["NA", "-"]},
+    "Kosten": {"bounds": [0, 20000], "bins": 5, "decimal": ",", "decimals": 2},
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The export as CSV and as a spreadsheet."""
+    script = Path(os.environ.get(DATA_FOLDER_VARIABLE, "/nowhere")) / "make_messy_visits.py"
+    if not script.is_file():
+        pytest.skip(f"needs make_messy_visits.py in {DATA_FOLDER_VARIABLE}")
+    made = tmp_path_factory.mktemp("visits")
+    files = [str(made / "visits.csv"), str(ROWS), "--xlsx", str(made / "visits.xlsx")]
+    subprocess.run([sys.executable, str(script), *files], check=True)
+    return made
+
+
+@pytest.mark.chain
+@pytest.mark.parametrize("kind", SOURCES)
+def test_every_visit_is_counted_from_file_to_folder(
+    kind: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dp_pipeline.cli.data.is_terminal", lambda: True)
+    project = Project(tmp_path)
+    project.datasets.mkdir()
+    (project.datasets / f"visits.{kind}").symlink_to(folder / f"visits.{kind}")
+    origin, path = f"datasets/visits.{kind}", project.datasets / "visits.yaml"
+
+    def command(*words: str) -> str:
+        result = project.cli_here(*words)
+        assert result.code == 0, result.err
+        return result.out
+
+    command("data", "init", "visits", "--from", origin, "--person", "Patient")
+    assert project.cli_here("data", "check", str(path)).code == 2, "a draft is no declaration"
+    path.write_text(FILE.replace("SOURCE", SOURCES[kind]), encoding="utf-8")
+    sample = command("data", "check", str(path), "--sample", "30000")
+    assert f"rows that would be left out: 0 of {ROWS:,}" in sample
+    planned = json.loads(command("plan", "visits", "--json"))
+    (foretold,), (threshold,) = planned["pairs"], planned["discovery"]
+    assert "reach that for at most" in threshold, threshold
+    most_levels = int(threshold.split()[-2])
+    command("run", "visits", "--quiet")
+    out = tmp_path / "out"
+    command("export", "visits", "one_shot", "--to", str(out))
+    assert "none failed" in command("verify", str(out))
+    release = dp.open_release(out)
+    rows = release.count(level=0.9999)
+    assert rows.low <= ROWS <= rows.high
+    table = pd.read_csv(out / "synthetic.csv")
+    assert table["ICD"].nunique() <= most_levels + 1
+    tables = pd.read_csv(out / "details" / "measured.csv")["marginal"].fillna("").str.split(", ?")
+    pairs = {pair for names in tables for pair in combinations(sorted(names), 2)}
+    assert abs(len(pairs) - foretold["measured"]) <= 2
+
+
+def test_a_notebook_takes_the_spreadsheet_in_ten_lines(folder: Path) -> None:
+    frame = pd.read_excel(folder / "visits.xlsx", skipfooter=1, dtype=str)
+    synthesizer = dp.PrivateSynthesizer(domain=DOMAIN, epsilon=4, noise="seeded:1")
+    synthesizer.fit(frame, person="Patient", at_most=12)
+    rows = synthesizer.count(level=0.9999)
+    assert rows.low <= ROWS <= rows.high
+    table: Any = synthesizer.sample(2_000, random_state=1)
+    assert list(table.columns) == list(DOMAIN)
+    assert 0.15 < table["BMI"].isna().mean() < 0.35
