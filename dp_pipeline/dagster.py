@@ -17,7 +17,7 @@ from pydantic import Field
 
 from dp_pipeline.config.catalogue import Refusals, collect_refusal, load_dataset
 from dp_pipeline.config.dataset import DatasetSpec
-from dp_pipeline.config.errors import DeclarationError
+from dp_pipeline.config.errors import DeclarationError, is_name
 from dp_pipeline.gate.noise import parse_noise
 from dp_pipeline.orchestration.common import RESOURCE, Pipeline, resource_of
 from dp_pipeline.orchestration.dataset import chains_of
@@ -105,9 +105,8 @@ _SCAFFOLD = {
 type: dp_pipeline.dagster.DataSets
 
 attributes:
-  # Data set files beside this one, or anywhere by absolute paths. `dp-pipeline data init rows.csv`
-  # drafts one; then name it here: [rides.yaml]
-  files: []
+  # Data set files beside this one, or anywhere by absolute paths.
+  files: [NAME.yaml]
   # Rows, releases and the ledger: one folder for one population, for ever.
   home: "{{ context.project_root }}/data"
   # Assets of this project that write the rows, such as a table of dbt: [analytics/visits]
@@ -122,25 +121,57 @@ from dp_pipeline.dagster import DataSets
 
 @dg.component_instance
 def load(context: dg.ComponentLoadContext) -> DataSets:
-    # Data set files beside this one, or anywhere by absolute paths: ["rides.yaml"]
-    return DataSets(files=[], home=str(Path(context.project_root, "data")))
+    # Data set files beside this one, or anywhere by absolute paths.
+    return DataSets(files=["NAME.yaml"], home=str(Path(context.project_root, "data")))
 """,
 }
-"""What `dg scaffold defs` writes: a component without a data set, which loads as it is."""
+"""What `dg scaffold defs` writes into the project."""
+
+_EXAMPLE = """\
+# An example that runs as it is, over made-up rides. Put your own rows in its place: `dp-pipeline
+# data init NAME --from FILE` drafts such a file from the names of the columns.
+name: NAME
+description: Where rides of a made-up city end, and by what. Generated here, handled as sensitive.
+# The persons who share one privacy account, for ever, and the most ε that they may ever cost.
+population: NAME_riders
+purpose: release
+protection: {unit: rows_of_person, column: rider, at_most: 5}
+ceiling: {total: 4}
+# A table that an asset of this project writes: name the asset in `deps`, and here
+#   source: {kind: sql, database: duckdb:////path/to/warehouse.duckdb, query: SELECT * FROM rides}
+source: {kind: generator, name: rides_stream, options: {seed: 7, rows: 5000}}
+attributes:
+  x: {bounds: [0, 30], bins: 6}
+  y: {bounds: [0, 20], bins: 4}
+  vehicle: {levels: [bicycle, scooter, tram, car]}
+  member: {levels: ["yes", "no"]}
+nominal_rows: 5000
+partitions: [0.5, 1]
+models:
+  htree_kmeans: {k: 8, columns: x y}
+  one_shot: {}
+publish: {model: one_shot, epsilon: 1}
+"""
+"""The data set file beside it."""
 
 
 class DataSetsScaffolder(dg.Scaffolder[Any]):
-    """Writes a component that loads, and says what to fill in."""
+    """Writes a component with a data set that runs, and says what to put in its place."""
 
     def scaffold(self, request: dg.ScaffoldRequest[Any]) -> None:
-        """Write the one file of the component, or add the component to a file of several."""
-        text, is_yaml = _SCAFFOLD[request.scaffold_format], request.scaffold_format == "yaml"
+        """Write the component and its data set file, or add both to a file of several."""
+        folder, is_yaml = Path(request.target_path), request.scaffold_format == "yaml"
+        folder = folder.parent if request.append else folder
+        name = folder.name if is_name(folder.name) else "rides"
+        text = _SCAFFOLD[request.scaffold_format].replace("NAME", name)
         if request.append:
-            with request.target_path.open("a", encoding="utf-8") as file:
+            with Path(request.target_path).open("a", encoding="utf-8") as file:
                 file.write(f"---\n{text}")
-            return
-        name = "defs.yaml" if is_yaml else "component.py"
-        Path(request.target_path, name).write_text(text, encoding="utf-8")
+        else:
+            (folder / ("defs.yaml" if is_yaml else "component.py")).write_text(text, "utf-8")
+        example = folder / f"{name}.yaml"
+        if not example.exists():
+            example.write_text(_EXAMPLE.replace("NAME", name), "utf-8")
 
 
 @dg.scaffold_with(DataSetsScaffolder)
@@ -165,8 +196,10 @@ class DataSets(dg.Component, dg.Model, dg.Resolvable):
     translation: ResolvedTranslationFn[dg.AssetSpec] = None
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
-        """Those of all files; none yet of a component that was only scaffolded."""
-        files = [Path(context.path, file) for file in self.files]
+        """Return those of all files."""
+        # Of a component.py Dagster hands over the file itself.
+        folder = context.path.parent if context.path.is_file() else context.path
+        files = [folder / file for file in self.files]
         resources = {RESOURCE: pipeline_resource(home=self.home, noise=self.noise)}
         deps = [dg.AssetKey.from_user_string(key) for key in self.deps]
         every = dg.Definitions.merge(dg.Definitions(resources=resources), _definitions(files, deps))

@@ -18,6 +18,7 @@ from dagster.components.core import package_entry
 from dagster.components.testing.utils import create_defs_folder_sandbox
 
 from dp_pipeline.config.errors import DeclarationError
+from dp_pipeline.config.parser import load_spec
 from dp_pipeline.dagster import RESOURCE, DataSets, dataset_definitions, pipeline_resource
 from dp_pipeline.orchestration.common import one_line_failures
 from dp_pipeline.releases.home import HOME_VARIABLE
@@ -275,21 +276,17 @@ def test_the_component_of_the_page_names_files_beside_its_own(file: Path):
 
 
 @pytest.mark.parametrize("form", ["yaml", "python"])
-def test_a_component_that_was_only_scaffolded_loads(form: Literal["yaml", "python"], file: Path):
+def test_a_scaffolded_component_has_a_data_set_that_loads(form: Literal["yaml", "python"]):
     with create_defs_folder_sandbox() as sandbox:
-        path = sandbox.scaffold_component(component_cls=DataSets, scaffold_format=form)
+        path = sandbox.scaffold_component(
+            component_cls=DataSets, scaffold_format=form, defs_path="rides"
+        )
+        spec = load_spec(path / "rides.yaml")
+        assert (spec.name, spec.population) == ("rides", "rides_riders")
         with sandbox.build_all_defs() as definitions:
             dg.Definitions.validate_loadable(definitions)
             assert set(definitions.resources or {}) == {RESOURCE}
-            assert not definitions.assets
-        if form == "yaml":
-            # As its comment says.
-            shutil.copy(file, path)
-            written = (path / "defs.yaml").read_text(encoding="utf-8")
-            with_file = written.replace("files: []", "files: [rides.yaml]")
-            (path / "defs.yaml").write_text(with_file, encoding="utf-8")
-            with sandbox.build_all_defs() as definitions:
-                assert definitions.resolve_job_def("rides_prepare")
+            assert definitions.resolve_job_def("rides_prepare")
 
 
 VISITS = {
