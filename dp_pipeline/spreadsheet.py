@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", re.ASCII)
+_SPECIAL = re.compile('[",;\r\n]|^[ \t]|[ \t]$')
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 """Characters that begin a formula, or that spreadsheets skip before one."""
 
@@ -22,6 +23,17 @@ def escape_formula(value: Any) -> Any:
         and not _NUMBER.fullmatch(value.strip(" "))
     )
     return f"'{value}" if is_formula else value
+
+
+def quoted_cell(text: str) -> str:
+    """Return a text as a cell of CSV, quoted where it has to be or is a number to a spreadsheet.
+
+    >>> quoted_cell("a"), quoted_cell("01234"), quoted_cell('a;b')
+    ('a', '"01234"', '"a;b"')
+    """
+    if not _SPECIAL.search(text) and not _NUMBER.fullmatch(text.strip(" ")):
+        return text
+    return '"{}"'.format(text.replace('"', '""'))
 
 
 def unescape_formula(text: str) -> str:

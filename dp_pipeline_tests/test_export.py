@@ -137,7 +137,7 @@ def test_what_is_exported_is_what_was_released(ran: Project, tmp_path: Path) -> 
 
     outcome = told(ran, "rides", to=tmp_path / "out")
     (stored,) = ran.home.released.glob(f"rides/dpqt_kmeans/{outcome['key'][:32]}/*/centres.parquet")
-    lines = list(csv.DictReader((tmp_path / "out" / "centres.csv").open(encoding="utf-8")))
+    lines = list(csv.DictReader((tmp_path / "out" / "centres.csv").open(encoding="utf-8-sig")))
     for name, values in pq.read_table(stored).to_pydict().items():
         assert [float(line[name]) for line in lines] == values
     card = (ran.home.reports / "rides.cards" / "dpqt_kmeans.0.5.md").read_bytes()
@@ -266,7 +266,7 @@ def test_other_centres_of_the_same_answers_are_exported(
     assert project.cli_here("run", "rides", "--epsilon", "0.5").code == 0
     again = told(project, "rides", to=tmp_path / "out")
     assert again["key"] == first["key"], "no further look at the rows"
-    lines = (tmp_path / "out" / "centres.csv").read_text(encoding="utf-8").splitlines()
+    lines = (tmp_path / "out" / "centres.csv").read_text(encoding="utf-8-sig").splitlines()
     assert len(lines) == 1 + 2
     assert verified(project, tmp_path / "out").code == 0
     assert np.isclose(float(project.spent(project.declare("rides", RIDES))), 0.55)

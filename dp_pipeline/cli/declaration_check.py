@@ -19,6 +19,7 @@ from dp_pipeline.cli.options import amount_text
 from dp_pipeline.cli.plan import k_anonymity_line
 from dp_pipeline.config import catalogue
 from dp_pipeline.config.amounts import LARGEST
+from dp_pipeline.config.constraint_parser import proposed_dependences
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import DeclarationError, one_of
 from dp_pipeline.config.parameters import from_text
@@ -108,7 +109,7 @@ def _at(lines: Document, *field: str) -> Iterator[None]:
 
 def warnings(spec: DatasetSpec, file: Path) -> list[str]:
     """Return warnings, one line each, without opening a source."""
-    lines, error = [*_source(spec), *_folder(file)], _home_error()
+    lines, error = [*_source(spec), *_folder(file), *_dependences(spec)], _home_error()
     return [*lines, f"`run` and `plan` will not know where to write: {error}"] if error else lines
 
 
@@ -142,6 +143,14 @@ def _home_error() -> str:
     except DeclarationError as error:
         return str(error)
     return ""
+
+
+def _dependences(spec: DatasetSpec) -> Iterator[str]:
+    for fine, coarse in proposed_dependences(spec.domain):
+        yield (
+            f"{coarse} follows from {fine}: `constraints: {{depends: {{{fine}: {coarse}}}}}` keeps "
+            "synthetic rows from contradicting that"
+        )
 
 
 def _source(spec: DatasetSpec) -> Iterator[str]:

@@ -496,15 +496,16 @@ class Moment(_ColumnSection):
         self._require_nullable()
         expected = "every, bins or edges, for missing values to be one more cell"
         require(self._has_cells or not self.nullable, expected, "none", "nullable")
-        self._cells(self._clock("UTC"))
+        self._cells(self._clock(DEFAULT_READING))
         return self
 
     @property
     def _has_cells(self) -> bool:
         return any(getattr(self, name) is not None for name in _MOMENT_CELLS)
 
-    def _clock(self, zone: str) -> Clock:
-        return Clock(self.type, self.zone or zone, self.format or "")
+    def _clock(self, reading: ReadingSection) -> Clock:
+        format_ = reading.format_of(self.type, self.format)
+        return Clock(self.type, self.zone or reading.zone, format_)
 
     def _ends(self, clock: Clock) -> tuple[int, int]:
         first, last = clock.lower_bound(self.bounds[0]), clock.upper_bound(self.bounds[-1])
@@ -538,7 +539,7 @@ class Moment(_ColumnSection):
         self, name: str, default: str, reading: ReadingSection = DEFAULT_READING
     ) -> Attribute:
         """Return the attribute that the section declares; arguments as in ``Category``."""
-        clock, policy = self._clock(reading.zone), self.on_invalid or default
+        clock, policy = self._clock(reading), self.on_invalid or default
         is_nullable = self._is_nullable(policy)
         return self._attribute(
             name,

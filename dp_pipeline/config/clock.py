@@ -143,6 +143,20 @@ class Clock:
         return self.number_of(datetime.fromisoformat(text) + timedelta(days=1)) - 1
 
 
+def part_of_time(part: str, walls: NDArray[np.datetime64]) -> NDArray[np.int64]:
+    """Return a part of local times: hour 0 to 23, weekday 1 (Monday) to 7, month, or year."""
+    hours = walls.astype("datetime64[h]").astype(np.int64)
+    months = walls.astype("datetime64[M]").astype(np.int64)
+    parts = {
+        "hour": hours % 24,
+        # The first day of 1970 was a Thursday.
+        "weekday": (hours // 24 + 3) % 7 + 1,
+        "month": months % 12 + 1,
+        "year": months // 12 + 1970,
+    }
+    return parts[part]
+
+
 def format_mistake(text: str, kind: ClockKind) -> str:
     """Return the missing parts of a declared format of dates or times; empty for a valid one."""
     directives = re.findall("%(.?)", text, re.DOTALL)

@@ -10,20 +10,19 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Annotated, TypeVar
 
-import numpy as np
 from pydantic import BeforeValidator, Field, ValidationError, WithJsonSchema, model_validator
 
 from dp_pipeline.config import fields
 from dp_pipeline.config.constraints import MAX_CONSTRAINT_CELLS, Box, Constraint
 from dp_pipeline.config.domain import MISSING, Attribute, Domain
-from dp_pipeline.config.encoding import Bins, Levels, Names
+from dp_pipeline.config.encoding import Bins, Names
 from dp_pipeline.config.errors import DeclarationError, FieldError
 from dp_pipeline.config.fields import below, not_among, require, require_mapping
+from dp_pipeline.config.implied_map import Codes, all_codes, free_codes, implied_map
 
 Combination = dict[str, tuple[str, ...]]
 """Attribute → texts, each of which names some of its cells."""
 
-Codes = tuple[int, ...]
 Given = TypeVar("Given")
 Parsed = TypeVar("Parsed")
 
@@ -152,7 +151,7 @@ def _box(combination: Combination, names: Names, domain: Domain) -> Box:
         with below(name):
             attribute = domain[name]
             texts = combination.get(name)
-            codes.append(_all_codes(attribute) if texts is None else _codes(attribute, texts))
+            codes.append(all_codes(attribute) if texts is None else _codes(attribute, texts))
     return tuple(codes)
 
 
@@ -175,7 +174,7 @@ def _missing_boxes(
 ) -> tuple[Box, ...]:
     """Return the cells of missing values that no combination names: they may be with any."""
     return tuple(
-        tuple((domain[n].missing_code,) if n == name else _all_codes(domain[n]) for n in names)
+        tuple((domain[n].missing_code,) if n == name else all_codes(domain[n]) for n in names)
         for name in names
         if domain[name].nullable
         and not any(MISSING in combination.get(name, ()) for combination in combinations)
@@ -203,104 +202,46 @@ def _written_map(fine: Attribute, coarse: Attribute, map_: Combination) -> dict[
     ``other`` and missing values that the map does not name may be with any: a cell that is missing
     costs no row.
     """
-    free_codes: Codes = ()
+    missing: Codes = ()
     if coarse.nullable and not any(MISSING in texts for texts in map_.values()):
-        free_codes = (coarse.missing_code,)
+        missing = (coarse.missing_code,)
     coarse_codes: dict[int, Codes] = {}
     for text, texts in map_.items():
         with below(text):
             for code in _codes(fine, (text,)):
                 require(code not in coarse_codes, "every cell once", "a repeated one")
-                coarse_codes[code] = _codes(coarse, texts) + free_codes
-    coarse_codes = dict.fromkeys(_free_codes(fine), _all_codes(coarse)) | coarse_codes
+                coarse_codes[code] = _codes(coarse, texts) + missing
+    coarse_codes = dict.fromkeys(free_codes(fine), all_codes(coarse)) | coarse_codes
     unmapped = [label for code, label in enumerate(fine.labels()) if code not in coarse_codes]
     got = f"one without {', '.join(unmapped[:3])}"
     require(not unmapped, f"a map with every level of {fine.name}", got)
     return coarse_codes
 
 
-def _all_codes(attribute: Attribute) -> Codes:
-    return tuple(range(attribute.size))
-
-
-def _free_codes(attribute: Attribute) -> Codes:
-    labels = attribute.labels()
-    names = [attribute.other, MISSING if attribute.nullable else None]
-    return tuple(labels.index(name) for name in names if name is not None)
-
-
 def _implied_map(fine: Attribute, coarse: Attribute) -> dict[int, Codes]:
-    """Return the map that the declaration implies, between bins of one column or from levels to
-    their prefixes.
-    """
-    coarse_codes = _map_of_bins(fine, coarse) or _map_of_prefixes(fine, coarse)
+    """Return the map that the declaration implies, between columns that are read from one."""
+    coarse_codes = implied_map(fine, coarse)
     expected = f"a map, {{{coarse.name}: {{LEVEL: LEVEL, …}}}}, where the columns do not imply it"
     require(coarse_codes, expected, coarse.name)
-    return dict.fromkeys(_free_codes(fine), _all_codes(coarse)) | coarse_codes
+    return dict.fromkeys(free_codes(fine), all_codes(coarse)) | coarse_codes
 
 
-def _map_of_bins(fine: Attribute, coarse: Attribute) -> dict[int, Codes]:
-    is_same = (fine.column, fine.signs, fine.clock) == (coarse.column, coarse.signs, coarse.clock)
-    if not is_same or not isinstance(fine.cells, Bins) or not isinstance(coarse.cells, Bins):
-        return {}
-    edges, cuts = fine.cells.edges, coarse.cells.edges
-    # A number outside of the coarser one's bounds is in its first or last bin, or missing.
-    is_nested = set(cuts[1:-1]) <= set(edges) and edges[0] <= cuts[0] and cuts[-1] <= edges[-1]
-    # A text that is missing for the coarser attribute alone has none of its bins.
-    if not is_nested or not set(coarse.missing) <= set(fine.missing):
-        return {}
-    places = np.searchsorted(cuts[1:-1], edges[:-1], side="right")
-    return {
-        code: (int(place), coarse.missing_code)
-        if _may_be_outside(fine, coarse, code)
-        else (int(place),)
-        for code, place in enumerate(places)
-    }
-
-
-def _may_be_outside(fine: Attribute, coarse: Attribute, code: int) -> bool:
-    """Return whether a number of a bin may be outside of the coarser one's bounds, and so missing
-    there.
+def proposed_dependences(domain: Domain) -> list[tuple[str, str]]:
+    """Return pairs of a column and one that is derived from it, of which no constraint speaks and
+    whose contradictions ``depends`` could forbid.
     """
-    if coarse.on_invalid != "keep":
-        return False
-    assert isinstance(fine.cells, Bins) and isinstance(coarse.cells, Bins)
-    edges, cuts = fine.cells.edges, coarse.cells.edges
-    is_end = fine.on_invalid == "clip" and code in (0, len(edges) - 2)
-    return is_end or edges[code] < cuts[0] or edges[code + 1] > cuts[-1]
-
-
-def _map_of_prefixes(fine: Attribute, coarse: Attribute) -> dict[int, Codes]:
-    """Return level → cells of its prefixes; {} unless every level has some."""
-    derived = coarse.derived
-    is_prefix = derived is not None and derived.is_text and derived.inputs == (fine.column,)
-    if derived is None or not is_prefix or fine.derived or not isinstance(fine.cells, Levels):
-        return {}
-    levels, cells = fine.cells.values, {}
-    for code in set(range(len(levels))) - set(_free_codes(fine)):
-        aliases = (text for text, level in fine.aliases if level == levels[code])
-        spellings = {levels[code], *aliases}
-        prefixes = {
-            "" if text in derived.missing else text[: derived.letters] for text in spellings
-        }
-        cells[code] = tuple(sorted({cell for text in prefixes for cell in _cell_of(coarse, text)}))
-    return cells if all(cells.values()) else {}
-
-
-def _cell_of(attribute: Attribute, text: str) -> Codes:
-    """Return the code that a text of a row is read as; () where its row is dropped."""
-    if not isinstance(attribute.cells, Levels):
-        return ()
-    levels, text = attribute.cells.values, text.strip()
-    level = dict(attribute.aliases).get(text, text)
-    if level in levels:
-        return (levels.index(level),)
-    if attribute.nullable and level in {"", *attribute.missing}:
-        return (attribute.missing_code,)
-    if attribute.on_invalid == "keep":
-        return (attribute.missing_code,)
-    is_other = attribute.on_invalid == "other" and attribute.other is not None
-    return (levels.index(str(attribute.other)),) if is_other else ()
+    known = [constraint.attributes for constraint in domain.constraints]
+    pairs = []
+    for coarse in domain:
+        for fine in domain if coarse.derived is not None else ():
+            if any({fine.name, coarse.name} <= set(names) for names in known):
+                continue
+            try:
+                _depends(fine.name, coarse.name, None, domain)
+            except FieldError:
+                continue
+            pairs.append((fine.name, coarse.name))
+    return pairs
 
 
 def _require_attributes(chosen: Iterable[str], domain: Domain) -> Names:

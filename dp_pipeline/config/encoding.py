@@ -7,6 +7,7 @@ No encoding is fitted, since one that looked at the rows would release them. Inv
 
 from __future__ import annotations
 
+import math
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
@@ -98,6 +99,21 @@ def normal_text(text: str) -> str:
     """
     text = text.strip()
     return text if text.isascii() else unicodedata.normalize("NFC", text)
+
+
+def number_of(text: str) -> int | float | None:
+    """Return the finite number that a text is, exactly where it is an integer, else None.
+
+    >>> number_of("01"), number_of("1.10"), number_of("no")
+    (1, 1.1, None)
+    """
+    try:
+        number = int(text) if text.lstrip("+-").isdigit() else float(text)
+    except ValueError:
+        return None
+    if not math.isfinite(number) or "_" in text:
+        return None
+    return int(number) if number == int(number) else number
 
 
 def _spelling(text: str) -> str:

@@ -59,15 +59,36 @@ class SignsSection(fields.Section):
         return Signs(self.decimal or ".", self.thousands or "")
 
 
+def require_format(text: str | None, kind: ClockKind | None = None) -> None:
+    """Raise FieldError for a format that lacks parts of its kind; by default %H means a time."""
+    if text is not None:
+        kind = kind or ("timestamp" if "%H" in text else "date")
+        mistake = format_mistake(text, kind)
+        require(not mistake, f"a format with {mistake}", repr(text[:60]), "format")
+
+
 class ReadingSection(SignsSection):
     """How the cells of all columns are read, unless an attribute declares it.
 
     missing  Texts that mean a missing value, in addition to an empty one.
     zone     The time zone of times without an offset; UTC if not given.
+    format   The format of texts of dates or times, if it is not ISO 8601.
     """
 
     missing: fields.ListOf[fields.Item] = ()
     zone: Zone = "UTC"
+    format: fields.Text | None = None
+
+    @model_validator(mode="after")
+    def _require_format(self) -> ReadingSection:
+        require_format(self.format)
+        return self
+
+    def format_of(self, kind: ClockKind, declared: str | None) -> str:
+        """Return the declared format of a column, else the common one where it is of the kind."""
+        if declared is not None or self.format is None:
+            return declared or ""
+        return "" if format_mistake(self.format, kind) else self.format
 
     @property
     def missing_texts(self) -> tuple[str, ...]:
@@ -76,14 +97,6 @@ class ReadingSection(SignsSection):
 
 
 DEFAULT_READING = ReadingSection()
-
-
-def require_format(text: str | None, kind: ClockKind | None = None) -> None:
-    """Raise FieldError for a format that lacks parts of its kind; by default %H means a time."""
-    if text is not None:
-        kind = kind or ("timestamp" if "%H" in text else "date")
-        mistake = format_mistake(text, kind)
-        require(not mistake, f"a format with {mistake}", repr(text[:60]), "format")
 
 
 _Pair = Annotated[fields.ListOf[fields.Item], fields.PAIR]
@@ -152,7 +165,8 @@ class DeriveSection(SignsSection):
         """Return the declared derivation; ``reading`` has the default signs and zone."""
         function, value = self._function, getattr(self, self._function)
         inputs = (value,) if isinstance(value, str) else tuple(value)
-        clock = Clock("timestamp", self.zone or reading.zone, self.format or "")
+        format_ = self.format or reading.format or ""
+        clock = Clock("timestamp", self.zone or reading.zone, format_)
         has_signs = not self._reads_times and function != "prefix"
         return Derived(
             function,
@@ -206,7 +220,7 @@ class WindowsSection(fields.Section):
         require(
             is_unique, "the zone UTC for hours: elsewhere one occurs twice a year", zone, "zone"
         )
-        clock = Clock("timestamp", zone, self.format or "")
+        clock = Clock("timestamp", zone, self.format or reading.format or "")
         windows = Windows(self.column, self.every, clock, self.first, self.grace)
         for field, name in (("first", self.first), ("last", self.last or self.first)):
             try:

@@ -124,7 +124,8 @@ def features_of(X: Any, *, typed: bool = True) -> Features:
     if pandas is not None and isinstance(X, pandas.DataFrame):
         labels = tuple(X.columns)
         if len(set(labels)) < len(labels):
-            raise DeclarationError("X: expected each column name once, got one twice")
+            twice = next(label for place, label in enumerate(labels) if label in labels[:place])
+            raise DeclarationError(f"X: expected each column name once, got {twice!r:.60} twice")
         columns = tuple(X.iloc[:, index] for index in range(len(labels)))
         return Features(labels, columns, len(X), X.index)
     array = _array(X, typed=typed)

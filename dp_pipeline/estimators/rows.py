@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.domain import Domain
 from dp_pipeline.config.encoding import INVALID, IntArray
-from dp_pipeline.config.errors import DeclarationError
+from dp_pipeline.config.errors import DeclarationError, did_you_mean
 from dp_pipeline.estimators.frames import (
     Features,
     features_of,
@@ -49,7 +49,12 @@ def declared_values(features: Features, names: Sequence[Any]) -> tuple[Any, ...]
         by_label = dict(zip(features.labels, features.columns, strict=True))
         for name in names:
             if name not in by_label:
-                raise DeclarationError(f"X: expected a column {name!r} as declared, got none")
+                labels = [str(label) for label in features.labels]
+                shown = ", ".join(label[:60] for label in labels[:12]) or "none"
+                near = did_you_mean(str(name), labels)
+                raise DeclarationError(
+                    f"X: expected a column {name!r} as declared, got the columns {shown}{near}"
+                )
         return tuple(by_label[name] for name in names)
     if len(features.columns) != len(names):
         raise DeclarationError(

@@ -37,7 +37,10 @@ from dp_pipeline.export.readme import (
 )
 from dp_pipeline.export.tables import (
     CENTRES,
+    COMMA,
+    DELIMITERS,
     MAP,
+    POINT,
     geojson,
     has_missing,
     place_of,
@@ -216,7 +219,7 @@ def write_contents(
     sheets = sheets_of(release.bundle, ending)
     for sheet in sheets:
         (folder / sheet.path).parent.mkdir(exist_ok=True)
-        write_table(folder / sheet.path, sheet.table)
+        write_table(folder / sheet.path, sheet.table, decimal=decimal_sign(release.spec))
     place = place_of(release.spec, release.bundle.tables)
     places = [sheet for sheet in sheets if place is not None and sheet.name in (CENTRES, MAP)]
     documents = {
@@ -305,15 +308,31 @@ def _tabular(sheet: Sheet | None, release: ReportedRelease) -> dict[str, Any]:
         _field(name, types[name], attributes.get(name), sheet, is_csv=is_csv)
         for name in sheet.table
     ]
+    sign, dialect = decimal_sign(release.spec), {}
+    if is_csv and sign != POINT:
+        dialect = {"dialect": {"delimiter": DELIMITERS[sign]}}
+        for field in fields:
+            if field["type"] == "number":
+                field["decimalChar"] = sign
     missing = [""] if has_missing(sheet.table) else []
     title = TABLES.get(sheet.name, f"Table {sheet.name} of the release")
     return {
         "name": sheet.name,
         "title": title,
         "type": "table",
+        **dialect,
         "schema": {"fields": fields, "missingValues": missing},
         **({OWN: {"added": list(sheet.added)}} if sheet.added else {}),
     }
+
+
+def decimal_sign(spec: DatasetSpec) -> str:
+    """Return the decimal sign of exported CSV files: a comma where a column of the source has it.
+
+    A spreadsheet reads all numbers of a file with one sign.
+    """
+    signs = {attribute.signs.decimal for attribute in spec.domain if attribute.reads_numbers}
+    return COMMA if COMMA in signs else POINT
 
 
 def _attributes(sheet: Sheet, spec: DatasetSpec, bundle: Bundle) -> Iterator[tuple[str, Attribute]]:

@@ -9,7 +9,7 @@ from dp_pipeline.answers.boxes import OpenClusters, open_clusters
 from dp_pipeline.answers.tables import OpenTable, of_tables
 from dp_pipeline.config.errors import Damaged, DeclarationError
 from dp_pipeline.export.folder import read_descriptor
-from dp_pipeline.export.tables import read_table
+from dp_pipeline.export.tables import read_resource
 from dp_pipeline.results.clusters import Columns
 
 
@@ -37,14 +37,8 @@ def open_release(folder: str | Path) -> OpenTable | OpenClusters:
 
 
 def _read(root: Path, resource: Mapping[str, object]) -> Columns:
-    schema = resource["schema"]
-    assert isinstance(schema, dict)
-    types = {
-        field["name"]: "string" if "format" in field else str(field["type"])
-        for field in schema["fields"]
-    }
-    path = root / str(resource["path"])
     try:
-        return read_table(path, types, missing=bool(schema["missingValues"]))
-    except (OSError, ValueError, KeyError, TypeError):
-        raise Damaged(f"{path.name}: expected a table as it was exported, got another") from None
+        return read_resource(root, resource)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        name = Path(str(resource["path"])).name
+        raise Damaged(f"{name}: expected a table as it was exported, got another") from None

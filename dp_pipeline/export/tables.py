@@ -2,7 +2,9 @@
 
 Values come back equal and with their types, so that the digest of a table can be compared with
 that of its release: numbers have all their digits, and a text that a spreadsheet would compute
-begins with ``'``. Texts that would be ambiguous in CSV are refused.
+begins with ``'``. Texts that would be ambiguous in CSV are refused. CSV begins with a byte order
+mark, by which spreadsheets know UTF-8. Where the source has decimal commas, so has every number of
+the export, and cells are separated by semicolons.
 """
 
 from __future__ import annotations
@@ -27,7 +29,13 @@ from dp_pipeline.results.clusters import (
     batches_of,
     rows_in_batches,
 )
-from dp_pipeline.spreadsheet import escape_formula, unescape_formula
+from dp_pipeline.spreadsheet import escape_formula, quoted_cell, unescape_formula
+
+POINT, COMMA = ".", ","
+DELIMITERS = {POINT: ",", COMMA: ";"}
+"""Decimal sign of an export → the sign between the cells of its CSV files."""
+_ENCODING = "utf-8-sig"
+_EMPTY = '""'
 
 FORMATS = ("csv", "parquet", "arrow")
 """Endings of the file formats of tables."""
@@ -156,28 +164,44 @@ def _stored_batches(content: bytes, name: str) -> Iterator[np.ndarray]:
             yield _numpy_column(column(group), has_missing=any_missing)
 
 
-def write_table(path: Path, table: Columns) -> None:
+def write_table(path: Path, table: Columns, *, decimal: str = POINT) -> None:
     """Write a table in the format of the path's ending.
+
+    decimal   decimal sign of numbers in CSV
 
     DeclarationError for texts that would be ambiguous in CSV.
     """
     if path.suffix == ".csv":
-        _write_csv(path, table)
+        _write_csv(path, table, decimal)
         return
     with path.open("wb") as file:
         (write_parquet if path.suffix == ".parquet" else _write_arrow)(file, table)
 
 
-def read_table(path: Path, types: Types, *, missing: bool) -> Columns:
+def read_resource(folder: Path, resource: Mapping[str, Any]) -> Columns:
+    """Return an exported table by its description in ``datapackage.json``."""
+    schema, dialect = resource["schema"], resource.get("dialect", {})
+    # Dates in a format of their own are texts in the release.
+    types = {
+        field["name"]: "string" if "format" in field else str(field["type"])
+        for field in schema["fields"]
+    }
+    decimal = COMMA if dialect.get("delimiter") == DELIMITERS[COMMA] else POINT
+    path = folder / str(resource["path"])
+    return read_table(path, types, missing=bool(schema["missingValues"]), decimal=decimal)
+
+
+def read_table(path: Path, types: Types, *, missing: bool, decimal: str = POINT) -> Columns:
     """Return the table that ``write_table`` wrote.
 
     types     column name in the file → type
     missing   whether an empty cell of a CSV file is a missing value, not an empty text
+    decimal   decimal sign of numbers in CSV
 
     ValueError, KeyError or TypeError for a file of other content.
     """
     if path.suffix == ".csv":
-        return _read_csv(path, types, missing=missing)
+        return _read_csv(path, types, missing=missing, decimal=decimal)
     import pyarrow as pa
 
     if path.suffix == ".parquet":
@@ -214,25 +238,28 @@ LINES = 1 << 16
 """Lines of a CSV file that are held in memory together."""
 
 
-def _write_csv(path: Path, table: Columns) -> None:
+def _write_csv(path: Path, table: Columns, decimal: str) -> None:
     texts = (
         cells for name in table for cells in batches_of(table, name) if cells.dtype.kind in "UO"
     )
     if has_missing(table) and any(_MISSING in cells.tolist() for cells in texts):
         raise _ambiguous_text(path)
-    types = types_of(table)
-    with path.open("w", encoding="utf-8", newline="") as file:
-        # The writer quotes a line with one empty cell, which would be no line.
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(_plain_texts(path, list(table)))
+    types, separator = types_of(table), DELIMITERS[decimal]
+    with path.open("w", encoding=_ENCODING, newline="") as file:
+        file.write(f"{separator.join(_plain_texts(path, list(table)))}\n")
         for batch in rows_in_batches(table):
             for first in range(0, max(map(len, batch.values()), default=0), LINES):
-                lines = slice(first, first + LINES)
-                cells = [_texts(path, values[lines], types[name]) for name, values in batch.items()]
-                writer.writerows(zip(*cells, strict=True))
+                part = slice(first, first + LINES)
+                cells = [
+                    _texts(path, values[part], types[name], decimal)
+                    for name, values in batch.items()
+                ]
+                lines = map(separator.join, zip(*cells, strict=True))
+                # A line with one empty cell would be no line.
+                file.writelines(f"{line or _EMPTY}\n" for line in lines)
 
 
-def _texts(path: Path, values: np.ndarray, type_: str) -> list[str]:
+def _texts(path: Path, values: np.ndarray, type_: str, decimal: str) -> list[str]:
     """Return values of a column as cells of CSV."""
     if values.dtype.kind == "M":
         texts = np.datetime_as_string(values)
@@ -242,14 +269,16 @@ def _texts(path: Path, values: np.ndarray, type_: str) -> list[str]:
     if type_ == "string":
         return _plain_texts(path, ["" if text is None else text for text in values.tolist()])
     names = {python: schema for schema, python in _SPECIAL_NUMBERS.items()}
-    return [_MISSING if x is None else names.get(repr(x), repr(x)) for x in values.tolist()]
+    cells = (_MISSING if x is None else names.get(repr(x), repr(x)) for x in values.tolist())
+    return [cell.replace(POINT, decimal) for cell in cells]
 
 
 def _plain_texts(path: Path, texts: list[str]) -> list[str]:
     plain = {text: escape_formula(text) for text in dict.fromkeys(texts)}
     if any(unescape_formula(cell) != text for text, cell in plain.items()):
         raise _ambiguous_text(path)
-    return [plain[text] for text in texts]
+    cells = {text: quoted_cell(cell) for text, cell in plain.items()}
+    return [cells[text] for text in texts]
 
 
 def _ambiguous_text(path: Path) -> DeclarationError:
@@ -259,16 +288,19 @@ def _ambiguous_text(path: Path) -> DeclarationError:
     )
 
 
-def _read_csv(path: Path, types: Types, *, missing: bool) -> dict[str, np.ndarray]:
-    with path.open(encoding="utf-8", newline="") as file:
-        lines = csv.reader(file, strict=True)
+def _read_csv(path: Path, types: Types, *, missing: bool, decimal: str) -> dict[str, np.ndarray]:
+    with path.open(encoding=_ENCODING, newline="") as file:
+        lines = csv.reader(file, delimiter=DELIMITERS[decimal], strict=True)
         names = next(lines, [])
         if names != list(types):
             raise ValueError("expected the described columns, got others")
         columns: dict[str, list[np.ndarray]] = {name: [_column([], types[name])] for name in names}
         while rows := list(islice(lines, LINES)):
             for name, cells in zip(names, zip(*rows, strict=True), strict=True):
-                columns[name].append(_column(cells, types[name], missing=missing))
+                texts: Sequence[str] = cells
+                if decimal != POINT and types[name] == "number":
+                    texts = [cell.replace(decimal, POINT) for cell in cells]
+                columns[name].append(_column(texts, types[name], missing=missing))
     return {
         unescape_formula(name): np.concatenate(parts[1:] or parts)
         for name, parts in columns.items()

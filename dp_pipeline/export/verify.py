@@ -32,7 +32,7 @@ from dp_pipeline.export.folder import (
     sums_text,
 )
 from dp_pipeline.export.intervals import added_columns
-from dp_pipeline.export.tables import CENTRES, geojson, read_table
+from dp_pipeline.export.tables import CENTRES, geojson, read_resource
 from dp_pipeline.reporting.figures.cluster_view import SIZE
 from dp_pipeline.reporting.rendering import has_same_words
 from dp_pipeline.results.accountant import Accountant
@@ -342,13 +342,7 @@ class _Export:
                 raise Damaged(
                     f"{name[:40]}: expected one file with this table, got none or several"
                 )
-            path, schema = self.folder / resources[0]["path"], resources[0]["schema"]
-            # Dates in a format of their own are texts in the release.
-            types = {
-                field["name"]: "string" if "format" in field else str(field["type"])
-                for field in schema["fields"]
-            }
-            self._sheets[name] = read_table(path, types, missing=bool(schema["missingValues"]))
+            self._sheets[name] = read_resource(self.folder, resources[0])
         return self._sheets[name]
 
     @cached_property

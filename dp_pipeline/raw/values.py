@@ -17,11 +17,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dp_pipeline.config.clock import DAY, FIRST_SECOND, LAST_SECOND, Clock
+from dp_pipeline.config.clock import DAY, FIRST_SECOND, LAST_SECOND, Clock, part_of_time
 from dp_pipeline.config.constraints import AllowedCells, Constraint
 from dp_pipeline.config.domain import Attribute, Domain
-from dp_pipeline.config.encoding import INVALID, Bins, FloatArray, IntArray, Levels, normal_text
-from dp_pipeline.config.reading import SECONDS_OF_UNIT, SPACES, Derived, Function, Signs
+from dp_pipeline.config.encoding import (
+    INVALID,
+    Bins,
+    FloatArray,
+    IntArray,
+    Levels,
+    normal_text,
+    number_of,
+)
+from dp_pipeline.config.reading import SECONDS_OF_UNIT, SPACES, Derived, Signs
 from dp_pipeline.config.windows import Windows
 
 Kind = Literal["text", "number", "time", "other"]
@@ -345,6 +353,11 @@ def level_words(
     """Return a nominal column's texts as ``texts`` does, with aliases replaced and missing None."""
     places, words = texts(column)
     aliases = dict(attribute.aliases)
+    if kind_of(column.type) == "number" and isinstance(attribute.cells, Levels):
+        # A number has one text: the levels 01 and 1.10 are met by 1 and 1.1.
+        levels = attribute.cells.values
+        numbers = {str(number_of(level)): level for level in reversed(levels)}
+        aliases = {**numbers, **dict(zip(levels, levels, strict=True)), **aliases}
     words[:] = [aliases.get(word, word) for word in words]
     if attribute.nullable or attribute.missing:
         levels = attribute.cells.values if isinstance(attribute.cells, Levels) else ()
@@ -395,19 +408,5 @@ def _value(rule: Derived, inputs: list[FloatArray]) -> FloatArray:
         return (first - inputs[1]) / SECONDS_OF_UNIT.get(rule.unit, 1)
     is_there = ~np.isnan(first)
     assert rule.clock is not None
-    parts = _part_of_time(rule.function, rule.clock.wall_times(np.where(is_there, first, 0)))
+    parts = part_of_time(rule.function, rule.clock.wall_times(np.where(is_there, first, 0)))
     return np.where(is_there, parts, np.nan)
-
-
-def _part_of_time(part: Function, walls: NDArray[np.datetime64]) -> IntArray:
-    """Return a part of local times: hour 0 to 23, weekday 1 (Monday) to 7, month, or year."""
-    hours = walls.astype("datetime64[h]").astype(np.int64)
-    months = walls.astype("datetime64[M]").astype(np.int64)
-    parts: dict[Function, IntArray] = {
-        "hour": hours % 24,
-        # The first day of 1970 was a Thursday.
-        "weekday": (hours // 24 + 3) % 7 + 1,
-        "month": months % 12 + 1,
-        "year": months // 12 + 1970,
-    }
-    return parts[part]

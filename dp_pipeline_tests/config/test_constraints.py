@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dp_pipeline.config.constraint_parser import constraints_of
+from dp_pipeline.config.constraint_parser import constraints_of, proposed_dependences
 from dp_pipeline.config.constraints import Constraint, allowed_cells
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import DeclarationError
-from dp_pipeline.raw.prepare import rows_as_declared
+from dp_pipeline.raw.prepare import rows_as_declared, rows_breaking
 from dp_pipeline_tests.raw.written import written_spec
 
 PEOPLE = (
@@ -153,6 +153,37 @@ def test_no_row_breaks_what_first_letters_decide(fine: str, coarse: str, tmp_pat
     assert rows_kept[:2].all()
     free = [name for name in ("other", "missing") if f"{name}:" in fine]
     assert not [cell for cell in forbidden(spec) if cell[0] in free]
+
+
+TIMES = "{type: timestamp, bounds: [2026-10-20, 2026-11-12], every: EVERY, zone: Europe/Zurich}"
+DAYS = "{type: date, bounds: [2025-11-15, 2027-02-10], every: month, on_invalid: POLICY}"
+PARTS = {
+    "hour": (TIMES.replace("EVERY", "hour"), "{levels: 0..23}", "{hour: at}"),
+    "weekday": (TIMES.replace("EVERY", "day"), "{levels: 1..7}", "{weekday: at}"),
+    "year": (DAYS.replace("POLICY", "keep"), "{levels: [2025, 2026, 2027]}", "{year: at}"),
+    "clipped": (DAYS.replace("POLICY", "clip"), "{bounds: [1, 12], bins: 4}", "{month: at}"),
+    "product": ("{bounds: [0, 9], bins: 9}", "{bounds: [-9, 0], bins: 4}", "{product: [at, -0.9]}"),
+}
+
+
+@pytest.mark.parametrize("name", PARTS)
+@pytest.mark.parametrize("nullable", ["true", "false"])
+def test_no_row_breaks_what_its_declaration_implies(
+    name: str, nullable: str, tmp_path: Path
+) -> None:
+    fine, coarse, function = PARTS[name]
+    more = f"derive: {{part: {function}}}\nreading: {{zone: Europe/Zurich}}\n"
+    attributes = f"{{at: {fine}, part: {coarse}}}"
+    plain = written_spec(tmp_path, attributes, more=more, nullable=nullable)
+    assert proposed_dependences(plain.domain) == [("at", "part")]
+    more += "constraints: {depends: {at: part}}"
+    spec = written_spec(tmp_path, attributes, more=more, nullable=nullable)
+    hours = np.arange("2025-11-10", "2027-03-01", dtype="datetime64[h]").astype(str)
+    rows = [*hours[::5], *(f"{number / 7}" for number in range(90)), "", "odd"]
+    table = pa.table({"at": rows})
+    assert not rows_breaking(spec.domain.constraints[0], spec.domain, table).any()
+    assert 0 < len(forbidden(spec))
+    assert proposed_dependences(spec.domain) == []
 
 
 def test_a_constraint_changes_the_digest_but_not_its_words(tmp_path: Path) -> None:

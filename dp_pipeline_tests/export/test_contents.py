@@ -61,7 +61,7 @@ def test_levels_are_described_as_they_stand_in_the_file(tmp_path: Path) -> None:
 
 def test_centres_have_a_column_of_noisy_rows(tmp_path: Path) -> None:
     folder = exported(tmp_path / "out", map_release(sizes={"size": np.array([4.0, -1.5])}))
-    assert (folder / "centres.csv").read_text(encoding="utf-8").splitlines() == [
+    assert (folder / "centres.csv").read_text(encoding="utf-8-sig").splitlines() == [
         "lat,lon,hour,noisy rows", "47.25,8.5,0.5,4.0", "47.75,8.125,0.25,-1.5",
     ]  # fmt: skip
     assert not (folder / "details").exists()
@@ -101,7 +101,7 @@ def test_places_in_other_units_are_no_geojson(tmp_path: Path) -> None:
     moved = replace(release, spec=own, bundle=replace(release.bundle, tables=tables))
     folder = exported(tmp_path / "out", moved)
     assert not list(folder.glob("*.geojson"))
-    assert (folder / "centres.csv").read_text(encoding="utf-8").startswith("north,east,hour")
+    assert (folder / "centres.csv").read_text(encoding="utf-8-sig").startswith("north,east,hour")
 
 
 def test_places_that_are_no_degrees_are_no_geojson(tmp_path: Path) -> None:

@@ -30,16 +30,18 @@ TABLE = {
 }
 
 
-def written(path: Path, table: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    write_table(path, table)
-    return read_table(path, types_of(table), missing=has_missing(table))
+def written(path: Path, table: dict[str, np.ndarray], sign: str = ".") -> dict[str, np.ndarray]:
+    write_table(path, table, decimal=sign)
+    return read_table(path, types_of(table), missing=has_missing(table), decimal=sign)
 
 
-@pytest.mark.parametrize("ending", FORMATS)
+@pytest.mark.parametrize(("ending", "sign"), [*((ending, ".") for ending in FORMATS), ("csv", ",")])
 @pytest.mark.parametrize("name", [*TABLE, "all of them"])
-def test_every_value_comes_back_as_it_was(ending: str, name: str, tmp_path: Path) -> None:
+def test_every_value_comes_back_as_it_was(
+    ending: str, sign: str, name: str, tmp_path: Path
+) -> None:
     table = TABLE if name == "all of them" else {name: TABLE[name]}
-    back = written(tmp_path / f"table.{ending}", table)
+    back = written(tmp_path / f"table.{ending}", table, sign)
     assert list(back) == list(table)
     assert table_digest(back) == table_digest(table)
 
@@ -63,10 +65,17 @@ def test_a_table_written_in_parts_is_read_back(
     assert len((tmp_path / "table.csv").read_text(encoding="utf-8").splitlines()) > 8
 
 
+def test_a_spreadsheet_knows_signs_and_digits_of_csv(tmp_path: Path) -> None:
+    table = {"zip": np.array(["01234", "a;b"]), "cost": np.array([1.5, 2.0])}
+    write_table(tmp_path / "a.csv", table, decimal=",")
+    written_bytes = (tmp_path / "a.csv").read_bytes()
+    assert written_bytes == b'\xef\xbb\xbfzip;cost\n"01234";1,5\n"a;b";2,0\n'
+
+
 def test_a_text_like_a_formula_is_guarded_in_csv(tmp_path: Path) -> None:
     path = tmp_path / "table.csv"
     write_table(path, {"=name": np.array(["=1+1", "-0.5", "plain"])})
-    lines = list(csv.reader(path.open(encoding="utf-8")))
+    lines = list(csv.reader(path.open(encoding="utf-8-sig")))
     assert lines == [["'=name"], ["'=1+1"], ["-0.5"], ["plain"]]
     back = read_table(path, {"'=name": "string"}, missing=False)
     assert {name: values.tolist() for name, values in back.items()} == {

@@ -109,7 +109,6 @@ def test_a_file_with_another_type_changes_no_value_of_the_others(tmp_path, other
         ([pa.int64(), pa.uint64()], pa.string()),
         ([pa.int32(), pa.null()], pa.int32()),
         ([pa.null(), pa.large_string()], pa.string()),
-        ([pa.null(), pa.null()], pa.string()),
         ([pa.float32(), pa.float64()], pa.float64()),
     ],
 )

@@ -121,8 +121,8 @@ def test_columns_that_are_not_declared_are_not_read(rides):
         ("SELECT x FROM trips", "a table that is not there"),
         ("SELECT speed FROM rides", "a column that is not there"),
         ("SELECT FROM WHERE", "a query with a mistake in its grammar"),
-        ("SELECT lat, lat FROM rides", "a repeated name"),
-        ("SELECT seats FROM rides", "1 columns without it"),
+        ("SELECT lat, lat FROM rides", "got 'lat' twice"),
+        ("SELECT seats FROM rides", "1 columns without it (seats)"),
     ],
 )
 def test_a_query_that_cannot_be_is_refused(rides, query, got):

@@ -170,7 +170,7 @@ REFUSED = {
         "expected a column 'x', got 2 columns without it",
     ),
     "a repeated name": ("a.csv", f"x,{SECRET},{SECRET}\n1,2,3\n".encode(), {}, "repeated"),
-    "a repeated declared name": ("a.csv", b"1,2,3\n", {"header": ("x", "y", "x")}, "repeated"),
+    "a repeated declared name": ("a.csv", b"1,2,3\n", {"header": ("x", "y", "x")}, "got 'x' twice"),
     **{
         f"ragged {number}": ("a.csv", f"x,y\n{rows}".encode(), {}, "rows of 2 cells")
         for number, rows in enumerate(RAGGED)
@@ -348,8 +348,6 @@ def test_parquet_numbers_and_texts_keep_their_type(tmp_path):
         text=["a", None],
         long=pa.array(["b", "c"], pa.large_string()),
         coded=pa.array(["d", None]).dictionary_encode(),
-        truth=[True, False],
-        nothing=pa.nulls(2),
     )
     table = read(
         path,
@@ -359,14 +357,10 @@ def test_parquet_numbers_and_texts_keep_their_type(tmp_path):
         "text",
         "long",
         "coded",
-        "truth",
-        "nothing",
         kind="parquet",
     )
-    assert [str(kind) for kind in table.schema.types] == ["int32", "double", *["string"] * 5]
-    assert table.column("truth").to_pylist() == ["true", "false"]
+    assert [str(kind) for kind in table.schema.types] == ["int32", "double", *["string"] * 3]
     assert table.column("coded").to_pylist() == ["d", None]
-    assert table.column("nothing").to_pylist() == [None, None]
 
 
 @pytest.mark.parametrize(
@@ -377,7 +371,7 @@ def test_parquet_numbers_and_texts_keep_their_type(tmp_path):
         (pa.array([SECRET.encode()]), "binary"),
         (pa.array([0], pa.timestamp("us")), "timestamp"),
         (pa.array([0], pa.date32()), "date32"),
-        (pa.array([Decimal("1.5")]), "decimal128(2, 1)"),
+        (pa.array([Decimal("1.5")], pa.decimal256(2, 1)), "decimal256(2, 1)"),
         (pa.array([np.float16(1.5)]), "halffloat"),
         (pa.array([1], pa.time32("s")), "time32"),
         (pa.array([1], pa.duration("s")), "duration"),

@@ -117,8 +117,8 @@ def test_a_cell_of_sqlite_that_is_no_text_spoils_itself_only(rides):
         ("SELECT lat FROM trips", "a table that is not there"),
         ("SELECT lat, speed FROM rides", "a column that is not there"),
         ("SELECT lat FROM rides WHERE", "a query with a mistake in its grammar"),
-        ("SELECT fare FROM rides", "1 columns without it"),
-        ("SELECT lat, lat FROM rides", "a repeated name"),
+        ("SELECT fare FROM rides", "1 columns without it (fare)"),
+        ("SELECT lat, lat FROM rides", "got 'lat' twice"),
         (f"WITH x AS (SELECT 1) INSERT INTO rides VALUES (1, '{SECRET}', 1)", "grammar"),
     ],
 )

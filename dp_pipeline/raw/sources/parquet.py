@@ -51,7 +51,7 @@ def folder_parts(spec: DatasetSpec, path: Path) -> list[Path]:
 def parquet_tables(spec: DatasetSpec, files: Sequence[Path]) -> Iterator[pa.Table]:
     """Yield the declared columns of Parquet files; the first table has no rows."""
     schemas = {path: _checked_schema(_of_file(spec, path), path) for path in files}
-    types = reading.plain_types(spec, list(schemas.values()))
+    types = reading.fulfillable_types(spec, list(schemas.values()))
     for path, schema in schemas.items():
         file_spec = _of_file(spec, path)
         for table in _file_tables(file_spec, path, schema):
@@ -71,7 +71,7 @@ def parquet_batches(spec: DatasetSpec, files: Sequence[Path]) -> list[BatchReade
     or of one row group; they can be pickled for workers.
     """
     schemas = [_checked_schema(_of_file(spec, path), path) for path in files]
-    types = reading.plain_types(spec, schemas)
+    types = reading.fulfillable_types(spec, schemas)
     batches: list[list[RowGroup]] = []
     rows = 0
     for group in (group for path in files for group in _row_groups(spec, path)):

@@ -9,7 +9,8 @@ could merge or split persons.
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterator, Sequence
+import json
+from collections.abc import Callable, Iterator, Sequence, Set
 from pathlib import Path
 from typing import TypeVar
 
@@ -19,9 +20,20 @@ import pyarrow.compute as pc
 
 from dp_pipeline.config.clock import Clock
 from dp_pipeline.config.dataset import DatasetSpec
-from dp_pipeline.config.errors import SourceError
+from dp_pipeline.config.domain import Attribute
+from dp_pipeline.config.encoding import Levels, number_of
+from dp_pipeline.config.errors import SourceError, did_you_mean
 from dp_pipeline.config.system_errors import require_regular
-from dp_pipeline.raw.values import PLAIN, REAL, TEXT, WHOLE, kind_of, texts, times, type_word
+from dp_pipeline.raw.values import (
+    PLAIN,
+    REAL,
+    TEXT,
+    WHOLE,
+    kind_of,
+    texts,
+    times,
+    type_word,
+)
 
 MAX_CELL_BYTES = 1 << 10
 """Bytes of a text, at most: levels, numbers, dates and ids are shorter, and Parquet may repeat a
@@ -86,28 +98,77 @@ def require_readable(spec: DatasetSpec, path: Path) -> None:
         # A pipe would wait for its writer, and a device may never end.
         require_regular(path, path.stat().st_mode)
         with path.open("rb") as file:
-            is_empty = not file.read(1)
+            start = file.read(16)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "an impossible path"
         advice = ": put it there, or mend `source`" if isinstance(error, FileNotFoundError) else ""
         raise refusal(spec, "a file that can be read", f"{reason}{advice}") from None
-    if is_empty and not spec.source.header:
+    if not start and not spec.source.header:
         raise refusal(spec, "a file with columns", "one of 0 bytes")
+    kinds = (kind for mark, kind in KINDS_OF_FILES.items() if start.startswith(mark))
+    kind, word = next(kinds, ("", ""))
+    is_packed = kind == "packed" and spec.source.kind == "csv" and path.suffix in _PACKED
+    if kind and kind != spec.source.kind and not is_packed:
+        advice = "unpack it, or export it as one"
+        if kind in ("parquet", "xlsx"):
+            advice = f"declare `kind: {kind}`" + (", or unpack it" if kind == "xlsx" else "")
+        if kind == "sql":
+            advice = f"declare `kind: sql, database: sqlite:///{path.name}` and a query"
+        raise refusal(spec, f"a file of kind {spec.source.kind}", f"{word}: {advice}")
+
+
+KINDS_OF_FILES = {
+    b"PAR1": ("parquet", "a Parquet file"),
+    b"PK\x03\x04": ("xlsx", "a zip archive, as spreadsheets (.xlsx) are"),
+    b"\xd0\xcf\x11\xe0": ("document", "an old spreadsheet or document (.xls, .doc)"),
+    b"SQLite format 3": ("sql", "a SQLite database"),
+    b"\x1f\x8b": ("packed", "a file packed by gzip"),
+    b"BZh": ("packed", "a file packed by bzip2"),
+    b"\xfd7zXZ": ("packed", "a file packed by xz"),
+    b"(\xb5/\xfd": ("packed", "a file packed by zstd"),
+    b"7z\xbc\xaf": ("archive", "a 7-Zip archive"),
+    b"Rar!": ("archive", "a RAR archive"),
+    b"%PDF": ("document", "a PDF document"),
+    b"ARROW1": ("arrow", "an Arrow file"),
+    b"<!DOCTYPE": ("document", "a web page"),
+    b"<html": ("document", "a web page"),
+}
+"""First bytes of a file → its kind, and that in words."""
+_PACKED = (".gz", ".bz2", ".zst")
+_DELIMITERS = (",", ";", "\t", "|")
+MAX_NAMES = 12
+"""Names of columns that a message lists."""
 
 
 def check_names(spec: DatasetSpec, names: Sequence[str]) -> None:
     """Raise SourceError unless every declared column exists and no name is repeated.
 
-    Names of the source are counted, not quoted, since without a header line they are a row.
+    The names are said, and the nearest one: they are public. The first line of a CSV file may be a
+    row: it is quoted only where another declared column is named in it.
     """
+    columns, source = declared_columns(spec), spec.source
+    is_quoted = source.kind != "csv" or bool(source.header) or not {*columns}.isdisjoint(names)
     if len(set(names)) != len(names):
-        raise refusal(spec, "a different name for each column", "a repeated name")
-    for name in declared_columns(spec):
-        if name not in names:
-            raise refusal(spec, f"a column {name!r}", f"{len(names)} columns without it")
+        twice = next(name for place, name in enumerate(names) if name in names[:place])
+        got = f"{twice!r} twice" if twice in columns else "a repeated name"
+        raise refusal(spec, "a different name for each column", got)
+    name = next((name for name in columns if name not in names), None)
+    if name is None:
+        return
+    got, shown = f"{len(names)} columns without it", [" ".join(each.split()) for each in names]
+    if is_quoted:
+        more = ", …" if len(names) > MAX_NAMES else ""
+        got += f" ({', '.join(each[:60] for each in shown[:MAX_NAMES])}{more})"
+    advice = did_you_mean(name, shown)
+    for sign in _DELIMITERS if len(names) == 1 else ():
+        if name in [cell.strip(' "') for cell in names[0].split(sign)]:
+            advice = f": declare `delimiter: {json.dumps(sign)}`"
+    raise refusal(spec, f"a column {name!r}", got + advice)
 
 
 _TEXT = TEXT | {pa.string_view()}
+_TRUTHS = ("true", "false")
+_INT64_DIGITS = 18
 _BYTES_SOURCES = ("csv", "sql")
 """Kinds of sources whose text is read as bytes, so that invalid cells do not stop the others."""
 
@@ -132,6 +193,43 @@ def plain_types(spec: DatasetSpec, schemas: Sequence[pa.Schema]) -> dict[str, pa
     }
 
 
+def fulfillable_types(spec: DatasetSpec, schemas: Sequence[pa.Schema]) -> dict[str, pa.DataType]:
+    """Return ``plain_types`` of all parts of a source.
+
+    SourceError where no value of its type can be as an attribute declares, before anything is paid
+    for a column of missing values.
+    """
+    plain = plain_types(spec, schemas)
+    for attribute in spec.domain:
+        if attribute.derived is None and attribute.clock is None:
+            column = attribute.column
+            types = {_checked_type(spec, column, part.field(column).type) for part in schemas}
+            _require_fulfillable(spec, attribute, types - {pa.null()})
+    return plain
+
+
+def _require_fulfillable(spec: DatasetSpec, attribute: Attribute, types: Set[pa.DataType]) -> None:
+    has_types = bool(types) and (spec.source.kind == "parquet" or not types <= _TEXT)
+    got = f"the type {' and '.join(sorted(map(type_word, types))) or 'null'}"
+    if isinstance(attribute.cells, Levels):
+        texts = {*attribute.cells.values, *(text for text, _ in attribute.aliases)}
+        texts -= {attribute.other, *attribute.missing}
+        is_met = any(number_of(text) is not None or text.lower() in _TRUTHS for text in texts)
+        if has_types and types <= WHOLE | REAL | {pa.bool_()} and not is_met:
+            expected = f"levels that values of column {attribute.column!r} can be"
+            raise refusal(spec, expected, f"other texts, and {got}")
+    elif attribute.is_numeric:
+        expected = f"numbers in column {attribute.column!r}, as its bounds are"
+        if types == {pa.bool_()}:
+            raise refusal(spec, expected, f"{got}: declare `levels: [false, true]`")
+        is_read = attribute.signs != PLAIN or attribute.aliases or spec.source.kind != "parquet"
+        if not types and spec.source.kind == "parquet":
+            raise refusal(spec, expected, f"{got}, without a value")
+        if types <= _TEXT and not is_read:
+            signs = 'or declare the sign of numbers in its texts, such as `thousands: "\'"`'
+            raise refusal(spec, expected, f"{got}: write it as float64 or int64, {signs}")
+
+
 def plain_columns(
     spec: DatasetSpec, table: pa.Table, types: dict[str, pa.DataType] | None = None
 ) -> pa.Table:
@@ -139,7 +237,7 @@ def plain_columns(
 
     types   plain types of all parts, if the table is one part of the source
     """
-    types = plain_types(spec, [table.schema]) if types is None else types
+    types = fulfillable_types(spec, [table.schema]) if types is None else types
     return pa.table(
         {name: _converted(spec, name, table.column(name), type_) for name, type_ in types.items()}
     )
@@ -188,6 +286,8 @@ def _checked_type(spec: DatasetSpec, name: str, type_: pa.DataType) -> pa.DataTy
             # Such as 20261231: its digits are read by the format.
             return pa.string()
         raise refusal(spec, f"text, dates or times in column {name!r}", got)
+    if pa.types.is_decimal128(type_) and (type_.scale > 0 or type_.precision <= _INT64_DIGITS):
+        type_ = pa.float64() if type_.scale > 0 else pa.int64()
     if type_ in _TEXT | WHOLE | REAL | {pa.bool_(), pa.null()}:
         return type_
     advice = "write it as float64, int64 or text"

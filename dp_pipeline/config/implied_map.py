@@ -1,0 +1,161 @@
+"""What one column of a declaration says about another that is read from the same one: bins about
+wider bins, a time about its year, month, weekday and hour, a number about its product, and a text
+about its first letters.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp_pipeline.config.clock import Clock, ClockBins, part_of_time
+from dp_pipeline.config.domain import MISSING, Attribute
+from dp_pipeline.config.encoding import Bins, Levels, number_of
+from dp_pipeline.config.reading import PARTS_OF_TIME
+
+Codes = tuple[int, ...]
+
+
+def implied_map(fine: Attribute, coarse: Attribute) -> dict[int, Codes]:
+    """Return code of the finer attribute → codes that the coarser one may have; {} unless every
+    cell but that of missing and of other values has some.
+    """
+    maps = (_map_of_bins, _map_of_prefixes, _map_of_values)
+    return next((found for map_ in maps if (found := map_(fine, coarse))), {})
+
+
+def all_codes(attribute: Attribute) -> Codes:
+    return tuple(range(attribute.size))
+
+
+def free_codes(attribute: Attribute) -> Codes:
+    labels = attribute.labels()
+    names = [attribute.other, MISSING if attribute.nullable else None]
+    return tuple(labels.index(name) for name in names if name is not None)
+
+
+def _map_of_bins(fine: Attribute, coarse: Attribute) -> dict[int, Codes]:
+    is_same = (fine.column, fine.signs, fine.clock) == (coarse.column, coarse.signs, coarse.clock)
+    if not is_same or not isinstance(fine.cells, Bins) or not isinstance(coarse.cells, Bins):
+        return {}
+    edges, cuts = fine.cells.edges, coarse.cells.edges
+    # A number outside of the coarser one's bounds is in its first or last bin, or missing.
+    is_nested = set(cuts[1:-1]) <= set(edges) and edges[0] <= cuts[0] and cuts[-1] <= edges[-1]
+    # A text that is missing for the coarser attribute alone has none of its bins.
+    if not is_nested or not set(coarse.missing) <= set(fine.missing):
+        return {}
+    places = np.searchsorted(cuts[1:-1], edges[:-1], side="right")
+    return {
+        code: (int(place), coarse.missing_code)
+        if _may_be_outside(fine, coarse, code)
+        else (int(place),)
+        for code, place in enumerate(places)
+    }
+
+
+def _may_be_outside(fine: Attribute, coarse: Attribute, code: int) -> bool:
+    """Return whether a number of a bin may be outside of the coarser one's bounds, and so missing
+    there.
+    """
+    if coarse.on_invalid != "keep":
+        return False
+    assert isinstance(fine.cells, Bins) and isinstance(coarse.cells, Bins)
+    edges, cuts = fine.cells.edges, coarse.cells.edges
+    is_end = fine.on_invalid == "clip" and code in (0, len(edges) - 2)
+    return is_end or edges[code] < cuts[0] or edges[code + 1] > cuts[-1]
+
+
+def _map_of_prefixes(fine: Attribute, coarse: Attribute) -> dict[int, Codes]:
+    """Return level → cells of its prefixes; {} unless every level has some."""
+    derived = coarse.derived
+    is_prefix = derived is not None and derived.is_text and derived.inputs == (fine.column,)
+    if derived is None or not is_prefix or fine.derived or not isinstance(fine.cells, Levels):
+        return {}
+    levels, cells = fine.cells.values, {}
+    for code in set(range(len(levels))) - set(free_codes(fine)):
+        aliases = (text for text, level in fine.aliases if level == levels[code])
+        spellings = {levels[code], *aliases}
+        prefixes = {
+            "" if text in derived.missing else text[: derived.letters] for text in spellings
+        }
+        cells[code] = tuple(sorted({cell for text in prefixes for cell in _cell_of(coarse, text)}))
+    return cells if all(cells.values()) else {}
+
+
+def _cell_of(attribute: Attribute, text: str) -> Codes:
+    """Return the code that a text of a row is read as; () where its row is dropped."""
+    if not isinstance(attribute.cells, Levels):
+        return ()
+    levels, text = attribute.cells.values, text.strip()
+    level = dict(attribute.aliases).get(text, text)
+    if level in levels:
+        return (levels.index(level),)
+    if attribute.nullable and level in {"", *attribute.missing}:
+        return (attribute.missing_code,)
+    if attribute.on_invalid == "keep":
+        return (attribute.missing_code,)
+    is_other = attribute.on_invalid == "other" and attribute.other is not None
+    return (levels.index(str(attribute.other)),) if is_other else ()
+
+
+def _map_of_values(fine: Attribute, coarse: Attribute) -> dict[int, Codes]:
+    """Return bin of a time or number → cells of the part or product that values in it have."""
+    derived, bins = coarse.derived, fine.cells
+    if derived is None or fine.derived is not None or derived.inputs != (fine.column,):
+        return {}
+    if not isinstance(bins, Bins) or not set(derived.missing) <= set(fine.missing):
+        return {}
+    is_part = derived.function in PARTS_OF_TIME and isinstance(bins, ClockBins)
+    is_product = derived.function == "product" and fine.clock is None
+    if (is_part and derived.clock is not None and fine.clock is not None) and (
+        (fine.clock.zone, fine.clock.format) != (derived.clock.zone, derived.clock.format)
+    ):
+        return {}
+    # A day tells nothing of the hour.
+    is_part = is_part and (derived.function != "hour" or fine.clock != Clock("date"))
+    if not is_part and not (is_product and fine.signs == derived.signs):
+        return {}
+    cells = {}
+    for code in range(bins.size):
+        if fine.on_invalid == "clip" and code in (0, bins.size - 1):
+            # Values outside of the bounds are in the first and the last bin.
+            cells[code] = all_codes(coarse)
+            continue
+        low, high = bins.edges[code : code + 2]
+        if isinstance(bins, ClockBins):
+            ends = bins.clock.wall_times(np.array([low, np.ceil(high) - 1]))
+            values = _parts_between(derived.function, ends)
+            codes = {cell for value in values for cell in _cells_between(coarse, value, value)}
+        else:
+            codes = {
+                *_cells_between(coarse, *sorted((low * derived.factor, high * derived.factor)))
+            }
+        cells[code] = tuple(sorted(codes))
+    return cells if all(cells.values()) else {}
+
+
+def _parts_between(part: str, walls: NDArray[np.datetime64]) -> list[int]:
+    """Return every value of a part of time between two local times, both included."""
+    unit = {"hour": "h", "weekday": "D", "month": "M", "year": "Y"}[part]
+    # A clock may be put back between them. After a day, a week or a year all values were met.
+    first, last = sorted(walls.astype(f"datetime64[{unit}]").astype(np.int64).tolist())
+    last = last if part == "year" else min(last, first + 24)
+    steps = np.arange(first, last + 1).astype(f"datetime64[{unit}]")
+    return [int(value) for value in np.unique(part_of_time(part, steps))]
+
+
+def _cells_between(attribute: Attribute, low: float, high: float) -> Codes:
+    """Return the codes that numbers from low to high are read as; () where their rows are
+    dropped.
+    """
+    if isinstance(attribute.cells, Levels):
+        numbers = {number_of(level): level for level in reversed(attribute.cells.values)}
+        return _cell_of(attribute, numbers.get(low, str(low))) if low == high else ()
+    assert isinstance(attribute.cells, Bins)
+    ends = attribute.cells.edges[0], attribute.cells.edges[-1]
+    first, last = attribute.cells.encode(np.clip(np.array([low, high]), *ends)).tolist()
+    is_inside = ends[0] <= low and high <= ends[1]
+    if is_inside or attribute.on_invalid == "clip":
+        return tuple(range(first, last + 1))
+    outside = (attribute.missing_code,) if attribute.nullable else ()
+    return (*range(first, last + 1), *outside) if high >= ends[0] and low <= ends[1] else outside
