@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from dp_pipeline.config.amounts import NANO
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import PipelineError
+from dp_pipeline.raw.snapshot import current_snapshot
+from dp_pipeline.raw.validate import failed_checks
 from dp_pipeline.releases.account import open_population
 from dp_pipeline.releases.domain_release import domain_charge
 from dp_pipeline.releases.outcome import is_level_complete, is_prepared, is_report_current
@@ -55,8 +57,8 @@ class DagsterRuns:
 
         partition   key of a window
 
-        Returns the names of failed checks on rows that do not stop the run, for the data custodian
-        alone; none where the rows were prepared before.
+        Returns the failed checks on rows that do not stop the run, for the data custodian
+        alone, with exact shares; none where the rows were prepared before.
         """
         from dp_pipeline.orchestration.jobs import raw_stages
 
@@ -70,7 +72,9 @@ class DagsterRuns:
         if spec.to_discover:
             self.discovery_cost = domain_charge(spec, options.home, run=result.run_id)
         checks = result.get_asset_check_evaluations()
-        return tuple(check.check_name for check in checks if not check.passed)
+        failed = [check.check_name for check in checks if not check.passed]
+        snapshot = current_snapshot(options.home.raw, spec.name, b"", spec.window)
+        return () if snapshot is None else failed_checks(snapshot, failed)
 
     def run(
         self,

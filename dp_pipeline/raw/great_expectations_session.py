@@ -56,28 +56,26 @@ def evaluate_batches(
     expectations: tuple[Expectation, ...],
     batches: Sequence[BatchReader],
     parallel_map: ParallelMap,
-) -> dict[str, bool]:
-    """Evaluate expectations on several batches, by counts that add up; return as ``evaluate``."""
-    if len(batches) == 1:
-        return evaluate(spec, expectations, row_frame(spec, batches[0]()))
-    totals = {expectation.name: _Tally() for expectation in expectations}
+) -> dict[str, Tally]:
+    """Evaluate expectations on batches of rows; return name → counts, which add up."""
+    totals = {expectation.name: Tally() for expectation in expectations}
     for tallies in parallel_map(partial(_tally_batch, spec, expectations), batches):
         totals = {name: total.plus(tallies[name]) for name, total in totals.items()}
-    return {e.name: totals[e.name].is_fulfilled(e) for e in expectations}
+    return totals
 
 
 def _tally_batch(
     spec: DatasetSpec, expectations: tuple[Expectation, ...], read: BatchReader
-) -> dict[str, _Tally]:
+) -> dict[str, Tally]:
     results = _results(spec, expectations, row_frame(spec, read()), _COUNTS_ONLY)
-    tallies = {name: _Tally.of(result) for name, result in results.items()}
+    tallies = {name: Tally.of(result) for name, result in results.items()}
     del results
     # The library's objects form cycles that keep the large frame alive.
     gc.collect()
     return tallies
 
 
-class _Tally(NamedTuple):
+class Tally(NamedTuple):
     """Counts of an expectation's evaluation.
 
     row_count    evaluated rows
@@ -90,7 +88,7 @@ class _Tally(NamedTuple):
     failed: bool = False
 
     @classmethod
-    def of(cls, result: Any) -> _Tally:
+    def of(cls, result: Any) -> Tally:
         # Counts alone, since the library's text of an exception may quote rows.
         counts = result.result
         if "observed_value" in counts:
@@ -100,8 +98,8 @@ class _Tally(NamedTuple):
         row_count = int(counts["element_count"]) - int(counts.get("missing_count") or 0)
         return cls(row_count, int(counts["unexpected_count"]))
 
-    def plus(self, tally: _Tally) -> _Tally:
-        return _Tally(
+    def plus(self, tally: Tally) -> Tally:
+        return Tally(
             self.row_count + tally.row_count,
             self.unexpected + tally.unexpected,
             self.failed or tally.failed,
@@ -113,7 +111,12 @@ class _Tally(NamedTuple):
         if self.failed or not self.row_count:
             return not self.failed
         # The library compares shares in the same way.
-        return (self.row_count - self.unexpected) / self.row_count >= float(expectation.share)
+        return self.share >= float(expectation.share)
+
+    @property
+    def share(self) -> float:
+        """The share of the evaluated rows that are as expected, 1 without any."""
+        return (self.row_count - self.unexpected) / self.row_count if self.row_count else 1.0
 
 
 def _results(

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.raw.clusters import workers_of
 from dp_pipeline.raw.expectations import Expectation, expectations_of
 from dp_pipeline.raw.ingest import ingested_batches
-from dp_pipeline.raw.snapshot import Snapshot, mark_validated, new_snapshot_hint
+from dp_pipeline.raw.snapshot import (
+    Snapshot,
+    mark_validated,
+    new_snapshot_hint,
+    write_private_text,
+)
 from dp_pipeline.raw.workers import one_by_one
 
 
@@ -16,6 +23,7 @@ from dp_pipeline.raw.workers import one_by_one
 class Verdict:
     """The outcome of one expectation.
 
+    share   exact share of the rows that are as expected; None where no row was read
     ran     False for a row-dependent one after a structural failure, when no row was read; it then
             counts as not passed
     """
@@ -23,6 +31,7 @@ class Verdict:
     expectation: Expectation
     passed: bool
     ran: bool = True
+    share: float | None = None
 
 
 def validate(spec: DatasetSpec, snapshot: Snapshot, engine: str = "") -> tuple[Verdict, ...]:
@@ -32,7 +41,8 @@ def validate(spec: DatasetSpec, snapshot: Snapshot, engine: str = "") -> tuple[V
 
     Verdicts are in the order of ``expectations_of``. After a structural failure no row is read. The
     manifest gets ``validated: {structural, refused, digest, checks}``; a refused snapshot loses its
-    mark ``prepared``. For release data nothing in it depends on a row.
+    mark ``prepared``. For release data nothing in it depends on a row: exact shares of what failed
+    lie in a file of their own, for the custodian alone.
     """
     # Imported late: pandas and Great Expectations are slow, and only validation needs them.
     from dp_pipeline.raw.great_expectations_session import evaluate, evaluate_batches
@@ -40,22 +50,41 @@ def validate(spec: DatasetSpec, snapshot: Snapshot, engine: str = "") -> tuple[V
 
     expectations = expectations_of(spec)
     structural = tuple(e for e in expectations if e.structural)
-    passed = evaluate(spec, structural, schema_frame(spec, snapshot))
+    passed, shares = evaluate(spec, structural, schema_frame(spec, snapshot)), dict[str, float]()
     is_sound = all(passed.values())
     if is_sound:
         row_dependent = tuple(e for e in expectations if not e.structural)
         # The library's frames are large, so this process has one at a time.
         parallel_map = workers_of(engine, local=one_by_one)
         with ingested_batches(spec, snapshot) as batches:
-            passed |= evaluate_batches(spec, row_dependent, batches, parallel_map)
+            tallies = evaluate_batches(spec, row_dependent, batches, parallel_map)
+        passed |= {e.name: tallies[e.name].is_fulfilled(e) for e in row_dependent}
+        shares = {name: tally.share for name, tally in tallies.items() if tally.row_count}
     verdicts = tuple(
-        Verdict(e, passed=passed.get(e.name, False), ran=e.name in passed) for e in expectations
+        Verdict(e, passed.get(e.name, False), e.name in passed, shares.get(e.name))
+        for e in expectations
     )
+    failed_shares = {name: share for name, share in shares.items() if not passed[name]}
+    write_private_text(snapshot.folder / _SHARES, json.dumps(failed_shares))
     is_refused = refusal(spec, verdicts) is not None
     # Another run may write marks of stages to the same manifest.
     with snapshot.locked():
         mark_validated(spec, snapshot, structural=is_sound, refused=is_refused)
     return verdicts
+
+
+_SHARES = "failed_shares.json"
+
+
+def failed_checks(snapshot: Snapshot, names: Iterable[str]) -> tuple[str, ...]:
+    """Return names of failed checks, each with the exact share of the rows that are as expected:
+    for the custodian alone.
+    """
+    path = snapshot.folder / _SHARES
+    shares = json.loads(path.read_text()) if path.is_file() else {}
+    return tuple(
+        f"{name} ({100 * shares[name]:.4f} % are so)" if name in shares else name for name in names
+    )
 
 
 def refusal(spec: DatasetSpec, verdicts: tuple[Verdict, ...]) -> str | None:

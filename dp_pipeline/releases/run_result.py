@@ -152,7 +152,7 @@ class RunResult(Sequence[ReleaseResult]):
 
     @property
     def failed_checks(self) -> tuple[str, ...]:
-        """The names of the checks on rows that failed; for the data custodian alone."""
+        """The checks on rows that failed, with exact shares; for the data custodian alone."""
         return tuple(dict.fromkeys(name for names in self.failures.values() for name in names))
 
     @property
