@@ -16,6 +16,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
+import numpy as np
 from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 from dp_pipeline.config import fields
@@ -341,6 +342,7 @@ class Numeric(_ColumnSection, SignsSection):
     integer     Synthetic numbers are integers.
     decimals    Synthetic numbers have so many decimals.
     aliases     Texts that mean a number: {"90+": 90}.
+    names       The name of the bin that a number is in: {90: 90 and over}.
     on_invalid  A number outside its bounds is missing (keep), clipped, or drops its row (drop).
     """
 
@@ -357,6 +359,7 @@ class Numeric(_ColumnSection, SignsSection):
     integer: fields.Switch = False
     decimals: Annotated[int, _DECIMALS] | None = None
     aliases: fields.MappingOf[fields.Number] = Field(default_factory=dict)
+    names: fields.MappingOf[fields.Item] = Field(default_factory=dict)
     on_invalid: Literal["keep", "clip", "drop"] | None = None
 
     @property
@@ -398,7 +401,23 @@ class Numeric(_ColumnSection, SignsSection):
             require(has_integer or not self.integer, expected, "none", "integer")
             is_inside = all(bounds[0] <= n <= bounds[1] for n in self.aliases.values())
             require(is_inside, "numbers inside the bounds", "another", "aliases")
+        names = self._names()
+        labels = [*dict(names).values(), MISSING]
+        is_unique = len(names) == len(self.names) and len(set(labels)) == len(labels)
+        expected = "names that differ, each of another bin"
+        require(is_unique, expected, "one twice", "names")
         return self
+
+    def _names(self) -> tuple[tuple[int, str], ...]:
+        """Return the code and the name of each bin that has one."""
+        bins, names = self._cells(), {}
+        for text, name in self.names.items():
+            number = fields.finite(text)
+            codes = [-1] if bins is None or number is None else bins.encode(np.array([number]))
+            expected = "a number inside declared bins as the key of a name"
+            require(codes[0] >= 0, expected, repr(text[:60]), "names", text)
+            names[int(codes[0])] = name
+        return tuple(sorted(names.items()))
 
     def _require_discoverable(self, undeclared: Undeclared) -> None:
         expected = "bounds that are declared, for cuts inside them"
@@ -444,6 +463,7 @@ class Numeric(_ColumnSection, SignsSection):
             is_integer=self.integer,
             decimals=self.decimals,
             aliases=tuple(sorted((normal_text(t), repr(n)) for t, n in self.aliases.items())),
+            names=self._names(),
             signs=self.signs(reading.signs(Signs())),
             undeclared=self.undeclared,
         )

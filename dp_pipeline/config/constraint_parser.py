@@ -273,6 +273,8 @@ def _codes_of_text(attribute: Attribute, text: str) -> Codes:
     if attribute.nullable and text == MISSING:
         return (attribute.missing_code,)
     if isinstance(attribute.cells, Bins):
+        if text in dict(attribute.names).values():
+            return (labels.index(text),)
         return _codes_of_interval(attribute, attribute.cells, text.strip())
     level = dict(attribute.aliases).get(text, text)
     if level not in labels:

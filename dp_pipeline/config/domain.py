@@ -74,6 +74,7 @@ class Attribute:
     missing      texts that mean a missing value, in addition to empty ones
     decimals     how many synthetic numbers have; None: all of them. Changes no measurement
     aliases      (text, level): other spellings of declared levels, or of numbers
+    names        (code, name) of bins that have a name; changes no measurement
     usable       share of the rows that checks require to be as declared; changes no measurement
     undeclared   the parts that are to be discovered, or None
     signs        decimal and thousands signs of numbers in texts
@@ -94,6 +95,7 @@ class Attribute:
     decimals: int | None = None
     missing: tuple[str, ...] = ()
     aliases: tuple[tuple[str, str], ...] = ()
+    names: tuple[tuple[int, str], ...] = ()
     usable: Fraction = Fraction(1)
     undeclared: Undeclared | None = None
     signs: Signs = Signs()
@@ -160,7 +162,8 @@ class Attribute:
 
     def labels(self) -> tuple[str, ...]:
         """Return the names of the cells, in code order; DeclarationError without cells."""
-        labels = self._cells.labels()
+        names = dict(self.names)
+        labels = tuple(names.get(code, text) for code, text in enumerate(self._cells.labels()))
         return (*labels, MISSING) if self.nullable else labels
 
     @property
@@ -183,7 +186,8 @@ class Attribute:
     def measured(self) -> dict[str, Any]:
         """The fields that change a measurement."""
         fields = asdict(self)
-        del fields["is_integer"], fields["decimals"], fields["usable"], fields["pieces"]
+        for name in ("is_integer", "decimals", "names", "usable", "pieces"):
+            del fields[name]
         return fields
 
     @property

@@ -380,8 +380,10 @@ def _number(attribute: Attribute, *, is_drawn: bool) -> Mapping[str, Any]:
     if clock is not None:
         unit = "days" if clock.kind == "date" else "seconds"
         return {**bounds, "description": f"{unit} since 1970-01-01T00:00:00Z"}
-    edges = {"edges": list(attribute.cells.edges)} if isinstance(attribute.cells, Bins) else {}
-    return {**bounds, **edges}
+    if not isinstance(attribute.cells, Bins):
+        return bounds
+    names = {"bins": list(attribute.labels())} if attribute.names else {}
+    return {**bounds, "edges": list(attribute.cells.edges), **names}
 
 
 _DATES = {"date": "date", "timestamp": "datetime"}

@@ -96,6 +96,19 @@ def test_an_integer_means_the_bin_that_has_only_it(tmp_path: Path) -> None:
         written_spec(tmp_path, attributes, more="constraints: {never: {n: 7, x: a}}")
 
 
+def test_a_bin_is_called_by_its_name(tmp_path: Path) -> None:
+    age = "{bounds: [0, 100], edges: [18, 90], names: {95: 90 and over}}"
+    attributes = f"{{age: {age}, sex: {{levels: [f, m]}}}}"
+    more = "constraints: {never: {age: 90 and over, sex: m}}"
+    spec = written_spec(tmp_path, attributes, more=more)
+    assert spec.domain["age"].labels() == ("[0, 18)", "[18, 90)", "90 and over")
+    assert forbidden(spec) == {("90 and over", "m")}
+    assert spec.domain["age"].measured.keys().isdisjoint({"names"})
+    for names in "{101: x}", "{95: x, 96: y}", "{1: x, 20: x}", "{1: missing}":
+        with pytest.raises(DeclarationError, match="names"):
+            written_spec(tmp_path, attributes.replace("{95: 90 and over}", names))
+
+
 def test_bins_of_one_column_and_first_letters_need_no_map(tmp_path: Path) -> None:
     attributes = (
         "{years: {column: age, bounds: [0, 8], bins: 8}, decade: {column: age, bounds: [0, 8], "
