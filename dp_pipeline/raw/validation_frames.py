@@ -10,13 +10,7 @@ from numpy.typing import NDArray
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.domain import Attribute
 from dp_pipeline.config.encoding import FloatArray, IntArray
-from dp_pipeline.raw.expectations import (
-    PERSON,
-    TIME,
-    constraint_column,
-    frame_column,
-    source_columns,
-)
+from dp_pipeline.raw import expectations
 from dp_pipeline.raw.ingest import ingested_schema
 from dp_pipeline.raw.prepare import rows_breaking
 from dp_pipeline.raw.snapshot import Snapshot
@@ -48,7 +42,7 @@ def schema_frame(spec: DatasetSpec, snapshot: Snapshot) -> pd.DataFrame:
     """
     schema = ingested_schema(spec, snapshot)
     columns = {}
-    for name, column in source_columns(spec).items():
+    for name, column in expectations.source_columns(spec).items():
         indices = schema.get_all_field_indices(column)
         if len(indices) == 1:
             kind = _column_kind(spec, name, column, schema.field(indices[0]).type)
@@ -59,7 +53,7 @@ def schema_frame(spec: DatasetSpec, snapshot: Snapshot) -> pd.DataFrame:
 def _column_kind(spec: DatasetSpec, name: str, column: str, type_: pa.DataType) -> Kind:
     """Return a column's kind; ``other`` for floating ids, and for undeclared times or numbers."""
     kind = kind_of(type_)
-    if name == PERSON:
+    if name == expectations.PERSON:
         return kind if kind == "text" or type_ in WHOLE else "other"
     return kind if kind == "text" or (kind == "time") == (column in spec.times) else "other"
 
@@ -82,15 +76,17 @@ def row_frame(spec: DatasetSpec, table: pa.Table) -> pd.DataFrame:
     if person is not None:
         places, words = texts(table.column(person))
         words[words == ""] = None
-        columns[PERSON] = _categories(places, words)
+        columns[expectations.PERSON] = _categories(places, words)
     if spec.windows is not None:
-        columns[TIME] = pd.Series(have_time(spec.windows, table))
+        columns[expectations.TIME] = pd.Series(have_time(spec.windows, table))
     for number, constraint in enumerate(spec.domain.constraints, start=1):
         is_kept = ~rows_breaking(constraint, spec.domain, table)
-        columns[constraint_column(number)] = pd.Series(is_kept)
-    declared = {frame_column(spec, c) for e in spec.expectations for c in e.columns.values()}
+        columns[expectations.constraint_column(number)] = pd.Series(is_kept)
+    declared = {
+        expectations.frame_column(spec, c) for e in spec.expectations for c in e.columns.values()
+    }
     for name in declared:
-        if name == PERSON or not spec.domain[name].is_numeric:
+        if name == expectations.PERSON or not spec.domain[name].is_numeric:
             # Some of the library's expectations fail on categories.
             columns[name] = pd.Series(columns[name]).astype(object)
     return pd.DataFrame(columns)

@@ -23,22 +23,12 @@ from dp_pipeline.config.encoding import Coordinate, FloatArray, IntArray
 from dp_pipeline.config.parameters import integer
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.trees import Expansion, TreeSession
+from dp_pipeline.inference import noisy_tree
 from dp_pipeline.inference.earlier import UNSEEN_DRIFT, EarlierTree, smoothed, whole_counts
 from dp_pipeline.inference.kmeans import cluster_synopsis
-from dp_pipeline.inference.noisy_tree import (
-    CERTAIN,
-    NoisyTree,
-    Sparsity,
-    find_far_leaves,
-    may_hold_rows,
-)
 from dp_pipeline.models.base import clustering_columns, plan_from, require_plan, smooth
+from dp_pipeline.models.clustering import moved_centres
 from dp_pipeline.models.clustering.base import Clustering
-from dp_pipeline.models.clustering.moved_centres import (
-    move_as_many_as_can,
-    move_by_residuals,
-    part_of_the_spread,
-)
 from dp_pipeline.results.clusters import Clusters, Synopsis, Tables
 from dp_pipeline.results.measurement import SHARES, variance, variances
 from dp_pipeline.results.trees import BitTree, CountedBoxes, Prefixes
@@ -95,8 +85,8 @@ class GrowthPlan:
     signal: float
     min_deviations: float
     caution: float
-    first: Sparsity | None
-    below: Sparsity | None
+    first: noisy_tree.Sparsity | None
+    below: noisy_tree.Sparsity | None
 
     @classmethod
     def of(cls, total: float, *, clusters: int, rate: float) -> GrowthPlan:
@@ -113,10 +103,10 @@ class GrowthPlan:
         )
 
 
-def _sparsity(deviations: float) -> Sparsity | None:
+def _sparsity(deviations: float) -> noisy_tree.Sparsity | None:
     """Return the deviations below which boxes count as empty, for one child and for the rest."""
     capped = min(3.0, deviations)
-    return Sparsity(capped, capped - 1) if capped >= 1 else None
+    return noisy_tree.Sparsity(capped, capped - 1) if capped >= 1 else None
 
 
 @dataclass(frozen=True)
@@ -139,7 +129,7 @@ class _Growth:
 
     def __init__(self, session: TreeSession, tree: BitTree, rate: float) -> None:
         self._session, self._tree, self._rate = session, tree, rate
-        self.noisy = NoisyTree()
+        self.noisy = noisy_tree.NoisyTree()
 
     def first(self) -> _Frontier:
         positions, shares = np.zeros(1, dtype=np.int64), np.array([SHARES])
@@ -174,7 +164,7 @@ class _Growth:
 
     def count_unsure_again(self, frontier: _Frontier) -> _Frontier:
         """Count nodes once more, for a part of what is left to each, that may be noise alone."""
-        is_unsure = frontier.values < CERTAIN * np.sqrt(frontier.variance / 2)
+        is_unsure = frontier.values < noisy_tree.CERTAIN * np.sqrt(frontier.variance / 2)
         unsure = frontier.where(is_unsure & (frontier.shares > 1))
         spent = np.maximum(1, (FIRST_SHARE * unsure.shares).astype(np.int64))
         self.count([(unsure, 0, spent)])
@@ -203,7 +193,7 @@ class _Growth:
 class GrownTree:
     """A tree that has spent all of its session's ε, its plan, and ε a row of one unit."""
 
-    noisy: NoisyTree
+    noisy: noisy_tree.NoisyTree
     plan: GrowthPlan
     rate: float
 
@@ -221,9 +211,11 @@ class GrownTree:
         weights = self.noisy.counts(first=self.plan.first, below=self.plan.below)[positions]
         values, noise_variances = self.noisy.estimates(positions)
         if self.plan.signal >= STRONG_SIGNAL:
-            weights = np.where(may_hold_rows(nodes.depths, values, noise_variances), weights, 0.0)
+            weights = np.where(
+                noisy_tree.may_hold_rows(nodes.depths, values, noise_variances), weights, 0.0
+            )
         if self.plan.units >= MANY_UNITS:
-            is_far = find_far_leaves(lower, upper, values, noise_variances)
+            is_far = noisy_tree.find_far_leaves(lower, upper, values, noise_variances)
             weights = np.where(is_far, 0.0, weights)
         if self.plan.units < FEW_UNITS:
             weights = weights + EVEN_UNITS / self.rate * 0.5**nodes.depths
@@ -391,15 +383,15 @@ class HTreeKMeans(Clustering):
     ) -> tuple[Mover | None, Fraction]:
         """Return the function that moves centres and its ε; None where leaves are counted again."""
         if signal >= ENOUGH_SIGNAL:
-            return partial(move_by_residuals, curator), budget
+            return partial(moved_centres.move_by_residuals, curator), budget
         price = budget / 8
         rows = float(synopsis.weights.clip(min=0).sum() * price / curator.distance)
         if len(synopsis.columns) < MANY_COLUMNS or rows < ENOUGH_TO_ASK:
             return None, budget
-        if part_of_the_spread(curator, synopsis, epsilon=price) >= NEAR_THE_MIDDLE:
+        if moved_centres.part_of_the_spread(curator, synopsis, epsilon=price) >= NEAR_THE_MIDDLE:
             return None, budget - price
         fewer = partial(self._tree_centres, synopsis)
-        return partial(move_as_many_as_can, curator, fewer=fewer), budget - price
+        return partial(moved_centres.move_as_many_as_can, curator, fewer=fewer), budget - price
 
     def _clusters(
         self, synopsis: Synopsis, mover: Mover | None, budget: Fraction, rng: Generator

@@ -22,7 +22,7 @@ from dp_pipeline.config.encoding import (
 from dp_pipeline.metrics.clustering import nearest_centres
 from dp_pipeline.reporting.metrics import QualityRow
 from dp_pipeline.reporting.text import number_text
-from dp_pipeline.results.clusters import Synopsis
+from dp_pipeline.results.clusters import Synopsis, Tables
 
 METRES = "rms_metres"
 """The metric: √NICV in metres."""
@@ -56,9 +56,6 @@ def _in_metres(row: QualityRow, metres: float) -> QualityRow:
     return replace(row, metric=METRES, value=root * metres, scale=scale, unit="metres")
 
 
-Tables = Mapping[str, Mapping[str, np.ndarray]]
-
-
 def cluster_sizes(tables: Tables) -> FloatArray | None:
     """Return the noisy rows of each centre (k,), which may be negative; None without sizes.
 
@@ -72,13 +69,7 @@ def cluster_sizes(tables: Tables) -> FloatArray | None:
     if "synopsis" not in tables:
         return None
     centres = np.stack(list(tables["centres"].values()), axis=1)
-    columns = tuple(tables["centres"])
-    table = tables["synopsis"]
-    lower, upper = (
-        np.stack([table[f"{name}_{side}"] for name in columns], axis=1)
-        for side in ("lower", "upper")
-    )
-    boxes = Synopsis(columns, lower, upper, np.asarray(table["weight"], dtype=np.float64)).refined()
+    boxes = Synopsis.of_table(tuple(tables["centres"]), tables["synopsis"]).refined()
     if not len(centres) or not len(boxes.weights):
         return np.zeros(len(centres))
     nearest = nearest_centres(boxes.middles, centres)
