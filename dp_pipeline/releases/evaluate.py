@@ -21,7 +21,7 @@ from dp_pipeline.config.dataset import WINDOW, DatasetSpec
 from dp_pipeline.config.domain import Attribute, Domain
 from dp_pipeline.config.encoding import Bins, FloatArray, Names
 from dp_pipeline.config.errors import DeclarationError, one_of
-from dp_pipeline.metrics.classification import Scorer, predict_attribute, split_rows
+from dp_pipeline.metrics.classification import Codes, Scorer, predict_attribute, split_rows
 from dp_pipeline.metrics.marginals import attribute_sets
 from dp_pipeline.raw.closest_record import distance_to_closest_record, share_of_copies
 from dp_pipeline.raw.comparison import estimated_distances
@@ -43,9 +43,6 @@ from dp_pipeline.reporting.figures.cluster_view import metre_rows
 from dp_pipeline.reporting.metrics import QualityRow, bought_rows
 from dp_pipeline.results.bundle import Bundle
 from dp_pipeline.results.class_table import ClassTable
-
-Codes = Mapping[str, NDArray[Any]]
-"""Attribute → codes (rows,), integers below the attribute's size."""
 
 MOST_LEVELS = 20
 """Levels of a label that classifiers predict: they learn once a level."""
@@ -126,8 +123,13 @@ class TableComparison:
         numbers = [name for name in self.real if isinstance(self.domain[name].cells, Bins)]
         if len(numbers) < 2:
             return {}
+        import pandas as pd
+
+        # Pearson's, of rows without missing numbers in a pair.
         real, synthetic = (
-            _correlations({name: _middles(self.domain[name], table[name]) for name in numbers})
+            pd.DataFrame({name: _middles(self.domain[name], table[name]) for name in numbers})
+            .corr()
+            .to_numpy()
             for table in (self.real, self.synthetic)
         )
         moved = synthetic - real
@@ -141,13 +143,6 @@ class TableComparison:
 
 def _row_count(table: Codes) -> int:
     return len(next(iter(table.values())))
-
-
-def _correlations(columns: Mapping[str, FloatArray]) -> FloatArray:
-    """Return Pearson's correlations, of rows without missing numbers in a pair."""
-    import pandas as pd
-
-    return np.asarray(pd.DataFrame(columns).corr())
 
 
 def _middles(attribute: Attribute, codes: NDArray[Any]) -> FloatArray:

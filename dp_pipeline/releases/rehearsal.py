@@ -72,13 +72,12 @@ def rehearsed(
         population=f"rehearsal-{spec.population}"[:63],
         purpose="benchmark",
         source=Source("parquet", str(path)),
-        models={name: _without_prior(values) for name, values in spec.models.items()},
+        # Of another data set that a model names there are no rows in this home.
+        models={
+            name: {key: text for key, text in values.items() if key != "prior"}
+            for name, values in spec.models.items()
+        },
     )
-
-
-def _without_prior(parameters: Mapping[str, str]) -> dict[str, str]:
-    """Return a model's parameters without another data set, whose rows are not in this home."""
-    return {name: value for name, value in parameters.items() if name != "prior"}
 
 
 def _released_columns(spec: DatasetSpec, home: Home, model: str) -> Mapping[str, NDArray[Any]]:

@@ -40,7 +40,6 @@ from dp_pipeline.reporting.metrics import (
 )
 from dp_pipeline.reporting.pages import Timeline, summary_over_epsilon, summary_over_k, write_report
 from dp_pipeline.reporting.prices import BudgetForecast, prices_of
-from dp_pipeline.reporting.quality import ComparedTable
 from dp_pipeline.reporting.releases import (
     ReportedKAnonymousRelease,
     ReportedPrivateRelease,
@@ -89,15 +88,9 @@ def compare(spec: DatasetSpec, home: Home, evaluations: Mapping[str, Any]) -> Co
         row for evaluation in ascending.values() for row in from_documents(evaluation["rows"])
     ]
     releases = [
-        ReportedPrivateRelease(
-            spec=spec,
-            bundle=pointed_bundle(spec, home, pointer, model=name, epsilon=key),
-            state=pointer["state"],
-            compared=_compared(evaluation, name),
-        )
+        release
         for key, evaluation in ascending.items()
-        for name, pointer in evaluation["pointers"].items()
-        if pointer is not None
+        for release in _evaluated(spec, home, evaluation, epsilon=key)
     ]
     newest = {release.bundle.facts["model"]: release.bundle for release in releases}
     labels = model_labels(newest.values())
@@ -218,7 +211,7 @@ def compare_windows(spec: DatasetSpec, home: Home, evaluations: Mapping[str, Any
     newest = [
         release
         for name in reversed(names[-NEWEST:])
-        for release in _of_window(spec, home, name, evaluations[name])
+        for release in _evaluated(spec.at_window(name), home, evaluations[name])
     ]
     rows = tuple(quality[names[-1]]) if names else ()
     spent = ledger.blocks(spec.population)
@@ -237,20 +230,21 @@ def compare_windows(spec: DatasetSpec, home: Home, evaluations: Mapping[str, Any
     return Comparison(rows, summary_over_epsilon(rows, prices_of(newest)), pictures, path)
 
 
-def _of_window(
-    spec: DatasetSpec, home: Home, name: str, evaluation: Mapping[str, Any]
+def _evaluated(
+    spec: DatasetSpec, home: Home, evaluation: Mapping[str, Any], **expected: str
 ) -> Iterator[ReportedPrivateRelease]:
-    spec = spec.at_window(name)
+    """Yield the releases of an evaluation, with what was compared with public rows.
+
+    expected   facts of each, beside its model
+    """
     for model, pointer in evaluation["pointers"].items():
         if pointer is not None:
-            bundle, state = pointed_bundle(spec, home, pointer, model=model), pointer["state"]
-            compared = _compared(evaluation, model)
-            yield ReportedPrivateRelease(spec=spec, bundle=bundle, state=state, compared=compared)
-
-
-def _compared(evaluation: Mapping[str, Any], model: str) -> tuple[ComparedTable, ...]:
-    """Return the compared columns and pairs of one model in an evaluation of public rows."""
-    return from_compared(evaluation.get("compared", {}).get(model, []))
+            yield ReportedPrivateRelease(
+                spec=spec,
+                bundle=pointed_bundle(spec, home, pointer, model=model, **expected),
+                state=pointer["state"],
+                compared=from_compared(evaluation.get("compared", {}).get(model, [])),
+            )
 
 
 def _totals(

@@ -313,7 +313,7 @@ class SummaryTable:
         metrics = metrics_of(here)[:MOST_NUMBERS]
         tables = [pivot(here, metric) for metric in metrics]
         models = sorted({row.model for row in here}, key=lambda model: _rank(here, metrics, model))
-        body = [(model, *(_text(table.texts(model)) for table in tables)) for model in models]
+        body = [(model, *((table.texts(model) or "–")[0] for table in tables)) for model in models]
         return cls(
             caption=f"Every model at {_at(epsilon, prices)}, the best first",
             head=("model", *(find_metric(metric).short for metric in metrics)),
@@ -331,10 +331,6 @@ def _rank(
             sign = -1 if find_metric(metric).better == "higher is better" else 1
             return (place, sign * float(np.nanmean(values))), model
     return (len(metrics), 0.0), model
-
-
-def _text(texts: Sequence[str]) -> str:
-    return texts[0] if texts else "–"
 
 
 REFERENCE = "eug_kmeans"
