@@ -86,50 +86,44 @@ def schedules_of(spec: DatasetSpec) -> list[dg.ScheduleDefinition]:
         return [_window_schedule(spec)]
     if spec.publish is None:
         return []
-    schedule_of = _refresh_schedule if spec.refresh == "weekly" else _weekly_schedule
-    return [schedule_of(spec, spec.publish)]
+    return [_weekly_schedule(spec, spec.publish)]
 
 
 def _weekly_schedule(spec: DatasetSpec, publication: Publication) -> dg.ScheduleDefinition:
-    """Return the schedule that publishes from the current snapshot, which is replayed."""
+    """Return the schedule that publishes each ISO week: from the current snapshot, which is
+    replayed, or from a new one where the file says so.
+
+    A new one is read whether or not a row changed, as its runs must not disclose that; its name
+    differs from that of the schedule which is free.
+    """
+    text, is_refresh = jobs.publication_text(spec, publication), spec.refresh == "weekly"
+    name, job_name = f"{spec.name}_weekly", jobs.backfill_job_name(spec)
+    description = (
+        f"Publish {text} every Monday at 06:00 UTC, from the current snapshot: at no cost once it "
+        "was published from there."
+    )
+    if is_refresh:
+        name, job_name = f"{name}_refresh", jobs.new_snapshot_job_name(spec)
+        description = (
+            f"Open a new snapshot every Monday at 06:00 UTC, changed or not, and publish {text} "
+            "from it: every week is charged. A week that the ceiling does not allow is skipped "
+            "before anything is read."
+        )
 
     @dg.schedule(
-        name=f"{spec.name}_weekly",
+        name=name,
         cron_schedule=MONDAY_MORNING,
-        job_name=jobs.backfill_job_name(spec),
-        description=f"Publish {jobs.publication_text(spec, publication)} every Monday at 06:00 "
-        f"UTC, from the current snapshot: at no cost once it was published from there. {_NO_RETRY}",
+        job_name=job_name,
+        description=f"{description} {_NO_RETRY}",
         execution_timezone="UTC",
     )
     def weekly(context: dg.ScheduleEvaluationContext, dp_pipeline: PipelineResource) -> TickResult:
-        key = _run_key(context.scheduled_execution_time, publication)
-        return publication_request(spec, publication, dp_pipeline, run_key=key)
+        week = iso_week(context.scheduled_execution_time)
+        key = f"{week}-{epsilon_text(publication.epsilon)}"
+        snapshot = week if is_refresh else ""
+        return publication_request(spec, publication, dp_pipeline, run_key=key, snapshot=snapshot)
 
     return weekly
-
-
-def _refresh_schedule(spec: DatasetSpec, publication: Publication) -> dg.ScheduleDefinition:
-    """Return the schedule that publishes from a new snapshot each ISO week.
-
-    It runs whether or not a row changed, as its runs must not disclose that. Its name differs from
-    the weekly schedule's, which is free.
-    """
-
-    @dg.schedule(
-        name=f"{spec.name}_weekly_refresh",
-        cron_schedule=MONDAY_MORNING,
-        job_name=jobs.new_snapshot_job_name(spec),
-        description=f"Open a new snapshot every Monday at 06:00 UTC, changed or not, and publish "
-        f"{jobs.publication_text(spec, publication)} from it: every week is charged. A week that "
-        f"the ceiling does not allow is skipped before anything is read. {_NO_RETRY}",
-        execution_timezone="UTC",
-    )
-    def refresh(context: dg.ScheduleEvaluationContext, dp_pipeline: PipelineResource) -> TickResult:
-        time = context.scheduled_execution_time
-        key, week = _run_key(time, publication), iso_week(time)
-        return publication_request(spec, publication, dp_pipeline, run_key=key, snapshot=week)
-
-    return refresh
 
 
 MAX_WINDOWS_PER_TICK = 60
@@ -315,10 +309,6 @@ def iso_week(time: datetime) -> str:
     """
     year, week, _ = time.isocalendar()
     return f"{year}-W{week:02d}"
-
-
-def _run_key(time: datetime, publication: Publication) -> str:
-    return f"{iso_week(time)}-{epsilon_text(publication.epsilon)}"
 
 
 @dataclass(frozen=True)

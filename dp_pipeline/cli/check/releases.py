@@ -17,7 +17,7 @@ from dp_pipeline.config.parser import load_spec
 from dp_pipeline.files import is_locked
 from dp_pipeline.ledger import Entry
 from dp_pipeline.ledger.entries import blocks_of
-from dp_pipeline.raw.snapshot import Snapshot, current_snapshot
+from dp_pipeline.raw.snapshot import current_snapshot
 from dp_pipeline.releases.domain_release import NAME as DOMAIN
 from dp_pipeline.releases.domain_release import DomainRelease, with_discovered
 from dp_pipeline.releases.epsilon_release import EpsilonRelease
@@ -26,7 +26,7 @@ from dp_pipeline.releases.k_anonymous_release import KAnonymousRelease
 from dp_pipeline.releases.noisy_release import NoisyRelease
 from dp_pipeline.releases.publish import require_reserved_parameters
 from dp_pipeline.releases.release import Release
-from dp_pipeline.releases.replay import require_intact, require_reproducible
+from dp_pipeline.releases.replay import require_intact, require_reproducible, snapshot_by_name
 from dp_pipeline.results.bundle import K_ANONYMITY, REFINED_FROM, REFINES, Key, ReleaseKey
 from dp_pipeline.results.transcript import Transcript
 
@@ -79,10 +79,6 @@ class ChargedRelease:
         epsilon = self.facts["epsilon"]
         return f"dp-pipeline run {dataset}{span} --model {name} --epsilon {epsilon}{refine}"
 
-    def _snapshot(self, spec: DatasetSpec) -> Snapshot:
-        # Of a snapshot only its name enters a key.
-        return Snapshot(self.home.raw / spec.name / self.facts["snapshot"], b"")
-
     def release(self, spec: DatasetSpec) -> Release:
         """Return the release as ``spec`` declares it, with the domain of its snapshot.
 
@@ -91,7 +87,8 @@ class ChargedRelease:
         name, home = self.facts["model"], self.home
         if self.release_class is DomainRelease:
             return DomainRelease(spec, home, self.facts["noise"])
-        spec = with_discovered(spec, home, snapshot=self._snapshot(spec))
+        snapshot = snapshot_by_name(spec, home, self.facts["snapshot"])
+        spec = with_discovered(spec, home, snapshot=snapshot)
         if self.release_class is KAnonymousRelease:
             return KAnonymousRelease(spec, name, int(self.facts["k"]), home)
         epsilon, span = Fraction(self.facts["epsilon"]), max(1, len(self.windows))
@@ -103,7 +100,7 @@ class ChargedRelease:
         if isinstance(release, NoisyRelease):
             key = release.draw_key(self.facts["snapshot"], int(self.facts["replicate"]))
             return key.refining(self.facts.get(REFINES, ""))
-        return release.key(self._snapshot(spec))
+        return release.key(snapshot_by_name(spec, self.home, self.facts["snapshot"]))
 
     def is_declared(self, spec: DatasetSpec) -> bool:
         """Return whether ``spec`` still declares the release."""
