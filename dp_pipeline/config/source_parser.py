@@ -81,11 +81,17 @@ _LINES = fields.Scalar(
 )
 
 
+_OVER_LINES = ("hz", "idna", "iso2022", "punycode", "raw-unicode", "unicode-escape", "utf-7")
+"""Encodings in which a line may say how the lines behind it are read: a row of one person could
+change those of others."""
+
+
 def _is_encoding(text: str) -> bool:
-    """Return whether Python decodes bytes to text by this name."""
+    """Return whether Python decodes bytes to text by this name, line by line."""
     try:
-        # An encoding of text, and none of bytes such as base64.
-        return isinstance(codecs.decode(b"", text), str)
+        # It refuses encodings of bytes, such as base64.
+        b"a".decode(text, "replace")
+        return not codecs.lookup(text).name.startswith(_OVER_LINES)
     except (LookupError, UnicodeError, ValueError):
         return False
 
@@ -130,7 +136,7 @@ class CsvForm(fields.Section):
         Annotated[str, fields.text_that(re.compile("[ !#-~]").fullmatch, _EXPECTED_COMMENT)] | None
     ) = None
     encoding: (
-        Annotated[str, fields.text_that(_is_encoding, "a text encoding such as cp1252")] | None
+        Annotated[str, fields.text_that(_is_encoding, "a text encoding of lines, such as cp1252")] | None
     ) = None
     multiline: Annotated[int, _LINES] | None = None
     header_row: fields.Count | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import encodings.aliases
 import io
 from collections import Counter
 from datetime import datetime
@@ -17,12 +18,13 @@ from hypothesis import strategies as st
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.draft import SourceColumn
 from dp_pipeline.config.source import Source
+from dp_pipeline.config.source_parser import _is_encoding
 from dp_pipeline.raw.expectations import expectations_of
 from dp_pipeline.raw.first_rows import parse_first_rows
 from dp_pipeline.raw.prepare import discretized, normalized
 from dp_pipeline.raw.proposals import likely_encoding, proposed
 from dp_pipeline.raw.sources import read_source
-from dp_pipeline.raw.sources.csv_files import _RowReader, unreadable_lines
+from dp_pipeline.raw.sources.csv_files import _RowReader, _Transcoded, unreadable_lines
 from dp_pipeline_tests.raw.written import KEY, written_spec
 
 NAMES = ["a", "b"]
@@ -223,3 +225,26 @@ def test_more_lines_a_cell_are_proposed_for_a_sample(tmp_path: Path) -> None:
     spec = written_spec(tmp_path, attributes, purpose="release")
     sample = parse_first_rows(spec, 9)
     assert (sample.rows, sum(sample.unreadable.values()), sample.multiline) == (1, 3, (3, 0))
+
+
+ENCODINGS = sorted({*encodings.aliases.aliases.values(), "idna", "punycode", "unicode_escape"})
+ODD_BYTES = [bytes([byte]) for byte in range(256)]
+ODD_BYTES += [b"\x1b$", b"\x1b(", b"\x1b$B", b"~{", b"+AAA", b"a\\", b"\x00\xd8", b"\x84\x31\xa4"]
+
+
+def test_no_line_of_an_encoding_changes_another() -> None:
+    """Whatever bytes a row holds, in whole units of its encoding."""
+    for name in filter(_is_encoding, ENCODINGS):
+        mark, line = "".encode(name), "\nab;12\n".encode(name)[len("".encode(name)) :]
+        is_wide = "16" in name or "32" in name
+        for odd in ODD_BYTES:
+            units = odd.ljust((len(odd) + 3) // 4 * 4, b"\0") if is_wide else odd
+            read = _Transcoded(io.BytesIO(mark + units + line), name).read(99)
+            assert read.endswith(b"\nab;12\n"), (name, odd)
+
+
+def test_encodings_in_which_a_line_changes_others_are_refused() -> None:
+    refused = {name for name in ENCODINGS if not _is_encoding(name)}
+    assert {"hz", "iso2022_jp", "iso2022_kr", "utf_7", "unicode_escape", "punycode"} <= refused
+    assert {"rot_13", "zlib_codec"} <= refused, "no encodings of text"
+    assert {"cp1252", "utf_8", "utf_16", "shift_jis", "gb18030", "cp037"}.isdisjoint(refused)
