@@ -245,6 +245,11 @@ def _loss_lines(sample: ParsedRows) -> Iterator[str]:
         why = "; ".join(f"{lines:,} {reason}" for reason, lines in reasons[:MAX_REASONS])
         more = "; others" if len(reasons) > MAX_REASONS else ""
         yield f"{count:,} lines of the file are no rows: {why}{more}"
+    if sample.odd_texts:
+        yield (
+            f"{sample.odd_texts:,} lines hold bytes that are no text in the encoding of `source`, "
+            "UTF-8 where it names none, so those cells are missing: `encoding: cp1252` may be it"
+        )
     if sample.multiline is not None:
         lines, left = sample.multiline
         yield f"with `multiline: {lines}` in `source` {left:,} lines would be no rows"

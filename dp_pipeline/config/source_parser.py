@@ -136,7 +136,8 @@ class CsvForm(fields.Section):
         Annotated[str, fields.text_that(re.compile("[ !#-~]").fullmatch, _EXPECTED_COMMENT)] | None
     ) = None
     encoding: (
-        Annotated[str, fields.text_that(_is_encoding, "a text encoding of lines, such as cp1252")] | None
+        Annotated[str, fields.text_that(_is_encoding, "a text encoding of lines, such as cp1252")]
+        | None
     ) = None
     multiline: Annotated[int, _LINES] | None = None
     header_row: fields.Count | None = None

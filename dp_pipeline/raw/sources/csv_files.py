@@ -173,6 +173,24 @@ def unreadable_lines(spec: DatasetSpec) -> Counter[str]:
     return reasons
 
 
+def count_odd_texts(spec: DatasetSpec) -> int:
+    """Return the number of lines with bytes that are no text in the encoding of the files."""
+    return sum(
+        not _is_text(line)
+        for location in spec.source.locations
+        for lines in _row_lines(Path(location), spec.source.only(location))
+        for line in lines or []
+    )
+
+
+def _is_text(line: bytes) -> bool:
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 def _row_lines(path: Path, source: Source) -> Iterator[list[bytes] | None]:
     """Yield the lines behind that of names, without blank ones, part by part; then None."""
     above = 0 if source.header else source.header_row
