@@ -186,7 +186,7 @@ class ClusteringStudy(Study):
             )
         except (BoundaryViolation, DeclarationError) as error:
             return {**row, "failure": str(error)}
-        fitted.require_guaranteed(guarantee, what=key)
+        fitted.require_guaranteed(what=key)
         assert isinstance(fitted.released, Clusters)
         columns, centres = fitted.released.columns, fitted.released.centres
         quality = clustering_quality(benchmark.spec, benchmark.snapshot, columns, centres)

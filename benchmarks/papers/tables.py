@@ -233,7 +233,7 @@ class ReleaseStudy(Study):
             return {"failure": str(error)}
         finally:
             tracemalloc.stop()
-        fitted.require_guaranteed(guarantee, what=key)
+        fitted.require_guaranteed(what=key)
         facts = guarantee_facts(guarantee)
         if cell.use == "memory":
             return {**facts, "peak_mb": peak / 1e6}

@@ -26,12 +26,11 @@ from dp_pipeline.config.parameters import texts_of
 from dp_pipeline.estimators.parameters import exact_delta, exact_epsilon, is_fit_for_release
 from dp_pipeline.estimators.rows import PreparedRows, prepared_rows
 from dp_pipeline.gate.counter import Counter
-from dp_pipeline.gate.curator import PaidMarginals
 from dp_pipeline.gate.discovery import discover
 from dp_pipeline.gate.noise import NoiseSource, OpenDPNoise, SeededNoise
 from dp_pipeline.inference.earlier import PublicTable
 from dp_pipeline.models import MODELS, base
-from dp_pipeline.models.base import CoarseRelease, FitResult, Model, PrivacyGuarantee
+from dp_pipeline.models.base import FitResult, Model, PrivacyGuarantee
 from dp_pipeline.models.tables.base import TableModel
 from dp_pipeline.raw.counters.fold import EmptyCounter
 from dp_pipeline.raw.counters.undeclared import UndeclaredRows
@@ -67,7 +66,7 @@ class PrivateFit:
     guarantee: PrivacyGuarantee
     earlier: Tables | None = None
     public: PublicTable | None = None
-    refines: CoarseRelease | None = None
+    refines: FitResult | None = None
 
     @property
     def amount(self) -> Fraction:
@@ -78,7 +77,8 @@ class PrivateFit:
     def added_epsilon(self) -> Fraction:
         """The ε that the fit adds to what was spent on its rows, its discovery included."""
         discovery = self.spec.discover.epsilon if self.spec.discover else Fraction(0)
-        return self.guarantee.epsilon + discovery - (self.refines.epsilon if self.refines else 0)
+        earlier = self.refines.guarantee.epsilon if self.refines else 0
+        return self.guarantee.epsilon + discovery - earlier
 
     @property
     def is_refinable(self) -> bool:
@@ -93,8 +93,8 @@ class PrivateFit:
         noise: NoiseSource,
         rng: np.random.Generator,
         transcript: Transcript,
-    ) -> tuple[FitResult, PaidMarginals]:
-        """Run the model through the gate; return its result, and the marginals that may be refined.
+    ) -> FitResult:
+        """Run the model through the gate, and return its result.
 
         counter      None repeats the fit over the answers of the transcript, without cost or noise
         rng          for post-processing only
@@ -113,18 +113,18 @@ class PrivateFit:
             public=self.public,
             coarse=self.refines,
         )
-        result.require_guaranteed(self.guarantee, what=self.method)
+        result.require_guaranteed(what=self.method)
         if not isinstance(result.released, self.releases):
             raise BoundaryViolation(
                 f"{self.method}: expected {self.releases.__name__}, got another release"
             )
-        return result, measurements
+        return replace(result, paid=measurements)
 
     def run_without_rows(self) -> FitResult:
         """Fit an empty table with a seed: what cannot be drawn must not be charged."""
         widest_fit = replace(self, spec=self.spec.widest)
         counter, rng = EmptyCounter(widest_fit.spec.domain), np.random.default_rng(0)
-        return widest_fit.run(counter, noise=SeededNoise(0), rng=rng, transcript=Transcript())[0]
+        return widest_fit.run(counter, noise=SeededNoise(0), rng=rng, transcript=Transcript())
 
     def run_over(
         self,
@@ -151,7 +151,7 @@ class PrivateFit:
             fit = replace(self, spec=spec)
         rows = rows or prepared_rows(fit.spec, table, key, refuse=must_fit)
         counter, transcript = rows.counter(), Transcript()
-        result, _ = fit.run(counter, noise=noise, rng=copy.deepcopy(rng), transcript=transcript)
+        result = fit.run(counter, noise=noise, rng=copy.deepcopy(rng), transcript=transcript)
         result = replace(result, spends=(*discovery, *result.spends))
         return FinishedFit(fit, result, rng, transcript, is_fit_for_release(noise))
 
@@ -267,7 +267,7 @@ class FinishedFit:
         assert isinstance(model, TableModel)
         answers = _StoredAnswers(self.transcript, rng=first_rng, row_rng=rng)
         fit = replace(self.fit, model=replace(model, synthetic_rows=rows))
-        result, _ = fit.run(None, noise=OpenDPNoise(), rng=first_rng, transcript=answers)
+        result = fit.run(None, noise=OpenDPNoise(), rng=first_rng, transcript=answers)
         assert isinstance(result.released, SyntheticTable)
         return result.released
 
@@ -292,9 +292,7 @@ class FinishedFit:
                 "refines: expected a fit whose noise may protect persons as this one's may, got "
                 "one with a seed or a source of its own"
             )
-        rng, answers = copy.deepcopy(self.first_rng), self.transcript.rewind()
-        _, measurements = self.fit.run(None, noise=OpenDPNoise(), rng=rng, transcript=answers)
-        return replace(fit, refines=CoarseRelease(self.result.released, coarse, measurements))
+        return replace(fit, refines=self.result)
 
     def _require_same_questions(self, fit: PrivateFit) -> None:
         for either in (fit, self.fit):

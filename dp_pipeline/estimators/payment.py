@@ -107,7 +107,7 @@ def run_fit(
         key = refinement_digest(population, refined.ledger_key)
         facts |= {
             REFINES: refined.ledger_key,
-            REFINED_FROM: epsilon_text(fit.refines.epsilon),
+            REFINED_FROM: epsilon_text(fit.refines.guarantee.epsilon),
         }
     finished = _run_charged(fit, run, ledger, _charge_of(fit, account, noise, key, facts))
     return replace(finished, population=population, ledger_key=key)
@@ -239,7 +239,7 @@ def _charge_of(
     price = f"ε={epsilon}" if delta == "0" else f"ε={epsilon} at δ={delta}"
     cost = account.currency.cost_of(fit.amount, guarantee.currency)
     if fit.refines is not None:
-        price += f", refined from {epsilon_text(fit.refines.epsilon)}"
+        price += f", refined from {epsilon_text(fit.refines.guarantee.epsilon)}"
     if discover is not None:
         price += f", its domain discovered for {discovery_price(discover)}"
         cost += discover.epsilon

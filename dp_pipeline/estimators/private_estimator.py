@@ -232,9 +232,8 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         if delta:
             text += f", δ={delta_text(delta)}"
         if fit.refines is not None:
-            text += (
-                f" together with the fit at ε={epsilon_text(fit.refines.epsilon)} that it refines"
-            )
+            earlier = epsilon_text(fit.refines.guarantee.epsilon)
+            text += f" together with the fit at ε={earlier} that it refines"
         caveats = "" if fit.public is None else "; its public rows are not protected"
         if discover is not None:
             caveats += f"; its domain is discovered for {discovery_price(discover)} of that"

@@ -329,41 +329,27 @@ def curators_of(
 
 
 @dataclass(frozen=True)
-class CoarseRelease:
-    """A release that a fit at a larger ε refines.
-
-    released    the release
-    guarantee   its ε, and the amount that its model spent
-    paid        its answers, and what was paid for each
-    """
-
-    released: Released
-    guarantee: PrivacyGuarantee
-    paid: PaidMarginals
-
-    @property
-    def epsilon(self) -> Fraction:
-        """The ε that it promised."""
-        return self.guarantee.epsilon
-
-
-@dataclass(frozen=True)
 class FitResult:
-    """The result of one fit.
+    """The result of one fit, which a fit at a larger ε may refine.
 
-    spends   every question to the rows; they sum to the budget
-    kind     ``dp``, or ``not-dp`` where anything was disclosed without noise
+    spends      every question to the rows; they sum to the budget
+    kind        ``dp``, or ``not-dp`` where anything was disclosed without noise
+    guarantee   its ε, and the amount that its model spent
+    paid        the answers that may be refined, and what was paid for each
     """
 
     released: Released
     spends: tuple[Spend, ...]
     kind: str
+    guarantee: PrivacyGuarantee
+    paid: PaidMarginals = field(default_factory=dict)
 
-    def require_guaranteed(self, guarantee: PrivacyGuarantee, *, what: str) -> None:
+    def require_guaranteed(self, *, what: str) -> None:
         """Raise BoundaryViolation unless the fit is of the kind that its guarantee claims."""
-        if self.kind != guarantee.kind:
+        if self.kind != self.guarantee.kind:
             raise BoundaryViolation(
-                f"{what}: expected a {guarantee.kind} release as claimed, got a {self.kind} one"
+                f"{what}: expected a {self.guarantee.kind} release as claimed, got a {self.kind} "
+                "one"
             )
 
 
@@ -375,7 +361,7 @@ def fit(
     epsilon: Fraction,
     rng: Generator,
     earlier: Tables | None = None,
-    coarse: CoarseRelease | None = None,
+    coarse: FitResult | None = None,
     public: PublicTable | None = None,
 ) -> FitResult:
     """Fit a model with the budget of its guarantee; BoundaryViolation unless all of it is spent.
@@ -401,4 +387,4 @@ def fit(
     accountant.require_all_spent()
     if isinstance(released, Clusters) and coarse is None and curator.domain.leaves_rows_out:
         released = replace(released, left_out=curator.measure_left_out())
-    return FitResult(released, accountant.spends, accountant.kind)
+    return FitResult(released, accountant.spends, accountant.kind, guarantee)

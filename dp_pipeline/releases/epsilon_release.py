@@ -13,10 +13,8 @@ from dp_pipeline.config.dataset import WINDOW, DatasetSpec
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.config.parameters import texts_of
 from dp_pipeline.config.windows import range_text
-from dp_pipeline.gate.curator import PaidMarginals
 from dp_pipeline.models import build_model
 from dp_pipeline.models.base import (
-    CoarseRelease,
     FitResult,
     Model,
     PrivacyGuarantee,
@@ -281,15 +279,14 @@ class EpsilonRelease(NoisyRelease):
             coarse=None if refined is None else partial(self._coarse, refined),
         )
 
-    def _coarse(self, refined: refinement.RefinedRelease) -> CoarseRelease:
+    def _coarse(self, refined: refinement.RefinedRelease) -> FitResult:
         """Return the release that is refined; Damaged if its answers were changed."""
         key = refined.key
         release = replace(self, epsilon=key.epsilon, noise_name=key.noise, refine=None)
-        result, answers = release.replay_fit(key)
-        return CoarseRelease(result.released, release.guarantee, answers)
+        return release.replay_fit(key)
 
-    def replay_fit(self, key: ReleaseKey) -> tuple[FitResult, PaidMarginals]:
-        """Return the fit of a settled release and its answers; no row is read."""
+    def replay_fit(self, key: ReleaseKey) -> FitResult:
+        """Return the fit of a settled release, from its stored answers; no row is read."""
         settled = settled_entry(key.digest, key.population, self.home.ledger)
         answers = settled_answers(self.store, key, settled)
         return self.questions(self.resolve(key)).fit_model(None, answers, self.noise)

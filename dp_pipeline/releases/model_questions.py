@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, cast
 
@@ -16,7 +16,6 @@ from dp_pipeline.gate.curator import PaidMarginals
 from dp_pipeline.gate.noise import NoiseSource
 from dp_pipeline.inference.earlier import PublicTable
 from dp_pipeline.models.base import (
-    CoarseRelease,
     FitResult,
     Model,
     PrivacyGuarantee,
@@ -53,7 +52,7 @@ class ModelQuestions:
     facts: Mapping[str, str]
     earlier: Tables | None
     public: PublicTable | None
-    coarse: Callable[[], CoarseRelease] | None
+    coarse: Callable[[], FitResult] | None
 
     def empty_counter(self) -> EmptyCounter:
         from dp_pipeline.raw.counters.fold import EmptyCounter
@@ -74,8 +73,8 @@ class ModelQuestions:
         matches_reserved   False for a settled release under another post-processing: the evaluation
                            was about other centres or tables, and is left out
         """
-        result, _ = self.fit_model(counter, transcript, noise)
-        result.require_guaranteed(self.guarantee, what=f"{self.dataset.name}/{self.key.model}")
+        result = self.fit_model(counter, transcript, noise)
+        result.require_guaranteed(what=f"{self.dataset.name}/{self.key.model}")
         spends, quality, facts = result.spends, dict[str, NoisyNumber](), self.facts
         if self.evaluation is not None and matches_reserved:
             from dp_pipeline.gate.quality import private_quality
@@ -98,8 +97,8 @@ class ModelQuestions:
 
     def fit_model(
         self, counter: ReleaseCounter | None, transcript: Transcript, noise: NoiseSource
-    ) -> tuple[FitResult, PaidMarginals]:
-        """Return the fit of the model, and the answers that it has paid for."""
+    ) -> FitResult:
+        """Return the fit of the model."""
         coarse = None if self.coarse is None else self.coarse()
         paid = PaidMarginals() if coarse is None else coarse.paid
         rows = cast("FoldCounter | None", counter)
@@ -115,4 +114,4 @@ class ModelQuestions:
             coarse=coarse,
             public=self.public,
         )
-        return result, paid
+        return replace(result, paid=paid)

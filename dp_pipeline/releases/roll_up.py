@@ -104,7 +104,7 @@ def _sum_boxes(releases: Sequence[EpsilonRelease]) -> SummedTable:
 
 def _counted_boxes(release: EpsilonRelease, bundle: Bundle) -> CountedBoxes:
     """Return the noisy counts of a settled release, from its stored answers."""
-    released = release.replay_fit(as_release_key(key_of(release, bundle)))[0].released
+    released = release.replay_fit(as_release_key(key_of(release, bundle))).released
     synopsis = released.synopsis if isinstance(released, Clusters) else None
     if synopsis is None or synopsis.counted is None:
         raise DeclarationError(

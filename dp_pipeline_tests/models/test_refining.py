@@ -14,7 +14,7 @@ from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.gate.curator import Curator, PaidMarginals
 from dp_pipeline.gate.noise import NoiseSource, SeededNoise
 from dp_pipeline.models import MODELS
-from dp_pipeline.models.base import CoarseRelease, Model, fit, guarantee_of
+from dp_pipeline.models.base import FitResult, Model, fit, guarantee_of
 from dp_pipeline.models.tables.independent import Independent
 from dp_pipeline.models.tables.one_shot import OneShot
 from dp_pipeline.models.tables.priview import PriView
@@ -60,7 +60,8 @@ def in_steps(
 ) -> list[Run]:
     """A release at the first level, refined to each that follows."""
     model, domain = model or TABLES[name][0], TABLES[name][1]
-    coarse, paid_marginals, runs = None, PaidMarginals(), list[Run]()
+    coarse: FitResult | None = None
+    paid_marginals, runs = PaidMarginals(), list[Run]()
     for epsilon, source in zip(levels, noise, strict=True):
         recorder = RecordingNoise(source)
 
@@ -81,7 +82,7 @@ def in_steps(
         )
         done = fit(model, guarantee, ask, epsilon=epsilon, rng=rng, coarse=coarse)
         runs.append(Run(done.released, tuple(recorder.draws), done.spends, guarantee.currency))
-        coarse = CoarseRelease(done.released, guarantee, {})
+        coarse = done
     return runs
 
 
