@@ -205,7 +205,7 @@ def test_fingerprints_differ_for_any_number_of_columns(columns: int) -> None:
 
     def print_of(rows: np.ndarray) -> str:
         by_name = dict(zip(names, rows.T, strict=True))
-        return PreparedRows(domain, by_name, {}, len(rows)).fingerprint(b"secret")
+        return PreparedRows(domain, by_name, {}, len(rows), 0).fingerprint(b"secret")
 
     assert print_of(codes[::-1]) == print_of(codes)
     for index in {0, columns // 2, columns - 1}:
