@@ -73,7 +73,7 @@ CENTRES = Kind(
     fits=[{"method": name} for name in people.METHODS],
     rows={
         f"{name}, in {d}": in_columns(rows, d)
-        for d in (2, 1, 3, 8)
+        for d in (2, 1, 8)
         for name, rows in people.AWKWARD.items()
     },
     of=lambda _: CENTRES.rows,

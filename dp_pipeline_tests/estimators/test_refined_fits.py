@@ -25,6 +25,7 @@ from dp_pipeline.estimators.declared import declared_columns, domain_of
 from dp_pipeline.estimators.rows import PreparedRows
 from dp_pipeline.gate.noise import ExactNoise
 from dp_pipeline.ledger import Ledger
+from dp_pipeline.models.tables.independent import Independent
 from dp_pipeline.models.tables.one_shot import OneShot
 from dp_pipeline.releases.home import HOME_VARIABLE, find_home
 from dp_pipeline.results.accountant import REFINED
@@ -43,7 +44,7 @@ DOMAIN = {"smokes": ["no", "yes"], "age": {"bounds": [0, 100], "bins": 4, "integ
 
 
 def synthesizer(epsilon: Any = "0.5", **changes: Any) -> PrivateSynthesizer:
-    standard = {"domain": DOMAIN, "noise": "seeded:7", "random_state": 0}
+    standard = {"domain": DOMAIN, "method": "independent", "noise": "seeded:7", "random_state": 0}
     standard["on_unknown"] = "drop"
     return PrivateSynthesizer(**{**standard, **changes, "epsilon": epsilon})
 
@@ -70,7 +71,7 @@ def test_fit_and_refinement_cost_the_larger_epsilon(method: str) -> None:
 )
 def test_with_a_delta_they_cost_the_larger_amount_together(quality: str, cost: Fraction) -> None:
     # Of two columns the default has less noise in pure ε, at both ε.
-    first, second = two(delta="1e-9", method_params={"quality": quality})
+    first, second = two(method="one_shot", delta="1e-9", method_params={"quality": quality})
     assert paid(first, second) == cost
 
 
@@ -106,7 +107,7 @@ def test_refinement_is_refined_and_sampled_again() -> None:
 def test_promise_names_both_fits() -> None:
     _, second = two()
     assert repr(second) == (
-        "PrivateSynthesizer by one_shot, fitted: ε=2 together with the fit at ε=0.5 that it "
+        "PrivateSynthesizer by independent, fitted: ε=2 together with the fit at ε=0.5 that it "
         "refines, protects one row that is added or removed; its noise protects nobody"
     )
 
@@ -153,11 +154,11 @@ def test_failed_dry_run_leaves_the_refinement(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def refuses(*_: Any, **__: Any) -> Any:
-        raise DeclarationError("one_shot: expected what it can do, got more")
+        raise DeclarationError("independent: expected what it can do, got more")
 
     first = synthesizer().fit(PEOPLE)
     with monkeypatch.context() as changed:
-        changed.setattr(OneShot, "refine", refuses)
+        changed.setattr(Independent, "refine", refuses)
         with pytest.raises(InvalidParameter, match="expected what it can do"):
             synthesizer("2").fit(PEOPLE, refines=first)
     synthesizer("2").fit(PEOPLE, refines=first)
@@ -280,11 +281,12 @@ def test_a_fit_that_is_no_refinement_of_the_other_is_refused(
     # Of two columns a fit with a δ would be pure as well.
     monkeypatch.setattr(OneShot, "is_better_pure", lambda *_: False)
     before, after, line = REFUSED[case]
-    first = synthesizer(**before).fit(PEOPLE)
+    method = {"method": "one_shot"}
+    first = synthesizer(**method, **before).fit(PEOPLE)
     with pytest.raises(InvalidParameter, match=line) as caught:
-        synthesizer(**{"epsilon": "2", **after}).fit(PEOPLE, refines=first)
+        synthesizer(**{**method, "epsilon": "2", **after}).fit(PEOPLE, refines=first)
     assert "\n" not in str(caught.value)
-    synthesizer("2").fit(PEOPLE, refines=first)
+    synthesizer("2", **method).fit(PEOPLE, refines=first)
 
 
 @pytest.mark.parametrize("method", [item for item in METHODS if item not in REFINABLE])
@@ -298,14 +300,15 @@ def test_other_methods_are_refused_by_name(method: str) -> None:
 
 
 def test_nothing_that_learned_from_elsewhere_is_refined() -> None:
-    plain, public = synthesizer().fit(PEOPLE), PEOPLE.assign(age=50)
-    context = synthesizer().fit(PEOPLE, prior=public)
-    after = synthesizer(plan_from=plain).fit(PEOPLE)
+    method = {"method": "one_shot"}
+    plain, public = synthesizer(**method).fit(PEOPLE), PEOPLE.assign(age=50)
+    context = synthesizer(**method).fit(PEOPLE, prior=public)
+    after = synthesizer(**method, plan_from=plain).fit(PEOPLE)
     for fit, name in ((context, "prior"), (after, "plan_from")):
         with pytest.raises(InvalidParameter, match=f"refines: expected fits without {name}"):
-            synthesizer("2").fit(PEOPLE, refines=fit)
+            synthesizer("2", **method).fit(PEOPLE, refines=fit)
     with pytest.raises(InvalidParameter, match="expected fits without prior"):
-        synthesizer("2").fit(PEOPLE, refines=plain, prior=public)
+        synthesizer("2", **method).fit(PEOPLE, refines=plain, prior=public)
 
 
 def test_a_discovered_domain_is_not_refined() -> None:
@@ -338,7 +341,7 @@ def test_a_population_pays_what_is_between_the_two(ledger: Ledger) -> None:
 
 
 def test_an_account_in_rho_pays_the_rho_between_the_two(ledger: Ledger) -> None:
-    two(population="concentrated", noise="exact", delta="1e-9")
+    two(population="concentrated", noise="exact", method="one_shot", delta="1e-9")
     assert ledger.balance("concentrated").spent == rho_of(Fraction(2), DELTA)
 
 

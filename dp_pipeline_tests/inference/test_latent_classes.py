@@ -184,7 +184,7 @@ def test_noisy_views_of_a_cause_are_told_better_near_classes() -> None:
     # Noise of a cell is a hundredth of the rows. Seeded: no false alarm.
     errors = [
         (off(together(tables)), off(alone(tables)))
-        for tables in (measured(VIEWS, 200.0**2, seed) for seed in range(8))
+        for tables in (measured(VIEWS, 200.0**2, seed) for seed in range(4))
     ]
     near, before = np.mean(errors, axis=0)
     assert near < 0.9 * before
@@ -194,7 +194,7 @@ def test_views_of_a_chain_are_told_as_well_as_before() -> None:
     codes = chain()
     errors = [
         (off(together(tables, (), codes), codes), off(alone(tables, (), codes), codes))
-        for tables in (measured(VIEWS, 200.0**2, seed, codes) for seed in range(8))
+        for tables in (measured(VIEWS, 200.0**2, seed, codes) for seed in range(4))
     ]
     near, before = np.mean(errors, axis=0)
     assert near < 1.02 * before
@@ -249,7 +249,7 @@ def test_classes_miss_nothing_of_what_they_have_made() -> None:
 def test_noise_is_not_counted_as_what_classes_miss() -> None:
     # The cells of a pair are off by their noise, as far as a fiftieth of the rows. Seeded.
     classes = LatentClasses.of(CODES, SIZES, classes=2)
-    found = [missed(classes, measured(PAIRS, 400.0**2, seed), start()) for seed in range(20)]
+    found = [missed(classes, measured(PAIRS, 400.0**2, seed), start()) for seed in range(8)]
     assert np.mean(found) == pytest.approx(0, abs=0.02)
 
 
