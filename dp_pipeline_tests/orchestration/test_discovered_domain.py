@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from fractions import Fraction
 from typing import Any
 
@@ -16,7 +15,6 @@ from dp_pipeline.config.errors import (
     BudgetExceeded,
     Damaged,
     NotPrepared,
-    PipelineError,
 )
 from dp_pipeline.gate import discovery
 from dp_pipeline.orchestration.checks import domain_checks
@@ -34,9 +32,7 @@ from dp_pipeline.releases.k_anonymous_release import KAnonymousRelease
 from dp_pipeline.releases.outcome import report_path
 from dp_pipeline.releases.publish import publish
 from dp_pipeline.releases.release import OTHER_NON_DP
-from dp_pipeline.releases.replay import encode_document
 from dp_pipeline.releases.run_plan import plan_run
-from dp_pipeline.releases.store import store_file
 from dp_pipeline_tests.ledger.population import charge
 from dp_pipeline_tests.orchestration.events import failures, refusal
 from dp_pipeline_tests.orchestration.projects import Project
@@ -181,24 +177,6 @@ def test_a_weak_discovery_is_replayed_with_its_sentence(
     assert project.ledger.unfinished() == ()
 
 
-def point_elsewhere(project: Project, spec: DatasetSpec) -> None:
-    path = project.home.released / "shops" / NAME
-    (pointer,) = path.glob("snapshot-*.json")
-    document = json.loads(pointer.read_text())
-    project.run(spec, epsilons=["0.5"])
-    (partition,) = (project.home.released / "shops" / "independent").glob("partition-0.5.json")
-    document["value"]["folder"] = json.loads(partition.read_text())["value"]["folder"]
-    pointer.write_text(json.dumps(document))
-
-
-@pytest.mark.chain
-def test_a_pointer_to_another_release_is_no_domain(project: Project, spec: DatasetSpec):
-    publish_domain(of(project, spec))
-    point_elsewhere(project, spec)
-    with pytest.raises(Damaged):
-        with_discovered(spec, project.home)
-
-
 def test_a_file_that_asks_otherwise_needs_another_discovery(project: Project, spec: DatasetSpec):
     publish_domain(of(project, spec))
     other = project.declare("shops", SHOPS, discover={"epsilon": "3", "delta": "0.000001"})
@@ -301,32 +279,6 @@ def test_pointer_to_domain_of_another_snapshot_is_no_domain(project: Project, sp
     copied.write_bytes(pointer.read_bytes())
     with pytest.raises(Damaged, match="expected a pointer to a release of 2031-01-01"):
         domain_release.domain_bundle(spec, project.home, snapshot=other)
-
-
-def test_a_pointer_out_of_the_store_is_no_domain(project: Project, spec: DatasetSpec):
-    publish_domain(of(project, spec))
-    (pointer,) = (project.home.released / "shops" / NAME).glob("snapshot-*.json")
-    pointer.write_bytes(encode_document({"folder": str(project.datasets)}))
-    with pytest.raises(Damaged, match="expected a pointer to a folder in"):
-        domain_release.domain_bundle(spec, project.home)
-
-
-def test_a_bundle_that_was_not_settled_is_no_domain(
-    project: Project, spec: DatasetSpec, monkeypatch: pytest.MonkeyPatch
-):
-    def stopped(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("dp_pipeline.ledger.Reservation.settle", stopped)
-        publish_domain(of(project, spec))
-    (stored,) = (project.home.released / "shops" / NAME).rglob("bundle.json")
-    snapshot = next((project.home.raw / "shops").glob("*/manifest.json")).parent.name
-    pointer = project.home.released / "shops" / NAME / f"snapshot-{snapshot}.json"
-    folder = str(stored.parent.relative_to(project.home.released))
-    store_file(pointer, encode_document({"folder": folder}))
-    with pytest.raises(PipelineError):
-        with_discovered(spec, project.home)
 
 
 def test_a_run_has_charged_for_a_domain_what_it_paid_itself(project: Project, spec: DatasetSpec):

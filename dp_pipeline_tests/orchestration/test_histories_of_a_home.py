@@ -268,9 +268,3 @@ def test_rows_name_their_population_before_they_are_stored(
     (manifest,) = project.home.raw.rglob("manifest.json")
     assert json.loads(manifest.read_text())["population"] == "riders"
     project.prepare(spec)
-
-
-def test_every_bundle_names_its_population(project: Project, spec: DatasetSpec):
-    assert project.publish(spec).bundle.facts["population"] == "riders"
-    patients = ready(project)
-    assert anonymized(project, patients).bundle.facts["population"] == "ward"

@@ -76,17 +76,6 @@ def test_a_sweep_costs_its_largest_epsilon(
     project.ledger.verify()
 
 
-def test_whoever_requests_it_again_gets_it_at_no_cost(
-    drawn: Refine, project: Project, spec: DatasetSpec
-):
-    drawn("0.2")
-    refined = drawn("0.5", "0.2")
-    for again in (drawn("0.5", "0.2"), drawn("0.5")):
-        assert (again.state, again.nano) == ("replayed", 0)
-        assert again.bundle.to_json() == refined.bundle.to_json()
-    assert project.spent(spec) == Fraction("0.5")
-
-
 def test_what_it_refines_has_to_be_as_it_was_settled(
     drawn: Refine, project: Project, spec: DatasetSpec
 ):

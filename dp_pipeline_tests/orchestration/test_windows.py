@@ -18,7 +18,6 @@ from dp_pipeline.config.dataset import WINDOW, DatasetSpec
 from dp_pipeline.config.errors import BudgetExceeded, Damaged, DeclarationError, NotPrepared
 from dp_pipeline.config.parser import load_spec
 from dp_pipeline.inference.earlier import EarlierTables, believed
-from dp_pipeline.ledger import Reservation
 from dp_pipeline.orchestration.automation import due_windows
 from dp_pipeline.orchestration.jobs import SEQUENTIAL_TAG
 from dp_pipeline.orchestration.partitions import partition_key, window_of_key
@@ -73,21 +72,6 @@ def test_every_window_is_charged_what_is_published_of_it(ran: Any):
     assert project.ledger.blocks(spec.population) == dict.fromkeys(WEEKS, EACH)
     assert project.spent(spec) == 3 * EACH
     project.ledger.verify()
-
-
-def test_balance_of_window_is_sum_of_what_its_draws_cost(ran: Any):
-    project, spec, _ = ran
-    costs: dict[str, Fraction] = {}
-    of = {
-        entry.key: entry.facts["blocks"]
-        for entry in project.ledger.entries()
-        if entry.event == "reserve"
-    }
-    for entry in project.ledger.entries():
-        if entry.event == "settled":
-            cost = sum((spend.epsilon for spend in entry.spends), Fraction(0))
-            costs[of[entry.key]] = costs.get(of[entry.key], Fraction(0)) + cost
-    assert costs == project.ledger.blocks(spec.population)
 
 
 def test_scales_that_were_drawn_prove_what_each_window_has_paid(ran: Any):
@@ -205,33 +189,6 @@ def test_a_window_is_swept_over_epsilon_beside_what_is_published(project: Projec
     assert states == {"htree_kmeans": "charged", "independent": "replayed"}
     assert project.ledger.blocks(spec.population)["2026-W01"] == EACH + Fraction(15, 100)
     assert {outcome.state for outcome in run_weeks(project, spec, "2026-W01")} == {"replayed"}
-
-
-def test_a_run_that_was_killed_goes_on_under_its_charge(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-):
-    spec = stream(project)
-    run_weeks(project, spec, "2026-W01")
-    settle = Reservation.settle
-
-    def dies(self: Reservation, *args: Any, **kwargs: Any) -> None:
-        if "htree_kmeans of 2026-W02" in self.charge.what:
-            raise KeyboardInterrupt
-        settle(self, *args, **kwargs)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Reservation, "settle", dies)
-        with pytest.raises((KeyboardInterrupt, RunFailed)):
-            run_weeks(project, spec)
-    after = run_weeks(project, spec)
-    states = {
-        (outcome.release.spec.window, outcome.release.name): outcome.state for outcome in after
-    }
-    assert states["2026-W01", "htree_kmeans"] == "replayed"
-    assert states["2026-W02", "htree_kmeans"] == "resumed"
-    assert states["2026-W03", "htree_kmeans"] == "charged"
-    assert project.ledger.blocks(spec.population) == dict.fromkeys(WEEKS, EACH)
-    project.ledger.verify()
 
 
 def test_late_window_changes_no_later_release(project: Project):
