@@ -245,11 +245,14 @@ def _loss_lines(sample: ParsedRows) -> Iterator[str]:
         why = "; ".join(f"{lines:,} {reason}" for reason, lines in reasons[:MAX_REASONS])
         more = "; others" if len(reasons) > MAX_REASONS else ""
         yield f"{count:,} lines of the file are no rows: {why}{more}"
-    if sample.odd_texts:
+    odd_texts, footers = sample.odd_lines
+    if odd_texts:
         yield (
-            f"{sample.odd_texts:,} lines hold bytes that are no text in the encoding of `source`, "
+            f"{odd_texts:,} lines hold bytes that are no text in the encoding of `source`, "
             "UTF-8 where it names none, so those cells are missing: `encoding: cp1252` may be it"
         )
+    if footers:
+        yield "the last line has one cell of several: where it is no row, declare `footer: 1`"
     if sample.multiline is not None:
         lines, left = sample.multiline
         yield f"with `multiline: {lines}` in `source` {left:,} lines would be no rows"

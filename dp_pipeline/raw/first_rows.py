@@ -18,7 +18,7 @@ from dp_pipeline.config.encoding import INVALID
 from dp_pipeline.raw.contributions import person_codes
 from dp_pipeline.raw.prepare import rows_as_declared, rows_breaking
 from dp_pipeline.raw.sources import read_source
-from dp_pipeline.raw.sources.csv_files import count_odd_texts, unreadable_lines
+from dp_pipeline.raw.sources.csv_files import count_odd_lines, unreadable_lines
 from dp_pipeline.raw.values import column_of, have_time, level_words, levels_of, missing, numbers_in
 
 
@@ -52,7 +52,8 @@ class ParsedRows:
     unreadable   why lines of the whole file are no rows → how many
     multiline  lines of a quoted cell that would leave the fewest unreadable, with their number;
                None where more lines than declared would not help
-    odd_texts  lines of the whole file with bytes that are no text in its encoding
+    odd_lines  lines of the whole file with bytes that are no text in its encoding, and files that
+               seem to have a footer
     """
 
     rows: int
@@ -63,7 +64,7 @@ class ParsedRows:
     reasons: Mapping[str, int] = field(default_factory=dict)
     unreadable: Mapping[str, int] = field(default_factory=dict)
     multiline: tuple[int, int] | None = None
-    odd_texts: int = 0
+    odd_lines: tuple[int, int] = (0, 0)
 
 
 def parse_first_rows(spec: DatasetSpec, rows: int) -> ParsedRows:
@@ -85,7 +86,7 @@ def parse_first_rows(spec: DatasetSpec, rows: int) -> ParsedRows:
         *_count_left_out_rows(spec, table),
         unreadable,
         multiline,
-        count_odd_texts(spec) if spec.source.kind == "csv" and spec.is_release else 0,
+        count_odd_lines(spec) if spec.source.kind == "csv" and spec.is_release else (0, 0),
     )
 
 

@@ -220,12 +220,13 @@ def test_a_draft_finds_the_encoding_of_public_rows(tmp_path: Path, encoding: str
 
 
 def test_more_lines_a_cell_are_proposed_for_a_sample(tmp_path: Path) -> None:
-    (tmp_path / "rows.csv").write_bytes(b'a,b\nx,"1\n2\n3"\ny,x\nx,\xff\n')
+    lines = b'a,b,c\nx,"1\n2\n3",\ny,x,z\nx,\xff,z\nRows: 3,,\n'
+    (tmp_path / "rows.csv").write_bytes(lines)
     attributes = "{a: {levels: [x, y]}, b: {levels: [x, y], nullable: true}}"
     spec = written_spec(tmp_path, attributes, purpose="release")
     sample = parse_first_rows(spec, 9)
-    assert (sample.rows, sum(sample.unreadable.values()), sample.multiline) == (2, 3, (3, 0))
-    assert sample.odd_texts == 1
+    assert (sample.rows, sum(sample.unreadable.values()), sample.multiline) == (4, 2, (3, 0))
+    assert sample.odd_lines == (1, 1)
 
 
 ENCODINGS = sorted({*encodings.aliases.aliases.values(), "idna", "punycode", "unicode_escape"})

@@ -173,14 +173,19 @@ def unreadable_lines(spec: DatasetSpec) -> Counter[str]:
     return reasons
 
 
-def count_odd_texts(spec: DatasetSpec) -> int:
-    """Return the number of lines with bytes that are no text in the encoding of the files."""
-    return sum(
-        not _is_text(line)
-        for location in spec.source.locations
-        for lines in _row_lines(Path(location), spec.source.only(location))
-        for line in lines or []
-    )
+def count_odd_lines(spec: DatasetSpec) -> tuple[int, int]:
+    """Return the number of lines with bytes that are no text in the encoding of the files, and of
+    files whose last line has at most one cell that is not empty, of several.
+    """
+    odd_texts = footers = 0
+    for location in spec.source.locations:
+        source, last = spec.source.only(location), b""
+        for lines in _row_lines(Path(location), source):
+            odd_texts += sum(not _is_text(line) for line in lines or [])
+            last = lines[-1] if lines else last
+        cells = last.split(_delimiter(source).encode())
+        footers += not source.footer and len(cells) > 2 and sum(map(bool, cells)) < 2
+    return odd_texts, footers
 
 
 def _is_text(line: bytes) -> bool:
