@@ -14,7 +14,8 @@ from dp_pipeline.config.errors import DeclarationError
 
 Basis = Literal["measured", "bounded", "model"]
 """``measured``: noisy tables that were released hold the answer, so the interval is of their noise.
-``bounded``: a noisy dependence score bounds what was not measured, and widens the interval.
+``bounded``: every pair of its columns has a table or a noisy score, and what was not measured
+widens the interval.
 ``model``: the fitted model says it; the interval is of noise alone, and the model may be wrong.
 """
 

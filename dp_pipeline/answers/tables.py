@@ -237,7 +237,10 @@ class OpenTable:
         """
         weights = rows.astype(np.float64)
         result = self.precision.weighted_sum(weights, used)
-        result = replace(result, noise=result.noise + self._split_variance(weights, used))
+        # Without a released row, what there may be is in the noise of a cell.
+        none = 0.0 if rows.any() else self.precision.least_noise(used)
+        more = self._split_variance(weights, used) + none
+        result = replace(result, noise=result.noise + more)
         low, high = self._ends(result, of=of, level=level)
         return Estimate(
             float(result.values[0]), float(low[0]), float(high[0]), level, result.bases[0]

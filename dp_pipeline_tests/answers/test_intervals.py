@@ -147,6 +147,14 @@ def test_replicates_differ_as_much_as_intervals_say() -> None:
     assert again == [len(table) for table in opened.replicates(3, seed=5)]
 
 
+def test_a_count_without_released_rows_is_not_sure_to_be_0() -> None:
+    counts = np.array([[400, 0], [80, 300]])
+    tables = [(("a",), counts.sum(axis=1), NOISE), (("b",), counts.sum(axis=0), NOISE)]
+    count = release(counts, tables, names="ab").count("a == 'a0' and b == 'b1'")
+    assert count.value == count.low == 0
+    assert count.high > 1.9 * NOISE
+
+
 @pytest.mark.parametrize("of", ["table", "population"])
 def test_replicates_count_sampling_once(of: str) -> None:
     """Over 60 replicates a deviation is known to 9 %; the bounds are three such errors away."""

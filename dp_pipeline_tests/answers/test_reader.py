@@ -7,7 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from dp_pipeline.cli import main
 from dp_pipeline_tests.export.samples import exported, map_release, table_release
 
 BLOCKED = (
@@ -53,3 +55,16 @@ def test_a_folder_is_read_without_the_pipeline(
     )
     assert (result.returncode, result.stderr) == (0, "")
     assert words in result.stdout
+
+
+def test_another_home_gives_the_same_intervals(tmp_path: Path) -> None:
+    answers = set()
+    for home in ("first", "second"):
+        (tmp_path / home).mkdir()
+        folder = exported(tmp_path / home / "table", table_release())
+        question = ["ask", str(folder), "table Age Kind", "--json"]
+        asked = CliRunner().invoke(main, question, env={"DP_PIPELINE_HOME": str(tmp_path / home)})
+        assert asked.exit_code == 0
+        answers.add(asked.stdout)
+        assert [path.name for path in (tmp_path / home).iterdir()] == ["table"]
+    assert len(answers) == 1
