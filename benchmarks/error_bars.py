@@ -180,7 +180,9 @@ def regress(epsilon: str, releases: int) -> str:
     for release in range(releases):
         rows = table_of_known_model(np.random.default_rng(release))
         synthesizer = PrivateSynthesizer(
-            domain=dict.fromkeys(names, 2), epsilon=epsilon, noise=f"seeded:{release}"
+            domain=dict.fromkeys(names, {"size": 2, "nullable": False}),
+            epsilon=epsilon,
+            noise=f"seeded:{release}",
         ).fit(rows.tolist())
         fits = []
         for frame in synthesizer.replicates(20, seed=release):
