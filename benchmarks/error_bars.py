@@ -180,7 +180,7 @@ def regress(epsilon: str, releases: int) -> str:
     for release in range(releases):
         rows = table_of_known_model(np.random.default_rng(release))
         synthesizer = PrivateSynthesizer(
-            domain=dict.fromkeys(names, {"size": 2, "nullable": False}),
+            domain={name: {"size": 2, "nullable": False} for name in names},
             epsilon=epsilon,
             noise=f"seeded:{release}",
         ).fit(rows.tolist())
