@@ -12,11 +12,11 @@ from dp_pipeline.config.encoding import FloatArray, Names
 from dp_pipeline.inference.consistency import (
     NoisyTable,
     make_consistent,
-    marginal_of,
     reconciled,
     ripple,
     variance_of,
 )
+from dp_pipeline.results.measurement import marginal_of
 
 ROUNDS = 3
 """Rippled tables disagree again, less and less."""

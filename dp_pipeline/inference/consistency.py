@@ -4,16 +4,18 @@ nearest table without negative cells, of a total or one that leaves its marginal
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import prod
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dp_pipeline.config.encoding import FloatArray, IntArray, Names
 from dp_pipeline.config.errors import BoundaryViolation
+from dp_pipeline.results.measurement import marginal_of
 
 
 def make_consistent(
@@ -74,18 +76,7 @@ def shared_sets(cliques: Iterable[Names]) -> tuple[frozenset[str], ...]:
     return tuple(sorted(closed, key=lambda shared: (len(shared), sorted(shared))))
 
 
-def marginal_of(table: FloatArray, names: Names, onto: Collection[str]) -> FloatArray:
-    """Sums of a table with axes ``names`` over what is not in ``onto``, axes in its order.
-
-    >>> marginal_of(np.array([[1.0, 2.0], [3.0, 4.0]]), ("a", "b"), ("b",)).tolist()
-    [4.0, 6.0]
-    """
-    remaining = [name for name in names if name in onto]
-    summed = table.sum(axis=tuple(axis for axis, name in enumerate(names) if name not in onto))
-    return np.asarray(summed).transpose([remaining.index(name) for name in onto])
-
-
-def spread(table: FloatArray, names: Names, over: Names) -> FloatArray:
+def spread(table: NDArray[Any], names: Names, over: Names) -> NDArray[Any]:
     """Return a table with axes ``names`` in the shape that broadcasts over the axes ``over``.
 
     >>> spread(np.ones((2, 3)), ("a", "b"), ("b", "c", "a")).shape

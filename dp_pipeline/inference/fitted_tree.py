@@ -32,7 +32,7 @@ from dp_pipeline.inference.latent_classes import fit_near_classes
 from dp_pipeline.inference.paired_rows import PairedRows
 from dp_pipeline.inference.structural_zeros import NONE, StructuralZeros
 from dp_pipeline.results.derived_attribute import Grouping
-from dp_pipeline.results.measurement import NoisyMarginal
+from dp_pipeline.results.measurement import NoisyMarginal, marginal_of
 from dp_pipeline.results.synthetic_table import SyntheticTable
 
 ROWS_OF_A_COUNT = 1 << 16
@@ -95,7 +95,7 @@ class FittedTree:
         """
         for node, table in zip(self.model.nodes, self.tables, strict=True):
             if set(names) <= set(node.names):
-                return np.asarray(self.rows * _marginal_over(table, node.names, names))
+                return np.asarray(self.rows * marginal_of(table, node.names, names))
         if len(names) == 2:
             return self.rows * self._pairs[names]
         shape = tuple(self.model.sizes[name] for name in names)
@@ -134,7 +134,7 @@ class FittedTree:
             if name in node.names:
                 partners = (other for other in node.names if other != name)
                 yield from (
-                    (partner, _marginal_over(self.tables[index], node.names, (name, partner)))
+                    (partner, marginal_of(self.tables[index], node.names, (name, partner)))
                     for partner in partners
                 )
                 to_do += [
@@ -146,11 +146,11 @@ class FittedTree:
             if name in there:
                 continue
             shared = tuple(partner for partner in there if partner in names)
-            joint = self._carried(_marginal_over(joint, names, (name, *shared)), index, shared)
+            joint = self._carried(marginal_of(joint, names, (name, *shared)), index, shared)
             names = (name, *there)
             partners = (other for other in there if other not in shared)
             yield from (
-                (partner, _marginal_over(joint, names, (name, partner))) for partner in partners
+                (partner, marginal_of(joint, names, (name, partner))) for partner in partners
             )
             to_do += [
                 (index, next_, joint, names) for next_ in self._around[index] if next_ != before
@@ -178,15 +178,8 @@ class FittedTree:
 def _shares(name: str, tables: Mapping[Names, FloatArray], rows: float) -> FloatArray:
     """Shares of the levels of an attribute, from a table that has it."""
     names, table = next((names, table) for names, table in tables.items() if name in names)
-    counts = project_to_simplex(_marginal_over(table, names, (name,)), total=rows)
+    counts = project_to_simplex(marginal_of(table, names, (name,)), total=rows)
     return np.asarray(counts / counts.sum())
-
-
-def _marginal_over(table: FloatArray, names: Names, wanted: Names) -> FloatArray:
-    """Return the marginal over ``wanted``, axes in this order."""
-    axes = tuple(axis for axis, name in enumerate(names) if name not in wanted)
-    remaining = [name for name in names if name in wanted]
-    return np.asarray(table.sum(axis=axes).transpose([remaining.index(name) for name in wanted]))
 
 
 @dataclass(frozen=True)

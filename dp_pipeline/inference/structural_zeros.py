@@ -14,7 +14,7 @@ import numpy as np
 
 from dp_pipeline.config.constraints import AllowedCells, Mask, constrained_pairs
 from dp_pipeline.config.encoding import FloatArray, IntArray, Names
-from dp_pipeline.inference.consistency import NoisyTable, TableEstimate
+from dp_pipeline.inference.consistency import NoisyTable, TableEstimate, spread
 from dp_pipeline.inference.graphical_model import GraphicalModel
 from dp_pipeline.inference.junction_tree import JunctionTree, cell_count, triangulated_cliques
 from dp_pipeline.results.derived_attribute import Grouping
@@ -68,7 +68,9 @@ class StructuralZeros:
         tables = model.zeros()
         for entry in self.allowed:
             index = model.home(entry.names)
-            tables[index] += np.where(_spread(entry, model.nodes[index].names), 0.0, NOTHING)
+            tables[index] += np.where(
+                spread(entry.mask, entry.names, model.nodes[index].names), 0.0, NOTHING
+            )
         return tables
 
     def satisfying(self, draw: Callable[[int], IntArray], rows: int, names: Names) -> IntArray:
@@ -96,7 +98,9 @@ class StructuralZeros:
         return tuple(self._cleared(table) for table in measured)
 
     def _cleared(self, one: NoisyTable) -> NoisyTable:
-        masks = [_spread(part, one.attributes) for part in self._within(one.attributes)]
+        masks = [
+            spread(part.mask, part.names, one.attributes) for part in self._within(one.attributes)
+        ]
         if not masks:
             return one
         table = np.where(reduce(np.logical_and, masks), one.table, 0)
@@ -137,7 +141,11 @@ class StructuralZeros:
         proportional fitting, Deming, Stephan 1940), or is nearly there where none has.
         """
         table = np.outer(left, right)
-        masks = [_spread(part, pair) for part in self._within(pair) if len(part.names) == 2]
+        masks = [
+            spread(part.mask, part.names, pair)
+            for part in self._within(pair)
+            if len(part.names) == 2
+        ]
         if not masks:
             return table
         table = table * reduce(np.logical_and, masks)
@@ -201,14 +209,6 @@ class Twin:
     levels: IntArray
 
 
-def _spread(one: AllowedCells, axes: Names) -> Mask:
-    """Return a mask in the shape that broadcasts over a table with these axes."""
-    order = [one.names.index(name) for name in axes if name in one.names]
-    inside = one.mask.transpose(order)
-    sizes = iter(inside.shape)
-    return inside.reshape([next(sizes) if name in one.names else 1 for name in axes])
-
-
 def _ratio(wanted: FloatArray, got: FloatArray) -> FloatArray:
     return np.divide(wanted, got, out=np.zeros_like(wanted), where=got > 0)
 
@@ -242,7 +242,9 @@ def _merged(entries: Iterable[AllowedCells]) -> tuple[AllowedCells, ...]:
     merged: dict[frozenset[str], AllowedCells] = {}
     for entry in entries:
         same = merged.get(frozenset(entry.names))
-        mask = entry.mask if same is None else same.mask & _spread(entry, same.names)
+        mask = (
+            entry.mask if same is None else same.mask & spread(entry.mask, entry.names, same.names)
+        )
         names = entry.names if same is None else same.names
         merged[frozenset(names)] = AllowedCells(names, mask)
     return tuple(entry for entry in merged.values() if not entry.mask.all())

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from dp_pipeline.config.encoding import FloatArray, Names
 from dp_pipeline.inference.clique_join import Conditional
-from dp_pipeline.inference.consistency import make_consistent, marginal_of, ripple, spread
-from dp_pipeline.results.measurement import NoisyMarginal
+from dp_pipeline.inference.consistency import make_consistent, ripple, spread
+from dp_pipeline.results.measurement import NoisyMarginal, marginal_of
 
 TABLES_SETTLED = 1e-3
 """Negative cells that are left alone, in mean absolute deviations of the noise."""

@@ -4,14 +4,16 @@ buys.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import exp, lgamma, log, pi, prod, sinh, sqrt
+from math import exp, lgamma, log, pi, sinh, sqrt
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dp_pipeline.config.encoding import FloatArray, IntArray
+from dp_pipeline.config.encoding import FloatArray, IntArray, Names
 
 MOST_RATE = 30.0
 """Above this rate nothing but 0 is drawn: a variance of 0 would divide by 0."""
@@ -60,6 +62,18 @@ class NoisyMarginal:
         return NoisyMarginal(self.attributes, integers, scale, gaussian=True)
 
 
+def marginal_of(table: NDArray[Any], names: Names, onto: Collection[str]) -> NDArray[Any]:
+    """Return the sums of a table with axes ``names`` over what is not in ``onto``, axes in its
+    order.
+
+    >>> marginal_of(np.array([[1.0, 2.0], [3.0, 4.0]]), ("a", "b"), ("b",)).tolist()
+    [4.0, 6.0]
+    """
+    remaining = [name for name in names if name in onto]
+    summed = table.sum(axis=tuple(axis for axis, name in enumerate(names) if name not in onto))
+    return np.asarray(summed).transpose([remaining.index(name) for name in onto])
+
+
 @dataclass(frozen=True)
 class NoisyCounts:
     """A measured table, or its sum over some axes.
@@ -88,12 +102,8 @@ class NoisyCounts:
         >>> NoisyCounts(("a", "b"), np.array([[1, 2], [3, 4]]), 2.0).summed(("b",)).deviation
         2.8284271247461903
         """
-        axes = self.attributes
-        summed_axes = tuple(axis for axis, name in enumerate(axes) if name not in names)
-        terms = prod(self.table.shape[axis] for axis in summed_axes)
-        remaining = [name for name in axes if name in names]
-        order = [remaining.index(name) for name in names]
-        table = self.table.sum(axis=summed_axes).transpose(order)
+        table = marginal_of(self.table, self.attributes, names)
+        terms = self.table.size // table.size
         deviation = self.deviation * sqrt(terms)
         return NoisyCounts(names, table, deviation, self.gaussian, self.terms * terms)
 

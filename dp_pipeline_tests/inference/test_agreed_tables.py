@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from dp_pipeline.inference.agreed_tables import AgreedTables
-from dp_pipeline.inference.consistency import TableEstimate, marginal_of
+from dp_pipeline.inference.consistency import TableEstimate
+from dp_pipeline.results.measurement import marginal_of
 
 SIZES = {"a": 2, "b": 3, "c": 2, "d": 2}
 TABLES = (("a", "b", "c"), ("b", "d"), ("a", "c", "d"))

@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp_pipeline.inference.clique_join import clique_counts
-from dp_pipeline.inference.consistency import marginal_of
-from dp_pipeline.results.measurement import NoisyMarginal
+from dp_pipeline.results.measurement import NoisyMarginal, marginal_of
 
 SIZES = {"a": 2, "b": 3, "c": 2}
 SETS = [("a", "b"), ("b", "c"), ("a",), ("b",)]

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from dp_pipeline.config.encoding import Names
 from dp_pipeline.inference import consistency
-from dp_pipeline.inference.consistency import make_consistent, marginal_of, shared_sets, spread
+from dp_pipeline.inference.consistency import make_consistent, shared_sets, spread
+from dp_pipeline.results.measurement import marginal_of
 
 fuzz = settings(derandomize=True, deadline=None, max_examples=80)
 

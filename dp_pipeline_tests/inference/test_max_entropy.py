@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.inference.consistency import marginal_of
 from dp_pipeline.inference.views import max_entropy
+from dp_pipeline.results.measurement import marginal_of
 
 fuzz = settings(derandomize=True, deadline=None, max_examples=50)
 SIZES = {"a": 2, "b": 3, "c": 2, "d": 2, "e": 1}

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.inference.consistency import marginal_of, project_to_simplex, ripple
+from dp_pipeline.inference.consistency import project_to_simplex, ripple
+from dp_pipeline.results.measurement import marginal_of
 
 AXES = tuple("abcdefgh")
 fuzz = settings(derandomize=True, deadline=None, max_examples=80)

@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp_pipeline.inference.clique_join import sample_network
-from dp_pipeline.inference.consistency import marginal_of
 from dp_pipeline.inference.views import view_network, view_tables
-from dp_pipeline.results.measurement import NoisyMarginal
+from dp_pipeline.results.measurement import NoisyMarginal, marginal_of
 
 SIZES = {"a": 2, "b": 3, "c": 2, "d": 1}
 VIEWS = (("a", "b", "c"), ("b", "d"), ("a", "c", "d"))

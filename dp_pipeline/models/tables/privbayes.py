@@ -33,6 +33,7 @@ from dp_pipeline.models.tables.base import (
     covering_sets,
 )
 from dp_pipeline.results.accountant import split
+from dp_pipeline.results.measurement import marginal_of
 from dp_pipeline.results.synthetic_table import SyntheticTable
 
 ScoreOf = Callable[[Family], Score]
@@ -212,7 +213,4 @@ def _conditional(
     """Return the family's table, summed from the first one that holds it."""
     names = (*family.parents, family.child)
     i = next(i for i, attributes in enumerate(sets) if set(names) <= set(attributes))
-    axes = [name for name in sets[i] if name in names]
-    summed = tuple(axis for axis, name in enumerate(sets[i]) if name not in names)
-    table = tables[i].sum(axis=summed).transpose([axes.index(name) for name in names])
-    return Conditional(family.child, family.parents, table)
+    return Conditional(family.child, family.parents, marginal_of(tables[i], sets[i], names))
