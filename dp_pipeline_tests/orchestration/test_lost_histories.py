@@ -62,6 +62,16 @@ def test_releases_that_cannot_be_listed_are_not_taken_for_none(
         list(find_traces(home))
 
 
+def test_a_copied_transcript_does_not_stand_for_a_settled_one(rides: Project):
+    spec = rides.declare("rides", RIDES)
+    first = rides.publish(spec)
+    lines = (first.folder.parent / "transcript.jsonl").read_bytes().splitlines(keepends=True)
+    (first.folder.parent / "transcript.jsonl").write_bytes(b"".join(lines[:-1]))
+    other = rides.declare("rides", RIDES, models={"dpqt_kmeans": {"k": "2", "nominal_rows": "40"}})
+    with pytest.raises(Damaged, match=r"expected that of rides/dpqt_kmeans at .* as settled"):
+        rides.publish(other)
+
+
 def test_what_cannot_be_drawn_is_not_charged(project: Project):
     bounds = {"bounds": ["0", "1000000000"], "bins": "4097"}
     beds = {"bounds": ["0", "9"], "bins": "2", "column": "rooms"}
