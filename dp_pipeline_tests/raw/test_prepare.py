@@ -187,6 +187,8 @@ def test_stages_of_two_declarations_never_mix(tmp_path):
     require_prepared(narrow, snapshot)
     wide = written_spec(tmp_path, "{x: {bounds: [0, 2], bins: 2}}")
     mark_validated(wide, snapshot, structural=True, refused=False)
+    with pytest.raises(NotPrepared, match="prepared as people is declared now"):
+        require_prepared(wide, snapshot)
     with pytest.raises(NotPrepared, match="expected the stage 'normalized'"):
         prepare_stage(wide, snapshot, "discretized")
     prepare_stage(wide, snapshot, "normalized")
