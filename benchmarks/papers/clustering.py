@@ -27,6 +27,7 @@ from dp_pipeline.config.parameters import from_text
 from dp_pipeline.ledger import Ledger
 from dp_pipeline.models import MODELS
 from dp_pipeline.models.base import Model, guarantee_of
+from dp_pipeline.models.clustering.base import Clustering
 from dp_pipeline.raw.evaluate import clustering_quality, exact_points, reference_centres
 from dp_pipeline.results.clusters import Clusters
 from dp_pipeline.threads import one_thread
@@ -111,7 +112,14 @@ _PUBLISHED = tuple(
 )
 """The variant as published of each model that has one."""
 
-SYSTEMS = {system.name: system for system in (*SOUND, *_PUBLISHED)}
+_OTHERS = tuple(
+    ClusteringSystem(name, name, name)
+    for name, model in MODELS.items()
+    if issubclass(model, Clustering) and name not in {sound.algorithm for sound in SOUND}
+)
+"""Models of other packages."""
+
+SYSTEMS = {system.name: system for system in (*SOUND, *_OTHERS, *_PUBLISHED)}
 
 
 class ClusteringCell(NamedTuple):
