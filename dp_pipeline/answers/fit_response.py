@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import cached_property
-from itertools import combinations
 from math import sqrt
 
 import numpy as np
@@ -125,12 +124,11 @@ class FitResponse:
         cells, variances, ranges = self._features
         many = len(variances)
         gram = np.zeros((many, many))
-        for first, second in combinations(range(len(ranges)), 2):
-            (start, end), (start_second, end_second) = ranges[first], ranges[second]
-            width = end_second - start_second
-            pairs = (cells[first] - start) * width + (cells[second] - start_second)
-            block = np.bincount(pairs, minlength=(end - start) * width)
-            gram[start:end, start_second:end_second] = block.reshape(end - start, width)
+        for table, (start, end) in enumerate(ranges[:-1]):
+            # All pairs of a table's cells with those of the tables behind it at once.
+            keys = (cells[table] - start) * (many - end) + (cells[table + 1 :] - end)
+            block = np.bincount(keys.ravel(), minlength=(end - start) * (many - end))
+            gram[start:end, end:] = block.reshape(end - start, many - end)
         gram += gram.T
         gram[np.diag_indices(many)] = np.bincount(cells.ravel(), minlength=many)
         gram *= self._weight

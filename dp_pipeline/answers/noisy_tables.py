@@ -66,7 +66,9 @@ class NoisyTables:
     def has_levels(self, attributes: Names) -> bool:
         """Return whether a table has these attributes by their levels."""
         tables = self.having(attributes)
-        return any(not table.is_grouped or not self.merged(attributes) for table in tables)
+        return any(not table.is_grouped for table in tables) or (
+            bool(tables) and not self.merged(attributes)
+        )
 
     def cells(self, table: MeasuredTable) -> IntArray:
         """Return the cell of a table that every released row is in: int (rows,)."""

@@ -19,9 +19,6 @@ from dp_pipeline.config.encoding import FloatArray, IntArray, Names
 RAKINGS = 3
 """Rounds in which the weights of a replicate are brought back to the tables that were measured."""
 
-MOST_PAIRS_DRAWN = 300
-"""Pairs without a table that a replicate draws a dependence for: those with the largest scores."""
-
 
 BEYOND_PAIRS = 4
 """Variance of what three columns do together beyond their pairs, in variances of sampling a table:
@@ -231,7 +228,7 @@ class Precision:
         them, in true rows: float (rows,), none below 0.
         """
         tilted = self._response.draw(rng)
-        pairs = self._scored.of_unmeasured_levels(MOST_PAIRS_DRAWN)
+        pairs = self._scored.drawn
         change = np.zeros(self.rows)
         for (first, second), pair in pairs:
             relative = np.clip(pair.draw(rng) / self.total, -1.0, 1.0)

@@ -20,6 +20,9 @@ census this holds 95 of 100 (docs/design/error_bars.md)."""
 LEAST_UNEXPLAINED = 0.1
 """Part of the square of a score that no model explains, at least."""
 
+MOST_PAIRS_DRAWN = 300
+"""Pairs without a table that a replicate draws a dependence for."""
+
 FEWEST_MEASURED = 3
 """Pairs with a table and a score from which it can be seen how far scores are off."""
 
@@ -134,13 +137,12 @@ class ScoredPairs:
             self._pairs[first, second] = self._new(first, second)
         return self._pairs[first, second]
 
-    def of_unmeasured_levels(self, most: int) -> list[tuple[Names, ScoredPair]]:
-        """Return the pairs whose levels no table tells apart, at most so many: those with the
-        largest scores.
-        """
+    @cached_property
+    def drawn(self) -> list[tuple[Names, ScoredPair]]:
+        """Pairs whose levels no table tells apart, at most 300: those with the largest scores."""
         names = [pair for pair in self._dependence if not self._tables.has_levels(pair)]
         names.sort(key=lambda pair: -self._dependence[pair])
-        pairs = [(pair, self.get(pair[0], pair[1])) for pair in names[:most]]
+        pairs = [(pair, self.get(pair[0], pair[1])) for pair in names[:MOST_PAIRS_DRAWN]]
         return [(names, pair) for names, pair in pairs if pair is not None]
 
     def _new(self, first: str, second: str) -> ScoredPair | None:
