@@ -62,13 +62,16 @@ class CodedRows:
         n, d = len(self.target), len(self.columns)
         if self.codes.shape != (n, d) or self.target.ndim != 1:
             raise DeclarationError(
-                f"coded rows: expected codes of {d} columns and one label a row, got other shapes"
+                f"The coded rows must be {n} rows of {d} columns with one label each, not shape "
+                f"{self.codes.shape} with labels of shape {self.target.shape}"
             )
         is_within = _is_within(self.target, len(self.target_levels)) and all(
             _is_within(self.codes[:, i], column.size) for i, column in enumerate(self.columns)
         )
         if not is_within:
-            raise DeclarationError("coded rows: expected codes of declared levels, got others")
+            raise DeclarationError(
+                "The codes of rows must be those of declared levels, but one is not"
+            )
 
     def __repr__(self) -> str:
         return f"CodedRows({len(self.columns)} columns)"
@@ -158,8 +161,8 @@ class KAnonymityGuarantee:
     def __post_init__(self) -> None:
         if self.k < 0 or self.diversity < 1 or not 0 <= self.suppressed < 1:
             raise DeclarationError(
-                "guarantee: expected k ≥ 0, diversity ≥ 1 and a share 0 ≤ suppressed < 1, "
-                f"got {self.k}, {self.diversity}, {self.suppressed}"
+                f"A guarantee needs k ≥ 0, diversity ≥ 1 and 0 ≤ suppressed < 1, not {self.k}, "
+                f"{self.diversity} and {self.suppressed}"
             )
 
     @property
@@ -194,8 +197,9 @@ class KAnonymityGuarantee:
         if self.is_empty:
             return
         if len(rows) < self.k:
-            raise TooFewRows(f"k-anonymity: expected at least K={self.k} rows, got fewer")
+            raise TooFewRows(f"There are fewer rows than K={self.k}: choose a smaller K")
         if np.count_nonzero(rows.target_counts) < self.diversity:
             raise TooFewRows(
-                f"diversity: expected at least {self.diversity} different labels, got fewer"
+                f"The rows have fewer than {self.diversity} different labels: choose a smaller "
+                "diversity"
             )

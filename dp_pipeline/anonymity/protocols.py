@@ -75,10 +75,12 @@ def evaluate_over(
     folds and for a protocol or scorer that is not known.
     """
     if folds < 2:
-        raise DeclarationError(f"evaluation: expected at least 2 folds, got {folds}")
+        raise DeclarationError(f"An evaluation needs at least 2 folds, not {folds}")
     if protocol not in get_args(EvaluationProtocol):
         protocols = ", ".join(get_args(EvaluationProtocol))
-        raise DeclarationError(f"evaluation: expected a protocol of {protocols}, got {protocol!r}")
+        raise DeclarationError(
+            f"The protocol of an evaluation must be one of {protocols}, not {protocol!r}"
+        )
     # Solvers take long to be imported, which is no part of a selection's time.
     import sklearn.ensemble  # noqa: F401
 

@@ -114,11 +114,16 @@ class UnknownFormat(PipelineError):
 
 
 class OtherQuestion(PipelineError):
-    """The next stored answer belongs to another question; it is kept."""
+    """the next stored answer belongs to another question; it is kept."""
 
 
 class BoundaryViolation(PipelineError):
-    """Code asked the gate a question that it does not answer."""
+    """Code asked for what the boundary forbids, as may a declaration with extreme numbers."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(
+            f"{message} (correct the code or declaration that asks for this, or report it)"
+        )
 
 
 class BudgetExceeded(PipelineError):

@@ -132,8 +132,8 @@ def _plain(value: object) -> object:
         case np.ndarray() if value.dtype.kind in "iu":
             return [list(value.shape), hashlib.sha256(value.astype("<i8").tobytes()).hexdigest()]
     raise TypeError(
-        "question: expected texts, integers, fractions, or arrays and collections of them, "
-        f"got {type(value).__name__}"
+        "A question to the gate must be made of texts, integers, fractions, and arrays and "
+        f"collections of them, but it has a {type(value).__name__}: report this fault of the model"
     )
 
 
@@ -287,7 +287,8 @@ class QueryExecutor(Generic[AnyCounter]):
             return stored
         if self.counter is None:
             raise NoAnswer(
-                f"transcript: expected a stored answer to {words!r}, got none in a replay"
+                f"This replay needs a stored answer to {words!r}, but the transcript has none: "
+                "restore the transcript from a backup"
             )
         answer, scale = measure(self.counter)
         return self.transcript.store(identity, answer, words=words, scale=scale)

@@ -29,8 +29,8 @@ def require_table(domain: Domain, attributes: tuple[str, ...]) -> tuple[int, ...
     cells = domain.cell_count(attributes)
     if len(set(attributes)) < len(attributes) or cells > MAX_GRID_CELLS:
         raise BoundaryViolation(
-            f"marginal: expected different attributes and at most {MAX_GRID_CELLS} cells, "
-            f"got {', '.join(attributes)} with {cells}"
+            f"A marginal needs different attributes and at most {MAX_GRID_CELLS} cells, not "
+            f"{', '.join(attributes)} with {cells} cells"
         )
     return domain.shape(attributes)
 
@@ -45,7 +45,7 @@ def require_groupings(domain: Domain, groupings: Mapping[str, Grouping]) -> None
         is_complete = len(steps) == domain[name].size and steps[0] == 1
         if not is_complete or not set(steps.tolist()) <= {0, 1}:
             raise BoundaryViolation(
-                f"groups of {name}: expected 0, 1, … in order, one for every level, got others"
+                f"The groups of attribute {name} must be 0, 1, … in order, one for each level"
             )
 
 
@@ -62,8 +62,7 @@ def require_derived(domain: Domain, derived: Mapping[str, DerivedAttribute]) -> 
             type(part) is tuple for part in (attribute.attributes, attribute.groups)
         ):
             raise BoundaryViolation(
-                f"attribute {name}: expected a new name and a derived attribute in tuples, "
-                "got others"
+                f"The derived attribute {name} must have a new name, and tuples as parts"
             )
         cells = domain.cell_count(attribute.attributes)
         is_integral = cells <= MOST_DERIVED_CELLS and all(
@@ -72,13 +71,13 @@ def require_derived(domain: Domain, derived: Mapping[str, DerivedAttribute]) -> 
         used = set(attribute.groups) if is_integral else set()
         if not attribute.attributes or len(set(attribute.attributes)) < len(attribute.attributes):
             raise BoundaryViolation(
-                f"attribute {name}: expected different attributes to derive it from, got "
+                f"The attribute {name} must be derived from different attributes, not from "
                 f"{', '.join(attribute.attributes) or 'none'}"
             )
         if len(attribute.groups) != cells or used != set(range(len(used))) or not used:
             raise BoundaryViolation(
-                f"attribute {name}: expected a group for each of at most {MOST_DERIVED_CELLS} "
-                f"cells, and no unused group, got {len(attribute.groups)} for {cells}"
+                f"The derived attribute {name} needs one of the groups 0, 1, … for each of at "
+                f"most {MOST_DERIVED_CELLS} cells, not {len(attribute.groups)} for {cells} cells"
             )
 
 
@@ -87,8 +86,8 @@ def require_cells(domain: Domain, attributes: tuple[str, ...]) -> int:
     cells = domain.cell_count(attributes)
     if not attributes or len(set(attributes)) < len(attributes) or cells > MAX_CELLS:
         raise BoundaryViolation(
-            f"cells: expected different attributes and at most 2^62 cells, "
-            f"got {', '.join(attributes) or 'none'} with {cells}"
+            "A sparse table needs different attributes and at most 2^62 cells, not "
+            f"{', '.join(attributes) or 'no attributes'} with {cells} cells"
         )
     return cells
 
@@ -102,12 +101,12 @@ def require_sparse(
     cells = require_cells(domain, attributes)
     if type(threshold) is not int or not 1 <= threshold <= MAX_THRESHOLD_SCALES * scale:
         raise BoundaryViolation(
-            f"threshold: expected an integer of 1 to 2^32 scales, got {threshold!r:.30}"
+            f"A threshold must be an integer of at most 2^32 noise scales, not {threshold!r:.30}"
         )
     if expected_above_threshold(cells, threshold, scale) > MAX_EMPTY_CELLS:
         raise BoundaryViolation(
-            f"threshold: expected one that at most {MAX_EMPTY_CELLS} empty cells reach, "
-            f"got {threshold} at a scale of {float(scale):.4g} and {cells} cells"
+            f"A threshold must stop all but {MAX_EMPTY_CELLS} empty cells on average, which "
+            f"{threshold} does not at scale {float(scale):.4g} with {cells} cells"
         )
     return cells
 
@@ -117,7 +116,7 @@ def require_axes(domain: Domain, columns: tuple[str, ...]) -> None:
     domain.box(columns)
     if not columns or len(set(columns)) < len(columns):
         raise BoundaryViolation(
-            f"axes: expected one or more different columns, got {', '.join(columns) or 'none'}"
+            f"The axes of a box must be different columns, not {', '.join(columns) or 'none'}"
         )
 
 
@@ -125,10 +124,12 @@ def require_grid(domain: Domain, columns: tuple[str, ...], cells_per_axis: int) 
     """Raise BoundaryViolation unless a grid has 1 to 2^24 cells on at most 32 axes."""
     require_axes(domain, columns)
     if len(columns) > MAX_GRID_AXES:
-        raise BoundaryViolation(f"grid: expected at most {MAX_GRID_AXES} axes, got {len(columns)}")
+        raise BoundaryViolation(
+            f"A grid must have at most {MAX_GRID_AXES} axes, not {len(columns)}"
+        )
     if cells_per_axis < 1 or cells_per_axis ** len(columns) > MAX_GRID_CELLS:
         raise BoundaryViolation(
-            f"grid: expected 1 to {MAX_GRID_CELLS} cells, got {cells_per_axis} on each of "
+            f"A grid must have 1 to {MAX_GRID_CELLS} cells, not {cells_per_axis} on each of "
             f"{len(columns)} axes"
         )
 
@@ -138,7 +139,7 @@ def require_tree(domain: Domain, tree: BitTree) -> None:
     # A list could be changed between two questions: the same nodes would be other boxes.
     is_fixed = type(tree) is BitTree and all(type(x) is tuple for x in (tree.axes, tree.columns))
     if not is_fixed or not all(type(axis) is int for axis in tree.axes):
-        raise BoundaryViolation("tree: expected tuples of columns and whole numbers, got others")
+        raise BoundaryViolation("A bit tree must be a BitTree of tuples, with integers as axes")
     require_axes(domain, tree.columns)
     tree.require_axes()
 
@@ -149,7 +150,9 @@ def require_nodes(tree: BitTree, nodes: Prefixes, bits: int) -> None:
     """
     # A session accounts by the keys and children of this type.
     if type(nodes) is not Prefixes:
-        raise BoundaryViolation(f"tree nodes: expected Prefixes, got {type(nodes).__name__}")
+        raise BoundaryViolation(
+            f"The nodes of a bit tree must be Prefixes, not {type(nodes).__name__}"
+        )
     # Shifted in fewer bits, a node would lose its first ones and be taken for another.
     require_int64(nodes.depths, of="tree nodes")
     require_int64(nodes.bits, of="tree nodes")
@@ -160,13 +163,13 @@ def require_nodes(tree: BitTree, nodes: Prefixes, bits: int) -> None:
 def require_fan(bits: int) -> None:
     """Raise BoundaryViolation unless a split has 1 to 4 bits, that is 2 to 16 boxes."""
     if bits not in (1, 2, 3, 4):
-        raise BoundaryViolation(f"splits: expected 1 to 4 bits a level, got {bits}")
+        raise BoundaryViolation(f"A split of tree nodes must have 1 to 4 bits, not {bits}")
 
 
 def require_int64(values: IntArray, *, of: str) -> None:
     """Raise BoundaryViolation unless the values are an int64 vector."""
     if not isinstance(values, np.ndarray) or values.dtype != np.int64 or values.ndim != 1:
-        raise BoundaryViolation(f"{of}: expected a vector of int64, got another type or shape")
+        raise BoundaryViolation(f"The array of {of} must be a vector of int64")
 
 
 def require_rule(domain: Domain, rule: NearestCentre) -> None:
@@ -186,16 +189,16 @@ def require_subsets(domain: Domain, rules: Sequence[NearestCentre], salt: int) -
     """Raise BoundaryViolation unless the rules are exact, with equal columns, weights and sizes."""
     if not rules or not 0 <= salt < 1 << 63:
         raise BoundaryViolation(
-            "clusters: expected at least one rule and a salt in 0..2^63 − 1, "
-            f"got {len(rules)} rules and a salt of {salt.bit_length()} bits"
+            f"Cluster sums need a rule and a salt from 0 to 2^63 − 1, not {len(rules)} rules and "
+            f"a salt of {salt.bit_length()} bits"
         )
     for rule in rules:
         require_rule(domain, rule)
     kinds = {(rule.columns, rule.weights, len(rule.centres)) for rule in rules}
     if len(kinds) > 1 or len(rules) * len(rules[0].centres) > MAX_GRID_CELLS:
         raise BoundaryViolation(
-            "clusters: expected rules with equal columns, weights and numbers of centres, "
-            f"at most {MAX_GRID_CELLS} in all, got others"
+            "The rules of cluster sums must have equal columns, weights and numbers of centres, "
+            f"at most {MAX_GRID_CELLS} in all"
         )
 
 
@@ -206,12 +209,14 @@ def require_released(domain: Domain, released: Mapping[tuple[str, ...], IntArray
         # Anything but int64 would make the sum a float, and rounding has no sensitivity.
         if q.dtype != np.int64 or q.min() < 0 or q.sum() != 1 << 16 or q.shape != shape:
             raise BoundaryViolation(
-                f"error of marginals: expected int64 q ≥ 0 of shape {shape} with sum 2^16, "
-                f"got {q.dtype} ≥ {q.min()} of shape {q.shape} with sum {q.sum()}"
+                f"A released table must be int64 ≥ 0 of shape {shape} with sum 2^16, not "
+                f"{q.dtype} ≥ {q.min()} of shape {q.shape} with sum {q.sum()}"
             )
 
 
 def require_size(cells: int, *, of: str) -> None:
     """Raise BoundaryViolation for more than ``MAX_GRID_CELLS`` counts."""
     if cells > MAX_GRID_CELLS:
-        raise BoundaryViolation(f"{of}: expected at most {MAX_GRID_CELLS} counts, got {cells}")
+        raise BoundaryViolation(
+            f"A question about {of} must have at most {MAX_GRID_CELLS} counts, not {cells}"
+        )

@@ -33,10 +33,10 @@ class Sealed:
         return "Sealed(exact counts)"
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
-        raise TypeError("exact counts: expected noise before they are stored, got pickle or copy")
+        raise TypeError("exact counts must not be stored or copied: add noise first")
 
     def __eq__(self, other: object) -> NoReturn:
-        raise TypeError("exact counts: expected noise before they are compared, got none")
+        raise TypeError("exact counts must not be compared: add noise first")
 
     __hash__ = None  # type: ignore[assignment]
 

@@ -320,9 +320,9 @@ class Curator:
     def _last_answer(self, names: Names) -> PaidMarginal:
         last = self._paid_marginals.get((self._executor.recoding, names))
         if last is None or (last.scale is None) != (self.currency != PURE):
-            got = "none" if last is None else "one in another currency"
+            fault = "was not measured" if last is None else "was measured in another currency"
             raise BoundaryViolation(
-                f"refine {_words(names)}: expected a measured marginal, got {got}"
+                f"A refinement needs a measured marginal, but that of {_words(names)} {fault}"
             )
         return last
 
@@ -363,9 +363,9 @@ class Curator:
     def _require_public_rows(self, question: str) -> None:
         if not self._benchmark or self._relation != "replace_one" or self.distance != 2:
             raise BoundaryViolation(
-                f"{question}: expected a public number of rows, that is benchmark rows under "
-                f"replace_one with one row a person, got benchmark {self._benchmark}, "
-                f"{self._relation}, distance {self.distance}"
+                f"A question about the {question} needs a public number of rows, as of benchmark "
+                "rows under replace_one with one row a person, not "
+                f"benchmark={self._benchmark} under {self._relation} at distance {self.distance}"
             )
 
     def measure_marginal_error(
@@ -455,7 +455,9 @@ class Curator:
         """
         checks.require_grid(self.domain, columns, 1 << depth if depth >= 0 else 0)
         if not nodes.are_disjoint(len(columns), depth):
-            raise BoundaryViolation("tree nodes: expected disjoint ones, got overlapping ones")
+            raise BoundaryViolation(
+                "Measured tree nodes must be disjoint, but some of these overlap"
+            )
         table = self._laplace(
             f"counts of {len(nodes)} tree nodes over {', '.join(columns)}, depth {depth}",
             ("nodes", columns, nodes.heights, nodes.cells),
@@ -472,7 +474,9 @@ class Curator:
         checks.require_tree(self.domain, tree)
         checks.require_nodes(tree, nodes, 0)
         if not nodes.are_disjoint():
-            raise BoundaryViolation("tree nodes: expected disjoint ones, got overlapping ones")
+            raise BoundaryViolation(
+                "Measured tree nodes must be disjoint, but some of these overlap"
+            )
         table = self._laplace(
             f"counts of {len(nodes)} tree nodes over {', '.join(tree.columns)}",
             ("boxes", tree, nodes),
@@ -631,8 +635,8 @@ class Curator:
         checks.require_axes(self.domain, columns)
         if not (1 <= many <= MAX_GRID_CELLS and 0 <= salt < 1 << 63):
             raise BoundaryViolation(
-                f"records: expected 1 to {MAX_GRID_CELLS} of them and a salt in 0..2^63 − 1, "
-                f"got {many} and a salt of {salt.bit_length()} bits"
+                f"A disclosure needs 1 to {MAX_GRID_CELLS} records and a salt from 0 to 2^63 − 1, "
+                f"not {many} and a salt of {salt.bit_length()} bits"
             )
         words = f"{many} records of {', '.join(columns)}, salt {salt}"
         key = ("records", columns, many, salt)
@@ -644,13 +648,15 @@ class Curator:
         self, words: str, key: QuestionKey, reason: str, exact_query: Callable[[Disclosing], Sealed]
     ) -> IntArray:
         if not self._benchmark:
-            raise BoundaryViolation(f"{words}: expected benchmark rows, got rows to be protected")
+            raise BoundaryViolation(
+                f"Only benchmark rows may be disclosed, not {words} of sensitive rows"
+            )
         self.accountant.disclose(Disclosure(words, reason))
 
         def exact(counter: Counter) -> IntArray:
             if not isinstance(counter, Disclosing):
                 raise BoundaryViolation(
-                    f"{words}: expected an engine with disclosures, got {type(counter).__name__}"
+                    f"The engine {type(counter).__name__} cannot disclose {words}"
                 )
             return exact_query(counter).open_at_the_gate()
 

@@ -65,17 +65,18 @@ def refine(
     exact, first = int64_array(exact, of="exact answers"), int64_array(first, of="first answers")
     if scale < laplace_scale(l1=l1, epsilon=before):
         raise BoundaryViolation(
-            f"refine: expected a scale of at least l1 / ε as was paid for, got {float(scale):.4g}"
+            "The scale of a refinement must be at least l1 / ε of the first answer, not "
+            f"{float(scale):.4g}"
         )
     finer = laplace_scale(l1=l1, epsilon=before + _paid(epsilon))
     if exact.shape != first.shape:
         raise BoundaryViolation(
-            f"refine: expected a first answer of shape {exact.shape}, got {first.shape}"
+            f"The answer to refine must have shape {exact.shape} of its counts, not {first.shape}"
         )
     ends = np.iinfo(np.int64)
     if ((first == ends.max) | (first == ends.min)).any():
         raise BoundaryViolation(
-            "refine: expected first answers within int64, got some cut at its ends"
+            "The answer to refine must lie within int64, but it was cut off at an end"
         )
     return noise.refined_laplace(exact, first, scale, finer)
 
@@ -184,8 +185,8 @@ def measure_linf(exact: IntArray, *, linf: int, epsilon: Fraction, noise: NoiseS
     scale = linf_scale(linf=linf, epsilon=epsilon)
     if exact.ndim != 1 or exact.size > MAX_LINF_SIZE * scale:
         raise BoundaryViolation(
-            f"L∞ mechanism: expected a vector of at most {MAX_LINF_SIZE} scales, got shape "
-            f"{exact.shape} at scale {float(scale):.3g}"
+            f"The L∞ mechanism takes a vector of at most {MAX_LINF_SIZE} times its scale, not "
+            f"shape {exact.shape} at scale {float(scale):.3g}"
         )
     return noise.discrete_linf(exact, scale)
 
@@ -269,18 +270,22 @@ def choose_exponential(scores: IntArray, *, linf: int, rho: Fraction, noise: Noi
 def _vector(scores: IntArray) -> IntArray:
     scores = int64_array(scores, of="scores")
     if scores.ndim != 1 or not scores.size:
-        raise BoundaryViolation(f"choose: expected a vector of scores, got shape {scores.shape}")
+        raise BoundaryViolation(
+            f"The scores of a choice must be a filled vector, not of shape {scores.shape}"
+        )
     return scores
 
 
 def _distance(value: int, *, of: str) -> Fraction:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise BoundaryViolation(f"{of}: expected an int of at least 1, got {value!r}")
+        raise BoundaryViolation(
+            f"The sensitivity {of} must be an integer of at least 1, not {value!r}"
+        )
     return Fraction(value)
 
 
 def _paid(amount: Fraction, *, of: str = "epsilon") -> Fraction:
     # A float would not be exactly the amount that was charged.
     if not isinstance(amount, Fraction) or amount <= 0:
-        raise BoundaryViolation(f"{of}: expected a positive Fraction, got {amount!r}")
+        raise BoundaryViolation(f"The amount {of} must be a positive Fraction, not {amount!r}")
     return amount

@@ -32,25 +32,27 @@ def int64_array(values: object, *, of: str) -> IntArray:
 
     >>> int64_array(np.array([1, 2], np.uint8), of="counts")
     array([1, 2])
-    >>> int64_array(np.array([1.0]), of="counts")
+    >>> int64_array(np.array([1.0]), of="counts")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    dp_pipeline.config.errors.BoundaryViolation: counts: expected an integer array, got float64
+    dp_pipeline.config.errors.BoundaryViolation: The array of counts must hold integers, ...
     """
     if not isinstance(values, np.ndarray) or values.dtype.kind not in "iu":
         got = values.dtype if isinstance(values, np.ndarray) else type(values).__name__
-        raise BoundaryViolation(f"{of}: expected an integer array, got {got}")
+        raise BoundaryViolation(f"The array of {of} must hold integers, not {got}")
     if values.dtype == np.uint64 and int(values.max(initial=0)) > np.iinfo(np.int64).max:
-        raise BoundaryViolation(f"{of}: expected integers below 2^63, got larger ones")
+        raise BoundaryViolation(
+            f"The array of {of} must hold integers below 2^63, but one is larger"
+        )
     return np.asarray(values, np.int64)
 
 
 def checked_scale(scale: Fraction) -> Fraction:
     """Return a scale of noise; BoundaryViolation unless it is a Fraction in (0, 2^55]."""
     if not isinstance(scale, Fraction) or scale <= 0:
-        raise BoundaryViolation(f"noise: expected a positive Fraction as scale, got {scale!r}")
+        raise BoundaryViolation(f"The scale of noise must be a positive Fraction, not {scale!r}")
     if scale > MAX_SCALE:
         raise BoundaryViolation(
-            f"noise: expected a scale of at most 2^55, got 2^{int(scale).bit_length() - 1}"
+            f"The scale of noise must be at most 2^55, not 2^{int(scale).bit_length() - 1}"
         )
     return scale
 
@@ -308,7 +310,9 @@ class SeededNoise(_SampledNoise):
 
     def __post_init__(self, seed: int) -> None:
         if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-            raise DeclarationError(f"seed: expected an integer from 0, got {seed!r}")
+            raise DeclarationError(
+                f"The seed of noise must be an integer of at least 0, not {seed!r}"
+            )
         words = np.random.PCG64(seed)
 
         def entropy(size: int) -> bytes:
@@ -334,22 +338,26 @@ def parse_noise(text: str) -> NoiseSource:
         return sources[text]()
     if re.fullmatch(r"seeded:(0|[1-9][0-9]{0,17})", text):
         return SeededNoise(int(text.removeprefix("seeded:")))
-    raise DeclarationError(f"noise: expected opendp, exact or seeded:NUMBER, got {text[:60]!r}")
+    raise DeclarationError(
+        f"The source of noise must be opendp, exact or seeded:NUMBER, not {text[:60]!r}"
+    )
 
 
 def _candidates(scores: IntArray) -> IntArray:
     scores = int64_array(scores, of="scores").ravel()
     if not scores.size:
-        raise BoundaryViolation("choice: expected at least one candidate, got none")
+        raise BoundaryViolation("A private choice needs one or more candidates, but it has none")
     return scores
 
 
 def _checked_variance(sigma2: Fraction) -> Fraction:
     if not isinstance(sigma2, Fraction) or sigma2 <= 0:
-        raise BoundaryViolation(f"noise: expected a positive Fraction as σ², got {sigma2!r}")
+        raise BoundaryViolation(
+            f"The variance σ² of noise must be a positive Fraction, not {sigma2!r}"
+        )
     if sigma2 > MAX_SCALE**2:
         raise BoundaryViolation(
-            f"noise: expected a σ² of at most 2^110, got 2^{int(sigma2).bit_length() - 1}"
+            f"The variance σ² of noise must be at most 2^110, not 2^{int(sigma2).bit_length() - 1}"
         )
     return sigma2
 

@@ -99,16 +99,17 @@ class NearestCentre:
         self._require_integers()
         if clip < 0 or not 0 <= shift < 63:
             raise BoundaryViolation(
-                f"distance: expected clip ≥ 0 and shift < 63, got {clip}, {shift}"
+                f"A distance needs a clip of at least 0 and a shift below 63, not {clip} and "
+                f"{shift}"
             )
         if self.largest_distance >= 1 << 63:
             raise BoundaryViolation(
-                "distance: expected Σ(weight·2^17)² < 2^63, got "
-                f"2^{self.largest_distance.bit_length() - 1} or more"
+                "The largest distance, Σ(weight·2^17)², must be below 2^63, not "
+                f"2^{self.largest_distance.bit_length() - 1}"
             )
         if min(clip, self.largest_distance) >> shift >= MAX_TOTAL_A_ROW:
             raise BoundaryViolation(
-                f"distance: expected clip >> shift below 2^26, got clip {clip}, shift {shift}"
+                f"A distance must be below 2^26, clipped at {clip} and shifted by {shift} bits"
             )
 
     def require_radii(self, radii: tuple[int, ...]) -> None:
@@ -116,37 +117,33 @@ class NearestCentre:
         self.require_exact()
         if len(radii) != len(self.centres):
             raise BoundaryViolation(
-                f"radii: expected one for each of {len(self.centres)} centres, got {len(radii)}"
+                f"Each of {len(self.centres)} centres must have one radius, but there are "
+                f"{len(radii)}"
             )
         if not all(isinstance(radius, int) and 1 <= radius < MAX_RADIUS for radius in radii):
             raise BoundaryViolation(
-                f"radii: expected whole numbers in 1..2^47 − 1, got {radii!r:.60}"
+                f"The radii must be integers from 1 to 2^47 − 1, not {radii!r:.60}"
             )
 
     def _require_integers(self) -> None:
         d = len(self.columns)
         if not 1 <= d == len(set(self.columns)) == len(self.weights):
             raise BoundaryViolation(
-                "centres: expected different columns, one or more, and as many weights, "
-                f"got {d} columns and {len(self.weights)} weights"
+                f"A rule needs different columns and a weight for each, not {d} columns and "
+                f"{len(self.weights)} weights"
             )
         if not self.centres or any(len(centre) != d for centre in self.centres):
             raise BoundaryViolation(
-                f"centres: expected at least one, each of {d} numbers, got {len(self.centres)}"
+                f"A rule needs centres of {d} numbers each, but one of {len(self.centres)} is "
+                "different"
             )
         # A fraction or a NaN would pass every comparison, and the answers would not be integers.
         if not all(type(number) is int for number in chain(self.weights, *self.centres)):
-            raise BoundaryViolation(
-                "centres: expected whole numbers as centres and weights, got others"
-            )
+            raise BoundaryViolation("The centres and weights of a rule must be integers")
         if any(abs(c) > _MAX_COORDINATE for centre in self.centres for c in centre):
-            raise BoundaryViolation(
-                "centres: expected fixed-point numbers in [−2^16, 2^16], got others"
-            )
+            raise BoundaryViolation("The coordinates of centres must be from −2^16 to 2^16")
         if any(not 0 <= weight <= _MAX_COLUMN_WEIGHT for weight in self.weights):
-            raise BoundaryViolation(
-                f"weights: expected whole numbers in 0..{_MAX_COLUMN_WEIGHT}, got others"
-            )
+            raise BoundaryViolation(f"The weights of a rule must be from 0 to {_MAX_COLUMN_WEIGHT}")
 
 
 def _weights(box: Sequence[Coordinate], parts: int) -> tuple[int, ...]:
@@ -190,17 +187,17 @@ class PredictedLabel:
         parts = (self.positive, self.columns, self.weights, *self.weights)
         # A list could be changed between the charge and the count.
         if not all(type(part) is tuple for part in parts):
-            raise BoundaryViolation("predicted label: expected tuples of numbers, got other types")
+            raise BoundaryViolation("The parts of a rule of predicted labels must be tuples")
         if len(set(self.columns)) < len(self.columns) or len(self.columns) >= _MAX_COLUMNS:
             raise BoundaryViolation(
-                f"predicted label: expected different columns, less than 2^16, "
-                f"got {len(self.columns)}"
+                "A rule of predicted labels must have different columns, fewer than 2^16, not "
+                f"{len(self.columns)}"
             )
         cells = tuple(len(column_weights) for column_weights in self.weights)
         if cells != domain.shape(self.columns):
             raise BoundaryViolation(
-                f"predicted label: expected a weight for every cell of {len(self.columns)} "
-                f"columns, got {sum(cells)}"
+                f"A predicted label needs a weight for every cell of {len(self.columns)} columns, "
+                f"not {sum(cells)} weights"
             )
         self._require_numbers(domain[self.target].size)
 
@@ -209,12 +206,13 @@ class PredictedLabel:
             self.intercept
         ]
         if not all(type(number) is int for number in (*weights, *self.positive)):
-            raise BoundaryViolation("predicted label: expected whole numbers, got others")
+            raise BoundaryViolation("The weights and codes of predicted labels must be integers")
         if max(map(abs, weights)) > MAX_WEIGHT:
-            raise BoundaryViolation("predicted label: expected weights within 2^40, got others")
+            raise BoundaryViolation("The weights of predicted labels must lie within ±2^40")
         if not set(self.positive) <= set(range(levels)):
             raise BoundaryViolation(
-                f"predicted label: expected codes of {self.target} in 0..{levels - 1}, got others"
+                f"The predicted codes of {self.target} must lie in 0..{levels - 1}, but one does "
+                "not"
             )
 
 

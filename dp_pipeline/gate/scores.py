@@ -73,7 +73,7 @@ class DependenceScore:
     expected: IntArray
 
     def __post_init__(self) -> None:
-        expected = int64_array(self.expected, of="dependence score: expected table").copy()
+        expected = int64_array(self.expected, of="predicted cells").copy()
         expected.flags.writeable = False
         object.__setattr__(self, "expected", expected)
 
@@ -97,7 +97,7 @@ class DependenceScore:
             product = UNIT * noisy_rows * shares
         if not np.all(np.abs(product) <= 2.0**62):
             raise BoundaryViolation(
-                "dependence score: expected a prediction of at most 2^46 rows, got no such number"
+                "The prediction of a dependence score must be at most 2^46 rows in each cell"
             )
         return cls(np.rint(product).astype(np.int64))
 
@@ -117,7 +117,8 @@ class DependenceScore:
         """Raise BoundaryViolation for another shape than that of ``expected``."""
         if shape != self.expected.shape:
             raise BoundaryViolation(
-                f"dependence score: expected a table of shape {self.expected.shape}, got {shape}"
+                f"The table of a dependence score must have shape {self.expected.shape}, not "
+                f"{shape}"
             )
 
     def linf(self, rows_per_unit: int) -> int:
@@ -248,7 +249,7 @@ class MutualInformation:
     def __post_init__(self) -> None:
         if type(self.rows) is not int or not 0 <= self.rows <= MAX_PUBLIC_ROWS:
             raise BoundaryViolation(
-                f"mutual information: expected 0 to 2^24 rows, got {self.rows!r:.30}"
+                f"The rows of a mutual information must be 0 to 2^24, not {self.rows!r:.30}"
             )
 
     def require_shape(self, shape: tuple[int, ...]) -> None:
@@ -256,7 +257,8 @@ class MutualInformation:
         _require_axes(shape)
         if self.binary and min(shape[0], prod(shape[1:])) > 2:
             raise BoundaryViolation(
-                f"mutual information: expected a side of two levels, got a table of shape {shape}"
+                "The table of a binary mutual information needs a side of two levels, not shape "
+                f"{shape}"
             )
 
     def score(self, table: IntArray) -> int:
@@ -266,7 +268,7 @@ class MutualInformation:
         counts = _two_sides(counts)
         if int(counts.sum()) != self.rows:
             raise BoundaryViolation(
-                f"mutual information: expected a table of {self.rows} rows, got another number"
+                f"The table of a mutual information must count {self.rows} rows, but it does not"
             )
         margins = (_bits(counts.sum(axis=axis)) for axis in (0, 1))
         return _bits(counts) + _bits(np.array([self.rows])) - sum(margins)
@@ -310,7 +312,9 @@ class FScore:
     def require_shape(self, shape: tuple[int, ...]) -> None:
         """Raise BoundaryViolation unless the child, the first axis, is binary."""
         if shape[:1] != (2,):
-            raise BoundaryViolation(f"F: expected a binary child, got a table of shape {shape}")
+            raise BoundaryViolation(
+                f"The score F needs a binary child as first axis, not a table of shape {shape}"
+            )
 
     def score(self, table: IntArray) -> int:
         """Return F of an exact table whose first axis is the child."""
@@ -338,9 +342,11 @@ PUBLIC_ROW_SCORES = (MutualInformation, FScore)
 
 def _counts(table: IntArray) -> IntArray:
     """Return an exact table as int64; BoundaryViolation for other types and negative cells."""
-    counts = int64_array(table, of="score: table")
+    counts = int64_array(table, of="cells of a score")
     if int(counts.min(initial=0)) < 0:
-        raise BoundaryViolation("score: expected an exact table of counts, got negative cells")
+        raise BoundaryViolation(
+            "A score needs a table of counts, but a cell of this one is negative"
+        )
     return counts
 
 
@@ -371,19 +377,21 @@ def _largest(values: IntArray) -> int:
 
 def _require_axes(shape: tuple[int, ...]) -> None:
     if not shape:
-        raise BoundaryViolation("score: expected a table with axes, got a single number")
+        raise BoundaryViolation("A score needs a table with axes, not a single number")
 
 
 def _require_one_replaced(rows_per_unit: int) -> None:
     """Raise BoundaryViolation unless neighbours replace one row: they differ by two."""
     if _rows(rows_per_unit) != 2:
         raise BoundaryViolation(
-            "score: expected neighbours that differ by 2 rows, as with `relation: replace_one` and "
-            f"one row a person, got {rows_per_unit}"
+            "This score needs neighbours that differ by 2 rows, as with `relation: replace_one` "
+            f"and one row a person, not by {rows_per_unit}"
         )
 
 
 def _rows(rows_per_unit: int) -> int:
     if isinstance(rows_per_unit, bool) or not isinstance(rows_per_unit, int) or rows_per_unit < 1:
-        raise BoundaryViolation(f"rows_per_unit: expected an int ≥ 1, got {rows_per_unit!r}")
+        raise BoundaryViolation(
+            f"The rows_per_unit must be an integer of at least 1, not {rows_per_unit!r}"
+        )
     return rows_per_unit

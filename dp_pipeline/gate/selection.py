@@ -33,10 +33,12 @@ class Candidates:
 
     def __init__(self, scores: Mapping[Names, Score], *, domain: Domain, distance: int) -> None:
         if not scores:
-            raise BoundaryViolation("scores: expected candidates, got none")
+            raise BoundaryViolation("A session of scores needs one or more candidates")
         if not {type(score) for score in scores.values()} <= set(SCORES):
             names_of_scores = " or ".join(score.__name__ for score in SCORES)
-            raise BoundaryViolation(f"scores: expected {names_of_scores}, got another class")
+            raise BoundaryViolation(
+                f"The scores of a session must be {names_of_scores}, but one is of another class"
+            )
         for names, score in scores.items():
             score.require_shape(require_table(domain, names))
         self._scores = dict(scores)
@@ -60,7 +62,7 @@ class Candidates:
         """Return the positions of candidates; BoundaryViolation for none, repeated or unknown."""
         if not names or len(set(names)) < len(names) or not set(names) <= set(self._places):
             raise BoundaryViolation(
-                "scores: expected one or more different candidates of the session, got others"
+                "A choice needs one or more different candidates, all of its session"
             )
         return [self._places[name] for name in names]
 
@@ -76,7 +78,7 @@ class Candidates:
         )
         if not is_integral or not set(values) <= set(self._places):
             raise BoundaryViolation(
-                "penalties: expected whole numbers within ±2^61 for candidates, got others"
+                "The penalties of candidates must be integers within ±2^61, all of this session"
             )
         return np.array([values.get(names, 0) for names in self._scores], dtype=np.int64)
 

@@ -86,10 +86,12 @@ class TreeSession:
         places = self._places(nodes)
         require_int64(shares, of="shares")
         if shares.shape != (len(nodes),):
-            raise BoundaryViolation(f"shares: expected {len(nodes)}, got {len(shares)}")
+            raise BoundaryViolation(
+                f"Each of {len(nodes)} tree nodes needs one share, but there are {len(shares)}"
+            )
         if (shares < 1).any() or (shares > self._left[places]).any():
             raise BoundaryViolation(
-                "tree: expected shares from 1 to the remaining ones of each node, got others"
+                "A tree node must spend at least one share, and at most those left"
             )
         if len(nodes):
             self._advance(places, nodes, bits, shares)
@@ -109,8 +111,8 @@ class TreeSession:
         """Raise BoundaryViolation unless every path has spent exactly ε."""
         if self._left.any():
             raise BoundaryViolation(
-                f"tree: expected every path to spend all of ε, got {int(self._left.max())} of "
-                f"{SHARES} shares left on one"
+                f"Every path of a tree must spend all of ε, but {int(self._left.max())} of "
+                f"{SHARES} shares are left on one"
             )
 
     def _noisy(self, exact: IntArray, shares: IntArray) -> IntArray:
@@ -126,9 +128,11 @@ class TreeSession:
         keys = nodes.keys
         places = np.searchsorted(self._keys, keys).clip(max=max(0, len(self._keys) - 1))
         if len(keys) and not len(self._keys):
-            raise BoundaryViolation("tree: expected nodes with remaining shares, got none")
+            raise BoundaryViolation(
+                "Only tree nodes with shares left can be measured, but no node has any"
+            )
         if (self._keys[places] != keys).any() or len(np.unique(keys)) < len(keys):
-            raise BoundaryViolation("tree: expected different frontier nodes, got others")
+            raise BoundaryViolation("Measured tree nodes must be different nodes of the frontier")
         return places
 
     def _advance(self, places: IntArray, nodes: Prefixes, bits: int, shares: IntArray) -> None:
@@ -206,7 +210,7 @@ class SplitSession:
         keys = nodes.keys
         if len(np.unique(keys)) < len(keys) or not np.isin(keys, self._allowed).all():
             raise BoundaryViolation(
-                "splits: expected the root or children of split boxes, each once, got others"
+                "Only the root and children of split boxes can be split, each once"
             )
         if not len(nodes):
             return np.zeros(0, dtype=np.bool_)
@@ -242,7 +246,9 @@ def pyramid(finest: IntArray) -> list[IntArray]:
         or cells_per_axis & (cells_per_axis - 1)
         or set(finest.shape) != {cells_per_axis}
     ):
-        raise BoundaryViolation(f"pyramid: expected 2^h cells on every axis, got {finest.shape}")
+        raise BoundaryViolation(
+            f"A pyramid needs 2^h cells on every axis, not a grid of shape {finest.shape}"
+        )
     levels = [np.ascontiguousarray(finest)]
     while levels[-1].shape[0] > 1:
         grid = levels[-1]

@@ -57,8 +57,8 @@ def join_cliques(
     covered = {name for clique in tree.cliques for name in clique}
     if covered != set(sizes):
         raise BoundaryViolation(
-            f"clique join: expected cliques over {', '.join(sizes)}, "
-            f"got {', '.join(sorted(covered)) or 'none'}"
+            f"The cliques must cover {', '.join(sizes) or 'no attribute'}, not "
+            f"{', '.join(sorted(covered)) or 'none'}"
         )
     places = {name: index for index, name in enumerate(sizes)}
     codes = np.zeros((len(sizes), rows), dtype=code_type(sizes.values()))

@@ -150,7 +150,7 @@ def reconciled(
     (12.67, [7.67, 5.0])
     """
     if not measured:
-        raise BoundaryViolation("reconciled: expected one or more noisy tables, got none")
+        raise BoundaryViolation("A reconciliation needs one or more noisy tables, not none")
     sums: dict[Names, FloatArray] = {}
     weights: dict[Names, float] = {}
     shapes = {}

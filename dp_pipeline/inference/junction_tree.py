@@ -85,8 +85,8 @@ class JunctionTree:
         """
         if sorted(self.order) != list(range(len(self.cliques))):
             raise BoundaryViolation(
-                f"junction tree: expected a link to each of {len(self.cliques)} cliques but the "
-                f"first, got {len(self.links)} links"
+                f"A junction tree must link each of its {len(self.cliques)} cliques but the "
+                f"first, not {len(self.links)}"
             )
         seen = {index: set(clique) for index, clique in enumerate(self.cliques[:1])}
         attributes = set().union(*seen.values())
@@ -94,13 +94,13 @@ class JunctionTree:
             clique = set(self.cliques[child])
             if parent not in seen:
                 raise BoundaryViolation(
-                    f"junction tree: expected links from clique 0 outwards, got clique {child} "
-                    f"below clique {parent} too early"
+                    f"A junction tree is linked from clique 0 outwards, but clique {child} comes "
+                    f"before its parent {parent}"
                 )
             if not clique & attributes <= seen[parent]:
                 raise BoundaryViolation(
-                    f"junction tree: expected running intersection, got clique {child} "
-                    f"({', '.join(self.cliques[child])}) below a clique without "
+                    f"Cliques with a common attribute must be connected, but clique {child} "
+                    f"({', '.join(self.cliques[child])}) hangs below a clique without "
                     f"{', '.join(sorted(clique & attributes - seen[parent]))}"
                 )
             seen[child] = clique
@@ -200,7 +200,7 @@ def _neighbours(graph: nx.Graph, order: Sequence[str]) -> list[int]:
     places = {name: index for index, name in enumerate(order)}
     if len(places) != len(order) or not all(vertex in places for vertex in graph):
         raise BoundaryViolation(
-            f"elimination order: expected each of {len(graph)} vertices once, got another order"
+            f"An elimination order must have each of {len(graph)} vertices once"
         )
     neighbours = [0] * len(order)
     for left, right in graph.edges:

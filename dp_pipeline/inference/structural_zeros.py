@@ -38,7 +38,7 @@ class StructuralZeros:
 
     >>> smokes = AllowedCells(("age", "smokes"), np.array([[True, False], [True, True]]))
     >>> zeros = StructuralZeros((smokes,))
-    >>> zeros.expected(("age", "smokes"), np.array([0.5, 0.5]), np.array([0.7, 0.3])).round(2)
+    >>> zeros.predict_shares(("age", "smokes"), np.array([0.5, 0.5]), np.array([0.7, 0.3])).round(2)
     array([[0.5, 0. ],
            [0.2, 0.3]])
     """
@@ -135,10 +135,13 @@ class StructuralZeros:
         """Return the same over groups of levels, each of levels of one kind."""
         return StructuralZeros(tuple(_grouped(entry, groupings) for entry in self.allowed))
 
-    def expected(self, pair: tuple[str, str], left: FloatArray, right: FloatArray) -> FloatArray:
-        """Shares of the cells of a pair that follow from those of both attributes: their product,
-        or, with empty cells, the table nearest to it that has these marginals (iterative
-        proportional fitting, Deming, Stephan 1940), or is nearly there where none has.
+    def predict_shares(
+        self, pair: tuple[str, str], left: FloatArray, right: FloatArray
+    ) -> FloatArray:
+        """Return the shares of a pair's cells that follow from those of both attributes.
+
+        They are their product or, with empty cells, the table nearest to it that has these
+        marginals (iterative proportional fitting, Deming, Stephan 1940), or nearly has them.
         """
         table = np.outer(left, right)
         masks = [

@@ -27,10 +27,11 @@ def auc(scores: FloatArray, positive: NDArray[np.bool_]) -> float:
     """
     if scores.ndim != 1 or scores.shape != positive.shape:
         raise DeclarationError(
-            f"AUC: expected one score for each of {len(positive)} rows, got {scores.shape}"
+            f"The AUC needs one score for each of {len(positive)} rows, not scores of shape "
+            f"{scores.shape}"
         )
     if np.isnan(scores).any():
-        raise DeclarationError("AUC: expected numbers as scores, got NaN")
+        raise DeclarationError("The AUC needs numbers as scores, but one score is NaN")
     values, places, rows = np.unique(scores, return_inverse=True, return_counts=True)
     hits = np.bincount(places[positive], minlength=len(values))
     misses = rows - hits
@@ -55,7 +56,8 @@ def macro_auc(scores: FloatArray, target: IntArray) -> float:
     """
     if scores.ndim != 2 or len(scores) != len(target):
         raise DeclarationError(
-            f"AUC: expected one score for each class of {len(target)} rows, got {scores.shape}"
+            f"The AUC needs one score of each class for each of {len(target)} rows, not shape "
+            f"{scores.shape}"
         )
     if scores.shape[1] == 2:
         return auc(scores[:, 1], target == 1)
@@ -203,7 +205,7 @@ def _pair_count(counts: Any) -> float:
 def _checked(table: ClassTable) -> NDArray[np.float64]:
     if table.ndim != 2 or table.size == 0 or table.min() < 0:
         raise DeclarationError(
-            f"class table: expected counts ≥ 0 of shape (classes, k), got shape {table.shape}"
-            + (" with a negative one" if table.size and table.min() < 0 else "")
+            "A class table needs counts of at least 0 of shape (classes, k), but one is "
+            f"negative, or the shape is {table.shape}"
         )
     return table.astype(np.float64)

@@ -81,7 +81,8 @@ def train(
     """
     if any(len(column) != len(answers) for column in codes.values()):
         raise DeclarationError(
-            f"classifier: expected {len(answers)} codes in each column, got another number"
+            f"Each column must have one code for each of {len(answers)} rows, but one has more or "
+            "fewer"
         )
     if not codes or answers.all() or not answers.any():
         return LinearClassifier((), (), 1 if 2 * int(answers.sum()) > len(answers) else -1)
@@ -276,12 +277,12 @@ def _require_matching(
         raise DeclarationError(f"scorer: expected {one_of(SCORERS, str(scorer))}")
     if learn_features.ndim != 2 or learn_target.shape != (len(learn_features),):
         raise DeclarationError(
-            "scorer: expected a table and one class for each row, got shapes "
+            "The classifier needs a table and one class for each row, not shapes "
             f"{learn_features.shape} and {learn_target.shape}"
         )
     if features.ndim != 2 or features.shape[1] != learn_features.shape[1]:
         raise DeclarationError(
-            f"scorer: expected rows of {learn_features.shape[1]} features, got shape "
+            f"The rows to score must have {learn_features.shape[1]} features, not shape "
             f"{features.shape}"
         )
 

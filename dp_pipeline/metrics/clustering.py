@@ -43,11 +43,11 @@ def nearest_centres(points: FloatArray, centres: FloatArray) -> IntArray:
     """Return the index of the nearest centre (k, d) of every point (N, d)."""
     if points.ndim != 2 or centres.ndim != 2 or points.shape[1] != centres.shape[1]:
         raise DeclarationError(
-            f"centres: expected points (N, d) and centres (k, d), got d of {points.shape[1:]} "
-            f"and centres of {centres.shape}"
+            "The points and centres must have equal numbers of columns, not shapes "
+            f"{points.shape} and {centres.shape}"
         )
     if len(centres) == 0:
-        raise DeclarationError("centres: expected at least one, got none")
+        raise DeclarationError("A clustering needs one or more centres, but it has none")
     # The expanded square is fast but loses digits far from zero, so the origin is moved into the
     # data.
     origin = centres.mean(axis=0)

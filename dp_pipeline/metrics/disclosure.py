@@ -158,7 +158,7 @@ def recursive_c(classes: EquivalenceClasses, *, diversity: int) -> float:
     1.0
     """
     if diversity < 1:
-        raise DeclarationError(f"recursive diversity: expected l ≥ 1, got {diversity}")
+        raise DeclarationError(f"The l of recursive diversity must be at least 1, not {diversity}")
     if not len(classes):
         return float("nan")
     order = np.lexsort((-classes.counts, classes.groups))
@@ -204,8 +204,7 @@ def containment_k(bits: NDArray[Any]) -> int:
     """
     if bits.ndim != 2 or not is_binary(bits):
         raise DeclarationError(
-            f"containment: expected 0 and 1 of shape (n, m), got other {bits.dtype} "
-            f"of {bits.ndim} dimensions"
+            f"A containment needs a table of 0 and 1, not {bits.dtype} of {bits.ndim} dimensions"
         )
     ids, sizes = class_ids(bits)
     if not len(sizes):

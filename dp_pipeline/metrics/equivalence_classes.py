@@ -30,8 +30,8 @@ def class_ids(codes: NDArray[Any]) -> tuple[IntArray, IntArray]:
     """
     if codes.ndim != 2 or (codes.size and not _are_codes(codes)):
         raise DeclarationError(
-            "equivalence classes: expected whole numbers ≥ 0 of shape (n, m), "
-            f"got {codes.dtype} of {codes.ndim} dimensions"
+            f"The codes of rows must be a table of integers of at least 0, not {codes.dtype} of "
+            f"{codes.ndim} dimensions"
         )
     keys, cells = np.zeros(len(codes), dtype=np.int64), 1
     for column in codes.T if len(codes) else ():
@@ -84,12 +84,12 @@ class EquivalenceClasses:
         ids, sizes = class_ids(codes)
         if target.shape != (len(codes),):
             raise DeclarationError(
-                f"equivalence classes: expected a label for each of {len(codes)} rows, got shape "
+                f"Each of {len(codes)} rows must have one label, but the labels have shape "
                 f"{target.shape}"
             )
         if target.size and not (_are_codes(target) and target.max() < labels):
             raise DeclarationError(
-                f"equivalence classes: expected codes of {labels} labels, got others"
+                f"The labels of rows must be codes from 0 to {labels - 1}, but one is not"
             )
         label = target.astype(np.int64, copy=False)
         keys, counts = _occupied(ids * labels + label, len(sizes) * labels)

@@ -120,10 +120,12 @@ class Accountant:
         self, epsilon: Fraction, currency: Currency = PURE, *, delta: Fraction = Fraction(0)
     ) -> None:
         if not isinstance(epsilon, Fraction) or epsilon <= 0:
-            raise BoundaryViolation(f"budget: expected a positive Fraction, got {epsilon!r:.40}")
+            raise BoundaryViolation(
+                f"The amount of a budget must be a positive Fraction, not {epsilon!r:.40}"
+            )
         if not isinstance(delta, Fraction) or not 0 <= delta < 1:
             raise BoundaryViolation(
-                f"budget: expected a Fraction from 0 to below 1 as δ, got {delta!r:.40}"
+                f"The δ of a budget must be a Fraction from 0 to below 1, not {delta!r:.40}"
             )
         self.epsilon, self.currency, self.delta = epsilon, currency, delta
         self.beside: Spend | None = None
@@ -171,8 +173,8 @@ class Accountant:
             return spend.epsilon
         if self.currency == PURE:
             raise BoundaryViolation(
-                f"{spend.what}: expected a question that costs ε, got one that costs ρ: "
-                "the data set file declares no delta"
+                f"The budget is in pure ε, as the data set declares no `delta`, but {spend.what} "
+                "costs ρ"
             )
         return rho_of_pure(spend.epsilon)
 
@@ -187,7 +189,8 @@ class Accountant:
             delta += spend.delta
             if delta > self.delta:
                 raise BoundaryViolation(
-                    f"{spend.what}: expected δ of at most {self.delta} in all, got {delta}"
+                    f"A release may spend δ of at most {self.delta} in all, not {delta} with "
+                    f"{spend.what}"
                 )
             cost = self.cost(spend)
             if spent + cost > self.epsilon:
@@ -214,8 +217,8 @@ class Accountant:
         _require_proven(spend)
         if self.beside is not None or self.cost(spend) > self.epsilon:
             raise BoundaryViolation(
-                f"{spend.what}: expected one charge of at most the budget beside the others, got "
-                f"{'a second one' if self.beside else 'a larger one'}"
+                f"Only one charge of at most the budget may be beside the others, but {spend.what} "
+                f"is {'a second one' if self.beside else 'larger'}"
             )
         self.beside = spend
 
@@ -223,13 +226,13 @@ class Accountant:
         """Raise BoundaryViolation unless the charges are exactly the budget and fully spent."""
         if self.remaining != 0:
             raise BoundaryViolation(
-                f"release: expected charges of exactly "
-                f"{self.currency.symbol}={epsilon_text(self.epsilon)}, "
-                f"got {epsilon_text(self.spent)}"
+                "A release must spend exactly "
+                f"{self.currency.symbol}={epsilon_text(self.epsilon)}, not "
+                f"{epsilon_text(self.spent)}"
             )
         if self.spent_delta != self.delta:
             raise BoundaryViolation(
-                f"release: expected charges of exactly δ={self.delta}, got {self.spent_delta}"
+                f"A release must spend exactly δ={self.delta}, not {self.spent_delta}"
             )
         for require_complete in self._completion_checks:
             require_complete()
@@ -238,30 +241,32 @@ class Accountant:
 def _require_proven(spend: Spend) -> None:
     if not isinstance(spend.epsilon, Fraction) or spend.epsilon <= 0:
         raise BoundaryViolation(
-            f"{spend.what}: expected a positive Fraction as ε, got {spend.epsilon!r:.40}"
+            f"The amount of {spend.what} must be a positive Fraction, not {spend.epsilon!r:.40}"
         )
     is_concentrated, is_of_texts = spend.mechanism in _CONCENTRATED, spend.mechanism in _OF_TEXTS
     if not isinstance(spend.delta, Fraction) or (0 < spend.delta < 1) is not is_of_texts:
         raise BoundaryViolation(
-            f"{spend.what}: expected a δ of 0 to 1 for texts, else 0, got {spend.delta!r:.40}"
+            f"The δ of {spend.what} must be between 0 and 1 for texts, otherwise 0, not "
+            f"{spend.delta!r:.40}"
         )
     if not is_concentrated and not is_of_texts and spend.mechanism not in _LOSS:
         raise BoundaryViolation(
-            f"{spend.what}: expected a known mechanism, got {spend.mechanism!r:.40}"
+            f"The mechanism of {spend.what} must be a known one, not {spend.mechanism!r:.40}"
         )
     if spend.currency != ("zcdp" if is_concentrated else "pure"):
         raise BoundaryViolation(
-            f"{spend.what}: expected the currency of its mechanism, got {spend.currency!r:.40}"
+            f"The currency of {spend.what} must be that of {spend.mechanism}, not "
+            f"{spend.currency!r:.40}"
         )
     if not isinstance(spend.scale, Fraction) or spend.scale <= 0:
         raise BoundaryViolation(
-            f"{spend.what}: expected a positive Fraction as scale, got {spend.scale!r:.40}"
+            f"The scale of {spend.what} must be a positive Fraction, not {spend.scale!r:.40}"
         )
     if not _proves(spend):
         symbol = "ρ" if is_concentrated else "ε"
         raise BoundaryViolation(
-            f"{spend.what}: expected a scale that costs {symbol}={spend.epsilon}, "
-            f"got one that costs {spend.epsilon_of_scale}"
+            f"The scale of {spend.what} must cost {symbol}={spend.epsilon}, not "
+            f"{spend.epsilon_of_scale}"
         )
 
 
@@ -290,8 +295,8 @@ def split(epsilon: Fraction, weights: Sequence[int | Fraction]) -> tuple[Fractio
     exact = [Fraction(weight) for weight in weights if not isinstance(weight, float)]
     if len(exact) != len(weights) or not exact or min(exact) <= 0:
         raise BoundaryViolation(
-            "budget: expected at least one weight, each a positive integer or fraction, "
-            f"got {'one of another kind' if len(weights) else 'none'}"
+            "A budget must be split by positive integers or fractions, not by "
+            f"{'a weight of another kind' if len(weights) else 'none'}"
         )
     total = sum(exact, Fraction(0))
     return tuple(epsilon * weight / total for weight in exact)

@@ -183,10 +183,8 @@ class Bundle:
         """
         is_allowed = self.is_k_anonymous and self.facts.get(ALLOWED) == "yes"
         if not self.is_releasable or (self.caveat and not is_allowed):
-            why = self.caveat or f"one drawn from {self.facts.get('noise', 'seeded')} noise"
-            raise BoundaryViolation(
-                f"bundle {self.key[:12]}: expected a release that may leave, got {why}"
-            )
+            why = self.caveat or f"it was drawn from {self.facts.get('noise', 'seeded')} noise"
+            raise BoundaryViolation(f"bundle {self.key[:12]} must not leave the project: {why}")
 
     def to_json(self) -> str:
         """Return everything but the tables, of which names and digests are included."""
@@ -207,7 +205,10 @@ class Bundle:
             stored = _stored_fields(text)
             digests = {name: table_digest(table) for name, table in tables.items()}
             if stored["tables"] != digests:
-                raise Damaged(f"bundle {stored['key'][:12]}: expected its own tables, got others")
+                raise Damaged(
+                    f"The tables of bundle {stored['key'][:12]} do not match the digests that it "
+                    "lists: restore its folder from a backup"
+                )
             return cls(
                 key=stored["key"],
                 facts=stored["facts"],
@@ -229,7 +230,10 @@ def _damaged_unless_stored() -> Iterator[None]:
     try:
         yield
     except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError):
-        raise Damaged("bundle: expected the JSON of a stored release, got another") from None
+        raise Damaged(
+            "The file of a bundle must hold a stored release as JSON, but this one cannot be "
+            "parsed: restore it from a backup"
+        ) from None
 
 
 def _stored_fields(text: str) -> dict[str, Any]:

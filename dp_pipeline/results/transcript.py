@@ -61,8 +61,8 @@ class AnswerCount:
         match = _DIGITS.fullmatch(content)
         if match is None:
             raise AnswersLost(
-                f"count of answers {self.path}: expected the number of answers drawn so far, "
-                "got none: nobody knows how many of them were seen"
+                f"The file {self.path} must hold the number of answers drawn so far, but it "
+                "cannot be read: pay for a new draw with --new-draw"
             )
         return int(match[1])
 
@@ -142,7 +142,10 @@ class Transcript:
     def require_header(self, key: str) -> None:
         """Raise AnswersLost unless the file begins with the header of this release."""
         if not self._records or self._records[0].question != _HEADER + key:
-            raise AnswersLost(f"transcript {key[:12]}: expected the answers drawn so far, got none")
+            raise AnswersLost(
+                f"The transcript of release {key[:12]} has lost the answers drawn so far: pay for "
+                "a new draw with --new-draw"
+            )
 
     def count_answers_in(self, count: AnswerCount) -> None:
         """Count every answer in another file before it is returned, from now on.
@@ -153,8 +156,8 @@ class Transcript:
         answers, counted = len(self._records) - 1, count.read()
         if not counted <= answers <= counted + 1:
             raise AnswersLost(
-                f"transcript: expected the {counted} answers that were counted when they were "
-                f"drawn, got {answers}"
+                f"The transcript must hold the {counted} answers that were counted when they were "
+                f"drawn, but it holds {answers}: pay for a new draw with --new-draw"
             )
         if answers > counted:
             count.write(answers)
@@ -185,8 +188,9 @@ class Transcript:
         record = self._records[self._next]
         if record.question != question:
             raise OtherQuestion(
-                f"transcript: expected {_question_label(record.question, record.words)} next, "
-                f"got {_question_label(question, words)}"
+                "the next stored answer of the transcript is to "
+                f"{_question_label(record.question, record.words)}, but the model now asks "
+                f"{_question_label(question, words)}"
             )
         self._next += 1
         return replace(record, answer=record.answer.copy())
@@ -230,7 +234,8 @@ class Transcript:
             if decoded is None:
                 if number < len(lines) or line.endswith(b"\n"):
                     raise AnswersLost(
-                        f"transcript: expected record {number} complete, got a damaged one"
+                        f"Record {number} of the transcript must be complete, but it is damaged: "
+                        "pay for a new draw with --new-draw"
                     )
                 break
             record, self._chain = decoded

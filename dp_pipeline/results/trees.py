@@ -61,8 +61,8 @@ class BitTree:
         are_axes = sum(counts) == self.depth <= MOST_BITS
         if not (are_distinct and are_axes and max(counts) <= AXIS_BITS):
             raise BoundaryViolation(
-                f"tree: expected at most {MOST_BITS} bits, each of one of {len(counts)} different "
-                f"columns and at most {AXIS_BITS} of each, got others"
+                f"A bit tree must have at most {MOST_BITS} bits, at most {AXIS_BITS} for each of "
+                f"its {len(counts)} different columns"
             )
 
     def require_nodes(self, nodes: Prefixes, bits: int) -> None:
@@ -70,16 +70,18 @@ class BitTree:
         self.require_axes()
         deepest = self.depth - bits
         if not 0 <= bits <= MOST_FAN_BITS:
-            raise BoundaryViolation(f"tree nodes: expected 0..{MOST_FAN_BITS} bits, got {bits}")
-        if nodes.depths.shape != (len(nodes),) or nodes.bits.shape != (len(nodes),):
             raise BoundaryViolation(
-                "tree nodes: expected one depth and one number for each node, got others"
+                f"A tree node must have 0 to {MOST_FAN_BITS} bits below it, not {bits}"
             )
+        if nodes.depths.shape != (len(nodes),) or nodes.bits.shape != (len(nodes),):
+            raise BoundaryViolation("Each tree node must have one depth and one number")
         if (nodes.depths < 0).any() or (nodes.depths > deepest).any():
-            raise BoundaryViolation(f"tree nodes: expected depths 0..{deepest}, got others")
+            raise BoundaryViolation(
+                f"The depths of tree nodes must lie in 0..{deepest}, but one does not"
+            )
         # A number below zero stays below zero however far it is shifted.
         if (nodes.bits >> nodes.depths).any():
-            raise BoundaryViolation("tree nodes: expected no more bits than the depth, got more")
+            raise BoundaryViolation("A tree node must have no more bits than its depth")
 
     def boxes(self, nodes: Prefixes, box: Sequence[Coordinate]) -> tuple[FloatArray, FloatArray]:
         """Return the lower and upper corners of nodes in data units, each (m, d)."""

@@ -141,12 +141,12 @@ def test_k_of_nought_and_one_keep_everything(method):
 
 @each_method
 def test_too_few_rows_give_an_error(method):
-    with pytest.raises(TooFewRows, match="expected at least K=11 rows, got fewer"):
+    with pytest.raises(TooFewRows, match="There are fewer rows than K=11: choose a smaller K"):
         method.recode(PATIENTS, KAnonymityGuarantee(11), seed=0)
     assert len(method.recode(PATIENTS, KAnonymityGuarantee(10), seed=0).release(PATIENTS)) == 10
     rows = replace(PATIENTS, target=np.zeros(10, dtype=np.int64))
     assert kept_by(method.recode(rows, KAnonymityGuarantee(3), seed=0).release(rows), THREE)
-    with pytest.raises(TooFewRows, match="expected at least 2 different labels, got fewer"):
+    with pytest.raises(TooFewRows, match="different labels: choose a smaller diversity"):
         method.recode(rows, KAnonymityGuarantee(3, diversity=2), seed=0)
 
 

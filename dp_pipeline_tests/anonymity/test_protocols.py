@@ -261,8 +261,8 @@ def test_the_seed_decides(protocol):
 def test_wrong_use_is_refused():
     assert evaluate_over(FIRST_IS_LABEL, Kjig(), []) == []
     for options, message in (
-        ({"folds": 1}, "expected at least 2 folds, got 1"),
-        ({"protocol": "all"}, "expected a protocol of nested, paper, got 'all'"),
+        ({"folds": 1}, "An evaluation needs at least 2 folds, not 1"),
+        ({"protocol": "all"}, "must be one of nested, paper, not 'all'"),
         ({"scorers": ["forest"]}, "expected one of logistic, class_rate, svm"),
     ):
         with pytest.raises(DeclarationError, match=message):

@@ -274,14 +274,14 @@ by_mechanism = pytest.mark.parametrize(("mechanism", "reach", "amount"), MECHANI
 @by_mechanism
 @pytest.mark.parametrize("values", [*NOT_INTEGERS, TOO_LARGE], ids=lambda v: type(v).__name__)
 def test_whatever_is_not_an_int64_array_is_refused(mechanism, reach, amount, values) -> None:
-    with pytest.raises(BoundaryViolation, match="expected"):
+    with pytest.raises(BoundaryViolation, match="must"):
         mechanism(values, **{reach: 1, amount: ONE}, noise=RecordingNoise())
 
 
 @by_mechanism
 @pytest.mark.parametrize("distance", [0, -1, 1.0, True, Fraction(1), np.int64(1), None])
 def test_a_reach_that_is_not_a_positive_int_is_refused(mechanism, reach, amount, distance) -> None:
-    with pytest.raises(BoundaryViolation, match=f"{reach}: expected an int"):
+    with pytest.raises(BoundaryViolation, match=f"{reach} must be an integer"):
         mechanism(np.array([1]), **{reach: distance, amount: ONE}, noise=RecordingNoise())
 
 
@@ -290,7 +290,7 @@ def test_a_reach_that_is_not_a_positive_int_is_refused(mechanism, reach, amount,
 def test_a_price_that_is_not_a_positive_fraction_is_refused(
     mechanism, reach, amount, price
 ) -> None:
-    with pytest.raises(BoundaryViolation, match=f"{amount}: expected a positive Fraction"):
+    with pytest.raises(BoundaryViolation, match=f"{amount} must be a positive Fraction"):
         mechanism(np.array([1]), **{reach: 1, amount: price}, noise=RecordingNoise())
 
 
@@ -299,7 +299,7 @@ def test_a_price_that_is_not_a_positive_fraction_is_refused(
 )
 @pytest.mark.parametrize("shape", [(0,), (2, 2), ()], ids=str)
 def test_a_choice_is_among_a_vector_of_at_least_one(mechanism, amount, shape) -> None:
-    with pytest.raises(BoundaryViolation, match="expected a vector of scores"):
+    with pytest.raises(BoundaryViolation, match="must be a filled vector"):
         mechanism(np.zeros(shape, np.int64), linf=1, **{amount: ONE}, noise=RecordingNoise())
 
 

@@ -118,7 +118,7 @@ def test_a_common_factor_of_the_weights_cancels() -> None:
 
 def test_a_distance_that_is_no_int64_is_refused() -> None:
     names = tuple(map(str, range(512)))
-    with pytest.raises(BoundaryViolation, match=r"got 2\^63 or more"):
+    with pytest.raises(BoundaryViolation, match=r"not 2\^63"):
         NearestCentre(names, ((0,) * 512,), (1024,) * 512).require_exact()
     NearestCentre(names, ((0,) * 512,), (1024,) * 511 + (1023,)).require_exact()
 
@@ -127,9 +127,9 @@ def test_a_rule_is_checked_without_a_clip_and_with_one() -> None:
     rule = NearestCentre(("x",), ((0,),), (1024,))
     rule.require_exact()
     rule.require_exact(clip=(1 << 27) - 1, shift=1)
-    with pytest.raises(BoundaryViolation, match="clip >> shift below 2"):
+    with pytest.raises(BoundaryViolation, match="clipped at 134217728 and shifted"):
         rule.require_exact(clip=1 << 27, shift=1)
-    with pytest.raises(BoundaryViolation, match="expected fixed-point numbers"):
+    with pytest.raises(BoundaryViolation, match=r"must be from −2\^16 to 2\^16"):
         NearestCentre(("x",), ((EDGE + 1,),), (1,)).require_exact()
 
 
@@ -140,9 +140,13 @@ def test_centres_and_weights_that_are_no_integers_are_refused(number) -> None:
         NearestCentre(("x", "y"), ((0, 0), (0, number)), (1, 1)),
         NearestCentre(("x", "y"), ((0, 0),), (1, number)),
     ]:
-        with pytest.raises(BoundaryViolation, match="expected whole numbers as centres and weig"):
+        with pytest.raises(
+            BoundaryViolation, match="centres and weights of a rule must be integers"
+        ):
             rule.require_exact()
-        with pytest.raises(BoundaryViolation, match="expected whole numbers as centres and weig"):
+        with pytest.raises(
+            BoundaryViolation, match="centres and weights of a rule must be integers"
+        ):
             rule.require_radii((1,))
 
 
@@ -150,7 +154,7 @@ def test_radii_are_whole_numbers_one_a_centre() -> None:
     rule = NearestCentre(("x",), ((0,), (1,)), (1,))
     rule.require_radii((1, (1 << 47) - 1))
     for radii in [(1,), (1, 1, 1), (0, 1), (-1, 1), (1, 1 << 47), (1.0, 1), (np.float64(1), 1)]:
-        with pytest.raises(BoundaryViolation, match="radii: expected"):
+        with pytest.raises(BoundaryViolation, match="radi"):
             rule.require_radii(radii)
-    with pytest.raises(BoundaryViolation, match="centres: expected"):
+    with pytest.raises(BoundaryViolation, match="must be from −2"):
         NearestCentre(("x",), ((EDGE + 1,),), (1,)).require_radii((1,))

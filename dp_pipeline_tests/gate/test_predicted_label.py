@@ -86,7 +86,7 @@ REFUSED = {
 @pytest.mark.parametrize("people", ["nobody", "ten people"])
 def test_an_inexact_rule_is_refused_before_any_charge(rule, people):
     curator = curator_over(AWKWARD[people])
-    with pytest.raises(BoundaryViolation, match=r"predicted label: expected .+, got"):
+    with pytest.raises(BoundaryViolation, match=r"predicted"):
         curator.measure_mistakes(rule, epsilon=Fraction(1))
     assert curator.accountant.spends == ()
 

@@ -183,7 +183,7 @@ def test_refined_answers_are_recalled_from_a_transcript() -> None:
 def test_what_was_not_measured_is_not_refined(names: tuple[str, ...]) -> None:
     curator = curator_over(TEN_PEOPLE, epsilon=ONE)
     curator.measure(PAIR, epsilon=ONE / 4)
-    with pytest.raises(BoundaryViolation, match="expected a measured marginal, got none"):
+    with pytest.raises(BoundaryViolation, match="was not measured"):
         curator.refine({names: ONE / 4})
     assert curator.accountant.remaining == ONE * 3 / 4
 
@@ -211,7 +211,7 @@ def test_a_marginal_of_other_groups_is_another_one() -> None:
     curator = curator_over(TEN_PEOPLE, epsilon=ONE)
     curator.measure(PAIR, epsilon=ONE / 4)
     coarse = curator.grouped({"colour": Grouping((0, 0, 1))})
-    with pytest.raises(BoundaryViolation, match="expected a measured marginal, got none"):
+    with pytest.raises(BoundaryViolation, match="was not measured"):
         coarse.refine({PAIR: ONE / 4})
 
 
@@ -223,7 +223,7 @@ def test_an_answer_in_another_currency_is_not_refined(first: Currency, second: C
         for one in (first, second)
     )
     measured.tabulate({PAIR: ONE / 4})
-    with pytest.raises(BoundaryViolation, match="got one in another currency"):
+    with pytest.raises(BoundaryViolation, match="in another currency"):
         refined.refine({PAIR: ONE / 4})
     assert refined.accountant.remaining == 1
 
@@ -231,7 +231,7 @@ def test_an_answer_in_another_currency_is_not_refined(first: Currency, second: C
 def test_a_pure_answer_of_a_release_in_rho_is_not_refined() -> None:
     curator = curator_over(TEN_PEOPLE, epsilon=ONE, currency=RHO)
     curator.measure(PAIR, epsilon=ONE / 4)
-    with pytest.raises(BoundaryViolation, match="got one in another currency"):
+    with pytest.raises(BoundaryViolation, match="in another currency"):
         curator.refine({PAIR: ONE / 4})
 
 
@@ -332,7 +332,7 @@ def test_a_refining_release_pays_what_is_added() -> None:
     ("first", "scale", "words"),
     [
         (np.iinfo(np.int64).max, ONE, "within int64"),
-        (7, ONE * 99 / 100, "expected a scale of at least"),
+        (7, ONE * 99 / 100, "must be at least l1 / ε"),
     ],
 )
 def test_noise_that_is_not_what_was_paid_for_is_not_refined(

@@ -269,7 +269,7 @@ def test_an_accountant_takes_the_price_and_refuses_a_cheaper_one(rows: int) -> N
 def test_a_release_with_unspent_delta_is_refused() -> None:
     accountant = Accountant(ONE, delta=ONE / 10**5)
     accountant.charge(rule_of(delta=ONE / 10**6).spend)
-    with pytest.raises(BoundaryViolation, match="exactly δ=1/100000, got 1/1000000"):
+    with pytest.raises(BoundaryViolation, match="exactly δ=1/100000, not 1/1000000"):
         accountant.require_all_spent()
 
 

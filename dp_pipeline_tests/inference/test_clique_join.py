@@ -122,7 +122,7 @@ def test_one_level_and_no_attribute_at_all_are_joined() -> None:
 def test_attributes_without_clique_or_size_are_refused(
     sizes: dict[str, int],
 ) -> None:
-    with pytest.raises(BoundaryViolation, match="got a, b, c"):
+    with pytest.raises(BoundaryViolation, match="not a, b, c"):
         join_cliques(CHAIN, {}, 1, np.random.default_rng(0), sizes)
 
 

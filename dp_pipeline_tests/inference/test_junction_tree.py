@@ -50,7 +50,7 @@ def test_the_check_agrees_with_the_definition(
         tree.require_running_intersection()
         JunctionTree.of(cliques, sizes)
     else:
-        with pytest.raises(BoundaryViolation, match="expected running intersection"):
+        with pytest.raises(BoundaryViolation, match="must be connected"):
             tree.require_running_intersection()
 
 
@@ -102,19 +102,19 @@ def test_no_clique_and_a_clique_of_nothing_have_trees() -> None:
 
 def test_cliques_around_a_hole_are_refused() -> None:
     square = [("a", "b"), ("b", "c"), ("c", "d"), ("a", "d")]
-    with pytest.raises(BoundaryViolation, match="expected running intersection"):
+    with pytest.raises(BoundaryViolation, match="must be connected"):
         JunctionTree.of(square, dict.fromkeys("abcd", 2))
 
 
 @pytest.mark.parametrize(
     ("links", "message"),
     [
-        (((0, 1),), "expected a link to each of 3 cliques but the first, got 1 links"),
-        (((0, 1), (0, 1)), "expected a link to each of 3 cliques"),
-        (((0, 1), (1, 0)), "expected a link to each of 3 cliques"),
-        (((0, 1), (1, 2), (0, 2)), "expected a link to each of 3 cliques"),
-        (((2, 1), (0, 2)), "got clique 1 below clique 2 too early"),
-        (((0, 1), (0, 2)), "got clique 2 .c, d. below a clique without c"),
+        (((0, 1),), "must link each of its 3 cliques but the first, not 1"),
+        (((0, 1), (0, 1)), "must link each of its 3 cliques"),
+        (((0, 1), (1, 0)), "must link each of its 3 cliques"),
+        (((0, 1), (1, 2), (0, 2)), "must link each of its 3 cliques"),
+        (((2, 1), (0, 2)), "clique 1 comes before its parent 2"),
+        (((0, 1), (0, 2)), "clique 2 .c, d. hangs below a clique without c"),
     ],
 )
 def test_links_that_are_no_junction_tree_are_refused(

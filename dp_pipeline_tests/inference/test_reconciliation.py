@@ -106,5 +106,5 @@ def test_noisy_marginals_of_a_release_are_taken_as_they_are() -> None:
 
 
 def test_no_table_at_all_is_refused() -> None:
-    with pytest.raises(BoundaryViolation, match="expected one or more noisy tables, got none"):
+    with pytest.raises(BoundaryViolation, match="needs one or more noisy tables"):
         reconciled([], {"a": 2})

@@ -86,9 +86,13 @@ def test_of_two_classes_the_second_column_decides():
 
 
 def test_other_shapes_and_scores_that_are_no_number_are_refused():
-    with pytest.raises(DeclarationError, match="expected one score for each of 2 rows"):
+    with pytest.raises(
+        DeclarationError, match="The AUC needs one score for each of 2 rows, not scores of"
+    ):
         auc(np.zeros(3), np.zeros(2, dtype=bool))
-    with pytest.raises(DeclarationError, match="expected one score for each class of 3 rows"):
+    with pytest.raises(DeclarationError, match="The AUC needs one score of each class for each of"):
         macro_auc(np.zeros(3), np.zeros(3, dtype=int))
-    with pytest.raises(DeclarationError, match="expected numbers as scores, got NaN"):
+    with pytest.raises(
+        DeclarationError, match="The AUC needs numbers as scores, but one score is NaN"
+    ):
         auc(np.array([0.0, np.nan]), np.array([True, False]))

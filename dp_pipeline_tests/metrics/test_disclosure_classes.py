@@ -102,7 +102,9 @@ def test_no_columns_are_one_class_and_no_rows_are_none() -> None:
     ids=["one dimension", "negative", "missing as NaN", "text", "objects"],
 )
 def test_what_is_no_table_of_codes_is_refused(codes: np.ndarray) -> None:
-    with pytest.raises(DeclarationError, match="equivalence classes: expected whole numbers ≥ 0"):
+    with pytest.raises(
+        DeclarationError, match="The codes of rows must be a table of integers of at least 0, not"
+    ):
         class_ids(codes)
 
 
@@ -110,6 +112,6 @@ def test_what_is_no_table_of_codes_is_refused(codes: np.ndarray) -> None:
     "target", [[0], [0, 1, 1], [[0, 1]], [0, 2], [0, -1], [0.0, np.nan]], ids=str
 )
 def test_labels_that_do_not_fit_are_refused(target: list) -> None:
-    with pytest.raises(DeclarationError, match="equivalence classes: expected") as refused:
+    with pytest.raises(DeclarationError, match="rows must") as refused:
         EquivalenceClasses.of(np.array([[0], [1]]), np.array(target), labels=2)
     assert "-1" not in str(refused.value)

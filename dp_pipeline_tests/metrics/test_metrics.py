@@ -52,7 +52,7 @@ def test_nicv_of_no_rows_is_not_a_number():
     ("points", "centres"), [((3, 2), (1, 3)), ((3,), (1, 2)), ((3, 2), (2,)), ((3, 2), (0, 2))]
 )
 def test_nicv_refuses_shapes_that_do_not_fit(points, centres):
-    with pytest.raises(DeclarationError, match="centres: expected"):
+    with pytest.raises(DeclarationError, match="centres"):
         nicv(np.zeros(points), np.zeros(centres))
 
 

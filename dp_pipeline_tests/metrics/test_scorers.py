@@ -170,5 +170,7 @@ def test_other_shapes_and_unknown_scorers_are_refused():
         scores("forest", learn, target, learn, 2)
     with pytest.raises(DeclarationError, match="one class for each row"):
         scores("svm", learn, target[:1], learn, 2)
-    with pytest.raises(DeclarationError, match="expected rows of 2 features"):
+    with pytest.raises(
+        DeclarationError, match=r"The rows to score must have 2 features, not shape \(2, 1\)"
+    ):
         scores("svm", learn, target, learn[:, :1], 2)

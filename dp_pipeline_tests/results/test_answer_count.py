@@ -84,7 +84,7 @@ def test_the_count_is_synced_second(
 def test_answers_that_were_cut_off_are_noticed(kept: int, path: Path, count: AnswerCount) -> None:
     draw(path, count, [], many=3)
     cut(path, kept)
-    with pytest.raises(Damaged, match=f"expected the 3 answers that were counted .*, got {kept}"):
+    with pytest.raises(Damaged, match=rf"must hold the 3 answers .* but it holds {kept}"):
         opened(path, count)
 
 
@@ -92,7 +92,7 @@ def test_a_torn_answer_is_lost_only_where_it_was_counted(path: Path, count: Answ
     draw(path, count, [], many=2)
     content = path.read_bytes()
     path.write_bytes(content[:-9])
-    with pytest.raises(Damaged, match=r"expected the 2 answers that were counted .*, got 1"):
+    with pytest.raises(Damaged, match=r"must hold the 2 answers .*, but it holds 1"):
         opened(path, count)
     path.write_bytes(content + b'{"chain": "0')
     draw(path, count, [])
@@ -106,14 +106,14 @@ def test_a_broken_count_is_noticed(content: bytes | None, path: Path, count: Ans
         count.remove()
     else:
         count.path.write_bytes(content)
-    with pytest.raises(Damaged, match="expected the number of answers drawn so far, got none"):
+    with pytest.raises(Damaged, match="must hold the number of answers drawn so far"):
         opened(path, count)
 
 
 def test_an_older_count_put_back_is_noticed(path: Path, count: AnswerCount) -> None:
     draw(path, count, [], many=2)
     count.write(0)
-    with pytest.raises(Damaged, match=r"expected the 0 answers that were counted .*, got 2"):
+    with pytest.raises(Damaged, match=r"must hold the 0 answers .* but it holds 2"):
         opened(path, count)
 
 
@@ -173,7 +173,7 @@ def test_an_answer_a_resumed_run_saw_is_counted_first(path: Path, count: AnswerC
     assert count.read() == 0
     assert opened(path, count).recall("first") is not None
     cut(path, 0)
-    with pytest.raises(Damaged, match="expected the 1 answers"):
+    with pytest.raises(Damaged, match="must hold the 1 answers"):
         opened(path, count)
 
 
