@@ -30,7 +30,7 @@ _COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
 }
 
 _EXPECTED = (
-    "expected comparisons of columns with values, such as `age >= 65 and sex == 'female'`, "
+    "write comparisons of columns with values, such as `age >= 65 and sex == 'female'`, "
     "joined by and, or, not"
 )
 
@@ -64,7 +64,9 @@ class Condition:
         try:
             tree = ast.parse(source.strip(), mode="eval").body
         except (SyntaxError, ValueError, RecursionError):
-            raise DeclarationError(f"condition: {_EXPECTED}, got {text[:80]!r}") from None
+            raise DeclarationError(
+                f"The condition {text[:80]!r} cannot be read: {_EXPECTED}"
+            ) from None
         used: dict[str, None] = {}
         for node in ast.walk(tree):
             if isinstance(node, ast.Name):
@@ -125,7 +127,9 @@ def _require_column(name: str, columns: Names) -> str:
     if name in columns:
         return name
     listed = ", ".join(columns[:12]) + (", …" if len(columns) > 12 else "")
-    raise DeclarationError(f"condition: expected a column from {listed}, got {name[:40]!r}")
+    raise DeclarationError(
+        f"The condition names {name[:40]!r}, which is no column: choose from {listed}"
+    )
 
 
 def _check(node: ast.expr, text: str) -> None:
@@ -139,7 +143,7 @@ def _check(node: ast.expr, text: str) -> None:
         return
     if isinstance(node, ast.Compare) and _is_comparison(node):
         return
-    raise DeclarationError(f"condition: {_EXPECTED}, got {text[:80]!r}")
+    raise DeclarationError(f"The condition {text[:80]!r} is not supported: {_EXPECTED}")
 
 
 def _is_comparison(node: ast.Compare) -> bool:
@@ -240,4 +244,6 @@ def _read_value(read: Callable[[], Any], kind: str, text: object) -> Any:
     try:
         return read()
     except ValueError:
-        raise DeclarationError(f"condition: expected {kind}, got {str(text)[:40]!r}") from None
+        raise DeclarationError(
+            f"The condition compares {kind} with {str(text)[:40]!r}, which cannot be read as such"
+        ) from None

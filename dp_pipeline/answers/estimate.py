@@ -73,7 +73,7 @@ def quantile_of_normal(level: float) -> float:
     1.96
     """
     if not 0 < level < 1:
-        raise DeclarationError(f"level: expected a number between 0 and 1, got {level}")
+        raise DeclarationError(f"The level of an interval must be between 0 and 1, not {level}")
     return NormalDist().inv_cdf((1 + level) / 2)
 
 
@@ -94,7 +94,9 @@ def combine(results: Sequence[tuple[float, float]], *, level: float = 0.95) -> E
     1.033
     """
     if len(results) < 2:
-        raise DeclarationError(f"combine: expected two results or more, got {len(results)}")
+        raise DeclarationError(
+            f"At least two results are needed to be combined, not {len(results)}"
+        )
     estimates, errors = np.asarray(results, dtype=np.float64).T
     m, within, between = len(estimates), float((errors**2).mean()), float(estimates.var(ddof=1))
     variance = within + (1 + 1 / m) * between

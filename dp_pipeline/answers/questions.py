@@ -58,7 +58,7 @@ def lines_of(
             return _lines(release, method, parts, level)
     examples = [one for one in EXAMPLES if hasattr(release, one.split()[0])]
     raise DeclarationError(
-        f"question: expected such as {'; '.join(examples)}, got {question[:80]!r}"
+        f"The question {question[:80]!r} cannot be read: write one such as {'; '.join(examples)}"
     )
 
 
@@ -85,7 +85,7 @@ def _probability(text: str) -> float:
         return float(text)
     except ValueError:
         raise DeclarationError(
-            f"probability: expected a number from 0 to 1, got {text[:20]!r}"
+            f"The probability of a quantile must be a number from 0 to 1, not {text[:20]!r}"
         ) from None
 
 

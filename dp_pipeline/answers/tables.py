@@ -142,12 +142,17 @@ class OpenTable:
         ``probability``.
         """
         if not 0 <= probability <= 1:
-            raise DeclarationError(f"probability: expected a number from 0 to 1, got {probability}")
+            raise DeclarationError(
+                f"The probability of a quantile must be a number from 0 to 1, not {probability}"
+            )
         rows, used = self._rows_where(where)
         values, present = self._numbers(column)
         chosen = np.sort(values[rows & present])
         if not len(chosen):
-            raise DeclarationError(f"quantile: expected rows that hold {where!r}, got none")
+            raise DeclarationError(
+                f"No released row holds the condition {where!r}, so {column} has no quantile: use "
+                "a wider condition"
+            )
         value = float(np.quantile(chosen, probability))
         below = (values <= value) & rows & present
         share = self._ratio(
@@ -175,8 +180,8 @@ class OpenTable:
         sizes = [self.precision.sizes[name] for name in used]
         if not columns or prod(sizes) > MOST_CELLS:
             raise DeclarationError(
-                f"table: expected columns with at most {MOST_CELLS:,} combinations, "
-                f"got {prod(sizes):,}"
+                f"A table needs one or more columns with at most {MOST_CELLS:,} combinations, not "
+                f"{prod(sizes):,}: name fewer columns"
             )
         cells = self.precision.cell_counts(used)
         low, high = self._ends(cells, of=of, level=level)
@@ -224,7 +229,10 @@ class OpenTable:
             levels = self._labels[self._attributes[column]]
             # A misspelt level would be counted as none; dates and bins are compared by value.
             if self._columns[column].dtype.kind in "UO" and text not in levels:
-                raise DeclarationError(f"condition: {column}: expected {one_of(levels, text)}")
+                raise DeclarationError(
+                    f"The condition names an unknown value of {column}: expected "
+                    f"{one_of(levels, text)}"
+                )
         return condition.rows(self._columns), used
 
     def count_rows(
@@ -291,7 +299,10 @@ class OpenTable:
         """A ratio of two sums, its error linearised: (part − ratio · base) / Σ base."""
         many = float(base.sum())
         if many == 0:
-            raise DeclarationError("expected a condition that some released row holds, got none")
+            raise DeclarationError(
+                "No released row holds the condition, so nothing can be divided by their number: "
+                "use a wider condition"
+            )
         ratio = float(part.sum()) / many
         weights = (part.astype(np.float64) - ratio * base) / (many * self.precision.weight)
         result = self.precision.weighted_sum(weights, used)
@@ -323,7 +334,8 @@ class OpenTable:
             return values.astype(np.float64), present
         except (ValueError, TypeError):
             raise DeclarationError(
-                f"{column}: expected a column of numbers, got one of texts"
+                f"The column {column} holds texts, but this question needs numbers: choose "
+                "another column"
             ) from None
 
     def _width_of_bins(self, column: str) -> FloatArray:
@@ -387,7 +399,10 @@ def _measured(
             for name in names
         ]
         if prod(shape) != cells:
-            raise Damaged(f"measured: expected {prod(shape)} cells of {text[:80]}, got {cells}")
+            raise Damaged(
+                f"The noisy table of {text[:80]} must have {prod(shape)} cells, but the export "
+                f"has {cells}: fetch the export again"
+            )
         table = counts[start : start + cells].reshape(shape)
         measured.append(MeasuredTable(names, table, deviation**2, is_grouped))
         start += cells

@@ -91,7 +91,9 @@ class Currency:
 
     def __post_init__(self) -> None:
         if self.delta is not None and not 0 < self.delta <= MAX_DELTA:
-            raise DeclarationError(f"delta: expected a number in (0, 0.001], got {self.delta}")
+            raise DeclarationError(
+                f"The δ of a release must be above 0 and at most 0.001, not {self.delta}"
+            )
 
     @property
     def name(self) -> str:
@@ -115,7 +117,9 @@ class Currency:
         if self.name == paid_in.name:
             return amount
         if self.delta is None:
-            raise BoundaryViolation("currency: expected a charge in pure ε, got one in ρ")
+            raise BoundaryViolation(
+                "A release in pure ε has no charge in ρ, as it declares no `delta`"
+            )
         return rho_of_pure(amount)
 
     def epsilon_of(self, amount: Fraction) -> Fraction:
@@ -254,8 +258,8 @@ def rho_of(epsilon: Fraction, delta: Fraction) -> Fraction:
 
     if not fits(1):
         raise DeclarationError(
-            f"epsilon: expected enough for a nano-ρ at δ={delta_text(delta)}, "
-            f"got {epsilon_text(epsilon)}"
+            f"The ε of a release must be worth at least 1e-9 ρ at δ={delta_text(delta)}, which "
+            f"{epsilon_text(epsilon)} is not: declare a larger ε"
         )
     low, high = 1, 2
     while fits(high):

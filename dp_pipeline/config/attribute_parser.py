@@ -64,7 +64,7 @@ def _level_texts(value: object) -> object:
     """Return the levels of a list or of ``0..15``; none for ``discover``."""
     if value == DISCOVER:
         return []
-    require(value != [], _EXPECTED_LEVELS, "0")
+    require(value != [], _EXPECTED_LEVELS, "an empty list")
     if isinstance(value, list):
         # Cells are read without white space around them, so no other text could be met.
         return [normal_text(text) if isinstance(text, str) else text for text in value]
@@ -109,7 +109,7 @@ def with_levels_of_files(texts: Mapping[str, Any], folder: Path) -> dict[str, An
 def _lines(section: Mapping[str, object], folder: Path) -> list[str]:
     name = section.get("file")
     is_file = isinstance(name, str) and name and len(section) == 1
-    require(is_file, "a list, first..last, discover, or {file: NAME}", "another mapping")
+    require(is_file, "a list, first..last, discover, or {file: NAME}", "other fields")
     try:
         content = bounded_bytes(folder / str(name), max_bytes=MAX_FILE_BYTES).decode("utf-8-sig")
     except OSError as error:
@@ -161,7 +161,7 @@ class _ColumnSection(fields.Section):
 
     def _require_nullable(self) -> None:
         is_nullable = self.missing is None or self.nullable is not False
-        require(is_nullable, "no `nullable: false` as well", "one", "missing")
+        require(is_nullable, "no texts of missing values", "`nullable: false` as well", "missing")
 
     def _is_nullable(self, policy: str) -> bool:
         """Return whether cells that are not as declared have a level of their own.
@@ -207,7 +207,7 @@ class Category(_ColumnSection):
             return self._require_discoverable()
         levels, count = self.levels, len(self.levels)
         expected = "no at_most for declared levels"
-        require(self.at_most is None, expected, "one", "at_most")
+        require(self.at_most is None, expected, str(self.at_most), "at_most")
         is_several = 2 <= len(set(levels)) == count <= MAX_CELLS
         twice = next((level for level, times in Counter(levels).items() if times > 1), None)
         got = str(count) if twice is None else f"{count} with {twice[:60]!r} twice"
@@ -218,31 +218,36 @@ class Category(_ColumnSection):
             raise error
         has_other = self.on_invalid != "other" or self.other is not None
         hint = f": write `other: {OTHER}` as well, and{_add_level(OTHER).removeprefix(':')}"
-        require(has_other, "a level `other` for unknown texts", "none", "on_invalid", hint=hint)
+        require(
+            has_other, "a level `other` for unknown texts", "no `other`", "on_invalid", hint=hint
+        )
         expected = f"no level {MISSING!r}, which is the name of missing values here"
-        require(not self.nullable or MISSING not in levels, expected, "one", "levels")
+        require(not self.nullable or MISSING not in levels, expected, repr(MISSING), "levels")
         is_free = self.on_invalid != "keep" or self.other is None
-        require(is_free, "other: a level that takes unknown texts", "keep", "on_invalid")
+        require(
+            is_free, "`on_invalid: other`, as a level `other` is declared", "keep", "on_invalid"
+        )
         for text, level in self.aliases.items():
             if level not in levels:
                 raise not_among(level, levels, field=("aliases", text))
             expected = "a spelling that is no level, without spaces around it"
             is_spelling = text not in levels and text == text.strip()
-            require(is_spelling, expected, "another", "aliases", text)
-        is_apart = {*levels, *self.aliases}.isdisjoint(self.missing_texts)
-        require(is_apart, "texts that are neither levels nor aliases", "one that is", "missing")
+            require(is_spelling, expected, repr(text[:60]), "aliases", text)
+        shared = ", ".join(sorted({*levels, *self.aliases} & {*self.missing_texts}))
+        require(not shared, "texts that are neither levels nor aliases", shared[:60], "missing")
         return self
 
     def _require_discoverable(self) -> Category:
         is_few = self.at_most is None or self.at_most < MAX_CELLS
         require(is_few, f"at most {MAX_CELLS - 1} levels", str(self.at_most), "at_most")
         is_used = self.other is None or self.on_invalid != "drop"
-        require(is_used, "no level `other` where rows are dropped", "one", "other")
+        require(is_used, "no level `other` with `on_invalid: drop`", repr(self.other), "other")
         is_text = self.other not in {"", MISSING, *self.missing_texts}
-        require(is_text, f"a level other than {MISSING!r} and missing texts", "one", "other")
+        expected = f"a level other than {MISSING!r} and missing texts"
+        require(is_text, expected, repr(self.other), "other")
         for text, level in self.aliases.items():
             expected = "another spelling of a level, without spaces around it"
-            require(text == text.strip() != level, expected, "another", "aliases", text)
+            require(text == text.strip() != level, expected, repr(text[:60]), "aliases", text)
         return self
 
     def attribute(
@@ -387,10 +392,10 @@ class Numeric(_ColumnSection, SignsSection):
             self._require_discoverable(self.undeclared)
         else:
             expected = "`bounds: discover` or `bins: {quantiles: 16}` as well"
-            require(self.unit is None, expected, "neither", "unit")
+            require(self.unit is None, expected, "the unit alone", "unit")
         self._require_nullable()
         expected = "bins or edges, for missing values to be one more cell"
-        require(has_cells or not self.nullable, expected, "none", "nullable")
+        require(has_cells or not self.nullable, expected, "`nullable: true` alone", "nullable")
         require(self.bins is None or self.edges is None, "bins or edges", "both", "bins")
         if bounds:
             is_box = len(bounds) == 2 and is_interval(*bounds)
@@ -398,9 +403,9 @@ class Numeric(_ColumnSection, SignsSection):
             self._cells()
             has_integer = math.ceil(bounds[0]) <= math.floor(bounds[1])
             expected = "an integer between the bounds"
-            require(has_integer or not self.integer, expected, "none", "integer")
-            is_inside = all(bounds[0] <= n <= bounds[1] for n in self.aliases.values())
-            require(is_inside, "numbers inside the bounds", "another", "aliases")
+            require(has_integer or not self.integer, expected, str(list(bounds)), "integer")
+            outside = [n for n in self.aliases.values() if not bounds[0] <= n <= bounds[1]]
+            require(not outside, "numbers inside the bounds", f"{outside[:1]}", "aliases")
         names = self._names()
         labels = [*dict(names).values(), MISSING]
         is_unique = len(names) == len(self.names) and len(set(labels)) == len(labels)
@@ -515,7 +520,9 @@ class Moment(_ColumnSection):
         require_format(self.format, self.type)
         self._require_nullable()
         expected = "every, bins or edges, for missing values to be one more cell"
-        require(self._has_cells or not self.nullable, expected, "none", "nullable")
+        require(
+            self._has_cells or not self.nullable, expected, "`nullable: true` alone", "nullable"
+        )
         self._cells(self._clock(DEFAULT_READING))
         return self
 

@@ -12,7 +12,7 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dp_pipeline.config.errors import DeclarationError, PipelineError, one_of
+from dp_pipeline.config.errors import DeclarationError, PipelineError, did_you_mean, one_of
 from dp_pipeline.config.source import DATA_FOLDER_VARIABLE
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ def dataset_files() -> dict[str, Path]:
         for path in sorted(folder.glob("*.yaml")):
             if path.stem in files:
                 raise DeclarationError(
-                    f"{path}: expected a different name for each data set, "
-                    f"got that of {files[path.stem]}: rename it"
+                    f"{path}: the data set file needs a name of its own, but {files[path.stem]} "
+                    "has the same: rename one of them"
                 )
             files[path.stem] = path
     return files
@@ -46,8 +46,8 @@ def _folders() -> Iterator[Path]:
     if own:
         if not Path(own).is_dir():
             raise DeclarationError(
-                f"{DATASETS_VARIABLE}: expected a folder, got {own!r}: "
-                f"`export {DATASETS_VARIABLE}=FOLDER`, or unset it"
+                f"The variable {DATASETS_VARIABLE} must name a folder, not {own!r}: `export "
+                f"{DATASETS_VARIABLE}=FOLDER`, or unset it"
             )
         yield Path(own)
 
@@ -88,7 +88,10 @@ def _files_to_show(files: Mapping[str, Path]) -> list[Path]:
     names = os.environ.get(SHOWN_VARIABLE, "").split() or own or list(files)
     unknown = [name for name in names if name not in files]
     if unknown:
-        raise DeclarationError(f"{SHOWN_VARIABLE}: expected {one_of(files, unknown[0])}")
+        raise DeclarationError(
+            f"The variable {SHOWN_VARIABLE} must list names of data sets: expected "
+            f"{one_of(files, unknown[0])}"
+        )
     return [path for name, path in files.items() if name in names]
 
 
@@ -136,8 +139,8 @@ def require_own_name(spec: DatasetSpec, file: Path) -> None:
     other = dataset_files().get(spec.name)
     if other is not None and not other.samefile(file):
         raise DeclarationError(
-            f"{file}: expected a different name for each data set, got that of {other}: "
-            "rename the file and its name"
+            f"{file}: the data set needs a name of its own, but {other} has the same: change the "
+            "file name and `name`"
         )
 
 
@@ -146,8 +149,8 @@ def file_of(name: str) -> Path:
     files = dataset_files()
     if name not in files:
         raise DeclarationError(
-            f"data set: expected {one_of(files, name)} (`dp-pipeline data list` shows them; "
-            f"`export {DATASETS_VARIABLE}=FOLDER` adds your own)"
+            f"There is no data set {name[:60]!r}{did_you_mean(name, files)} (`dp-pipeline data "
+            f"list` shows them all; `export {DATASETS_VARIABLE}=FOLDER` adds your own)"
         )
     return files[name]
 
@@ -158,6 +161,6 @@ def require_available(spec: DatasetSpec) -> None:
     if not is_available(spec):
         value = "FOLDER" if needs == DATA_FOLDER_VARIABLE else "URL"
         raise DeclarationError(
-            f"{spec.name}: expected the variable {needs} with the place of its rows, got none: "
-            f"`export {needs}={value}`"
+            f"{spec.name}: the variable {needs} must hold the place of its rows, but it is not "
+            f"set: `export {needs}={value}`"
         )

@@ -54,7 +54,7 @@ def _texts(value: object) -> tuple[str, ...]:
         return (value,)
     texts = fields.require_list(value)
     is_plain = texts and all(isinstance(text, str) for text in texts)
-    require(is_plain, "a level, an interval, or a list of them", "another value")
+    require(is_plain, "a level, an interval, or a list of them", "a nested or empty list")
     return tuple(texts)
 
 
@@ -113,7 +113,7 @@ class ConstraintsSection(fields.Section):
 
     @model_validator(mode="after")
     def _require_some(self) -> ConstraintsSection:
-        require(self.never or self.only or self.depends, "never, only or depends", "none")
+        require(self.never or self.only or self.depends, "never, only or depends", "none of them")
         return self
 
     def declared(self, domain: Domain) -> tuple[Constraint, ...]:
@@ -209,7 +209,8 @@ def _written_map(fine: Attribute, coarse: Attribute, map_: Combination) -> dict[
     for text, texts in map_.items():
         with below(text):
             for code in _codes(fine, (text,)):
-                require(code not in coarse_codes, "every cell once", "a repeated one")
+                got = f"{fine.labels()[code]} twice"
+                require(code not in coarse_codes, "every cell once", got)
                 coarse_codes[code] = _codes(coarse, texts) + missing
     coarse_codes = dict.fromkeys(free_codes(fine), all_codes(coarse)) | coarse_codes
     unmapped = [label for code, label in enumerate(fine.labels()) if code not in coarse_codes]

@@ -107,7 +107,8 @@ class Target:
         levels = domain[self.attribute].labels()
         if not set(self.positive) <= set(levels):
             raise DeclarationError(
-                f"target {self.attribute!r}: expected levels of the attribute, got an unknown level"
+                f"The positive levels of target {self.attribute!r} must be levels of that "
+                "attribute: correct `targets`"
             )
         return tuple(sorted(levels.index(level) for level in self.positive))
 
@@ -266,14 +267,17 @@ class DatasetSpec:
     def cut(self) -> Windows:
         """The windows; DeclarationError where the file declares none."""
         if self.windows is None:
-            raise DeclarationError(f"{self.name}: expected declared `windows`, got none")
+            raise DeclarationError(
+                f"{self.name} has no windows, which this needs: declare `windows` in its file"
+            )
         return self.windows
 
     def require_window(self) -> None:
         """Raise DeclarationError for a declaration of all windows."""
         if self.windows is not None and not self.window:
             raise DeclarationError(
-                f"{self.name}: expected one of its windows, such as {self.windows.first}, got none"
+                f"{self.name} is read in windows, so one must be named, such as "
+                f"{self.windows.first}: use --window"
             )
 
     @property
@@ -313,8 +317,8 @@ class DatasetSpec:
         if sorted(discovered.names) != sorted(self.to_discover):
             expected, got = ", ".join(self.to_discover), ", ".join(discovered.names)
             raise DeclarationError(
-                f"{self.name}: expected a discovered domain of {expected or 'no attribute'}, got "
-                f"one of {got or 'none'}"
+                f"{self.name} leaves {expected or 'no attribute'} to be discovered, but the "
+                f"discovered domain has {got or 'no attribute'}: discover it again"
             )
         attributes = {
             name: declare(self.domain[name], discovered[name]) for name in discovered.names

@@ -95,7 +95,8 @@ class DiscoveredAttribute:
             attribute = cls(**parts)
         except (ValueError, TypeError, AttributeError):
             raise Damaged(
-                "discovered domain: expected JSON of levels, bounds, edges and pieces, got other"
+                "A discovered attribute must be stored as JSON of levels, bounds, edges and "
+                "pieces, but it cannot be parsed: restore its bundle from a backup"
             ) from None
         pieces = (number for piece in attribute.pieces or () for number in piece)
         numbers = (*(attribute.bounds or ()), *(attribute.edges or ()), *pieces)
@@ -105,7 +106,8 @@ class DiscoveredAttribute:
         is_sound &= isinstance(attribute.weak, str | None)
         if not is_sound:
             raise Damaged(
-                "discovered domain: expected two bounds, floats and texts, got other values"
+                "A discovered attribute must be stored with two bounds, numbers as floats and "
+                "levels as texts, but it is not: restore its bundle from a backup"
             )
         return attribute
 
@@ -177,7 +179,10 @@ def declare(attribute: Attribute, discovered: DiscoveredAttribute) -> Attribute:
 
 
 def _refusal(attribute: Attribute, expected: str) -> DeclarationError:
-    return DeclarationError(f"attribute {attribute.name!r}: expected {expected}, got others")
+    return DeclarationError(
+        f"The discovered attribute {attribute.name!r} must have {expected}, but it does not: "
+        "discover it again"
+    )
 
 
 def _require(holds: bool, attribute: Attribute, expected: str) -> None:

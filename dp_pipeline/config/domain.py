@@ -128,7 +128,9 @@ class Attribute:
     def range(self) -> tuple[str, str]:
         """The declared bounds as texts for people; DeclarationError for levels."""
         if self.coordinate is None:
-            raise DeclarationError(f"attribute {self.name!r}: expected bounds, got levels")
+            raise DeclarationError(
+                f"The attribute {self.name!r} has no range: declare bounds for it"
+            )
         ends = (self.coordinate.lower, self.coordinate.upper)
         low, high = (f"{end:g}" if self.clock is None else self.clock.text(end) for end in ends)
         return low, high
@@ -171,15 +173,16 @@ class Attribute:
         """The code of missing values, the last one; DeclarationError without such a cell."""
         if not self.nullable:
             raise DeclarationError(
-                f"attribute {self.name!r}: expected a nullable attribute, got one that is not"
+                f"The attribute {self.name!r} has no cell for missing values: declare `nullable: "
+                "true`"
             )
         return self._cells.size
 
     def not_discovered(self, parts: str) -> DeclarationError:
         """Return the error for a use of parts that are still to be discovered."""
         return DeclarationError(
-            f"attribute {self.name!r}: expected declared or discovered {parts}, got some that are "
-            "to be discovered: `dp-pipeline run` discovers them first"
+            f"The {parts} of attribute {self.name!r} are still to be discovered: `dp-pipeline run` "
+            "discovers them"
         )
 
     @property
@@ -196,7 +199,7 @@ class Attribute:
             raise self.not_discovered("cells")
         if self.cells is None:
             raise DeclarationError(
-                f"attribute {self.name!r}: expected levels, bins or edges, got bounds only"
+                f"The attribute {self.name!r} has bounds but no cells: declare bins or edges for it"
             )
         return self.cells
 
@@ -219,8 +222,8 @@ class Domain:
             if attribute.name == name:
                 return attribute
         raise DeclarationError(
-            f"attribute {name[:60]!r}: expected one of {', '.join(self.names)}, "
-            f"got a name not declared{did_you_mean(name, self.names)}"
+            f"The data set has no attribute {name[:60]!r}: it declares "
+            f"{', '.join(self.names)}{did_you_mean(name, self.names)}"
         )
 
     @property
@@ -269,13 +272,16 @@ class Domain:
         for name in names:
             attribute = self[name]
             if not attribute.is_numeric:
-                raise DeclarationError(f"attribute {name!r}: expected bounds, got levels")
+                raise DeclarationError(
+                    f"The attribute {name!r} has levels, but it must be a number with bounds to "
+                    "be used here"
+                )
             if attribute.coordinate is None:
                 raise attribute.not_discovered("bounds")
             if attribute.nullable:
                 raise DeclarationError(
-                    f"attribute {name!r}: expected a number that is never missing, "
-                    "got a nullable one: write `nullable: false`"
+                    f"The attribute {name!r} may be missing, which is not allowed here: write "
+                    "`nullable: false`"
                 )
             intervals.append(attribute.coordinate)
         return tuple(intervals)

@@ -174,7 +174,8 @@ class Outline:
     def __post_init__(self) -> None:
         if not any(map(may_have_cells, self.columns.values())):
             raise DeclarationError(
-                f"{self.origin}: expected a column to declare other than the person's, got none"
+                f"{self.origin} has no column that can be declared, other than the person's: name "
+                "a source with more columns"
             )
 
     @property

@@ -168,7 +168,7 @@ def declared_expectations(
             expectation = _declared(section, domain, person, is_release=is_release)
             key = (expectation.type, *expectation.columns.values(), expectation.name)
             expected = "another name than that of the same expectation above"
-            require(key not in declared, expected, "none", "name")
+            require(key not in declared, expected, expectation.name or "no name", "name")
             declared[key] = expectation
     return tuple(declared.values())
 

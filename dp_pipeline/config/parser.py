@@ -242,7 +242,7 @@ class DataSetFile(fields.Section):
             got = ", ".join(models) or "none"
             require(is_unique, "a list of models, each once", got, "publish")
             return {"publish": None, "publications": publications}
-        require(len(publications) < 2, "one model, without `windows`", "several", "publish")
+        require(len(publications) < 2, "one model, without `windows`", "a list", "publish")
         return {"publish": publications[0] if publications else None}
 
     def _windows(self) -> dict[str, Any]:
@@ -250,8 +250,11 @@ class DataSetFile(fields.Section):
         within = getattr(self.protection, "within", None)
         each = self.ceiling.each_window if self.ceiling else None
         if self.windows is None:
-            require(within is None, "no `within` without `windows`", "one", "protection", "within")
-            require(each is None, "no each_window without `windows`", "one", "ceiling")
+            require(
+                within is None, "no `within` without `windows`", str(within), "protection", "within"
+            )
+            got = "" if each is None else epsilon_text(each)
+            require(each is None, "no each_window without `windows`", got, "ceiling")
             return {"windows": None}
         with below("windows"):
             windows = self.windows.declared(self.reading)
@@ -259,7 +262,7 @@ class DataSetFile(fields.Section):
         require(self.relation == "add_remove", expected, self.relation, "relation")
         for name in ("refresh", "updates", "k_anonymity", "discover"):
             is_absent = getattr(self, name) is None
-            require(is_absent, f"no `{name}` with `windows`", "one", name)
+            require(is_absent, f"no `{name}` with `windows`", "both", name)
         if isinstance(self.protection, PersonSection):
             expected = "window or ever, for which rows of a person are protected together"
             require(within, expected, "nothing", "protection", "within")
@@ -276,14 +279,20 @@ class DataSetFile(fields.Section):
                 )
                 derived = functions.get(attribute.column)
                 is_good = derived is None or attribute.clock is None
-                require(is_good, "levels or bounds of numbers: it is derived", "a type", "type")
+                require(
+                    is_good,
+                    "no type, as the column is derived",
+                    attribute.clock.kind if attribute.clock else "",
+                    "type",
+                )
             usable = section.usable or self.usable
             attributes.append(replace(attribute, usable=usable, derived=derived))
         columns = {attribute.column for attribute in attributes}
         for name, function in functions.items():
             field, is_plain = ("derive", name), functions.keys().isdisjoint(function.inputs)
-            require(name in columns, f"an attribute on the column {name!r}", "none", *field)
-            require(is_plain, "columns of the source", "a derived one", *field)
+            expected = f"an attribute on the column {name!r}"
+            require(name in columns, expected, "no such attribute", *field)
+            require(is_plain, "columns of the source", ", ".join(function.inputs), *field)
         domain = Domain(tuple(attributes))
         if self.constraints is None:
             return domain
@@ -322,13 +331,13 @@ class DataSetFile(fields.Section):
     def _require_k_anonymous(self, domain: Domain, protection: Protection) -> None:
         """Require a label, one row for each person, and for sensitive rows ``allow_not_dp``."""
         field, label = "k_anonymity", self.label or ""
-        require(label, "a `label` for rows to predict", "none", field)
+        require(label, "a `label` for rows to predict", "no `label`", field)
         expected = "a label that is never missing: a missing one would pass for another label"
         require(not domain[label].nullable, expected, f"{label} with `nullable: true`", field)
         expected = "at most one row of a person, for K rows to be K persons"
         require(protection.rows == 1, expected, str(protection), field)
         expected = "`allow_not_dp: true` for k-anonymous releases of sensitive rows"
-        got = "false" if "allow_not_dp" in self.model_fields_set else "none"
+        got = "false" if "allow_not_dp" in self.model_fields_set else "no such field"
         require(self.allow_not_dp or not self._is_release, expected, got, field)
 
     def _k_anonymity(self, domain: Domain) -> KAnonymity | None:
@@ -371,10 +380,12 @@ def _require_consistent(spec: DatasetSpec) -> None:
     person_column = spec.protection.column
     columns = {column for attribute in spec.domain for column in attribute.inputs}
     is_apart = person_column is None or person_column not in columns
-    require(is_apart, f"no attribute on the person's column {person_column!r}", "one", "attributes")
+    expected = f"no attribute on the person's column {person_column!r}"
+    require(is_apart, expected, "an attribute on it", "attributes")
     for column in sorted(columns):
         is_unique = len({*spec.signs_of(column)}) < 2
-        require(is_unique, f"one decimal sign of the column {column!r}", "two", "attributes")
+        signs = " and ".join(sorted({repr(signs.decimal) for signs in spec.signs_of(column)}))
+        require(is_unique, f"one decimal sign of the column {column!r}", signs, "attributes")
     # A query has no time stamp: only its rows would show that they changed.
     is_watched = not spec.updates_public or spec.source.kind in FILES
     expected = f"a source that is watched without reading its rows: {' or '.join(FILES)}"

@@ -153,7 +153,12 @@ class DeriveSection(SignsSection):
         allowed |= dict.fromkeys(("decimal", "thousands"), reads_numbers)
         for field, is_allowed in allowed.items():
             is_absent = getattr(self, field) is None
-            require(is_allowed or is_absent, f"no {field} of `{function}`", "one", field)
+            require(
+                is_allowed or is_absent,
+                f"no {field} of `{function}`",
+                str(getattr(self, field)),
+                field,
+            )
         require_format(self.format)
         if function == "product":
             fields.FINITE.read(value[1])

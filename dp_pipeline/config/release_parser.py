@@ -70,7 +70,7 @@ class Ceiling(fields.Section):
 
     @model_validator(mode="after")
     def _require_consistent(self) -> Ceiling:
-        require(self.total or self.each_window, "a value", "nothing", "total")
+        require(self.total or self.each_window, "total or each_window", "neither", "total")
         for name in ("per_month", "each_window"):
             part = getattr(self, name)
             if self.total is not None and part is not None:
@@ -131,15 +131,16 @@ class DiscoverSection(fields.Section):
             for attribute in domain
             if attribute.undeclared is not None
         }
-        require(undeclared, "an attribute with `discover` or `quantiles`", "none")
+        require(undeclared, "an attribute with `discover` or `quantiles`", "no such attribute")
         texts = [name for name, parts in undeclared.items() if parts.levels is not None]
         expected = (
             f"a δ for the levels of {', '.join(texts)}, such as delta: 0.000000001; or a public "
             "list, `levels: {file: levels.txt}`; or all known levels and `other`"
         )
-        require(self.delta is not None or not texts, expected, "none", "delta")
+        require(self.delta is not None or not texts, expected, "no `delta`", "delta")
         expected = "no δ without levels to discover: bounds and quantiles need none"
-        require(self.delta is None or texts, expected, "one", "delta")
+        got = f"{float(self.delta or 0):g}"
+        require(self.delta is None or texts, expected, got, "delta")
         return Discover(self.epsilon, self.delta, self.beta)
 
 

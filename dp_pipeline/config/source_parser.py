@@ -40,7 +40,7 @@ from dp_pipeline.config.system_errors import follow_links
 from dp_pipeline.config.url import EXPECTED_URL, is_allowed_url, redact_url, url_names
 from dp_pipeline.config.yaml_text import Document, Value, flow_mapping
 
-_ANOTHER = "another text"
+_ANOTHER = "a text of another form"
 """Text of messages in place of one that may be secret."""
 
 _EXPECTED_HASH = "64 hexadecimal digits (0-9, a-f)"

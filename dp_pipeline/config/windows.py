@@ -154,14 +154,18 @@ class Windows:
         self.require(first), self.require(last)
         if self.start(last) < self.start(first):
             raise DeclarationError(
-                f"windows: expected a range from an earlier to a later one, got {first}..{last}"
+                f"A range of windows must go from an earlier to a later one, but {first}..{last} "
+                "does not: swap its ends"
             )
         names = []
         for name in islice(self._from(first), MAX_WINDOWS):
             names.append(name)
             if name == last:
                 return tuple(names)
-        raise DeclarationError(f"windows: expected at most {MAX_WINDOWS:,}, got {first}..{last}")
+        raise DeclarationError(
+            f"A range may have at most {MAX_WINDOWS:,} windows, but {first}..{last} has more: "
+            "name a shorter range"
+        )
 
     def ending_with(self, last: str, count: int) -> tuple[str, ...]:
         """Return the ``count`` windows up to ``last``, oldest first; DeclarationError for fewer.
@@ -175,8 +179,8 @@ class Windows:
             before = self.preceding(names[-1])
             if before is None:
                 raise DeclarationError(
-                    f"expected {count} windows that end with {last}, got {len(names)}: the first "
-                    f"is {self.first}"
+                    f"only {len(names)} of {count} windows end with {last}, as {self.first} is "
+                    "the first: name a later window, or fewer"
                 )
             names.append(before)
         return tuple(reversed(names))

@@ -60,7 +60,7 @@ class Document:
             reason = getattr(error, "strerror", None) or "not UTF-8 text"
             if isinstance(error, FileNotFoundError):
                 reason += f": `dp-pipeline data init {path.stem} --from ROWS` drafts one"
-            raise DeclarationError(f"{path}: expected a readable YAML file, got {reason}") from None
+            raise DeclarationError(f"{path}: the file cannot be read as YAML: {reason}") from None
         return cls.of_text(text, path)
 
     @classmethod
@@ -70,15 +70,19 @@ class Document:
         try:
             node = yaml.compose(text, Loader=_TextLoader)
             if not isinstance(node, yaml.MappingNode):
-                raise DeclarationError(f"{path}: expected a mapping of fields, got another value")
+                raise DeclarationError(
+                    f"{path}: the file must be a mapping of fields, `name: value`, but it is not"
+                )
             document.texts.update(document._read_node(node, ()))
         except yaml.YAMLError as error:
             mark = getattr(error, "problem_mark", None)
             line = f":{mark.line + 1}" if mark is not None else ""
             problem = getattr(error, "problem", None) or "a broken document"
-            raise DeclarationError(f"{path}{line}: expected YAML, got: {problem}") from None
+            raise DeclarationError(f"{path}{line}: the text is not valid YAML: {problem}") from None
         except RecursionError:
-            raise DeclarationError(f"{path}: expected YAML, got: too many nested levels") from None
+            raise DeclarationError(
+                f"{path}: the text is not valid YAML: its lists and mappings are nested too deeply"
+            ) from None
         return document
 
     def _read_node(self, node: yaml.Node, place: Place) -> Any:

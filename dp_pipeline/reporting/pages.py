@@ -123,12 +123,13 @@ def _require_noisy(
     exact = sorted({row.metric for row in rows if row.scale is None})
     if spec.is_release and exact:
         raise BoundaryViolation(
-            f"report of {spec.name}: expected noisy numbers of a private evaluation, got exact "
+            f"The report of {spec.name} must not show exact numbers of sensitive rows, but it has "
             f"{', '.join(exact)}"
         )
     if spec.is_release and level == "k" and pictures:
         raise BoundaryViolation(
-            f"report of {spec.name}: expected no pictures of sensitive rows, got {len(pictures)}"
+            f"The report of {spec.name} must not show pictures of sensitive rows, but it has "
+            f"{len(pictures)}"
         )
 
 

@@ -370,7 +370,7 @@ def _weak_signal(
     if at_most > 1:
         remedies = "Fewer centres, a larger ε or a smaller at_most"
     return (
-        f"Weak signal: expected {formula} of at least {ENOUGH}{where}, got {signal} by a noisy "
+        f"Weak signal: {formula} must be at least {ENOUGH}{where}, but it is {signal} by a noisy "
         f"count: {k} centres are mostly noise at this ε. {remedies} would help.",
     )
 

@@ -296,13 +296,13 @@ class ReportedPrivateRelease(ReportedRelease):
         """Raise BoundaryViolation for exact comparisons of sensitive rows."""
         if self.spec.is_release and self.compared:
             raise BoundaryViolation(
-                f"report of {self.spec.name}/{self.name}: expected no exact comparison with "
-                f"sensitive rows, got one of {len(self.compared)} tables"
+                f"The report of {self.spec.name}/{self.name} must not compare exactly with "
+                f"sensitive rows, but it does so for {len(self.compared)} tables"
             )
         if self.spec.is_release and self.exact:
             raise BoundaryViolation(
-                f"card of {self.spec.name}/{self.name}: expected noisy numbers of a private "
-                f"evaluation, got {len(self.exact)} exact ones"
+                f"The card of {self.spec.name}/{self.name} must not show exact numbers of "
+                f"sensitive rows, but it has {len(self.exact)}"
             )
 
 
@@ -433,19 +433,20 @@ class ReportedKAnonymousRelease(ReportedRelease):
 
     def require_showable(self) -> None:
         """Raise BoundaryViolation for a broken guarantee, or figures of sensitive rows."""
-        of = f"card of {self.spec.name}/{self.name}: expected"
+        of = f"The card of {self.spec.name}/{self.name}"
         small = self.guarantees_rows and 0 < self.measures["k"] < self.k
         uniform = self.diversity > 1 and 0 < self.measures["distinct_l"] < self.diversity
         if small or uniform:
             raise BoundaryViolation(
-                f"{of} measures of a release that keeps its guarantee, got others"
+                f"{of} must show a table that keeps its guarantee, but its measures break it"
             )
         if self.spec.is_release and "label" in self.bundle.tables["suppressed"]:
-            raise BoundaryViolation(f"{of} no labels of suppressed sensitive rows, got some")
+            raise BoundaryViolation(f"{of} must not show labels of suppressed sensitive rows")
         figures = [*self.figures, *(name for name in self.measures if name.startswith("auc_"))]
         if self.spec.is_release and figures:
             raise BoundaryViolation(
-                f"{of} no figures of sensitive rows, got {', '.join(sorted(figures))}"
+                f"{of} must not show figures of sensitive rows, but it has "
+                f"{', '.join(sorted(figures))}"
             )
 
 

@@ -51,7 +51,9 @@ def test_questions_of_clusters_are_counts_shares_and_sizes() -> None:
     assert [line["value"] for line in lines_of(clusters, "sizes")] == [140, 160]
     (line,) = lines_of(clusters, "share where x < 4")
     assert line["low"] < 140 / 300 < line["high"]
-    with pytest.raises(DeclarationError, match="question: expected such as count where"):
+    with pytest.raises(
+        DeclarationError, match="The question 'mean x' cannot be read: write one such as count"
+    ):
         lines_of(clusters, "mean x")
 
 

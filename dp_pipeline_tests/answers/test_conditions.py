@@ -63,7 +63,7 @@ def test_a_condition_holds_in_these_rows(text: str, rows: list[int]) -> None:
     ],
 )
 def test_anything_else_is_refused_in_one_line(text: str) -> None:
-    with pytest.raises(DeclarationError, match=r"^condition: expected") as refused:
+    with pytest.raises(DeclarationError, match="The condition") as refused:
         Condition.parse(text, tuple(COLUMNS))
     assert "\n" not in str(refused.value)
 
@@ -71,10 +71,12 @@ def test_anything_else_is_refused_in_one_line(text: str) -> None:
 @pytest.mark.parametrize(("text", "kind"), [("age > 'old'", "a number"), ("day < 'x'", "a date")])
 def test_a_value_of_another_kind_is_refused(text: str, kind: str) -> None:
     condition = Condition.parse(text, tuple(COLUMNS))
-    with pytest.raises(DeclarationError, match=f"^condition: expected {kind}, got"):
+    with pytest.raises(DeclarationError, match=f"compares {kind} with"):
         condition.rows(COLUMNS)
 
 
 def test_an_unknown_column_is_named_with_known_ones() -> None:
-    with pytest.raises(DeclarationError, match=r"age, sex, code, .* got 'weight'"):
+    with pytest.raises(
+        DeclarationError, match="The condition names 'weight', which is no column: choose from"
+    ):
         Condition.parse("weight == 1", tuple(COLUMNS))

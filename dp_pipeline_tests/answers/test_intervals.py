@@ -175,13 +175,17 @@ def test_replicates_combine_by_rubins_rule() -> None:
     estimate = combine([(1.0, 0.1), (1.2, 0.1), (1.4, 0.1)])
     assert estimate.value == pytest.approx(1.2)
     assert (estimate.high - 1.2) == pytest.approx(0.8305, abs=2e-3)
-    with pytest.raises(DeclarationError, match="expected two results or more, got 1"):
+    with pytest.raises(
+        DeclarationError, match="At least two results are needed to be combined, not 1"
+    ):
         combine([(1.0, 0.1)])
 
 
 def test_a_level_is_between_0_and_1() -> None:
     opened = release(TRUE, [(("a", "b"), TRUE, NOISE)], names="ab")
-    with pytest.raises(DeclarationError, match="level: expected a number between 0 and 1"):
+    with pytest.raises(
+        DeclarationError, match="The level of an interval must be between 0 and 1, not 95"
+    ):
         opened.count(level=95)
     narrow, wide = (opened.count("a == 'a0'", level=level) for level in (0.5, 0.99))
     assert narrow.high - narrow.low < 0.3 * (wide.high - wide.low)

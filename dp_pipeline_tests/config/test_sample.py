@@ -51,7 +51,7 @@ def test_a_sample_that_cannot_be_is_refused_with_its_line(sample: str, tmp_path:
 def test_sensitive_rows_are_never_sampled(tmp_path: Path) -> None:
     lines = source("{rows: 20, by: colour, seed: 7}")
     with pytest.raises(
-        DeclarationError, match=r"source\.sample: expected every row of sensitive data, got"
+        DeclarationError, match="sample: expected every row of sensitive data, got a"
     ):
         loaded(tmp_path, source=lines)
 

@@ -178,7 +178,9 @@ def test_a_public_draft_is_valid_and_lists_omissions(tmp_path: Path) -> None:
 
 def test_a_draft_without_a_column_is_refused() -> None:
     for columns in ((START,), (), (NOTE,)):
-        with pytest.raises(DeclarationError, match=r"rides\.csv: expected a column to declare"):
+        with pytest.raises(
+            DeclarationError, match=r"rides\.csv has no column that can be declared, other than the"
+        ):
             outline(columns)
 
 

@@ -224,7 +224,7 @@ def test_another_database_is_refused_and_its_url_not_repeated(
     message = complaint(tmp_path, f"kind: sql, database: $RIDES, {QUERY}")
     assert message == (
         "source.database: expected postgresql://user@host/database or sqlite:///path in RIDES, "
-        "got another text"
+        "got a text of another form"
     )
 
 

@@ -217,7 +217,9 @@ def test_an_odd_head_of_a_ledger_is_refused_in_one_line(
     make(tmp_path / "ledger.head")
     with pytest.raises(PipelineError) as refused:
         Head(tmp_path / "ledger.head").read()
-    assert ODD.get(make, "expected a row's number and hash") in str(refused.value)
+    assert ODD.get(make, "must hold the number and hash of a row, but it does not") in str(
+        refused.value
+    )
     assert "\n" not in str(refused.value)
 
 

@@ -37,5 +37,7 @@ def test_a_target_hides_itself_and_what_gives_it_away(tmp_path: Path) -> None:
     assert features == {}
     assert answers.tolist() == [True, False]
     assert list(Target("colour", ("red",)).classification_task(codes, spec.domain)[0]) == ["age"]
-    with pytest.raises(DeclarationError, match="target 'colour': expected levels"):
+    with pytest.raises(
+        DeclarationError, match="The positive levels of target 'colour' must be levels of that"
+    ):
         Target("colour", ("pink",)).codes(spec.domain)

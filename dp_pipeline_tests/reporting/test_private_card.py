@@ -92,7 +92,9 @@ def test_a_card_of_public_rows_has_exact_numbers_and_no_other():
     assert "| 0.750 | 1 = the same sets; higher is better |" in good
     assert "Compared with the public rows, without noise." in good
     assert "It was not compared" in part(card(release(spec={})), "How good it is")
-    with pytest.raises(BoundaryViolation, match="expected noisy numbers of a private evaluation"):
+    with pytest.raises(
+        BoundaryViolation, match=r"The card of squares/eug_kmeans at ε = 0\.5 must not show exact"
+    ):
         card(release(exact=[EXACT]))
 
 

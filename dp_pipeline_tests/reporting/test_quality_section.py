@@ -115,7 +115,7 @@ def test_public_rows_are_compared_on_a_page(tmp_path: Path):
 def test_exact_comparison_of_sensitive_rows_is_refused(tmp_path: Path):
     own = {"purpose": "release", "ceiling": TEN}
     assert "Quality, table by table" in page(tmp_path, released(own=own))
-    expected = "expected no exact comparison with sensitive rows, got one of 2 tables"
+    expected = r"The report of squares/eug_kmeans at ε = 0\.5 must not compare"
     with pytest.raises(BoundaryViolation, match=expected):
         page(tmp_path, released(own=own, compared=COMPARED))
 

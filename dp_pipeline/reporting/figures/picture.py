@@ -189,7 +189,9 @@ def png(figure: Figure) -> bytes:
         encoded = encode_png(np.array(canvas.buffer_rgba(), dtype=np.uint8)[:, :, :3])
         if len(encoded) < MOST_BYTES:
             return encoded
-    raise ValueError(f"picture: expected less than {MOST_BYTES} bytes, got {len(encoded)}")
+    raise ValueError(
+        f"A picture must have fewer than {MOST_BYTES} bytes, not {len(encoded)}: report this fault"
+    )
 
 
 def _lay_out(figure: Figure) -> None:
