@@ -90,7 +90,10 @@ def every_column(domain: Any, features: Features, person: Any = None) -> Any:
     if features.labels is None:
         unnamed = numbered(len(forms), len(features.columns))
         if not set(forms).isdisjoint(unnamed):
-            raise DeclarationError("domain: expected no name that a later column of X has, got one")
+            raise DeclarationError(
+                "domain: the names must not be those of undeclared columns, but a later column "
+                "of X has one of them: rename it"
+            )
     else:
         unnamed = [name for name in features.labels if name not in forms and name != person]
     return {**forms, **dict.fromkeys(unnamed, domain[...])}
@@ -113,7 +116,10 @@ def declared_columns(domain: object, *, nullable: bool = False) -> Columns:
             f"got {'no columns' if isinstance(domain, Mapping) else type(domain).__name__}"
         )
     if len({str(name) for name in domain}) < len(domain):
-        raise DeclarationError("domain: expected names that differ as texts, got one twice")
+        raise DeclarationError(
+            "domain: the names of columns must differ as texts, but two are equal: rename one of "
+            "them"
+        )
     return tuple(
         replace(
             _column(str(name), form, nullable=nullable),
@@ -137,7 +143,7 @@ def _column(name: str, declared: object, *, nullable: bool = False) -> DeclaredC
     if nullable and MISSING not in list(getattr(levels, "categories", levels)):
         declared = {"nullable": True, **declared}
     if "column" in declared:
-        _refuse(name, "the name that its column has in X", "another one as `column`")
+        _refuse(name, "the name of its column in X as key", "`column`")
     if any(isinstance(end, timedelta) for end in _listed(declared.get("bounds"))):
         column = DeclaredColumn(_with_cells(Numeric, name, _inside(name, _in_seconds(declared))))
         return replace(column, is_duration=True)
@@ -192,7 +198,7 @@ def _inside(name: str, form: Form) -> Form:
         return form
     edges, bounds = _numbers(form["edges"]), _numbers(form.get("bounds", form["edges"]))
     if len(edges) < (1 if "bounds" in form else 2):
-        _refuse(name, "a list of numbers as `edges`", "something else")
+        _refuse(name, "a list of numbers as `edges`", "no such list")
     first, last = bounds[:1] == edges[:1], bounds[-1:] == edges[-1:]
     between = edges[first : len(edges) - last]
     ends = form["bounds"] if "bounds" in form else (edges[0], edges[-1])
@@ -217,7 +223,7 @@ def nominal_column(name: str, form: Form) -> DeclaredColumn:
     values = _values(name, listed if category is None else category.categories)
     texts = [text_of(value) for value in values]
     if None in texts or UNKNOWN in texts:
-        _refuse(name, "texts, numbers or truth values as levels", "something else")
+        _refuse(name, "texts, numbers or truth values as levels", "a level of another type")
     truth_aliases = {
         _TRUTHS[str(text)]: text
         for value, text in zip(values, texts, strict=True)
@@ -258,7 +264,7 @@ def _with_cells(section: type[Category | Numeric | Moment], name: str, form: For
     attribute = attribute_of(section, name, form, of="domain")
     if not attribute.has_cells:
         cells = "every, bins or edges" if section is Moment else "bins"
-        _refuse(name, f"{cells} beside the bounds", "none")
+        _refuse(name, f"{cells} with the bounds", "bounds alone")
     return attribute
 
 
@@ -318,8 +324,8 @@ def box_columns(bounds: object, names: tuple[str, ...], keys: tuple[Any, ...] = 
     keys = keys or names
     if isinstance(bounds, Mapping) and set(bounds) != set(keys):
         raise DeclarationError(
-            f"bounds: expected a pair for each of the columns {', '.join(map(str, keys))}, "
-            f"got {', '.join(map(str, bounds)) or 'none'}"
+            f"bounds: each of the columns {', '.join(map(str, keys))} needs a pair of bounds, but "
+            f"the pairs are those of {', '.join(map(str, bounds)) or 'none'}"
         )
     if isinstance(bounds, Mapping):
         pairs = {name: bounds[key] for name, key in zip(names, keys, strict=True)}
@@ -348,8 +354,8 @@ def _pairs(bounds: object, count: int) -> list[Any]:
         array = np.tile(array, (count, 1))
     if not is_number or array.shape != (count, 2):
         raise DeclarationError(
-            f"bounds: expected (low, high), or {count} such pairs, "
-            f"got {f'numbers of shape {array.shape}' if is_number else 'no numbers'}"
+            f"bounds: the value must be (low, high), or {count} such pairs, but it has "
+            f"{f'numbers of shape {array.shape}' if is_number else 'no numbers'}"
         )
     pairs: list[Any] = array.astype(np.float64).tolist()
     return pairs

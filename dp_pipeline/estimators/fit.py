@@ -116,7 +116,8 @@ class PrivateFit:
         result.require_guaranteed(what=self.method)
         if not isinstance(result.released, self.releases):
             raise BoundaryViolation(
-                f"{self.method}: expected {self.releases.__name__}, got another release"
+                f"The method {self.method} must release {self.releases.__name__}, not "
+                f"{type(result.released).__name__}"
             )
         return replace(result, paid=measurements)
 
@@ -169,7 +170,10 @@ def discovery_cost(
     """
     if all(attribute.undeclared is None for attribute in domain):
         if value is not None:
-            raise DeclarationError(f"discover: expected a column {undeclared_words}, got none")
+            raise DeclarationError(
+                "discover: no column is left to be discovered, so it has no cost: leave "
+                f"`discover` out, or declare a column {undeclared_words}"
+            )
         return None
     has_levels = any(each.undeclared and not each.undeclared.is_number for each in domain)
     if value is None:
@@ -177,8 +181,8 @@ def discovery_cost(
         return Discover(share, DEFAULT_DELTA if has_levels else None)
     if not isinstance(value, Mapping) or not {"epsilon"} <= set(value) <= {"epsilon", "delta"}:
         raise DeclarationError(
-            'discover: expected {"epsilon": 0.1, "delta": 1e-9}, what discovering the columns that '
-            f"leave something open may cost, got {type(value).__name__}"
+            'discover: expected {"epsilon": 0.1, "delta": 1e-9}, the cost of discovering columns, '
+            f"got {type(value).__name__}"
         )
     cost = exact_epsilon(value["epsilon"], of="discover.epsilon")
     delta = exact_delta(value.get("delta", DEFAULT_DELTA), of="discover.delta")
@@ -188,7 +192,9 @@ def discovery_cost(
             f"got {epsilon_text(cost)}"
         )
     if has_levels and delta is None:
-        raise DeclarationError("discover: expected a δ above 0, which levels need, got 0")
+        raise DeclarationError(
+            "discover: discovered levels need a δ above 0, not 0: write it as `delta`"
+        )
     # Where no column holds texts, δ buys nothing and is not spent.
     return Discover(cost, delta if has_levels else None)
 
@@ -280,17 +286,18 @@ class FinishedFit:
         coarse, fine = self.fit.guarantee, fit.guarantee
         if coarse.currency != fine.currency:
             raise DeclarationError(
-                "refines: expected a fit with the same delta, got one with another"
+                "refines: the other fit must have the same delta, but it has another: pass its "
+                "delta"
             )
         if not coarse.amount < fine.amount:
             raise DeclarationError(
-                f"refines: expected a fit at an ε below {epsilon_text(fine.epsilon)}, got "
-                f"{epsilon_text(coarse.epsilon)}"
+                f"refines: the ε of the other fit must be below {epsilon_text(fine.epsilon)}, but "
+                f"it is {epsilon_text(coarse.epsilon)}"
             )
         if is_fit_for_release(noise) and not self.is_releasable:
             raise DeclarationError(
-                "refines: expected a fit whose noise may protect persons as this one's may, got "
-                "one with a seed or a source of its own"
+                "refines: the noise of the other fit has a seed or a source of its own, so it "
+                "protects nobody: fit it with noise=None"
             )
         return replace(fit, refines=self.result)
 
@@ -299,15 +306,18 @@ class FinishedFit:
             if not either.model.refines:
                 refinable = ", ".join(name for name in MODELS if MODELS[name].refines)
                 raise DeclarationError(
-                    "refines: expected a method that asks the same questions at every ε "
-                    f"({refinable} do), got {either.method}"
+                    f"refines: the method must ask the same questions at every ε, as {refinable} "
+                    f"do, but {either.method} does not"
                 )
             if either.earlier is not None or either.public is not None:
                 name = "prior" if either.earlier is None else "plan_from"
-                raise DeclarationError(f"refines: expected fits without {name}, got one with it")
+                raise DeclarationError(
+                    f"refines: neither fit may have {name}, but one has: fit both without it"
+                )
         if not self.fit.is_refinable or fit.spec.discover is not None:
             raise DeclarationError(
-                "refines: expected fits of declared columns, got one whose domain is discovered"
+                "refines: the domain of both fits must be declared, but that of one is "
+                "discovered: declare it"
             )
         coarse, fine = (
             (either.method, either.spec.domain, texts_of(either.model, measuring=True))
@@ -315,6 +325,6 @@ class FinishedFit:
         )
         if coarse != fine:
             raise DeclarationError(
-                "refines: expected a fit with the same domain, constraints, method and "
-                "method_params, got one with others"
+                "refines: both fits must have equal domain, constraints, method and "
+                "method_params, but one of these differs"
             )

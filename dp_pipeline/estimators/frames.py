@@ -53,7 +53,7 @@ class Features:
         texts = [isinstance(label, str) for label in self.labels or ()]
         if any(texts) and not all(texts):
             raise DeclarationError(
-                "X: expected names of columns that are all text, got some that are"
+                "X: the names of columns must all be texts, but only some are: rename the others"
             )
         return tuple(self.labels or ()) if any(texts) else numbered(0, len(self.columns))
 
@@ -117,7 +117,9 @@ def features_of(X: Any, *, typed: bool = True) -> Features:
     DeclarationError for anything else, and for a frame with a name twice.
     """
     if hasattr(X, "tocsr"):
-        raise DeclarationError("X: expected dense rows, got a sparse matrix")
+        raise DeclarationError(
+            "X: the rows must be dense, but they are a sparse matrix: pass X.toarray()"
+        )
     X = plain_frame(X)
     # There is no frame where nobody has imported pandas, which takes long.
     pandas = sys.modules.get("pandas")
@@ -149,9 +151,13 @@ def _array(X: Any, *, typed: bool) -> NDArray[Any]:
             array = np.asarray(X, dtype=object)
     except ValueError:
         # NumPy's own text would tell the number of rows.
-        raise DeclarationError("X: expected rows of one length, got others") from None
+        raise DeclarationError(
+            "X: the rows must have equal lengths, but some are longer than others"
+        ) from None
     if array.ndim != 2:
-        raise DeclarationError(f"X: expected two dimensions, got {array.ndim}: Reshape your data")
+        raise DeclarationError(
+            f"X: the table must have two dimensions, not {array.ndim}: Reshape your data"
+        )
     return array
 
 
@@ -185,17 +191,18 @@ def numeric_features(X: Any) -> Features:
     """
     features = features_of(X)
     if not features.columns:
-        raise DeclarationError("X: expected at least one column, got none")
+        raise DeclarationError("X: the table must have at least one column, but it has none")
     for dtype in (column.dtype for column in features.columns):
         if dtype.kind == "c":
             raise DeclarationError(
-                "X: expected real numbers, got complex numbers: Complex data not supported"
+                "X: the columns must be real numbers, but one is complex: Complex data not "
+                "supported"
             )
         if dtype.kind not in "biuf":
             # The type alone: what NumPy calls a text type tells the longest text of the rows.
             raise DeclarationError(
-                f"X: expected columns of a numeric type, got {dtype.type.__name__}: of a frame "
-                "choose some, X[[name, name]]"
+                f"X: the columns must be numbers, but one has type {dtype.type.__name__}: choose "
+                "some of the frame, X[[name, name]]"
             )
     return features
 
@@ -207,7 +214,9 @@ def numeric_rows(X: Any, columns: int) -> FloatArray:
     """
     series = numeric_features(plain_frame(X)).columns
     if len(series) != columns:
-        raise DeclarationError(f"X: expected {columns} columns, got {len(series)}")
+        raise DeclarationError(
+            f"X: the table must have {columns} columns as in the fit, not {len(series)}"
+        )
     return np.stack([numbers_of(column)[0] for column in series], axis=1)
 
 

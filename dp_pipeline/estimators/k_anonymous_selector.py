@@ -219,7 +219,8 @@ labels in every class; no ε, not differentially private
         label = labels.name or "label"
         if label in frame.columns:
             raise InvalidParameter(
-                f"y: expected a name that is none of a bit or a box, got {label!r:.60}"
+                "y: the name of the label must not be that of a column of the release, but "
+                f"{label!r:.60} is: rename y"
             )
         frame[label] = labels.series(release.target)
         frame.attrs["edges_learned_from_rows"] = list(self.proposed_edges_)
@@ -397,7 +398,7 @@ labels in every class; no ε, not differentially private
             features = features_of(X)
             labels = labels_of(y, rows=features.rows)
             if not features.rows:
-                raise DeclarationError("X: expected at least one row, got none")
+                raise DeclarationError("X: the table must have at least one row, but it has none")
             columns, proposed = selector_columns.learned_columns(features, self.edges)
             rows = selector_columns.coded_rows(columns, features, labels)
             try:
@@ -408,7 +409,8 @@ labels in every class; no ε, not differentially private
             names = rule.names(rule.bits, features.names)
             if len(set(names)) < len(names):
                 raise DeclarationError(
-                    "X: expected columns whose names with a level differ, got two that do not"
+                    "X: the names of columns with a level must be different, but two are equal: "
+                    "rename one column"
                 )
         validate_data(self, X, y, skip_check_array=True)
         release = anonymized.release(rows)
@@ -424,13 +426,16 @@ labels in every class; no ε, not differentially private
     def _warn(self) -> None:
         if self.proposed_edges_:
             warnings.warn(
-                f"edges: cuts of columns {', '.join(map(repr, self.proposed_edges_))} are learned "
-                "from the rows, for benchmarks alone: to publish, declare edges that were known "
-                "before",
+                f"edges: the cuts of {', '.join(map(repr, self.proposed_edges_))} are learned from "
+                "the rows, which is for benchmarks alone: declare public edges to publish",
                 stacklevel=4,
             )
         if len(self._rule.bits) and not self._rule.support.any():
-            warnings.warn("no column is kept: all rows are one class", stacklevel=4)
+            warnings.warn(
+                "The selection keeps no column, so all rows are one class: lower k, or raise "
+                "suppress",
+                stacklevel=4,
+            )
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -83,7 +83,8 @@ def run_fit(
     if refined is not None and refined.population != population:
         payer = "nobody" if population is None else f"population {population}"
         raise DeclarationError(
-            f"refines: expected a fit that {payer} paid for, as for this one, got another"
+            f"refines: the other fit was not paid for by {payer}, as this one is: pass the same "
+            "`population` to both"
         )
     if population is None:
         fingerprint = "" if rows is None else rows.fingerprint(_SECRET)
@@ -100,7 +101,8 @@ def run_fit(
         entries = ledger.history(refined.ledger_key)
         if not entries:
             raise DeclarationError(
-                f"refines: expected a fit that the ledger in {ledger.folder} knows, got another"
+                f"refines: the ledger in {ledger.folder} does not know the other fit: use "
+                "the ledger that paid for it"
             )
         _require_equal(entries[0].facts.get(ROWS, ""), facts[ROWS])
         # Reserving this key decides whether the fit was refined before.
@@ -117,8 +119,8 @@ def _claim_refinement(fit: PrivateFit, refined: FinishedFit, fingerprint: str) -
     """Reserve the one refinement of a fit that nobody paid for, for one thread."""
     if refined not in _FINGERPRINTS:
         raise DeclarationError(
-            "refines: expected the very object that was fitted in this process, got a copy: "
-            "nobody knows whether another one was refined; only with `population` a ledger does"
+            "refines: the value must be the object that was fitted in this process, not a copy, "
+            "which may be refined already: with `population` a ledger records that"
         )
     stored_fingerprint, refinement_lock = _FINGERPRINTS[refined]
     _require_equal(stored_fingerprint, fingerprint)
@@ -132,14 +134,15 @@ def _require_equal(stored_fingerprint: str, fingerprint: str) -> None:
     """Raise DeclarationError for other rows, in the same words whatever the rows are."""
     if not hmac.compare_digest(stored_fingerprint, fingerprint):
         raise DeclarationError(
-            "X: expected the very rows of the fit that is refined, prepared alike, got others"
+            "X: the rows must be those of the fit that is refined, prepared alike, but they "
+            "differ: pass the same rows"
         )
 
 
 def _refined_already() -> DeclarationError:
     return DeclarationError(
-        "refines: expected a fit that was not refined yet, got one that was, or whose refinement "
-        "began: refine that one; two refinements tell more together than what is paid for both"
+        "refines: the fit was refined already, or its refinement began: refine that refinement, as "
+        "two of one fit would reveal more than what is paid for"
     )
 
 
@@ -183,19 +186,21 @@ def _require_account(
     account = ledger.account(population) if isinstance(population, str) else None
     if account is None:
         raise DeclarationError(
-            f"population: expected one with an account in {ledger.folder}, got {population!r:.60}: "
+            f"population: no account called {population!r:.60} is in {ledger.folder}: "
             "`dp-pipeline run` of a data set file that declares it opens one"
         )
     unit, relation = str(fit.spec.protection), fit.spec.relation
     if (account.unit, account.relation) != (unit, relation):
         raise DeclarationError(
-            f"population {account.population}: expected an account that protects {unit} under "
-            f"{relation}, got {account.unit} under {account.relation}"
+            f"population {account.population}: the fit protects {unit} under {relation}, but the "
+            f"account protects {account.unit} under {account.relation}: fit with the same "
+            "protection"
         )
     if account.purpose == "release" and not is_fit_for_release(noise):
         raise DeclarationError(
-            f"population {account.population}: noise: expected a source for sensitive data "
-            f"({' or '.join(source.name for source in RELEASABLE_SOURCES)}), got another"
+            f"population {account.population}: sensitive rows need noise from "
+            f"{' or '.join(source.name for source in RELEASABLE_SOURCES)}, not from a seed: leave "
+            "`noise` out"
         )
     return ledger, account
 
@@ -204,8 +209,8 @@ def _require_currency(account: Account, fit: PrivateFit) -> None:
     where, currency = f"population {account.population}", fit.guarantee.currency
     if fit.spec.discover is not None and account.currency != PURE:
         raise DeclarationError(
-            f"{where}: expected an account in pure ε to pay for a domain that is discovered, got "
-            "one in ρ"
+            f"{where}: a domain can be discovered only in pure ε, but the account is in ρ: "
+            "declare the domain"
         )
     if currency not in (PURE, account.currency):
         raise DeclarationError(
@@ -214,8 +219,8 @@ def _require_currency(account: Account, fit: PrivateFit) -> None:
         )
     if fit.refines is not None and currency != account.currency:
         raise DeclarationError(
-            f"{where}: refines: expected a fit in ρ as its account counts, got one in pure ε: what "
-            "is between two ε is no difference there"
+            f"{where}: a fit in pure ε cannot be refined by an account in ρ, where the difference "
+            "of two ε has no price: pay for a new fit"
         )
 
 

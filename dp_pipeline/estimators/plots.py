@@ -120,7 +120,9 @@ def plot_map(kmeans: PrivateKMeans, real: Any = None, *, ax: Any = None) -> Any:
     with other columns.
     """
     if not isinstance(kmeans, PrivateKMeans):
-        raise InvalidParameter(f"kmeans: expected a PrivateKMeans, got {type(kmeans).__name__}")
+        raise InvalidParameter(
+            f"kmeans: the value must be a fitted PrivateKMeans, not {type(kmeans).__name__}"
+        )
     check_is_fitted(kmeans)
     fitted_names = getattr(kmeans, "feature_names_in_", numbered(0, kmeans.n_features_in_))
     names = tuple(map(str, fitted_names))
@@ -149,15 +151,19 @@ def _cells_by_name(synthetic: Any, real: Any, columns: Columns, *, most: int) ->
     for frame, role in zip(frames, ("columns", "real"), strict=False):
         unknown_names = [name for name in names if name not in frame]
         if unknown_names and role == "real" and unknown_names[0] in frames[0]:
-            raise DeclarationError(f"real: expected a column {unknown_names[0]!r:.60}, got none")
+            raise DeclarationError(
+                f"real: the frame of real rows has no column {unknown_names[0]!r:.60}: add it, or "
+                "name other `columns`"
+            )
         if unknown_names:
             raise DeclarationError(
-                f"columns: expected some of {', '.join(map(str, frame))}, "
-                f"got {unknown_names[0]!r:.60}"
+                f"columns: the frame has no column {unknown_names[0]!r:.60}: choose from "
+                f"{', '.join(map(str, frame))}"
             )
     if not 1 <= len(names) <= most or len(set(names)) < len(names):
         raise DeclarationError(
-            f"columns: expected 1 to {most} different ones, got {len(names)}: name some of them"
+            f"columns: a plot takes 1 to {most} different columns, not {len(names)}: name some of "
+            "them"
         )
     return {str(name): code_cells([frame[name] for frame in frames]) for name in names}
 
@@ -168,7 +174,7 @@ def _series_by_name(table: Any) -> Mapping[Any, Any]:
 
     if isinstance(table, PrivateSynthesizer):
         raise DeclarationError(
-            "plot: expected a frame, got PrivateSynthesizer: `sample()` makes one of it"
+            "plot: the table must be a frame, not a PrivateSynthesizer: call its `sample()` first"
         )
     features = features_of(plain_frame(table))
     labels = features.labels or numbered(0, len(features.columns))

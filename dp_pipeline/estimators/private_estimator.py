@@ -124,9 +124,9 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         if not series.has_warned:
             series.has_warned = True
             warnings.warn(
-                f"{type(self).__name__}: fit {text}, where they are of the same rows, and each "
-                "further one adds its own: a grid search makes candidates times folds, and one "
-                "more; with `population` a ledger adds them up, and refuses what is too much",
+                f"{type(self).__name__}: this is fit {text}, if they are of the same rows, and "
+                "each further fit adds its own ε, as a grid search does for every candidate: pass "
+                "`population` to let a ledger add them up and refuse what is too much",
                 # The line that called ``fit``.
                 stacklevel=6,
             )
@@ -159,7 +159,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         guarantee = guarantee_of(model, epsilon, delta, domain=domain)
         if not guarantee.is_plain:
             raise DeclarationError(
-                f"{method}: expected a variant that is sound at the requested ε, got another: "
+                f"{method}: the method must be sound at the requested ε, but this variant is not: "
                 f"{guarantee.reason}"
             )
         is_alone = self.population is None
@@ -265,28 +265,28 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         if person is None:
             if at_most is not None:
                 raise DeclarationError(
-                    "at_most: expected none without `person`, which says whose rows they are, "
-                    "got one"
+                    "at_most: the value bounds the rows of a person, so it needs `person`, the "
+                    "column that says whose rows they are"
                 )
             names = ", ".join(identifiers(labels))
             if names:
                 warnings.warn(
-                    f"{type(self).__name__}: one row is protected, not all rows of one {names}: "
-                    "where somebody has several rows, fit with `person` and `at_most`",
+                    f"{type(self).__name__}: the fit protects one row, not all rows of one "
+                    f"{names}: if somebody has several rows, pass `person` and `at_most`",
                     stacklevel=3,
                 )
             return OneRow(), ()
         if person not in labels:
             raise DeclarationError(
-                f"person: expected a column of a frame X, one of "
-                f"{', '.join(map(str, labels)) or 'none'}, got {person!r:.60}"
+                "person: the value must be a column of a frame X, one of "
+                f"{', '.join(map(str, labels)) or 'none'}, not {person!r:.60}"
             )
         rows = require_integer(at_most, of="at_most", least=1)
         values = features.columns[labels.index(person)]
         if values.dtype.kind in "fcmM":
             raise DeclarationError(
-                f"person: expected a column of texts or integers, got {values.dtype.name}: two "
-                "persons may be rounded to one"
+                f"person: the column must hold texts or integers, not {values.dtype.name}, which "
+                "may round two persons to one"
             )
         return RowsOfPerson(str(person), rows), (values,)
 
@@ -330,7 +330,8 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         estimator = pickle.loads(Path(path).read_bytes())  # noqa: S301 - the caller's own file
         if not isinstance(estimator, cls):
             raise InvalidParameter(
-                f"path: expected a file of a {cls.__name__}, got {type(estimator).__name__}"
+                f"path: the file must hold a {cls.__name__}, but it holds a "
+                f"{type(estimator).__name__}: load it by that class"
             )
         return estimator
 
@@ -369,14 +370,15 @@ def declared_model(
     for parameter, argument in {**elsewhere, **arguments}.items():
         if parameter in parameters:
             raise DeclarationError(
-                f"method_params: expected no {parameter}: it is set by {argument}, got one"
+                f"method_params: the parameter {parameter} must not be among them, as it is set "
+                f"by {argument}"
             )
     if estimator.nominal_rows is not None and "nominal_rows" in _parameters_of(model):
         parameters["nominal_rows"] = str(estimator.nominal_rows)
     if (label := getattr(estimator, "label", None)) is not None:
         if "workload" not in _parameters_of(model):
             raise DeclarationError(
-                f"label: expected none of a method without a workload, got one for {name}"
+                f"label: the method {name} has no workload that could use a label: leave label out"
             )
         # The model's files are loaded only where they are used.
         from dp_pipeline.models.tables.one_shot.workload import workload_of_targets
@@ -409,18 +411,18 @@ def _plan_parameter(estimator: Any, model: type[Model]) -> dict[str, str]:
     is_alike = isinstance(earlier, type(estimator)) and hasattr(earlier, "spends_")
     if not is_alike or getattr(earlier, "method", None) != method:
         raise DeclarationError(
-            f"plan_from: expected a fitted {type(estimator).__name__} by {method!r:.40}, "
-            "got another object"
+            f"plan_from: the value must be a fitted {type(estimator).__name__} by {method!r:.40}, "
+            "not another object or method"
         )
     if not model.learns:
         raise DeclarationError(
-            "plan_from: expected none of a method that plans from no other fit "
-            f"({', '.join(name for name in MODELS if MODELS[name].learns)} do), got one of {method}"
+            f"plan_from: the method {method} plans from no other fit: leave it out, or choose one "
+            f"of {', '.join(name for name in MODELS if MODELS[name].learns)}"
         )
     if is_fit_for_release(estimator.noise) and not earlier.fit_for_release_:
         raise DeclarationError(
-            "plan_from: expected a fit whose noise may protect persons as this one's may, got one "
-            "with a seed or a source of its own"
+            "plan_from: the noise of the other fit has a seed or a source of its own, so it "
+            "protects nobody: fit it with noise=None"
         )
     return {"plan_from": "previous"}
 
@@ -429,8 +431,8 @@ def _prior_parameter(method: str, model: type[Model]) -> dict[str, str]:
     if "prior" not in _parameters_of(model):
         methods = [name for name in MODELS if "prior" in _parameters_of(MODELS[name])]
         raise DeclarationError(
-            f"prior: expected none for a method that uses no public rows ({', '.join(methods)} "
-            f"does), got one for {method}"
+            f"prior: the method {method} uses no public rows: leave it out, or choose one of "
+            f"{', '.join(methods)}"
         )
     return {"prior": "frame"}
 

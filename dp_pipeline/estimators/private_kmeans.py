@@ -379,7 +379,9 @@ class PrivateKMeans(
             rows = numeric_rows(real, len(self.bounds_))
             points = np.clip(rows[~np.isnan(rows).any(axis=1)], *self.bounds_.T)
             if not len(points):
-                raise DeclarationError("X: expected a row without a missing number, got none")
+                raise DeclarationError(
+                    "X: at least one row must have no missing number, but every row has one"
+                )
         floor = nicv(points, reference_kmeans(points, len(self.cluster_centers_)))
         return ClusteringQuality(len(points), nicv(points, self.cluster_centers_), floor)
 
@@ -411,7 +413,8 @@ class PrivateKMeans(
         check_is_fitted(self)
         if self.synopsis_ is None:
             raise parameters.InvalidParameter(
-                "recluster: expected a fit by a method that makes a synopsis, got another"
+                "recluster: the method of the fit makes no synopsis, which this needs: fit with "
+                "method='htree_kmeans'"
             )
         with parameters.invalid_parameters():
             k = _number_of_clusters(n_clusters)
@@ -443,7 +446,8 @@ class PrivateKMeans(
         bounds = _bounds_of(fit.spec.widest.domain)
         if earlier.synopsis_ is None or not np.array_equal(earlier.bounds_, bounds):
             raise DeclarationError(
-                "plan_from: expected a fit with a synopsis over the same bounds, got another"
+                "plan_from: the other fit must have a synopsis over the same bounds, but it has "
+                "none or other bounds"
             )
         synopsis = replace(earlier.synopsis_, columns=domain.names)
         return replace(fit, earlier={"synopsis": synopsis.table()})

@@ -37,7 +37,9 @@ def _finished_fit_of(refines: object) -> FinishedFit:
     finished = getattr(refines, "_finished", None)
     if not isinstance(refines, PrivateSynthesizer) or not isinstance(finished, FinishedFit):
         name = "one without a fit" if isinstance(refines, PrivateSynthesizer) else "another object"
-        raise DeclarationError(f"refines: expected a fitted PrivateSynthesizer, got {name}")
+        raise DeclarationError(
+            f"refines: the value must be a fitted PrivateSynthesizer, not {name}"
+        )
     return finished
 
 
@@ -312,7 +314,10 @@ noise protects nobody
             )
             names = [column.name for column in columns]
             if person is not None and person in names:
-                raise DeclarationError(f"domain: expected no column {person!r} of persons, got it")
+                raise DeclarationError(
+                    f"domain: the column {person!r} holds persons and must not be declared: leave "
+                    "it out"
+                )
             values = declared_values(features, names)
             columns = columns_of_types(columns, values)
             fit = self._declare(columns, protection, has_prior=prior is not None)
@@ -321,7 +326,10 @@ noise protects nobody
                 fit = self._add_public_rows(fit, prior, X, names)
             refined = None if refines is None else _finished_fit_of(refines)
             if rehearse and refined is not None:
-                raise DeclarationError("rehearse: expected none with `refines`, got both")
+                raise DeclarationError(
+                    "rehearse: a fit that refines another cannot be rehearsed: leave out "
+                    "rehearse or `refines`"
+                )
             finished, promise = self._run_declared(
                 fit,
                 (*values, *persons),
@@ -508,7 +516,10 @@ noise protects nobody
         missing = plausibility.missing_line(plausibility.missing_shares(_shares(table), domain))
         if real is None:
             if label is not None:
-                raise DeclarationError("label: expected none without real rows, got one")
+                raise DeclarationError(
+                    "label: a label can be evaluated only with real rows: pass them, or leave "
+                    "label out"
+                )
             return QualityReport(
                 len(table.codes), measured=measured, unmeasured=unmeasured, missing=missing
             )
@@ -546,10 +557,12 @@ noise protects nobody
     @staticmethod
     def _add_public_rows(fit: PrivateFit, prior: Any, X: Any, names: Sequence[Any]) -> PrivateFit:
         if prior is X:
-            raise DeclarationError("prior: expected public rows of other persons, got X itself")
+            raise DeclarationError(
+                "prior: the public rows must be of other persons than X, but they are X itself"
+            )
         if fit.spec.to_discover:
             raise DeclarationError(
-                "prior: expected a domain without columns to discover, got some: declare their "
+                "prior: public rows need a domain without columns to discover: declare their "
                 "levels or bounds"
             )
         return replace(fit, public=public_rows(prior, fit.spec.domain, names))
@@ -562,7 +575,8 @@ noise protects nobody
             )
         if self.on_unknown == "error" and self.population is not None:
             raise DeclarationError(
-                "on_unknown: expected drop where a population pays, got error: it tells about a row"
+                "on_unknown: the value error reveals a row, so with `population` it must be "
+                "drop, not error"
             )
         return self.on_unknown == "error"
 

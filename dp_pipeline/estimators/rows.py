@@ -58,11 +58,12 @@ def declared_values(features: Features, names: Sequence[Any]) -> tuple[Any, ...]
         return tuple(by_label[name] for name in names)
     if len(features.columns) != len(names):
         raise DeclarationError(
-            f"X: expected {len(names)} columns as declared, got {len(features.columns)}"
+            f"X: the table must have {len(names)} columns as declared, not {len(features.columns)}"
         )
     if any(values.dtype.kind == "c" for values in features.columns):
         raise DeclarationError(
-            "X: expected numbers or text, got complex numbers: Complex data not supported"
+            "X: the columns must be numbers or texts, but one is complex: Complex data not "
+            "supported"
         )
     return features.columns
 
@@ -210,14 +211,16 @@ def _prepare_block(
             coordinates[name] = attribute.coordinate.encode(numbers)
         if refuse and not fits.all():
             raise DeclarationError(
-                f"X: column {name!r}: expected declared values, got undeclared ones"
+                f"X: the column {name!r} must hold declared values, but some are not: declare "
+                "them, or fit with on_unknown='drop'"
             )
         keep = keep & fits
     for constraint in domain.constraints if refuse else ():
         if (keep & breaking_rows(constraint, domain, codes)).any():
             among = " and ".join(constraint.attributes)
             raise DeclarationError(
-                f"X: expected rows that keep the constraints of {among}, got some that break them"
+                f"X: the rows must keep the constraints of {among}, but some break them: correct "
+                "rows or constraints"
             )
     if domain.constraints:
         keep = keep & mend_constraints(domain, codes)
@@ -236,6 +239,7 @@ def public_rows(prior: Any, domain: Domain, names: Sequence[Any]) -> PublicTable
     rows = prepared_rows(DatasetSpec.of_domain("prior", domain), stored_table(domain, values))
     if not rows.row_count:
         raise DeclarationError(
-            "prior: expected at least one public row with declared values, got none"
+            "prior: at least one public row must have declared values, but none has: check the "
+            "declared levels and bounds"
         )
     return PublicTable(rows.codes, {attribute.name: attribute.size for attribute in domain})

@@ -242,7 +242,9 @@ def _cuts(values: Any) -> Cuts:
     is_list = array.dtype.kind in "iuf" and array.ndim == 1 and len(array)
     cuts = tuple(array.astype(np.float64).tolist()) if is_list else (math.nan,)
     if not np.isfinite(cuts).all() or not (np.diff(cuts) > 0).all():
-        raise DeclarationError(f"edges: expected lists of ascending numbers, got {values!r:.60}")
+        raise DeclarationError(
+            f"edges: the cuts of a column must be ascending finite numbers, not {values!r:.60}"
+        )
     return cuts
 
 
@@ -251,9 +253,8 @@ def _learned_column(name: str, series: Any, kind: str, cuts: Cuts | None) -> Sel
         return _cut_numbers(name, series, cuts)
     if kind == "others":
         raise DeclarationError(
-            f"X: column {name!r}: expected texts, truth values, numbers or categories, "
-            "got another type"
-            f"{': Complex data not supported' if series.dtype.kind == 'c' else ''}"
+            f"X: the column {name!r} must hold texts, truth values, numbers or categories, but it "
+            f"has another type{': Complex data not supported' if series.dtype.kind == 'c' else ''}"
         )
     if kind in ("truths", "numbers"):
         return _single_numbers(name, series, are_truths=kind == "truths")
@@ -264,7 +265,7 @@ def _cut_numbers(name: str, series: Any, cuts: Cuts) -> SelectorColumn:
     numbers, readable = numbers_of(series)
     if not readable.all():
         raise DeclarationError(
-            f"X: column {name!r}: expected numbers for its edges, got another type"
+            f"X: the column {name!r} has edges, so it must hold numbers, but it has another type"
         )
     ends = pairwise(str(text_of(cut)) for cut in (-np.inf, *cuts, np.inf))
     levels = [f"[{low}, {high})" for low, high in ends]
@@ -290,8 +291,8 @@ def _single_numbers(name: str, series: Any, *, are_truths: bool) -> SelectorColu
         return SelectorColumn(_column(name, words, missing, ordered=False), (1.0,), (0.0, 1.0))
     if not _are_levels(values):
         raise DeclarationError(
-            f"X: column {name!r}: expected at most {MOST_NUMBERS} different whole numbers, or "
-            f"cuts that are declared, as in edges={{{name!r}: [10, 20, 50]}}, got neither"
+            f"X: the column {name!r} may have at most {MOST_NUMBERS} different whole numbers "
+            f"without declared cuts: declare some, as in edges={{{name!r}: [10, 20, 50]}}"
         )
     single = tuple(values.tolist())
     words = [str(text_of(value)) for value in single]
@@ -307,14 +308,15 @@ def _levels(name: str, series: Any) -> SelectorColumn:
         values = [category_words[place] for place in category_places]
     if UNKNOWN in values:
         raise DeclarationError(
-            f"X: column {name!r}: expected texts, truth values or numbers as categories, "
-            "got another type"
+            f"X: the categories of column {name!r} must be texts, truth values or numbers, but "
+            "one has another type"
         )
     known_texts = [text for text in values if text is not None]
     levels = known_texts if is_ordered else sorted(set(known_texts))
     if len(set(levels)) < len(levels):
         raise DeclarationError(
-            f"X: column {name!r}: expected categories that differ as texts, got one twice"
+            f"X: the categories of column {name!r} must differ as texts, but two are equal: "
+            "rename one of them"
         )
     missing = np.array([*(text is None for text in words), True])[places]
     return SelectorColumn(_column(name, levels, missing, ordered=is_ordered))
@@ -324,7 +326,8 @@ def _column(name: str, levels: list[str], missing: NDArray[np.bool_], *, ordered
     """Return a column, with a level for missing values where there are any."""
     if len(levels) > MOST_LEVELS:
         raise DeclarationError(
-            f"X: column {name!r}: expected at most {MOST_LEVELS} different levels, got more"
+            f"X: the column {name!r} may have at most {MOST_LEVELS} different levels, but it has "
+            "more: leave it out, or group its levels"
         )
     if not missing.any():
         return Column(name, tuple(levels), ordered)

@@ -16,7 +16,7 @@ MOST_LEVELS = 1000
 """Levels of a column, and labels: each level is a bit of every row."""
 
 
-_NO_UTF8 = "y: expected texts that UTF-8 can encode, got some that it cannot"
+_NO_UTF8 = "y: the labels must be texts that UTF-8 can encode, but one is not"
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +57,9 @@ def labels_of(y: Any, *, rows: int) -> LabelValues:
 
     series = _series(y)
     if len(series) != rows:
-        raise DeclarationError("y: expected one label for each row of X, got more or fewer")
+        raise DeclarationError(
+            "y: each row of X must have one label, but there are more or fewer labels than rows"
+        )
     try:
         codes, different = pd.factorize(series)
         values = pd.Index(different)
@@ -71,19 +73,31 @@ def labels_of(y: Any, *, rows: int) -> LabelValues:
         raise DeclarationError(_NO_UTF8) from None
     except Exception:  # noqa: BLE001 - a label may be of any class, with methods that raise
         raise DeclarationError(
-            "y: expected texts, numbers or truth values, got another type"
+            "y: the labels must be texts, numbers or truth values, but one has another type"
         ) from None
     # As a label of its own, what is not known would pass for another label beside one that is.
     if (codes < 0).any():
-        raise DeclarationError("y: expected a label for every row, got missing labels")
+        raise DeclarationError(
+            "y: each row must have a label, but some are missing: leave these rows out"
+        )
     if has_fractions:
-        raise DeclarationError("y: expected labels of classes, got numbers with fractions")
+        raise DeclarationError(
+            "y: the labels must be classes, but some are numbers with fractions: group them into "
+            "classes"
+        )
     if len(values) > MOST_LEVELS:
-        raise DeclarationError(f"y: expected at most {MOST_LEVELS} different labels, got more")
+        raise DeclarationError(
+            f"y: there may be at most {MOST_LEVELS} different labels, but there are more: group "
+            "them into classes"
+        )
     if "" in label_texts:
-        raise DeclarationError("y: expected a label for every row, got empty labels")
+        raise DeclarationError(
+            "y: each row must have a label, but some are empty texts: leave these rows out"
+        )
     if len(set(label_texts)) < len(label_texts):
-        raise DeclarationError("y: expected labels that differ as texts, got two that do not")
+        raise DeclarationError(
+            "y: the labels must differ as texts, but two are equal: rename one of them"
+        )
     order = sorted(range(len(values)), key=keys.__getitem__)
     ordered_codes = np.argsort(order)[codes] if order else codes
     name = series.name if isinstance(series.name, str) else None
@@ -96,8 +110,7 @@ def _series(y: Any) -> Any:
 
     if y is None:
         raise DeclarationError(
-            "y: expected a label of every row: a fit requires y to be passed, "
-            "but the target y is None"
+            "y: each row must have a label: a fit requires y to be passed, but the target y is None"
         )
     if frame_kind(y) == "pandas" and hasattr(y, "__arrow_c_stream__") and hasattr(y, "to_pandas"):
         # A column of Arrow or polars: by itself it would be an array without its name.
@@ -108,7 +121,7 @@ def _series(y: Any) -> Any:
         raise DeclarationError(_NO_UTF8) from None
     except (OverflowError, pd.errors.OutOfBoundsDatetime, pd.errors.OutOfBoundsTimedelta):
         raise DeclarationError(
-            "y: expected texts, numbers or truth values, got another type"
+            "y: the labels must be texts, numbers or truth values, but one has another type"
         ) from None
     except ValueError as error:
         # What it says of complex numbers goes on with the values.

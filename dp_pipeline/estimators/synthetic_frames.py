@@ -315,8 +315,8 @@ def columns_of_marginal(table: SyntheticTable, columns: Columns, names: list[Any
     cells = table.domain.cell_count(tuple(map(str, names)))
     if cells > MAX_GRID_CELLS:
         raise DeclarationError(
-            f"marginal: expected at most {MAX_GRID_CELLS} cells, "
-            f"got {', '.join(map(str, names))} with {cells}"
+            f"marginal: a table may have at most {MAX_GRID_CELLS} cells, but that of "
+            f"{', '.join(map(str, names))} has {cells}: name fewer columns"
         )
     return tuple(columns_by_name[name] for name in names)
 

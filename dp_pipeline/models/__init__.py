@@ -61,7 +61,7 @@ def build_model(spec: DatasetSpec, name: str) -> Model:
 def _build(spec: DatasetSpec, name: str) -> Model:
     if name not in MODELS or name not in spec.models:
         declared = [model for model in spec.models if model in MODELS] or MODELS
-        hint = f": its file declares none called {name}" if name in MODELS else ""
+        hint = f": declare {name} in its file" if name in MODELS else ""
         raise DeclarationError(f"{spec.name}: model: expected {one_of(declared, name)}{hint}")
     texts = dict(spec.models[name])
     parameters = getattr(MODELS[name], "__dataclass_fields__", {})
@@ -76,21 +76,22 @@ def _build(spec: DatasetSpec, name: str) -> Model:
     model.check(spec.widest.domain)
     if model.plans_from_earlier and spec.windows is None:
         raise DeclarationError(
-            f"{spec.name}: {name}: plan_from: expected a data set with `windows`, got one without"
+            f"{spec.name}: {name}: a model plans from earlier windows, but the data set has none: "
+            "declare `windows`, or leave `plan_from` out"
         )
     is_public = spec.relation == "replace_one" and spec.protection.rows == 1
     if model.needs_public_rows and (spec.is_release or not is_public):
         raise DeclarationError(
-            f"{spec.name}: {name}: expected a benchmark with relation replace_one and one row a "
-            "person, where the number of rows is public, "
-            f"got a {spec.purpose} with {spec.relation}: choose another model"
+            f"{spec.name}: {name}: the model needs a public number of rows, as of a benchmark "
+            f"with relation replace_one and one row a person, but this is a {spec.purpose} with "
+            f"{spec.relation}: choose another model"
         )
     guarantees = [declared_guarantee(spec, model, epsilon) for epsilon in spec.partitions]
     reasons = [guarantee.reason for guarantee in guarantees if not guarantee.is_plain]
     if spec.is_release and reasons:
         raise DeclarationError(
-            f"{spec.name}: {name}: expected a sound method for data to be released, "
-            f"got one that is for benchmarks alone: {reasons[0]}"
+            f"{spec.name}: {name}: the model is for benchmarks alone, not for sensitive rows: "
+            f"{reasons[0]}"
         )
     return model
 
@@ -109,8 +110,8 @@ def _require_ceiling(spec: DatasetSpec) -> None:
         limit = "an each_window" if by_window else "a total"
         scope = "what is published of each window" if spec.windows else "all models at all ε"
         raise DeclarationError(
-            f"{spec.name}: ceiling: expected {limit} of at least {spec.currency.text(total)} "
-            f"for {scope}, got {spec.currency.text(ceiling)}"
+            f"{spec.name}: ceiling: {limit} must be at least {spec.currency.text(total)} for "
+            f"{scope}, not {spec.currency.text(ceiling)}: raise it, or declare fewer releases"
         )
 
 

@@ -53,7 +53,9 @@ class PrivacyGuarantee:
 
     def __post_init__(self) -> None:
         if self.kind == "not-dp" and not self.reason:
-            raise BoundaryViolation("claim: expected a reason why it is not private, got none")
+            raise BoundaryViolation(
+                "A guarantee that is not private must say why, but its reason is empty"
+            )
 
     @property
     def amount(self) -> Fraction:
@@ -200,8 +202,8 @@ def require_plan(plans: str, smooths: str) -> None:
     """Raise DeclarationError where counts are to be smoothed without planning from a release."""
     if smooths == "true" and plans == NOTHING:
         raise DeclarationError(
-            "smooth: expected `plan_from: previous` with it, as the same boxes or tables have to "
-            "be counted again, got none"
+            "The parameter `smooth` counts the same boxes or tables again, so it needs "
+            "`plan_from: previous` with it"
         )
 
 
@@ -217,7 +219,10 @@ def guarantee_of(
     small for a nano-ρ.
     """
     if delta is None and model.needs_delta:
-        raise DeclarationError(f"{type(model).__name__}: expected a declared delta, got none")
+        raise DeclarationError(
+            f"{type(model).__name__} needs a δ: declare `delta` in the ceiling, or choose another "
+            "model"
+        )
     guarantee = model.guarantee(epsilon, domain)
     if delta is None or not model.accounts_in_rho:
         return guarantee
@@ -249,8 +254,8 @@ def guarantee_at(
     guarantee = guarantee_of(model, epsilon, delta, domain=domain)
     if guarantee.currency.delta != delta:
         raise DeclarationError(
-            f"{type(model).__name__}: delta: expected none for a model of pure ε, "
-            f"got {delta_text(delta or Fraction(0))}"
+            f"{type(model).__name__} is a model of pure ε and uses no δ, but "
+            f"{delta_text(delta or Fraction(0))} is given: leave delta out"
         )
     if is_alone and domain and delta is not None and model.is_better_pure(domain, delta):
         return replace(guarantee, currency=PURE)
@@ -274,10 +279,14 @@ def clustering_columns(columns: tuple[str, ...], domain: Domain) -> tuple[str, .
     chosen = columns or domain.numeric
     if not chosen:
         raise DeclarationError(
-            "clustering: expected numbers with bounds and `nullable: false`, got none"
+            "A clustering needs numbers with bounds and `nullable: false`, but the data set has "
+            "none: declare some"
         )
     if len(set(chosen)) != len(chosen):
-        raise DeclarationError(f"clustering: expected each column once, got {', '.join(chosen)}")
+        raise DeclarationError(
+            f"A clustering needs each column once, but it has {', '.join(chosen)}: leave repeated "
+            "columns out"
+        )
     domain.box(chosen)
     return chosen
 
@@ -348,8 +357,8 @@ class FitResult:
         """Raise BoundaryViolation unless the fit is of the kind that its guarantee claims."""
         if self.kind != self.guarantee.kind:
             raise BoundaryViolation(
-                f"{what}: expected a {self.guarantee.kind} release as claimed, got a {self.kind} "
-                "one"
+                f"The fit of {what} must be {self.guarantee.kind} as its model claims, not "
+                f"{self.kind}"
             )
 
 

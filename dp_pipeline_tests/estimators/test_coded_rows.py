@@ -291,10 +291,10 @@ def test_three_dots_declare_every_other_column():
 @pytest.mark.parametrize(
     ("X", "domain", "message"),
     [
-        ([[1, 2]], {"a": 3}, "expected 1 columns as declared, got 2"),
-        ([[1], [1, 2]], {"a": 3}, "expected rows of one length"),
-        ([1, 2], {"a": 3}, "expected rows of one length"),
-        (np.zeros(3), {"a": 3}, "expected two dimensions, got 1"),
+        ([[1, 2]], {"a": 3}, "columns as declared, not"),
+        ([[1], [1, 2]], {"a": 3}, "X: the rows must have equal lengths, but some are longer"),
+        ([1, 2], {"a": 3}, "X: the rows must have equal lengths, but some are longer"),
+        (np.zeros(3), {"a": 3}, "X: the table must have two dimensions, not"),
         (np.zeros((3, 1), dtype=complex), {"a": 3}, "Complex data not supported"),
         (
             "rows",
@@ -302,7 +302,7 @@ def test_three_dots_declare_every_other_column():
             "expected two dimensions, of a frame of pandas, polars or Arrow, .* lists, got str",
         ),
         (pd.Series([1]), {"a": 3}, r"got Series: X\[\[name\]\] has two"),
-        ([[1, 2]], {"x1": 3, ...: 3}, "expected no name that a later column of X has"),
+        ([[1, 2]], {"x1": 3, ...: 3}, "domain: the names must not be those of undeclared columns"),
         (np.zeros((3, 0)), {...: 3}, "domain: expected a mapping"),
     ],
 )

@@ -115,7 +115,7 @@ def test_column_takes_every_field_of_a_file():
     assert (age.on_invalid, age.signs.decimal) == ("drop", ",")
     assert born.clock is not None
     assert born.clock.format == "%d.%m.%Y"
-    with pytest.raises(DeclarationError, match="got another one as `column`"):
+    with pytest.raises(DeclarationError, match="expected the name of its column in X as key"):
         declared_columns({"sex": {"levels": ["f", "m"], "column": "gender"}})
 
 

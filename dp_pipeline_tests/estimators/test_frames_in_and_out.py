@@ -222,12 +222,14 @@ def test_rows_of_a_person_are_bounded_and_protected_together() -> None:
 def test_a_person_is_no_float_and_needs_a_bound(bad: Any) -> None:
     rows = VISITS if bad is None else VISITS.astype({"patient": float})
     at_most = None if bad is None else 3
-    with pytest.raises(InvalidParameter, match=r"expected a column of texts or|at_most: expected"):
+    with pytest.raises(InvalidParameter, match=r"must hold texts or integers|at_most: expected"):
         PrivateSynthesizer(epsilon=1).fit(rows, person="patient", at_most=at_most)
 
 
 def test_a_column_that_looks_like_an_identifier_is_named_once() -> None:
-    with pytest.warns(UserWarning, match="one row is protected, not all rows of one patient"):
+    with pytest.warns(
+        UserWarning, match="if somebody has several rows, pass `person` and `at_most`"
+    ):
         PrivateSynthesizer(epsilon=8, noise="seeded:7").fit(VISITS)
     assert identifiers(["aid", "paid", "ID", "user.id", "customer-number"]) == (
         "ID",
@@ -259,7 +261,7 @@ def test_a_saved_fit_samples_the_same_rows(tmp_path: Path) -> None:
     fit.save(tmp_path / "fit")
     loaded = PrivateSynthesizer.load(tmp_path / "fit")
     pd.testing.assert_frame_equal(loaded.sample(50), fit.sample(50))
-    with pytest.raises(InvalidParameter, match="expected a file of a PrivateKMeans"):
+    with pytest.raises(InvalidParameter, match="path: the file must hold a"):
         PrivateKMeans.load(tmp_path / "fit")
 
 

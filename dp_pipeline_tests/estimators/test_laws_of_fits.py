@@ -245,7 +245,7 @@ WRONG_FORMS = [
 
 @pytest.mark.parametrize(("kind", "rows"), WRONG_FORMS)
 def test_a_wrong_form_is_refused_in_one_line_without_a_value(kind: Kind, rows: Any):
-    with pytest.raises(InvalidParameter, match=r"X: expected .*got") as caught:
+    with pytest.raises(InvalidParameter, match=r"^X: ") as caught:
         kind.make().fit(rows)
     assert "\n" not in str(caught.value)
     assert SECRET not in str(caught.value) and "2718" not in str(caught.value)

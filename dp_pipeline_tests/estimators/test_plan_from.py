@@ -53,18 +53,21 @@ def test_tables_are_measured_again_with_all_of_epsilon() -> None:
 @pytest.mark.parametrize(
     ("make", "line"),
     [
-        (lambda: kmeans(plan_from=kmeans()), "expected a fitted PrivateKMeans"),
-        (lambda: kmeans(plan_from=synthesizer().fit(PEOPLE)), "expected a fitted PrivateKMeans"),
-        (lambda: clone(kmeans(plan_from=kmeans().fit(PLACES))), "expected a fitted PrivateKMeans"),
+        (lambda: kmeans(plan_from=kmeans()), "must be a fitted PrivateKMeans"),
+        (lambda: kmeans(plan_from=synthesizer().fit(PEOPLE)), "must be a fitted PrivateKMeans"),
+        (lambda: clone(kmeans(plan_from=kmeans().fit(PLACES))), "must be a fitted PrivateKMeans"),
         (
             lambda: kmeans(plan_from=kmeans(bounds=(0, 20)).fit(PLACES)),
-            "over the same bounds, got another",
+            "plan_from: the other fit must have a synopsis over the same",
         ),
         (
             lambda: kmeans(method="eug_kmeans", plan_from=kmeans(method="eug_kmeans").fit(PLACES)),
             "plans from no other fit",
         ),
-        (lambda: kmeans(method_params=SMOOTH), "smooth: expected `plan_from: previous` with it"),
+        (
+            lambda: kmeans(method_params=SMOOTH),
+            "The parameter `smooth` counts the same boxes or tables",
+        ),
     ],
 )
 def test_invalid_plan_is_refused_before_any_spend(make: Any, line: str) -> None:

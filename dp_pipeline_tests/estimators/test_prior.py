@@ -100,38 +100,58 @@ def test_public_row_outside_the_domain_is_dropped() -> None:
 
 DISCOVERED = {"domain": "discover", "discover": {"epsilon": "0.1", "delta": 1e-9}}
 REFUSED: dict[str, tuple[dict[str, Any], Any, str]] = {
-    "a column missing": ({}, OTHERS.drop(columns="c"), r"prior: expected a column 'c' as declared"),
-    "columns of another number": ({}, OTHERS.to_numpy()[:, 1:], "prior: expected 6 columns"),
+    "a column missing": (
+        {},
+        OTHERS.drop(columns="c"),
+        "prior: expected a column 'c' as declared, got the columns a",
+    ),
+    "columns of another number": (
+        {},
+        OTHERS.to_numpy()[:, 1:],
+        "prior: the table must have 6 columns",
+    ),
     "no table": ({}, "census", "prior: expected two dimensions"),
     "no rows": (
         {},
         OTHERS[:0],
-        "prior: expected at least one public row with declared values, got none",
+        "prior: at least one public row must have declared values",
     ),
     "other levels": (
         {},
         OTHERS + 10,
-        "prior: expected at least one public row with declared values",
+        "prior: at least one public row must have declared values",
     ),
-    "the rows themselves": ({}, OWN, "prior: expected public rows of other persons, got X itself"),
+    "the rows themselves": ({}, OWN, "prior: the public rows must be of other persons than X, but"),
     "another method": (
         {"method": "independent"},
         OTHERS,
-        r"prior: expected none for a method that uses no public rows \(one_shot does\), got one",
+        "uses no public rows: leave it out, or choose one of",
     ),
-    "rounds": ({"method_params": {"quality": "best_plus"}}, OTHERS, "expected no `quality`"),
+    "rounds": (
+        {"method_params": {"quality": "best_plus"}},
+        OTHERS,
+        "OneShot chooses tables by the public rows of `prior`, so",
+    ),
     "a fit to plan from": (
         {"plan_from": synthesizer().fit(OWN)},
         OTHERS,
-        "expected no `plan_from` beside it",
+        "OneShot chooses tables by the public rows of `prior`, so",
     ),
-    "a name": ({"method_params": {"prior": "census"}}, None, "no prior: it is set by prior of fit"),
+    "a name": (
+        {"method_params": {"prior": "census"}},
+        None,
+        "prior must not be among them, as it is set by prior of fit",
+    ),
     "the window before": (
         {"method_params": {"plan_from": "previous"}},
         None,
-        "no plan_from: it is set by plan_from, got one",
+        "plan_from must not be among them",
     ),
-    "columns to discover": (DISCOVERED, OTHERS, "prior: expected a domain without columns"),
+    "columns to discover": (
+        DISCOVERED,
+        OTHERS,
+        "prior: public rows need a domain without columns to",
+    ),
 }
 
 

@@ -105,7 +105,7 @@ def test_with_a_delta_a_fit_spends_the_rho_that_means_epsilon(method: str):
 
 @pytest.mark.parametrize("method", PURE_METHODS)
 def test_a_delta_is_refused_by_a_method_of_pure_epsilon(method: str):
-    with pytest.raises(InvalidParameter, match=r"delta: expected none for a model of pure ε"):
+    with pytest.raises(InvalidParameter, match="is a model of pure ε and uses no δ, but"):
         copier(method=method, delta="1e-9").fit(VILLAGE)
 
 
@@ -236,7 +236,7 @@ def test_a_marginal_of_other_columns_is_refused(columns: Any):
 def test_a_marginal_of_too_many_cells_is_refused():
     frame = pd.DataFrame({"a": [1], "b": [1]})
     fitted = copier(method="independent", domain={"a": 5000, "b": 5000}).fit(frame)
-    with pytest.raises(InvalidParameter, match=r"at most 16777216 cells, got a, b with 25000000"):
+    with pytest.raises(InvalidParameter, match=r"but that of a, b has 25000000"):
         fitted.marginal(["a", "b"])
 
 
@@ -259,9 +259,13 @@ def test_the_declared_columns_are_the_features():
 def test_undeclared_values_raise_only_on_request():
     requested = copier(method="independent", on_unknown="error")
     requested.fit(VILLAGE)
-    with pytest.raises(InvalidParameter, match=r"^X: column 'tenure': expected declared values"):
+    with pytest.raises(
+        InvalidParameter, match="X: the column 'tenure' must hold declared values, but some"
+    ):
         requested.fit(village(tenure="271828"))
-    with pytest.raises(InvalidParameter, match=r"^X: column 'rent': expected declared values"):
+    with pytest.raises(
+        InvalidParameter, match="X: the column 'rent' must hold declared values, but some are"
+    ):
         requested.fit(village(rent=NAN))
 
 

@@ -124,7 +124,10 @@ def test_label_of_several_levels_has_a_classifier_each():
 def test_label_that_cannot_be_predicted_is_refused(label: str):
     domain = Domain((levels("wide", *map(str, range(21))), levels("smokes", "no", "yes")))
     rows = {"wide": np.array([0, 1]), "smokes": np.array([0, 1])}
-    with pytest.raises(DeclarationError, match="label: expected"):
+    with pytest.raises(
+        DeclarationError,
+        match=r"label: expected one of wide, smokes, got 'unheard_of'|The label must",
+    ):
         TableComparison(domain, rows, rows).learned_label(label)
 
 
@@ -187,7 +190,9 @@ def test_a_report_needs_a_fit_columns_and_rows_for_a_label():
         InvalidParameter, match="expected a column 'rent' as declared, got the columns "
     ):
         fitted.quality_report(MANY.drop(columns="rent"))
-    with pytest.raises(InvalidParameter, match="label: expected none without real rows, got one"):
+    with pytest.raises(
+        InvalidParameter, match="label: a label can be evaluated only with real rows: pass"
+    ):
         fitted.quality_report(label="tenure")
 
 
@@ -220,7 +225,9 @@ def test_rows_are_clipped_and_dropped_as_a_fit_has_them():
     odd = np.array([[1.0, 1.0], [NAN, 1.0], [6.0, 9e9], [6.0, 6.0], [1.0, 2.0]])
     plain = np.array([[1.0, 1.0], [6.0, 8.0], [6.0, 6.0], [1.0, 2.0]])
     assert fitted.quality_report(odd) == fitted.quality_report(plain)
-    with pytest.raises(InvalidParameter, match="expected 2 columns, got 3"):
+    with pytest.raises(InvalidParameter, match="columns as in the fit, not"):
         fitted.quality_report(np.ones((2, 3)))
-    with pytest.raises(InvalidParameter, match="expected a row without a missing number"):
+    with pytest.raises(
+        InvalidParameter, match="X: at least one row must have no missing number, but every"
+    ):
         fitted.quality_report(np.array([[NAN, 1.0]]))

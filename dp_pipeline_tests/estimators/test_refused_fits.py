@@ -32,9 +32,9 @@ CENTRES: Cases = [
     ({"method": "lloyd"}, "method: expected one of"),
     ({"method": None}, "method: expected one of"),
     ({"method": "independent"}, "method: expected one of"),
-    ({"method_params": {"k": 3}}, "expected no k: it is set by n_clusters"),
-    ({"method_params": {"columns": "x0"}}, "expected no columns: it is set by"),
-    ({"method_params": {"nominal_rows": 3}}, "expected no nominal_rows: it is set by"),
+    ({"method_params": {"k": 3}}, "parameter k must not be among them"),
+    ({"method_params": {"columns": "x0"}}, "parameter columns must not be among"),
+    ({"method_params": {"nominal_rows": 3}}, "parameter nominal_rows must not be"),
     ({"method_params": {"starts": 0}}, "starts: expected"),
     ({"method_params": {"speed": 1}}, "expected parameters"),
     ({"method_params": [1]}, "method_params: expected a mapping, got list"),
@@ -42,7 +42,7 @@ CENTRES: Cases = [
         {"nominal_rows": "many", "method": "dpqt_kmeans"},
         "nominal_rows: expected",
     ),
-    ({"noise": "loud"}, "noise: expected"),
+    ({"noise": "loud"}, "The source of noise must be"),
     ({"noise": 7}, "noise: expected"),
     ({"noise": SeededNoise}, "noise: expected"),
 ]
@@ -72,25 +72,25 @@ TABLES: Cases = [
     ({"delta": True}, "delta: expected"),
     ({"method": "magic"}, "method: expected one of"),
     ({"method": "dp_kmeans"}, "method: expected one of"),
-    ({"method_params": {"attributes": "rent"}}, "expected no attributes: it is set by"),
+    ({"method_params": {"attributes": "rent"}}, "parameter attributes must not be"),
     ({"method_params": {"speed": 1}}, "expected parameters"),
     (
         {"domain": {"tenure": 9}, "method_params": {"clique_cells": 4}},
-        "cliques of at most 4 cells, got tenure with 9",
+        "choose coarser bins, or leave it out",
     ),
     (
         {"method": "privhd", "method_params": {"variant": "published"}},
-        "expected a variant that is sound",
+        "the method must be sound at the requested ε, but this",
     ),
     (
         {"method": "privbayes", "method_params": {"score": "I"}},
         "needs a public number of rows",
     ),
-    ({"noise": "loud"}, "noise: expected"),
+    ({"noise": "loud"}, "The source of noise must be"),
     ({"on_unknown": "guess"}, "on_unknown: expected drop, keep or error"),
     (
         {"on_unknown": "error", "population": "riders"},
-        "on_unknown: expected drop where a population pays",
+        "on_unknown: the value error reveals a row, so with",
     ),
 ]
 COLUMNS: list[Any] = [
@@ -122,7 +122,7 @@ DOMAINS: list[tuple[Any, str]] = [
     ({}, "a mapping of column names to levels, bins or sizes, got no columns"),
     (None, "a mapping of column names to levels, bins or sizes, got NoneType"),
     (["tenure"], "a mapping of column names to levels, bins or sizes, got list"),
-    ({1: 2, "1": 2}, "names that differ as texts, got one twice"),
+    ({1: 2, "1": 2}, "domain: the names of columns must differ as texts, but two"),
 ]
 DATES: list[tuple[dict[str, Any], str]] = [
     ({"bounds": ["2026-01-01", "2026-12-31"]}, "every, bins or edges"),
@@ -146,8 +146,8 @@ DISCOVERED: Cases = [
     ({"discover": {"epsilon": 1, "delta": 2}}, "discover.delta: expected a decimal number"),
     ({"discover": {"delta": 1e-9}}, "discover: expected {"),
     ({"discover": {"epsilon": 3, "delta": 1e-9}}, "an ε below that of the fit, 3, got 3"),
-    ({"domain": {"sex": ["f", "m"]}}, "expected a column of domain that says discover"),
-    ({"domain": {"age": {"bounds": "discover"}}}, "expected bins beside the bounds"),
+    ({"domain": {"sex": ["f", "m"]}}, "no column is left to be discovered"),
+    ({"domain": {"age": {"bounds": "discover"}}}, "expected bins with the bounds"),
     ({"domain": {"zone": {"levels": "discover", "size": 3}}}, "column 'zone'"),
     ({"domain": {"age": {"bounds": "discover", "bins": {"many": 3}}}}, "column 'age'"),
     ({"domain": "find"}, "expected a mapping of column names"),
@@ -155,20 +155,20 @@ DISCOVERED: Cases = [
 BOUNDS: Cases = [
     ({"discover": None, "epsilon": "big"}, "epsilon: expected a decimal number"),
     ({"discover": {"epsilon": 2}}, "an ε below that of the fit, 2, got 2"),
-    ({"bounds": (0, 1)}, "expected a column with bounds to find"),
-    ({"bounds": {"x": "discover"}}, "expected a pair for each of the columns x, y"),
+    ({"bounds": (0, 1)}, "no column is left to be discovered"),
+    ({"bounds": {"x": "discover"}}, "needs a pair of bounds, but the pairs are those of"),
     (
         {"bounds": {"x": "discover", "z": (0, 1)}},
-        "expected a pair for each of the columns x, y",
+        "needs a pair of bounds, but the pairs are those of",
     ),
-    ({"bounds": "find"}, "bounds: expected (low, high)"),
+    ({"bounds": "find"}, "bounds: the value must be"),
 ]
 KNOWN = {"age": {"bounds": [0, 80], "bins": 8}, "state": ["single", "married"]}
 CONSTRAINTS: Cases = [
     ({"constraints": {"never": [{"age": "[0, 15)", "state": "married"}]}}, "ends where bins"),
     ({"constraints": {"never": [{"job": "a", "state": "married"}]}}, "attributes with"),
     ({"constraints": "none of them"}, "constraints: expected a mapping"),
-    ({"method": "privbayes"}, "PrivBayes: expected no `constraints`"),
+    ({"method": "privbayes"}, "PrivBayes does not keep `constraints`"),
 ]
 
 
@@ -188,7 +188,7 @@ LAWS: dict[str, tuple[Make, Any, Cases]] = {
     "domains": (
         copier,
         VILLAGE,
-        [({"domain": item}, f"domain: expected {words}") for item, words in DOMAINS],
+        [({"domain": item}, words) for item, words in DOMAINS],
     ),
     "dates": (
         copier,
@@ -232,7 +232,6 @@ def test_invalid_parameter_is_refused_before_any_noise(
         estimator.fit(X)
     message = str(caught.value)
     assert words in message
-    assert "expected" in message and "got" in message
     assert "\n" not in message
     assert not noise.draws
     assert not [name for name in vars(estimator) if name in ("spends_", "_promise_text")]

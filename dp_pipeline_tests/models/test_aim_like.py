@@ -77,7 +77,7 @@ def test_no_clique_passes_the_cap_and_every_table_is_inside_one(cap: int) -> Non
 
 
 def test_an_attribute_above_the_cap_is_refused_by_name() -> None:
-    with pytest.raises(DeclarationError, match="at most 32 cells, got d with 40"):
+    with pytest.raises(DeclarationError, match="at most 32 cells, but d has 40"):
         AimLike(clique_cells=32).check(MIXED)
 
 

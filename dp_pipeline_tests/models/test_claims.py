@@ -86,22 +86,26 @@ def test_a_pure_model_stays_pure_under_a_delta() -> None:
 
 
 def test_a_model_that_needs_a_delta_is_refused_without_one(tmp_path: Path) -> None:
-    with pytest.raises(DeclarationError, match="expected a declared delta, got none"):
+    with pytest.raises(
+        DeclarationError, match="needs a δ: declare `delta` in the ceiling, or choose"
+    ):
         guarantee_of(NeedsDelta(), ONE)
     build_model(spec(tmp_path, "needs_delta"), "needs_delta")
-    with pytest.raises(DeclarationError, match="expected a declared delta, got none"):
+    with pytest.raises(
+        DeclarationError, match="needs a δ: declare `delta` in the ceiling, or choose"
+    ):
         build_model(spec(tmp_path, "needs_delta", delta=None), "needs_delta")
 
 
 def test_a_delta_without_use_is_refused_for_one_fit() -> None:
     assert guarantee_at(Concentrated(), ONE, BILLIONTH).amount == rho_of(ONE, BILLIONTH)
     assert guarantee_at(EugKMeans(), ONE, None) == PrivacyGuarantee("dp", ONE)
-    with pytest.raises(DeclarationError, match="delta: expected none for a model of pure ε, got 1"):
+    with pytest.raises(DeclarationError, match="is a model of pure ε and uses no δ, but"):
         guarantee_at(EugKMeans(), ONE, BILLIONTH)
 
 
 def test_an_epsilon_that_buys_no_rho_is_refused_at_load(tmp_path: Path) -> None:
-    with pytest.raises(DeclarationError, match=r"enough for a nano-ρ at δ=1e-9, got 0\.00001"):
+    with pytest.raises(DeclarationError, match=r"which 0\.00001 is not"):
         build_model(
             spec(tmp_path, "concentrated", partitions="partitions: [0.00001, 1]"), "concentrated"
         )
@@ -129,7 +133,7 @@ def test_a_ceiling_below_all_models_is_refused_at_load(tmp_path: Path) -> None:
     enough = -(-needed * 10**6 // 1)
     build_model(spec(tmp_path, *names, total=f"{enough / 10**6:.6f}"), "concentrated")
     less = spec(tmp_path, *names, total=f"{(enough - 1) / 10**6:.6f}")
-    line = r"toy: ceiling: expected a total of at least ρ=0\.\d+ \(ε=\d\.\d+ at δ=1e-9\)"
+    line = r"toy: ceiling: a total must be at least ρ=0\.\d+ \(ε=\d\.\d+ at δ=1e-9\)"
     for name in names:
         with pytest.raises(DeclarationError, match=line):
             build_model(less, name)

@@ -287,25 +287,31 @@ def test_whoever_there_is_the_first_bit_is_chosen_among_all() -> None:
 
 
 REFUSED = {
-    "no label": (DpKjig(), "label: expected one attribute, got none"),
-    "two labels": (DpKjig(label=("smokes", "colour")), "expected one attribute, got smokes colour"),
-    "a label that is not declared": (DpKjig(label=("ill",)), "expected one of x, y, colour"),
-    "a label without cells": (DpKjig(label=("x",)), "expected levels, bins or edges"),
+    "no label": (DpKjig(), "DpKjig needs one attribute as label, not"),
+    "two labels": (
+        DpKjig(label=("smokes", "colour")),
+        "needs one attribute as label, not smokes colour",
+    ),
+    "a label that is not declared": (DpKjig(label=("ill",)), "has no attribute 'ill'"),
+    "a label without cells": (
+        DpKjig(label=("x",)),
+        "has bounds but no cells: declare bins or edges for it",
+    ),
     "a label among its attributes": (
         DpKjig(label=("smokes",), attributes=("colour", "smokes")),
-        "expected each once and not the label",
+        "DpKjig needs each attribute once and not the label, but one",
     ),
     "an attribute twice": (
         DpKjig(label=("smokes",), attributes=("colour", "colour")),
-        "expected each once and not the label",
+        "DpKjig needs each attribute once and not the label, but one",
     ),
     "an attribute that is not declared": (
         DpKjig(label=("smokes",), attributes=("age",)),
-        "expected one of x, y, colour",
+        "has no attribute 'age'",
     ),
     "an attribute without cells": (
         DpKjig(label=("smokes",), attributes=("x",)),
-        "expected levels, bins or edges",
+        "has bounds but no cells: declare bins or edges for it",
     ),
 }
 
@@ -321,11 +327,11 @@ def test_what_does_not_fit_the_declaration_is_refused(name: str) -> None:
 @pytest.mark.parametrize(
     ("model", "sizes", "why"),
     [
-        (OF_X0, [2], "expected attributes of two cells or more"),
-        (OF_X0, [2, 1, 1], "expected attributes of two cells or more"),
-        (OF_X0, [257, 2], "with 257 levels"),
-        (replace(OF_X0, bits=16), [65, 2], "65 levels in 2\\^16 classes"),
-        (OF_X0, [2, 2040, 9], "at most 2048 bits to choose from, got 2049"),
+        (OF_X0, [2], "DpKjig needs attributes of two cells or more other than the"),
+        (OF_X0, [2, 1, 1], "DpKjig needs attributes of two cells or more other than the"),
+        (OF_X0, [257, 2], "DpKjig takes a label of at most"),
+        (replace(OF_X0, bits=16), [65, 2], "DpKjig takes a label of at most"),
+        (OF_X0, [2, 2040, 9], "bits, but its attributes have"),
     ],
 )
 def test_too_little_to_ask_and_too_much_to_count_are_refused(

@@ -101,7 +101,7 @@ def test_no_table_has_more_cells_than_the_cap_or_than_is_useful() -> None:
     # 0.7 · 300 / (4 · 6) = 8.75 cells.
     useful = table_of(run(JTree(nominal_rows=300), TWINS, domain=BITS))
     assert max(one.table.size for one in useful.measured) <= 8
-    with pytest.raises(DeclarationError, match="at most 32 cells, got d with 40"):
+    with pytest.raises(DeclarationError, match="at most 32 cells, but d has 40"):
         JTree(clique_cells=32).check(MIXED)
 
 

@@ -53,14 +53,14 @@ def test_a_grid_takes_32_columns_and_refuses_more(name: str) -> None:
         over_two_places(MAX_GRID_AXES), epsilon=Fraction(10**6), rng=np.random.default_rng(1)
     )
     assert np.isfinite(released.centres).all()
-    with pytest.raises(DeclarationError, match="expected at most 32 columns for a grid, got 33"):
+    with pytest.raises(DeclarationError, match="A clustering by this grid takes at most"):
         model.check(wide(MAX_GRID_AXES + 1))
 
 
 @pytest.mark.parametrize("columns", [33, 64, 65])
 def test_the_gate_refuses_a_grid_that_no_array_can_hold(columns: int) -> None:
     curator = over_two_places(columns)
-    with pytest.raises(BoundaryViolation, match=f"grid: expected at most 32 axes, got {columns}"):
+    with pytest.raises(BoundaryViolation, match="A grid must have at most 32 axes, not "):
         curator.measure_grid(curator.domain.numeric, cells=1, epsilon=Fraction(1))
     assert curator.accountant.spends == ()
 

@@ -62,7 +62,7 @@ def test_pairs_over_the_cap_are_not_drawn(seed: int) -> None:
 
 
 def test_a_cap_that_an_attribute_passes_is_refused_by_name() -> None:
-    with pytest.raises(DeclarationError, match="at most 32 cells, got d with 40"):
+    with pytest.raises(DeclarationError, match="at most 32 cells, but d has 40"):
         Mst(clique_cells=32).check(MIXED)
 
 

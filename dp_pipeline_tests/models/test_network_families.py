@@ -61,7 +61,7 @@ def test_the_first_of_astronomically_many_sets_are_found_at_once() -> None:
 def test_where_there_are_few_families_all_of_them_are_candidates() -> None:
     sizes = {"a": 2, "b": 3, "c": 4, "d": 30}
     families = candidate_families(
-        sizes, ["a", "b"], cells=12, most=200, rng=np.random.default_rng(0)
+        sizes, ["a", "b"], most_cells=12, most=200, rng=np.random.default_rng(0)
     )
     # c with a has 8 cells, with b 12, with both 24; d has no room for a parent.
     assert set(families) == {Family("c", ("a",)), Family("c", ("b",))}
@@ -70,10 +70,10 @@ def test_where_there_are_few_families_all_of_them_are_candidates() -> None:
 def test_of_many_families_a_seeded_sample_is_drawn() -> None:
     placed = list(BITS)[:5]
     assert 3 * comb(5, 2) == 30
-    every = candidate_families(BITS, placed, cells=8, most=30, rng=np.random.default_rng(1))
+    every = candidate_families(BITS, placed, most_cells=8, most=30, rng=np.random.default_rng(1))
     assert len(every) == 30
     some, again, other = (
-        candidate_families(BITS, placed, cells=8, most=20, rng=np.random.default_rng(seed))
+        candidate_families(BITS, placed, most_cells=8, most=20, rng=np.random.default_rng(seed))
         for seed in (1, 1, 2)
     )
     assert len(set(some)) == 20
@@ -89,7 +89,7 @@ def test_in_a_sample_every_child_is_as_likely_as_another() -> None:
         one.child
         for seed in range(1000)
         for one in candidate_families(
-            sizes, list(sizes)[:5], cells=8, most=1, rng=np.random.default_rng(seed)
+            sizes, list(sizes)[:5], most_cells=8, most=1, rng=np.random.default_rng(seed)
         )
     ]
     assert abs(drawn.count("wide") - 500) < 7 * 16
@@ -97,8 +97,8 @@ def test_in_a_sample_every_child_is_as_likely_as_another() -> None:
 
 def test_without_room_for_a_parent_there_is_no_candidate() -> None:
     sizes = {"a": 4, "b": 4}
-    assert not candidate_families(sizes, ["a"], cells=15, most=9, rng=np.random.default_rng(0))
-    assert not candidate_families(sizes, ["a"], cells=0, most=9, rng=np.random.default_rng(0))
+    assert not candidate_families(sizes, ["a"], most_cells=15, most=9, rng=np.random.default_rng(0))
+    assert not candidate_families(sizes, ["a"], most_cells=0, most=9, rng=np.random.default_rng(0))
 
 
 def test_a_network_of_degree_k_is_measured_by_d_less_k_tables() -> None:

@@ -125,7 +125,7 @@ def test_no_table_passes_the_cap_or_the_cells_said_before() -> None:
 
 
 def test_an_attribute_above_the_cap_is_refused_by_name() -> None:
-    with pytest.raises(DeclarationError, match="at most 32 cells, got d with 40"):
+    with pytest.raises(DeclarationError, match="at most 32 cells, but d has 40"):
         PrivBayes(clique_cells=32).check(MIXED)
 
 

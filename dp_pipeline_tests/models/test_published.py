@@ -83,7 +83,9 @@ def test_every_default_claims_the_epsilon_that_is_asked() -> None:
 
 
 def test_a_claim_of_no_epsilon_has_a_reason() -> None:
-    with pytest.raises(BoundaryViolation, match="expected a reason"):
+    with pytest.raises(
+        BoundaryViolation, match="A guarantee that is not private must say why, but its"
+    ):
         PrivacyGuarantee("not-dp", ONE)
 
 

@@ -161,5 +161,5 @@ def test_rounds_that_end_with_the_amount_are_not_refined() -> None:
     rounds = OneShot(quality="best_plus", clique_cells=1 << 10)
     noise, delta = [SeededNoise(1), SeededNoise(2)], Fraction(1, 10**9)
     name = "one_shot, groups"
-    with pytest.raises(DeclarationError, match="quality: expected `best` for a release"):
+    with pytest.raises(DeclarationError, match="OneShot refines releases of quality `best`, not"):
         in_steps(name, rows_of(name), noise, delta=delta, model=rounds)

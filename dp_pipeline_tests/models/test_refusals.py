@@ -28,9 +28,9 @@ WRONG = {
     "fewer than no centres": ({"k": "-3"}, "k: expected an integer"),
     "half a centre": ({"k": "2.5"}, "k: expected an integer"),
     "more centres than anybody wants": ({"k": "10001"}, "k: expected an integer"),
-    "a column that is not there": ({"columns": "x depth"}, "'depth': expected one of"),
-    "a column of levels": ({"columns": "x colour"}, "'colour': expected bounds, got levels"),
-    "a column twice": ({"columns": "x x"}, "expected each column once, got x, x"),
+    "a column that is not there": ({"columns": "x depth"}, "has no attribute 'depth'"),
+    "a column of levels": ({"columns": "x colour"}, "'colour' has levels, but"),
+    "a column twice": ({"columns": "x x"}, "A clustering needs each column once, but it has"),
     "an unknown parameter": ({"speed": "1"}, "expected parameters .*, got 'speed'"),
     "no declared rows": ({"nominal_rows": "0"}, "nominal_rows: expected an integer"),
     "no rounds": ({"rounds": "0"}, "rounds: expected an integer"),
@@ -85,7 +85,7 @@ def test_bounds_that_are_no_interval_are_refused(bounds: str, tmp_path: Path) ->
 def test_a_domain_without_numbers_is_refused(name: str, tmp_path: Path) -> None:
     only = "attributes:\n  colour: {levels: [red, green]}"
     with pytest.raises(
-        DeclarationError, match="expected numbers with bounds and `nullable: false`"
+        DeclarationError, match="A clustering needs numbers with bounds and `nullable"
     ):
         build_declared(tmp_path, name, {}, attributes=only)
 

@@ -185,14 +185,22 @@ def test_a_cap_below_every_pair_leaves_tables_of_one_attribute(
 def test_declarations_that_do_not_fit_are_refused_in_one_line(name: str) -> None:
     twice, numbers = ("colour", "colour"), Domain(TOWN.attributes[:1])
     refused = [
-        (built(MODELS[name], attributes=twice), TOWN, "expected each attribute once"),
-        (built(MODELS[name], attributes=("income",)), TOWN, "got a name not declared"),
-        (built(MODELS[name], attributes=("x",)), TOWN, "got bounds only"),
-        (built(MODELS[name]), numbers, "expected attributes with cells, got none"),
+        (
+            built(MODELS[name], attributes=twice),
+            TOWN,
+            "needs each attribute once, but one is repeated: correct its",
+        ),
+        (built(MODELS[name], attributes=("income",)), TOWN, "The data set has no attribute"),
+        (
+            built(MODELS[name], attributes=("x",)),
+            TOWN,
+            "has bounds but no cells: declare bins or edges for it",
+        ),
+        (built(MODELS[name]), numbers, "needs attributes with levels, bins or edges"),
     ]
     if has_cap(name):
         small = built(MODELS[name], clique_cells=4)
-        refused.append((small, domain_of((3, 5)), "at most 4 cells, got x1 with 5"))
+        refused.append((small, domain_of((3, 5)), "at most 4 cells, but x1 has 5"))
     for model, domain, words in refused:
         with pytest.raises(DeclarationError, match=words) as error:
             model.check(domain)

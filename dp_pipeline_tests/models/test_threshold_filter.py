@@ -104,6 +104,6 @@ def test_keys_are_the_codes_in_mixed_radix() -> None:
 def test_a_table_of_too_many_cells_is_refused_by_name() -> None:
     ThresholdFilter().check(HUGE)
     wider = levels(**{f"x{index}": 7 for index in range(23)})
-    with pytest.raises(DeclarationError, match=r"at most 2\^62 cells together, got x0, x1, .*x22"):
+    with pytest.raises(DeclarationError, match=r"at most 2\^62 cells together, but x0, x1, .*x22"):
         ThresholdFilter().check(wider)
     ThresholdFilter(attributes=("x1", "x22")).check(wider)

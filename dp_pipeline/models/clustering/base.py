@@ -45,7 +45,8 @@ class Clustering(Model):
         count = len(clustering_columns(self.columns, domain))
         if self.most_columns is not None and count > self.most_columns:
             raise DeclarationError(
-                f"clustering: expected at most {self.most_columns} columns for a grid, got {count}"
+                f"A clustering by this grid takes at most {self.most_columns} columns, not "
+                f"{count}: name fewer `columns`"
             )
 
     def lloyd(self, curator: Curator) -> Lloyd:

@@ -169,14 +169,20 @@ class TableModel(Model):
         """Raise DeclarationError unless attributes and constraints fit the model."""
         chosen, model = self.chosen(domain), type(self).__name__
         if not chosen:
-            raise DeclarationError(f"{model}: expected attributes with cells, got none")
+            raise DeclarationError(
+                f"{model} needs attributes with levels, bins or edges, but the data set has none: "
+                "declare some"
+            )
         if len(set(chosen)) != len(chosen):
-            raise DeclarationError(f"{model}: expected each attribute once, got one twice")
+            raise DeclarationError(
+                f"{model} needs each attribute once, but one is repeated: correct its `attributes`"
+            )
         cap = getattr(self, "clique_cells", None)
         for name, size in zip(chosen, domain.shape(chosen), strict=True):
             if cap is not None and size > cap:
                 raise DeclarationError(
-                    f"{model}: expected cliques of at most {cap} cells, got {name} with {size}"
+                    f"{model} takes cliques of at most {cap} cells, but {name} has {size}: choose "
+                    "coarser bins, or leave it out"
                 )
         zeros = self._zeros(domain)
         if zeros:
@@ -186,19 +192,19 @@ class TableModel(Model):
         model, names = type(self).__name__, self.chosen(domain)
         if not self.keeps_constraints:
             raise DeclarationError(
-                f"{model}: expected no `constraints`, which its rows might break, got "
-                f"{len(domain.constraints)}: one_shot keeps them, as does every model of a tree"
+                f"{model} does not keep `constraints`, but the data set declares "
+                f"{len(domain.constraints)}: choose one_shot or a model of a tree, which keep them"
             )
         sizes = dict(zip(names, domain.shape(names), strict=True))
         if zeros.most_cells(sizes) > MOST_CLIQUE:
             raise DeclarationError(
-                f"{model}: expected `constraints` that fit cliques of at most {MOST_CLIQUE} cells "
-                f"together, got one of {zeros.most_cells(sizes)}"
+                f"{model} takes `constraints` over at most {MOST_CLIQUE} cells together, but "
+                f"these span {zeros.most_cells(sizes)}: declare fewer or coarser ones"
             )
         if zeros.leave_nothing(sizes):
             raise DeclarationError(
-                f"{model}: expected `constraints` that some row can keep, got some that contradict "
-                "each other"
+                f"{model} needs `constraints` that some row can keep, but these contradict each "
+                "other: correct them"
             )
 
     def expected_pairs(
@@ -295,25 +301,25 @@ def random_maximal_set(sizes: Sizes, cells: int, rng: Generator) -> tuple[str, .
 
 
 def candidate_families(
-    sizes: Sizes, parents: Sequence[str], *, cells: int, most: int, rng: Generator
+    sizes: Sizes, parents: Sequence[str], *, most_cells: int, most: int, rng: Generator
 ) -> tuple[Family, ...]:
     """Return the families that a network may add next: a new child and a maximal set of parents.
 
     sizes    of all attributes, in declared order
-    cells    most that a family's table may have
+    most_cells  of a family's table
     most     families to return: all where there are no more, else random ones, equally per child
 
     Families without a parent are left out. Nothing here depends on rows.
     """
     parent_sizes = {name: size for name, size in sizes.items() if name in parents}
-    largest = cells // min(parent_sizes.values())
+    largest = most_cells // min(parent_sizes.values())
     children = [
         name for name, size in sizes.items() if name not in parent_sizes and size <= largest
     ]
     every_family = (
         Family(child, chosen)
         for child in children
-        for chosen in maximal_sets(parent_sizes, cells // sizes[child])
+        for chosen in maximal_sets(parent_sizes, most_cells // sizes[child])
     )
     families = tuple(islice(every_family, most + 1))
     if len(families) <= most:
@@ -321,7 +327,7 @@ def candidate_families(
     sample: dict[Family, None] = {}
     for _ in range(DRAWS_A_FAMILY * most):
         child = children[int(rng.integers(len(children)))]
-        chosen = random_maximal_set(parent_sizes, cells // sizes[child], rng)
+        chosen = random_maximal_set(parent_sizes, most_cells // sizes[child], rng)
         sample[Family(child, chosen)] = None
         if len(sample) == most:
             break

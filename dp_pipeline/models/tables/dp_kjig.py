@@ -89,27 +89,31 @@ class DpKjig(Model):
         """Raise DeclarationError unless label and attributes fit a table of all classes."""
         if len(self.label) != 1:
             raise DeclarationError(
-                f"DpKjig: label: expected one attribute, got {' '.join(self.label) or 'none'}"
+                f"DpKjig needs one attribute as label, not {' '.join(self.label) or 'none'}: "
+                "declare `label`"
             )
         chosen, labels = self.chosen(domain), domain[self.label[0]].size
         if self.label[0] in chosen or len(set(chosen)) < len(chosen):
             raise DeclarationError(
-                "DpKjig: attributes: expected each once and not the label, got one twice"
+                "DpKjig needs each attribute once and not the label, but one is repeated: "
+                "correct its `attributes`"
             )
         offered = bit_count(domain, chosen)
         if not offered:
             raise DeclarationError(
-                "DpKjig: expected attributes of two cells or more besides the label, got none"
+                "DpKjig needs attributes of two cells or more other than the label, but there is "
+                "none: declare some"
             )
         if offered > MOST_BITS:
             raise DeclarationError(
-                f"DpKjig: attributes: expected at most {MOST_BITS} bits to choose from, "
-                f"got {offered}"
+                f"DpKjig chooses from at most {MOST_BITS} bits, but its attributes have "
+                f"{offered}: name fewer `attributes`"
             )
         if labels > MOST_LABELS or labels << self.bits > MAX_CELLS:
             raise DeclarationError(
-                f"DpKjig: expected a label of at most {MOST_LABELS} levels and 2^22 counts, got "
-                f"{self.label[0]} with {labels} levels in 2^{self.bits} classes"
+                f"DpKjig takes a label of at most {MOST_LABELS} levels and 2^22 counts, but "
+                f"{self.label[0]} has {labels} levels in 2^{self.bits} classes: choose fewer "
+                "`bits`"
             )
 
     def chosen(self, domain: Domain) -> tuple[str, ...]:

@@ -143,7 +143,7 @@ class _SpanningTree:
             return []
         gaps: dict[Names, Score] = {}
         for i, j in pairs:
-            expected = self.zeros.expected((i, j), self.shares[i], self.shares[j])
+            expected = self.zeros.predict_shares((i, j), self.shares[i], self.shares[j])
             gaps[i, j] = DependenceScore.of_shares(self.rows, expected)
         session = self.coarse.open_scores(gaps)
         edges = nx.number_of_edges(nx.minimum_spanning_tree(nx.Graph(pairs)))

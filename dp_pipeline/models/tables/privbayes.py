@@ -65,7 +65,7 @@ def grow_network(
     paid = 0
     while len(families) < len(sizes):
         parents = [family.child for family in families]
-        offered = candidate_families(sizes, parents, cells=cells, most=candidates, rng=rng)
+        offered = candidate_families(sizes, parents, most_cells=cells, most=candidates, rng=rng)
         if len(offered) > 1:
             paid += 1
             by_table = {family.attributes: family for family in offered}
@@ -152,8 +152,8 @@ class PrivBayes(TableModel):
         for name in self.chosen(domain) if self.score == "F" else ():
             if domain[name].size != 2:
                 raise DeclarationError(
-                    f"PrivBayes: expected binary attributes for score F, "
-                    f"got {name} with {domain[name].size} cells"
+                    f"PrivBayes needs binary attributes for score F, but {name} has "
+                    f"{domain[name].size} cells: choose another `score`"
                 )
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> SyntheticTable:

@@ -221,8 +221,8 @@ class PrivHd(TableModel):
         total = self.structure_share + self.one_way_share
         if total >= 1:
             raise DeclarationError(
-                "PrivHd: expected structure_share and one_way_share below 1 together, "
-                f"got {float(total):g}"
+                "PrivHd needs structure_share and one_way_share below 1 together, not "
+                f"{float(total):g}: lower one of them"
             )
 
     @property
@@ -239,7 +239,9 @@ class PrivHd(TableModel):
                 "dp", epsilon, "mutual information needs a public number of rows"
             )
         if domain is None:
-            raise BoundaryViolation("privhd: expected the attributes of its guarantee, got none")
+            raise BoundaryViolation(
+                "The guarantee of PrivHd needs the attributes of its domain, but it has none"
+            )
         plan = self._paper_plan(epsilon, len(self.modelled(domain)))
         return PrivacyGuarantee(
             "dp",

@@ -70,8 +70,8 @@ class PriView(TableModel):
         for view in self.views(domain):
             if view_cells(view, sizes) > self.clique_cells:
                 raise DeclarationError(
-                    f"PriView: expected views of at most {self.clique_cells} cells, "
-                    f"got {', '.join(view)} with {view_cells(view, sizes)}"
+                    f"PriView takes views of at most {self.clique_cells} cells, but "
+                    f"{', '.join(view)} has {view_cells(view, sizes)}: choose coarser bins"
                 )
 
     def views(self, domain: Domain) -> tuple[Names, ...]:

@@ -57,8 +57,8 @@ class ThresholdFilter(TableModel):
         cells = domain.cell_count(names)
         if cells > MAX_CELLS:
             raise DeclarationError(
-                f"ThresholdFilter: expected attributes with at most 2^62 cells together, "
-                f"got {', '.join(names)} with {cells:.3g}"
+                "ThresholdFilter takes attributes of at most 2^62 cells together, but "
+                f"{', '.join(names)} have {cells:.3g}: choose fewer or coarser ones"
             )
 
     def most_cells(self, domain: Domain) -> int:

@@ -135,8 +135,8 @@ class OneShot(TableModel):
         if self.prior and (self.plans_from_earlier or self.quality != "best"):
             other = "plan_from" if self.plans_from_earlier else "quality"
             raise DeclarationError(
-                f"OneShot: prior: expected no `{other}` beside it, got one: tables are chosen by "
-                "public rows"
+                f"OneShot chooses tables by the public rows of `prior`, so `{other}` has no "
+                "effect with it: leave one of them out"
             )
 
     def for_targets(self, names: Names, domain: Domain) -> OneShot:
@@ -314,12 +314,12 @@ class OneShot(TableModel):
         domain, sizes = curator.domain, self.sizes(curator.domain)
         if self.prior:
             raise DeclarationError(
-                "OneShot: prior: expected none for a release that is refined, got one"
+                "OneShot cannot refine a release that has a `prior`: pay for a new draw instead"
             )
         if self._takes_rounds(curator, sizes):
             raise DeclarationError(
-                "OneShot: quality: expected `best` for a release that is refined, got `best_plus`, "
-                "whose rounds end with the amount"
+                "OneShot refines releases of quality `best`, not `best_plus`, whose rounds end "
+                "with the amount: pay for a new draw instead"
             )
         measured = _refined(coarse, curator)
         singles = (

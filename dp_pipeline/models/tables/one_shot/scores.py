@@ -176,7 +176,7 @@ class DependenceQueries:
         return self.curator.grouped(self.stage.groupings).open_scores(
             {
                 (a, b): DependenceScore.of_shares(
-                    rows, zeros.expected((a, b), shares[a], shares[b])
+                    rows, zeros.predict_shares((a, b), shares[a], shares[b])
                 )
                 for a, b in pairs
             }

@@ -67,7 +67,8 @@ class Workload:
             for name in entry:
                 if name not in modelled:
                     raise DeclarationError(
-                        f"{of}: workload: expected names of modelled attributes, got {name[:60]!r}"
+                        f"{of}: the workload must name modelled attributes, but {name[:60]!r} is "
+                        "none: correct `workload`"
                     )
 
     def weights(self, names: Iterable[str]) -> FloatArray | None:
