@@ -102,12 +102,16 @@ class Account:
         if self.windows:
             require_line(self.windows, of=f"windows of {of}")
         elif self.within == "window" or self.each_window is not None:
-            raise DeclarationError(f"{of}: expected `windows` for a limit of each window, got none")
+            raise DeclarationError(
+                f"{of}: a limit of each window needs `windows`, but the file declares none: "
+                "declare them, or leave each_window out"
+            )
         most = self.each_window if self.within == "window" else self.ceiling
         if most is None and self.purpose == "release":
             limit = "limit of each window" if self.within == "window" else "ceiling"
             raise DeclarationError(
-                f"population {self.population}: expected a {limit} of a release, got none"
+                f"population {self.population}: sensitive rows need a {limit}, but none is "
+                "declared: declare it under `ceiling`"
             )
         self._require_amounts()
         for name, limit in CONVERTED.items():
@@ -143,8 +147,8 @@ class Account:
         value = getattr(self, name)
         if value not in expected:
             raise DeclarationError(
-                f"population {self.population}: expected {name} {' or '.join(expected)}, "
-                f"got {value!r}"
+                f"population {self.population}: the {name} must be {' or '.join(expected)}, not "
+                f"{value!r}"
             )
 
     def _require_amounts(self) -> None:
@@ -152,21 +156,21 @@ class Account:
             amount = getattr(self, name)
             if amount is not None and not _is_positive(amount):
                 raise DeclarationError(
-                    f"population {self.population}: expected a {name} above 0 as a Fraction, "
-                    f"got {amount!r}"
+                    f"population {self.population}: the {name} must be a Fraction above 0, not "
+                    f"{amount!r}"
                 )
         delta = self.delta_ceiling
         if delta is not None and not (_is_positive(delta) and delta < 1):
             raise DeclarationError(
-                f"population {self.population}: expected a delta_ceiling between 0 and 1 as a "
-                f"Fraction, got {delta!r}"
+                f"population {self.population}: the delta_ceiling must be a Fraction between 0 "
+                f"and 1, not {delta!r}"
             )
         for name in ("per_month", "each_window"):
             part = getattr(self, name)
             if self.ceiling is not None and part is not None and part > self.ceiling:
                 raise DeclarationError(
-                    f"population {self.population}: expected {name} at most the ceiling "
-                    f"{epsilon_text(self.ceiling)}, got {epsilon_text(part)}"
+                    f"population {self.population}: the {name} must be at most the ceiling "
+                    f"{epsilon_text(self.ceiling)}, not {epsilon_text(part)}"
                 )
 
     def facts(self) -> dict[str, str]:
@@ -242,14 +246,14 @@ class Account:
         self._require_not_lower("each_window", each_window)
         if (delta_ceiling or 0) < (self.delta_ceiling or 0):
             raise DeclarationError(
-                f"population {self.population}: expected a ceiling of δ of at least "
-                f"{_of_delta(self.delta_ceiling)}, got {_of_delta(delta_ceiling)}"
+                f"population {self.population}: the ceiling of δ must be at least "
+                f"{_of_delta(self.delta_ceiling)}, as before, not {_of_delta(delta_ceiling)}"
             )
         limits = total, per_month, delta_ceiling, each_window
         if limits == (self.ceiling, self.per_month, self.delta_ceiling, self.each_window):
             raise DeclarationError(
-                f"population {self.population}: expected a change, got the ceiling {_text(total)} "
-                f"and per_month {_text(per_month)} that it has"
+                f"population {self.population}: the ceiling {_text(total)} and per_month "
+                f"{_text(per_month)} are those it has already: name higher ones"
             )
         amounts = {"ceiling": total, "per_month": per_month, "each_window": each_window}
         changed = {
@@ -269,21 +273,24 @@ class Account:
         of = f"population {self.population}"
         if self.windows or not declared.windows:
             got = self.windows or "a file that declares none"
-            raise DeclarationError(f"{of}: expected to add windows where there are none, got {got}")
+            raise DeclarationError(
+                f"{of}: windows can be added once, to an account without any, but here are "
+                f"windows of {got}"
+            )
         fixed = ("population", "relation", "purpose", "delta")
         changed = [name for name in fixed if getattr(self, name) != getattr(declared, name)]
         if changed or self.relation != "add_remove":
             raise DeclarationError(
-                f"{of}: expected add_remove, and windows alone to be new, got another "
-                f"{' and '.join(changed) or 'relation'}"
+                f"{of}: only windows may be new, under relation add_remove, but the "
+                f"{' and '.join(changed) or 'relation'} differs: correct the file"
             )
         times_in_windows(self, declared.unit)
         if declared.within == "ever" or declared.ceiling is not None:
             self._require_not_lower("ceiling", declared.ceiling, may_be_added=True)
         if (declared.delta_ceiling or 0) < (self.delta_ceiling or 0):
             raise DeclarationError(
-                f"{of}: expected a ceiling of δ of at least {_of_delta(self.delta_ceiling)}, got "
-                f"{_of_delta(declared.delta_ceiling)}"
+                f"{of}: the ceiling of δ must stay at least {_of_delta(self.delta_ceiling)}, but "
+                f"{_of_delta(declared.delta_ceiling)} is declared: correct the file"
             )
         # Converted once: no later conversion may move a limit that stays.
         same = {
@@ -308,16 +315,15 @@ class Account:
         amount, of = spent * times, f"population {self.population}"
         if delta and times > 1:
             raise DeclarationError(
-                f"{of}: expected no discovered levels before its windows where a person has "
-                "several rows, got some, whose δ does not cover a person's rows of one window: "
-                "declare no `windows`"
+                f"{of}: windows cannot be added, as levels were discovered at a δ that does not "
+                "cover a person's several rows of one window: declare no `windows`"
             )
         if self.window_limit is not None and amount > self.window_limit:
             least = epsilon_text(amount)
             of_them = f"{epsilon_text(spent)} spent before, counted {times} times"
             raise DeclarationError(
-                f"{of}: expected each_window to be worth at least {self.currency.symbol}={least} "
-                f"({of_them}), got {epsilon_text(self.window_limit)}"
+                f"{of}: each_window must be worth at least {self.currency.symbol}={least} "
+                f"({of_them}), not {epsilon_text(self.window_limit)}: raise it"
             )
         return amount
 
@@ -329,10 +335,9 @@ class Account:
         if limit is None and (may_be_added or (name == "each_window" and amount is None)):
             return  # None as before, or one that is added.
         if limit is None or amount is None or not _is_positive(amount) or amount < limit:
-            article = "a ceiling" if name == "ceiling" else f"an {name}"
             raise DeclarationError(
-                f"population {self.population}: expected {article} of at least {_text(limit)}, "
-                f"got {_text(amount)}"
+                f"population {self.population}: the {name} must be at least {_text(limit)}, not "
+                f"{_text(amount)}"
             )
 
     def require_within(self, opened: Account) -> None:
@@ -344,23 +349,26 @@ class Account:
         """
         if self.windows and not opened.windows:
             raise DeclarationError(
-                f"population {self.population}: opened without windows, now declared with "
-                f"{self.windows!r}: `dp-pipeline budget add-windows DATASET --reason …` adds them "
-                "once, and what was spent before then counts in every window"
+                f"population {self.population}: the account was opened without windows, but the "
+                f"file declares {self.windows!r}: `dp-pipeline budget add-windows DATASET "
+                "--reason …` adds them once, and what was spent before then counts in every "
+                "window"
             )
         fixed = ("unit", "relation", "purpose", "delta", "windows", "within")
         names = [name for name in fixed if getattr(self, name) != getattr(opened, name)]
         if names:
             raise DeclarationError(
-                f"population {self.population}: opened with {_listed(opened.facts(), names)}, "
-                f"now declared with {_listed(self.facts(), names)}"
+                f"population {self.population}: the account was opened with "
+                f"{_listed(opened.facts(), names)}, but the file declares "
+                f"{_listed(self.facts(), names)}: declare what it was opened with"
             )
         higher = [name for name in _DECLARED_LIMITS if self._is_higher(opened, name)]
         if higher:
             raise DeclarationError(
-                f"population {self.population}: its account has {_listed(opened.facts(), higher)}, "
-                f"now declared with {_listed(self.facts(), higher)}: a file does not raise it, "
-                "`dp-pipeline budget raise` does, with a reason"
+                f"population {self.population}: the account has "
+                f"{_listed(opened.facts(), higher)}, but the file declares "
+                f"{_listed(self.facts(), higher)}: `dp-pipeline budget raise` raises it, with a "
+                "reason"
             )
 
     def difference_from(self, opened: Account) -> str:
@@ -403,8 +411,8 @@ def times_in_windows(opened: Account, unit: str) -> int:
     columns = {person[1] if person else "" for person in persons}
     if len(columns) > 1 or "" in columns:
         raise DeclarationError(
-            f"population {opened.population}: expected windows of what was protected before, "
-            f"{opened.unit}, got {unit}: earlier releases do not cover that"
+            f"population {opened.population}: the windows must protect what was protected before, "
+            f"{opened.unit}, but the file declares {unit}: correct `protection`"
         )
     return 2 if opened.delta is None else 4
 

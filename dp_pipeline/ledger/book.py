@@ -79,8 +79,8 @@ def require_format(stored: int, *, of: str) -> None:
     """Raise PipelineError unless the ledger named ``of`` is stored in this program's format."""
     if stored != FORMAT:
         raise PipelineError(
-            f"ledger {of}: expected format {FORMAT}, got format {stored}: use the dp-pipeline that "
-            "wrote it; `dp-pipeline check` shows what is here"
+            f"The ledger {of} has format {stored}, but this program reads format {FORMAT}: use "
+            "the dp-pipeline that wrote it; `dp-pipeline check` shows what is here"
         )
 
 
@@ -107,8 +107,9 @@ class Book:
         # Asked again: another process may have made all of it in between.
         if tip is not None and tip.sequence and not self.store.exists():
             raise Damaged(
-                f"ledger {self.store}: expected {tip.sequence} rows as head {self._head.path} "
-                f"says, got no ledger: put back a copy, or name its server in {LEDGER_VARIABLE}"
+                f"The ledger {self.store} is lost, but head {self._head.path} knows "
+                f"{tip.sequence} rows of it: put back a copy, or name its server in "
+                f"{LEDGER_VARIABLE}"
             )
         return self.store.exists()
 
@@ -164,7 +165,10 @@ class Book:
             yield page
             # A trigger of somebody else may have swallowed a row: then nothing would be paid.
             if newest(connection) != page.tip:
-                raise Damaged(f"ledger {self}: row {page.tip.sequence} was not written")
+                raise Damaged(
+                    f"The ledger {self} did not store row {page.tip.sequence}: check the disk, "
+                    "and run again"
+                )
 
     @contextmanager
     def mending(self) -> Iterator[tuple[Connection, Tip]]:
@@ -172,7 +176,9 @@ class Book:
         from dp_pipeline.ledger.journal import newest
 
         if self._current_view() is not None:
-            raise RuntimeError(f"ledger {self}: expected no writing inside one view of it")
+            raise RuntimeError(
+                f"The ledger {self} must not be written within a view of it: report this fault"
+            )
         with self.store.exclusive():
             tip = self._tip()
             with self.store.transaction(writing=True) as connection:
@@ -193,7 +199,9 @@ class Book:
         if tip is None:
             # What is stored is opened first: something else than a ledger has no head either.
             with self.store.transaction(writing=False):
-                raise Damaged(f"{self._name}: expected the head of this ledger, got none")
+                raise Damaged(
+                    f"The head of {self._name} is lost: put back a copy of the ledger with its head"
+                )
         return tip
 
     def require_head(self, tip: Tip, connection: Connection) -> None:

@@ -86,8 +86,9 @@ class Claim:
         account = view.account(self.population)
         if account is not None and account.purpose == "release":
             raise DeclarationError(
-                f"population {self.population}: opened with purpose 'release', now declared with "
-                "'benchmark': declare `purpose: release`, whose rows are not shown"
+                f"population {self.population}: the account was opened with purpose 'release', "
+                "but the file declares 'benchmark', which would show its rows: declare `purpose: "
+                "release`"
             )
         protected = [
             (source, holder)

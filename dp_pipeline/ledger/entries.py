@@ -16,17 +16,17 @@ from dp_pipeline.config.errors import Damaged, DeclarationError, PipelineError
 def require_line(text: str, *, of: str) -> None:
     """Raise DeclarationError unless ``text`` is one printable line, as messages show it."""
     if not isinstance(text, str) or not text.strip() or text != text.strip():
-        raise DeclarationError(f"{of}: expected text without outer spaces, got {text!r}")
+        raise DeclarationError(f"The {of} must be text without outer spaces, not {text!r}")
     if not text.isprintable():
-        raise DeclarationError(f"{of}: expected one line of printable text, got {text!r}")
+        raise DeclarationError(f"The {of} must be one line of printable text, not {text!r}")
 
 
 def require_text(text: str, *, of: str) -> None:
     """Raise DeclarationError for text that no database stores: NUL, lone surrogates."""
     if not isinstance(text, str) or not text:
-        raise DeclarationError(f"{of}: expected text, got {text!r}")
+        raise DeclarationError(f"The {of} must be text, not {text!r}")
     if "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
-        raise DeclarationError(f"{of}: expected text that UTF-8 can store, got {text!r}")
+        raise DeclarationError(f"The {of} must be text that UTF-8 can store, not {text!r}")
 
 
 def to_single_line(text: str) -> str:
@@ -94,7 +94,7 @@ class Charge:
         for name, text in self.facts.items():
             require_text(name, of=f"name of a fact of {self.what}")
             if not isinstance(text, str):
-                raise DeclarationError(f"{self.what}: expected text as fact {name!r}, got {text!r}")
+                raise DeclarationError(f"{self.what}: the fact {name!r} must be text, not {text!r}")
         # A copy: what was reserved must not change with the caller's dictionary. Of δ and windows
         # the fields alone count: a fact of the same name would be charged too.
         facts = {name: text for name, text in self.facts.items() if name not in (DELTA, BLOCKS)}
@@ -109,32 +109,37 @@ class Charge:
     def _delta_fact(self) -> dict[str, str]:
         if not isinstance(self.delta, Fraction) or not 0 <= self.delta < 1:
             raise DeclarationError(
-                f"{self.what}: expected a δ of 0 to 1 as a Fraction, got {self.delta!r}"
+                f"{self.what}: the δ must be a Fraction from 0 to below 1, not {self.delta!r}"
             )
         if self.delta and self.kind != "dp":
-            raise DeclarationError(f"{self.what}: expected no δ of a {self.kind} charge, got one")
+            raise DeclarationError(
+                f"{self.what}: a {self.kind} charge has no δ, but it has {self.delta}"
+            )
         return {DELTA: str(self.delta)} if self.delta else {}
 
     def _blocks_fact(self) -> dict[str, str]:
         if not isinstance(self.blocks, tuple) or not _are_blocks(self.blocks):
             raise DeclarationError(
-                f"{self.what}: expected at most {MAX_BLOCKS} names of windows, sorted and "
-                f"without repetition, got {str(self.blocks)[:60]!r}"
+                f"{self.what}: the windows must be at most {MAX_BLOCKS} names, sorted and without "
+                f"repetition, not {str(self.blocks)[:60]!r}"
             )
         return {BLOCKS: " ".join(self.blocks)} if self.blocks else {}
 
     def _require_cost(self) -> None:
         if self.kind not in KINDS:
-            raise DeclarationError(f"{self.what}: expected kind dp or not-dp, got {self.kind!r}")
+            raise DeclarationError(
+                f"{self.what}: the kind of a charge must be dp or not-dp, not {self.kind!r}"
+            )
         if type(self.nano_epsilon) is not int:
             raise DeclarationError(
-                f"{self.what}: expected an integer number of nano-ε, got {self.nano_epsilon!r}"
+                f"{self.what}: the charge must be an integer number of nano-ε, not "
+                f"{self.nano_epsilon!r}"
             )
         lowest, highest = (1, MAX_CHARGE) if self.kind == "dp" else (0, 0)
         if not lowest <= self.nano_epsilon <= highest:
             raise DeclarationError(
-                f"{self.what}: expected a {self.kind} charge of {lowest} to {highest} "
-                f"nano-ε, got {self.nano_epsilon}"
+                f"{self.what}: a {self.kind} charge must be from {lowest} to {highest} nano-ε, "
+                f"not {self.nano_epsilon}"
             )
 
 
@@ -165,14 +170,17 @@ class SpendRow:
             value = getattr(self, name)
             if not isinstance(value, Fraction) or value < 0:
                 raise DeclarationError(
-                    f"spend {self.what!r}: expected {name} as a Fraction ≥ 0, got {value!r}"
+                    f"The {name} of spend {self.what!r} must be a Fraction of at least 0, not "
+                    f"{value!r}"
                 )
 
 
 def require_key(key: str, *, of: str = "release key") -> None:
     """Raise DeclarationError unless a key is lower-case hex: it also names a lock file."""
     if not isinstance(key, str) or not _KEY.fullmatch(key):
-        raise DeclarationError(f"{of}: expected 16 to 128 lower-case hex digits, got {key!r}")
+        raise DeclarationError(
+            f"The {of} must be 16 to 128 lower-case hexadecimal digits, not {key!r}"
+        )
 
 
 _EXACT = re.compile(r"[0-9]+(/[0-9]+)?")
@@ -232,7 +240,7 @@ def entry_from(row: Mapping[str, Any], spends: Sequence[Mapping[str, Any]]) -> E
         parsed = {"facts": json.loads(row["facts"]), "spends": tuple(map(_spend, spends))}
         return Entry(**{**row, **parsed})
     except (ValueError, TypeError, ZeroDivisionError, RecursionError):
-        raise Damaged(f"ledger row {row['sequence']}: its text cannot be parsed") from None
+        raise Damaged(f"The text of ledger row {row['sequence']} cannot be parsed") from None
 
 
 def _spend(row: Mapping[str, Any]) -> SpendRow:
@@ -242,10 +250,10 @@ def _spend(row: Mapping[str, Any]) -> SpendRow:
 
 def _fraction(text: object) -> Fraction:
     if not isinstance(text, str):
-        raise TypeError("an exact number is stored as text")
+        raise TypeError("The exact number of a ledger row must be stored as text")
     # "1e999999999" would be computed for hours.
     if _EXACT.fullmatch(text) is None:
-        raise ValueError("an exact number is stored as one or two whole numbers")
+        raise ValueError("The exact number of a ledger row must be stored as one or two integers")
     return Fraction(text)
 
 
@@ -254,7 +262,7 @@ def delta_of(facts: Mapping[str, str]) -> Fraction:
     try:
         return _fraction(facts.get(DELTA, "0"))
     except (TypeError, ValueError, ZeroDivisionError):
-        raise Damaged("ledger: the δ of a charge was changed") from None
+        raise Damaged("The δ of a charge in the ledger cannot be read, so it was changed") from None
 
 
 def _are_blocks(blocks: Sequence[str]) -> bool:
@@ -269,7 +277,7 @@ def blocks_of(facts: Mapping[str, str]) -> tuple[str, ...]:
         return ()
     blocks = tuple(text.split(" ")) if isinstance(text, str) else ()
     if not blocks or not _are_blocks(blocks):
-        raise Damaged("ledger: the windows of a charge were changed")
+        raise Damaged("The windows of a charge in the ledger cannot be read, so they were changed")
     return blocks
 
 

@@ -149,7 +149,9 @@ def move_to_server(folder: Path, *, head: Path | None, url: str) -> Tip:
     file, server = SqliteStore(folder), PostgresStore(url, folder)
     Ledger(folder, head=head).verify()
     if not file.exists():
-        raise PipelineError(f"ledger {file}: expected one to move to {server}, got none")
+        raise PipelineError(
+            f"There is no ledger at {file} to move to {server}: run this in the project that has it"
+        )
     with file.exclusive():
         with file.transaction(writing=False) as old:
             tip = newest(old)
@@ -176,7 +178,11 @@ def _copy(old: Connection, new: Connection) -> None:
     for row_sent, row_arrived in zip(sent, [*arrived, None], strict=False):
         if row_sent != row_arrived:
             raise Damaged(
-                f"ledger row {row_sent[0]} differs on the server from the row that was sent"
+                f"The ledger row {row_sent[0]} differs on the server from the row that was sent: "
+                "empty the database, and move again"
             )
     if read_state(old) != read_state(new):
-        raise Damaged("ledger: the sums of its rows differ on the server from those that were sent")
+        raise Damaged(
+            "The sums of the ledger's rows differ on the server from those that were sent: empty "
+            "the database, and move again"
+        )

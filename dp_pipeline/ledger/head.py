@@ -207,7 +207,10 @@ class Head:
         except (ValueError, KeyError, TypeError, RecursionError):
             is_tip = None
         if not is_tip:
-            raise Damaged(f"ledger head {self.path}: expected a row's number and hash, got neither")
+            raise Damaged(
+                f"The ledger head {self.path} must hold the number and hash of a row, but it does "
+                "not: put back a copy"
+            )
         return tip
 
     def begin(self) -> None:
@@ -248,7 +251,8 @@ def read_key(folder: Path, *, population: str, commitment: str) -> bytes:
     key = _read(_path(folder, population=population), population=population)
     if commit(key) != commitment:
         raise Damaged(
-            f"key of population {population}: not the key that its account was opened with"
+            f"The key of population {population} is not the key that its account was opened with: "
+            "put back a copy of the keys"
         )
     return key
 
@@ -267,5 +271,8 @@ def _read(path: Path, *, population: str) -> bytes:
     with file_errors(path):
         key = path.read_bytes() if path.exists() else b""
     if len(key) != KEY_BYTES:
-        raise Damaged(f"key of population {population}: expected {KEY_BYTES} bytes in {path}")
+        raise Damaged(
+            f"The key of population {population} must have {KEY_BYTES} bytes in {path}, but it "
+            f"has {len(key)}: put back a copy of it"
+        )
     return key

@@ -141,7 +141,10 @@ def rows(connection: sa.Connection) -> Iterator[tuple[Row, list[Row]]]:
     for row in connection.execute(sa.select(entries).order_by(entries.c.sequence)).mappings():
         yield dict(row), children.pop(row["sequence"], [])
     if children:
-        raise Damaged(f"ledger row {min(children)} is missing: only its spends are there")
+        raise Damaged(
+            f"The ledger row {min(children)} is missing, only its spends are there: put back a "
+            "copy of the ledger"
+        )
 
 
 def newest_row(connection: sa.Connection) -> tuple[Row, list[Row]] | None:
@@ -198,8 +201,12 @@ def require_row(tip: Tip, connection: sa.Connection, *, of: str) -> None:
     stored_hash = connection.execute(query).scalar_one_or_none()
     if stored_hash is None:
         raise Damaged(
-            f"{of}: expected row {tip.sequence}, got a ledger that ends at row "
-            f"{newest(connection).sequence}: rows were lost, or an older copy was put back"
+            f"{of} ends at row {newest(connection).sequence}, but its head knows row "
+            f"{tip.sequence}: rows were lost, or an older copy was put back, so put back the "
+            "newest"
         )
     if stored_hash != tip.hash:
-        raise Damaged(f"{of}: expected the row {tip.sequence} of this head, got another ledger's")
+        raise Damaged(
+            f"{of} has a row {tip.sequence} that is not the one its head knows: it is another "
+            "ledger, or was changed, so put back a copy"
+        )

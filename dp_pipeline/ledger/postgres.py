@@ -126,7 +126,7 @@ class PostgresStore:
         self._name = address_label(address)
         if not has_driver():
             raise PipelineError(
-                f"ledger {self}: expected {EXPECTED_DRIVER}, got none that can be imported"
+                f"The ledger {self} needs {EXPECTED_DRIVER}, but none can be imported"
             )
         self._engine = _engine_of(address)
         self._writer = threading.local()
@@ -177,8 +177,8 @@ class PostgresStore:
                 end = newest(connection)
                 if end != tip:
                     raise PipelineError(
-                        f"ledger {self}: expected an empty database, got a ledger of "
-                        f"{end.sequence} rows"
+                        f"The ledger {self} must be an empty database to receive rows, but it has "
+                        f"{end.sequence} rows: name another database"
                     )
 
     @contextmanager
@@ -222,7 +222,10 @@ class PostgresStore:
 
         def require_lock() -> None:
             if not self._has_lock(connection, key):
-                raise ReservationOver(f"ledger {self}: the lock of {key[:12]} was lost on the way")
+                raise ReservationOver(
+                    f"The ledger {self} lost the lock of release {key[:12]}, as the connection "
+                    "broke: run again"
+                )
 
         with locked(self.locks / f"{key}.lock", remove=True):
             with self._errors():
@@ -256,8 +259,8 @@ class PostgresStore:
                 connection, query, _FROM_THE_TABLE
             ):
                 raise Damaged(
-                    f"ledger {self}: index {index} does not match its table: `REINDEX "
-                    f"INDEX {index}` in the database makes it anew"
+                    f"The index {index} of ledger {self} does not match its table: `REINDEX INDEX "
+                    f"{index}` in the database makes it anew"
                 )
         if connection.execute(_CALLABLE).scalar_one():
             for index in _INDEXES:
@@ -274,7 +277,8 @@ class PostgresStore:
             fsync = connection.execute(_LOCK, {"number": _number(name)}).scalar_one()
         if fsync != "on":
             raise PipelineError(
-                f"ledger {self}: expected a server that writes to the disk, got fsync {fsync!r}"
+                f"The server of ledger {self} must write to the disk, but it has fsync {fsync!r}: "
+                "set fsync to on"
             )
 
     def _has_lock(self, connection: Connection, name: str) -> bool:
@@ -305,8 +309,8 @@ class PostgresStore:
             has_tables = bool(connection.execute(_HAS_TABLES).scalar_one())
         if has_keys and not has_tables:
             raise Damaged(
-                f"ledger {self}: expected the tables that belong to the keys in {self.keys}, got "
-                "none: they are lost, so put back a copy with all rows"
+                f"The tables of ledger {self} are lost, but keys that belong to them are in "
+                f"{self.keys}: put back a copy with all rows"
             )
         return has_tables
 
@@ -315,14 +319,17 @@ class PostgresStore:
         with file_errors(file):
             if file.exists():
                 raise Damaged(
-                    f"ledger {self}: {LEDGER_VARIABLE} names it, but the rows of this home are in "
-                    f"{file}: `dp-pipeline budget move` takes them there"
+                    f"The variable {LEDGER_VARIABLE} names the ledger {self}, but the rows of "
+                    f"this home are in {file}: `dp-pipeline budget move` takes them there"
                 )
 
     def _format(self, connection: Connection) -> int:
         mark = _MARK.fullmatch(connection.execute(_MARKED).scalar_one() or "")
         if mark is None:
-            raise Damaged(f"ledger {self}: the database holds no ledger")
+            raise Damaged(
+                f"The database of ledger {self} holds no ledger: correct {LEDGER_VARIABLE}, or "
+                "put back a copy"
+            )
         return int(mark[1])
 
 

@@ -59,8 +59,9 @@ class Reservation:
             total = sum((spend.epsilon for spend in spends), Fraction(0))
             symbol = self.charge.currency.symbol
             raise entries.UnbalancedSpends(
-                f"{self.charge.what}: expected spends that sum to the charge of "
-                f"{symbol}={epsilon_text(Fraction(charged, NANO))}, got {epsilon_text(total)}"
+                f"{self.charge.what}: the spends must sum to the charge of "
+                f"{symbol}={epsilon_text(Fraction(charged, NANO))}, not to {epsilon_text(total)}: "
+                "report this"
             )
         draft = Draft.of(self.charge, "settled", facts=facts, spends=spends)
         self._end(draft, words="is settled already")
@@ -84,7 +85,8 @@ class Reservation:
             # Read again: on a file system that ignores locks another may have been faster.
             if page.state.unfinished(self.charge.key) is None:
                 raise entries.ReservationOver(
-                    f"{self.charge.what}: expected an open reservation, another process ended it"
+                    f"{self.charge.what}: the reservation is no longer open, as another process "
+                    "ended it: run again"
                 )
             page.append(draft)
         self._end_words = words
@@ -92,7 +94,8 @@ class Reservation:
     def _require_open(self) -> None:
         if self._end_words:
             raise entries.ReservationOver(
-                f"{self.charge.what}: expected an open reservation, this one {self._end_words}"
+                f"{self.charge.what}: the reservation must be open, but it {self._end_words}: "
+                "report this"
             )
 
 
@@ -112,8 +115,8 @@ def reserve_or_resume(page: Page, charge: entries.Charge) -> State:
         reason = past[-1].facts.get("reason", "")
         end = f"it was {reason}," if reason.startswith(GIVEN_UP) else "its noisy answers were lost"
         raise entries.DeadRelease(
-            f"{charge.what}: {end} and its ε is spent; "
-            "only a new draw goes on: `--new-draw`, at the full price"
+            f"{charge.what}: {end} and its ε is spent: pay for a new draw at the full price with "
+            "`--new-draw`"
         )
     if past:
         _require_same_charge(charge, past[0])
@@ -137,8 +140,8 @@ def _require_currency(account: Account, charge: entries.Charge) -> None:
     if charge.currency != account.currency:
         delta = account.currency.delta
         raise DeclarationError(
-            f"{charge.what}: expected a charge in {_words(account.currency)} as population "
-            f"{account.population} was opened, got one in {_words(charge.currency)}: declare "
+            f"{charge.what}: the account of population {account.population} is in "
+            f"{_words(account.currency)}, but the charge is in {_words(charge.currency)}: declare "
             + (f"`delta: {delta_text(delta)}`" if delta else "no `delta`")
         )
 
@@ -148,15 +151,16 @@ def _require_blocks(account: Account, charge: entries.Charge) -> None:
     if bool(account.windows) != bool(charge.blocks):
         expected = "a charge with windows" if account.windows else "a charge without windows"
         raise DeclarationError(
-            f"{charge.what}: expected {expected}, as population {account.population} was opened, "
-            f"got {' '.join(charge.blocks)[:60] or 'none'}"
+            f"{charge.what}: the account of population {account.population} needs {expected}, not "
+            f"one of {' '.join(charge.blocks)[:60] or 'none'}: correct `windows`"
         )
     # In ρ, or with a δ, a person's rows in m windows cost more than m times those of one.
     is_additive = account.delta is None and not (charge.delta and account.within == "ever")
     if len(charge.blocks) > 1 and not is_additive:
         raise DeclarationError(
-            f"{charge.what}: expected a charge of one window, as population {account.population} "
-            f"pays in {'ρ' if account.delta else 'δ too'}, got one of {len(charge.blocks)}"
+            f"{charge.what}: the account of population {account.population} pays in "
+            f"{'ρ' if account.delta else 'δ too'}, so a charge must be of one window, not of "
+            f"{len(charge.blocks)}: use span 1"
         )
 
 
@@ -172,6 +176,7 @@ def _require_same_charge(charge: entries.Charge, reserved: entries.Entry) -> Non
     if new != (reserved.population, reserved.nano_epsilon, delta, blocks):
         raise Damaged(
             f"{charge.what}: key {charge.key[:12]} was reserved with {reserved.nano_epsilon} "
-            f"nano-{charge.currency.symbol} of population {reserved.population}, now "
-            f"requested with {charge.nano_epsilon} of population {charge.population}"
+            f"nano-{charge.currency.symbol} of population {reserved.population}, but "
+            f"{charge.nano_epsilon} of population {charge.population} is requested now: report "
+            "this"
         )

@@ -57,8 +57,8 @@ class SqliteStore:
             # Asked again: another process may have made all of it in between.
             if orphans and not self.path.exists():
                 raise Damaged(
-                    f"ledger {self.path}: the file is lost, its locks or keys are not; "
-                    "DP_PIPELINE_LEDGER names no other place"
+                    f"The file of ledger {self.path} is lost, but its locks or keys are here: put "
+                    "back a copy, or name its server in DP_PIPELINE_LEDGER"
                 )
             return self.path.exists()
 
@@ -136,12 +136,12 @@ class SqliteStore:
     def _format(self, connection: Connection) -> int:
         application = connection.exec_driver_sql("PRAGMA application_id").scalar_one()
         if application != _APPLICATION:
-            raise Damaged(f"ledger {self.path}: the file is not a ledger")
+            raise Damaged(f"The file {self.path} is not a ledger: put back a copy of the ledger")
         return int(connection.exec_driver_sql("PRAGMA user_version").scalar_one())
 
     def _damage_error(self, reason: str) -> Damaged:
         return Damaged(
-            f"ledger {self.path}: expected a whole database, got a damaged one: {reason}: put back "
+            f"The database of ledger {self.path} is damaged: {reason}: put back "
             "the copy with all rows"
         )
 

@@ -89,7 +89,8 @@ class Population:
             return Account.from_facts(population, self.facts)
         except (KeyError, TypeError, ValueError, DeclarationError):
             raise Damaged(
-                f"ledger: the account row of population {population} was changed"
+                f"The row of population {population} in the table `state` of the ledger was "
+                "changed: `dp-pipeline budget restore --reason …` computes it anew"
             ) from None
 
     def with_charge(self, record: Record, *, month: str) -> Population:
@@ -350,7 +351,8 @@ def _read(kind: type[Sums], text: str) -> Sums:
         return kind(**_parsed(text))
     except TypeError:
         raise Damaged(
-            "ledger: expected a row of sums as this program writes it, got other fields"
+            "A row of the table `state` in the ledger has other fields than this program writes: "
+            "`dp-pipeline budget restore --reason …` computes it anew"
         ) from None
 
 
@@ -358,4 +360,7 @@ def _parsed(text: str) -> dict[str, Any]:
     try:
         return dict(json.loads(text))
     except (TypeError, ValueError, RecursionError):
-        raise Damaged("ledger: a row of its sums cannot be parsed") from None
+        raise Damaged(
+            "A row of the table `state` in the ledger cannot be parsed: `dp-pipeline budget "
+            "restore --reason …` computes it anew"
+        ) from None

@@ -79,7 +79,7 @@ class Verification:
         except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
             # A forger who can hash may have written numbers as text, or facts that are none.
             raise Damaged(
-                f"ledger row {row['sequence']}: it does not have the columns of a ledger row"
+                f"ledger row {row['sequence']} does not have the columns of a ledger row"
             ) from None
 
     def _take(self, entry: Entry) -> None:
@@ -192,9 +192,9 @@ def _require_strays(result: _CheckedRows, strays: Mapping[int, str]) -> None:
     for number, digits in strays.items():
         if len(digits) < LEAST_DIGITS or not result.digests.get(number, "").startswith(digits):
             raise DeclarationError(
-                f"ledger row {number}: expected a row that does not hold, and the first "
-                f"{LEAST_DIGITS} digits or more of its digest, as `dp-pipeline budget verify` says "
-                f"them, got {digits[:80]!r}"
+                f"The row {number} of the ledger must be invalid and named with the first "
+                f"{LEAST_DIGITS} or more digits of its digest, as `dp-pipeline budget verify` "
+                f"prints them, not with {digits[:80]!r}"
             )
     if result.digests.keys() - strays.keys():
         raise result.remedied

@@ -49,7 +49,7 @@ class View:
             self.now = max(self.now, row["time"])
         if self.state.sequence != self.tip.sequence or self.state.digest != expected:
             raise Damaged(
-                f"ledger {of}: its sums are not those of row {self.tip.sequence}: {_VERIFY}"
+                f"The sums of ledger {of} are not those of row {self.tip.sequence}: {_VERIFY}"
             )
 
     @property
@@ -95,7 +95,9 @@ class View:
         is_unfinished = self.state.unfinished(key) is not None
         has_ended = events in (["reserve", "settled"], ["reserve", "dead"])
         if not (has_ended and not is_unfinished) and events != ["reserve"] * is_unfinished:
-            raise Damaged(f"ledger: its indexes disagree about the release {key[:12]}: {_VERIFY}")
+            raise Damaged(
+                f"The indexes of the ledger disagree about the release {key[:12]}: {_VERIFY}"
+            )
         return tuple(rows)
 
     def _of_key(self, key: str, events: TextClause) -> list[Entry]:
@@ -104,7 +106,9 @@ class View:
         for row in rows:
             if row["key"] != key:
                 number = row["sequence"]
-                raise Damaged(f"ledger: an index names row {number} for another release: {_VERIFY}")
+                raise Damaged(
+                    f"An index of the ledger names row {number} for another release: {_VERIFY}"
+                )
         return [_entry(row, journal.children_of(self.connection, row["sequence"])) for row in rows]
 
     def of_population(
@@ -136,8 +140,8 @@ class View:
         expected = 0 if sums is None else sums.not_dp
         if len(rows) != expected:
             raise Damaged(
-                f"ledger: expected {expected} releases of {population} without any ε, its index "
-                f"has {len(rows)}: {_VERIFY}"
+                f"The index of the ledger must have {expected} releases of {population} without "
+                f"any ε, but it has {len(rows)}: {_VERIFY}"
             )
         return tuple(sorted(rows, key=lambda row: row.sequence))
 
@@ -160,14 +164,17 @@ class Page(View):
 
 def _entry(row: Row, children: list[Row]) -> Entry:
     if row["hash"] != digest(row, children):
-        raise Damaged(f"ledger row {row['sequence']} does not match its hash: it was changed")
+        raise Damaged(
+            f"The ledger row {row['sequence']} does not match its hash, so it was changed: "
+            f"{_VERIFY}"
+        )
     return entry_from(row, children)
 
 
 def _require_as_hashed(stored: tuple[Row, list[Row]] | None, *, of: str) -> None:
     if stored is not None and stored[0]["hash"] != digest(*stored):
         raise Damaged(
-            f"ledger row {stored[0]['sequence']} of {of} does not match its hash: {_VERIFY}"
+            f"The ledger row {stored[0]['sequence']} of {of} does not match its hash: {_VERIFY}"
         )
 
 

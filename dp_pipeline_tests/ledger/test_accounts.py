@@ -33,7 +33,7 @@ def test_another_declaration_than_at_opening_is_refused(ledger: Ledger, other: A
         ledger.open_account(other)
     message = str(refusal.value)
     assert f"opened with {said}" in message
-    assert f"now declared with {said}" in message
+    assert f"but the file declares {said}" in message
     assert "\n" not in message
     assert ledger.account("trips") == account()
 
@@ -43,7 +43,7 @@ def test_a_ceiling_spelled_differently_is_the_same_ceiling(ledger: Ledger):
 
 
 def test_a_release_without_a_ceiling_is_refused():
-    with pytest.raises(DeclarationError, match="expected a ceiling of a release"):
+    with pytest.raises(DeclarationError, match="need a ceiling"):
         account(ceiling=None)
 
 

@@ -71,7 +71,7 @@ def test_earlier_sum_counts_in_every_window(opens, old: str, new: str, counted: 
         )
     assert ledger.balance("rides").spent == Fraction("0.4") + 2 * remaining
     assert ledger.account("rides") == each_week(new)
-    with pytest.raises(DeclarationError, match="expected a charge with windows"):
+    with pytest.raises(DeclarationError, match="needs a charge with windows"):
         release(ledger, before("0.1", "later"))
     ledger.verify()
 
@@ -116,21 +116,29 @@ def test_answers_cost_persons_week_twice_what_was_spent_before():
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        (once(), each_week(OF_WEEK), "expected windows of what was protected before, one row, got"),
-        (once(OF_PERSON), each_week(), "earlier releases do not cover that"),
-        (once(OF_PERSON), each_week(OF_WEEK.replace("id", "car")), "do not cover that"),
-        (once(), once(), "got a file that declares none"),
-        (weekly(), weekly(), "expected to add windows where there are none, got every week"),
-        (once(relation="replace_one"), each_week(), "expected add_remove"),
+        (once(), each_week(OF_WEEK), "the windows must protect what was protected before"),
+        (once(OF_PERSON), each_week(), "the windows must protect what was protected before"),
+        (
+            once(OF_PERSON),
+            each_week(OF_WEEK.replace("id", "car")),
+            "the windows must protect what was protected before",
+        ),
+        (once(), once(), "here are windows of a file that declares none"),
+        (weekly(), weekly(), "windows can be added once, to an account without any, but"),
+        (
+            once(relation="replace_one"),
+            each_week(),
+            "only windows may be new, under relation add_remove, but the",
+        ),
         (
             once(relation="replace_one"),
             replace(each_week(), relation="replace_one"),
-            "expected add_remove, and windows alone to be new, got another relation",
+            "only windows may be new, under relation add_remove, but the",
         ),
-        (once(), replace(each_week(), purpose="benchmark"), "got another purpose"),
-        (once(), each_week(delta=NANO), "got another delta"),
-        (once(), each_week(within="ever", ceiling="3"), "a ceiling of at least 4, got 3"),
-        (once(delta_ceiling=NANO), each_week(), "a ceiling of δ of at least"),
+        (once(), replace(each_week(), purpose="benchmark"), "the purpose differs"),
+        (once(), each_week(delta=NANO), "the delta differs"),
+        (once(), each_week(within="ever", ceiling="3"), "the ceiling must be at least 4, not 3"),
+        (once(delta_ceiling=NANO), each_week(), "the ceiling of δ must"),
         (once(), each_week(each="0.2"), "worth at least ε=0.3 .0.3 spent before, counted 1 times"),
     ],
 )
@@ -156,7 +164,9 @@ def test_delta_spent_before_carries_over_for_one_row_alone(ledger: Ledger):
             ledger.add_windows(declared, **WHY)
             assert ledger.balance(name, ("W01",)).delta_spent == NANO
         else:
-            with pytest.raises(DeclarationError, match="no discovered levels before its windows"):
+            with pytest.raises(
+                DeclarationError, match="windows cannot be added, as levels were discovered at a δ"
+            ):
                 ledger.add_windows(declared, **WHY)
     ledger.verify()
 
@@ -202,7 +212,7 @@ def test_sums_are_those_of_a_model_on_one_line(is_person: bool, earlier: list, l
         for n, epsilon in enumerate(earlier):
             release(ledger, before(epsilon, str(n)))
         if paid > 10**9:
-            with pytest.raises(DeclarationError, match="each_window to be worth at least"):
+            with pytest.raises(DeclarationError, match="each_window must be worth at least"):
                 ledger.add_windows(each_week(new), **WHY)
             return
         ledger.add_windows(each_week(new), **WHY)
@@ -223,7 +233,10 @@ def test_sums_are_those_of_a_model_on_one_line(is_person: bool, earlier: list, l
 @pytest.mark.parametrize(
     ("facts", "words"),
     [
-        ('replace(facts, \'"unit":"one row"\', \'"unit":"one week"\')', "do not cover that"),
+        (
+            'replace(facts, \'"unit":"one row"\', \'"unit":"one week"\')',
+            "the windows must protect what was protected before",
+        ),
         ('replace(facts, \'"each_window":"1"\', \'"each_window":"0.1"\')', "worth at least"),
         ("replace(facts, '\"by\"', '\"purpose\"')", "changes more than windows"),
         ("replace(facts, 'every week, UTC', '')", "declare no account"),

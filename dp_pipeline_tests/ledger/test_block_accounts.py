@@ -24,18 +24,18 @@ RAISE: dict[str, Any] = {"per_month": None, "reason": "a second model", "by": "a
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        (lambda: weekly(each=None), "expected a limit of each window of a release"),
-        (lambda: weekly(each=None, ceiling="9"), "expected a limit of each window of a release"),
-        (lambda: weekly(within="ever"), "expected a ceiling of a release"),
-        (lambda: weekly(windows=""), "expected `windows`"),
-        (lambda: weekly(windows="", within="ever", ceiling="9"), "expected `windows`"),
-        (lambda: replace(account(), within="window"), "expected `windows`"),
+        (lambda: weekly(each=None), "need a limit of each window"),
+        (lambda: weekly(each=None, ceiling="9"), "need a limit of each window"),
+        (lambda: weekly(within="ever"), "need a ceiling"),
+        (lambda: weekly(windows=""), "needs `windows`"),
+        (lambda: weekly(windows="", within="ever", ceiling="9"), "needs `windows`"),
+        (lambda: replace(account(), within="window"), "needs `windows`"),
         (lambda: weekly(windows="every week\n"), "windows of population rides"),
-        (lambda: weekly(windows=None), "expected `windows`"),
-        (lambda: weekly(within="month"), "expected within window or ever, got 'month'"),
-        (lambda: weekly(each="2", ceiling="1"), "each_window at most the ceiling 1, got 2"),
-        (lambda: weekly(each="0"), "each_window above 0"),
-        (lambda: replace(weekly(), each_window=1.0), "each_window above 0"),
+        (lambda: weekly(windows=None), "needs `windows`"),
+        (lambda: weekly(within="month"), "the within must be window or ever, not 'month'"),
+        (lambda: weekly(each="2", ceiling="1"), "each_window must be at most the ceiling 1, not 2"),
+        (lambda: weekly(each="0"), "each_window must be a Fraction above 0"),
+        (lambda: replace(weekly(), each_window=1.0), "each_window must be a Fraction above 0"),
     ],
 )
 def test_a_declaration_of_windows_that_limits_nothing_is_refused(wrong, words: str):
@@ -119,14 +119,22 @@ def test_the_ceiling_of_each_window_is_raised_by_a_row(rides: Ledger):
 @pytest.mark.parametrize(
     ("opened", "asked", "words"),
     [
-        (weekly(), {"each_window": Fraction(1, 2)}, "each_window of at least 1, got 0.5"),
-        (weekly(), {}, "expected a change"),
-        (weekly(ceiling="9"), {"each_window": Fraction(2)}, "a ceiling of at least 9, got none"),
+        (weekly(), {"each_window": Fraction(1, 2)}, "each_window must be at least 1, not 0.5"),
+        (weekly(), {}, "are those it has already: name higher ones"),
+        (
+            weekly(ceiling="9"),
+            {"each_window": Fraction(2)},
+            "the ceiling must be at least 9, not none",
+        ),
         (weekly(ceiling="9"), {"total": Fraction(9), "each_window": Fraction(10)}, "at most"),
         (account("rides"), {"total": Fraction(1), "each_window": Fraction(1)}, "at least none"),
-        (weekly(), {"total": Fraction(1, 2)}, "each_window at most the ceiling 0.5, got 1"),
-        (weekly(purpose="benchmark", each=None), {}, "expected a change"),
-        (weekly(purpose="benchmark", each=None), {"total": Fraction(0)}, "a ceiling above 0"),
+        (weekly(), {"total": Fraction(1, 2)}, "each_window must be at most the ceiling 0.5, not 1"),
+        (weekly(purpose="benchmark", each=None), {}, "are those it has already: name higher ones"),
+        (
+            weekly(purpose="benchmark", each=None),
+            {"total": Fraction(0)},
+            "the ceiling must be a Fraction above 0",
+        ),
     ],
 )
 def test_a_raise_that_lowers_a_limit_is_refused(

@@ -44,7 +44,7 @@ Opens = Callable[[Account], Ledger]
 )
 def test_what_are_no_windows_in_order_is_refused(blocks: object):
     with pytest.raises(
-        DeclarationError, match="names of windows, sorted and without repetition"
+        DeclarationError, match="names, sorted and without repetition, not"
     ) as refusal:
         replace(charge(), blocks=blocks)  # type: ignore[arg-type]
     assert "\n" not in str(refusal.value)
@@ -109,8 +109,12 @@ def test_a_charge_counts_in_the_total_once_for_each_window(opens: Opens):
 @pytest.mark.parametrize(
     ("changes", "delta", "line"),
     [
-        ({"delta": NANO}, 0, "pays in ρ, got one of 2"),
-        ({"within": "ever", "ceiling": "9", "delta_ceiling": NANO}, 1, "in δ too, got one of 2"),
+        ({"delta": NANO}, 0, "pays in ρ, so a charge must be of one window, not of 2"),
+        (
+            {"within": "ever", "ceiling": "9", "delta_ceiling": NANO},
+            1,
+            "in δ too, so a charge must be of one window, not of 2",
+        ),
     ],
 )
 def test_windows_whose_costs_do_not_add_are_charged_apart(
@@ -126,10 +130,10 @@ def test_windows_whose_costs_do_not_add_are_charged_apart(
 
 
 def test_a_charge_names_windows_exactly_where_there_are_any(rides: Ledger):
-    with pytest.raises(DeclarationError, match="expected a charge with windows"):
+    with pytest.raises(DeclarationError, match="needs a charge with windows"):
         release(rides, charge("a", population="rides"), "0.1")
     rides.open_account(account())
-    with pytest.raises(DeclarationError, match=r"expected a charge without windows, .* got W1"):
+    with pytest.raises(DeclarationError, match=r"needs a charge without windows, not one of W1"):
         release(rides, replace(charge("a"), blocks=("W1",)), "0.1")
 
 

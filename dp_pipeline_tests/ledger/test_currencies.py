@@ -78,14 +78,14 @@ def test_a_pure_charge_is_settled_by_shares_that_round_up_to_it(riders: Ledger):
 @pytest.mark.parametrize(
     ("asked", "line"),
     [
-        (charge(population="riders"), "expected a charge in ρ at δ=1e-9 .*, got one in pure ε"),
+        (charge(population="riders"), "is in ρ at δ=1e-9, but the charge is in pure ε"),
         (
             paid("a", Fraction("0.001"), currency=Currency(Fraction(1, 10**8))),
-            "expected a charge in ρ at δ=1e-9 .*, got one in ρ at δ=1e-8",
+            "is in ρ at δ=1e-9, but the charge is in ρ at δ=1e-8",
         ),
         (
             paid("a", Fraction("0.001"), population="trips"),
-            "expected a charge in pure ε as population trips was opened, got one in ρ",
+            "population trips is in pure ε, but the charge is in ρ",
         ),
     ],
 )
@@ -98,15 +98,18 @@ def test_a_charge_in_another_currency_is_refused(riders: Ledger, asked: Charge, 
 @pytest.mark.parametrize(
     ("other", "said"),
     [
-        (concentrated(delta=None), "delta '1e-9', now declared with delta 'none'"),
-        (concentrated(delta=Fraction(1, 10**8)), "delta '1e-9', now declared with delta '1e-8'"),
+        (concentrated(delta=None), "delta '1e-9', but the file declares delta 'none'"),
+        (
+            concentrated(delta=Fraction(1, 10**8)),
+            "delta '1e-9', but the file declares delta '1e-8'",
+        ),
     ],
 )
 def test_a_currency_is_fixed_when_the_account_opens(riders: Ledger, other: Account, said: str):
     with pytest.raises(DeclarationError, match=f"opened with {said}"):
         riders.open_account(other)
     riders.open_account(concentrated())
-    with pytest.raises(DeclarationError, match="delta 'none', now declared with delta '1e-9'"):
+    with pytest.raises(DeclarationError, match="delta 'none', but the file declares delta '1e-9'"):
         riders.open_account(concentrated("trips"))
 
 
@@ -144,6 +147,6 @@ def test_a_limit_or_a_delta_that_was_changed_is_noticed(riders: Ledger, forged: 
 def test_a_reserved_release_goes_on_in_its_own_currency_alone(ledger: Ledger):
     release(ledger, charge("a"))
     again = replace(charge("a"), currency=RHO)
-    with pytest.raises(DeclarationError, match="expected a charge in pure ε"):
+    with pytest.raises(DeclarationError, match="the account of population trips is in pure ε"):
         release(ledger, again, "0.1")
     assert release(ledger, charge("a"), "0.1") == "resumed"

@@ -51,17 +51,21 @@ def test_the_file_is_not_opened_again(busy: Ledger, folder: Path, url: str):
     move_to_server(folder, head=None, url=url)
     assert (folder / MOVED).exists()
     for query in (busy.populations, lambda: Ledger(folder).open_account(account())):
-        with pytest.raises(Damaged, match="the file is lost"):
+        with pytest.raises(
+            Damaged, match="is lost, but its locks or keys are here: put back a copy"
+        ):
             query()
     home = Home(folder.parent)
     assert home.ledger_folder == folder
-    with pytest.raises(DeclarationError, match="moved to a server: expected its address in DP_"):
+    with pytest.raises(DeclarationError, match="was moved to a server, but"):
         home.ledger.populations()
 
 
 def test_a_database_that_has_another_ledger_takes_none(busy: Ledger, folder: Path, url: str):
     Place(folder.with_name("other"), url)().open_account(account())
-    with pytest.raises(PipelineError, match="expected an empty database, got a ledger of 1 rows"):
+    with pytest.raises(
+        PipelineError, match="must be an empty database to receive rows, but it has"
+    ):
         move_to_server(folder, head=None, url=url)
     assert busy.verify().sequence == 4
 
@@ -117,7 +121,9 @@ def test_a_copy_that_was_outrun_by_the_file_is_not_taken_for_it(
         with pytest.raises(PipelineError):
             move_to_server(folder, head=None, url=url)
     release(busy, charge("c"), "0.1")
-    with pytest.raises(PipelineError, match="got a ledger of 4 rows"):
+    with pytest.raises(
+        PipelineError, match="must be an empty database to receive rows, but it has"
+    ):
         move_to_server(folder, head=None, url=url)
     assert busy.verify().sequence == 6
 
@@ -130,8 +136,8 @@ def test_the_command_moves_to_where_the_variable_points(
     refused = CliRunner().invoke(main, ["budget", "move"])
     assert (refused.exit_code, refused.output) == (
         2,
-        "dp-pipeline: DP_PIPELINE_LEDGER: expected the address of a server, got nothing: "
-        "`export DP_PIPELINE_LEDGER=postgresql://user@host/database`\n",
+        "dp-pipeline: The variable DP_PIPELINE_LEDGER must hold the address of a server, but it is "
+        "not set: `export DP_PIPELINE_LEDGER=postgresql://user@host/database`\n",
     )
     monkeypatch.setenv("DP_PIPELINE_LEDGER", url)
     moved = CliRunner().invoke(main, ["budget", "move"])

@@ -100,7 +100,7 @@ def test_another_database_is_not_a_ledger(place: Place, raw: Raw):
 
 def test_another_format_is_refused(busy: Ledger, raw: Raw):
     raw("COMMENT ON TABLE entries IS 'dp_pipeline ledger, format 2'")
-    with pytest.raises(PipelineError, match=r"expected format 1, got format 2: use"):
+    with pytest.raises(PipelineError, match=r"has format 2, but this program reads format 1: use"):
         busy.balance("trips")
 
 
@@ -111,17 +111,17 @@ def test_yesterdays_database_put_back_is_refused(
     today().open_account(account())
     postgres_server.execute(f"CREATE DATABASE {name}_old TEMPLATE {name}")
     release(today(), charge("a"), "0.1")
-    with pytest.raises(Damaged, match="expected row 3, got a ledger that ends at row 1"):
+    with pytest.raises(Damaged, match="rows were lost, or an older copy was put back, so put back"):
         Place(folder, f"{postgres_url}_old")().balance("trips")
 
 
 def test_a_home_that_has_another_ledger_or_none_is_refused(busy: Ledger, place: Place):
     other = Place(place.folder.with_name("other"), place.url)
-    with pytest.raises(Damaged, match="expected the head of this ledger, got none"):
+    with pytest.raises(Damaged, match="is lost: put back a copy of the ledger with its head"):
         other().balance("trips")
     other = Place(place.folder.with_name("third"))
     other().open_account(account())
-    with pytest.raises(Damaged, match="expected the row 1 of this head, got another ledger's"):
+    with pytest.raises(Damaged, match="that is not the one its head knows: it is another ledger"):
         Ledger(
             place.folder,
             head=other.folder.with_name("third.head"),
@@ -143,7 +143,9 @@ def test_a_home_with_a_server_is_not_pointed_at_a_file(place: Place):
         Place(place.folder)().populations,
         lambda: Place(place.folder)().open_account(account()),
     ):
-        with pytest.raises(Damaged, match="the file is lost"):
+        with pytest.raises(
+            Damaged, match="is lost, but its locks or keys are here: put back a copy"
+        ):
             query()
     assert not list(place.folder.rglob("*.sqlite"))
 
@@ -151,7 +153,7 @@ def test_a_home_with_a_server_is_not_pointed_at_a_file(place: Place):
 def test_a_lost_lock_ends_the_reservation(busy: Ledger, raw: Raw):
     with busy.reserve(charge("c")) as reservation:
         raw.end_connections()
-        with pytest.raises(ReservationOver, match="was lost on the way"):
+        with pytest.raises(ReservationOver, match="as the connection broke: run again"):
             reservation.settle(spends("0.1"))
     assert busy.state(charge("c").key) == "reserved"
     assert release(busy, charge("c"), "0.1") == "resumed"
@@ -272,7 +274,7 @@ def forgetful(busy: Ledger, postgres_server: PostgresServer) -> Iterator[Ledger]
 
 
 def test_a_server_that_may_forget_a_charge_is_refused(forgetful: Ledger):
-    with pytest.raises(PipelineError, match="expected a server that writes to the disk, got fsync"):
+    with pytest.raises(PipelineError, match="must write to the disk, but it has fsync"):
         release(forgetful, charge("c"))
     assert forgetful.balance("trips").spent == Fraction(6, 10)
 
@@ -320,7 +322,7 @@ def test_variables_name_the_ledger_and_its_head(
     assert [name.rpartition(".")[2] for name in files] == ["key", "lock"]
     assert len(find_home().ledger.key("trips")) == 32
     monkeypatch.delenv("DP_PIPELINE_LEDGER")
-    with pytest.raises(Damaged, match="the file is lost"):
+    with pytest.raises(Damaged, match="is lost, but its locks or keys are here: put back a copy"):
         find_home().ledger.balance("trips")
 
 
@@ -328,7 +330,7 @@ def test_variables_name_the_ledger_and_its_head(
 def test_the_schema_of_another_ledger_is_another_place(
     place: Place, postgres_server: PostgresServer
 ):
-    with pytest.raises(Damaged, match="they are lost"):
+    with pytest.raises(Damaged, match="are lost, but keys that belong to them are in"):
         Place(place.folder, postgres_server.new_schema())().populations()
 
 
@@ -347,7 +349,7 @@ def test_an_index_that_lacks_a_row_loses_no_outcome_and_is_named(forgotten: Ledg
         lambda: forgotten.state(charge("c").key),
         lambda: release(forgotten, charge("c"), "0.1"),
     ):
-        with pytest.raises(Damaged, match="its indexes disagree about the release"):
+        with pytest.raises(Damaged, match="The indexes of the ledger disagree about the release"):
             ask()
     with pytest.raises(Damaged, match=r"index one_end_per_key does not match.*REINDEX INDEX"):
         forgotten.verify()

@@ -69,8 +69,11 @@ def test_a_file_with_lower_limits_goes_on_with_a_note(ledger: Ledger):
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ({"ceiling": Fraction(3)}, "account has ceiling '2', now declared with ceiling '3'"),
-        ({"per_month": Fraction(2)}, "account has per_month '1', now declared with per_month '2'"),
+        ({"ceiling": Fraction(3)}, "account has ceiling '2', but the file declares ceiling '3'"),
+        (
+            {"per_month": Fraction(2)},
+            "account has per_month '1', but the file declares per_month '2'",
+        ),
     ],
 )
 def test_a_file_with_higher_limits_is_refused(ledger: Ledger, more: dict[str, Fraction], said: str):
@@ -82,10 +85,10 @@ def test_a_file_with_higher_limits_is_refused(ledger: Ledger, more: dict[str, Fr
 @pytest.mark.parametrize(
     ("total", "per_month", "words"),
     [
-        ("0.5", None, "expected a ceiling of at least 1, got 0.5"),
-        ("1", None, "expected a change"),
-        ("2", "3", "expected per_month at most the ceiling 2, got 3"),
-        ("2", "-1", "expected a per_month above 0"),
+        ("0.5", None, "the ceiling must be at least 1, not 0.5"),
+        ("1", None, "are those it has already: name higher ones"),
+        ("2", "3", "per_month must be at most the ceiling 2, not 3"),
+        ("2", "-1", "population trips: the per_month must be a Fraction above 0"),
     ],
 )
 def test_a_raise_that_is_none_is_refused(ledger: Ledger, total: str, per_month, words: str):

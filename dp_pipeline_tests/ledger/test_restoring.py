@@ -195,7 +195,7 @@ def test_no_charge_that_the_head_covers_is_taken_back(busy: Ledger, unguarded: B
         with pytest.raises(Damaged, match=f"row {last}.*the head covers it: put back a copy"):
             ask()
     unguarded(f"DELETE FROM entries WHERE sequence >= {last}")
-    with pytest.raises(Damaged, match="expected row 3, got a ledger that ends at row"):
+    with pytest.raises(Damaged, match="rows were lost, or an older copy was put back, so put back"):
         busy.restore({}, **WHY)
 
 
@@ -213,7 +213,9 @@ def test_several_strange_rows_are_named_together(busy: Ledger, unguarded: Behind
 @pytest.mark.parametrize("digits", ["", "0" * 64, "abc"])
 def test_a_strange_row_is_named_by_its_bytes(busy: Ledger, behind: Behind, digits: str):
     behind(junk())
-    with pytest.raises(DeclarationError, match="first 16 digits or more of its digest"):
+    with pytest.raises(
+        DeclarationError, match="or more digits of its digest, as `dp-pipeline budget"
+    ):
         busy.restore({4: digits}, **WHY)
     named(busy)
 
@@ -223,7 +225,9 @@ def test_a_row_that_holds_is_not_taken_out(busy: Ledger, place: Place):
     # A crash between commit and head: the row is good, and newer than the head.
     Head.of(place.folder, declared=None).move(Tip(2, busy.entries()[1].hash))
     for number in (2, 3):
-        with pytest.raises(DeclarationError, match="expected a row that does not hold"):
+        with pytest.raises(
+            DeclarationError, match="or more digits of its digest, as `dp-pipeline budget"
+        ):
             busy.restore({number: rows_stored[number]}, **WHY)
     busy.verify()
 
@@ -330,7 +334,7 @@ def test_a_charge_that_triggers_swallow_pays_nothing(busy: Ledger, behind: Behin
         body = "FOR EACH ROW EXECUTE FUNCTION swallow()"
     for table, event in WRITES:
         behind(f"CREATE TRIGGER a_swallow_{table}_{event} BEFORE {event} ON {table} {body}")
-    with pytest.raises(Damaged, match="row 4 was not written"):
+    with pytest.raises(Damaged, match="check the disk, and run again"):
         release(busy, charge("b"))
     with pytest.raises(Damaged, match=r"trigger a_swallow_\w+ was added"):
         busy.verify()
