@@ -48,11 +48,14 @@ def dataset_definitions(
     Raises DeclarationError, in one line, for arguments that are wrong.
     """
     if not datasets:
-        raise DeclarationError("dataset_definitions: expected a data set, got none")
+        raise DeclarationError(
+            "dataset_definitions needs at least one data set, but it has none: pass its name or "
+            "file"
+        )
     if not resources and (home, noise) != (None, None):
         raise DeclarationError(
-            "dataset_definitions: expected neither home nor noise with resources=False, got "
-            f"{'home' if home is not None else 'noise'}: hand it to pipeline_resource"
+            f"dataset_definitions takes no {'home' if home is not None else 'noise'} with "
+            "resources=False: pass it to pipeline_resource"
         )
     shared = {RESOURCE: pipeline_resource(home=home, noise=noise)} if resources else {}
     return dg.Definitions.merge(dg.Definitions(resources=shared), _definitions(datasets, deps))
@@ -67,7 +70,8 @@ def _definitions(datasets: Iterable[str | Path], deps: Sequence[dg.AssetKey]) ->
             spec = load_dataset(dataset)
             if spec.name in specs:
                 raise DeclarationError(
-                    f"{dataset}: expected a name of its own, got that of another"
+                    "The data sets of dataset_definitions must have different names, but "
+                    f"{dataset} is repeated: leave one out"
                 )
             specs[spec.name] = spec
     chains, placeholders = chains_of(specs.values(), refused)

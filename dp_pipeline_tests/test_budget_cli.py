@@ -77,11 +77,11 @@ def test_limits_of_windows_are_raised_and_added_by_command(project: Project):
     assert "→ ceiling {total: 40, each_window: 3, per_month: 9}" in monthly.out
     lower = project.cli_here(*asked, "--each-window", "1")
     assert (lower.code, lower.out) == (2, "")
-    assert "each_window of at least 3, got 1" in lower.err
+    assert "each_window must be at least 3, not 1" in lower.err
     rides = ("budget", "raise", "rides", "--each-window", "1", "--reason", "more")
     uncut = project.cli_here(*rides)
     assert (uncut.code, uncut.out) == (2, "")
-    assert "each_window of at least none, got 1" in uncut.err
+    assert "each_window must be at least none, not 1" in uncut.err
 
 
 def test_a_raised_ceiling_is_not_that_of_the_file(project: Project):
@@ -103,7 +103,7 @@ def test_a_raised_ceiling_is_not_that_of_the_file(project: Project):
     project.declare("rides", RIDES, ceiling={"total": "5"})
     more = project.cli_here("plan", "rides")
     assert more.code == 2
-    assert "`dp-pipeline budget raise` does" in more.err
+    assert "`dp-pipeline budget raise` raises it, with a reason" in more.err
     project.declare("rides", RIDES)
     refused = project.cli_here("run", "rides", "--epsilon", "0.5", "--new-draw")
     assert refused.code == 3
@@ -113,11 +113,17 @@ def test_a_raised_ceiling_is_not_that_of_the_file(project: Project):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("rides", "--total", "2", "--reason", "less"), "at least 3, got 2"),
-        (("rides", "--total", "3", "--reason", "none"), "expected a change"),
-        (("rides", "--total", "four", "--reason", "more"), "--total: expected"),
+        (("rides", "--total", "2", "--reason", "less"), "the ceiling must be at least 3, not 2"),
+        (
+            ("rides", "--total", "3", "--reason", "none"),
+            "are those it has already: name higher ones",
+        ),
+        (
+            ("rides", "--total", "four", "--reason", "more"),
+            "--total: expected",
+        ),
         (("rides", "--total", "4", "--reason", " "), "reason to raise"),
-        (("strides", "--total", "4", "--reason", "more"), "data set: expected one of"),
+        (("strides", "--total", "4", "--reason", "more"), "There is no data set"),
     ],
 )
 def test_a_raise_that_is_none_is_one_line(project: Project, arguments, words: str):

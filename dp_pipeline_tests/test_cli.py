@@ -237,7 +237,7 @@ def test_failed_checks_are_named_to_the_custodian_alone(project: Project):
 
 def test_documents_before_a_run_open_no_account(project: Project):
     project.declare("rides", RIDES)
-    assert_refused(project.cli_here("data", "docs", "rides"), 1, "expected ingested rows, got none")
+    assert_refused(project.cli_here("data", "docs", "rides"), 1, "no rows are ingested yet")
     assert project.ledger.account("riders") is None
 
 
@@ -335,12 +335,12 @@ def test_columns_of_numbers_are_aligned_to_the_right(
         (["rides", "--epsilon=0,5"], "expected a decimal number from 0.000001"),
         (["rides", "--epsilon=0.3"], "expected ε from 0.1, 0.5, got 0.3"),
         (["rides", "--epsilon=0.1", "--epsilon=0.3"], "expected ε from 0.1, 0.5, got 0.3"),
-        (["strides"], "expected one of adult, adult_2000, adult_raw, adult_replace, birch3"),
-        (["../rides"], "expected one of"),
-        (["nltcs"], "expected the variable DP_PIPELINE_DATA"),
+        (["strides"], "There is no data set 'strides': did you mean"),
+        (["../rides"], "There is no data set '../rides'"),
+        (["nltcs"], "the variable DP_PIPELINE_DATA must hold"),
         (["rides", "--model=kmeans"], "expected one of dpqt_kmeans, got 'kmeans'"),
         (["rides", "--model=eug_kmeans"], "expected one of dpqt_kmeans, got 'eug_kmeans'"),
-        (["rides", "--snapshot=../x"], "snapshot: expected letters, digits"),
+        (["rides", "--snapshot=../x"], "The name of a snapshot must have letters, digits"),
         (["rides", "--snapshot=current"], "not 'current'"),
     ],
     ids=str,
@@ -360,19 +360,19 @@ def test_a_folder_of_data_sets_that_is_none_is_refused(name: str, project: Proje
     path = project.folder / "nowhere" if name == "missing" else project.datasets / "rides.csv"
     for command in (["run", "trips"], ["plan", "trips"], ["data", "list"]):
         result = project.cli_here(*command, DP_PIPELINE_DATASETS=str(path))
-        assert_refused(result, 2, "DP_PIPELINE_DATASETS: expected a folder")
+        assert_refused(result, 2, "The variable DP_PIPELINE_DATASETS must name a folder")
 
 
 def test_two_data_sets_of_one_name_are_refused(project: Project):
     project.declare("trips", RIDES)
-    assert_refused(project.cli_here("run", "trips"), 2, "expected a different name")
+    assert_refused(project.cli_here("run", "trips"), 2, "needs a name of its own")
 
 
 def test_without_a_home_every_command_that_needs_one_is_refused(project: Project):
     project.declare("rides", RIDES)
     for command in (["run", "rides"], ["plan", "rides"], ["budget"]):
         result = project.cli_here(*command, DP_PIPELINE_HOME="")
-        assert_refused(result, 2, "home: expected a project folder with workspace.yaml")
+        assert_refused(result, 2, "is not in a project: change to a folder with workspace")
     assert not project.home.root.exists()
 
 
@@ -416,7 +416,11 @@ def test_a_lost_ledger_is_not_replaced_by_an_empty_budget(project: Project):
     project.run(spec, epsilons=["0.1"])
     (project.home.root / "ledger" / "ledger.sqlite").unlink()
     for command in ("run", "plan"):
-        assert_refused(project.cli_here(command, "rides"), 1, "the file is lost")
+        assert_refused(
+            project.cli_here(command, "rides"),
+            1,
+            "is lost, but its locks or keys are here: put back a copy",
+        )
 
 
 def test_an_edited_ledger_is_reported_by_the_budget(project: Project):

@@ -133,7 +133,7 @@ def test_the_person_is_protected_and_no_attribute(folder: Path) -> None:
     assert "\n  rider:" not in text
     assert_refused(data("check", "rides.yaml"), 2, "protection.at_most", "got TODO")
     refused = data("init", "walks", "--from", "rides.csv", "--person", "walker")
-    assert_refused(refused, 2, "a person's column of the source")
+    assert_refused(refused, 2, "for persons: name one of its columns")
 
 
 @pytest.mark.parametrize("kind", [pa.float64(), pa.bool_(), pa.date32()])
@@ -141,7 +141,7 @@ def test_a_column_that_is_no_id_is_refused_before_a_draft(folder: Path, kind: pa
     rows = pa.table({"rider": pa.nulls(1, kind), "lat": [47.1]})
     pq.write_table(rows, folder / "walks.parquet")
     refused = data("init", "walks", "--from", "walks.parquet", "--person", "rider")
-    assert_refused(refused, 2, "expected text or whole numbers in the person's column 'rider'")
+    assert_refused(refused, 2, "must hold text or whole numbers, not the type")
     assert not (folder / "walks.yaml").exists()
 
 
@@ -149,8 +149,8 @@ def test_a_draft_overwrites_nothing(folder: Path) -> None:
     (folder / SCHEMA_FILE).write_text("mine")
     assert data("init", "rides", "--from", "rides.csv").exit_code == 0
     before = (folder / "rides.yaml").read_text()
-    assert_refused(data("init", "rides", "--from", "rides.csv"), 2, "expected a new name")
-    assert_refused(data("init", "trips", "--from", "rides.csv"), 2, "expected a new name")
+    assert_refused(data("init", "rides", "--from", "rides.csv"), 2, "has this name already")
+    assert_refused(data("init", "trips", "--from", "rides.csv"), 2, "has this name already")
     assert (folder / "rides.yaml").read_text() == before
     assert (folder / SCHEMA_FILE).read_text() == "mine"
 
@@ -158,14 +158,22 @@ def test_a_draft_overwrites_nothing(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "word"),
     [
-        (["Rides", "--from", "rides.csv"], 2, "expected a name of a-z"),
-        (["../rides", "--from", "rides.csv"], 2, "expected a name of a-z"),
+        (["Rides", "--from", "rides.csv"], 2, "the name must have a-z"),
+        (["../rides", "--from", "rides.csv"], 2, "the name must have a-z"),
         (["walks", "--from", "walks.csv"], 1, "No such file"),
-        (["walks", "--from", "rides.csv", "--query", "SELECT 1"], 2, "with a database alone"),
-        (["walks", "--from", "sqlite:///a.db"], 2, "expected --query with a database"),
+        (["walks", "--from", "rides.csv", "--query", "SELECT 1"], 2, "only a database has --query"),
+        (["walks", "--from", "sqlite:///a.db"], 2, "needs --query"),
         (["walks", "--from", "sqlite:///a.db", "--query", "DROP TABLE a"], 2, "one SELECT"),
-        (["walks", "--from", "$NO_DATABASE", "--query", "SELECT 1"], 2, "a URL in NO_DATABASE"),
-        (["walks", "--from", "a.parquet", "--header", "a,b"], 2, "only with a CSV file"),
+        (
+            ["walks", "--from", "$NO_DATABASE", "--query", "SELECT 1"],
+            2,
+            "the variable NO_DATABASE must hold",
+        ),
+        (
+            ["walks", "--from", "a.parquet", "--header", "a,b"],
+            2,
+            "data init: only a CSV file has --header and --delimiter",
+        ),
         (["walks", "--from", "rides.csv", "--delimiter", "ab"], 2, "delimiter"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
@@ -348,7 +356,7 @@ def test_seeded_noise_is_refused_as_by_plan(
     folder: Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DP_PIPELINE_NOISE", "seeded:7")
-    assert "noise: expected a source for sensitive data" in refused_as_by_plan(folder).stderr
+    assert "noise: sensitive rows need" in refused_as_by_plan(folder).stderr
     assert not ledger.folder.exists()
 
 
@@ -358,7 +366,7 @@ def test_a_name_that_another_file_has_is_refused(folder: Path) -> None:
     (folder / "drafts").mkdir()
     copied = folder / "drafts" / "toy.yaml"
     copied.write_text(path.read_text())
-    assert_refused(data("check", str(copied)), 2, f"got that of {path}")
+    assert_refused(data("check", str(copied)), 2, f"{path} has the same")
     assert data("check", str(path)).exit_code == 0
 
 
@@ -455,7 +463,11 @@ def test_a_sample_says_how_many_rows_break_a_constraint(messy: Path) -> None:
 
 
 def test_a_sample_is_refused_where_its_numbers_could_be_kept(messy: Path) -> None:
-    assert_refused(data("check", str(messy), "--sample", "3"), 2, "expected a terminal")
+    assert_refused(
+        data("check", str(messy), "--sample", "3"),
+        2,
+        "data check: exact numbers must not be stored, so --sample",
+    )
 
 
 def test_without_a_sample_no_row_is_read(messy: Path) -> None:
@@ -485,4 +497,4 @@ def test_a_check_tells_a_program_the_price_and_the_warnings(folder: Path):
     assert all(f"warning: {one}" in spoken for one in told["warnings"])
     sampled = data("check", str(path), "--json", "--sample", "5")
     assert (sampled.exit_code, sampled.stdout) == (2, "")
-    assert "--sample: expected no --json with it" in sampled.stderr
+    assert "sample: exact numbers must not be stored, so --json cannot" in sampled.stderr

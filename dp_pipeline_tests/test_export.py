@@ -158,9 +158,9 @@ def test_no_secret_of_the_home_and_no_row_is_in_an_export(ran: Project, tmp_path
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (("patients", "kjig"), "expected a release that is cleared for publication, got not diff"),
+        (("patients", "kjig"), "allow-not-dp exports it in spite of that, and its card says"),
         (("plants", "dp_kmeans"), "got not differentially private: the initial centres are rec"),
-        (("plants", "eug_kmeans"), "got one drawn from seeded:7 noise"),
+        (("plants", "eug_kmeans"), "it was drawn from seeded:7 noise"),
     ],
     ids=["k-anonymous", "published", "seeded"],
 )
@@ -183,16 +183,24 @@ def test_an_uncleared_release_is_refused_unless_requested(
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (("plants",), 2, "plants: MODEL: expected a model or method, as the data set file pub"),
+        (("plants",), 2, "MODEL must be named, as the data set file publishes"),
         (("rides", "dpqt"), 2, "rides: MODEL: expected one of dpqt_kmeans, got 'dpqt'"),
         (("rides", "--epsilon", "7"), 2, "rides: expected ε from 0.1, 0.5, got 7"),
-        (("rides", "dpqt_kmeans", "--k", "2"), 2, "rides: --k: expected none for dpqt_kmeans"),
-        (("patients", "kjig", "--epsilon", "0.5"), 2, "--epsilon: expected none for kjig, which"),
-        (("rides", "--k", "2"), 2, "rides: --k: expected none for dpqt_kmeans, which has an ε"),
-        (("rides", "--window", "2026-W01"), 2, "rides: expected declared `windows`, got none"),
+        (("rides", "dpqt_kmeans", "--k", "2"), 2, "rides: --k: the release of dpqt_kmeans"),
+        (("patients", "kjig", "--epsilon", "0.5"), 2, "--epsilon: the release of kjig has a K"),
+        (("rides", "--k", "2"), 2, "rides: --k: the release of dpqt_kmeans has an ε"),
+        (
+            ("rides", "--window", "2026-W01"),
+            2,
+            "has no windows, which this needs: declare `windows` in its",
+        ),
         (("nothing",), 2, "nothing"),
-        (("city",), 1, "expected a settled release at 0.5 of this declaration, got none: `dp-p"),
-        (("patients", "kjig", "--k", "5"), 1, "got none: `dp-pipeline anonymize patients`"),
+        (("city",), 1, "of this declaration exists: `dp-pipeline"),
+        (
+            ("patients", "kjig", "--k", "5"),
+            1,
+            "of this declaration exists: `dp-pipeline anonymize patients`",
+        ),
     ],
     ids=lambda one: " ".join(one) if isinstance(one, tuple) else "",
 )
@@ -212,7 +220,7 @@ def test_only_an_earlier_export_is_replaced(ran: Project, tmp_path: Path) -> Non
     assert verified(ran, tmp_path / "out").code == 0
     refused = export(ran, "city", "dpqt_kmeans", to=tmp_path / "out")
     assert refused.code == 2
-    assert f"{tmp_path / 'out'}: expected no folder, or an earlier export of city/" in refused.err
+    assert f"{tmp_path / 'out'} may only be an earlier export of city/" in refused.err
     assert verified(ran, tmp_path / "out").code == 0
 
 
@@ -222,7 +230,10 @@ def test_a_changed_export_is_bad_and_says_which_file(ran: Project, tmp_path: Pat
         file.write(b" ")
     checked = verified(ran, tmp_path / "out")
     assert checked.code == 1
-    assert "BAD  centres.geojson: expected the size and digest in datapackage.json" in checked.out
+    assert (
+        "BAD  centres.geojson: the file does not have the size and digest that datapackage.json"
+        in checked.out
+    )
     said = ran.cli_here("verify", str(tmp_path / "out"), "--json")
     actual = json.loads(said.out)
     assert (said.code, actual["good"]) == (1, False)
@@ -240,7 +251,7 @@ def test_a_damaged_release_is_not_exported(ran: Project, tmp_path: Path) -> None
         )
     refused = export(project, "rides", to=tmp_path / "out")
     assert (refused.code, refused.err.count("\n")) == (1, 1)
-    assert "expected it as it was stored, got another" in refused.err
+    assert "missing or not as it was stored" in refused.err
     assert not (tmp_path / "out").exists()
 
 
@@ -251,7 +262,7 @@ def test_a_release_of_another_declaration_is_not_exported(ran: Project, tmp_path
     project.write_declaration("rides", RIDES, attributes=wider)
     refused = export(project, "rides", to=tmp_path / "out")
     assert refused.code == 1
-    assert "of this declaration, got none" in refused.err
+    assert "of this declaration exists: `dp-pipeline" in refused.err
 
 
 def test_other_centres_of_the_same_answers_are_exported(
@@ -374,7 +385,7 @@ def test_an_address_of_no_known_store_is_refused_in_one_line(
     run = ran.launch(load_spec(ran.datasets / "rides.yaml"), "published")
     (failed,) = [event for event in run.all_events if event.is_step_failure]
     line = failed.step_failure_data.user_failure_data.description
-    assert line.startswith("DP_PIPELINE_PUBLISHED: expected a folder, or an address of a store")
+    assert line.startswith("DP_PIPELINE_PUBLISHED must name a folder or a store")
 
 
 @pytest.mark.parametrize(
@@ -392,5 +403,7 @@ def test_an_address_is_no_folder_and_none_of_that_name_is_made(
     monkeypatch.chdir(tmp_path)
     refused = ran.cli_here(*words)
     assert (refused.code, refused.out, refused.err.count("\n")) == (2, "", 1)
-    assert f"{of}: expected a folder of this computer, got an address that beg" in refused.err
+    assert (
+        f"{of}: the place must be a folder of this computer, not an address that beg" in refused.err
+    )
     assert list(tmp_path.iterdir()) == []

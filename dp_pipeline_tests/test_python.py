@@ -106,14 +106,14 @@ def test_an_own_file_is_loaded_or_its_mistake_named(tmp_path: Path):
 def test_a_file_with_the_name_of_another_data_set_is_refused(tmp_path: Path):
     file = tmp_path / "census.yaml"
     file.write_text(RIDES.format(name="census"), encoding="utf-8")
-    with pytest.raises(DeclarationError, match="expected a different name"):
+    with pytest.raises(DeclarationError, match="needs a name of its own"):
         dp.load_dataset(file)
 
 
 WRONG: dict[str, dict[str, Any]] = {
     "expected one of": {"models": ["nobody"]},
     "expected ε from 0.1, 0.5, 1, got 0.3": {"epsilons": [0.3]},
-    "--window: expected a data set with `windows`": {"windows": "2026-W01"},
+    "--window: the data set has no `windows`": {"windows": "2026-W01"},
 }
 
 

@@ -23,7 +23,7 @@ boto3: Any = pytest.importorskip("boto3")
 pytestmark = [pytest.mark.chain, pytest.mark.usefixtures("forgotten_disk", "blank_pictures")]
 
 SHELF = "city/rides/dpqt_kmeans/"
-LINE = f"{PUBLISHED_VARIABLE}: expected a store that takes files at "
+LINE = f"The store that {PUBLISHED_VARIABLE} names cannot take files at "
 
 
 @pytest.fixture(scope="module")

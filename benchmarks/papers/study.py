@@ -376,7 +376,9 @@ def _read_lines(path: Path, file: BinaryIO) -> list[dict[str, Any]]:
         try:
             lines.append(json.loads(line))
         except ValueError:
-            raise Damaged(f"{path}: expected line {number} complete, got a damaged one") from None
+            raise Damaged(
+                f"Line {number} of {path} must be complete, but it is damaged: restore or delete it"
+            ) from None
     file.truncate(len(complete))
     file.seek(len(complete))
     return lines

@@ -129,7 +129,9 @@ def raise_(
     total_now = opened.ceiling if opened and opened.ceiling else None
     has_windows = opened is not None and bool(opened.windows)
     if total is None and total_now is None and not has_windows:
-        raise click.UsageError("--total: expected the new ceiling, got none")
+        raise click.UsageError(
+            "--total: name the new ceiling by --total, as the account has no window limit to raise"
+        )
     raised = ledger.raise_ceiling(
         population,
         total=total_now if total is None else parse_epsilon(total, of="--total"),
@@ -282,8 +284,8 @@ def move() -> None:
     home = _home()
     if home.database is None:
         raise DeclarationError(
-            f"{LEDGER_VARIABLE}: expected the address of a server, got nothing: "
-            f"`export {LEDGER_VARIABLE}=postgresql://user@host/database`"
+            f"The variable {LEDGER_VARIABLE} must hold the address of a server, but it is not "
+            f"set: `export {LEDGER_VARIABLE}=postgresql://user@host/database`"
         )
     tip = move_to_server(home.ledger_folder, head=home.head, url=home.database)
     click.echo(f"{tip.sequence} rows moved; keep {LEDGER_VARIABLE} set from now on")

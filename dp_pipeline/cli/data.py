@@ -41,11 +41,14 @@ def data_check(file: Path, sample: int | None, reader: Reader) -> None:
 
     if sample is not None:
         if reader.is_program:
-            raise click.UsageError("--sample: expected no --json with it, got one")
+            raise click.UsageError(
+                "--sample: exact numbers must not be stored, so --json cannot be used with it: "
+                "leave one of them out"
+            )
         if not is_terminal():
             raise DeclarationError(
-                "data check: expected a terminal for --sample, got a file or a pipe: its numbers "
-                "are exact, and must not be stored"
+                "data check: exact numbers must not be stored, so --sample writes to a terminal "
+                "alone: do not redirect it to a file or a pipe"
             )
     spec = load_spec(file)
     declaration_check.require_buildable(spec, Lines.read(file))
@@ -135,15 +138,13 @@ def data_docs(dataset: str, window: str) -> None:
     spec, home = find_spec(dataset), find_home()
     if spec.windows is not None and not window:
         raise DeclarationError(
-            f"{spec.name}: --window: expected a window whose rows were read, such as "
-            f"{spec.windows.first}, got none"
+            f"{spec.name}: --window: the data set is read in windows, so one must be named, such "
+            f"as {spec.windows.first}"
         )
     spec = spec.at_window(window) if window else spec
     if home.ledger.account(spec.population) is None:
         # Looking at rows that are not there must not open an account.
-        raise NotPrepared(
-            f"{spec.name}: expected ingested rows, got none: {preparation_hint(spec.name)}"
-        )
+        raise NotPrepared(f"{spec.name}: no rows are ingested yet: {preparation_hint(spec.name)}")
     folder = write_data_docs(spec, require_snapshot(spec, home))
     click.echo(f"{folder}: written, for the custodian alone: it describes the rows")
     click.echo(f"open {folder / INDEX}")

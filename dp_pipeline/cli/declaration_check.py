@@ -219,7 +219,8 @@ def show_sample(spec: DatasetSpec, rows: int) -> None:
     )
     if local_source is None:
         raise DeclarationError(
-            f"{spec.name}: expected a source that is here for --sample, got one that is downloaded"
+            f"{spec.name}: the source is downloaded, but --sample reads a file or database that "
+            "is here: run without --sample"
         )
     sample = parse_first_rows(replace(spec, source=local_source), rows)
     click.echo(_FOR_CUSTODIANS.format(rows=sample.rows))

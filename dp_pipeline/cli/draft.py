@@ -84,13 +84,13 @@ def _source_fields(
     if "://" in origin and not origin.startswith(_FILES):
         # Not quoted: there may be a password in it.
         raise DeclarationError(
-            "data init: expected a path, sqlite:///PATH, duckdb:///PATH or '$NAME' of a "
-            "variable, got a URL"
+            "data init: the source must be a path, sqlite:///PATH, duckdb:///PATH or '$NAME' of "
+            "a variable, not a URL"
         )
     if is_database != bool(query):
-        expected = "--query with a database" if is_database else "--query with a database alone"
         raise DeclarationError(
-            f"data init: expected {expected}, got {'none' if is_database else 'one'}"
+            f"data init: {'a database needs' if is_database else 'only a database has'} --query: "
+            f"{'add it' if is_database else 'leave it out'}"
         )
     if is_database:
         file = split_database_file(origin)
@@ -107,7 +107,7 @@ def _source_fields(
         fields |= _form(path, header=header, delimiter=delimiter, is_public=is_public)
     elif header or delimiter:
         raise DeclarationError(
-            "data init: expected --header and --delimiter only with a CSV file, got one"
+            "data init: only a CSV file has --header and --delimiter: leave them out"
         )
     return fields
 
@@ -144,10 +144,14 @@ def _require_new(name: str, path: Path) -> None:
     from dp_pipeline.config.catalogue import dataset_files
 
     if not is_name(name):
-        raise DeclarationError(f"data init: expected a name of {EXPECTED_NAME}, got {name[:60]!r}")
+        raise DeclarationError(
+            f"data init: the name must have {EXPECTED_NAME}, but it is {name[:60]!r}"
+        )
     existing = path if path.exists() else dataset_files().get(name)
     if existing is not None:
-        raise DeclarationError(f"data init: expected a new name, got that of {existing}")
+        raise DeclarationError(
+            f"data init: the data set {existing} has this name already: choose another"
+        )
 
 
 def _require_public(name: str, source: Source) -> None:
@@ -190,12 +194,13 @@ def _require_person(name: str, columns: Sequence[SourceColumn]) -> None:
     person = next((column for column in columns if column.name == name), None)
     if person is None:
         raise DeclarationError(
-            f"data init: expected a person's column of the source, got {name[:60]!r}"
+            f"data init: the source has no column {name[:60]!r} for persons: name one of its "
+            "columns"
         )
     if not (person.is_integer or person.kind in ("text", "unknown")):
         raise DeclarationError(
-            f"data init: expected text or whole numbers in the person's column {name[:60]!r}, "
-            f"got the type {person.type}: write it as int64 or text"
+            f"data init: the person's column {name[:60]!r} must hold text or whole numbers, not "
+            f"the type {person.type}: write it as int64 or text"
         )
 
 
@@ -212,7 +217,7 @@ def _write(path: Path, text: str) -> None:
             schema.write_text(schema_text(), encoding="utf-8")
     except OSError as error:
         raise DeclarationError(
-            f"data init: expected to write {path}, got {error.strerror}"
+            f"data init: the file {path} cannot be written: {error.strerror}"
         ) from None
 
 

@@ -39,8 +39,8 @@ def evidence(context: click.Context, folder: Path, reader: Reader) -> None:
     require_folder("FOLDER", folder)
     if not all((folder / path).is_file() for path in (RELEASE, *TITLES)):
         raise DeclarationError(
-            f"{folder}: expected the export of a private release with its evidence, got none: "
-            f"`dp-pipeline export` writes it"
+            f"{folder} is not the export of a private release with its evidence: `dp-pipeline "
+            "export` writes one"
         )
     read_descriptor(folder)
     entry = yaml.safe_load((folder / next(iter(TITLES))).read_text(encoding="utf-8"))

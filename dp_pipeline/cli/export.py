@@ -82,9 +82,9 @@ def require_folder(of: str, path: Path) -> None:
     scheme = path.parts[0] if path.parts else ""
     if len(path.parts) > 1 and scheme.endswith(":"):
         raise DeclarationError(
-            f"{of}: expected a folder of this computer, got an address that begins with {scheme}//:"
-            " a store is written by the asset NAME/published and DP_PIPELINE_PUBLISHED, and a copy "
-            "of its folder is what `dp-pipeline verify` checks"
+            f"{of}: the place must be a folder of this computer, not an address that begins with "
+            f"{scheme}//: set DP_PIPELINE_PUBLISHED to publish to a store, and copy its folder "
+            "here to verify it"
         )
 
 
@@ -132,7 +132,7 @@ def verify(context: click.Context, folder: Path, reader: Reader) -> None:
 
     require_folder("FOLDER", folder)
     if not folder.is_dir():
-        raise DeclarationError(f"{folder}: expected the folder of an export, got none")
+        raise DeclarationError(f"{folder} is not a folder: name the folder of an export")
     checks = verified(folder)
     bad = [check for check in checks if not check.is_good]
     digest = f"sha256:{digest_of_export(folder)}" if (folder / SUMS).is_file() else "none"

@@ -99,15 +99,16 @@ def anonymize_options(
     names = tuple(declared.methods)
     if every and methods:
         raise DeclarationError(
-            f"{spec.name}: --all: expected no --method with it, got {methods[0]!r}"
+            f"{spec.name}: --all runs every method, so --method {methods[0]!r} cannot be used "
+            "with it: leave one out"
         )
     chosen = names if every else tuple(dict.fromkeys(methods)) or names[:1]
     for name in chosen:
         declared_method(spec, name)
     if spec.is_release and not ks and len(declared.partitions) > 1:
         raise DeclarationError(
-            f"{spec.name}: --k: expected one of {', '.join(declared.partition_keys)}: releases of "
-            "sensitive rows at several K reveal more than each, got none"
+            f"{spec.name}: --k must name one of {', '.join(declared.partition_keys)}, as releases "
+            "of sensitive rows at several K reveal more than each"
         )
     listed = sorted({declared.partition(text) for text in ks}) or declared.partitions
     if snapshot:
@@ -223,8 +224,8 @@ def backfill(
     if options.windows:
         if epsilons:
             raise DeclarationError(
-                f"{options.spec.name}: --epsilon: expected none in a backfill over windows, which "
-                "releases what is published of each, got one: `dp-pipeline run` sweeps over ε"
+                f"{options.spec.name}: --epsilon cannot be used in a backfill over windows, which "
+                "releases what is published of each: leave it out, or use `dp-pipeline run`"
             )
         partitions = [partition_key(options.spec.cut, name) for name in options.windows]
     planned = plan_run(options)
@@ -261,7 +262,9 @@ def roll_up(dataset: str, models: tuple[str, ...], windows: str, reader: Reader)
 
     options = requested(dataset, models=models, windows=windows)
     if not options.windows:
-        raise DeclarationError(f"{dataset}: expected a data set with `windows`, got none")
+        raise DeclarationError(
+            f"{dataset} has no `windows`, so there is nothing to add up: choose another data set"
+        )
     releases = [release for release in options.releases if isinstance(release, EpsilonRelease)]
     files = {
         name: str(write_roll_up([release for release in releases if release.name == name]))

@@ -63,7 +63,7 @@ def _require_free(port: int) -> None:
         except OSError as error:
             reason = error.strerror or type(error).__name__
             raise PipelineError(
-                f"port {port}: expected a free one, got: {reason}; name another by --port"
+                f"The port {port} is not free: {reason}; name another by --port"
             ) from None
 
 
@@ -141,8 +141,8 @@ def declared_origins() -> tuple[str, ...]:
     for origin in origins:
         if _ORIGIN.fullmatch(origin) is None:
             raise DeclarationError(
-                f"{ORIGINS_VARIABLE}: expected origins such as https://budget.example.org, "
-                f"without a path, got {origin[:60]!r}"
+                f"The variable {ORIGINS_VARIABLE} must list origins such as "
+                f"https://budget.example.org, without a path, not {origin[:60]!r}"
             )
     return origins
 
@@ -170,7 +170,9 @@ def _require_plain_path(path: str) -> None:
     path would be answered than is checked here.
     """
     if _CONTROL.search(path):
-        raise RequestRefused(400, "expected a path without control characters, got one with some")
+        raise RequestRefused(
+            400, "the path of a request must not have control characters, but it has some"
+        )
 
 
 def _headers(scope: Scope) -> dict[str, str]:
@@ -179,7 +181,7 @@ def _headers(scope: Scope) -> dict[str, str]:
     for raw, value in scope["headers"]:
         name = raw.decode("latin-1").lower()
         if name in _SINGLE and name in headers:
-            raise RequestRefused(400, f"{name}: expected one such header, got several")
+            raise RequestRefused(400, f"a request must have one header {name}, but it has several")
         headers[name] = value.decode("latin-1").strip()
     return headers
 
@@ -189,8 +191,8 @@ def _require_host(headers: Mapping[str, str], origins: Sequence[str]) -> None:
     if not _own_origins(host, origins):
         raise RequestRefused(
             403,
-            "host: expected localhost, 127.0.0.1, [::1] or the host of an origin in "
-            f"{ORIGINS_VARIABLE}, got {host[:60]!r}",
+            "the host of a request must be localhost, 127.0.0.1, [::1] or that of an origin in "
+            f"{ORIGINS_VARIABLE}, not {host[:60]!r}",
         )
 
 
@@ -216,7 +218,9 @@ def _require_page(scope: Scope, headers: Mapping[str, str]) -> None:
     )
     if not is_link:
         raise RequestRefused(
-            403, f"expected a request of the pages themselves, got a {site[:20]} one"
+            403,
+            f"a request must come from these pages, but it is a {site[:20]} one: open the page "
+            "from its own address",
         )
 
 
@@ -225,7 +229,9 @@ def _require_origin(headers: Mapping[str, str], origins: Sequence[str]) -> None:
     origin = headers.get("origin")
     if origin is not None and origin.lower() not in _own_origins(headers["host"].lower(), origins):
         raise RequestRefused(
-            403, f"origin: expected that of the pages themselves, got {origin.lower()[:60]!r}"
+            403,
+            f"a request must come from these pages, not from {origin.lower()[:60]!r}: list your "
+            f"origin in {ORIGINS_VARIABLE}",
         )
 
 
@@ -233,19 +239,23 @@ def _require_method(scope: Scope, headers: Mapping[str, str]) -> None:
     """Raise RequestRefused for other methods than GET for pages and POST for GraphQL."""
     path, method = scope["path"], scope["method"]
     if path.startswith(_REPORTS):
-        raise RequestRefused(403, "expected a run to record its own events, got a report of one")
+        raise RequestRefused(
+            403, "a run records its own events, so a report of an event is refused"
+        )
     if path == _GRAPHQL:
         if method != "POST":
             raise RequestRefused(
-                405, f"{_GRAPHQL}: expected POST, got {method[:10]}", allowed="POST"
+                405, f"a request to {_GRAPHQL} must be POST, not {method[:10]}", allowed="POST"
             )
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json":
             raise RequestRefused(
-                415, f"{_GRAPHQL}: expected the content type application/json, got {kind[:60]!r}"
+                415,
+                f"a request to {_GRAPHQL} must have the content type application/json, not "
+                f"{kind[:60]!r}",
             )
     elif method not in ("GET", "HEAD"):
-        raise RequestRefused(405, f"expected GET, got {method[:10]}", allowed="GET, HEAD")
+        raise RequestRefused(405, f"a request must be GET, not {method[:10]}", allowed="GET, HEAD")
 
 
 async def _refuse(scope: Scope, refusal: RequestRefused, send: Send) -> None:
@@ -303,7 +313,10 @@ def webserver(words: Sequence[str]) -> None:
     def guarded(context: Any, path_prefix: str = "", *arguments: Any, **options: Any) -> WebGuard:
         if path_prefix:
             # The guard knows the paths that answer with data, from the root.
-            raise DeclarationError(f"--path-prefix: expected none, got {path_prefix[:60]!r}")
+            raise DeclarationError(
+                f"--path-prefix: the pages have no path prefix, so {path_prefix[:60]!r} cannot be "
+                "used: leave it out"
+            )
         return WebGuard(create_app(context, path_prefix, *arguments, **options), origins)
 
     vars(cli)[_MAKES_APP] = guarded
@@ -339,7 +352,7 @@ def guarded_command(command: Sequence[str]) -> list[str]:
         return [*program, *words]
     if program != _WEBSERVER:
         raise PipelineError(
-            f"dagster: expected to start its web server and its daemon, got {' '.join(program)}: "
-            "install the version of constraints.txt"
+            f"Dagster starts {' '.join(program)}, which is not its web server and daemon: install "
+            "the version of constraints.txt"
         )
     return [*OURS, "webserver", *words]

@@ -35,7 +35,7 @@ def files_of(folder: Path) -> list[str]:
     for path in paths:
         if path.is_symlink() or not (path.is_file() or path.is_dir()):
             name = path.relative_to(folder)
-            raise Damaged(f"{name}: expected a file, got a link or a device")
+            raise Damaged(f"{name} must be a file, but it is a link or a device")
     return [path.relative_to(folder).as_posix() for path in paths if path.is_file()]
 
 
@@ -58,28 +58,34 @@ def read_descriptor(folder: Path) -> dict[str, Any]:
             return dict(descriptor)
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         pass
-    raise Damaged(f"{DESCRIPTOR}: expected the description of an export, got none")
+    raise Damaged(
+        f"{DESCRIPTOR} does not describe an export of this program: name the folder of one"
+    )
 
 
 def require_replaceable(target: Path, *, dataset: str, model: str) -> None:
     """Raise DeclarationError if a path has more than an earlier export of this model's release."""
     if not target.exists() and not target.is_symlink():
         return
-    expected = f"{target}: expected no folder, or an earlier export of {dataset}/{model}"
+    expected = f"{target} may only be an earlier export of {dataset}/{model}, but it is"
     if target.is_symlink() or not target.is_dir():
-        raise DeclarationError(f"{expected}, got a file or a link")
+        raise DeclarationError(f"{expected} a file or a link: choose another folder")
     try:
         descriptor, names = read_descriptor(target), set(files_of(target))
     except Damaged:
-        raise DeclarationError(f"{expected}, got a folder that is not an export") from None
+        raise DeclarationError(
+            f"{expected} another folder: choose one that does not exist"
+        ) from None
     identity = descriptor[OWN].get("dataset"), descriptor[OWN].get("model")
     if identity != (dataset, model):
         got = "/".join(str(part)[:64] for part in identity)
-        raise DeclarationError(f"{expected}, got an export of {got}")
+        raise DeclarationError(f"{expected} an export of {got}: choose another folder")
     resources = [resource for resource in descriptor["resources"] if isinstance(resource, dict)]
     extra = sorted(names - {resource.get("path") for resource in resources} - {DESCRIPTOR, SUMS})
     if extra:
-        raise DeclarationError(f"{expected}, got one with the foreign file {extra[0][:80]}")
+        raise DeclarationError(
+            f"{expected} one with the foreign file {extra[0][:80]}: move it away"
+        )
 
 
 def replace_folder(

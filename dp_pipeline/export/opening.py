@@ -41,4 +41,4 @@ def _read(root: Path, resource: Mapping[str, object]) -> Columns:
         return read_resource(root, resource)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         name = Path(str(resource["path"])).name
-        raise Damaged(f"{name}: expected a table as it was exported, got another") from None
+        raise Damaged(f"{name} is not a table as it was exported: fetch it again") from None

@@ -283,8 +283,8 @@ def _plain_texts(path: Path, texts: list[str]) -> list[str]:
 
 def _ambiguous_text(path: Path) -> DeclarationError:
     return DeclarationError(
-        f"{path.name}: expected texts that CSV can distinguish from missing values and formulas, "
-        "got an empty text or one that begins with ': export with `--format parquet`"
+        f"{path.name}: CSV cannot distinguish an empty text, or one that begins with ', from "
+        "missing values and formulas: export with `--format parquet`"
     )
 
 
@@ -293,7 +293,7 @@ def _read_csv(path: Path, types: Types, *, missing: bool, decimal: str) -> dict[
         lines = csv.reader(file, delimiter=DELIMITERS[decimal], strict=True)
         names = next(lines, [])
         if names != list(types):
-            raise ValueError("expected the described columns, got others")
+            raise ValueError("the columns must be those that the descriptor names, but they differ")
         columns: dict[str, list[np.ndarray]] = {name: [_column([], types[name])] for name in names}
         while rows := list(islice(lines, LINES)):
             for name, cells in zip(names, zip(*rows, strict=True), strict=True):

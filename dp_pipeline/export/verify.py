@@ -123,9 +123,12 @@ def _checked(of: str, inspect: Callable[[], str]) -> Check:
     try:
         return Check(of, True, inspect())
     except PipelineError as error:
-        return Check(of, False, " ".join(str(error).removeprefix(f"{of}: ").split()))
+        remedy = ": fetch the export again" if isinstance(error, Damaged) else ""
+        return Check(of, False, " ".join(str(error).removeprefix(f"{of}: ").split()) + remedy)
     except (*_UNREADABLE, OSError, RecursionError):
-        return Check(of, False, "expected content as it was exported, got something unreadable")
+        return Check(
+            of, False, "the file cannot be read as it was exported: fetch the export again"
+        )
 
 
 class _Export:
@@ -166,9 +169,13 @@ class _Export:
         listed, present = self._lines
         changed = [name for name in self._changed if name not in failed]
         if changed and changed[0] in self.paths:
-            raise Damaged(f"expected the listed digest of {changed[0][:80]}, got a changed file")
+            raise Damaged(
+                f"the file {changed[0][:80]} does not have the digest that is listed for it"
+            )
         if changed or (listed != present and not self._changed):
-            raise Damaged("expected a list of the present files and no others, got another list")
+            raise Damaged(
+                "the list must name the present files and no others, but it differs from them"
+            )
         return f"{len(present)} files and no other, each with its digest"
 
     def file(self, path: str) -> str:
@@ -177,16 +184,16 @@ class _Export:
             require_format(self._descriptor[OWN].get("format"), of=DESCRIPTOR)
             resources = len(self._resources)
             if DESCRIPTOR in self._changed:
-                raise Damaged(f"expected the digest in {SUMS}, got another")
+                raise Damaged(f"the file does not have the digest that is listed in {SUMS}")
             return f"describes {resources} files"
         described = self._described.get(path)
         if described is None:
-            raise Damaged(f"expected a file that {DESCRIPTOR} describes, got another")
+            raise Damaged(f"the file is not described in {DESCRIPTOR}")
         if not (self.folder / path).is_file():
-            raise Damaged("expected a file, got none")
+            raise Damaged("the file is missing")
         size, digest = (self.folder / path).stat().st_size, file_digest(self.folder / path)
         if (described["bytes"], described["hash"]) != (size, f"sha256:{digest}"):
-            raise Damaged(f"expected the size and digest in {DESCRIPTOR}, got others")
+            raise Damaged(f"the file does not have the size and digest that {DESCRIPTOR} gives")
         tables = f", of {len(self._stored['tables'])} tables" if path == RELEASE else ""
         return f"{size:,} bytes, as described{tables}"
 
@@ -194,15 +201,13 @@ class _Export:
         """Check that a table has the released values; added columns are computed again."""
         table = self._released_table(name)
         if table_digest(table) != self._stored["tables"][name]:
-            raise Damaged("expected the released values, got others")
+            raise Damaged("the table does not have the released values")
         computed = added_columns(name, self._tables)
         added = {column: self._sheet(name)[column] for column in self._added(name)}
         if list(added) != list(computed) or not all(
             np.allclose(added[column], computed[column]) for column in added
         ):
-            raise Damaged(
-                "expected sizes and intervals that follow from the released values, got others"
-            )
+            raise Damaged("the added sizes and intervals do not follow from the released values")
         lines = max((len(values) for values in table.values()), default=0)
         return f"{lines:,} lines, every value as it was released"
 
@@ -213,13 +218,13 @@ class _Export:
         for name in names:
             path = self.folder / f"{name}.geojson"
             if path.read_bytes() != geojson(name, self._sheet(name), (x, y)):
-                raise Damaged(f"{path.name}: expected the places of its table, got others")
+                raise Damaged(f"{path.name} does not have the places of its table")
         return f"{', '.join(names)}: the same in GeoJSON as in the tables"
 
     def release(self) -> str:
         """Check that the stored release is as this program writes it, with all tables."""
         if f"{self._bundle.to_json()}\n".encode() != (self.folder / RELEASE).read_bytes():
-            raise Damaged("expected a release as this program writes it, got another")
+            raise Damaged("the file is not a release as this program writes it")
         return f"{self._bundle.key[:12]}, with all of its tables"
 
     def scales(self) -> str:
@@ -259,9 +264,9 @@ class _Export:
         stated, computed = card["guarantee"], json.loads(json.dumps(guarantee(self._bundle)))
         for name in (*computed, *stated):
             if computed.get(name) != stated.get(name):
-                raise Damaged(f"{name[:40]}: expected the value of the release, got another")
+                raise Damaged(f"{name[:40]} is not that of the release")
         if self._descriptor[OWN].get("standing") != computed["standing"]:
-            raise Damaged(f"standing in {DESCRIPTOR}: expected that of the release, got another")
+            raise Damaged(f"the standing in {DESCRIPTOR} is not that of the release")
         return f"{computed['standing']}, ε = {computed['epsilon']}, as in the release"
 
     def sentences(self) -> str:
@@ -269,13 +274,13 @@ class _Export:
         card = self._text(f"{CARD}.md")
         for line in lines_on_card(self._bundle):
             if line not in card:
-                raise Damaged(f"expected the line {line[:80]!r} on the card, got none")
+                raise Damaged(f"the card lacks the line {line[:80]!r}")
         return "standing, amounts and mechanisms as in the release"
 
     def page(self) -> str:
         """Check that ``card.html`` has the words of ``card.md``."""
         if not has_same_words(self._text(f"{CARD}.html"), self._text(f"{CARD}.md")):
-            raise Damaged(f"expected the words of {CARD}.md, got others")
+            raise Damaged(f"the page does not have the words of {CARD}.md")
         return f"the words of {CARD}.md"
 
     @cached_property
@@ -330,7 +335,7 @@ class _Export:
         amounts = [spend[name] for spend in stored["spends"] for name in _EXACT if name in spend]
         amounts += [stored["facts"][name] for name in _AMOUNTS if name in stored["facts"]]
         if not all(map(_AMOUNT.fullmatch, amounts)):
-            raise Damaged("expected exact fractions as amounts, got another text")
+            raise Damaged("the amounts must be exact fractions, but one is another text")
         return stored
 
     def _sheet(self, name: str) -> Columns:
@@ -340,7 +345,8 @@ class _Export:
             # A path that leads out of the folder is none of its files.
             if len(resources) != 1 or resources[0]["path"] not in self._there:
                 raise Damaged(
-                    f"{name[:40]}: expected one file with this table, got none or several"
+                    f"the table {name[:40]} must be in exactly one file, but none or several have "
+                    "it"
                 )
             self._sheets[name] = read_resource(self.folder, resources[0])
         return self._sheets[name]

@@ -140,7 +140,8 @@ def one_line_failures(spec: DatasetSpec) -> Iterator[None]:
         last = traceback.extract_tb(error.__traceback__)[-1]
         place = f"{Path(last.filename).name}:{last.lineno}"
         raise dg.Failure(
-            f"{spec.name}: unexpected {type(error).__name__} at {place}; its text is left out",
+            f"{spec.name}: an unexpected {type(error).__name__} was raised at {place}: report it "
+            "(its text may show rows, so it is left out)",
             allow_retries=False,
         ) from None
 

@@ -86,7 +86,7 @@ def _storage_server() -> str | None:
     url = parse_postgres_url(address, of=STORAGE_VARIABLE)
     if find_spec("dagster_postgres") is None:
         raise PipelineError(
-            f"{STORAGE_VARIABLE}: expected dagster-postgres, got none: "
+            f"The variable {STORAGE_VARIABLE} needs dagster-postgres, which is not installed: "
             "`pip install 'dp-pipeline[postgresql]'`"
         )
     # Dagster hands the variable on as it is.
@@ -108,13 +108,13 @@ def _require_agreement(settings: str, server: str | None, file: Path) -> None:
     if server is not None and not on_server:
         names = storage if isinstance(storage, dict) else ["files in its folder"]
         raise DeclarationError(
-            f"{STORAGE_VARIABLE}: names {server}, but {file} keeps the run history elsewhere: "
-            f"expected its storage to be that variable, got {' and '.join(map(str, names))}"
+            f"The variable {STORAGE_VARIABLE} names {server}, but {file} keeps the run history in "
+            f"{' and '.join(map(str, names))}: let its storage be that variable, or unset it"
         )
     if server is None and on_server:
         raise DeclarationError(
-            f"{STORAGE_VARIABLE}: expected an address, as {file} keeps the run history there, "
-            "got none"
+            f"The variable {STORAGE_VARIABLE} must hold an address, as {file} keeps the run "
+            "history there, but it is not set"
         )
 
 
@@ -130,7 +130,9 @@ def _parsed(settings: str, file: Path) -> dict[str, Any]:
 
 
 def _no_settings(file: Path) -> DeclarationError:
-    return DeclarationError(f"{file}: expected Dagster's settings in YAML, got something else")
+    return DeclarationError(
+        f"{file} must hold Dagster's settings in YAML, but it does not: correct it"
+    )
 
 
 def dagster_instance(home: Home) -> dg.DagsterInstance:

@@ -203,8 +203,8 @@ def require_daemon(instance: dg.DagsterInstance, *, now: float) -> None:
     heartbeat = instance.get_daemon_heartbeats().get(QUEUE_DAEMON)
     if heartbeat is None or now - heartbeat.timestamp > MAX_SILENCE:
         raise PipelineError(
-            "backfill: expected a running Dagster daemon, got none: start `dp-pipeline ui`, or "
-            "use `dp-pipeline run`, which needs none"
+            "The backfill needs a running Dagster daemon: start `dp-pipeline ui`, or use "
+            "`dp-pipeline run`, which needs none"
         )
 
 
@@ -220,4 +220,4 @@ def submit_backfill(spec: DatasetSpec, partitions: Sequence[str]) -> None:
     done = subprocess.run([*command, "--noprompt"], capture_output=True, text=True, check=False)
     if done.returncode:
         lines = done.stderr.strip().splitlines() or ["no reason given"]
-        raise PipelineError(f"backfill: expected Dagster to queue it, got: {lines[-1]}")
+        raise PipelineError(f"Dagster did not queue the backfill: {lines[-1]}")

@@ -97,8 +97,8 @@ def spec_of_run(context: dg.AssetExecutionContext, spec: DatasetSpec) -> Dataset
     name = None if key is None else window_of_key(spec.windows, key)
     if name is None:
         raise DeclarationError(
-            f"{spec.name}: expected one window a run, such as "
-            f"{partition_key(spec.windows, spec.windows.first)}, got "
+            f"{spec.name}: a run must have one window, such as "
+            f"{partition_key(spec.windows, spec.windows.first)}, not "
             f"{_keys_text(context.run.tags)}: launch one run for each"
         )
     return spec.at_window(name)
@@ -144,7 +144,7 @@ def _declared_key(tags: Mapping[str, str], spec: DatasetSpec, kind: type[Release
     if key in levels:
         return str(key)
     raise DeclarationError(
-        f"{spec.name}: expected one {kind.SYMBOL} partition a run, of {', '.join(levels)}, got "
+        f"{spec.name}: a run must have one {kind.SYMBOL} partition of {', '.join(levels)}, not "
         f"{_keys_text(tags)}: launch one run for each"
     )
 

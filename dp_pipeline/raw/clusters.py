@@ -96,8 +96,8 @@ def unwrap(get_result: Callable[[], Result]) -> Result:
         # Any type, since engines put a worker's trace and parts of its arguments into the message.
         kind = type(error).__name__
     raise PipelineError(
-        f"engine: expected the answers of all workers, got {kind}: read their logs, and check that "
-        "all of them can read and write the home's folder"
+        f"The engine did not get the answers of all workers, but a {kind}: read their logs, and "
+        "check that all of them can read and write the home's folder"
     )
 
 
@@ -184,13 +184,12 @@ def _require_answer(address: str, default_port: int) -> None:
         with suppress(OSError), socket.create_connection((host, port), ANSWER_SECONDS):
             return
     raise PipelineError(
-        f"engine: expected a server that answers within {ANSWER_SECONDS:.0f} seconds, got none at "
-        f"{place}: start it, or correct the address of the engine"
+        f"The engine has no server that answers within {ANSWER_SECONDS:.0f} seconds at {place}: "
+        "start it, or correct the address of the engine"
     )
 
 
 def _not_installed(extra: str, name: str) -> DeclarationError:
     return DeclarationError(
-        f"engine: expected {name}, got none that can be imported: "
-        f"`pip install 'dp-pipeline[{extra}]'`"
+        f"The engine needs {name}, which cannot be imported: `pip install 'dp-pipeline[{extra}]'`"
     )

@@ -49,7 +49,9 @@ def average_distance(
     0.3333333333333333
     """
     if not marginals:
-        raise DeclarationError("variation distance: expected at least one marginal, got none")
+        raise DeclarationError(
+            "A variation distance needs one or more marginals, but none is given"
+        )
     distance_of = distances(real, released, sizes, marginals)
     return float(np.mean([distance_of[marginal] for marginal in marginals]))
 
@@ -115,7 +117,8 @@ def _row_count(table: Codes, names: Sequence[str]) -> int:
     lengths = {len(table[name]) for name in names}
     if len(lengths) != 1:
         raise DeclarationError(
-            f"variation distance: expected columns of one length, got {len(lengths)} lengths"
+            f"A variation distance needs columns of one length, but they have {len(lengths)} "
+            "lengths"
         )
     return lengths.pop()
 

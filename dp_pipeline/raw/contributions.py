@@ -74,7 +74,8 @@ class PersonKeys:
             return None
         if not key:
             raise DeclarationError(
-                f"person {person!r}: expected the population's key, got an empty one"
+                f"The person {person!r} needs the population's key, but the key is empty: report "
+                "this"
             )
         other_columns = tuple(sorted(set(columns) - {person}))
         row_keys = _SipKeys.of([person, *other_columns], key)
@@ -164,8 +165,8 @@ class _Persons:
         cells = _plain(table.column(column))
         if cells.type not in WHOLE and cells.type != _TEXT and not pa.types.is_null(cells.type):
             raise DeclarationError(
-                f"person {column!r}: expected text or whole numbers, got {type_word(cells.type)}: "
-                "write the column as int64 or text"
+                f"The person's column {column!r} must hold text or whole numbers, not "
+                f"{type_word(cells.type)}: write it as int64 or text"
             )
         if pa.types.is_null(cells.type):
             cells = cells.cast(_TEXT)
@@ -304,7 +305,7 @@ def _cells(name: str, column: pa.ChunkedArray | pa.Array, key: bytes) -> _Cells:
         cells = cells.cast(pa.uint8())
     if cells.type not in WHOLE and cells.type not in {pa.float64(), pa.null()}:
         raise DeclarationError(
-            f"column {name!r}: expected text or numbers, got {type_word(cells.type)}"
+            f"The column {name!r} must hold text or numbers, not {type_word(cells.type)}"
         )
     is_present = np.asarray(cells.is_valid())
     if pa.types.is_null(cells.type):

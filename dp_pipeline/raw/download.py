@@ -73,7 +73,7 @@ class Download:
         with pool, self._request(pool) as response:
             digest = self._copy_body(response, file, deadline)
         if self.sha256 not in (None, digest):
-            raise self._refusal(f"the file of SHA-256 {self.sha256}", f"one of {digest}")
+            raise self._refusal(f"the file has SHA-256 {digest}, but {self.sha256} is declared")
         return digest
 
     def _request(self, pool: PoolManager) -> BaseHTTPResponse:
@@ -83,15 +83,15 @@ class Download:
             try:
                 response = pool.request("GET", url, redirect=False, preload_content=False)
             except HTTPError as error:
-                raise self._refusal("a server that answers", _reason(error)) from None
+                raise self._refusal(_reason(error)) from None
             if response.status == 200:
                 return response
             response.close()
             location = response.get_redirect_location()
             if not location:
-                raise self._refusal("a file", f"status {response.status}")
+                raise self._refusal(f"the server sends status {response.status}, and no file")
             url = self._redirected(url, location)
-        raise self._refusal(f"at most {MAX_REDIRECTS} redirections", "more")
+        raise self._refusal(f"the server redirects more than {MAX_REDIRECTS} times")
 
     def _redirected(self, url: str, location: str) -> str:
         """Return the target of a redirection; SourceError unless it may be followed."""
@@ -100,25 +100,27 @@ class Download:
         except ValueError:
             target = ""
         if not is_allowed_url(target) or urlsplit(target).scheme != urlsplit(url).scheme:
-            raise self._refusal(f"a redirection to {EXPECTED_URL}", "one to another URL")
+            raise self._refusal(f"a redirection must go to {EXPECTED_URL}, but it does not")
         if self.sha256 is None and urlsplit(target).netloc != urlsplit(url).netloc:
             # With a declared hash it does not matter who sends the bytes.
-            raise self._refusal("the file itself, or its sha256", "a redirection to another host")
+            raise self._refusal("the server redirects to another host: declare sha256")
         return target
 
     def _copy_body(self, response: BaseHTTPResponse, file: BinaryIO, deadline: float) -> str:
         """Copy the body to ``file`` and return its hash."""
         has_length = response.chunked or response.length_remaining is not None
         if self.sha256 is None and not has_length:
-            raise self._refusal("a length, or the file's sha256", "neither")
+            raise self._refusal("the server names no length: declare sha256")
         digest, count = hashlib.sha256(), 0
         # Block by block: a server that sends a byte now and then must not delay it for ever.
         while block := self._next_block(response):
             count += len(block)
             if count > self.max_megabytes * MEGABYTE:
-                raise self._refusal(f"at most {self.max_megabytes} MB", "more")
+                raise self._refusal(
+                    f"the file has more than {self.max_megabytes} MB: raise at_most_mb"
+                )
             if time.monotonic() > deadline:
-                raise self._refusal(f"a file within {TOTAL_SECONDS:.0f} seconds", "a part of it")
+                raise self._refusal(f"the file takes more than {TOTAL_SECONDS:.0f} seconds")
             digest.update(block)
             file.write(block)
         return digest.hexdigest()
@@ -127,24 +129,22 @@ class Download:
         try:
             return response.read1(_BLOCK, decode_content=False)
         except TimeoutError:
-            raise self._refusal("a whole file", f"nothing for {IDLE_SECONDS:g} seconds") from None
+            raise self._refusal(f"the server sends nothing for {IDLE_SECONDS:g} seconds") from None
         except HTTPError:
-            raise self._refusal("a whole file", "an incomplete one") from None
+            raise self._refusal("the file is incomplete: run again") from None
 
-    def _refusal(self, expected: str, got: str) -> SourceError:
-        return SourceError(
-            f"{self.dataset}: {redact_url(self.url)}: expected {expected}, got {got}"
-        )
+    def _refusal(self, fault: str) -> SourceError:
+        return SourceError(f"{self.dataset}: {redact_url(self.url)}: {fault}")
 
 
 def _reason(error: HTTPError) -> str:
     # The library's error of a refused connection is a TimeoutError too.
     if isinstance(error, TimeoutError) and not isinstance(error, NewConnectionError):
-        return f"no answer for {IDLE_SECONDS:g} seconds"
+        return f"the server does not answer for {IDLE_SECONDS:g} seconds"
     is_certificate = isinstance(error, SSLError) and isinstance(
         error.args[0], ssl.SSLCertVerificationError
     )
-    return "a certificate that is not trusted" if is_certificate else "none"
+    return f"the server {'has no trusted certificate' if is_certificate else 'does not answer'}"
 
 
 _DOWNLOAD_NAME = re.compile(r"[0-9a-f]{32}(\.[a-z0-9]+)?")
@@ -247,7 +247,7 @@ def _fetch(
     if declared is None and before not in (None, sha256):
         path.unlink()
         raise SourceError(
-            f"{spec.name}: {redact_url(url)}: expected the file of SHA-256 {before}, as in an "
-            f"earlier snapshot, got {sha256}: declare the right one as sha256"
+            f"{spec.name}: {redact_url(url)}: the file has SHA-256 {sha256}, but {before} in an "
+            "earlier snapshot: declare the right one as sha256"
         )
     return sha256

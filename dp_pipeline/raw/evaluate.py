@@ -107,12 +107,13 @@ def _misclassified(
 
 def _require_codes(domain: Domain, released: Codes) -> None:
     if not released:
-        raise DeclarationError("synthetic table: expected at least one attribute, got none")
+        raise DeclarationError("The synthetic table needs one or more attributes, but it has none")
     for name, codes in released.items():
         size = domain[name].size
         if len(codes) and not 0 <= codes.min() <= codes.max() < size:
             raise DeclarationError(
-                f"synthetic table: expected codes of {name} in 0..{size - 1}, got others"
+                f"The codes of {name} in a synthetic table must lie in 0..{size - 1}, but one "
+                "does not"
             )
 
 
@@ -265,7 +266,10 @@ def custodian_facts(
     safe file name.
     """
     if not _NAME.fullmatch(name):
-        raise DeclarationError(f"file of facts: expected letters, digits, . _ or -, got {name!r}")
+        raise DeclarationError(
+            "The name of a file of facts must have letters, digits, . _ or - alone, but it is "
+            f"{name!r}"
+        )
     path = snapshot.folder / "custodian" / f"{name}.json"
     stored = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     if stored.get("seal") != _seal(snapshot, name, stored.get("facts", {})):

@@ -128,8 +128,8 @@ def _results(
     by_name = {str(r.expectation_config.meta["name"]): r for r in results.results}
     if len(results.results) != len(expectations) or set(by_name) != {e.name for e in expectations}:
         raise PipelineError(
-            f"{spec.name}: expected {len(expectations)} verdicts of Great Expectations, "
-            f"got {len(results.results)}"
+            f"{spec.name}: Great Expectations must give {len(expectations)} verdicts, but it gave "
+            f"{len(results.results)}: install the version of constraints.txt"
         )
     return by_name
 
@@ -155,8 +155,8 @@ def load_library() -> Any:
         # The library imports PySpark if it is installed, which without Spark Connect ends the
         # process with exit code 0.
         raise PipelineError(
-            "Great Expectations: expected PySpark with Spark Connect or none, got PySpark alone: "
-            "`pip install 'pyspark[connect]'`, or remove pyspark"
+            "Great Expectations needs PySpark with Spark Connect, or no PySpark: `pip install "
+            "'pyspark[connect]'`, or remove pyspark"
         ) from None
     return great_expectations
 

@@ -121,7 +121,7 @@ def _require_closed(spec: DatasetSpec, moment: int) -> None:
     if spec.window and spec.cut.closing_time(spec.window) > moment:
         closes = datetime.fromtimestamp(spec.cut.closing_time(spec.window), UTC)
         raise NotPrepared(
-            f"{spec.name}: expected a closed window, got {spec.window}, which is read from "
+            f"{spec.name}: the window {spec.window} is not yet closed and is read from "
             f"{closes:%Y-%m-%d %H:%M} UTC on: `dp-pipeline run {spec.name}` takes the newest "
             "closed one"
         )
@@ -133,15 +133,15 @@ def _require_covers(snapshot: Snapshot, spec: DatasetSpec) -> None:
     missing = [column for column in spec.columns if column not in stored.get("columns", ())]
     if stored.get("population", spec.population) != spec.population:
         # Its fingerprints are under that population's key: every stage would appear damaged.
-        mismatch = f"the population {spec.population}, got rows stored under {stored['population']}"
+        mismatch = f"its rows are those of population {stored['population']}, not {spec.population}"
     elif stored.get("source") not in [source.identity for source in spec.source.alternatives]:
-        mismatch = f"the source {spec.source.identity}, got {stored.get('source')}"
+        mismatch = f"its source is {stored.get('source')}, not {spec.source.identity}"
     elif missing:
-        mismatch = f"a column {missing[0]!r}, got a snapshot that was read without it"
+        mismatch = f"it was read without the column {missing[0]!r}"
     else:
         return
     raise DeclarationError(
-        f"{spec.name}: snapshot {snapshot.id}: expected {mismatch}; name a new snapshot: "
+        f"{spec.name}: snapshot {snapshot.id}: {mismatch}; name a new snapshot: "
         f"{new_snapshot_hint(spec.name)}"
     )
 
@@ -299,6 +299,6 @@ def _files_in_place(spec: DatasetSpec, snapshot: Snapshot) -> list[Path]:
 
 def _changed(snapshot: Snapshot) -> Damaged:
     return Damaged(
-        f"{snapshot!r}: expected its files in place unchanged, got others: restore them, or name a "
+        f"{snapshot!r}: its files were changed in their place: restore them, or name a "
         f"new snapshot: {new_snapshot_hint(snapshot.dataset)}"
     )

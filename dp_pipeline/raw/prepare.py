@@ -121,7 +121,7 @@ def prepare_stage(
             return
         if stage not in stages_of(spec):
             stages = ", ".join(stages_of(spec))
-            raise DeclarationError(f"{spec.name}: expected a stage of {stages}, got {stage}")
+            raise DeclarationError(f"{spec.name}: the stage must be one of {stages}, not {stage}")
         parallel_map = workers_of(engine)
         if stage == "normalized":
             require_validated(spec, snapshot)
@@ -382,7 +382,10 @@ def require_codes(spec: DatasetSpec, snapshot: Snapshot) -> None:
     """Raise NotPrepared unless the snapshot is prepared, DeclarationError without cells."""
     require_prepared(spec, snapshot)
     if not spec.domain.discrete:
-        raise DeclarationError(f"{spec.name}: expected attributes with cells, got none")
+        raise DeclarationError(
+            f"{spec.name}: no attribute has levels, bins or edges, which this model needs: "
+            "declare some"
+        )
 
 
 def exact_codes(spec: DatasetSpec, snapshot: Snapshot, names: Sequence[str]) -> NDArray[np.integer]:

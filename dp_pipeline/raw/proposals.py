@@ -68,7 +68,7 @@ def first_look(source: Source) -> tuple[SourceColumn, ...]:
 
             columns = query_columns(source)
     if len({column.name for column in columns}) < len(columns):
-        raise _refusal(source, "a different name for each column", "a repeated name")
+        raise _refusal(source, "a different name for each column", "a repeated name: rename it")
     return columns
 
 
@@ -156,11 +156,11 @@ def _guarded(source: Source, read: Callable[[], Result]) -> Result:
     try:
         return read()
     except OSError as error:
-        got = os.strerror(error.errno) if error.errno else "a damaged one"
+        got = os.strerror(error.errno) if error.errno else "a damaged file"
     except OddFile as odd:
         expected, got = odd.expected, odd.got
     except (pa.ArrowException, csv.Error, ValueError, NoHeader):
-        got = "another one"
+        got = "a file of another kind, or without a header"
     raise _refusal(source, expected, got)
 
 

@@ -82,7 +82,9 @@ def _blocks(
 
 def _hash_blocks(blocks: Sequence[Words], key: bytes) -> Words:
     if len(key) != KEY_BYTES:
-        raise ValueError(f"SipHash: expected a key of {KEY_BYTES} bytes, got {len(key)}")
+        raise ValueError(
+            f"A key of SipHash must have {KEY_BYTES} bytes, not {len(key)}: report this"
+        )
     k = np.frombuffer(key, dtype="<u8").astype(np.uint64)
     hashes = np.empty(len(blocks[0]), dtype=np.uint64)
     for start in range(0, len(hashes), _AT_ONCE):

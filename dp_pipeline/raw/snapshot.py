@@ -39,7 +39,8 @@ def check_snapshot_id(text: str) -> str:
     """Return a snapshot id; DeclarationError unless it is a safe folder name and not reserved."""
     if not _ID.fullmatch(text) or text.lower().partition(".")[0] == CURRENT:
         raise DeclarationError(
-            f"snapshot: expected letters, digits, . _ or -, and not {CURRENT!r}, got {text[:60]!r}"
+            "The name of a snapshot must have letters, digits, . _ or - alone and not be "
+            f"{CURRENT!r}, but it is {text[:60]!r}"
         )
     return text
 
@@ -132,12 +133,12 @@ class Snapshot:
         stored = self._stored_manifest()
         if _RETIRED in stored:
             raise NotPrepared(
-                f"{self!r}: expected rows, got a snapshot retired on {stored[_RETIRED]}: "
-                f"name a new snapshot: {new_snapshot_hint(self.dataset)}"
+                f"{self!r}: the rows of the snapshot were removed on {stored[_RETIRED]}: name a "
+                f"new snapshot: {new_snapshot_hint(self.dataset)}"
             )
         if stored.get("id") != self.id:
             raise Damaged(
-                f"{self!r}: expected the manifest of this snapshot, got that of "
+                f"{self!r}: the folder holds the manifest of snapshot "
                 f"{str(stored.get('id'))[:60]!r}: move the folder back to its own name"
             )
         return stored
@@ -179,15 +180,14 @@ class Snapshot:
             stored = json.loads((self.folder / MANIFEST).read_text())
         except FileNotFoundError:
             raise NotPrepared(
-                f"{self!r}: expected an ingested snapshot, got none: "
-                f"{preparation_hint(self.dataset)}"
+                f"{self!r}: the snapshot is not ingested: {preparation_hint(self.dataset)}"
             ) from None
         except (OSError, ValueError):
             stored = None
         if not isinstance(stored, dict):
             raise Damaged(
-                f"{self!r}: expected a readable manifest, got a broken one: restore it from a "
-                f"backup, or name a new snapshot: {new_snapshot_hint(self.dataset)}"
+                f"{self!r}: the manifest cannot be read: restore it from a backup, or name a new "
+                f"snapshot: {new_snapshot_hint(self.dataset)}"
             )
         require_format(stored.get("format"), of=f"{self!r}: manifest")
         return stored
@@ -229,8 +229,7 @@ class Snapshot:
         fingerprint = self.manifest.get("fingerprints", {}).get(stage)
         if fingerprint is None:
             raise NotPrepared(
-                f"{self!r}: expected the stage {stage!r}, got a snapshot without it: "
-                f"{preparation_hint(self.dataset)}"
+                f"{self!r}: the snapshot has no stage {stage!r}: {preparation_hint(self.dataset)}"
             )
         return str(fingerprint)
 
@@ -257,7 +256,7 @@ class Snapshot:
 
     def _changed(self, stage: str) -> Damaged:
         return Damaged(
-            f"{self!r}: expected the table {stage!r} as it was stored, got another: restore it, or "
+            f"{self!r}: the table {stage!r} is not as it was stored: restore it, or "
             f"name a new snapshot: {new_snapshot_hint(self.dataset)}"
         )
 
@@ -271,7 +270,8 @@ def current_snapshot(store: Path, dataset: str, key: bytes, window: str = "") ->
     is_of_window = not window or name.partition(".")[0] == window
     if not _ID.fullmatch(name) or not is_of_window:
         raise Damaged(
-            f"{dataset}: expected the name of a snapshot in the file {pointer.name}, got another"
+            f"{dataset}: the file {pointer.name} must hold the name of a snapshot, but it does "
+            "not: run the data set again"
         )
     return Snapshot(store / dataset / name, key)
 
@@ -303,13 +303,13 @@ def require_validated(spec: DatasetSpec, snapshot: Snapshot) -> None:
     validated = _marks(snapshot, "validated")
     if validated.get("refused"):
         raise NotPrepared(
-            f"{snapshot!r}: expected a valid snapshot, got a refused one: mend what its checks "
-            f"report, then {new_snapshot_hint(spec.name)}"
+            f"{snapshot!r}: its checks refused the snapshot: mend what they report, then "
+            f"{new_snapshot_hint(spec.name)}"
         )
     declared = (spec.rows_digest, spec.checks)
     is_current = (validated.get("digest"), validated.get("checks")) == declared
     if validated.get("structural") is not True or not is_current:
-        raise _not_prepared(spec, snapshot, "a snapshot validated")
+        raise _not_prepared(spec, snapshot, "is not validated")
 
 
 def forget_preparation(snapshot: Snapshot) -> None:
@@ -330,7 +330,7 @@ def has_stage(spec: DatasetSpec, snapshot: Snapshot, stage: str) -> bool:
 def require_stage(spec: DatasetSpec, snapshot: Snapshot, stage: str) -> None:
     """Raise NotPrepared unless ``stage`` was stored under this declaration."""
     if not has_stage(spec, snapshot, stage):
-        raise _not_prepared(spec, snapshot, f"the stage {stage!r}")
+        raise _not_prepared(spec, snapshot, f"has no stage {stage!r}")
 
 
 def require_prepared(spec: DatasetSpec, snapshot: Snapshot) -> None:
@@ -338,13 +338,12 @@ def require_prepared(spec: DatasetSpec, snapshot: Snapshot) -> None:
     for member in snapshot.members:
         require_validated(spec, member)
         if _marks(member, "prepared").get("digest") != spec.digest:
-            raise _not_prepared(spec, member, "a snapshot prepared")
+            raise _not_prepared(spec, member, "is not prepared")
 
 
-def _not_prepared(spec: DatasetSpec, snapshot: Snapshot, expected: str) -> NotPrepared:
+def _not_prepared(spec: DatasetSpec, snapshot: Snapshot, fault: str) -> NotPrepared:
     return NotPrepared(
-        f"{snapshot!r}: expected {expected} as {spec.name} is declared now, got none: "
-        f"{preparation_hint(spec.name)}"
+        f"{snapshot!r} {fault} as {spec.name} is declared now: {preparation_hint(spec.name)}"
     )
 
 

@@ -125,7 +125,7 @@ def stage_batches(snapshot: Snapshot, stage: str) -> Iterator[list[BatchReader]]
 
 def _changed(table: str) -> Damaged:
     return Damaged(
-        f"{table}: expected the Parquet table that was stored, got another file: restore it, or "
+        f"{table}: the table is not the one that was stored: restore it, or "
         "name a new snapshot: `dp-pipeline run DATASET --snapshot NAME`"
     )
 

@@ -101,7 +101,7 @@ def refusal(spec: DatasetSpec, verdicts: tuple[Verdict, ...]) -> str | None:
     if not failed:
         return None
     return (
-        f"{spec.name}: expected the snapshot to be as declared, got failed expectations: "
+        f"{spec.name}: the snapshot is not as declared, as these expectations failed: "
         f"{', '.join(failed)}; mend the source or the file, then name a new snapshot: "
         f"{new_snapshot_hint(spec.name)}"
     )

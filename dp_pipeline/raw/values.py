@@ -99,13 +99,15 @@ def numbers(column: pa.ChunkedArray, signs: Signs = PLAIN) -> FloatArray:
 def _with_point(text: pa.ChunkedArray, signs: Signs) -> pa.ChunkedArray:
     """Rewrite texts of numbers with a decimal point; null for all other texts."""
     groups = SPACES if signs.thousands == " " else signs.thousands
-    decimal_sign, group = re.escape(signs.decimal), f"[{groups}]"
-    integer_form = rf"[0-9]+|[0-9]{{1,3}}({group}[0-9]{{3}})+" if signs.thousands else "[0-9]+"
+    decimal_sign, thousands_sign = re.escape(signs.decimal), f"[{groups}]"
+    integer_form = (
+        rf"[0-9]+|[0-9]{{1,3}}({thousands_sign}[0-9]{{3}})+" if signs.thousands else "[0-9]+"
+    )
     digits = rf"({integer_form})({decimal_sign}[0-9]*)?|{decimal_sign}[0-9]+"
     form = rf"^[-+]?(({digits})([eE][-+]?[0-9]+)?|(?i:inf(inity)?))$"
     fits = pc.match_substring_regex(text, form)
     if signs.thousands:
-        text = pc.replace_substring_regex(text, group, "")
+        text = pc.replace_substring_regex(text, thousands_sign, "")
     if signs.decimal != ".":
         text = pc.replace_substring(text, signs.decimal, ".")
     return pc.if_else(fits, text, None)

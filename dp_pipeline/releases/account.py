@@ -117,8 +117,7 @@ def require_snapshot(spec: DatasetSpec, home: Home, windows: Sequence[str] = ())
         if snapshot is None:
             of_window = f" of {window}" if window else ""
             raise NotPrepared(
-                f"{spec.name}: expected a prepared snapshot{of_window}, got none: "
-                f"{preparation_hint(spec.name)}"
+                f"{spec.name}: no snapshot{of_window} is prepared: {preparation_hint(spec.name)}"
             )
         # Since it was read, another population may have come to hold what it was read from.
         claim(*snapshot.claimed)
@@ -145,18 +144,18 @@ def require_no_history(spec: DatasetSpec, home: Home) -> None:
     """
     ledger = home.ledger
     known_populations = ledger.populations()
-    expected = f"{spec.name}: expected the ledger that knows"
     for trace in find_traces(home):
         if trace.population is None:
             raise Damaged(
-                f"{expected} the population of rows or releases in {trace.path}, which name "
-                f"none: run their data set again, or put them outside of {home.root}"
+                f"{spec.name}: the rows or releases in {trace.path} name no population, so the "
+                "ledger cannot know them: run their data set again, or put them outside of "
+                f"{home.root}"
             )
         if trace.population not in known_populations:
             raise Damaged(
-                f"{expected} population {trace.population}, got one that does not, although rows "
-                f"or releases of it are in {trace.path}: put the ledger and its head back, or "
-                f"the rows and releases outside of {home.root}"
+                f"{spec.name}: the ledger does not know population {trace.population}, although "
+                f"rows or releases of it are in {trace.path}: put the ledger and its head back, "
+                f"or the rows and releases outside of {home.root}"
             )
     reports = [home.reports / f"{spec.name}{ending}" for ending in (".html", ".cards")]
     names = {source for source, _ in ledger.claims()}
@@ -165,9 +164,9 @@ def require_no_history(spec: DatasetSpec, home: Home) -> None:
         for path in (home.internal / spec.name, *reports)
     ):
         raise Damaged(
-            f"{expected} data set {spec.name}, got one that does not, although "
-            f"evaluations or reports of it are in {home.root}: put the ledger and its head "
-            "back, or those elsewhere"
+            f"{spec.name}: the ledger does not know this data set, although evaluations or "
+            f"reports of it are in {home.root}: put the ledger and its head back, or those "
+            "elsewhere"
         )
 
 

@@ -182,14 +182,14 @@ def domain_bundle(spec: DatasetSpec, home: Home, *, snapshot: Snapshot | None = 
         pointer = read_document(_pointer_path(spec, home, snapshot.id))
     if snapshot is None or pointer is None:
         raise NotPrepared(
-            f"{spec.name}: expected the domain of its snapshot to be discovered, got none: "
+            f"{spec.name}: the domain of its snapshot is not yet discovered: "
             f"{preparation_hint(spec.name)}"
         )
     bundle = pointed_bundle(spec, home, pointer, model=NAME, snapshot=snapshot.id)
     if bundle.facts["declaration"] != spec.digest:
         raise NotPrepared(
-            f"{spec.name}: expected a domain discovered as the file declares it now, got one of "
-            f"before: {preparation_hint(spec.name)}, at the price of another discovery"
+            f"{spec.name}: the domain was discovered for an earlier declaration: "
+            f"{preparation_hint(spec.name)}, at the price of another discovery"
         )
     return bundle
 

@@ -105,8 +105,8 @@ class EpsilonRelease(NoisyRelease):
         super().require_allowed()
         if self.span > 1 and self.spec.delta is not None:
             raise DeclarationError(
-                f"{self.where}: expected a release of one window beside `delta`, as ρ of "
-                f"windows do not add up, got one of {range_text(self.windows)}"
+                f"{self.where}: with `delta` a release must be of one window, as ρ of windows do "
+                f"not add up, not of {range_text(self.windows)}: declare span 1"
             )
 
     @property
@@ -193,24 +193,27 @@ class EpsilonRelease(NoisyRelease):
         model, where = self.model, f"{self.where}: refine"
         if not model.refines:
             raise DeclarationError(
-                f"{where}: expected a model that asks the same questions at every ε, got "
-                f"{self.name}"
+                f"{where}: the model {self.name} does not ask the same questions at every ε, so "
+                "it cannot be refined: run without --refine"
             )
         if model.plans_from_earlier:
             raise DeclarationError(
-                f"{where}: expected a model that plans from nothing, got one with "
-                "`plan_from: previous`: its numbers may be those of two windows"
+                f"{where}: a model with `plan_from: previous` cannot be refined, as its numbers "
+                "may be those of two windows: run without --refine"
             )
         if model.prior_name:
-            raise DeclarationError(f"{where}: expected a model without `prior`, got one")
+            raise DeclarationError(
+                f"{where}: a model with `prior` cannot be refined: run without --refine"
+            )
         if self.guarantee.currency != self.spec.currency:
             raise DeclarationError(
-                f"{where}: expected a model that accounts in ρ, as its population has a declared "
-                f"δ, got {self.name}: in ρ the difference of two pure ε cannot be charged"
+                f"{where}: the account is in ρ, where the model {self.name} in pure ε cannot be "
+                "refined, as the difference of two ε has no price: run without --refine"
             )
         if not 0 < epsilon < self.epsilon:
             raise DeclarationError(
-                f"{where}: expected a declared ε below {self.level}, got {epsilon_text(epsilon)}"
+                f"{where}: the release to refine must have a declared ε below {self.level}, not "
+                f"{epsilon_text(epsilon)}"
             )
 
     def refined(self, key: ReleaseKey) -> refinement.RefinedRelease | None:
@@ -241,8 +244,8 @@ class EpsilonRelease(NoisyRelease):
             return facts
         if spec.reserved is not None and spec.reserved.facts.get(PRIOR) != public.fact:
             raise DeclarationError(
-                f"{self.where}: prior: expected the public rows that it was started with, got "
-                "others: run with --new-draw to use these"
+                f"{self.where}: prior: the public rows are not those that the release was started "
+                "with: put those back, or pay for a new draw with --new-draw"
             )
         return {**facts, PRIOR: public.fact}
 

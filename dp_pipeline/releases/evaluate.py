@@ -103,8 +103,8 @@ class TableComparison:
         sizes = {name: self.domain[name].size for name in names}
         if not 2 <= sizes[label] <= MOST_LEVELS:
             raise DeclarationError(
-                f"label: expected a column of 2 to {MOST_LEVELS} cells, got {label!r:.60} "
-                f"with {sizes[label]}"
+                f"The label must be a column of 2 to {MOST_LEVELS} cells, but {label!r:.60} has "
+                f"{sizes[label]}: choose another label"
             )
         learned, tested = (
             {name: codes[rows] for name, codes in self.real.items()}
@@ -242,8 +242,8 @@ def from_compared(documents: Sequence[Mapping[str, Any]]) -> tuple[quality.Compa
 def _require_same_purpose(spec: DatasetSpec, bundle: Bundle) -> None:
     if bundle.facts["purpose"] != spec.purpose:
         raise DeclarationError(
-            f"{spec.name}: purpose: expected {bundle.facts['purpose']!r} as in what was released, "
-            f"got {spec.purpose!r}"
+            f"{spec.name}: purpose: the release was made with {bundle.facts['purpose']!r}, but "
+            f"the file declares {spec.purpose!r}: correct the file, or release again"
         )
 
 

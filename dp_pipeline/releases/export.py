@@ -57,8 +57,8 @@ class ExportRequest:
         model_names = (*EpsilonRelease.names(spec), *KAnonymousRelease.names(spec))
         if not name and not published:
             raise DeclarationError(
-                f"{spec.name}: MODEL: expected a model or method, as the data set file publishes "
-                f"nothing, got none: it declares {', '.join(model_names)}"
+                f"{spec.name}: MODEL must be named, as the data set file publishes nothing: "
+                f"choose from {', '.join(model_names)}"
             )
         if name and name not in model_names:
             raise DeclarationError(f"{spec.name}: MODEL: expected {one_of(model_names, name)}")
@@ -69,10 +69,12 @@ class ExportRequest:
         is_method = name in KAnonymousRelease.names(spec)
         if epsilon and is_method:
             raise DeclarationError(
-                f"{spec.name}: --epsilon: expected none for {name}, which has a K"
+                f"{spec.name}: --epsilon: the release of {name} has a K and no ε: use --k"
             )
         if k and not is_method:
-            raise DeclarationError(f"{spec.name}: --k: expected none for {name}, which has an ε")
+            raise DeclarationError(
+                f"{spec.name}: --k: the release of {name} has an ε and no K: use --epsilon"
+            )
         level = epsilon_text(spec.partition(epsilon)) if epsilon else ""
         if k and spec.k_anonymity:
             level = str(spec.k_anonymity.partition(k))
@@ -127,8 +129,8 @@ def find_newest_settled(
                 return release
     where = " ".join(filter(None, (request.level and f"at {request.level}", request.window)))
     raise NotPrepared(
-        f"{spec.name}: {request.name}: expected a settled release {f'{where} ' if where else ''}of "
-        f"this declaration, got none: `dp-pipeline {'anonymize' if is_k_anonymous else 'run'} "
+        f"{spec.name}: {request.name}: no settled release {f'{where} ' if where else ''}of this "
+        f"declaration exists: `dp-pipeline {'anonymize' if is_k_anonymous else 'run'} "
         f"{spec.name}` makes it"
     )
 
@@ -169,7 +171,10 @@ def _settled_release(
     expected = {"model": release.name, "snapshot": facts["snapshot"], **release.level_facts}
     bundle = replay.pointed_bundle(spec, home, {"folder": folder}, **expected)
     if bundle.key != settled.key:
-        raise Damaged(f"bundle {bundle.key[:12]}: expected the release {str(settled.key)[:12]}")
+        raise Damaged(
+            f"bundle {bundle.key[:12]}: the release must be {str(settled.key)[:12]}, but the "
+            "bundle holds another: run `dp-pipeline check`"
+        )
     return SettledRelease(release, bundle, home.released / folder, settled.time[:10])
 
 
@@ -193,10 +198,10 @@ def require_cleared(settled: SettledRelease, *, allow_not_dp: bool) -> None:
     if bundle.facts["purpose"] != "benchmark":
         bundle.require_exportable()
     if not allow_not_dp:
-        why = bundle.caveat or f"one drawn from {bundle.facts['noise']} noise"
+        why = bundle.caveat or f"it was drawn from {bundle.facts['noise']} noise"
         raise DeclarationError(
-            f"{settled.release.what}: expected a release that is cleared for publication, got "
-            f"{why}: --allow-not-dp exports it in spite of that, and its card says so"
+            f"{settled.release.what}: the release is not cleared for publication, because {why}: "
+            "--allow-not-dp exports it in spite of that, and its card says so"
         )
 
 
@@ -226,9 +231,7 @@ def export(settled: SettledRelease, target: Path, *, ending: str) -> Export:
         write_contents(folder, reported(release, bundle), card, ending, day=settled.day)
         fault = next((check for check in verified(folder) if not check.is_good), None)
         if fault is not None:
-            raise PipelineError(
-                f"{release.what}: expected an export that verifies, got {fault.line}"
-            )
+            raise PipelineError(f"{release.what}: the written export does not verify: {fault.line}")
 
     replace_folder(target, write, dataset=release.spec.name, model=release.name)
     files = {name: (target / name).stat().st_size for name in files_of(target)}

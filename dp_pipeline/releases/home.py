@@ -81,9 +81,8 @@ class Home:
             return Ledger(folder, head=self.head, store=PostgresStore(self.database, folder))
         if (folder / MOVED).exists():
             raise DeclarationError(
-                f"ledger: the rows of {folder} were moved to a server: expected its address in "
-                f"{LEDGER_VARIABLE}, got nothing: "
-                f"`export {LEDGER_VARIABLE}=postgresql://…`"
+                f"The ledger of {folder} was moved to a server, but {LEDGER_VARIABLE} does not "
+                f"name it: `export {LEDGER_VARIABLE}=postgresql://…`"
             )
         return Ledger(folder, head=self.head)
 
@@ -106,15 +105,14 @@ def home_in(folder: Path) -> Home:
     """
     if not folder.is_absolute():
         raise DeclarationError(
-            f"home: expected an absolute path, got {str(folder)!r}: processes of one project "
-            "work in different folders"
+            "The home must be an absolute path, as processes work in different folders, not "
+            f"{str(folder)!r}"
         )
     folder_text = os.environ.get(HOME_VARIABLE)
     if folder_text and follow_links(folder_text) != follow_links(folder):
         raise DeclarationError(
-            f"home: expected the folder that {HOME_VARIABLE} names, "
-            f"{follow_links(folder_text)}, got {follow_links(folder)}: unset the "
-            "variable, or name one folder in both"
+            f"The home must be the folder {follow_links(folder_text)} that {HOME_VARIABLE} names, "
+            f"not {follow_links(folder)}: unset the variable, or name one folder in both"
         )
     return _home_at(follow_links(folder))
 
@@ -132,8 +130,8 @@ def _find_root() -> Path:
     workspace = find_workspace()
     if workspace is None:
         raise DeclarationError(
-            f"home: expected a project folder with workspace.yaml or {HOME_VARIABLE}, "
-            f"got {Path.cwd()}: `export {HOME_VARIABLE}=FOLDER`"
+            f"The folder {Path.cwd()} is not in a project: change to a folder with "
+            f"workspace.yaml, or `export {HOME_VARIABLE}=FOLDER`"
         )
     return workspace.parent / "data"
 

@@ -49,7 +49,10 @@ REASON = "k-anonymity has no ε: it reads the rows as they are"
 def declared_k_anonymity(spec: DatasetSpec) -> KAnonymity:
     """Return the section ``k_anonymity`` of a data set; DeclarationError without one."""
     if spec.k_anonymity is None or spec.label is None:
-        raise DeclarationError(f"{spec.name}: expected a section `k_anonymity`, got none")
+        raise DeclarationError(
+            f"{spec.name}: the file has no section `k_anonymity`: add it, or choose another data "
+            "set"
+        )
     return spec.k_anonymity
 
 
@@ -188,13 +191,13 @@ class KAnonymousRelease(Release):
             return
         if not self.spec.allow_not_dp:
             raise DeclarationError(
-                f"{self.spec.name}: k_anonymity: expected `allow_not_dp: true` for k-anonymous "
-                "releases of sensitive rows, got none"
+                f"{self.spec.name}: k_anonymity: sensitive rows may be released with k-anonymity "
+                "only with `allow_not_dp: true`: declare it"
             )
         if self.k < 2:
             raise DeclarationError(
-                f"{self.spec.name}: {method.summary}: expected a K of at least 2 for sensitive "
-                f"rows, got {self.k}"
+                f"{self.spec.name}: {method.summary}: sensitive rows need a K of at least 2, not "
+                f"{self.k}"
             )
 
     def key(self, snapshot: Snapshot, *, new_draw: bool = False) -> KAnonymousKey:  # noqa: ARG002
@@ -308,7 +311,7 @@ class KAnonymousDrawing(Drawing):
         bundle = Bundle(spec.key.digest, spec.facts, (), quality={}, tables=tables, transcript="")
         if not keeps_guarantee(bundle):
             raise BoundaryViolation(
-                f"{spec.what}: expected a table that keeps its promise, got one that breaks it"
+                f"{spec.what}: the table must keep its promise, but it breaks it"
             )
         return bundle
 

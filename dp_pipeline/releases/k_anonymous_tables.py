@@ -129,7 +129,9 @@ def _texts(released: CodedRows, label: str) -> Columns:
     names = [*(column.name for column in released.columns), label]
     if len(set(names)) < len(names):
         # A name given twice would silently take a column out of the table that is measured.
-        raise BoundaryViolation("released table: expected columns of different names, got others")
+        raise BoundaryViolation(
+            "The columns of a released table must have different names, but one is repeated"
+        )
     coded = {
         column.name: (column.levels, released.codes[:, position])
         for position, column in enumerate(released.columns)

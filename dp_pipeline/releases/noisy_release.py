@@ -114,9 +114,8 @@ class NoisyDrawing(Drawing):
         # The ledger is asked second: answers that another process draws meanwhile have a charge.
         if answers and self.home.ledger.state(key.digest) is None:
             raise Damaged(
-                f"{self.spec.what}: expected no stored answers of a release that was never "
-                f"charged, got {answers}: move {self._path.parent} and {self._count.path} away and "
-                "run again"
+                f"{self.spec.what}: the release was never charged, but {answers} answers of it "
+                f"are stored: move {self._path.parent} and {self._count.path} away and run again"
             )
 
     def draw(self, spec: ReleaseSpec, stored: Sequence[Bundle], *, is_resumed: bool) -> Bundle:
@@ -134,7 +133,8 @@ class NoisyDrawing(Drawing):
         if any(bundle.transcript != transcript.chain for bundle in stored):
             # A bundle is stored after the last answer: where one lies, none may be missing.
             raise AnswersLost(
-                f"transcript: expected that of the stored bundle of {spec.what}, got another"
+                f"The transcript is not that of the stored bundle of {spec.what}: pay for a new "
+                "draw with --new-draw"
             )
         return self.questions(spec).bundle(self.counter, transcript, self.noise)
 
@@ -150,15 +150,15 @@ class NoisyDrawing(Drawing):
         facts = {} if spec.reserved is None else spec.reserved.facts
         if ROWS not in facts:
             raise OtherQuestion(
-                "expected a release that names the rows with which it started, got none"
+                "the charge of the release does not name the rows with which it started"
             )
         if facts[ROWS] != self.rows:
             # First: a table that was damaged can be put back, and the release goes on.
             self.counter.require_stored()
             raise AnswersLost(
-                f"{spec.what}: expected the rows of snapshot "
-                f"{spec.key.snapshot} with which this release started, got other rows, read or "
-                "prepared again: its ε is spent; put the old rows back, or pay for --new-draw"
+                f"{spec.what}: the rows of snapshot {spec.key.snapshot} were read or prepared "
+                "again, so they are not those with which this release started: put the old rows "
+                "back, or pay for a new draw with --new-draw"
             )
 
 
@@ -208,8 +208,8 @@ class NoisyRelease(Release):
         fit = self.noise.is_releasable
         if self.spec.is_release and not fit:
             raise DeclarationError(
-                f"{self.spec.name}: noise: expected a source for sensitive data, "
-                f"got a seeded one: unset {NOISE_VARIABLE}"
+                f"{self.spec.name}: noise: sensitive rows need noise without a seed: unset "
+                f"{NOISE_VARIABLE}"
             )
 
     def key(self, snapshot: Snapshot, *, new_draw: bool = False) -> ReleaseKey:

@@ -115,8 +115,8 @@ def require_reserved_parameters(release: Release, key: Key) -> None:
     parameters = fact_text(release.postprocessing)
     if facts.get("evaluation", "none") != "none" and facts["postprocessing"] != parameters:
         raise DeclarationError(
-            f"{'/'.join(release.path)}: expected the parameters {facts['postprocessing']} that the "
-            f"charged release was started with, got {parameters}: finish it first"
+            f"{'/'.join(release.path)}: the charged release was started with the parameters "
+            f"{facts['postprocessing']}, not {parameters}: finish it with those first"
         )
 
 
@@ -193,7 +193,7 @@ def give_up(home: Home, key: str, *, reason: str, by: str) -> Entry:
     with ledger.reserve(charge) as reservation:
         if reservation.state == "settled":
             raise DeclarationError(
-                f"{reserved.what}: expected an unfinished release, got a settled one"
+                f"{reserved.what}: the release is settled, so it cannot be given up"
             )
         reservation.die(f"{GIVEN_UP}{by}: {reason}")
     AnswerCount(home.answer_counts / charge.key).remove()
@@ -204,18 +204,18 @@ def _unfinished_key(ledger: Ledger, digits: str) -> str:
     """Return the whole key of the one unfinished release that begins with these digits."""
     if len(digits) < _SHORTEST:
         raise DeclarationError(
-            f"release: expected the first {_SHORTEST} digits or more of its key, as `dp-pipeline "
-            f"check` shows them, got {digits!r}"
+            f"release: the key must have its first {_SHORTEST} digits or more, as `dp-pipeline "
+            f"check` shows them, not {digits!r}"
         )
     keys = [key for key in ledger.unfinished() if key.startswith(digits)]
     if not keys:
         raise DeclarationError(
-            f"release {digits[:64]}: expected an unfinished one, got none with such a key: it has "
-            "ended, or it was never charged"
+            f"release {digits[:64]}: no unfinished release has such a key, as it has ended or was "
+            "never charged: `dp-pipeline check` shows those there are"
         )
     if len(keys) > 1:
         raise DeclarationError(
-            f"release {digits[:64]}: expected the key of one unfinished release, got {len(keys)} "
-            f"that begin so, such as {keys[0]} and {keys[1]}: give more digits"
+            f"release {digits[:64]}: the key begins {len(keys)} unfinished releases, such as "
+            f"{keys[0]} and {keys[1]}: give more digits"
         )
     return keys[0]

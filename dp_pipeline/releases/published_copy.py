@@ -138,7 +138,7 @@ def _one_line_errors(place: str) -> Iterator[None]:
     except Exception as error:  # noqa: BLE001 - each driver has errors of its own
         why = _REASONS.get(type(error), "")
         raise PipelineError(
-            f"{PUBLISHED_VARIABLE}: expected a store that takes files at {place}, got "
+            f"The store that {PUBLISHED_VARIABLE} names cannot take files at {place}: "
             f"{type(error).__name__}{why}"
         ) from None
 
@@ -149,9 +149,7 @@ def _without_password(place: str) -> str:
 
 def _file_system(place: str) -> tuple[Any, str]:
     """Return fsspec's file system of an address, and the path; DeclarationError if unusable."""
-    expected = (
-        f"{PUBLISHED_VARIABLE}: expected a folder, or an address of a store that fsspec knows"
-    )
+    expected = f"The variable {PUBLISHED_VARIABLE} must name a folder or a store of fsspec"
     try:
         import fsspec
 
@@ -159,11 +157,13 @@ def _file_system(place: str) -> tuple[Any, str]:
     except ImportError:
         scheme = place.partition("://")[0]
         raise DeclarationError(
-            f"{expected}, got one of {scheme[:20]} without its driver: install "
-            "`dp-pipeline[cloud]` and the driver, such as s3fs, gcsfs or adlfs"
+            f"{expected}, but the driver of {scheme[:20]} is missing: install `dp-pipeline[cloud]` "
+            "and the driver, such as s3fs, gcsfs or adlfs"
         ) from None
     except ValueError:
-        raise DeclarationError(f"{expected}, got another") from None
+        raise DeclarationError(
+            f"{expected}, but fsspec knows no such address: correct it"
+        ) from None
     return files, str(root).rstrip("/")
 
 

@@ -44,14 +44,14 @@ class RefinedRelease:
         state = ledger.state(self.key.digest)
         if state != "settled":
             raise DeclarationError(
-                f"{self.reserved.what}: expected a finished release to refine, got one that is "
-                f"{state}"
+                f"{self.reserved.what}: only a finished release can be refined, but this one is "
+                f"{state}: finish it first"
             )
         if self.reserved.facts.get(ROWS) != rows:
             raise DeclarationError(
-                f"{self.reserved.what}: refine: expected the rows of snapshot {self.key.snapshot} "
-                "from which the release was drawn, got other rows, read or prepared again: "
-                "put the old rows back, or run without --refine"
+                f"{self.reserved.what}: refine: the rows of snapshot {self.key.snapshot} were "
+                "read or prepared again, so they are not those of the release: put the old rows "
+                "back, or run without --refine"
             )
 
 
@@ -70,7 +70,8 @@ def refined_release(
     history = ledger.history(key.refines)
     if not history:
         raise DeclarationError(
-            f"{what}: refine: expected a release at ε={epsilon_text(epsilon)}, got none"
+            f"{what}: refine: no release at ε={epsilon_text(epsilon)} exists: run at that ε "
+            "first, or without --refine"
         )
     facts = history[0].facts
     refined = replace(
@@ -83,8 +84,8 @@ def refined_release(
     )
     if refined.digest != key.refines:
         raise DeclarationError(
-            f"{what}: refine: expected the declarations and parameters that the release at "
-            f"ε={facts['epsilon']} was drawn with, got others"
+            f"{what}: refine: the declarations or parameters are not those that the release at "
+            f"ε={facts['epsilon']} was drawn with: put them back, or run without --refine"
         )
     return RefinedRelease(refined, history[0])
 
@@ -94,8 +95,8 @@ def require_unrefined(key: ReleaseKey, ledger: Ledger, *, what: str, epsilon: Fr
     history = ledger.history(key.digest)
     if history and (finer := history[0].facts["epsilon"]) != epsilon_text(key.epsilon):
         raise DeclarationError(
-            f"{what}: refine: expected a release that was not refined yet, got one at "
-            f"ε={epsilon_text(epsilon)} that was refined to ε={finer}: refine that one"
+            f"{what}: refine: the release at ε={epsilon_text(epsilon)} was refined already to "
+            f"ε={finer}: refine that one"
         )
 
 

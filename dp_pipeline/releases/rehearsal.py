@@ -85,7 +85,8 @@ def _released_columns(spec: DatasetSpec, home: Home, model: str) -> Mapping[str,
     table = settled.bundle.tables.get("synthetic")
     if table is None:
         raise DeclarationError(
-            f"{spec.name}: --like: expected a model that releases a table, got {model}"
+            f"{spec.name}: --like: the model must release a table, but {model} does not: choose "
+            "another"
         )
     return {
         attribute.column: table[attribute.name]

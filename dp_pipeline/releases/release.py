@@ -75,7 +75,7 @@ def code_version(folders: tuple[str, ...] = _MEASURING) -> str:
         code = [file for file in files if file.suffix in (".py", ".j2", ".css")]
         if not code:
             raise FileNotFoundError(
-                f"code version: expected a folder of the package with code, got {folder}"
+                f"The folder {folder} has no code of the package: install it again"
             )
         for file in code:
             digest.update(file.read_bytes())

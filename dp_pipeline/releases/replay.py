@@ -83,7 +83,10 @@ def key_of(release: Release, bundle: Bundle) -> Key:
         refines = bundle.facts.get(REFINES, "")
         key = key.with_replicate(int(bundle.facts["replicate"])).refining(refines)
     if key.digest != bundle.key:
-        raise Damaged(f"{_name(bundle)}: expected release {key.digest[:12]}, got another")
+        raise Damaged(
+            f"{_name(bundle)}: the bundle must be of release {key.digest[:12]} as declared now, "
+            "but it is of another: restore the file as it was, or release again"
+        )
     return key
 
 
@@ -114,7 +117,10 @@ def settled_entry(key: str, population: str, ledger: Ledger) -> Entry:
     """Return the row that settled a release; Damaged where there is none."""
     entries = [entry for entry in ledger.history(key) if entry.event == "settled"]
     if not entries or entries[0].population != population:
-        raise Damaged(f"ledger: expected a row that settled release {key[:12]}, got none")
+        raise Damaged(
+            f"The ledger has no row that settled release {key[:12]}: `dp-pipeline budget verify` "
+            "says whether rows are lost"
+        )
     return entries[0]
 
 
@@ -122,7 +128,10 @@ def reserved_entry(key: str, population: str, ledger: Ledger) -> Entry:
     """Return the row that charged a release; Damaged where there is none."""
     entries = ledger.history(key)
     if not entries or entries[0].population != population:
-        raise Damaged(f"ledger: expected a row that charged release {key[:12]}, got none")
+        raise Damaged(
+            f"The ledger has no row that charged release {key[:12]}: `dp-pipeline budget verify` "
+            "says whether rows are lost"
+        )
     return entries[0]
 
 
@@ -137,7 +146,10 @@ def settled_answers(store: BundleStore, key: Key, settled: Entry) -> Transcript:
         answers = Transcript.read(path)
         if answers.chain == settled.facts[TRANSCRIPT]:
             return answers
-    raise Damaged(f"transcript: expected that of {settled.what} as settled in {path}, got another")
+    raise Damaged(
+        f"The transcript of {settled.what} in {path} is not the one that was settled: restore it "
+        "from a backup"
+    )
 
 
 def spend_rows(bundle: Bundle) -> list[SpendRow]:
@@ -170,11 +182,17 @@ def require_intact(release: Release, folder: Path) -> Bundle:
     is_partial = EARLIER_EVALUATION in bundle.facts
     paid = settled.spends[: len(bundle.spends)] if is_partial else settled.spends
     if tuple(spend_rows(bundle)) != paid:
-        raise Damaged(f"{_name(bundle)}: expected the charges of the ledger, got others")
+        raise Damaged(
+            f"{_name(bundle)}: the charges are not those of the ledger: restore the bundle from a "
+            "backup"
+        )
     reserved = reserved_entry(key.digest, key.population, ledger)
     changed = [name for name in _PROMISED if bundle.facts.get(name) != reserved.facts.get(name)]
     if changed:
-        raise Damaged(f"{_name(bundle)}: expected {changed[0]} as in the ledger, got another")
+        raise Damaged(
+            f"{_name(bundle)}: the fact {changed[0]} is not that of the ledger: restore the "
+            "bundle from a backup"
+        )
     return bundle
 
 
@@ -185,7 +203,8 @@ def require_reproducible(release: Release, bundle: Bundle) -> None:
     code = {name: bundle.facts[name] for name in ("code", MADE_AGAIN) if name in bundle.facts}
     if replace(rebuilt, facts={**rebuilt.facts, **code}).to_json() != bundle.to_json():
         raise Damaged(
-            f"{_name(bundle)}: expected the bundle that its stored answers give, got another"
+            f"{_name(bundle)}: its stored answers do not give this bundle: check versions of code "
+            "and libraries, or restore it from a backup"
         )
 
 
@@ -211,7 +230,8 @@ def read_document(path: Path) -> Any:
         raise PipelineError(system_line(error, path)) from None
     except (ValueError, KeyError, TypeError, RecursionError):
         raise Damaged(
-            f"{path}: expected a document, got none: run the data set again, at no cost"
+            f"{path} must hold a document, but it cannot be read as one: run the data set again, "
+            "at no cost"
         ) from None
 
 
@@ -273,8 +293,8 @@ def pointed_bundle(
     folder = PurePath(pointer["folder"])
     if folder.is_absolute() or ".." in folder.parts:
         raise Damaged(
-            f"{spec.name}: expected a pointer to a folder in {home.released}, got one to "
-            f"{folder}: materialize it again, at no cost"
+            f"{spec.name}: the pointer must name a folder in {home.released}, not {folder}: "
+            "materialize it again, at no cost"
         )
     store, path = BundleStore(home.released), home.released / folder
     bundle = settled_bundle(store, path, ledger=home.ledger, population=spec.population)
@@ -285,7 +305,7 @@ def pointed_bundle(
     for name, text in {"dataset": spec.name, **expected}.items():
         if facts.get(name) != text:
             raise Damaged(
-                f"{spec.name}: {name}: expected a pointer to a release of {text}, got one to "
-                f"{folder}: materialize it again, at no cost"
+                f"{spec.name}: {name}: the pointer must name a release of {text}, but {folder} is "
+                "of another: materialize it again, at no cost"
             )
     return bundle

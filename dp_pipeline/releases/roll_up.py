@@ -81,8 +81,8 @@ def roll_up(releases: Sequence[EpsilonRelease]) -> list[SummedTable]:
     where = f"{first.spec.name}: {first.name}"
     if first.span > 1:
         raise DeclarationError(
-            f"{where}: expected releases of one window each, got some of {first.span}: their rows "
-            "would count more than once"
+            f"{where}: releases to be added up must be of one window each, not of {first.span}, "
+            "whose rows would count more than once"
         )
     if isinstance(first.model, Clustering):
         return [_sum_boxes(releases)]
@@ -93,8 +93,9 @@ def _sum_boxes(releases: Sequence[EpsilonRelease]) -> SummedTable:
     total = summed_boxes([_counted_boxes(release, _bundle(release)) for release in releases])
     if total is None:
         raise DeclarationError(
-            f"{'/'.join(releases[0].path)}: expected windows whose boxes lie in each other, got "
-            "grids of different sizes: declare `nominal_rows`, which makes them all alike"
+            f"{'/'.join(releases[0].path)}: the boxes of the windows have grids of different "
+            "sizes, so they cannot be added up: declare `nominal_rows`, which makes them all "
+            "alike"
         )
     ends = np.stack([total.lower, total.upper], axis=2).tolist()
     labels = tuple(", ".join(f"{low:.10g} to {high:.10g}" for low, high in box) for box in ends)
@@ -108,8 +109,8 @@ def _counted_boxes(release: EpsilonRelease, bundle: Bundle) -> CountedBoxes:
     synopsis = released.synopsis if isinstance(released, Clusters) else None
     if synopsis is None or synopsis.counted is None:
         raise DeclarationError(
-            f"{release.what}: expected boxes that were each counted once, got "
-            f"{release.model.uncounted}"
+            f"{release.what}: the boxes must each be counted once to be added up, but the model "
+            f"releases {release.model.uncounted}: choose another model"
         )
     return synopsis.counted
 
@@ -118,15 +119,16 @@ def _sum_tables(releases: Sequence[EpsilonRelease], where: str) -> list[SummedTa
     first = releases[0]
     if getattr(first.model, "smooth", "false") == "true":
         raise DeclarationError(
-            f"{where}: expected noisy numbers of one window each, got smoothed ones, which share "
-            "noise: declare `smooth: false` for what is to be added up"
+            f"{where}: smoothed numbers of several windows share noise, so they cannot be added "
+            "up: declare `smooth: false`"
         )
     windows = [_noisy_tables(release, _bundle(release)) for release in releases]
     names = dict.fromkeys(table.attributes for table in windows[0].measured)
     sums = [total for table in names if (total := sum_marginals(windows, table)) is not None]
     if not sums:
         raise DeclarationError(
-            f"{where}: expected a table that all of these windows have measured, got none"
+            f"{where}: no table was measured in all of these windows, so nothing can be added up: "
+            "choose other windows"
         )
     return [
         SummedTable(
@@ -149,8 +151,11 @@ def _noisy_tables(release: EpsilonRelease, bundle: Bundle) -> EarlierTables:
     elif "cells" not in bundle.tables:
         why = f"more than {MOST_CELLS_SHOWN:,} cells, which are not stored one by one"
     else:
-        why = "tables over groups of levels that the release does not tell"
-    raise DeclarationError(f"{release.what}: expected noisy tables over attributes, got {why}")
+        why = "tables over groups of levels that the release does not list"
+    raise DeclarationError(
+        f"{release.what}: the release must hold noisy tables over attributes to be added up, but "
+        f"it has {why}"
+    )
 
 
 def _bundle(release: EpsilonRelease) -> Bundle:
@@ -158,8 +163,8 @@ def _bundle(release: EpsilonRelease) -> Bundle:
     spec, home, pointer = release.spec, release.home, read_document(pointer_path(release))
     if pointer is None:
         raise NotPrepared(
-            f"{release.what}: expected a release, got none: `dp-pipeline run {spec.name} "
-            f"--window {spec.window}` makes it"
+            f"{release.what}: the window is not released: `dp-pipeline run {spec.name} --window "
+            f"{spec.window}` makes it"
         )
     bundle = pointed_bundle(spec, home, pointer, model=release.name, epsilon=release.level)
     snapshot = snapshot_by_name(spec, home, bundle.facts["snapshot"])
@@ -167,8 +172,8 @@ def _bundle(release: EpsilonRelease) -> Bundle:
     declared = {"declaration": key.declaration, "measuring": fact_text(key.measuring)}
     if not declared.items() <= bundle.facts.items():
         raise DeclarationError(
-            f"{release.what}: expected a release with the declarations and parameters of today's "
-            "file, got one with others: add up windows of one file at a time"
+            f"{release.what}: the release was made with other declarations or parameters than the "
+            "file has now: add up windows of one file at a time"
         )
     return bundle
 

@@ -118,7 +118,7 @@ PREVIOUS = "previous"
 def require_span(span: int) -> int:
     """Return a valid number of time windows of a release, or 0; DeclarationError otherwise."""
     if not 0 <= span <= MAX_SPAN:
-        raise DeclarationError(f"span: expected 1 to {MAX_SPAN} windows, got {span}")
+        raise DeclarationError(f"The span of a release must be 1 to {MAX_SPAN} windows, not {span}")
     return span
 
 
@@ -144,8 +144,8 @@ def requested(
         check_snapshot_id(snapshot)
     if refine and (new_draw or snapshot):
         raise DeclarationError(
-            f"{spec.name}: --refine: expected no --{'new-draw' if new_draw else 'snapshot'} "
-            "alongside, got both: a refinement keeps the draw and the rows of the earlier release"
+            f"{spec.name}: --refine keeps the draw and the rows of the earlier release, so it "
+            f"cannot be used with --{'new-draw' if new_draw else 'snapshot'}: leave one out"
         )
     options = replace(
         options, new_draw=new_draw, refine=refine, snapshot=snapshot, span=require_span(span)
@@ -154,14 +154,14 @@ def requested(
         if windows or span:
             option = "--window" if windows else "--span"
             raise DeclarationError(
-                f"{spec.name}: {option}: expected a data set with `windows`, got one without: "
-                f"run it without {option}"
+                f"{spec.name}: {option}: the data set has no `windows`: run it without {option}"
             )
         return options
     names = spec.cut.parse_range(windows) if windows else spec.cut.closed(now())[-1:]
     if not names:
         raise DeclarationError(
-            f"{spec.name}: expected a closed window, got none: the first is {spec.cut.first}"
+            f"{spec.name}: no window is closed yet, as the first is {spec.cut.first}: wait for "
+            "its end"
         )
     return replace(options, windows=names)
 
@@ -178,7 +178,8 @@ def options_for(
         build_model(spec, name)
         if name not in model_names:
             raise DeclarationError(
-                f"{spec.name}: expected a model that `publish` lists, {one_of(model_names, name)}"
+                f"{spec.name}: the model must be one that `publish` lists: expected "
+                f"{one_of(model_names, name)}"
             )
     published = sorted({item.epsilon for item in spec.publications if item.model in chosen})
     listed = sorted({spec.partition(text) for text in epsilons}) or published or spec.partitions

@@ -51,8 +51,8 @@ class PublicRows:
         other, where = find_spec(name), f"{what}: prior"
         if other.is_release or other.population == spec.population:
             raise DeclarationError(
-                f"{where}: expected a data set with `purpose: benchmark` and a population of its "
-                f"own, got {other.name}"
+                f"{where}: the prior must be a data set with `purpose: benchmark` and a population "
+                f"of its own, but {other.name} is not: name another"
             )
         home.ledger.require_claimable(other.population, *other.source.identities)
         assert isinstance(model, TableModel)
@@ -93,8 +93,8 @@ def _require_alike(
         alike = other.domain[name] if name in other.domain.names else None
         if alike is None or (attribute.cells, attribute.nullable) != (alike.cells, alike.nullable):
             raise DeclarationError(
-                f"{where}: expected attributes with the same levels or bins in {other.name}, got "
-                f"{name} otherwise"
+                f"{where}: the attribute {name} must have the same levels or bins in "
+                f"{other.name}, but it has others or is missing: declare it alike in both"
             )
 
 
@@ -104,8 +104,8 @@ def _codes(home: Home, other: DatasetSpec, names: tuple[str, ...], where: str) -
         snapshot = current_snapshot(home.raw, other.name, home.ledger.key(other.population))
     if snapshot is None:
         raise NotPrepared(
-            f"{where}: expected prepared rows of {other.name}, got none: `dp-pipeline run "
-            f"{other.name}` first"
+            f"{where}: the rows of {other.name} are not prepared: `dp-pipeline run {other.name}` "
+            "first"
         )
     # A file that was read through a link may be protected by another population by now.
     home.ledger.require_claimable(other.population, *snapshot.claimed)

@@ -126,9 +126,7 @@ class BundleStore:
             if has_answers
             else f"put a copy of {path} back: it has no answers to be made again from"
         )
-        return Damaged(
-            f"bundle {self._place(path)}: expected it as it was stored, got another; {remedy}"
-        )
+        return Damaged(f"bundle {self._place(path)} is missing or not as it was stored: {remedy}")
 
     def _seal(self, path: Path, files: Mapping[str, bytes], key: bytes) -> str:
         digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}

@@ -86,11 +86,11 @@ def test_a_further_file_or_link_fails(tmp_path: Path) -> None:
     folder = exported(tmp_path / "out", map_release())
     (folder / "more.csv").write_text("x\n1\n", encoding="utf-8")
     (actual,) = bad(verified(folder))
-    assert actual.startswith("BAD  more.csv: expected a file that datapackage.json desc")
+    assert actual.startswith("BAD  more.csv: the file is not described in datapackage.json")
     (folder / "more.csv").unlink()
     (folder / "link.csv").symlink_to(folder / "centres.csv")
     (actual,) = bad(verified(folder))
-    assert "link.csv: expected a file" in actual
+    assert "link.csv must be a file" in actual
 
 
 def forged(folder: Path, file: str, change: Callable[[str], str]) -> Path:
@@ -184,7 +184,7 @@ def test_an_omitted_charge_fails(tmp_path: Path) -> None:
     )
     (actual,) = bad(verified(exported(tmp_path / "out", less)))
     assert actual.startswith("BAD  sum of the charges")
-    assert "got 0" in actual or "ceiling" in actual or "expected charges of exactly" in actual
+    assert "got 0" in actual or "ceiling" in actual or "must spend exactly" in actual
 
 
 def test_an_evaluation_that_was_not_paid_in_full_fails(tmp_path: Path) -> None:

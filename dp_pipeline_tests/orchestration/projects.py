@@ -283,7 +283,14 @@ class Project:
     def spend(self, epsilon: str, population: str = "riders") -> None:
         """Leave so much less of what a population may spend."""
         nano = int(Fraction(epsilon) * 10**9)
-        charge = Charge("e" * 64, population, "dp", nano, "earlier releases", {})
+        charge = Charge(
+            "e" * 64,
+            population,
+            "dp",
+            nano,
+            "earlier releases",
+            {},
+        )
         with self.ledger.reserve(charge):
             pass
 

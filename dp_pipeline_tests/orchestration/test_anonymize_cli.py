@@ -71,7 +71,11 @@ def test_methods_and_k_are_chosen_by_name_or_all_at_once(project: Project):
 
 def test_of_sensitive_rows_the_k_has_to_be_named(project: Project):
     declare(project)
-    assert_refused(project.cli_here("anonymize", "patients"), 2, "--k: expected one of 2, 5")
+    assert_refused(
+        project.cli_here("anonymize", "patients"),
+        2,
+        "as releases of sensitive rows at several K reveal more than",
+    )
     assert not project.home.root.exists()
     result = project.cli_here("anonymize", "patients", "--k", "2")
     assert (result.code, result.err) == (0, "")
@@ -103,13 +107,19 @@ def test_of_sensitive_rows_left_out_only_their_number_is_printed(project: Projec
 
 
 WRONG: dict[str, tuple[Sequence[str], str]] = {
-    "an unknown data set": (["ward"], "data set: expected one of"),
-    "no such section": (["rides"], "rides: expected a section `k_anonymity`, got none"),
+    "an unknown data set": (["ward"], "There is no data set"),
+    "no such section": (["rides"], "the file has no section `k_anonymity`: add it, or choose"),
     "an undeclared K": (["patients", "--k", "3"], "K: expected one of 2, 5, got 3"),
     "no K": (["patients", "--k", "few"], "K: expected an integer"),
     "an undeclared method": (["patients", "--method", "rfka"], "expected one of kjig"),
-    "all methods and one": (["patients", "--all", "--method", "kjig"], "--all: expected no"),
-    "an unsafe snapshot": (["patients", "--k", "2", "--snapshot", "../x"], "snapshot: expected"),
+    "all methods and one": (
+        ["patients", "--all", "--method", "kjig"],
+        "cannot be used with it: leave one out",
+    ),
+    "an unsafe snapshot": (
+        ["patients", "--k", "2", "--snapshot", "../x"],
+        "The name of a snapshot must have letters, digits",
+    ),
 }
 
 
@@ -150,7 +160,7 @@ def test_a_wrong_method_is_named_before_anything_is_made(
 def test_too_few_rows_end_in_one_line_and_exit_code_1(project: Project):
     declare(project, rows=[*ROWS[:3], f"{SECRET},f,no"])
     failed = project.cli_here("anonymize", "patients", "--k", "5")
-    assert_refused(failed, 1, "k-anonymity: expected at least K=5 rows, got fewer")
+    assert_refused(failed, 1, "There are fewer rows than K=5")
     assert not list(project.home.released.rglob("bundle.json"))
     assert [entry.what for entry in project.ledger.not_dp_releases("ward")] == [
         "patients/k_anonymous/kjig at K=5"

@@ -107,7 +107,9 @@ def test_a_backfill_needs_a_daemon_that_was_heard_of_lately():
     now = 1_000_000.0
     require_daemon(Heard(now - MAX_SILENCE), now=now)  # type: ignore[arg-type]
     for last in (None, now - MAX_SILENCE - 1):
-        with pytest.raises(PipelineError, match="expected a running Dagster daemon, got none"):
+        with pytest.raises(
+            PipelineError, match="The backfill needs a running Dagster daemon: start"
+        ):
             require_daemon(Heard(last), now=now)  # type: ignore[arg-type]
 
 
@@ -153,7 +155,7 @@ def test_command_shows_plan_and_says_that_no_daemon_answers(rides: Project):
     result = rides.cli("backfill", "rides", "--epsilon", "0.5")
     assert result.code == 1
     assert "requested 0.55, spent 0, left 3, ceiling 3" in result.out
-    assert result.err.startswith("dp-pipeline: backfill: expected a running Dagster daemon")
+    assert result.err.startswith("The backfill needs a running Dagster daemon: start")
     assert rides.ledger.balance("riders").spent == 0
 
 

@@ -187,7 +187,7 @@ def test_open_permissions_are_named_with_their_command(place: str, rides: Projec
     path = rides.home.root / place
     path.chmod(0o755)
     (fault,) = faults(rides)
-    assert fault.text == f"{path}: expected for its owner alone, got drwxr-xr-x"
+    assert fault.text == f"{path} must be for its owner alone, not drwxr-xr-x"
     assert fault.remedy == f"chmod go-rwx {path}"
     path.chmod(0o700)
     assert not faults(rides)
@@ -273,7 +273,7 @@ def test_unfinished_release_is_named_with_its_command(
     begun.write_bytes(torn)
     (fault,) = faults(rides)
     assert fault.text.startswith("rides/dpqt_kmeans at ε=0.5, key ")
-    assert fault.text.endswith(": charged and not finished")
+    assert fault.text.endswith(": the release is charged and not finished")
     assert fault.remedy == "dp-pipeline run rides --model dpqt_kmeans --epsilon 0.5"
     assert begun.read_bytes() == torn
     rides.publish(spec)
@@ -285,7 +285,7 @@ def test_somebody_who_is_at_work_is_left_alone(rides: Project):
     key = next(str(entry.key) for entry in rides.ledger.entries() if entry.key)
     with rides.ledger._book.store.holding(key):
         (note,) = [finding for finding in about(rides, "releases") if finding.state == "note"]
-    assert note.text.endswith("a process is drawing it")
+    assert note.text.endswith("a process draws it now")
 
 
 def obstacles(project: Project) -> list[str]:
@@ -298,7 +298,7 @@ def test_unfinished_release_of_other_questions_is_named(
 ):
     monkeypatch.setattr(charge, "DIGEST_VERSION", charge.DIGEST_VERSION + 1)
     (text,) = obstacles(rides)
-    assert "charged, and cannot be finished now: transcript: expected 'discrete Laplace" in text
+    assert "charged and cannot be finished now: the next stored answer" in text
     assert f"finish it with {code_version()}, or give it up (`budget give-up`)" in text
 
 

@@ -187,7 +187,14 @@ def test_ledger_lets_through_what_fits_of_two_models(city: Path):
     text = file.read_text(encoding="utf-8").replace("[0.5, 1]", "[0.5]")
     file.write_text(text.replace("models:", "models:\n  eug_kmeans: {k: 2}"), encoding="utf-8")
     open_population(load_spec(file), home)
-    charge = Charge("a" * 64, "city_riders", "dp", 1_400_000_000, "earlier releases", {})
+    charge = Charge(
+        "a" * 64,
+        "city_riders",
+        "dp",
+        1_400_000_000,
+        "earlier releases",
+        {},
+    )
     # Leaves 0.6 of the ceiling: room for one release at 0.5.
     with home.ledger.reserve(charge):
         pass

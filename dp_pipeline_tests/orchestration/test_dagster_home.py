@@ -86,7 +86,7 @@ def test_home_that_began_on_server_is_not_carried_on_in_files(
     monkeypatch.setenv("DP_PIPELINE_DAGSTER", URL)
     make_dagster_home(home)
     monkeypatch.setenv("DP_PIPELINE_DAGSTER", "")
-    with pytest.raises(DeclarationError, match="DP_PIPELINE_DAGSTER: expected an address"):
+    with pytest.raises(DeclarationError, match="DP_PIPELINE_DAGSTER must hold an address"):
         make_dagster_home(home)
 
 
@@ -111,7 +111,9 @@ def test_what_is_no_settings_is_refused_in_one_line(home: Home, text: str):
     folder = home.root.parent / ".dagster_home"
     folder.mkdir()
     (folder / "dagster.yaml").write_text(text, encoding="utf-8")
-    with pytest.raises(DeclarationError, match="expected Dagster's settings in YAML") as refusal:
+    with pytest.raises(
+        DeclarationError, match="must hold Dagster's settings in YAML, but it does not"
+    ) as refusal:
         make_dagster_home(home)
     assert "\n" not in str(refusal.value)
 

@@ -253,7 +253,7 @@ def test_dagster_reads_definitions_that_environment_names(
 def test_definitions_without_a_home_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("DP_PIPELINE_HOME", raising=False)
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(DeclarationError, match=r"home: expected .*workspace\.yaml"):
+    with pytest.raises(DeclarationError, match=r"is not in a project.*workspace\.yaml"):
         Pipeline.from_environment()
 
 

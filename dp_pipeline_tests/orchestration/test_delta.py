@@ -268,7 +268,7 @@ def test_a_command_shows_rho_and_what_it_means(project: Project):
 def test_an_account_keeps_the_currency_that_it_was_opened_with(rides: Project):
     """``rides`` was opened in pure ε."""
     spec = rides.declare("rides", RIDES, **PURE_ALONE)
-    line = "opened with delta 'none', now declared with delta '1e-9'"
+    line = "opened with delta 'none', but the file declares delta '1e-9'"
     for query in (
         lambda: rides.publish(spec, model="eug_kmeans"),
         lambda: plan_run(rides.request(spec)),
@@ -344,11 +344,11 @@ class ClaimsLess(Counted):
     ("mutant", "error", "line"),
     [
         (SpendsTheEpsilon, BudgetExceeded, "requested ρ="),
-        (LeavesSome, BoundaryViolation, "expected charges of exactly ρ="),
+        (LeavesSome, BoundaryViolation, "must spend exactly ρ="),
         (
             GaussianInPure,
             BoundaryViolation,
-            "expected a question that costs ε, got one that costs ρ",
+            "The budget is in pure ε",
         ),
         (ClaimsLess, BudgetExceeded, "requested ρ="),
     ],

@@ -151,10 +151,10 @@ def test_a_project_hands_in_the_resource_itself(project: Project, file: Path):
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
-        ({"home": "data"}, "home: expected an absolute path, got 'data'"),
-        ({"home": "/tmp", "noise": "none"}, "noise: expected opendp, exact or seeded"),
-        ({"home": "/tmp", "resources": False}, "with resources=False, got home"),
-        ({"noise": "exact", "resources": False}, "with resources=False, got noise"),
+        ({"home": "data"}, "The home must be an absolute path, as processes work in"),
+        ({"home": "/tmp", "noise": "none"}, "The source of noise must be opendp, exact or seeded"),
+        ({"home": "/tmp", "resources": False}, "dataset_definitions takes no home"),
+        ({"noise": "exact", "resources": False}, "dataset_definitions takes no noise"),
     ],
 )
 def test_what_is_requested_wrongly_is_refused_in_one_line(
@@ -166,7 +166,9 @@ def test_what_is_requested_wrongly_is_refused_in_one_line(
 
 
 def test_a_call_without_a_data_set_is_refused(project: Project):
-    with pytest.raises(DeclarationError, match="expected a data set, got none"):
+    with pytest.raises(
+        DeclarationError, match="dataset_definitions needs at least one data set, but it has"
+    ):
         dataset_definitions(home=project.home.root)
 
 
@@ -175,7 +177,7 @@ def test_home_beside_one_that_variable_names_is_refused(
 ):
     monkeypatch.setenv(HOME_VARIABLE, str(project.home.root))
     assert pipeline_resource() is pipeline_resource(home=project.home.root)
-    with pytest.raises(DeclarationError, match=f"expected the folder that {HOME_VARIABLE} names"):
+    with pytest.raises(DeclarationError, match=f"that {HOME_VARIABLE} names"):
         dataset_definitions(file, home=project.folder / "elsewhere")
 
 

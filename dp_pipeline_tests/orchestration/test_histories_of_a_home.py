@@ -86,7 +86,7 @@ def only_an_export(project: Project) -> None:
 
 
 LEFT = (only_rows, retired_rows, only_a_bundle, only_a_transcript, only_an_export)
-OF_RIDERS = "tours: expected the ledger that knows population riders, .* releases of it are in "
+OF_RIDERS = "tours: the ledger does not know population riders, .* releases of it are in "
 
 
 @pytest.mark.usefixtures("spec")
@@ -109,7 +109,7 @@ def test_new_ledger_does_not_know_old_releases(project: Project):
     open_population(another(project, population="others"), project.home)
     aside.rename(project.home.raw)
     third = project.declare("homes", HOMES)
-    words = "homes: expected the ledger that knows population riders, .* releases of it are in "
+    words = "homes: the ledger does not know population riders, .* releases of it are in "
     refused(project, third, words=words)
 
 
@@ -195,7 +195,7 @@ def test_releases_of_an_unreadable_population_are_refused(
 ):
     path = spoil(project)
     forget_the_ledger(project)
-    words = f"the population of rows or releases in {path}, which name none"
+    words = f"the rows or releases in {path} name no population"
     refused(project, another(project, population="others"), words=words)
 
 

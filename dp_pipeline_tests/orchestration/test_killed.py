@@ -85,7 +85,7 @@ def test_bundle_changed_before_it_was_settled_is_not_settled(case: Case):
         case.project.home.released.rglob("bundle-*"), key=lambda path: path.stat().st_mtime
     )
     edit_document(folder, lambda document: document["facts"].update(dataset="another"))
-    with pytest.raises(Damaged, match="expected it as it was stored"):
+    with pytest.raises(Damaged, match="not as it was stored"):
         case.publish()
     folder.rename(case.project.folder / "away")
     again = case.publish()

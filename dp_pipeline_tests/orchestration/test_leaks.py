@@ -207,7 +207,7 @@ def test_exact_number_that_reached_report_is_refused_there(
     bought = outcome.evaluate
     monkeypatch.setattr(outcome, "evaluate", lambda *args: [*bought(*args), planted])
     with pytest.raises(
-        Exception, match="expected noisy numbers of a private evaluation, got exact nicv"
+        Exception, match="must not show exact numbers of sensitive rows, but it has"
     ):
         project.run(spec, epsilons=["0.1"])
     assert not report_path(project.request(spec)).exists()
@@ -237,7 +237,9 @@ def test_unexpected_error_on_release_data_is_redacted(
     result = project.launch(spec, stage, partition="0.1" if stage == "evaluation" else None)
     (failed,) = failures(result)
     line = failed.user_failure_data.description
-    assert re.fullmatch(r"rides: unexpected ValueError at test_leaks.py:\d+; its text .*", line)
+    assert re.fullmatch(
+        r"rides: an unexpected ValueError was raised at test_leaks.py:\d+: report it .*", line
+    )
     assert SECRET not in "".join(log_texts(project.instance))
 
 

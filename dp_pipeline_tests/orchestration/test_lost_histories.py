@@ -35,11 +35,11 @@ def test_declaring_rows_public_shows_no_exact_number(asset: str, released_rides:
 def test_ledger_that_is_gone_does_not_come_back_with_full_budget(released_rides: Project):
     spec = released_rides.declare("rides", RIDES)
     shutil.rmtree(released_rides.home.root / "ledger")
-    with pytest.raises(Damaged, match=r"expected 6 rows as head .* says, got no ledger"):
+    with pytest.raises(Damaged, match="rows of it: put back a copy, or name its server in"):
         released_rides.run(spec, epsilons=["0.5"])
     (released_rides.home.root / "ledger.head").unlink()
     for options in ({}, {"snapshot": "again"}, {"new_draw": True}):
-        with pytest.raises(Damaged, match="expected the ledger that knows population riders"):
+        with pytest.raises(Damaged, match="the ledger does not know population riders"):
             released_rides.run(spec, epsilons=["0.5"], **options)
 
 
@@ -85,7 +85,7 @@ def test_what_cannot_be_drawn_is_not_charged(project: Project):
         ceiling={"total": "1"},
     )
     project.launch(spec, "ingested", "validated", "normalized", "discretized")
-    with pytest.raises(BoundaryViolation, match="expected a scale"):
+    with pytest.raises(BoundaryViolation, match="The scale of noise must"):
         project.publish(spec, model="independent", epsilon="0.000001")
     assert project.spent(spec) == 0
     assert not list(project.home.released.rglob("transcript.jsonl"))

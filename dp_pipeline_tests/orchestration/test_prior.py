@@ -72,7 +72,7 @@ def test_it_is_rebuilt_by_the_same_public_rows_alone(project: Project, spec: Dat
         path.unlink()
     published.folder.rmdir()
     with pytest.raises(
-        DeclarationError, match="prior: expected the public rows that it was started"
+        DeclarationError, match="prior: the public rows are not those that the release was"
     ):
         project.publish(spec, model="one_shot", epsilon="1")
 
@@ -80,15 +80,21 @@ def test_it_is_rebuilt_by_the_same_public_rows_alone(project: Project, spec: Dat
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"purpose": "release", "ceiling": {"total": "9"}}, "expected a data set with `purpose"),
-        ({"population": HOMES["population"]}, "and a population of its own, got others"),
+        (
+            {"purpose": "release", "ceiling": {"total": "9"}},
+            "the prior must be a data set with `purpose: benchmark` and",
+        ),
+        (
+            {"population": HOMES["population"]},
+            "the prior must be a data set with `purpose: benchmark` and",
+        ),
         (
             {"attributes": {**HOMES["attributes"], "tenure": {"levels": ["owner", "renter"]}}},
-            "expected attributes with the same levels or bins in others, got tenure otherwise",
+            "but it has others or is missing: declare it alike in both",
         ),
         (
             {"attributes": {**HOMES["attributes"], "rooms": {**ROOMS, "bins": "2"}}},
-            "expected attributes with the same levels or bins in others, got rooms otherwise",
+            "but it has others or is missing: declare it alike in both",
         ),
     ],
 )
@@ -109,7 +115,9 @@ def test_protected_rows_stay_so_whatever_their_file_says(
     declared = project.declare("homes", HOMES, models=BESIDE)
     assert project.launch(declared, *STAGES).success
     project.write_declaration("others", OTHERS)
-    with pytest.raises(DeclarationError, match="opened with purpose 'release', now declared with"):
+    with pytest.raises(
+        DeclarationError, match="the account was opened with purpose 'release', but the file"
+    ):
         project.publish(declared, model="one_shot", epsilon="1")
     assert not [entry for entry in project.ledger.entries() if entry.nano_epsilon]
 
@@ -138,6 +146,6 @@ def test_rows_that_are_not_there_are_requested_by_name(
     declared = project.declare("homes", HOMES, models=BESIDE)
     assert project.launch(declared, *STAGES).success
     project.write_declaration("others", OTHERS)
-    with pytest.raises(NotPrepared, match=r"got none: `dp-pipeline run others` first"):
+    with pytest.raises(NotPrepared, match=r"are not prepared: `dp-pipeline run others` first"):
         project.publish(declared, model="one_shot", epsilon="1")
     assert not [entry for entry in project.ledger.entries() if entry.nano_epsilon]

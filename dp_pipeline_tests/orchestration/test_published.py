@@ -79,7 +79,7 @@ def reserved(project: Project, spec: DatasetSpec) -> dict[str, Entry]:
 @pytest.mark.parametrize("name", MODELS)
 def test_published_method_is_refused_on_release_data(name: str, rides: Project):
     spec = rides.declare("rides", RIDES, models={name: MODELS[name]}, publish=None)
-    line = f"rides: {name}: expected a sound method for data to be released"
+    line = f"rides: {name}: the model is for benchmarks alone"
     with pytest.raises(DeclarationError, match=line):
         dataset_assets(spec)
     with pytest.raises(DeclarationError, match=line):
@@ -380,8 +380,8 @@ class ClaimsLess(EugKMeans):
 @pytest.mark.parametrize(
     ("mutant", "error", "line"),
     [
-        (DisclosesInSilence, BoundaryViolation, "expected a dp release as claimed, got a not-dp"),
-        (ClaimsNoEpsilon, BoundaryViolation, "expected a not-dp release as claimed, got a dp one"),
+        (DisclosesInSilence, BoundaryViolation, "must be dp as its model claims, not not-dp"),
+        (ClaimsNoEpsilon, BoundaryViolation, "must be not-dp as its model claims, not dp"),
         (ClaimsLess, BudgetExceeded, "requested ε="),
     ],
 )
@@ -406,6 +406,6 @@ def test_model_that_discloses_in_silence_is_stopped_at_gate(rides: Project, monk
 
     monkeypatch.setattr(models, "MODELS", {**models.MODELS, "eug_kmeans": Discloses})
     spec = rides.declare("rides", RIDES, models={"eug_kmeans": {}}, publish=None)
-    with pytest.raises(BoundaryViolation, match="expected benchmark rows, got rows to be protecte"):
+    with pytest.raises(BoundaryViolation, match="Only benchmark rows may be disclosed"):
         rides.publish(spec, model="eug_kmeans")
     assert reserved(rides, spec) == {}

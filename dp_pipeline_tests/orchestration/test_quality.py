@@ -44,7 +44,9 @@ def test_release_of_sensitive_rows_is_never_judged_exactly(project: Project):
     spec = project.declare("plants", PLANTS, models={"independent": {}}, publish=None)
     (release, *_) = project.run(spec)
     of_persons = replace(release.bundle, facts={**release.bundle.facts, "purpose": "release"})
-    expected = "plants: purpose: expected 'release' as in what was released, got 'benchmark'"
+    expected = (
+        "plants: purpose: the release was made with 'release', but the file declares 'benchmark'"
+    )
     with pytest.raises(DeclarationError, match=expected):
         evaluate(spec, project.home, {"independent": of_persons})
 

@@ -85,7 +85,7 @@ def test_what_it_refines_has_to_be_as_it_was_settled(
     lines = transcript.read_text(encoding="utf-8").splitlines(keepends=True)
     transcript.chmod(0o600)
     transcript.write_text("".join(lines[:-1]), encoding="utf-8")
-    with pytest.raises(Damaged, match="expected that of homes/independent at"):
+    with pytest.raises(Damaged, match="The transcript of homes/independent at"):
         drawn("0.5", "0.2")
     assert project.spent(spec) == Fraction("0.2")
 
@@ -94,7 +94,9 @@ def test_a_release_is_refined_once(drawn: Refine, project: Project, spec: Datase
     """Two refinements of one answer could tell up to the sum of both ε together."""
     drawn("0.2")
     drawn("0.5", "0.2")
-    with pytest.raises(DeclarationError, match=r"at ε=0.2 that was refined to ε=0.5: refine that"):
+    with pytest.raises(
+        DeclarationError, match=r"at ε=0.2 was refined already to ε=0.5: refine that"
+    ):
         drawn("1", "0.2")
     assert project.spent(spec) == Fraction("0.5")
 
@@ -195,7 +197,9 @@ def test_an_unfinished_release_is_not_refined(project: Project, spec: DatasetSpe
     vars(first)["noise"] = Never()
     with pytest.raises(KeyboardInterrupt):
         publish(first)
-    with pytest.raises(DeclarationError, match="expected a finished release to refine, got one"):
+    with pytest.raises(
+        DeclarationError, match="only a finished release can be refined, but this one is"
+    ):
         publish(asked(project, spec, "0.5", "0.2"))
     assert project.spent(spec) == Fraction("0.2")
 
@@ -211,7 +215,7 @@ def test_other_rows_are_not_what_it_was_drawn_of(
     vars(other_drawing.counter)["fingerprint"] = "another"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(NoisyRelease, "open", lambda *_: other_drawing)
-        with pytest.raises(DeclarationError, match="expected the rows of snapshot"):
+        with pytest.raises(DeclarationError, match="were read or prepared again"):
             publish(release)
     assert project.spent(spec) == Fraction("0.2")
 
@@ -219,10 +223,10 @@ def test_other_rows_are_not_what_it_was_drawn_of(
 @pytest.mark.parametrize(
     ("epsilon", "refine", "model", "words"),
     [
-        ("0.5", "0.2", "independent", "expected a release at ε=0.2, got none"),
-        ("0.5", "0.5", "independent", "expected a declared ε below 0.5, got 0.5"),
-        ("0.5", "1", "independent", "expected a declared ε below 0.5, got 1"),
-        ("0.5", "0.2", "eug_kmeans", "expected a model that asks the same questions at every ε"),
+        ("0.5", "0.2", "independent", "no release at ε=0.2 exists"),
+        ("0.5", "0.5", "independent", "the release to refine must have a declared ε below"),
+        ("0.5", "1", "independent", "the release to refine must have a declared ε below"),
+        ("0.5", "0.2", "eug_kmeans", "does not ask the same questions at every ε, so it cannot be"),
     ],
 )
 def test_what_cannot_be_refined_is_refused_at_no_cost(
@@ -236,7 +240,9 @@ def test_what_cannot_be_refined_is_refused_at_no_cost(
 def test_pure_model_refines_nothing_in_a_population_of_rho(project: Project):
     """(ε² − ε'²)/2 is more than (ε − ε')²/2, which its own charges would add up to."""
     spec = project.declare("homes", HOMES, **LEVELS, delta="1e-9")
-    with pytest.raises(DeclarationError, match="expected a model that accounts in ρ"):
+    with pytest.raises(
+        DeclarationError, match="in pure ε cannot be refined, as the difference of two ε has"
+    ):
         plan_run(project.request(spec, models=["independent"], epsilons=["1"], refine="0.2"))
 
 
@@ -269,7 +275,7 @@ def test_missing_release_is_not_refined_by_plan_or_run(project: Project, spec: D
     for command in ("plan", "run"):
         refused = project.cli_here(command, *arguments, "--refine", "previous")
         assert refused.code == 2, refused.out
-        assert "independent: refine: expected a release at ε=0.2, got none" in refused.err
+        assert "independent: refine: no release at ε=0.2 exists" in refused.err
     assert project.spent(spec) == 0
 
 
@@ -297,7 +303,7 @@ def test_the_whole_chain_refines_by_command(project: Project, spec: DatasetSpec)
     assert (checked.code, "0.3 + that of ε=0.2" in checked.out) == (0, True)
     for wrong, words in (
         (("0.5", "--refine", "0.3"), "expected ε from 0.2, 0.5, 1, got 0.3"),
-        (("0.5", "--refine", "0.2", "--new-draw"), "expected no --new-draw alongside"),
+        (("0.5", "--refine", "0.2", "--new-draw"), "cannot be used with --new-draw"),
         (("1", "--refine", "0.2"), "refine that one"),
     ):
         refused = project.cli_here("run", name, *options, *wrong)

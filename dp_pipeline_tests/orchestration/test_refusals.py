@@ -44,7 +44,7 @@ def failed_validation(project: Project, spec: DatasetSpec, *checks: str) -> None
 def test_after_column_was_found_missing_model_alone_is_refused(rides: Project):
     spec = rides.declare("rides", RIDES, attributes=ONE_COLUMN_MORE)
     failed_validation(rides, spec, "column__z", "type__z")
-    collect_refusal(rides, spec, "expected a valid snapshot, got a refused one")
+    collect_refusal(rides, spec, "its checks refused the snapshot: mend what they report, then")
 
 
 def test_after_a_wrong_type_was_found_the_model_alone_is_refused(rides: Project):
@@ -54,7 +54,7 @@ def test_after_a_wrong_type_was_found_the_model_alone_is_refused(rides: Project)
     flags = pa.array([True] * table.num_rows)
     store_parts(snapshot, "ingested", [table.set_column(table.column_names.index("x"), "x", flags)])
     failed_validation(rides, spec, "type__x")
-    collect_refusal(rides, spec, "expected a valid snapshot, got a refused one")
+    collect_refusal(rides, spec, "its checks refused the snapshot: mend what they report, then")
     assert not rides.launch(spec, "normalized").success
 
 
@@ -64,7 +64,7 @@ def test_rows_that_break_a_benchmark_refuse_its_model_too(project: Project):
     project.write_rows("rides.csv", ["rider,x,y", "ann,1,1", "bob,900,1"])
     assert project.launch(spec, "ingested").success
     failed_validation(project, spec, "bounds__x")
-    collect_refusal(project, spec, "expected a valid snapshot, got a refused one")
+    collect_refusal(project, spec, "its checks refused the snapshot: mend what they report, then")
 
 
 def test_rows_that_break_release_are_warned_of_and_stop_nothing(project: Project):
@@ -101,22 +101,22 @@ def test_expectation_of_user_is_asset_check_like_others(project: Project):
 
 def test_before_the_first_snapshot_the_model_is_refused(project: Project):
     spec = project.declare("rides", RIDES)
-    collect_refusal(project, spec, "rides: expected a prepared snapshot, got none")
+    collect_refusal(project, spec, "rides: no snapshot is prepared")
 
 
 def test_snapshot_that_was_validated_and_not_prepared_is_refused(project: Project):
     spec = project.declare("rides", RIDES)
     assert project.launch(spec, "ingested").success
-    collect_refusal(project, spec, "expected a snapshot validated as rides is declared now")
+    collect_refusal(project, spec, "is not validated as rides is declared now")
     assert project.launch(spec, "validated").success
-    collect_refusal(project, spec, "expected a snapshot prepared as rides is declared now")
+    collect_refusal(project, spec, "is not prepared as rides is declared now")
 
 
 def test_changed_declaration_is_refused_until_a_run_prepares(project: Project):
     old = project.declare("rides", RIDES)
     project.run(old, epsilons=["0.5"])
     new = project.declare("rides", RIDES, attributes=WIDER)
-    collect_refusal(project, new, "expected a snapshot validated as rides is declared now")
+    collect_refusal(project, new, "is not validated as rides is declared now")
     (outcome,) = project.run(new, epsilons=["0.5"])
     assert outcome.state == "charged"
     assert project.spent(new) == Fraction("1.1")
@@ -141,7 +141,7 @@ def test_a_run_over_a_range_of_partitions_is_refused_in_one_line(
     spec = rides.declare("rides", RIDES)
     line = refusal(rides.launch(spec, *names, tags=RANGE))
     assert line == (
-        "rides: expected one ε partition a run, of 0.1, 0.5, got '0.1' and '0.5': "
+        "rides: a run must have one ε partition of 0.1, 0.5, not '0.1' and '0.5': "
         "launch one run for each"
     )
     assert rides.spent(spec) == 0
@@ -174,7 +174,7 @@ def test_unfit_noise_is_refused_before_a_row_is_read(noise: str, project: Projec
 def test_dagster_refuses_seeded_noise_on_release_data(rides: Project):
     spec = rides.declare("rides", RIDES)
     line = refusal(rides.launch(spec, "dpqt_kmeans", partition="0.5", noise="seeded:1"))
-    assert line.startswith("rides: noise: expected a source for sensitive data, got a seeded")
+    assert line.startswith("noise: sensitive rows need noise without a seed: unset")
     assert rides.spent(spec) == 0
 
 

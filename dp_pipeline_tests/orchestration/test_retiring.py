@@ -54,7 +54,9 @@ def test_retired_release_is_replayed_and_nothing_new_charged(
     assert (after.state, after.nano) == ("replayed", 0)
     assert after.bundle.to_json() == before.bundle.to_json()
     for question in ({"epsilon": "0.1"}, {"new_draw": True}):
-        with pytest.raises(NotPrepared, match=r"got a snapshot retired on .*: name a new"):
+        with pytest.raises(
+            NotPrepared, match=r"the rows of the snapshot were removed on .*: name a new"
+        ):
             released_rides.publish(spec, **question)  # type: ignore[arg-type]
     assert released_rides.spent(spec) == spent
 
@@ -66,7 +68,7 @@ def test_new_snapshot_is_released_and_the_old_is_refused(
     assert released_rides.cli("data", "retire", "rides", "--yes").code == 0
     refused = released_rides.cli("run", "rides", "--snapshot", old, "--epsilon", "0.1")
     assert refused.code == 1
-    assert "retired on" in refused.err
+    assert "the rows of the snapshot were removed on" in refused.err
     assert refused.err.count("\n") == 1
     new = released_rides.cli("run", "rides", "--snapshot", "again", "--epsilon", "0.1")
     assert (new.code, new.err) == (0, "")
@@ -118,7 +120,7 @@ def test_what_was_stopped_between_ledger_and_rows_is_finished(
 def test_an_unknown_data_set_is_refused(released_rides: Project):
     result = released_rides.cli("data", "retire", "walks", "--yes")
     assert (result.code, result.out) == (2, "")
-    assert "data set: expected one of" in result.err
+    assert "There is no data set" in result.err
 
 
 @pytest.mark.usefixtures("spec")

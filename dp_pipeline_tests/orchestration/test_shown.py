@@ -301,7 +301,7 @@ def test_label_of_the_data_set_is_the_models_default(project: Project):
     other = project.declare("homes", HOMES, models=named, label="tenure")
     assert build_model(other, "dp_kjig") == DpKjig(label=("rent",))
     none = project.declare("homes", HOMES, models=models)
-    with pytest.raises(DeclarationError, match="label: expected one attribute, got none"):
+    with pytest.raises(DeclarationError, match="DpKjig needs one attribute as label, not"):
         build_model(none, "dp_kjig")
 
 

@@ -142,9 +142,7 @@ def test_rows_of_a_window_prepared_otherwise_are_refused(project: Project):
     names = ("ingested", "validated", "normalized", "discretized")
     assert project.launch(changed, *names, partition="2026-W02-1").success
     both = require_snapshot(changed.at_window("2026-W02"), project.home, WEEKS[:2])
-    with pytest.raises(
-        NotPrepared, match=r"Snapshot\(stream/2026-W01\): expected a snapshot valid"
-    ):
+    with pytest.raises(NotPrepared, match=r"Snapshot\(stream/2026-W01\) is not valid"):
         open_counter(changed, both)
     open_counter(changed, both.members[1])
 
@@ -154,7 +152,7 @@ def test_no_release_in_rho_is_of_several_windows(project: Project):
     words = ("--window", "2026-W02", "--model", "independent", "--span", "2")
     wrong = project.cli_here("plan", "stream", *words)
     assert (wrong.code, wrong.err.count("\n")) == (2, 1)
-    assert "expected a release of one window beside `delta`" in wrong.err
+    assert "with `delta` a release must be of one window, as ρ of" in wrong.err
 
 
 def test_it_plans_from_release_that_belongs_to_window_before(ran: Any):
@@ -211,13 +209,13 @@ def test_windows_before_the_first_are_refused_in_one_line(project: Project):
     early = project.cli_here("run", "stream", "--window", "2026-W01..2026-W03")
     assert (early.code, early.err.count("\n")) == (2, 1)
     assert (
-        "stream/htree_kmeans: expected 2 windows that end with 2026-W01, got 1: the first is "
-        "2026-W01" in early.err
+        "stream/htree_kmeans: only 1 of 2 windows end with 2026-W01, as "
+        "2026-W01 is the first" in early.err
     )
     for span, line in (
-        ("401", "span: expected 1 to 400 windows, got 401"),
-        ("-1", "span: expected 1 to 400 windows, got -1"),
-        ("9", "expected 9 windows that end with 2026-W03, got 3"),
+        ("401", "The span of a release must be 1 to"),
+        ("-1", "The span of a release must be 1 to"),
+        ("9", "is the first: name a later window, or fewer"),
     ):
         wrong = project.cli_here("plan", "stream", "--window", "2026-W03", "--span", span)
         assert (wrong.code, wrong.err.count("\n")) == (2, 1)
@@ -254,7 +252,7 @@ def test_command_releases_over_as_many_windows_as_it_says(project: Project):
     again = project.cli_here("run", "stream", *words)
     assert "charged by this run: 0" in again.out
     rolled = project.cli_here("roll-up", "stream", "--model", "independent", "--window", "2026-W03")
-    assert "expected a release, got none" in rolled.err
+    assert "the window is not released: `dp-pipeline run" in rolled.err
 
 
 def test_every_model_keeps_its_epsilon_over_several_windows(project: Project):
@@ -292,7 +290,7 @@ def test_releases_that_read_the_same_rows_are_not_added_up(ran: Any):
         "roll-up", "stream", "--model", "htree_kmeans", "--window", "2026-W02..2026-W03"
     )
     assert (rolled.code, rolled.err.count("\n")) == (2, 1)
-    assert "expected releases of one window each, got some of 2" in rolled.err
+    assert "releases to be added up must be of one window each, not of" in rolled.err
 
 
 def test_two_windows_cost_twice_where_all_rows_are_protected(project: Project):
@@ -303,7 +301,9 @@ def test_two_windows_cost_twice_where_all_rows_are_protected(project: Project):
     assert project.spent(spec) == 2 * TREE + TABLE
     with pytest.raises(BudgetExceeded, match=r"requested ε=1\.25, spent 1\.25, left 0\.35"):
         run_weeks(project, spec, "2026-W03")
-    with pytest.raises(DeclarationError, match=r"expected a total of at least 1\.25"):
+    with pytest.raises(
+        DeclarationError, match=r"a total must be at least ρ=1\.25|a total of at least 1\.25"
+    ):
         stream(project, **{**SPANS, "protection": protection, "ceiling": {"total": "1.2"}})
 
 
@@ -335,7 +335,7 @@ def test_release_of_two_windows_is_in_partition_of_its_last(project: Project):
         for event in result.all_events
         if event.is_step_failure and event.step_failure_data.user_failure_data
     ]
-    assert "expected a prepared snapshot of 2026-W01, got none" in line
+    assert "no snapshot of 2026-W01 is prepared" in line
     assert project.launch(spec, *names, partition="2026-W01-1").success
     assert project.launch(spec, *released, partition="2026-W02-1").success
     paid = {"2026-W01": TREE, "2026-W02": TREE + TABLE}

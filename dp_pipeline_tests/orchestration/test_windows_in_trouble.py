@@ -60,7 +60,7 @@ def test_rows_of_one_window_are_not_read_under_another_name(
     manifest = raw / "2026-W02" / "manifest.json"
     if is_edited:
         manifest.write_text(manifest.read_text().replace("2026-W01", "2026-W02"))
-    words = "as it was stored, got another" if is_edited else "of this snapshot, got that of"
+    words = "not as it was stored" if is_edited else "the folder holds the manifest of snapshot"
     with pytest.raises((Damaged, RunFailed), match=words):
         run_weeks(project, spec, "2026-W02")
     assert project.ledger.blocks(spec.population) == {"2026-W01": EACH}

@@ -67,7 +67,7 @@ def test_a_file_is_checked_when_it_is_first_read_and_only_then(stage, spec, snap
             if other != stage:
                 ask(counter)
                 continue
-            with pytest.raises(Damaged, match=f"the table {stage!r} as it was stored, got another"):
+            with pytest.raises(Damaged, match=f"the table {stage!r} is not as it was stored"):
                 ask(counter)
 
 
@@ -76,7 +76,7 @@ def test_a_file_is_checked_when_it_is_first_read_and_only_then(stage, spec, snap
 def test_rows_in_memory_are_of_files_that_were_all_checked(engine, stage, spec, snapshot):
     assert MAX_BYTES_IN_MEMORY > 1000
     damage(snapshot, stage)
-    with pytest.raises(Damaged, match=f"the table {stage!r} as it was stored, got another"):
+    with pytest.raises(Damaged, match=f"the table {stage!r} is not as it was stored"):
         open_counter(spec, snapshot, engine)
 
 
@@ -87,7 +87,9 @@ def test_missing_or_broken_table_is_damaged(content, engine, spec, snapshot):
     path.unlink()
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(Damaged, match="the table 'discretized' as it was stored, got another"):
+    with pytest.raises(
+        Damaged, match="is not as it was stored: restore it, or name a new snapshot"
+    ):
         open_counter(spec, snapshot, engine)
 
 
@@ -96,14 +98,16 @@ def test_answers_of_workers_on_changed_files_are_dropped(engine, spec, snapshot)
     content = damage(snapshot, "discretized")
     counter = open_counter(spec, snapshot, engine)
     for _ in range(2):
-        with pytest.raises(Damaged, match="the table 'discretized' as it was stored"):
+        with pytest.raises(
+            Damaged, match=r"Snapshot\(people/day\): the table 'discretized' is not as it"
+        ):
             count_codes(counter)
     count_coordinates(counter)
     snapshot.table_path("discretized").write_bytes(content)
     counter = open_counter(spec, snapshot, engine)
     count_codes(counter)
     snapshot.table_path("discretized").write_bytes(content)
-    with pytest.raises(Damaged, match="unchanged files while they are counted"):
+    with pytest.raises(Damaged, match="The files of prepared rows changed while they were counted"):
         count_codes(counter)
 
 
@@ -116,7 +120,7 @@ def test_file_put_back_after_counting_gives_no_answer(spec, snapshot):
     ((actual,),) = threaded_fold(rows.stored_rows)([OF_CODES])
     assert actual.sum() == table.num_rows
     path.write_bytes(content)
-    with pytest.raises(Damaged, match="unchanged files while they are counted"):
+    with pytest.raises(Damaged, match="The files of prepared rows changed while they were counted"):
         rows.require_stages(["discretized"])
 
 
@@ -128,10 +132,12 @@ def test_errors_of_counting_another_file_are_hidden(spec, snapshot):
         raise ValueError("a value of somebody")
 
     counter = FoldCounter(spec.domain, rows.checked_fold(fails))
-    with pytest.raises(Damaged, match="the table 'discretized' as it was stored"):
+    with pytest.raises(
+        Damaged, match=r"Snapshot\(people/day\): the table 'discretized' is not as it"
+    ):
         count_codes(counter)
     snapshot.table_path("discretized").write_bytes(content)
-    with pytest.raises(Damaged, match="unchanged files while they are counted"):
+    with pytest.raises(Damaged, match="The files of prepared rows changed while they were counted"):
         count_codes(counter)
 
 

@@ -136,7 +136,9 @@ def test_snapshot_not_prepared_as_declared_is_refused(spec, tmp_path):
     prepare(spec, snapshot)
     MemoryCounter.open(spec, snapshot)
     mark_validated(spec, snapshot, structural=True, refused=True)
-    with pytest.raises(NotPrepared, match="got a refused one"):
+    with pytest.raises(
+        NotPrepared, match="its checks refused the snapshot: mend what they report, then"
+    ):
         clustering_quality(spec, snapshot, XY, np.zeros((1, 2)))
     other = written_spec(tmp_path, "{x: {bounds: [0, 17]}}")
     with pytest.raises(NotPrepared):
@@ -188,7 +190,7 @@ def test_columns_that_preparation_does_not_write_are_damaged(spec, columns):
         kind: {name: np.array(values) for name, values in given[kind].items()}
         for kind in ("coordinates", "codes")
     }
-    with pytest.raises(Damaged, match="expected columns of one length"):
+    with pytest.raises(Damaged, match="must be columns of one length"):
         MemoryCounter(spec.domain, **arrays, rows=given["rows"])
 
 

@@ -384,17 +384,17 @@ def test_bad_rule_is_refused_by_every_query(engine, rule):
 OF_LEVELS = NearestCentre(("c",), ((0,),), (1,))
 OF_NOTHING = NearestCentre(("age",), ((0,),), (1,))
 UNDECLARED = {
-    "got a name not declared": [
+    "The data set has no attribute": [
         lambda c: c.count([("age",)]),
         lambda c: c.residuals(OF_NOTHING, (1,)),
     ],
-    "expected bounds, got levels": [
+    "has levels, but it must be a number": [
         lambda c: c.grid(("c",), 2),
         lambda c: c.distance_total(OF_LEVELS, clip=1, shift=0),
         lambda c: c.children(BitTree(("c",), (0,)), [(ROOT, 1)]),
         lambda c: c.sum_by_centre([OF_LEVELS], salt=0),
     ],
-    "expected levels, bins or edges, got bounds only": [
+    "has bounds but no cells: declare bins or edges for it": [
         lambda c: c.classify(X, "w"),
         lambda c: c.mistakes(PredictedLabel("c", (0,), ("w",), ((0,),), 0)),
     ],

@@ -242,7 +242,9 @@ def test_a_failed_worker_is_one_line_without_its_message(engine, tmp_path):
     with pytest.raises(PipelineError) as caught:
         fold([question])
     assert "\n" not in str(caught.value)
-    assert isinstance(caught.value, Damaged) or "engine: expected the answers" in str(caught.value)
+    assert isinstance(
+        caught.value, Damaged
+    ) or "read their logs, and check that all of them can read and" in str(caught.value)
 
 
 def test_a_missing_engine_says_how_to_install_it(monkeypatch):

@@ -84,7 +84,7 @@ def test_a_missing_column_stops_before_rows_are_read(spec, tmp_path):
     assert all(v.expectation.structural == v.ran for v in verdicts)
     assert not any(v.passed for v in verdicts if not v.ran)
     assert refusal(spec, verdicts) == (
-        "people: expected the snapshot to be as declared, got failed expectations: column__sex, "
+        "people: the snapshot is not as declared, as these expectations failed: column__sex, "
         "type__sex; mend the source or the file, then name a new snapshot: "
         "`dp-pipeline run people --snapshot NAME`"
     )
@@ -168,7 +168,7 @@ def test_an_expectation_that_the_library_drops_is_noticed(spec, tmp_path, monkey
         "library_suite",
         lambda spec, name, suite: suite_of(spec, name, suite[1:]),
     )
-    with pytest.raises(PipelineError, match="expected 4 verdicts of Great Expectations, got 3"):
+    with pytest.raises(PipelineError, match="install the version of constraints"):
         validate(spec, ingested(tmp_path, SOUND))
 
 

@@ -160,7 +160,9 @@ def test_of_sqlite_a_query_has_names_and_no_types(database):
 
 @pytest.mark.parametrize("query", ["SELECT nowhere FROM rides", "SELECT * FROM walks"])
 def test_failing_query_is_refused_without_driver_words(query, database):
-    with pytest.raises(SourceError, match="a database that answers one SELECT") as caught:
+    with pytest.raises(
+        SourceError, match="the database does not answer the query: check its address"
+    ) as caught:
         first_look(Source("sql", f"sqlite:///{database}", query=query))
     assert caught.value.__context__ is None
 
@@ -194,7 +196,9 @@ def test_unclosed_quote_makes_no_name_of_rows(tmp_path, end):
 
 
 def test_a_url_with_a_password_is_not_quoted(tmp_path):
-    with pytest.raises(DeclarationError, match="got a URL") as refusal:
+    with pytest.raises(
+        DeclarationError, match="data init: the source must be a path, sqlite:///PATH"
+    ) as refusal:
         _source_fields(
             f"postgresql://ana:{SECRET}@h/x", tmp_path, query="", header="", delimiter=""
         )

@@ -156,8 +156,10 @@ def test_another_declaration_needs_a_new_name(run, spec, source):
     elsewhere.write_text("user,x,y\nOtto,1,2\n")
     others = {
         r"other\.csv": replace(spec, source=Source("csv", str(elsewhere))),
-        "the population others, got ": replace(spec, population="others"),
-        "a column 'y'": spec_of(Source("csv", str(source)), "x", "y", person="user"),
+        "its rows are those of population": replace(spec, population="others"),
+        "it was read without the column 'y'": spec_of(
+            Source("csv", str(source)), "x", "y", person="user"
+        ),
     }
     for reason, other in others.items():
         for name in (None, first.id):

@@ -142,9 +142,13 @@ def test_only_the_stages_that_are_needed_are_there(tmp_path):
     snapshot = validated(spec, tmp_path, {"x": [0.5]})
     prepare(spec, snapshot)
     assert snapshot.manifest["prepared"] == {"digest": spec.digest, "stages": ["normalized"]}
-    with pytest.raises(DeclarationError, match="expected a stage of normalized, got discretized"):
+    with pytest.raises(
+        DeclarationError, match="the stage must be one of normalized, not discretized"
+    ):
         prepare_stage(spec, snapshot, "discretized")
-    with pytest.raises(DeclarationError, match="got one_hot"):
+    with pytest.raises(
+        DeclarationError, match="people: the stage must be one of normalized, not one_hot"
+    ):
         prepare_stage(spec, snapshot, "one_hot")
 
 
@@ -173,7 +177,9 @@ def test_unvalidated_snapshot_is_not_prepared(tmp_path):
     with pytest.raises(NotPrepared, match="validated as people is declared now"):
         prepare_stage(spec, snapshot, "normalized")
     mark_validated(spec, snapshot, structural=True, refused=True)
-    with pytest.raises(NotPrepared, match="got a refused one"):
+    with pytest.raises(
+        NotPrepared, match="its checks refused the snapshot: mend what they report, then"
+    ):
         prepare_stage(spec, snapshot, "normalized")
     mark_validated(spec, snapshot, structural=False, refused=False)
     with pytest.raises(NotPrepared, match="validated as people is declared now"):
@@ -189,10 +195,10 @@ def test_stages_of_two_declarations_never_mix(tmp_path):
     mark_validated(wide, snapshot, structural=True, refused=False)
     with pytest.raises(NotPrepared, match="prepared as people is declared now"):
         require_prepared(wide, snapshot)
-    with pytest.raises(NotPrepared, match="expected the stage 'normalized'"):
+    with pytest.raises(NotPrepared, match="has no stage 'normalized'"):
         prepare_stage(wide, snapshot, "discretized")
     prepare_stage(wide, snapshot, "normalized")
-    with pytest.raises(NotPrepared, match="expected the stage 'discretized'"):
+    with pytest.raises(NotPrepared, match="has no stage 'discretized'"):
         mark_prepared(wide, snapshot)
     assert snapshot.manifest["prepared"] is None
     mark_validated(narrow, snapshot, structural=True, refused=False)

@@ -204,7 +204,9 @@ def test_silent_server_is_one_line_without_secret(address):
         # Nobody listens, and nobody else can.
         taken.bind(("127.0.0.1", 0))
         engine = f"{name}:{address.format(port=taken.getsockname()[1])}"
-        with pytest.raises(PipelineError, match="expected a server that answers") as caught:
+        with pytest.raises(
+            PipelineError, match="start it, or correct the address of the engine"
+        ) as caught:
             workers_of(engine)
     assert "t0k" not in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -240,7 +242,7 @@ def test_file_replaced_while_read_is_damaged(tmp_path):
     snapshot = validated(spec, tmp_path / "rows", IDS["texts"])
     path = snapshot.table_path("ingested")
     with (
-        pytest.raises(Damaged, match="expected the Parquet table that was stored"),
+        pytest.raises(Damaged, match="the table is not the one that was stored: restore it, or"),
         stage_batches(snapshot, "ingested") as batches,
     ):
         batches[0]()

@@ -63,7 +63,7 @@ def test_a_retired_name_is_never_used_again_and_a_new_one_is(spec, store):
     opened(spec, store, "one")
     retire_all(store)
     for name in ("one", None):
-        with pytest.raises(NotPrepared, match="a snapshot retired on 2026-11-21: name a new"):
+        with pytest.raises(NotPrepared, match="removed on 2026-11-21: name a new"):
             opened(spec, store, name)
     assert current_snapshot(store, "people", KEY) is not None
     assert opened(spec, store, "two").checked_path("ingested").is_file()
@@ -79,7 +79,7 @@ def test_nothing_of_a_retired_snapshot_can_be_read_or_written(spec, store):
         lambda: snapshot.store_table("normalized", lambda file: file.write(SECRET)),
         lambda: snapshot.manifest,
     ):
-        with pytest.raises(NotPrepared, match="retired on"):
+        with pytest.raises(NotPrepared, match="the rows of the snapshot were removed on"):
             attempt()
     assert not any(SECRET in content for content in remains(store))
 

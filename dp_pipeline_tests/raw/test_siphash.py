@@ -125,5 +125,5 @@ def test_a_long_text_is_hashed_by_hmac_and_one_more_byte_decides():
 
 
 def test_a_key_of_another_length_is_refused():
-    with pytest.raises(ValueError, match="expected a key of 16 bytes, got 24"):
+    with pytest.raises(ValueError, match="A key of SipHash must have"):
         of_words([np.zeros(1, dtype=np.uint64)], bytes(24))

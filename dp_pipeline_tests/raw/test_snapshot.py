@@ -46,7 +46,7 @@ def test_a_safe_folder_name_is_a_snapshot_id(name):
     "name", ["", ".", "..", ".hidden", "../other", "a/b", "a b", "a\n", "A" * 65, "current"]
 )
 def test_unsafe_snapshot_id_is_refused(name):
-    with pytest.raises(DeclarationError, match="snapshot: expected"):
+    with pytest.raises(DeclarationError, match="The name of a snapshot must have letters, digits"):
         check_snapshot_id(name)
 
 
@@ -150,12 +150,14 @@ def test_a_manifest_of_another_name_is_damaged(snapshot):
     store(snapshot)
     manifest = snapshot.folder / "manifest.json"
     manifest.write_text(manifest.read_text().replace(snapshot.id, "2026-02-28"))
-    with pytest.raises(Damaged, match="of this snapshot, got that of '2026-02-28'"):
+    with pytest.raises(Damaged, match="the folder holds the manifest of snapshot"):
         _ = snapshot.manifest
 
 
 def test_a_stage_that_was_never_stored_is_not_prepared(snapshot):
-    with pytest.raises(NotPrepared, match="got none"):
+    with pytest.raises(
+        NotPrepared, match=r"Snapshot\(city/2026-01-31\): the snapshot is not ingested"
+    ):
         snapshot.checked_path("ingested")
     store(snapshot)
     with pytest.raises(NotPrepared, match="'discretized'"):

@@ -209,7 +209,7 @@ def test_a_broken_file_is_refused_unquoted(tmp_path, name):
         ("csv", "none", "a file that can be read, got No such file"),
         ("parquet", "none", "a file that can be read, got No such file"),
         ("csv", ".", "a file that can be read, got Is a directory"),
-        ("parquet", ".", r"one or more files \*\.parquet in the folder, got none"),
+        ("parquet", ".", r"one or more files \*\.parquet in the folder, got no such file"),
     ],
 )
 def test_a_path_that_is_absent_or_an_empty_folder_is_refused(tmp_path, kind, name, reason):

@@ -177,7 +177,7 @@ def test_a_snapshot_of_a_query_is_read_once_and_names_the_query(rides, tmp_path)
     assert run(spec) == ["1.5", "5", None]
     Path(spec.source.location.removeprefix("sqlite:///")).unlink()
     assert run(spec) == ["1.5", "5", None]
-    with pytest.raises(DeclarationError, match=r"expected the source .*; name a new snapshot"):
+    with pytest.raises(DeclarationError, match=r"its source is .*; name a new snapshot"):
         run(spec_at(rides, "SELECT lat FROM rides WHERE fare > 0", "lat"))
 
 

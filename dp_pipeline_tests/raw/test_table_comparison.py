@@ -104,13 +104,19 @@ def test_no_true_rows_have_no_quality(tmp_path):
 
 def test_undeclared_codes_are_refused(tmp_path):
     spec, snapshot = ready(tmp_path)
-    with pytest.raises(DeclarationError, match=r"expected codes of sex in 0\.\.1"):
+    with pytest.raises(
+        DeclarationError, match=r"The codes of sex in a synthetic table must lie in 0\.\.1"
+    ):
         table_quality(spec, snapshot, codes(sex=[2]))
-    with pytest.raises(DeclarationError, match=r"expected codes of sex in 0\.\.1"):
+    with pytest.raises(
+        DeclarationError, match=r"The codes of sex in a synthetic table must lie in 0\.\.1"
+    ):
         table_quality(spec, snapshot, codes(sex=[0, -1]))
-    with pytest.raises(DeclarationError, match="expected at least one attribute"):
+    with pytest.raises(
+        DeclarationError, match="The synthetic table needs one or more attributes, but it"
+    ):
         table_quality(spec, snapshot, {})
-    with pytest.raises(DeclarationError, match="got a name not declared"):
+    with pytest.raises(DeclarationError, match="The data set has no attribute"):
         table_quality(spec, snapshot, codes(shoe=[0]))
     other = written_spec(tmp_path, PEOPLE.replace("16", "17"))
     with pytest.raises(NotPrepared):

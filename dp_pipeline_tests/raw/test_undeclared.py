@@ -226,7 +226,7 @@ def test_coordinates_are_those_that_preparation_makes(tmp_path):
 
 
 def test_declared_attribute_is_not_queried_here(spec):
-    with pytest.raises(BoundaryViolation, match="attribute sex: expected an attribute to discover"):
+    with pytest.raises(BoundaryViolation, match="is declared, so it cannot be discovered"):
         rows_of(spec, []).texts("sex", (1,))
 
 

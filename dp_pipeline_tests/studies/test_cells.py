@@ -150,21 +150,21 @@ def test_a_variant_as_published_is_compared_with_nothing(
             DpqtKMeans,
             ("dpqt_kmeans_published",),
             lambda _, epsilon, __=None: PrivacyGuarantee("dp", epsilon),
-            "expected a dp release as claimed, got a not-dp one",
+            "must be dp as its model claims, not not-dp",
         ),
         (
             "release",
             Independent,
             ("independent",),
             lambda _, epsilon, __=None: PrivacyGuarantee("dp", 2 * epsilon),
-            r"expected charges of exactly ε=1, got 0\.5",
+            r"must spend exactly ε=1, not 0\.5",
         ),
         (
             "release",
             Independent,
             ("independent",),
             lambda _, epsilon, __=None: PrivacyGuarantee("not-dp", epsilon, "it looks"),
-            "expected a not-dp release as claimed, got a dp one",
+            "must be not-dp as its model claims, not dp",
         ),
     ],
 )
@@ -311,7 +311,7 @@ def test_k_above_the_rows_keeps_other_numbers(
     failures = {(row["use"], row["k"]) for row in results(tmp_path) if row["failure"]}
     # A training fold has 24 of the 30 rows.
     assert failures == {(use, "1000") for use in USES} | {("nested", "27")}
-    refusal = "k-anonymity: expected at least K=27 rows, got fewer"
+    refusal = "There are fewer rows than K=27"
     assert f"* few nested hamdist_forward 27: {refusal}" in text
     assert "K=27" in text
     assert "K=1000 |" not in text

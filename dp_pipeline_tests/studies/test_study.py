@@ -309,7 +309,9 @@ def test_rows_that_the_ledger_protects_are_not_studied(
     assert datasets.is_dir()
     name = DATASET[kind]
     ledger.open_account(Account(name, "one row", "add_remove", "release", Fraction(1)))
-    with pytest.raises(DeclarationError, match=f"{name}: opened with purpose 'release'"):
+    with pytest.raises(
+        DeclarationError, match=f"{name}: the account was opened with purpose 'release'"
+    ):
         run_study(small_study(kind, tmp_path / "out"), ledger)
     assert not (tmp_path / "out").exists()
 
@@ -346,7 +348,7 @@ def test_download_with_a_protected_hash_is_refused(
     [
         ("clustering", ["--system", "dp_kmean"], "did you mean dp_kmeans?"),
         ("clustering", ["--epsilon", "-1"], "--epsilon: expected a decimal number"),
-        ("clustering", ["--dataset", "nowhere"], "data set: expected one of "),
+        ("clustering", ["--dataset", "nowhere"], "There is no data set "),
         (
             "clustering",
             ["--dataset", "wdbc"],
@@ -363,7 +365,7 @@ def test_download_with_a_protected_hash_is_refused(
         (
             "anonymity",
             ["--dataset", "silent"],
-            "silent: expected a section `k_anonymity`, got none",
+            "the file has no section `k_anonymity`: add it, or choose",
         ),
     ],
 )

@@ -26,7 +26,7 @@ def browser() -> Iterator[Browser]:
         pytest.skip("expected Playwright (pip install 'dp-pipeline[ui]'), got none")
     program = chromium()
     if program is None:
-        pytest.skip(f"expected a Chromium called one of {', '.join(NAMES)}, got none")
+        pytest.skip(f"needs a Chromium called one of {', '.join(NAMES)}")
     with open_browser(program) as opened:
         yield opened
 

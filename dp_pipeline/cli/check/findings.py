@@ -34,7 +34,7 @@ def collect_error(findings: list[Finding], topic: str, name: str) -> Iterator[No
     except (OSError, ValueError, LookupError, TypeError) as error:
         # Only the kind of error is shown: its words may quote the content that is stored.
         reason = getattr(error, "strerror", None) or type(error).__name__
-        findings.append(Finding(topic, "fault", f"{name}: cannot be read: {reason}"))
+        findings.append(Finding(topic, "fault", f"{name} cannot be read: {reason}"))
 
 
 def run_check(topic: str, check: Iterable[Finding]) -> Iterator[Finding]:
@@ -45,4 +45,4 @@ def run_check(topic: str, check: Iterable[Finding]) -> Iterator[Finding]:
         yield Finding(topic, "fault", " ".join(str(error).split()))
     except OSError as error:
         path = f" {error.filename}" if error.filename else ""
-        yield Finding(topic, "fault", f"cannot read{path}: {error.strerror}")
+        yield Finding(topic, "fault", f"a file{path} cannot be read: {error.strerror}")

@@ -32,7 +32,7 @@ def check_leftovers(home: Home) -> Iterator[Finding]:
     """Yield a finding for each leftover of a killed run, and for each half-read snapshot."""
     leftovers = [*files.leftovers(home.root, below=True), *files.leftovers(_head_folder(home))]
     for path in leftovers:
-        text = f"{path}: left by a killed run"
+        text = f"{path} was left by a killed run"
         yield Finding(LEFTOVERS, "fault", text, "dp-pipeline check --sweep")
     if not leftovers:
         yield Finding(LEFTOVERS, "ok", "no temporary file or folder of a killed run")
@@ -102,11 +102,11 @@ def check_permissions(home: Home) -> Iterator[Finding]:
     states = {path: path.stat() for path in _private_paths(home) if path.exists()}
     open_paths = [path for path, state in states.items() if state.st_mode & 0o077]
     for path in open_paths:
-        text = f"{path}: expected for its owner alone, got {stat.filemode(states[path].st_mode)}"
+        text = f"{path} must be for its owner alone, not {stat.filemode(states[path].st_mode)}"
         yield Finding(PERMISSIONS, "fault", text, f"chmod go-rwx {shlex.quote(str(path))}")
     for path, state in states.items():
         if state.st_uid != os.geteuid():
-            text = f"{path}: expected to be yours, got one of user {state.st_uid}"
+            text = f"{path} belongs to user {state.st_uid}, not to you: have it handed over"
             yield Finding(PERMISSIONS, "fault", text)
     if not open_paths:
         text = f"{len(states)} private folders and files are their owner's"

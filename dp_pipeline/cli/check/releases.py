@@ -241,13 +241,17 @@ def _replay(release: ChargedRelease) -> Iterator[Finding]:
 def _unfinished(release: ChargedRelease) -> Finding:
     name = f"{release.entry.what}, key {str(release.entry.key)[:12]}"
     if release.is_locked():
-        return Finding(TOPIC, "note", f"{name}: a process is drawing it")
+        return Finding(TOPIC, "note", f"{name}: a process draws it now")
     if "dataset" not in release.facts:
-        return Finding(TOPIC, "note", f"{name}: a fit that did not finish; its ε is spent")
+        return Finding(TOPIC, "note", f"{name}: the fit did not finish, and its ε is spent")
     obstacle = _obstacle(release)
     if obstacle is None:
-        return Finding(TOPIC, "fault", f"{name}: charged and not finished", release.command)
-    return Finding(TOPIC, "fault", f"{name}: charged, and cannot be finished now: {obstacle}")
+        return Finding(
+            TOPIC, "fault", f"{name}: the release is charged and not finished", release.command
+        )
+    return Finding(
+        TOPIC, "fault", f"{name}: the release is charged and cannot be finished now: {obstacle}"
+    )
 
 
 def _obstacle(release: ChargedRelease) -> str | None:
@@ -271,7 +275,7 @@ def _refusal_of_answers(release: NoisyRelease, key: ReleaseKey, code: str) -> st
         require_reserved_parameters(release, key)
         path = release.store.transcript_path(key)
         if not path.is_file():
-            return "its answers are lost: the next run says so, and only --new-draw goes on"
+            return "its answers are lost: pay for a new draw with --new-draw"
         questions = release.questions(release.resolve(key))
         questions.bundle(None, Transcript.read(path), release.noise)
     except NoAnswer:

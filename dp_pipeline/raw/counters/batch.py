@@ -121,8 +121,8 @@ class Batch:
         is_sound &= all(_is_column(c, rows, 0, sizes[name] - 1) for name, c in codes.items())
         if not is_sound:
             raise Damaged(
-                "prepared rows: expected columns of one length with valid codes, got others: "
-                "prepare the snapshot again"
+                "The prepared rows must be columns of one length with valid codes, but they are "
+                "not: prepare the snapshot again"
             )
 
     def recoded(self, recoding: BatchRecoding) -> Batch:

@@ -57,8 +57,8 @@ class StoredRows:
         stored_rows = cls(pairs, sizes, tuple(groups), marks)
         if not is_sound or stored_rows.row_count >= MAX_ROWS:
             raise Damaged(
-                "prepared rows: expected equal row groups in both stages, got others: prepare the "
-                "snapshot again"
+                "The prepared rows must have equal row groups in both stages, but they differ: "
+                "prepare the snapshot again"
             )
         return stored_rows
 
@@ -99,10 +99,7 @@ class StoredRows:
     def require_unchanged(self) -> None:
         """Raise Damaged if a file was replaced or written to since these rows were opened."""
         if tuple(map(file_mark, _files(self.pairs))) != self.marks:
-            raise Damaged(
-                "prepared rows: expected unchanged files while they are counted, got changed ones: "
-                "run again"
-            )
+            raise Damaged("The files of prepared rows changed while they were counted: run again")
 
 
 def _files(pairs: Iterable[tuple[Path, Path | None]]) -> list[Path]:

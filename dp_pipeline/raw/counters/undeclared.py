@@ -165,9 +165,7 @@ class UndeclaredRows:
     def _open_attribute(self, name: str) -> Attribute:
         attribute = self._spec.domain[name]
         if attribute.undeclared is None:
-            raise BoundaryViolation(
-                f"attribute {name}: expected an attribute to discover, got a declared one"
-            )
+            raise BoundaryViolation(f"The attribute {name} is declared, so it cannot be discovered")
         return attribute
 
     def _persons(self, table: pa.Table) -> IntArray:

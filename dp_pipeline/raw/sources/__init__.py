@@ -71,11 +71,14 @@ def source_tables(spec: DatasetSpec, files: Sequence[Path] | None = None) -> Ite
         return
     if spec.is_release:
         raise DeclarationError(
-            f"{spec.name}: source.sample: expected every row of sensitive data, got a sample"
+            f"{spec.name}: source.sample: sensitive data must be read in every row, not in a "
+            "sample: leave `sample` out"
         )
     table = pa.concat_tables(_declared_tables(spec, files))
     if table.num_rows < sample.rows:
-        raise reading.refusal(spec, f"at least {sample.rows} rows to sample from", "fewer")
+        raise reading.refusal(
+            spec, f"at least {sample.rows} rows to sample from", "fewer rows: lower `rows`"
+        )
     # Two spellings of a level are one class; texts that are no level are one more class, so that
     # invalid rows are sampled in proportion too.
     attribute = spec.domain[sample.by]

@@ -53,8 +53,8 @@ def read_csv(spec: DatasetSpec, files: Sequence[Path]) -> Iterator[pa.Table]:
         len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n'
     ):
         raise DeclarationError(
-            f"{spec.name}: source.delimiter: expected one character or {WHITESPACE}, "
-            f"got {delimiter!r}"
+            f"{spec.name}: source.delimiter: the delimiter must be one character or {WHITESPACE}, "
+            f"not {delimiter!r}"
         )
     for location, path in zip(source.locations, files, strict=True):
         yield from _read_file(replace(spec, source=source.only(location)), path)
@@ -134,7 +134,7 @@ def _bounded_lines(text: io.TextIOWrapper) -> Iterator[str]:
 
 
 def _long_line() -> OddFile:
-    return OddFile(f"lines of at most {MAX_LINE_BYTES:,} bytes", "a longer one")
+    return OddFile(f"lines of at most {MAX_LINE_BYTES:,} bytes", "a longer line")
 
 
 def _csv_tables(

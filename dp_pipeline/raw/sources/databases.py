@@ -99,13 +99,13 @@ def open_database(url: URL) -> Engine:
         )
     if not has_driver():
         raise DeclarationError(
-            f"source.database: expected {EXPECTED_DRIVER}, got none that can be imported"
+            f"source.database: the source needs {EXPECTED_DRIVER}, but none can be imported"
         )
     for variable in _ADDRESS_VARIABLES:
         if os.environ.get(variable):
             raise DeclarationError(
-                f"source.database: expected the server of its URL, got {variable}, which may name "
-                f"another: unset {variable}"
+                f"source.database: the variable {variable} may name another server than the URL "
+                f"does: unset {variable}"
             )
     seconds = url.query.get("connect_timeout", CONNECT_SECONDS)
     return create_engine(url, poolclass=NullPool, connect_args={"connect_timeout": seconds})

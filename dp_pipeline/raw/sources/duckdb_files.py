@@ -80,8 +80,8 @@ def _open(location: str) -> DuckDBPyConnection:
         import duckdb
     except ImportError:
         raise DeclarationError(
-            "source.database: expected duckdb, which `pip install 'dp-pipeline[duckdb]'` brings, "
-            "got none that can be imported"
+            "source.database: the source needs duckdb, which cannot be imported: `pip install "
+            "'dp-pipeline[duckdb]'`"
         ) from None
     path = location.removeprefix(DUCKDB)
     return _attempt(lambda: duckdb.connect(path, read_only=True, config=_LOCKED), spec=None)
@@ -95,7 +95,10 @@ def _attempt(read: Callable[[], _Result], *, spec: DatasetSpec | None) -> _Resul
         return read()
     except (duckdb.Error, pa.ArrowException, UnicodeError):
         pass
-    expected, got = "a DuckDB file and a query that it can answer", "none"
     if spec is None:
-        raise SourceError(f"source.database: expected {expected}, got {got}")
-    raise reading.refusal(spec, expected, got)
+        raise SourceError(
+            "source.database: the file is no DuckDB file, or it cannot answer the query: correct "
+            "`database` or `query`"
+        )
+    expected = "a DuckDB file and a query that it can answer"
+    raise reading.refusal(spec, expected, "a failure: correct `database` or `query`")

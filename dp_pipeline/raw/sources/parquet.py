@@ -44,7 +44,7 @@ def folder_parts(spec: DatasetSpec, path: Path) -> list[Path]:
         raise reading.refusal(spec, snapshot, "a table of Delta or Iceberg")
     parts = parquet_parts(path)
     if not parts:
-        raise reading.refusal(spec, "one or more files *.parquet in the folder", "none")
+        raise reading.refusal(spec, "one or more files *.parquet in the folder", "no such file")
     return parts
 
 
@@ -135,7 +135,7 @@ def _checked_schema(spec: DatasetSpec, path: Path) -> pa.Schema:
                 spec,
                 f"row groups of at most {MAX_GROUP_ROWS:,} rows and {MAX_GROUP_BYTES:,} unpacked "
                 "bytes",
-                "a larger one: write the file with smaller row groups",
+                "a larger group: write the file with smaller row groups",
             )
     return schema
 
@@ -144,7 +144,9 @@ def _file_tables(spec: DatasetSpec, path: Path, schema: pa.Schema) -> Iterator[p
     """Yield an empty table, then the rows; SourceError if the file's schema has changed."""
     with _open(spec, path) as file:
         if not schema.equals(reading.guarded(spec, lambda: file.schema_arrow, expected=_EXPECTED)):
-            raise reading.refusal(spec, "an unchanged file while it is read", "a changed one")
+            raise reading.refusal(
+                spec, "an unchanged file while it is read", "a changed file: run again"
+            )
         columns = reading.declared_columns(spec)
         batches = file.iter_batches(ROWS_A_BATCH, columns=columns)
         tables = chain(

@@ -64,13 +64,13 @@ def refusal(spec: DatasetSpec, expected: str, got: str) -> SourceError:
 
 
 def guarded(
-    spec: DatasetSpec, read: Callable[[], Result], *, expected: str, got: str = "a damaged one"
+    spec: DatasetSpec, read: Callable[[], Result], *, expected: str, got: str = "a damaged file"
 ) -> Result:
     """Return ``read()``, or raise a SourceError without the error itself, which may quote rows."""
     try:
         return read()
     except OSError:
-        got = "a damaged or truncated one"
+        got = "a damaged or truncated file"
     except OddFile as odd:
         expected, got = odd.expected, odd.got
     except (pa.ArrowException, UnicodeError, csv.Error, NoHeader):
@@ -80,7 +80,7 @@ def guarded(
 
 
 def guarded_each(
-    spec: DatasetSpec, tables: Iterator[pa.Table], *, expected: str, got: str = "a damaged one"
+    spec: DatasetSpec, tables: Iterator[pa.Table], *, expected: str, got: str = "a damaged file"
 ) -> Iterator[pa.Table]:
     """Yield tables, raising the same SourceError as ``guarded`` for each."""
     while True:
@@ -104,7 +104,7 @@ def require_readable(spec: DatasetSpec, path: Path) -> None:
         advice = ": put it there, or mend `source`" if isinstance(error, FileNotFoundError) else ""
         raise refusal(spec, "a file that can be read", f"{reason}{advice}") from None
     if not start and not spec.source.header:
-        raise refusal(spec, "a file with columns", "one of 0 bytes")
+        raise refusal(spec, "a file with columns", "an empty file")
     kinds = (kind for mark, kind in KINDS_OF_FILES.items() if start.startswith(mark))
     kind, word = next(kinds, ("", ""))
     is_packed = kind == "packed" and spec.source.kind == "csv" and path.suffix in _PACKED
@@ -306,7 +306,7 @@ def _time_type(spec: DatasetSpec, name: str, types: Sequence[pa.DataType]) -> pa
     has_zone = {pa.types.is_timestamp(type_) and type_.tz is not None for type_ in types}
     if len(has_zone) > 1:
         expected = f"times with a zone in all parts of column {name!r}, or in none"
-        raise refusal(spec, expected, "some with one")
+        raise refusal(spec, expected, "a zone in some parts alone: write all alike")
     return pa.timestamp("s", "UTC" if has_zone == {True} else None)
 
 
@@ -371,7 +371,7 @@ def _as_text(spec: DatasetSpec, name: str, column: pa.ChunkedArray) -> pa.Chunke
     if pc.any(is_long).as_py():
         if not spec.is_release:
             expected = f"cells of at most {MAX_CELL_BYTES:,} bytes in column {name!r}"
-            raise refusal(spec, expected, "a longer one")
+            raise refusal(spec, expected, "a longer cell: shorten it")
         short = None if is_person else pc.binary_slice(cells, 0, MAX_CELL_BYTES + 1)
         cells = pc.if_else(is_long, short, cells)
     if not spec.is_release:

@@ -76,7 +76,7 @@ def _sheet_rows(path: Path, source: Source, first: int) -> Iterator[Row]:
         book = load_workbook(path, read_only=True, data_only=True)
     except (BadZipFile, InvalidFileException, KeyError, SyntaxError, ValueError):
         # A damaged archive, one without sheets, or XML that is none.
-        raise OddFile("a spreadsheet (.xlsx)", "another file") from None
+        raise OddFile("a spreadsheet (.xlsx)", "a file of another kind") from None
     if source.sheet and source.sheet not in book.sheetnames:
         raise OddFile(f"a sheet {source.sheet!r}", f"{len(book.sheetnames)} sheets without it")
     sheet = book[source.sheet] if source.sheet else book.worksheets[0]

@@ -99,13 +99,13 @@ def _source_url(spec: DatasetSpec) -> URL:
     url = database_url(os.environ.get(spec.source.needs or "", ""))
     if url is None:
         raise DeclarationError(
-            f"{spec.name}: source.database: expected {EXPECTED_DATABASE} in "
-            f"{spec.source.needs}, got another text"
+            f"{spec.name}: source.database: the variable {spec.source.needs} must hold "
+            f"{EXPECTED_DATABASE}, but it holds another text"
         )
     if database_name(url) != location:
         raise DeclarationError(
-            f"{spec.name}: source.database: expected {location}, as when the file was loaded, "
-            "got another database"
+            f"{spec.name}: source.database: the variable {spec.source.needs} must name "
+            f"{location}, as when the file was loaded, but it names another database"
         )
     return url
 
@@ -203,10 +203,15 @@ def query_columns(source: Source) -> tuple[SourceColumn, ...]:
     if source.needs is not None and not text.startswith(_SQLITE):
         text = os.environ.get(source.needs, "")
         if not text:
-            raise DeclarationError(f"data init: expected a URL in {source.needs}, got none")
+            raise DeclarationError(
+                f"data init: the variable {source.needs} must hold the URL of a database, but it "
+                "is not set"
+            )
     url = database_url(text)
     if url is None:
-        raise DeclarationError(f"{source.location}: expected {EXPECTED_DATABASE}, got another text")
+        raise DeclarationError(
+            f"{source.location} must be {EXPECTED_DATABASE}, but it is another text"
+        )
     try:
         with open_database(url).connect() as connection:
             if is_sqlite(connection):
@@ -217,7 +222,10 @@ def query_columns(source: Source) -> tuple[SourceColumn, ...]:
     except SQLAlchemyError:
         pass
     # Raised outside the handler, since the driver's message may have the user or the host.
-    raise SourceError(f"{source.identity}: expected a database that answers one SELECT, got none")
+    raise SourceError(
+        f"{source.identity}: the database does not answer the query: check its address, and that "
+        "the query is one SELECT"
+    )
 
 
 def _source_column(type_: ColumnType) -> SourceColumn:
