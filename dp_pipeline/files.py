@@ -85,6 +85,12 @@ def write_atomically(
     sync(path.parent)
 
 
+def write_private(path: Path, content: bytes | Callable[[BinaryIO], object]) -> None:
+    """Write a 0600 file atomically, in a folder that only its owner can enter."""
+    make_private(path.parent)
+    write_atomically(path, content)
+
+
 @contextmanager
 def temporary_folder(path: Path) -> Iterator[Path]:
     """Yield a 0700 folder next to ``path``, which is deleted after the block unless renamed."""

@@ -13,7 +13,12 @@ from functools import cached_property
 from itertools import combinations
 
 from dp_pipeline.config.encoding import Names
-from dp_pipeline.inference.junction_tree import JunctionTree, cell_count, triangulated_cliques
+from dp_pipeline.inference.junction_tree import (
+    JunctionTree,
+    cell_count,
+    members_of,
+    triangulated_cliques,
+)
 
 
 @dataclass(frozen=True)
@@ -92,7 +97,7 @@ class CliqueGrowth:
     def _fitting(self, others: int, to: int) -> Iterator[int]:
         """Those of ``others`` that make no clique over the cap with all of ``to``."""
         room = self.most_cells // self._cells(to)
-        return (index for index in _members(others) if self._counts[index] <= room)
+        return (index for index in members_of(others) if self._counts[index] <= room)
 
     def _apart(self, index: int) -> int:
         """Attributes in other components."""
@@ -100,7 +105,7 @@ class CliqueGrowth:
         return everyone & ~next(part for part in self._forest.parts if part >> index & 1)
 
     def _cells(self, attributes: int) -> int:
-        return math.prod(self._counts[index] for index in _members(attributes))
+        return math.prod(self._counts[index] for index in members_of(attributes))
 
     @cached_property
     def _counts(self) -> tuple[int, ...]:
@@ -152,14 +157,6 @@ def _sharing(cliques: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 def _shared(cliques: Sequence[int], first: int, second: int) -> int:
     return (cliques[first] & cliques[second]).bit_count()
-
-
-def _members(attributes: int) -> Iterator[int]:
-    """Places of the bits of a set, smallest first."""
-    while attributes:
-        lowest = attributes & -attributes
-        yield lowest.bit_length() - 1
-        attributes ^= lowest
 
 
 def expected_error(cells: Sequence[int], epsilon: Fraction) -> Fraction:

@@ -150,7 +150,7 @@ def elimination_cliques(graph: nx.Graph, order: Sequence[str]) -> tuple[frozense
         # A later clique lacks ``index``, so only an earlier one can contain this one.
         if all(clique & ~earlier for earlier in cliques):
             cliques.append(clique)
-    return tuple(frozenset(order[index] for index in _members(clique)) for clique in cliques)
+    return tuple(frozenset(order[index] for index in members_of(clique)) for clique in cliques)
 
 
 def min_fill_order(graph: nx.Graph, sizes: Mapping[str, int]) -> tuple[str, ...]:
@@ -175,9 +175,9 @@ def min_fill_order(graph: nx.Graph, sizes: Mapping[str, int]) -> tuple[str, ...]
         order.append(names[best])
         changed = around = _eliminate(neighbours, best)
         # A new edge changes the fill of every vertex that sees both of its ends.
-        for index in _members(around if fill else 0):
+        for index in members_of(around if fill else 0):
             changed |= neighbours[index]
-        costs.update({index: _cost(neighbours, index, cells) for index in _members(changed)})
+        costs.update({index: _cost(neighbours, index, cells) for index in members_of(changed)})
     return tuple(order)
 
 
@@ -213,7 +213,7 @@ def _neighbours(graph: nx.Graph, order: Sequence[str]) -> list[int]:
 def _eliminate(neighbours: list[int], index: int) -> int:
     """Connect all neighbours of a vertex with each other and take it out; returns them."""
     around = neighbours[index]
-    for vertex in _members(around):
+    for vertex in members_of(around):
         neighbours[vertex] = (neighbours[vertex] | around) & ~(1 << vertex | 1 << index)
     neighbours[index] = 0
     return around
@@ -223,14 +223,14 @@ def _cost(neighbours: list[int], index: int, cells: Sequence[int]) -> tuple[int,
     """Edges that eliminating a vertex adds, cells of its clique, and the vertex."""
     missing, product = 0, cells[index]
     around = neighbours[index]
-    for vertex in _members(around):
+    for vertex in members_of(around):
         # A vertex is no neighbour of itself.
         missing += (around & ~neighbours[vertex]).bit_count() - 1
         product *= cells[vertex]
     return missing // 2, product, index
 
 
-def _members(vertices: int) -> Iterator[int]:
+def members_of(vertices: int) -> Iterator[int]:
     """Positions of the bits of a set, smallest first."""
     while vertices:
         lowest = vertices & -vertices

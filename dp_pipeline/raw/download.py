@@ -26,8 +26,7 @@ from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import SourceError
 from dp_pipeline.config.source import DATA_FOLDER_VARIABLE, Source
 from dp_pipeline.config.url import EXPECTED_URL, is_allowed_url, redact_url
-from dp_pipeline.files import make_private
-from dp_pipeline.raw.snapshot import write_private
+from dp_pipeline.files import make_private, write_private
 
 IDLE_SECONDS = 30.0
 """Longest time without a byte from a server."""

@@ -22,13 +22,14 @@ from dp_pipeline.config.dataset import DatasetSpec, Target
 from dp_pipeline.config.domain import Domain
 from dp_pipeline.config.encoding import FloatArray, IntArray
 from dp_pipeline.config.errors import DeclarationError
+from dp_pipeline.files import write_private
 from dp_pipeline.metrics.auc import ClassAuc, adjusted_rand, class_table, f_measure
 from dp_pipeline.metrics.classification import Method, misclassification, train
 from dp_pipeline.metrics.clustering import nearest_centres, nicv
 from dp_pipeline.metrics.marginals import attribute_sets
 from dp_pipeline.raw.closest_record import distance_to_closest_record
 from dp_pipeline.raw.comparison import estimated_distances
-from dp_pipeline.raw.snapshot import Snapshot, require_prepared, write_private_text
+from dp_pipeline.raw.snapshot import Snapshot, require_prepared
 from dp_pipeline.raw.stages import prepared_codes, read_stage
 from dp_pipeline.results.class_table import ClassTable
 from dp_pipeline.threads import one_thread
@@ -166,7 +167,7 @@ def reference_centres(
     path = snapshot.folder / "kmeans" / f"{hashlib.sha256(inputs.encode()).hexdigest()[:32]}.json"
     if not path.is_file():
         centres = reference_kmeans(points, k)
-        write_private_text(path, json.dumps({"centres": centres.tolist()}))
+        write_private(path, json.dumps({"centres": centres.tolist()}).encode())
     return np.array(json.loads(path.read_text())["centres"], dtype=np.float64)
 
 
@@ -275,7 +276,7 @@ def custodian_facts(
     if stored.get("seal") != _seal(snapshot, name, stored.get("facts", {})):
         facts = dict(compute())
         stored = {"facts": facts, "seal": _seal(snapshot, name, facts)}
-        write_private_text(path, json.dumps(stored, indent=1, sort_keys=True))
+        write_private(path, json.dumps(stored, indent=1, sort_keys=True).encode())
     return dict(stored["facts"])
 
 

@@ -25,7 +25,7 @@ from typing import Any, BinaryIO
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import Damaged, DeclarationError, NotPrepared
 from dp_pipeline.config.formats import FORMAT, require_format
-from dp_pipeline.files import locked, make_private, write_atomically
+from dp_pipeline.files import locked, make_private, write_private
 from dp_pipeline.raw.fingerprints import fingerprint_of, fingerprint_of_content
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -43,17 +43,6 @@ def check_snapshot_id(text: str) -> str:
             f"{CURRENT!r}, but it is {text[:60]!r}"
         )
     return text
-
-
-def write_private(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Write a 0600 file atomically, in a folder that only its owner can enter."""
-    make_private(path.parent)
-    write_atomically(path, write)
-
-
-def write_private_text(path: Path, text: str) -> None:
-    """Write a text to a 0600 file atomically, as ``write_private`` does."""
-    write_private(path, lambda file: file.write(text.encode()))
 
 
 def lock_dataset(folder: Path) -> AbstractContextManager[None]:
@@ -211,7 +200,8 @@ class Snapshot:
         self._write_manifest({**facts, _RETIRED: on.isoformat()})
 
     def _write_manifest(self, facts: dict[str, Any]) -> None:
-        write_private_text(self.folder / MANIFEST, json.dumps(facts, indent=1, sort_keys=True))
+        manifest = json.dumps(facts, indent=1, sort_keys=True).encode()
+        write_private(self.folder / MANIFEST, manifest)
 
     def table_path(self, stage: str) -> Path:
         return self.folder / f"{stage}.parquet"
@@ -278,7 +268,7 @@ def current_snapshot(store: Path, dataset: str, key: bytes, window: str = "") ->
 
 def make_current(snapshot: Snapshot, window: str = "") -> None:
     """Record a snapshot as the one that releases read, of a window if there are any."""
-    write_private_text(snapshot.folder.parent / _pointer(window), snapshot.id)
+    write_private(snapshot.folder.parent / _pointer(window), snapshot.id.encode())
 
 
 def _pointer(window: str) -> str:

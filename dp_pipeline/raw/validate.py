@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.files import write_private
 from dp_pipeline.raw.clusters import workers_of
 from dp_pipeline.raw.expectations import Expectation, expectations_of
 from dp_pipeline.raw.ingest import ingested_batches
@@ -14,7 +15,6 @@ from dp_pipeline.raw.snapshot import (
     Snapshot,
     mark_validated,
     new_snapshot_hint,
-    write_private_text,
 )
 from dp_pipeline.raw.workers import one_by_one
 
@@ -65,7 +65,7 @@ def validate(spec: DatasetSpec, snapshot: Snapshot, engine: str = "") -> tuple[V
         for e in expectations
     )
     failed_shares = {name: share for name, share in shares.items() if not passed[name]}
-    write_private_text(snapshot.folder / _SHARES, json.dumps(failed_shares))
+    write_private(snapshot.folder / _SHARES, json.dumps(failed_shares).encode())
     is_refused = refusal(spec, verdicts) is not None
     # Another run may write marks of stages to the same manifest.
     with snapshot.locked():

@@ -17,6 +17,7 @@ from dp_pipeline.config.amounts import PURE, delta_text
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.discovered_domain import Discover, DiscoveredAttribute, DiscoveredDomain
 from dp_pipeline.config.errors import NotPrepared
+from dp_pipeline.files import write_private
 from dp_pipeline.gate.noise import NoiseSource
 from dp_pipeline.models.base import PrivacyGuarantee
 from dp_pipeline.raw.snapshot import Snapshot, current_snapshot, preparation_hint
@@ -25,7 +26,6 @@ from dp_pipeline.releases.noisy_release import NoisyRelease, ReleaseCounter
 from dp_pipeline.releases.publish import PublishedBundle, publish
 from dp_pipeline.releases.release import ReleaseSpec
 from dp_pipeline.releases.replay import encode_document, pointed_bundle, read_document
-from dp_pipeline.releases.store import store_file
 from dp_pipeline.results.accountant import Accountant
 from dp_pipeline.results.bundle import Bundle
 from dp_pipeline.results.transcript import Transcript
@@ -157,7 +157,7 @@ def publish_domain(release: DomainRelease, *, new_draw: bool = False) -> Publish
     published = publish(release, new_draw=new_draw)
     pointer = {"folder": str(published.folder.relative_to(release.store.root))}
     path = _pointer_path(release.spec, release.home, published.bundle.facts["snapshot"])
-    store_file(path, encode_document(pointer))
+    write_private(path, encode_document(pointer))
     return published
 
 

@@ -15,6 +15,7 @@ from dp_pipeline.config.amounts import epsilon_text
 from dp_pipeline.config.dataset import WINDOW, DatasetSpec
 from dp_pipeline.config.errors import NotPrepared, PipelineError
 from dp_pipeline.config.windows import range_text
+from dp_pipeline.files import write_private
 from dp_pipeline.raw.snapshot import current_snapshot, require_prepared
 from dp_pipeline.releases import report
 from dp_pipeline.releases.account import limits_note, require_snapshot
@@ -38,7 +39,6 @@ from dp_pipeline.releases.replay import (
     require_intact,
 )
 from dp_pipeline.releases.run_options import RunOptions
-from dp_pipeline.releases.store import store_file
 from dp_pipeline.reporting.metrics import QualityRow, to_documents
 from dp_pipeline.reporting.plausibility import NoisyTotal, noisy_total
 from dp_pipeline.results.bundle import Bundle
@@ -48,7 +48,7 @@ def write_pointer(release: Release, published: PublishedBundle) -> None:
     """Write which stored bundle is the result of a partition."""
     folder = published.folder.relative_to(release.store.root)
     pointer = {"folder": str(folder), "state": published.state, "nano": str(published.nano)}
-    store_file(pointer_path(release), encode_document(pointer))
+    write_private(pointer_path(release), encode_document(pointer))
 
 
 def write_evaluation(options: RunOptions) -> list[QualityRow]:
@@ -70,7 +70,7 @@ def write_evaluation(options: RunOptions) -> list[QualityRow]:
     if spec.window:
         # Kept here, so that a report over years reads no bundle of them.
         value["totals"] = _noisy_totals(spec, bundles.values())
-    store_file(evaluation_path(releases[0]), encode_document(value))
+    write_private(evaluation_path(releases[0]), encode_document(value))
     if not spec.is_release:
         # Their cards show these numbers.
         for release in released:
@@ -87,7 +87,7 @@ def write_comparison(spec: DatasetSpec, home: Home, kind: type[Release]) -> repo
         compare_all = report.compare_windows
     comparison = compare_all(spec, home, evaluations(spec, home, kind))
     value = {"rows": to_documents(comparison.rows), "of": report_digest(spec, home, kind)}
-    store_file(_comparison_path(spec, home, kind), encode_document(value))
+    write_private(_comparison_path(spec, home, kind), encode_document(value))
     return comparison
 
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 from dp_pipeline.config.amounts import delta_text, epsilon_text
 from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.files import write_private
 from dp_pipeline.models import build_model
 from dp_pipeline.models.base import declared_guarantee, price
 from dp_pipeline.releases import k_anonymous_release
 from dp_pipeline.releases.domain_release import DomainRelease, declared_discovery
 from dp_pipeline.releases.release import Release, other_non_dp_releases
 from dp_pipeline.releases.replay import exact_rows
-from dp_pipeline.releases.store import store_file
 from dp_pipeline.reporting.pages import card
 from dp_pipeline.reporting.releases import ReportedPrivateRelease, ReportedRelease
 from dp_pipeline.results.bundle import Bundle
@@ -93,5 +93,5 @@ def write_card(release: Release, bundle: Bundle, folder: Path) -> Path:
         return folder / k_anonymous_release.CARD
     name = ".".join((release.name, *release.partition))
     path = release.home.reports / f"{release.spec.name}.cards" / f"{name}.md"
-    store_file(path, card(reported(release, bundle)).encode())
+    write_private(path, card(reported(release, bundle)).encode())
     return path

@@ -26,6 +26,7 @@ import numpy as np
 from dp_pipeline.config.encoding import FloatArray, Names
 from dp_pipeline.config.errors import DeclarationError, NotPrepared
 from dp_pipeline.config.parameters import fact_text
+from dp_pipeline.files import write_private
 from dp_pipeline.inference.earlier import EarlierTables
 from dp_pipeline.models.clustering.base import Clustering
 from dp_pipeline.releases.epsilon_release import EpsilonRelease
@@ -37,7 +38,6 @@ from dp_pipeline.releases.replay import (
     read_document,
     snapshot_by_name,
 )
-from dp_pipeline.releases.store import store_file
 from dp_pipeline.results.bundle import Bundle
 from dp_pipeline.results.clusters import Clusters
 from dp_pipeline.results.measurement import NoisyMarginal
@@ -220,5 +220,5 @@ def write_roll_up(releases: Sequence[EpsilonRelease]) -> Path:
     first, last = releases[0], releases[-1]
     name = f"{first.name}.{first.spec.window}..{last.spec.window}.{first.level}.csv"
     path = first.home.reports / f"{first.spec.name}.roll_ups" / name
-    store_file(path, text.getvalue().encode())
+    write_private(path, text.getvalue().encode())
     return path

@@ -17,7 +17,7 @@ import numpy as np
 
 from dp_pipeline.config.errors import Damaged
 from dp_pipeline.export.tables import read_parquet, write_parquet
-from dp_pipeline.files import make_private, sync, temporary_folder, write_atomically
+from dp_pipeline.files import make_private, sync, temporary_folder, write_private
 from dp_pipeline.results.bundle import Bundle, Key, table_names
 from dp_pipeline.results.clusters import Tables
 
@@ -32,12 +32,6 @@ _TARGET_EXISTS = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)
 """Error numbers of a rename to a name that is taken already."""
 _NOT_STORED = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 """Errors of a folder that does not hold the files of a bundle, and nothing else."""
-
-
-def store_file(path: Path, content: bytes) -> None:
-    """Write a 0600 file whole or not at all, in a folder for its owner only."""
-    make_private(path.parent)
-    write_atomically(path, content)
 
 
 @dataclass(frozen=True)
@@ -73,7 +67,7 @@ class BundleStore:
         """Create the folder of a release; its population's name is the first file in it."""
         make_private(folder)
         if not (folder / POPULATION).exists():
-            store_file(folder / POPULATION, f"{population}\n".encode())
+            write_private(folder / POPULATION, f"{population}\n".encode())
 
     def write(
         self, path: Path, bundle: Bundle, *, key: bytes, texts: Mapping[str, str] | None = None
@@ -87,10 +81,10 @@ class BundleStore:
             for name, table in bundle.tables.items():
                 _write_table(temporary / f"{name}.parquet", table)
             for name, text in (texts or {}).items():
-                store_file(temporary / name, text.encode())
-            store_file(temporary / BUNDLE_FILE, bundle.to_json().encode())
+                write_private(temporary / name, text.encode())
+            write_private(temporary / BUNDLE_FILE, bundle.to_json().encode())
             seal = self._seal(path, _contents(temporary), key)
-            store_file(temporary / _SEAL, seal.encode())
+            write_private(temporary / _SEAL, seal.encode())
             try:
                 temporary.rename(path)
             except OSError as error:

@@ -17,9 +17,10 @@ import pytest
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import Damaged, DeclarationError, NotPrepared, SourceError
 from dp_pipeline.config.source import Source
+from dp_pipeline.files import write_private
 from dp_pipeline.raw import ingest as ingest_module
 from dp_pipeline.raw.ingest import ingest
-from dp_pipeline.raw.snapshot import Snapshot, current_snapshot, write_private
+from dp_pipeline.raw.snapshot import Snapshot, current_snapshot
 from dp_pipeline.raw.stages import read_stage
 from dp_pipeline_tests.raw.source_specs import spec_of
 

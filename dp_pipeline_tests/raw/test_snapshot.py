@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from dp_pipeline.config.errors import Damaged, DeclarationError, NotPrepared
+from dp_pipeline.files import write_private
 from dp_pipeline.raw.snapshot import (
     Snapshot,
     check_snapshot_id,
     current_snapshot,
     make_current,
-    write_private,
 )
 
 KEY = b"k" * 32
