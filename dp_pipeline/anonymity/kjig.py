@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar, Literal
 
@@ -36,6 +36,15 @@ CANDIDATES = (
     Candidate(_leaves, auc_deficit=0.02),
 )
 """What else was tried, and what each brings, is a table in ``docs/design/kjig.md``."""
+
+FEW_CLASSES = 6
+"""Fewer rows than so many times K make a handful of classes, and which candidate is usually behind
+says nothing of them: none has a deficit, and each is compared with the leaves.
+"""
+
+CANDIDATES_OF_FEW_CLASSES = tuple(
+    replace(candidate, auc_deficit=0.0) for candidate in CANDIDATES[::-1]
+)
 
 MAX_CELLS_AT_ONCE = 1 << 22
 """Bits × classes × labels that are counted together."""
@@ -82,7 +91,9 @@ class Kjig:
         """Return the recoding that says most; where nothing is guaranteed, all bits."""
         if self.shape == "columns" or guarantee.is_empty:
             return recode_columns(rows, guarantee)
-        return select_by_cross_validation(CANDIDATES, rows, guarantee)
+        has_few_classes = len(rows) < FEW_CLASSES * guarantee.k
+        candidates = CANDIDATES_OF_FEW_CLASSES if has_few_classes else CANDIDATES
+        return select_by_cross_validation(candidates, rows, guarantee)
 
 
 def recode_columns(rows: CodedRows, guarantee: KAnonymityGuarantee) -> Recoding:
