@@ -26,11 +26,12 @@ from dp_pipeline.inference.consistency import (
     project_to_simplex,
     reconciled,
 )
-from dp_pipeline.inference.graphical_model import GraphicalModel, fit_tree
+from dp_pipeline.inference.graphical_model import GraphicalModel
 from dp_pipeline.inference.junction_tree import JunctionTree, triangulated_cliques
 from dp_pipeline.inference.latent_classes import fit_near_classes
 from dp_pipeline.inference.paired_rows import PairedRows
 from dp_pipeline.inference.structural_zeros import NONE, StructuralZeros
+from dp_pipeline.inference.tree_fit import fit_tree
 from dp_pipeline.results.derived_attribute import Grouping
 from dp_pipeline.results.measurement import NoisyMarginal, marginal_of
 from dp_pipeline.results.synthetic_table import SyntheticTable

@@ -1,5 +1,4 @@
-"""The distribution of a junction tree with one log-potential a clique, and its fit to noisy
-marginals.
+"""The distribution of a junction tree with one log-potential a clique.
 
 Inference is exact: one pass to the root and one back (Lauritzen, Spiegelhalter 1988; the form
 with one division a separator is of Jensen, Lauritzen, Olesen 1990). Every slice over a separator
@@ -10,20 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from math import prod
 
 import numpy as np
 
 from dp_pipeline.config.encoding import FloatArray, Names
-from dp_pipeline.inference.consistency import (
-    NoisyTable,
-    project_to_simplex,
-    reconciled,
-    variance_of,
-)
 from dp_pipeline.inference.junction_tree import JunctionTree
-from dp_pipeline.threads import one_thread
 
 
 @dataclass(frozen=True)
@@ -287,152 +278,3 @@ def _cells(node: Clique, axes: Sequence[int], names: Names) -> np.ndarray:
         cell += np.arange(shape[place]).reshape(along) * width
         width *= shape[place]
     return cell.ravel()
-
-
-ENTROPY = 0.35
-"""Weight of the entropy, in signals of one table (rows per deviation of its noise): cells that
-noise has made negative are left at a small share and not driven to none."""
-
-FULL_DOUBT = 60.0
-"""Variances of its noise that a cell says of a dependence: with up to as many the entropy counts
-whole."""
-
-ITERATIONS = 200
-KEPT_STEPS = 20
-SMALLEST_SHARE = 1e-9
-
-
-@one_thread()
-def fit_tree(
-    model: GraphicalModel,
-    measured: Sequence[NoisyTable],
-    *,
-    start: Mapping[str, FloatArray],
-    beside: Sequence[FloatArray] = (),
-    entropy: float = ENTROPY,
-    iterations: int = ITERATIONS,
-) -> list[FloatArray]:
-    """Probabilities of every clique's cells, one table a node of the model.
-
-    measured   each inside one clique of the model
-    start      attribute → shares: where nothing is measured the fit stays at their product
-    beside     log-potentials of the start beside that product, one table a node; none: all 0
-
-    With y the reconciled tables of N rows, σ² the variance of their cells and μ those of the
-    tree's distribution, minimises ½ Σ ‖N μ_a − y_a‖² / σ_a² + w · KL(μ ‖ start). The sum is over
-    everything that was measured, what is inside a larger table too: y is the least-squares solution
-    of it, so this is the sum of squares of the noise but for a constant, and where shares cannot be
-    negative what was measured better gives way less. One table that has
-    every attribute, and nothing beside it, is projected to the nearest shares instead: there is
-    nothing to make agree. The
-    dual, log Z(θ) − Σ ⟨θ_a, y_a/N⟩ + ½ Σ λ_a ‖θ_a‖² with λ_a = w · σ_a² / N², is convex and has
-    no constraint; one inference gives its value and its gradient, and L-BFGS-B minimises it. On one
-    thread, so that a release is fitted to the same bytes by any computer that replays it.
-
-    Sources: maximum entropy with relaxed constraints, Dudík, Phillips, Schapire, JMLR 2007;
-    marginals of noisy tables by graphical models, McKenna, Sheldon, Miklau, ICML 2019.
-
-    >>> from dp_pipeline.inference.junction_tree import JunctionTree
-    >>> from dp_pipeline.inference.consistency import TableEstimate
-    >>> model = GraphicalModel(JunctionTree((("a",),), ()), {"a": 2})
-    >>> table = TableEstimate(("a",), np.array([300.0, 100.0]), variance=1e-6)
-    >>> fit_tree(model, [table], start={"a": np.array([0.5, 0.5])})[0].round(3).tolist()
-    [0.75, 0.25]
-    """
-    base = product_potentials(model, start)
-    if beside:
-        base = [table + extra for table, extra in zip(base, beside, strict=True)]
-    if not measured:
-        return model.marginals(base)[0]
-    from scipy.optimize import minimize
-
-    sizes = {name: model.sizes[name] for name in start}
-    rows, tables = reconciled(measured, sizes)
-    rows = max(1.0, rows)
-    variances = [variance_of(names, measured) for names in tables]
-    inside = _inside(tables, measured, sizes)
-    is_alone = len(model.nodes) == len(tables) == 1 and not inside
-    if is_alone and not any(table.any() for table in beside):
-        ((names, table),) = tables.items()
-        if len(names) == len(sizes):
-            counts = project_to_simplex(table, rows)
-            axes = [names.index(name) for name in model.nodes[0].names]
-            return [np.asarray(counts.transpose(axes) / counts.sum())]
-    deviation = float(np.median(np.sqrt(variances)))
-    weight = entropy * _entropy_part(tables, variances, start, rows) * rows / deviation
-    tables, variances = tables | inside, [*variances, *(variance_of(n, measured) for n in inside)]
-    target = np.concatenate([table.ravel() for table in tables.values()]) / rows
-    noise = np.repeat(variances, [table.size for table in tables.values()]) / rows**2
-    # How steep the dual is, is between the share of a cell and what the entropy adds: half of that
-    # way is where the fewest steps are needed.
-    scale = (np.maximum(target, 0.0) + weight * noise) ** -0.25
-    projection = Projection(model, list(tables))
-
-    def potentials(scaled: FloatArray) -> list[FloatArray]:
-        return [b + t for b, t in zip(base, projection.backward(scaled * scale), strict=True)]
-
-    def dual(scaled: FloatArray) -> tuple[float, FloatArray]:
-        tables_of_nodes, log_total = model.marginals(potentials(scaled))
-        theta = scaled * scale
-        slope = projection.forward(tables_of_nodes) - target + weight * noise * theta
-        value = log_total - float(theta @ target) + weight / 2 * float(noise @ theta**2)
-        return value, np.asarray(slope * scale)
-
-    options = {"maxiter": iterations, "maxcor": KEPT_STEPS, "ftol": 1e-10, "gtol": 1e-8}
-    best = minimize(dual, np.zeros(len(target)), jac=True, method="L-BFGS-B", options=options)
-    return model.marginals(potentials(best.x))[0]
-
-
-def _inside(
-    tables: Mapping[Names, FloatArray], measured: Sequence[NoisyTable], sizes: Mapping[str, int]
-) -> dict[Names, FloatArray]:
-    """Marginals of the reconciled tables that were measured by themselves as well."""
-    marginals: dict[Names, FloatArray] = {}
-    for table in measured:
-        names = tuple(name for name in sizes if name in table.attributes)
-        if names and names not in tables:
-            holder = next(wider for wider in tables if set(names) < set(wider))
-            summed_axes = tuple(axis for axis, name in enumerate(holder) if name not in names)
-            marginals[names] = np.asarray(tables[holder].sum(axis=summed_axes))
-    return marginals
-
-
-def entropy_part(measured: Sequence[NoisyTable], start: Mapping[str, FloatArray]) -> float:
-    """Return how much of the entropy is wanted by these tables, 0 to 1: the less, the more they
-    exceed their noise.
-
-    start   attribute → shares, of every attribute of a table
-    """
-    rows, tables = reconciled(measured, {name: len(shares) for name, shares in start.items()})
-    variances = [variance_of(names, measured) for names in tables]
-    return _entropy_part(tables, variances, start, max(1.0, rows))
-
-
-def _entropy_part(
-    tables: Mapping[Names, FloatArray],
-    variances: Sequence[float],
-    start: Mapping[str, FloatArray],
-    rows: float,
-) -> float:
-    """Return how much of the entropy is wanted, 0 to 1: less where tables tell far more than their
-    noise.
-
-    By the median over tables of several attributes of what a cell is off from the product of its
-    one-way marginals, squared, in variances of its noise.
-    """
-    squares = []
-    for (names, table), variance in zip(tables.items(), variances, strict=True):
-        if len(names) > 1:
-            product = rows * reduce(np.multiply.outer, [start[name] for name in names])
-            squares.append(float(np.mean((table - product) ** 2)) / variance)
-    return min(1.0, (FULL_DOUBT / max(float(np.median(squares)), 1.0)) ** 0.5) if squares else 1.0
-
-
-def product_potentials(model: GraphicalModel, start: Mapping[str, FloatArray]) -> list[FloatArray]:
-    """Log-potentials of attributes that are independent with these shares, each in one clique."""
-    position = model.zeros()
-    for name, shares in start.items():
-        index = model.home((name,))
-        shape = [-1 if other == name else 1 for other in model.nodes[index].names]
-        position[index] += np.log(np.maximum(shares, SMALLEST_SHARE)).reshape(shape)
-    return position

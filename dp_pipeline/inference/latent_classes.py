@@ -16,14 +16,14 @@ import numpy as np
 from dp_pipeline.config.encoding import FloatArray, IntArray, Names
 from dp_pipeline.inference.clique_join import join_cliques
 from dp_pipeline.inference.consistency import NoisyTable, reconciled, variance_of
-from dp_pipeline.inference.graphical_model import (
+from dp_pipeline.inference.graphical_model import GraphicalModel
+from dp_pipeline.inference.junction_tree import JunctionTree
+from dp_pipeline.inference.tree_fit import (
     SMALLEST_SHARE,
-    GraphicalModel,
     entropy_part,
     fit_tree,
     product_potentials,
 )
-from dp_pipeline.inference.junction_tree import JunctionTree
 from dp_pipeline.threads import one_thread
 
 CLASSES = 6
@@ -152,7 +152,7 @@ def _first_component(has: Any, shares: FloatArray, scale: FloatArray) -> FloatAr
 
 LEAST_DOUBT = 0.75
 LEAST_DOUBT_OF_PAIRS = 0.3
-"""Of ``graphical_model.entropy_part``: with less, tables tell so much for their noise that what
+"""Of ``tree_fit.entropy_part``: with less, tables tell so much for their noise that what
 they are fitted near to does not help. All pairs of one clique say more of each other than a tree.
 """
 

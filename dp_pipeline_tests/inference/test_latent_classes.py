@@ -12,9 +12,10 @@ import pytest
 from dp_pipeline.config.encoding import FloatArray, IntArray, Names
 from dp_pipeline.inference import latent_classes
 from dp_pipeline.inference.consistency import TableEstimate
-from dp_pipeline.inference.graphical_model import GraphicalModel, entropy_part, fit_tree
+from dp_pipeline.inference.graphical_model import GraphicalModel
 from dp_pipeline.inference.junction_tree import JunctionTree
 from dp_pipeline.inference.latent_classes import LatentClasses, fit_near_classes, missed
+from dp_pipeline.inference.tree_fit import entropy_part, fit_tree
 
 NAMES = tuple("abcdefgh")
 SIZES = dict.fromkeys(NAMES, 2)

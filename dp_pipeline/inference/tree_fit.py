@@ -1,0 +1,229 @@
+"""The fit of the distribution of a junction tree to noisy marginals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+
+from dp_pipeline.config.encoding import FloatArray, IntArray, Names
+from dp_pipeline.inference.consistency import (
+    NoisyTable,
+    project_to_simplex,
+    reconciled,
+    variance_of,
+)
+from dp_pipeline.inference.graphical_model import GraphicalModel, Projection
+from dp_pipeline.threads import one_thread
+
+ENTROPY = 0.35
+"""Weight of the entropy, in signals of one table (rows per deviation of its noise): cells that
+noise has made negative are left at a small share and not driven to none."""
+
+FULL_DOUBT = 60.0
+"""Variances of its noise that a cell says of a dependence: with up to as many the entropy counts
+whole."""
+
+ITERATIONS = 150
+KEPT_STEPS = 50
+
+NEWTON_STEPS = 30
+LONGEST_STEP = 5.0
+SMALLEST_TARGET = 1e-12
+"""Of the share that a cell is to have, where a table is fitted alone."""
+
+SMALLEST_SHARE = 1e-9
+
+
+@one_thread()
+def fit_tree(
+    model: GraphicalModel,
+    measured: Sequence[NoisyTable],
+    *,
+    start: Mapping[str, FloatArray],
+    beside: Sequence[FloatArray] = (),
+    entropy: float = ENTROPY,
+    iterations: int = ITERATIONS,
+) -> list[FloatArray]:
+    """Probabilities of every clique's cells, one table a node of the model.
+
+    measured   each inside one clique of the model
+    start      attribute → shares: where nothing is measured the fit stays at their product
+    beside     log-potentials of the start beside that product, one table a node; none: all 0
+
+    With y the reconciled tables of N rows, σ² the variance of their cells and μ those of the
+    tree's distribution, minimises ½ Σ ‖N μ_a − y_a‖² / σ_a² + w · KL(μ ‖ start). The sum is over
+    everything that was measured, what is inside a larger table too: y is the least-squares solution
+    of it, so this is the sum of squares of the noise but for a constant, and where shares cannot be
+    negative what was measured better gives way less. One table that has
+    every attribute, and nothing beside it, is projected to the nearest shares instead: there is
+    nothing to make agree. The
+    dual, log Z(θ) − Σ ⟨θ_a, y_a/N⟩ + ½ Σ λ_a ‖θ_a‖² with λ_a = w · σ_a² / N², is convex and has
+    no constraint; one inference gives its value and its gradient, and L-BFGS-B minimises it. On one
+    thread, so that a release is fitted to the same bytes by any computer that replays it.
+
+    Sources: maximum entropy with relaxed constraints, Dudík, Phillips, Schapire, JMLR 2007;
+    marginals of noisy tables by graphical models, McKenna, Sheldon, Miklau, ICML 2019.
+
+    >>> from dp_pipeline.inference.junction_tree import JunctionTree
+    >>> from dp_pipeline.inference.consistency import TableEstimate
+    >>> model = GraphicalModel(JunctionTree((("a",),), ()), {"a": 2})
+    >>> table = TableEstimate(("a",), np.array([300.0, 100.0]), variance=1e-6)
+    >>> fit_tree(model, [table], start={"a": np.array([0.5, 0.5])})[0].round(3).tolist()
+    [0.75, 0.25]
+    """
+    base = product_potentials(model, start)
+    if beside:
+        base = [table + extra for table, extra in zip(base, beside, strict=True)]
+    if not measured:
+        return model.marginals(base)[0]
+    from scipy.optimize import minimize
+
+    sizes = {name: model.sizes[name] for name in start}
+    rows, tables = reconciled(measured, sizes)
+    rows = max(1.0, rows)
+    variances = [variance_of(names, measured) for names in tables]
+    inside = _inside(tables, measured, sizes)
+    is_alone = len(model.nodes) == len(tables) == 1 and not inside
+    if is_alone and not any(table.any() for table in beside):
+        ((names, table),) = tables.items()
+        if len(names) == len(sizes):
+            counts = project_to_simplex(table, rows)
+            axes = [names.index(name) for name in model.nodes[0].names]
+            return [np.asarray(counts.transpose(axes) / counts.sum())]
+    deviation = float(np.median(np.sqrt(variances)))
+    weight = entropy * _entropy_part(tables, variances, start, rows) * rows / deviation
+    tables, variances = tables | inside, [*variances, *(variance_of(n, measured) for n in inside)]
+    target = np.concatenate([table.ravel() for table in tables.values()]) / rows
+    noise = np.repeat(variances, [table.size for table in tables.values()]) / rows**2
+    dual = _Dual(model, base, Projection(model, list(tables)), target, weight * noise)
+    # How steep the dual is, is between the share of a cell and what the entropy adds: a third of
+    # that way is where the fewest steps are needed.
+    scale = (np.maximum(target, 0.0) + dual.penalty) ** (-1 / 3)
+
+    def scaled_dual(scaled: FloatArray) -> tuple[float, FloatArray]:
+        value, slope = dual.value_and_slope(scaled * scale)
+        return value, slope * scale
+
+    options = {"maxiter": iterations, "maxcor": KEPT_STEPS, "ftol": 1e-10, "gtol": 1e-8}
+    zeros = np.zeros(len(target))
+    best = minimize(scaled_dual, zeros, jac=True, method="L-BFGS-B", options=options)
+    theta = best.x * scale
+    if best.nit >= iterations:
+        firsts = np.cumsum([0, *(table.size for table in tables.values())])[:-1]
+        theta = dual.fit_in_turn(theta, firsts, times=iterations // 3)
+    return dual.marginals(theta)[0]
+
+
+@dataclass(frozen=True, eq=False)
+class _Dual:
+    """The dual of a fit over θ, one number a cell of the tables.
+
+    base      log-potentials where θ is 0, one table a node of the model
+    target    share of the rows that each cell is to have
+    penalty   λ of each cell
+    """
+
+    model: GraphicalModel
+    base: Sequence[FloatArray]
+    projection: Projection
+    target: FloatArray
+    penalty: FloatArray
+
+    def marginals(self, theta: FloatArray) -> tuple[list[FloatArray], float]:
+        """Return the probabilities of the cells of every node, and log Z."""
+        added = self.projection.backward(theta)
+        return self.model.marginals([b + t for b, t in zip(self.base, added, strict=True)])
+
+    def value_and_slope(self, theta: FloatArray) -> tuple[float, FloatArray]:
+        """Return the dual and its slope along every number of θ."""
+        tables, log_total = self.marginals(theta)
+        slope = self.projection.forward(tables) - self.target + self.penalty * theta
+        value = log_total - float(theta @ self.target) + float(self.penalty @ theta**2) / 2
+        return value, slope
+
+    def fit_in_turn(self, theta: FloatArray, firsts: IntArray, *, times: int) -> FloatArray:
+        """Return θ after the table that is furthest off was made to fit alone, again and again.
+
+        firsts   (tables,) place of the first cell of each
+
+        Where noise is far below the counts, slopes are flat along cells that are next to nothing,
+        and steps along them are short; this one is exact (iterative proportional fitting: Deming,
+        Stephan, Annals of Mathematical Statistics 1940). With μ the shares of the cells of one
+        table, the change δ solves μ·e^δ + λ·(θ + δ) = y cell by cell, by Newton's steps. Of 16
+        binary attributes at ε = 100, pairs inside cliques are .0002 off and not .0088.
+        """
+        theta, ends = theta.copy(), [*firsts[1:], len(theta)]
+        for _ in range(times):
+            slope = self.value_and_slope(theta)[1]
+            worst = int(np.add.reduceat(np.abs(slope), firsts).argmax())
+            cells = slice(firsts[worst], ends[worst])
+            penalty, wanted = (
+                self.penalty[cells],
+                self.target[cells] - self.penalty[cells] * theta[cells],
+            )
+            shares = np.maximum(slope[cells] + wanted, SMALLEST_TARGET)
+            change = np.log(np.maximum(wanted, SMALLEST_TARGET) / shares)
+            for _ in range(NEWTON_STEPS):
+                raised = shares * np.exp(change)
+                step = (raised + penalty * change - wanted) / (raised + penalty)
+                change -= np.clip(step, -LONGEST_STEP, LONGEST_STEP)
+            theta[cells] += change
+        return theta
+
+
+def _inside(
+    tables: Mapping[Names, FloatArray], measured: Sequence[NoisyTable], sizes: Mapping[str, int]
+) -> dict[Names, FloatArray]:
+    """Marginals of the reconciled tables that were measured by themselves as well."""
+    marginals: dict[Names, FloatArray] = {}
+    for table in measured:
+        names = tuple(name for name in sizes if name in table.attributes)
+        if names and names not in tables:
+            holder = next(wider for wider in tables if set(names) < set(wider))
+            summed_axes = tuple(axis for axis, name in enumerate(holder) if name not in names)
+            marginals[names] = np.asarray(tables[holder].sum(axis=summed_axes))
+    return marginals
+
+
+def entropy_part(measured: Sequence[NoisyTable], start: Mapping[str, FloatArray]) -> float:
+    """Return how much of the entropy is wanted by these tables, 0 to 1: the less, the more they
+    exceed their noise.
+
+    start   attribute → shares, of every attribute of a table
+    """
+    rows, tables = reconciled(measured, {name: len(shares) for name, shares in start.items()})
+    variances = [variance_of(names, measured) for names in tables]
+    return _entropy_part(tables, variances, start, max(1.0, rows))
+
+
+def _entropy_part(
+    tables: Mapping[Names, FloatArray],
+    variances: Sequence[float],
+    start: Mapping[str, FloatArray],
+    rows: float,
+) -> float:
+    """Return how much of the entropy is wanted, 0 to 1: less where tables tell far more than their
+    noise.
+
+    By the median over tables of several attributes of what a cell is off from the product of its
+    one-way marginals, squared, in variances of its noise.
+    """
+    squares = []
+    for (names, table), variance in zip(tables.items(), variances, strict=True):
+        if len(names) > 1:
+            product = rows * reduce(np.multiply.outer, [start[name] for name in names])
+            squares.append(float(np.mean((table - product) ** 2)) / variance)
+    return min(1.0, (FULL_DOUBT / max(float(np.median(squares)), 1.0)) ** 0.5) if squares else 1.0
+
+
+def product_potentials(model: GraphicalModel, start: Mapping[str, FloatArray]) -> list[FloatArray]:
+    """Log-potentials of attributes that are independent with these shares, each in one clique."""
+    position = model.zeros()
+    for name, shares in start.items():
+        index = model.home((name,))
+        shape = [-1 if other == name else 1 for other in model.nodes[index].names]
+        position[index] += np.log(np.maximum(shares, SMALLEST_SHARE)).reshape(shape)
+    return position
