@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from dp_pipeline.inference.consistency import TableEstimate
-from dp_pipeline.inference.graphical_model import GraphicalModel, fit_tree
+from dp_pipeline.inference.graphical_model import GraphicalModel
+from dp_pipeline.inference.tree_fit import fit_tree
 from dp_pipeline_tests.results.small_models import model_over, summed
 
 mbi: Any = pytest.importorskip("mbi", reason="the extra pgm is not installed")

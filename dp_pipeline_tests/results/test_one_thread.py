@@ -43,7 +43,8 @@ FITTED = """
 import sys
 import numpy as np
 from dp_pipeline.inference.consistency import TableEstimate
-from dp_pipeline.inference.graphical_model import GraphicalModel, fit_tree
+from dp_pipeline.inference.graphical_model import GraphicalModel
+from dp_pipeline.inference.tree_fit import fit_tree
 from dp_pipeline.inference.junction_tree import JunctionTree
 model = GraphicalModel(JunctionTree((("a", "b"),), ()), {"a": 2, "b": 2})
 shares = np.array([0.5, 0.5])
