@@ -185,7 +185,17 @@ def draw_pictures(report: Report, summary: Summary) -> Iterator[Picture]:
             yield from _draw_bars(summary, dataset, cost)
 
 
-FORMATS = {"png": picture.png, "svg": picture.svg, "pdf": picture.pdf}
+def pdf(figure: Figure) -> bytes:
+    """Return the figure as PDF for a paper, the same bytes each time."""
+    from matplotlib.backends.backend_pdf import FigureCanvasPdf
+
+    picture.lay_out(figure)
+    encoded = io.BytesIO()
+    FigureCanvasPdf(figure).print_pdf(encoded, metadata={"CreationDate": None, "Creator": None})
+    return encoded.getvalue()
+
+
+FORMATS = {"png": picture.png, "svg": picture.svg, "pdf": pdf}
 """Format of a figure → what writes it."""
 
 

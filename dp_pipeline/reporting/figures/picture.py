@@ -181,7 +181,7 @@ def png(figure: Figure) -> bytes:
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-    _lay_out(figure)
+    lay_out(figure)
     for resolution in _RESOLUTIONS:
         figure.set_dpi(resolution)
         canvas: Any = FigureCanvasAgg(figure)
@@ -194,7 +194,7 @@ def png(figure: Figure) -> bytes:
     )
 
 
-def _lay_out(figure: Figure) -> None:
+def lay_out(figure: Figure) -> None:
     """Place axes once: each drawing with a layout would move them a little."""
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
@@ -209,22 +209,12 @@ def svg(figure: Figure) -> bytes:
     from matplotlib import rc_context
     from matplotlib.backends.backend_svg import FigureCanvasSVG
 
-    _lay_out(figure)
+    lay_out(figure)
     figure.set_dpi(_IMAGES)
     encoded = io.BytesIO()
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": "dp_pipeline"}):
         metadata = {"Date": None, "Creator": None}
         FigureCanvasSVG(figure).print_svg(encoded, metadata=metadata)  # type: ignore[no-untyped-call]
-    return encoded.getvalue()
-
-
-def pdf(figure: Figure) -> bytes:
-    """Return the figure as PDF for a paper, the same bytes each time."""
-    from matplotlib.backends.backend_pdf import FigureCanvasPdf
-
-    _lay_out(figure)
-    encoded = io.BytesIO()
-    FigureCanvasPdf(figure).print_pdf(encoded, metadata={"CreationDate": None, "Creator": None})  # type: ignore[no-untyped-call]
     return encoded.getvalue()
 
 
