@@ -5,18 +5,22 @@ from __future__ import annotations
 import csv
 import encodings.aliases
 import io
+import re
 from collections import Counter
 from datetime import datetime
 from pathlib import Path
+from zipfile import ZipFile
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from openpyxl import Workbook
 
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.draft import SourceColumn
+from dp_pipeline.config.errors import SourceError
 from dp_pipeline.config.source import Source
 from dp_pipeline.config.source_parser import _is_encoding
 from dp_pipeline.raw.expectations import expectations_of
@@ -122,8 +126,6 @@ CODES = {"day": [2, 12, 12, 11], "age": [0, 3, 4, 0], "sex": [0, 2, 1, 2], "cost
 
 
 def write_sheet(path: Path) -> None:
-    from openpyxl import Workbook
-
     book = Workbook()
     sheet = book.create_sheet("May")
     sheet.append(["A report"])
@@ -250,3 +252,44 @@ def test_encodings_in_which_a_line_changes_others_are_refused() -> None:
     assert {"hz", "iso2022_jp", "iso2022_kr", "utf_7", "unicode_escape", "punycode"} <= refused
     assert {"rot_13", "zlib_codec"} <= refused, "no encodings of text"
     assert {"cp1252", "utf_8", "utf_16", "shift_jis", "gb18030", "cp037"}.isdisjoint(refused)
+
+
+CELLS = {
+    "no number": ("n", "seven", ""),
+    "no truth value": ("b", "seven", ""),
+    "too long": ("n", "9" * 5000, ""),
+    "too large": ("n", "1e999", "inf"),
+    "no day": ("d", "99999999999", "#VALUE!"),
+}
+"""Type and text of a cell in the XML of a sheet, and how it is read; "": the sheet is refused."""
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_an_odd_cell_of_a_spreadsheet_is_never_quoted(
+    tmp_path: Path, name: str, recwarn: pytest.WarningsRecorder
+) -> None:
+    kind, text, expected = CELLS[name]
+    book = Workbook()
+    for row in (["a"], [datetime(2026, 1, 1) if kind == "d" else 7], [3]):
+        book.active.append(row)
+    book.save(tmp_path / "sound.xlsx")
+    with ZipFile(tmp_path / "sound.xlsx") as sound, ZipFile(tmp_path / "rows.xlsx", "w") as odd:
+        for part in sound.namelist():
+            content = sound.read(part).decode()
+            if part.endswith("sheet1.xml"):
+                cell = r'(<c r="A2"(?: s="1")?) t="n"><v>[0-9.]+</v>'
+                type_ = "b" if kind == "b" else "n"
+                content, count = re.subn(cell, rf'\1 t="{type_}"><v>{text}</v>', content)
+                assert count == 1
+            odd.writestr(part, content)
+    source = "{kind: xlsx, path: rows.xlsx}"
+    attributes = "{a: {bounds: [0, 9], bins: 3}}"
+    spec = written_spec(tmp_path, attributes, purpose="release", source=source)
+    if expected:
+        assert read_source(spec).to_pydict() == {"a": [expected, "3"]}
+    else:
+        with pytest.raises(SourceError, match="a cell that is not of its type") as refused:
+            read_source(spec)
+        assert text[:9] not in str(refused.value)
+        assert refused.value.__context__ is None
+    assert not recwarn.list

@@ -6,6 +6,7 @@ Each becomes the text that a CSV file in the declared reading would have, and is
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import date, datetime, time
 from functools import partial
@@ -28,6 +29,8 @@ ROWS_A_PART = 1 << 16
 
 Row = Sequence[Any]
 
+_DAMAGED: Row = ("damaged",)
+
 
 def read_xlsx(spec: DatasetSpec, path: Path) -> Iterator[pa.Table]:
     """Yield the declared columns of a sheet as text, in parts; the first one has no row.
@@ -42,7 +45,8 @@ def read_xlsx(spec: DatasetSpec, path: Path) -> Iterator[pa.Table]:
     places = [names.index(column) for column in columns]
     texts = [partial(_text, write=_writer(spec, column)) for column in columns]
     yield pa.table({column: pa.array([], pa.string()) for column in columns})
-    rows = _without_footer(_rows(path, spec.source), spec.source.footer)
+    every = _without_footer(_rows(path, spec.source), spec.source.footer)
+    rows = reading.guarded_each(spec, every, expected=expected)
     while part := list(islice(rows, ROWS_A_PART)):
         yield pa.table(
             {
@@ -72,17 +76,39 @@ def _sheet_rows(path: Path, source: Source, first: int) -> Iterator[Row]:
     from openpyxl import load_workbook
     from openpyxl.utils.exceptions import InvalidFileException
 
+    # A damaged archive, one without sheets, XML that is none, or a cell that is not of its type.
+    damaged = (
+        BadZipFile,
+        InvalidFileException,
+        ArithmeticError,
+        LookupError,
+        SyntaxError,
+        ValueError,
+    )
     try:
         book = load_workbook(path, read_only=True, data_only=True)
-    except (BadZipFile, InvalidFileException, KeyError, SyntaxError, ValueError):
-        # A damaged archive, one without sheets, or XML that is none.
+    except damaged:
         raise OddFile("a spreadsheet (.xlsx)", "a file of another kind") from None
     if source.sheet and source.sheet not in book.sheetnames:
         raise OddFile(f"a sheet {source.sheet!r}", f"{len(book.sheetnames)} sheets without it")
     sheet = book[source.sheet] if source.sheet else book.worksheets[0]
     # Some programs write a wrong size.
     sheet.reset_dimensions()
-    yield from sheet.iter_rows(min_row=first, values_only=True)
+    rows = sheet.iter_rows(min_row=first, values_only=True)
+    while True:
+        try:
+            with warnings.catch_warnings():
+                # A warning about a cell, such as a date out of range, quotes it.
+                warnings.simplefilter("ignore")
+                row = next(rows, None)
+        except damaged:
+            # Outside, for its message quotes the cell.
+            row = _DAMAGED
+        if row is _DAMAGED:
+            raise OddFile("a spreadsheet (.xlsx)", "one with a cell that is not of its type")
+        if row is None:
+            return
+        yield row
 
 
 def _without_footer(rows: Iterable[Row], count: int) -> Iterator[Row]:
@@ -114,7 +140,8 @@ def _writer(spec: DatasetSpec, column: str) -> Write:
 
 
 def _number_text(value: float) -> str:
-    return str(int(value)) if value == int(value) else repr(value)
+    is_whole = isinstance(value, int) or value.is_integer()
+    return str(int(value)) if is_whole else repr(value)
 
 
 def _time_text(value: Any, clock: Clock | None) -> str:
