@@ -115,6 +115,7 @@ def test_every_visit_is_counted_from_file_to_folder(
     assert abs(len(pairs) - foretold["measured"]) <= 2
 
 
+@pytest.mark.chain
 def test_a_notebook_takes_the_spreadsheet_in_ten_lines(folder: Path) -> None:
     frame = pd.read_excel(folder / "visits.xlsx", skipfooter=1, dtype=str)
     synthesizer = dp.PrivateSynthesizer(domain=DOMAIN, epsilon=4, noise="seeded:1")
