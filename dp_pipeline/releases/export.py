@@ -37,7 +37,7 @@ def publications_of(spec: DatasetSpec) -> tuple[Publication, ...]:
 class ExportRequest:
     """A choice of the release to export.
 
-    name     of a model or method; empty: of what the data set publishes
+    name     of a model or method; empty: of what the data set publishes, or its only one
     level    its ε or K as a partition key; empty: any
     window   the last of its time windows, where rows are partitioned; empty: any
     span     number of its time windows; 0: any
@@ -55,6 +55,8 @@ class ExportRequest:
         """Return the request of a command's options; DeclarationError for undeclared ones."""
         published = publications_of(spec)
         model_names = (*EpsilonRelease.names(spec), *KAnonymousRelease.names(spec))
+        if not name and not published and len(model_names) == 1:
+            (name,) = model_names
         if not name and not published:
             raise DeclarationError(
                 f"{spec.name}: MODEL must be named, as the data set file publishes nothing: "
