@@ -5,10 +5,12 @@ what a discovery needs to find anything. Declarations alone decide it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dp_pipeline.config.amounts import PURE, epsilon_text
 from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.domain import OTHER, Domain
+from dp_pipeline.config.encoding import Levels
 from dp_pipeline.gate.discovery import discovery_queries, rows_for_bounds
 from dp_pipeline.models.tables.base import ExpectedPairs, TableModel
 from dp_pipeline.releases.epsilon_release import EpsilonRelease
@@ -69,9 +71,22 @@ def foreseen_tables(options: RunOptions) -> Iterator[ForeseenTable]:
         if isinstance(model, TableModel):
             rate = NoiseRate(currency != PURE, spec.distance)
             amount = currency.amount_of(release.epsilon)
-            pairs = model.expected_pairs(spec.domain, rows, amount, rate)
+            pairs = model.expected_pairs(_found_at_most(release.spec, rows), rows, amount, rate)
             if pairs is not None:
                 yield ForeseenTable(release, rows, pairs)
+
+
+def _found_at_most(spec: DatasetSpec, rows: int) -> Domain:
+    """Return the widest domain, with no more levels than so many rows can make one each."""
+    domain = spec.widest.domain
+    fewer = {}
+    for query in discovery_queries(spec) if spec.to_discover else ():
+        attribute = domain[query.attribute.name]
+        if query.rule is not None and isinstance(attribute.cells, Levels):
+            found = attribute.cells.values[: int(rows // query.rule.persons)]
+            levels = Levels((*found, attribute.other or OTHER))
+            fewer[attribute.name] = replace(attribute, cells=levels)
+    return domain.with_attributes(fewer)
 
 
 def discovery_lines(spec: DatasetSpec) -> Iterator[str]:

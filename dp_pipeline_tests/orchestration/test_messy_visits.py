@@ -46,7 +46,7 @@ attributes:
   region: {levels: ["01", "20", "45", "80"]}
   abteilung: {column: Abteilung,
     levels: [Pädiatrie, Gynäkologie, Innere, Chirurgie, Orthopädie, Neurologie]}
-  icd: {column: ICD, levels: discover}
+  icd: {column: ICD, levels: discover, nullable: false}
   bmi: {column: BMI, bounds: [10, 60], edges: [18.5, 25, 30, 35], decimals: 1}
   kosten: {column: Kosten, bounds: [0, 20000], edges: [500, 1000, 2000, 4000], decimals: 2}
 discover: {epsilon: 0.2, delta: 0.000000001}
