@@ -194,6 +194,7 @@ def test_exact_counts_are_opened_by_questions_of_the_gate_only() -> None:
     assert users == {
         "gate/curator.py",
         "gate/discovery.py",
+        "gate/parts.py",
         "gate/selection.py",
         "gate/trees.py",
     }

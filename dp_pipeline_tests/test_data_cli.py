@@ -79,7 +79,7 @@ def test_a_draft_hides_no_other_data_set_from_the_list(folder: Path) -> None:
     assert [line for line in result.stdout.splitlines() if line.split()[:1] == ["toy"]]
     (line,) = [line for line in result.stdout.splitlines() if "rides.yaml:" in line]
     assert line.startswith("invalid declaration: ")
-    assert "protection.unit: expected one_row | rows_of_person, got TODO: " in line
+    assert "protection.unit: expected one_row | rows_of_person | group, got TODO: " in line
 
 
 def test_the_list_marks_downloads_without_the_network(folder: Path) -> None:

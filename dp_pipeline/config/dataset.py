@@ -382,6 +382,12 @@ class DatasetSpec:
         return distance(self.protection, self.relation)
 
     @property
+    def counted_domain(self) -> Domain:
+        """The attributes of a prepared row: of a unit with all its parts, where there are parts."""
+        parts = self.domain.parts
+        return self.domain if parts is None else parts.of_units(self.domain)
+
+    @property
     def is_release(self) -> bool:
         """Whether the rows are sensitive."""
         return self.purpose == "release"
@@ -479,6 +485,7 @@ class DatasetSpec:
                 "windows": None if self.windows is None else self.windows.measured,
                 "discover": None if self.discover is None else self.discover.to_facts(),
                 "discovered": None if self.discovered is None else self.discovered.digest,
+                **({} if self.domain.parts is None else {"parts": asdict(self.domain.parts)}),
             }
         )
 

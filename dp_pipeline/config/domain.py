@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from dp_pipeline.config.clock import Clock
 from dp_pipeline.config.constraints import AllowedCells, Constraint, allowed_cells
@@ -204,15 +204,55 @@ class Attribute:
         return self.cells
 
 
+SIZE = "size"
+"""The attribute of a unit that is the number of its parts, which the program counts."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The parts that a unit has, such as the persons of a household.
+
+    name         name of the parts, for people
+    attributes   the attributes of a part; all others, and ``size``, are of the unit
+    at_most      most parts of a unit that count
+    order        their number or date by which they are in order; empty: they are a set
+    """
+
+    name: str
+    attributes: tuple[str, ...]
+    at_most: int
+    order: str = ""
+
+    def place(self, attribute: str, position: int) -> str:
+        """Return the name of an attribute of the part at a position, from 0, in a row of a unit."""
+        return f"{attribute} {position + 1}"
+
+    def of_units(self, domain: Domain) -> Domain:
+        """Return the attributes of a row that is a unit with all its parts.
+
+        They are those of the unit, then each attribute of a part once for every position. Its last
+        cell is for units without a part there.
+        """
+        attributes = [each for each in domain if each.name not in self.attributes]
+        for position in range(self.at_most):
+            for name in self.attributes:
+                cells = Levels(tuple(map(str, range(domain[name].size + 1))))
+                place = self.place(name, position)
+                attributes.append(Attribute(place, place, "drop", cells=cells))
+        return Domain(tuple(attributes))
+
+
 @dataclass(frozen=True)
 class Domain:
     """The declared attributes in their order, and the sizes that follow from them.
 
     constraints   combinations of cells that no row has
+    parts         the parts of units, where a row is a part of one; None where it is a unit
     """
 
     attributes: tuple[Attribute, ...]
     constraints: tuple[Constraint, ...] = ()
+    parts: Parts | None = None
 
     def __iter__(self) -> Iterator[Attribute]:
         return iter(self.attributes)
@@ -246,10 +286,15 @@ class Domain:
         """Whether a row may be left out for a cell that is not as declared."""
         return not all(attribute.keeps_rows for attribute in self.attributes)
 
+    def is_counted(self, names: tuple[str, ...]) -> bool:
+        """Whether some of the attributes is the size of a unit, which preparation counts."""
+        rules = (each.derived for each in self.attributes if each.name in names)
+        return any(rule is not None and rule.function == SIZE for rule in rules)
+
     def with_attributes(self, attributes: Mapping[str, Attribute]) -> Domain:
         """Return the domain with some attributes replaced by others of the same names."""
         replaced = tuple(attributes.get(attribute.name, attribute) for attribute in self.attributes)
-        return Domain(replaced, self.constraints)
+        return replace(self, attributes=replaced)
 
     def allowed(self, names: tuple[str, ...]) -> tuple[AllowedCells, ...]:
         """Return the allowed cells of some attributes, one entry for each constrained set."""
@@ -294,6 +339,8 @@ Relation = Literal["add_remove", "replace_one"]
 class OneRow:
     """A person is at most one row."""
 
+    at_most: ClassVar[int] = 1
+
     @property
     def rows(self) -> int:
         """Rows that one protected unit can have."""
@@ -329,7 +376,23 @@ class RowsOfPerson:
         return f"at most {self.at_most} rows of a person{each}, column {self.column}"
 
 
-Protection = OneRow | RowsOfPerson
+@dataclass(frozen=True)
+class UnitOfParts:
+    """A unit is all rows with one value of ``column``, its parts; ``at_most`` of them are used."""
+
+    column: str
+    at_most: int
+
+    @property
+    def rows(self) -> int:
+        """Rows that one protected unit can have where its parts are one row together."""
+        return 1
+
+    def __str__(self) -> str:
+        return f"one unit with at most {self.at_most} parts, column {self.column}"
+
+
+Protection = OneRow | RowsOfPerson | UnitOfParts
 
 
 def distance(protection: Protection, relation: Relation) -> int:

@@ -26,7 +26,7 @@ from dp_pipeline.config.dataset import (
     Publication,
 )
 from dp_pipeline.config.discovered_domain import Discover
-from dp_pipeline.config.domain import Domain, OneRow, Protection, RowsOfPerson
+from dp_pipeline.config.domain import Domain, OneRow, Protection, RowsOfPerson, UnitOfParts
 from dp_pipeline.config.encoding import Point
 from dp_pipeline.config.errors import did_you_mean
 from dp_pipeline.config.expectation_parser import Expectations, declared_expectations
@@ -38,6 +38,12 @@ from dp_pipeline.config.fields import (
     require_mapping,
 )
 from dp_pipeline.config.formats import FORMAT
+from dp_pipeline.config.parts_parser import (
+    PartsSection,
+    domain_of_parts,
+    parts_of,
+    require_no_other_rows,
+)
 from dp_pipeline.config.reading_parser import (
     DEFAULT_READING,
     DeriveSection,
@@ -50,6 +56,7 @@ from dp_pipeline.config.release_parser import (
     Delta,
     DiscoverSection,
     Evaluation,
+    GroupSection,
     KAnonymitySection,
     Parameters,
     PersonSection,
@@ -62,7 +69,7 @@ from dp_pipeline.config.release_parser import (
 from dp_pipeline.config.source import FILES, Sample, Source
 from dp_pipeline.config.source_parser import AnySource, source_of
 from dp_pipeline.config.windows import MAX_SPAN
-from dp_pipeline.config.yaml_text import Document
+from dp_pipeline.config.yaml_text import Document, Place
 
 _OWNER = re.compile(r"team:\S+|[A-Za-z0-9][\w.%+-]*@([A-Za-z0-9-]+\.)+[A-Za-z]{2,7}", re.ASCII)
 
@@ -94,6 +101,7 @@ class DataSetFile(fields.Section):
     derive               Columns that are a public function of one row.
     windows              Rows partitioned into time windows, each with a budget of its own.
     attributes           The columns that are read, each a number, a category, a date or a time.
+    parts                The parts of each unit, such as the persons of a household.
     constraints          Combinations of cells that rows may or may not have.
     usable               The share of the rows that checks require to be as declared.
     expectations         More checks on rows, in Great Expectations' words.
@@ -145,6 +153,7 @@ class DataSetFile(fields.Section):
         BeforeValidator(require_mapping),
         Field(json_schema_extra={"minProperties": 1, "additionalProperties": False}),
     ]
+    parts: fields.MappingOf[PartsSection] | None = None
     constraints: ConstraintsSection | None = None
     usable: fields.Share = Fraction(1)
     expectations: Expectations = ()
@@ -190,6 +199,8 @@ class DataSetFile(fields.Section):
         if isinstance(self.protection, PersonSection):
             each = self.windows.every if self.windows else ""
             protection = RowsOfPerson(self.protection.column, self.protection.at_most, each)
+        elif isinstance(self.protection, GroupSection) and domain.parts is not None:
+            protection = UnitOfParts(self.protection.key, domain.parts.at_most)
         if self.label is not None:
             require_nominal(self.label, domain, "label")
         if self.k_anonymity is not None:
@@ -270,10 +281,15 @@ class DataSetFile(fields.Section):
 
     def _domain(self) -> Domain:
         functions = {name: section.derived(self.reading) for name, section in self.derive.items()}
-        attributes = []
-        for name, section in self.attributes.items():
+        attributes, parts = [], self._parts()
+        place: Place = ("attributes",)
+        sections = [(place, *each) for each in self.attributes.items()]
+        if parts is not None:
+            place = ("parts", parts[0], "attributes")
+            sections += [(place, *each) for each in parts[1].attributes.items()]
+        for place, name, section in sections:
             nullable = False if name in self._complete_names else self.nullable
-            with below("attributes", name):
+            with below(*place, name):
                 attribute = section.with_default(nullable).attribute(
                     name, self.on_invalid, self.reading
                 )
@@ -294,10 +310,26 @@ class DataSetFile(fields.Section):
             require(name in columns, expected, "no such attribute", *field)
             require(is_plain, "columns of the source", ", ".join(function.inputs), *field)
         domain = Domain(tuple(attributes))
+        if parts is not None and isinstance(self.protection, GroupSection):
+            domain = domain_of_parts(domain, self.attributes, *parts, self.protection.key)
         if self.constraints is None:
             return domain
         with below("constraints"):
             return replace(domain, constraints=self.constraints.declared(domain))
+
+    def _parts(self) -> tuple[str, PartsSection] | None:
+        """Return the name and the section of the parts, if any; FieldError for fields that do not
+        go with them.
+        """
+        is_group = isinstance(self.protection, GroupSection)
+        if self.parts is None:
+            expected = "`parts` with their attributes, for a unit that is a group of rows"
+            require(not is_group, expected, "none", "parts")
+            return None
+        expected = "`unit: group` with a `key`, whose rows are the parts of one unit"
+        require(is_group, expected, "another unit", "protection", "unit")
+        require_no_other_rows(dict(self))
+        return parts_of(self.parts, self.attributes)
 
     @property
     def _complete_names(self) -> tuple[str, ...]:
@@ -378,7 +410,8 @@ def _require_consistent(spec: DatasetSpec) -> None:
     expected = "publish, for a new snapshot to be released"
     require(spec.refresh is None or published, expected, "nothing", "refresh")
     person_column = spec.protection.column
-    columns = {column for attribute in spec.domain for column in attribute.inputs}
+    read = [each for each in spec.domain if not spec.domain.is_counted((each.name,))]
+    columns = {column for attribute in read for column in attribute.inputs}
     is_apart = person_column is None or person_column not in columns
     expected = f"no attribute on the person's column {person_column!r}"
     require(is_apart, expected, "an attribute on it", "attributes")

@@ -41,7 +41,7 @@ class Derived:
 
     function   hour (0 to 23), weekday (Monday is 1), month (1 to 12) and year of a time, in its
                zone; ``difference`` of two columns; ``product`` of one with a constant; ``prefix``
-               of a text
+               of a text; ``size`` of the unit that a row is a part of, counted at preparation
     inputs     one or two columns of the source
     clock      conversion of times; None where the inputs are numbers or texts
     signs      signs of numbers
@@ -51,7 +51,7 @@ class Derived:
     letters    length of a prefix
     """
 
-    function: Function
+    function: Function | Literal["size"]
     inputs: tuple[str, ...]
     clock: Clock | None = None
     signs: Signs = Signs()
@@ -63,4 +63,4 @@ class Derived:
     @property
     def is_text(self) -> bool:
         """Whether the column has texts, not numbers."""
-        return self.function == "prefix"
+        return self.function in ("prefix", "size")

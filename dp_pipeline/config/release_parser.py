@@ -43,15 +43,29 @@ class PersonSection(fields.Section):
     within: Within | None = None
 
 
-AnyProtection = OneRowSection | PersonSection
+class GroupSection(fields.Section):
+    """All rows with one value of a column are the parts of one unit, such as a household.
+
+    key  The column whose value names the unit.
+    """
+
+    unit: Literal["group"]
+    key: fields.Text
+
+
+AnyProtection = OneRowSection | PersonSection | GroupSection
+_FORMS: dict[str, type[AnyProtection]] = {
+    "one_row": OneRowSection,
+    "rows_of_person": PersonSection,
+    "group": GroupSection,
+}
 
 
 def protection_section(value: object) -> AnyProtection:
-    section, units = require_mapping(value), ("one_row", "rows_of_person")
+    section, units = require_mapping(value), tuple(_FORMS)
     if section.get("unit") not in units:
         raise not_among(section.get("unit"), units, field=("unit",))
-    form = OneRowSection if section["unit"] == "one_row" else PersonSection
-    return form.model_validate(section)
+    return _FORMS[section["unit"]].model_validate(section)
 
 
 class Ceiling(fields.Section):

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from dp_pipeline.config.amounts import epsilon_text
 from dp_pipeline.config.dataset import DatasetSpec
-from dp_pipeline.config.domain import Attribute
+from dp_pipeline.config.domain import SIZE, Attribute
 from dp_pipeline.config.encoding import Bins, Point
 from dp_pipeline.config.formats import FORMAT
 from dp_pipeline.export.evidence import evidence
@@ -47,7 +47,7 @@ from dp_pipeline.export.tables import (
     types_of,
     write_table,
 )
-from dp_pipeline.reporting.figures.cluster_view import SIZE
+from dp_pipeline.reporting.figures import cluster_view
 from dp_pipeline.reporting.metrics import bought_rows, sort_rows
 from dp_pipeline.reporting.releases import (
     ReportedPrivateRelease,
@@ -59,6 +59,7 @@ from dp_pipeline.reporting.rendering import card_page
 from dp_pipeline.reporting.text import cost_text, plain
 from dp_pipeline.results.bundle import Bundle
 from dp_pipeline.results.clusters import Columns
+from dp_pipeline.results.synthetic_table import PART, UNIT
 from dp_pipeline.spreadsheet import escape_formula
 
 CARD = "card"
@@ -158,9 +159,9 @@ def lines_on_card(bundle: Bundle) -> list[str]:
     return [*first, bundle.transcript, f"ε = {plain(bundle.spent_text)} exactly", *quality, *lines]
 
 
-SYNTHETIC, CODES, SIZES = "synthetic", "codes", "sizes"
+SYNTHETIC, UNITS, CODES, SIZES = "synthetic", "units", "codes", "sizes"
 
-_FIRST = (SYNTHETIC, CENTRES, MAP, "classes", "released")
+_FIRST = (UNITS, SYNTHETIC, CENTRES, MAP, "classes", "released")
 """Tables for most readers; the others are in the folder ``_DETAILS``."""
 _DETAILS = "details"
 
@@ -321,7 +322,7 @@ def _tabular(sheet: Sheet | None, release: ReportedRelease) -> dict[str, Any]:
         "title": title,
         "type": "table",
         **dialect,
-        "schema": {"fields": fields, "missingValues": missing},
+        "schema": {"fields": fields, "missingValues": missing, **_keys(sheet)},
         **({OWN: {"added": list(sheet.added)}} if sheet.added else {}),
     }
 
@@ -335,11 +336,28 @@ def decimal_sign(spec: DatasetSpec) -> str:
     return COMMA if COMMA in signs else POINT
 
 
+def _keys(sheet: Sheet) -> dict[str, Any]:
+    """Return the keys of the tables of units and of their parts, by the standard Table Schema."""
+    if sheet.name == UNITS:
+        return {"primaryKey": [UNIT]}
+    if sheet.name == SYNTHETIC and UNIT in sheet.table:
+        reference = {"resource": UNITS, "fields": [UNIT]}
+        foreign = {"fields": [UNIT], "reference": reference}
+        return {"primaryKey": [UNIT, PART], "foreignKeys": [foreign]}
+    return {}
+
+
 def _attributes(sheet: Sheet, spec: DatasetSpec, bundle: Bundle) -> Iterator[tuple[str, Attribute]]:
     """Yield each column that shows a declared attribute, with that attribute."""
-    if sheet.name == SYNTHETIC:
+    if sheet.name in (SYNTHETIC, UNITS):
         declared = [column for column in spec.domain if column.name in bundle.tables[CODES]]
-        yield from zip(sheet.table, declared, strict=True)
+        if spec.domain.parts is not None:
+            is_of_parts, own = sheet.name == SYNTHETIC, spec.domain.parts.attributes
+            declared = [
+                each for each in declared if (each.name in own) == is_of_parts and each.name != SIZE
+            ]
+        columns = [name for name in sheet.table if name not in (UNIT, PART, SIZE)]
+        yield from zip(columns, declared, strict=True)
     elif sheet.name in (CENTRES, CODES):
         names = [name for name in sheet.table if name in spec.domain.names]
         yield from ((name, spec.domain[name]) for name in names)
@@ -351,7 +369,7 @@ def _field(
     """Return the description of a column by the standard Table Schema."""
     cell = escape_formula(name) if is_csv else name
     field: dict[str, Any] = {"name": cell, "type": type_}
-    if name == SIZE:
+    if name == cluster_view.SIZE:
         return {**field, "description": "noisy number of rows, which may be below 0"}
     if name in sheet.added:
         end = "lower" if name.endswith("low") else "upper"
@@ -360,11 +378,11 @@ def _field(
         return field
     if sheet.name == CODES:
         return {**field, "constraints": {"minimum": 0, "maximum": attribute.size - 1}}
-    if sheet.name == SYNTHETIC and not isinstance(attribute.cells, Bins):
+    if sheet.name in (SYNTHETIC, UNITS) and not isinstance(attribute.cells, Bins):
         levels = [] if attribute.cells is None else list(attribute.cells.labels())
         texts = [escape_formula(level) if is_csv else level for level in levels]
         return {**field, "categories": texts, "constraints": {"enum": texts}}
-    return {**field, **_number(attribute, is_drawn=sheet.name == SYNTHETIC)}
+    return {**field, **_number(attribute, is_drawn=sheet.name in (SYNTHETIC, UNITS))}
 
 
 def _number(attribute: Attribute, *, is_drawn: bool) -> Mapping[str, Any]:

@@ -25,6 +25,7 @@ DOCUMENTS = {
 
 TABLES = {
     "synthetic": "Synthetic rows, in the columns of the source",
+    "units": "Synthetic units, each with the number of its parts, which are in the other table",
     "centres": "Released centres, with the noisy number of rows of each where there is one",
     "synopsis": "Map: boxes with their noisy number of rows",
     "left_out": "Noisy number of rows without a place, which are in no box",

@@ -12,7 +12,7 @@ from fractions import Fraction
 import numpy as np
 
 from dp_pipeline.config.amounts import PURE, Currency
-from dp_pipeline.config.domain import Domain, Relation
+from dp_pipeline.config.domain import SIZE, Domain, Relation
 from dp_pipeline.config.encoding import COORDINATE_BITS, IntArray, Names
 from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.gate import checks, mechanisms
@@ -26,6 +26,7 @@ from dp_pipeline.gate.charge import (
 )
 from dp_pipeline.gate.counter import MAX_GRID_CELLS, Counter, Disclosing, Sealed
 from dp_pipeline.gate.noise import NoiseSource, checked_scale
+from dp_pipeline.gate.parts import PartsCounter
 from dp_pipeline.gate.rules import NearestCentre, PredictedLabel
 from dp_pipeline.gate.scores import PUBLIC_ROW_SCORES, Score
 from dp_pipeline.gate.selection import Candidates, ScoreSession
@@ -263,6 +264,46 @@ class Curator:
 
             records[names] = self._executor.answer_record(query, keys[names], count)
         return records
+
+    def measure_pairs(self, amounts: Mapping[str, Fraction]) -> tuple[NoisyMarginal, ...]:
+        """Return noisy tables of the pairs of parts of one unit, over its size and each attribute.
+
+        amounts   attribute of a part → ε or ρ; answers (c, k, k) in this order
+
+        All are charged before the rows are counted. ⊕ one unit weighs one unit's weight in every
+        table: Δ1 = Δ2 = ``gate.parts.WEIGHT`` (proof there), which is the distance.
+        """
+        parts = self.domain.parts
+        if parts is None or not {*amounts} <= {*parts.attributes}:
+            raise BoundaryViolation("pairs: expected attributes of the parts of units, got others")
+        queries = {
+            name: self._executor.vector_query(
+                f"pairs of {parts.name} by {name}",
+                l1=self.distance,
+                l2_squared=self.distance**2,
+                amount=amount,
+            )
+            for name, amount in amounts.items()
+        }
+        self.accountant.charge(*(query.spend for query in queries.values()))
+
+        def scan(counter: Counter) -> list[Sealed]:
+            if not isinstance(counter, PartsCounter):
+                raise BoundaryViolation("pairs: expected a counter of parts, got one of rows")
+            return counter.pairs(list(queries))
+
+        cached, tables = CachedScan(scan), []
+        for position, (name, query) in enumerate(queries.items()):
+
+            def count(counter: Counter, position: int = position) -> IntArray:
+                return cached(counter)[position].open_at_the_gate()
+
+            answer = self._executor.answer(query, ("pairs", name), count)
+            shape, spend = self.domain.shape((SIZE, name, name)), query.spend
+            is_gaussian = spend.mechanism == GAUSSIAN
+            names = (SIZE, name, name)
+            tables.append(NoisyMarginal(names, answer.reshape(shape), spend.scale, is_gaussian))
+        return tuple(tables)
 
     def refine(self, amounts: Mapping[Names, Fraction]) -> tuple[NoisyMarginal, ...]:
         """Return measured marginals again with less noise, each for an additional amount.

@@ -296,9 +296,9 @@ class FittedRows:
         rows_to_draw: Callable[[float], int],
     ) -> SyntheticTable:
         """Synthetic rows; attributes of ``names`` without a size have one level."""
-        ways = self.ways or OneWays.within(self._cleared, self.sizes)
+        ways = self.one_way_marginals
         rows = rows_to_draw(ways.rows)
-        cliques = self._cliques
+        cliques = self.cliques
         if max((self._cells(clique) for clique in cliques), default=0) > self.cap:
             codes, cliques, links = self._by_network(ways, rows, rng)
         else:
@@ -334,7 +334,13 @@ class FittedRows:
         }
 
     @property
-    def _cliques(self) -> tuple[Names, ...]:
+    def one_way_marginals(self) -> OneWays:
+        """The one-way marginals that were measured first, or else are inside the tables."""
+        return self.ways or OneWays.within(self._cleared, self.sizes)
+
+    @property
+    def cliques(self) -> tuple[Names, ...]:
+        """The cliques of the graph of all tables and constraints, triangulated."""
         import networkx as nx
 
         graph = nx.Graph()
@@ -359,18 +365,20 @@ class FittedRows:
         """Return the tree that fits all tables best."""
         if not cliques:
             return np.zeros((rows, 0), dtype=np.int8), (), ()
-        levels, groupings = self._levels, self._all_groupings
+        fitted = self.fit_tree(cliques, ways)
+        codes = self._expanded(fitted.codes(rows, rng), ways, rng)
+        return codes, fitted.tree.cliques, fitted.tree.links
+
+    def fit_tree(self, cliques: Sequence[Names], ways: OneWays) -> FittedTree:
+        """Return the distribution over groups of levels that fits all tables best."""
+        levels, groupings = self._levels, self.all_groupings
         tree = JunctionTree.of(cliques, levels)
         model = GraphicalModel(tree, levels)
         start = {name: groupings[name].summed(ways.shares[name]) for name in levels}
         zeros = self.zeros.grouped(self.groupings)
         noisy_tables, beside = self._all_tables(ways), zeros.potentials(model)
         fitted = fit_near_classes(tree, model, noisy_tables, start=start, beside=beside)
-        tables = model.by_clique(fitted)
-        codes = zeros.satisfying(
-            lambda many: join_cliques(tree, tables, many, rng, levels), rows, tuple(levels)
-        )
-        return self._expanded(codes, ways, rng), tree.cliques, tree.links
+        return FittedTree(tree, model, tuple(fitted), ways.rows, zeros)
 
     def _by_network(
         self, ways: OneWays, rows: int, rng: np.random.Generator
@@ -385,14 +393,14 @@ class FittedRows:
         return self._expanded(codes, ways, rng), names, overlap_links(names)
 
     @property
-    def _all_groupings(self) -> dict[str, Grouping]:
+    def all_groupings(self) -> dict[str, Grouping]:
         """Those of the tables, and every level alone for the other attributes."""
         ungrouped = {name: Grouping(tuple(range(size))) for name, size in self.sizes.items()}
         return {**ungrouped, **self.groupings}
 
     def _all_tables(self, ways: OneWays) -> tuple[NoisyTable, ...]:
         """Return all tables, over groups where there are groups."""
-        return (*self._cleared, *ways.grouped(self._all_groupings))
+        return (*self._cleared, *ways.grouped(self.all_groupings))
 
     def _expanded(self, codes: IntArray, ways: OneWays, rng: np.random.Generator) -> IntArray:
         """Codes of levels from those of groups, (rows, attributes)."""

@@ -73,6 +73,10 @@ def _build(spec: DatasetSpec, name: str) -> Model:
     model = from_text(MODELS[name], texts, of=f"{spec.name}: {name}").for_targets(
         tuple(dict.fromkeys([*([spec.label] if spec.label else []), *targets])), spec.domain
     )
+    if spec.domain.parts is not None and not model.releases_units:
+        raise DeclarationError(
+            f"{spec.name}: {name}: expected a model of units with parts: one_shot, got one of rows"
+        )
     model.check(spec.widest.domain)
     if model.plans_from_earlier and spec.windows is None:
         raise DeclarationError(

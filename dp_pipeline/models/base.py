@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, cast
 
 from numpy.random import Generator
 
@@ -22,6 +22,7 @@ from dp_pipeline.config.parameters import choice
 from dp_pipeline.gate.counter import Counter
 from dp_pipeline.gate.curator import Curator, PaidMarginals
 from dp_pipeline.gate.noise import NoiseSource
+from dp_pipeline.gate.parts import WEIGHT, PartsCounter
 from dp_pipeline.inference.earlier import PublicTable
 from dp_pipeline.results.accountant import Accountant, Spend
 from dp_pipeline.results.class_table import ClassTable
@@ -95,6 +96,7 @@ class Model:
                       measuring the same again: then it has ``refine``
     learns            whether it can plan from an earlier window's release: then it has the
                       parameters ``plan_from`` and ``smooth``, and ``fit_after``
+    releases_units    whether it can release units with parts
     uncounted         what it releases if it releases no noisy counts that can be added over
                       time windows
     """
@@ -104,6 +106,7 @@ class Model:
     needs_delta: ClassVar[bool] = False
     refines: ClassVar[bool] = False
     learns: ClassVar[bool] = False
+    releases_units: ClassVar[bool] = False
     uncounted: ClassVar[str] = "none"
 
     @property
@@ -321,10 +324,15 @@ def curators_of(
     counter   None draws nothing: every answer must be in the transcript
     paid      answers that may be refined; the curator adds its own
     """
+    has_parts = spec.domain.parts is not None
+    rows = counter
+    if has_parts and counter is not None:
+        # It answers questions about tables, and refuses all others.
+        rows = cast(Counter, PartsCounter(counter, spec.domain))
     return lambda accountant: Curator(
-        counter,
+        rows,
         domain=spec.domain,
-        distance=spec.distance,
+        distance=spec.distance * (WEIGHT if has_parts else 1),
         accountant=accountant,
         transcript=transcript,
         noise=noise,

@@ -157,7 +157,7 @@ def table_metadata(bundle: Bundle) -> Metadata:
         "table/cells of the largest clique": dg.MetadataValue.int(largest[0]),
         "table/largest clique": _text(largest[1]),
         "table/model graph": record_table(cliques),
-        "table/noise": record_table(tables["measured"]),
+        **({"table/noise": record_table(tables["measured"])} if "measured" in tables else {}),
     }
 
 

@@ -17,7 +17,7 @@ person is known: of one person so many as, with her rows in the stage, are at mo
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -39,6 +39,7 @@ from dp_pipeline.raw.contributions import (
     count_left_out,
     keep_at_most,
     part_of_files,
+    person_codes,
     split_by_person,
 )
 from dp_pipeline.raw.ingest import ingested_batches
@@ -54,10 +55,12 @@ from dp_pipeline.raw.snapshot import (
 from dp_pipeline.raw.stages import (
     LEFT_OUT,
     BatchReader,
+    prepared_codes,
     read_stage,
     stage_batches,
     store_parts,
 )
+from dp_pipeline.raw.units import units_of_parts
 from dp_pipeline.raw.values import (
     breaking_rows,
     cell_codes,
@@ -90,6 +93,8 @@ _ONE_HOT_ROWS = 1 << 16
 
 def stages_of(spec: DatasetSpec) -> tuple[str, ...]:
     """Return the stages that this data set needs, in order."""
+    if spec.domain.parts is not None:
+        return ("discretized",)
     stages = ["normalized"]
     if spec.domain.discrete:
         stages += ["discretized", "one_hot"] if spec.one_hot else ["discretized"]
@@ -123,14 +128,15 @@ def prepare_stage(
             stages = ", ".join(stages_of(spec))
             raise DeclarationError(f"{spec.name}: the stage must be one of {stages}, not {stage}")
         parallel_map = workers_of(engine)
-        if stage == "normalized":
+        is_first = stage == stages_of(spec)[0]
+        if is_first:
             require_validated(spec, snapshot)
             forget_preparation(snapshot)
         else:
             require_stage(spec, snapshot, _INPUT_STAGE[stage])
         with temporary_folder(snapshot.folder / stage) as scratch:
-            if stage == "normalized":
-                _store_normalized(spec, snapshot, parallel_map, scratch)
+            if is_first:
+                _store_first(spec, snapshot, stage, parallel_map, scratch)
             else:
                 tables = _encoded_tables(spec, snapshot, stage, parallel_map, scratch)
                 is_wide = stage == "one_hot"
@@ -151,8 +157,8 @@ def mark_prepared(spec: DatasetSpec, snapshot: Snapshot) -> None:
         snapshot.record(prepared={"digest": spec.digest, "stages": list(stages_of(spec))})
 
 
-def _store_normalized(
-    spec: DatasetSpec, snapshot: Snapshot, parallel_map: ParallelMap, scratch: Path
+def _store_first(
+    spec: DatasetSpec, snapshot: Snapshot, stage: str, parallel_map: ParallelMap, scratch: Path
 ) -> None:
     left_out = 0
 
@@ -162,14 +168,14 @@ def _store_normalized(
             left_out += int((table.schema.metadata or {}).get(_COUNT, 0))
             yield table.replace_schema_metadata(None)
 
-    store_parts(snapshot, "normalized", counted())
+    store_parts(snapshot, stage, counted())
     store_parts(snapshot, LEFT_OUT, [pa.table({"rows": pa.array([left_out], pa.int64())})])
 
 
 def _normalized_tables(
     spec: DatasetSpec, snapshot: Snapshot, parallel_map: ParallelMap, scratch: Path
 ) -> Iterator[pa.Table]:
-    """Yield the tables of the stage ``normalized``, after gathering the rows of each person from
+    """Yield the tables of the first stage, after gathering the rows of each person from
     several batches.
     """
     normalizer = _Normalizer(spec, _person_keys(spec, snapshot.key), scratch)
@@ -222,10 +228,10 @@ class _Normalizer:
     def _normalize(self, marked: pa.Table) -> pa.Table:
         """Normalize rows, and note in the schema how many of their persons are left out."""
         is_declared = marked.column(_IS_DECLARED)
-        at_most, others = self.spec.protection.rows, marked.filter(pc.invert(is_declared))
+        at_most, others = self.spec.protection.at_most, marked.filter(pc.invert(is_declared))
         kept = keep_at_most(marked.filter(is_declared), at_most=at_most, keys=self.keys)
         left_out = count_left_out(others, kept, at_most=at_most, keys=self.keys)
-        return _normalized(self.spec, kept).replace_schema_metadata({_COUNT: str(left_out)})
+        return _first_stage(self.spec, kept).replace_schema_metadata({_COUNT: str(left_out)})
 
     def _path(self, number: int) -> Path:
         return self.scratch / f"split {number}.arrow"
@@ -266,9 +272,16 @@ def rows_as_declared(domain: Domain, table: pa.Table) -> NDArray[np.bool_]:
             is_kept &= is_missing | ~np.isnan(valid_numbers(attribute, column))
         else:
             is_kept &= level_codes(attribute, column) != INVALID
+    domain = _without_sizes(domain)
     if domain.constraints:
         is_kept &= mend_constraints(domain, _constrained_codes(domain.constraints, domain, table))
     return is_kept
+
+
+def _without_sizes(domain: Domain) -> Domain:
+    """Return the domain without constraints on the size of units, which no row by itself shows."""
+    constraints = [each for each in domain.constraints if not domain.is_counted(each.attributes)]
+    return replace(domain, constraints=tuple(constraints))
 
 
 def rows_breaking(constraint: Constraint, domain: Domain, table: pa.Table) -> NDArray[np.bool_]:
@@ -283,12 +296,35 @@ def _constrained_codes(
     return {name: cell_codes(domain[name], column_of(domain[name], table)) for name in names}
 
 
+def _first_stage(spec: DatasetSpec, table: pa.Table) -> pa.Table:
+    """Convert bounded rows, all of their persons, to the first stage of the data set."""
+    rows = _normalized(spec, table)
+    if spec.domain.parts is None:
+        return rows
+    assert spec.protection.column is not None
+    codes = {name: _codes(spec.domain[name], rows) for name in spec.domain.discrete}
+    order = spec.domain.parts.order
+    units = units_of_parts(
+        spec.domain,
+        codes,
+        person_codes(table, spec.protection.column),
+        numbers(rows.column(order + CLIPPED)) if order else None,
+    )
+    return _stage_table(
+        {
+            name: pa.array(column.astype(np.min_scalar_type(size - 1)))
+            for name, (column, size) in units.items()
+        }
+    )
+
+
 def _normalized(spec: DatasetSpec, table: pa.Table) -> pa.Table:
     columns: dict[str, pa.Array] = {}
     nullable: set[str] = set()
-    mended = _constrained_codes(spec.domain.constraints, spec.domain, table)
+    domain = _without_sizes(spec.domain)
+    mended = _constrained_codes(domain.constraints, domain, table)
     if mended:
-        mend_constraints(spec.domain, mended)
+        mend_constraints(domain, mended)
     for attribute in spec.domain:
         column = column_of(attribute, table)
         if attribute.nullable and attribute.name in mended:
@@ -395,6 +431,8 @@ def exact_codes(spec: DatasetSpec, snapshot: Snapshot, names: Sequence[str]) -> 
     Damaged if the rows are not as they were stored.
     """
     require_codes(spec, snapshot)
+    if spec.domain.parts is not None:
+        return np.stack(list(prepared_codes(spec, snapshot, names).values())).T
     table = read_stage(snapshot, "discretized", names)
     max_size = max((spec.domain[name].size for name in names), default=1)
     codes = np.empty((table.num_rows, len(names)), np.min_scalar_type(max_size - 1), order="F")

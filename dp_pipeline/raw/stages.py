@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from dp_pipeline.config.errors import Damaged
 from dp_pipeline.raw.snapshot import Snapshot, require_prepared
+from dp_pipeline.raw.units import parts_of_units
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -167,5 +168,10 @@ def prepared_codes(
     """Return attribute → codes of the prepared rows; NotPrepared if there are none."""
     require_prepared(spec, snapshot)
     columns = list(names)
-    stored = read_stage(snapshot, "discretized", columns)
-    return {name: stored.column(name).to_numpy() for name in columns}
+    read = columns if spec.domain.parts is None else spec.counted_domain.names
+    stored = read_stage(snapshot, "discretized", read)
+    codes = {name: stored.column(name).to_numpy() for name in read}
+    if spec.domain.parts is None:
+        return codes
+    parts = parts_of_units(spec.domain, codes)
+    return {name: parts[name] for name in columns}

@@ -382,6 +382,9 @@ def column_of(attribute: Attribute, table: pa.Table) -> pa.ChunkedArray:
 
 def derived(rule: Derived, inputs: list[pa.ChunkedArray]) -> pa.ChunkedArray:
     """Compute a derived column of texts or numbers (n,); null where an input is missing."""
+    if rule.function == "size":
+        # Every row by itself is a unit of one part; preparation counts those of each unit.
+        return pa.chunked_array([pa.array(["1"] * len(inputs[0]), pa.string())])
     if rule.is_text:
         places, words = texts(inputs[0])
         missing_words = {None, "", *rule.missing}

@@ -57,7 +57,7 @@ class ModelQuestions:
     def empty_counter(self) -> EmptyCounter:
         from dp_pipeline.raw.counters.fold import EmptyCounter
 
-        return EmptyCounter(self.dataset.domain)
+        return EmptyCounter(self.dataset.counted_domain)
 
     def bundle(
         self,

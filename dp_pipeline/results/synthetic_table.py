@@ -5,13 +5,20 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
-from dp_pipeline.config.domain import Attribute, Domain, Pieces
+from dp_pipeline.config.domain import SIZE, Attribute, Domain, Parts, Pieces
 from dp_pipeline.config.encoding import Bins, FloatArray, IntArray, Names
-from dp_pipeline.results.clusters import ROWS_A_BATCH, Batches, Columns, LongColumns, Tables
+from dp_pipeline.results.clusters import (
+    ROWS_A_BATCH,
+    Batches,
+    Columns,
+    LongColumns,
+    Tables,
+    batches_of,
+)
 from dp_pipeline.results.derived_attribute import Grouping
 from dp_pipeline.results.measurement import NoisyMarginal
 
@@ -166,8 +173,36 @@ def _integer_ends(bins: Bins) -> tuple[IntArray, IntArray]:
     return first.astype(np.int64), last.astype(np.int64)
 
 
+def _join_columns(*tables: Columns) -> Columns:
+    """Return the columns of all tables, in batches where one of them is."""
+    if not any(isinstance(table, LongColumns) for table in tables):
+        return {name: values for table in tables for name, values in table.items()}
+    return LongColumns(
+        {name: partial(batches_of, table, name) for table in tables for name in table}
+    )
+
+
 MOST_CELLS_SHOWN = 200_000
 """Cells of measured tables that are stored one by one; larger tables are in the transcript."""
+
+
+UNIT, PART = "unit", "part"
+"""The columns that are the key of a unit, and with it that of its part."""
+
+
+def first_parts(sizes: IntArray) -> IntArray:
+    """Return the row of the first part of each unit, of rows unit by unit.
+
+    sizes   (rows,): number of parts of the unit of each
+
+    >>> first_parts(np.array([2, 2, 1, 3, 3, 3])).tolist()
+    [0, 2, 3]
+    """
+    firsts, row, steps = list[int](), 0, sizes.tolist()
+    while row < len(steps):
+        firsts.append(row)
+        row += steps[row]
+    return np.array(firsts, dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -239,11 +274,17 @@ class SyntheticTable:
         names = _comma_lists([marginal.attributes for marginal in self.measured])
         sizes = np.array([marginal.table.size for marginal in self.measured], dtype=np.int64)
         deviations = [marginal.variance**0.5 for marginal in self.measured]
-        tables = {
-            "synthetic": decode_columns(self.codes, self.attributes, self.domain, rng),
+        tables: dict[str, Columns] = {
             "codes": dict(self._column),
             "marginals": self._marginals(),
             "cliques": self._cliques(),
+        }
+        if self.domain.parts is not None:
+            # Their noisy counts weigh units alike, not rows; the transcript has them.
+            return {**self._units_and_parts(self.domain.parts, rng), **tables}
+        tables = {
+            "synthetic": decode_columns(self.codes, self.attributes, self.domain, rng),
+            **tables,
             "measured": {
                 "marginal": names,
                 "cells": sizes,
@@ -268,6 +309,32 @@ class SyntheticTable:
                 "rows": np.array(list(self.dependence.values()), dtype=np.float64),
             }
         return tables
+
+    def _units_and_parts(self, parts: Parts, rng: np.random.Generator) -> dict[str, Columns]:
+        """Return the table of units, and that of their parts with the key of the unit of each."""
+        sizes = self._column[SIZE].astype(np.int64) + 1
+        firsts = first_parts(sizes)
+        count = sizes[firsts]
+        of_units = tuple(name for name in self.attributes if name not in (SIZE, *parts.attributes))
+        units = decode_columns(
+            np.stack([self._column[name][firsts] for name in of_units]).T,
+            of_units,
+            self.domain,
+            rng,
+        )
+        of_parts = tuple(name for name in self.attributes if name in parts.attributes)
+        values = decode_columns(
+            np.stack([self._column[name] for name in of_parts]).T, of_parts, self.domain, rng
+        )
+        numbers = np.arange(1, len(firsts) + 1)
+        keys = {
+            UNIT: np.repeat(numbers, count),
+            PART: np.arange(len(sizes)) - np.repeat(firsts, count) + 1,
+        }
+        return {
+            "units": _join_columns({UNIT: numbers}, units, {SIZE: count}),
+            "synthetic": _join_columns(keys, values),
+        }
 
     def _groups(self) -> dict[str, np.ndarray]:
         """Return the group of every level, as used by tables of several attributes."""

@@ -145,6 +145,27 @@ partitions: [1]
 models: {dpqt_kmeans: {k: 2, columns: x}, independent: }
 """
 
+_HOUSEHOLDS = """
+name: toy
+description: Four households.
+population: residents
+purpose: release
+protection: {unit: group, key: household}
+ceiling: {total: 4}
+source: {kind: csv, path: toy.csv}
+attributes:
+  region: {levels: [north, south]}
+parts:
+  persons:
+    at_most: 3
+    order: age
+    attributes:
+      age: {bounds: [0, 100], bins: 4}
+      sex: {levels: [f, m]}
+partitions: [1]
+models: {one_shot: }
+"""
+
 _SAMPLE = "sample: {rows: 5, by: kind, seed: 1}"
 
 _SOURCES = (
@@ -163,7 +184,13 @@ _SOURCES = (
 
 FULL: tuple[str, ...] = tuple(
     text.replace("SHA", "ab" * 32)
-    for text in (_PLACES, _PATIENTS, _OPEN, *(_PUBLIC.replace("SOURCE", one) for one in _SOURCES))
+    for text in (
+        _PLACES,
+        _PATIENTS,
+        _OPEN,
+        _HOUSEHOLDS,
+        *(_PUBLIC.replace("SOURCE", one) for one in _SOURCES),
+    )
 )
 
 

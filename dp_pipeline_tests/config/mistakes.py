@@ -47,6 +47,17 @@ GOOD: dict[str, dict[str, str]] = {
         ),
         "ceiling": "ceiling: {each_window: 2}",
     },
+    "units": FIELDS
+    | {
+        "protection": "protection: {unit: group, key: household}",
+        "attributes": "attributes:\n  region: {levels: [north, south]}",
+        "parts": (
+            "parts:\n  persons:\n    at_most: 3\n    attributes:\n"
+            "      age: {bounds: [0, 100], bins: 4}\n      sex: {levels: [f, m]}"
+        ),
+        "models": "models: {one_shot: }",
+        "publish": "publish: {model: one_shot, epsilon: 1}",
+    },
     "constraints": FIELDS
     | {
         "attributes": (

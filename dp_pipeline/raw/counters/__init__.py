@@ -33,14 +33,14 @@ def open_counter(spec: DatasetSpec, snapshot: Snapshot, engine: str = "") -> Fol
     rows = CheckedRows.open(spec, snapshot)
     stored_rows = rows.stored_rows
     if name == "memory" or (not name and stored_rows.bytes_in_memory <= MAX_BYTES_IN_MEMORY):
-        return MemoryCounter.of_stored(spec.domain, rows)
+        return MemoryCounter.of_stored(spec.counted_domain, rows)
     fold = threaded_fold(stored_rows)
     if name in ("dask", "spark"):
         from dp_pipeline.raw.counters.engines import dask_fold, spark_fold
 
         fold = (dask_fold if name == "dask" else spark_fold)(stored_rows, address)
     return FoldCounter(
-        spec.domain,
+        spec.counted_domain,
         rows.checked_fold(fold),
         fingerprint=rows.fingerprint,
         require_stages=rows.require_stages,

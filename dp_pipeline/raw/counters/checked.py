@@ -22,6 +22,7 @@ from dp_pipeline.config.errors import Damaged
 from dp_pipeline.raw.counters.batch import BatchQuery
 from dp_pipeline.raw.counters.fold import Fold, Partial
 from dp_pipeline.raw.counters.stream import StoredRows
+from dp_pipeline.raw.prepare import stages_of
 from dp_pipeline.raw.snapshot import Snapshot, require_prepared
 from dp_pipeline.raw.stages import LEFT_OUT, read_stage
 
@@ -54,7 +55,7 @@ class CheckedRows:
     @classmethod
     def open(cls, spec: DatasetSpec, snapshot: Snapshot) -> CheckedRows:
         """Open the rows of a snapshot; NotPrepared or Damaged unless all members are prepared."""
-        stages = ("normalized", "discretized") if spec.domain.discrete else ("normalized",)
+        stages = [stage for stage in stages_of(spec) if stage != "one_hot"]
         # All members are of one data set, under one lock.
         with snapshot.locked():
             require_prepared(spec, snapshot)
@@ -123,9 +124,9 @@ def _find_rows(spec: DatasetSpec, snapshot: Snapshot, stages: Sequence[str]) -> 
     pairs = []
     for member in snapshot.members:
         paths = [member.table_path(stage) for stage in stages]
-        pairs.append((paths[0], paths[1] if paths[1:] else None))
+        pairs.append((paths[0], paths[-1] if spec.domain.discrete else None))
     try:
-        return StoredRows.of(spec.domain, *pairs)
+        return StoredRows.of(spec.counted_domain, *pairs)
     except (OSError, pa.ArrowException, Damaged):
         # An unreadable file is reported as another table than the stored one.
         for member in snapshot.members:

@@ -61,7 +61,7 @@ class MemoryCounter(FoldCounter):
     @classmethod
     def open(cls, spec: DatasetSpec, snapshot: Snapshot) -> MemoryCounter:
         """Read a prepared snapshot into memory; it raises what ``CheckedRows.open`` does."""
-        return cls.of_stored(spec.domain, CheckedRows.open(spec, snapshot))
+        return cls.of_stored(spec.counted_domain, CheckedRows.open(spec, snapshot))
 
     @classmethod
     def of_stored(cls, domain: Domain, rows: CheckedRows) -> MemoryCounter:

@@ -13,11 +13,13 @@ from typing import ClassVar
 import numpy as np
 
 from dp_pipeline.config.amounts import PURE, Currency
-from dp_pipeline.config.domain import Domain
+from dp_pipeline.config.domain import SIZE, Domain
 from dp_pipeline.config.encoding import Names
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.config.parameters import choice
 from dp_pipeline.gate.curator import Curator
+from dp_pipeline.gate.parts import WEIGHT
+from dp_pipeline.inference.clique_join import overlap_links
 from dp_pipeline.inference.earlier import EarlierTables, PublicTable
 from dp_pipeline.inference.fitted_tree import FittedRows, OneWays
 from dp_pipeline.models.base import Released, plan_from, prior, require_plan, smooth
@@ -26,6 +28,7 @@ from dp_pipeline.models.tables.base import ExpectedPairs, TableModel, clique_cel
 from dp_pipeline.models.tables.one_shot.plan import PACKED_CELLS, ROWS_SHARE, Planning
 from dp_pipeline.models.tables.one_shot.public_rows import PriorRound
 from dp_pipeline.models.tables.one_shot.round import FEWEST_ROWS, Round, amounts_of
+from dp_pipeline.models.tables.one_shot.units import UnitRelease, measure_pairs
 from dp_pipeline.models.tables.one_shot.workload import Workload, workload, workload_of_targets
 from dp_pipeline.results.accountant import split
 from dp_pipeline.results.clusters import Tables
@@ -116,6 +119,7 @@ class OneShot(TableModel):
     accounts_in_rho: ClassVar[bool] = True
     keeps_constraints: ClassVar[bool] = True
     refines: ClassVar[bool] = True
+    releases_units: ClassVar[bool] = True
     learns: ClassVar[bool] = True
 
     clique_cells: int = clique_cells(1 << 16)
@@ -130,6 +134,8 @@ class OneShot(TableModel):
         that are not modelled.
         """
         super().check(domain)
+        if domain.parts is not None:
+            self._check_units(domain)
         self._workload.require_modelled(self.modelled(domain), of=type(self).__name__)
         require_plan(self.plan_from, self.smooth)
         if self.prior and (self.plans_from_earlier or self.quality != "best"):
@@ -137,6 +143,20 @@ class OneShot(TableModel):
             raise DeclarationError(
                 f"OneShot chooses tables by the public rows of `prior`, so `{other}` has no "
                 "effect with it: leave one of them out"
+            )
+
+    def _check_units(self, domain: Domain) -> None:
+        """Raise DeclarationError for what is not fitted to units with parts."""
+        if self.prior or self.quality != "best":
+            other = "prior" if self.prior else "quality"
+            raise DeclarationError(f"OneShot: {other}: expected none for units with parts, got one")
+        if SIZE not in self.chosen(domain):
+            raise DeclarationError(f"OneShot: attributes: expected {SIZE!r} among them, got none")
+        sizes = self.sizes(domain)
+        if max(sizes.values()) == 2 and prod(sizes.values()) > self.clique_cells:
+            raise DeclarationError(
+                "OneShot: expected an attribute of three levels or more in units with parts, got "
+                "two levels of each"
             )
 
     def for_targets(self, names: Names, domain: Domain) -> OneShot:
@@ -237,9 +257,25 @@ class OneShot(TableModel):
         accountant has, which is ``epsilon`` where no δ is declared.
         """
         sizes = self.sizes(curator.domain)
+        if curator.domain.parts is not None:
+            return self._fit_units(curator, rng)
         if self._takes_rounds(curator, sizes):
             return self._rounds.fit(curator, epsilon=epsilon, rng=rng)
         return self._drawn(self._start(curator).fitted(), curator.domain, rng)
+
+    def _fit_units(self, curator: Curator, rng: np.random.Generator) -> SyntheticTable:
+        """Return parts with their units, unit by unit (``units``).
+
+        *Proof.* A unit weighs at most ``WEIGHT`` in each table, which is the distance; shares are
+        public and all add up to the amount. The rest is post-processing. ∎
+        """
+        domain = curator.domain
+        pairs = measure_pairs(curator, self.sizes(domain))
+        release = UnitRelease(domain, self._start(curator).fitted(), pairs)
+        names = self.modelled(domain)
+        codes = release.rows(names, self.synthetic_rows, rng)
+        cliques = release.fitted.cliques
+        return self.released_table(domain, rng, codes, (), cliques, overlap_links(cliques))
 
     def fit_after(
         self,
@@ -293,7 +329,8 @@ class OneShot(TableModel):
         sizes, amount = self.sizes(curator.domain), curator.accountant.remaining
         counted = curator.tabulate({(): amount * ROWS_SHARE if sizes else amount})[0]
         rate = NoiseRate(curator.currency != PURE, curator.distance)
-        rows = max(FEWEST_ROWS, float(counted.table))
+        fewest = FEWEST_ROWS * (WEIGHT if curator.domain.parts else 1)
+        rows = max(fewest, float(counted.table))
         weights = self._workload.weights(sizes)
         planning = Planning(sizes, rows, amount, rate, self.clique_cells, weights)
         return Round(curator, planning, counted, self.zeros(curator.domain))
@@ -321,6 +358,8 @@ class OneShot(TableModel):
                 "OneShot refines releases of quality `best`, not `best_plus`, whose rounds end "
                 "with the amount: pay for a new draw instead"
             )
+        if domain.parts is not None:
+            raise DeclarationError("OneShot: refine: expected rows, got units with parts")
         measured = _refined(coarse, curator)
         singles = (
             [table for table in measured if len(table.attributes) == 1] if coarse.groupings else []

@@ -224,9 +224,12 @@ class Round:
         self, stage: OneWayStage, scores: Mapping[Pair, float], tables: Sequence[Names]
     ) -> tuple[tuple[NoisyMarginal, ...], OneWays]:
         """Measure the tables, and refine one-way marginals, for all that is left."""
-        left = float(self.left)
+        left, has_parts = float(self.left), self.curator.domain.parts is not None
+        if has_parts and not tables:
+            tables = [(name,) for name in self.sizes]
         of_tables, of_singles = self.error(stage, scores).divide(tables, left)
-        is_refined = of_singles > SMALLEST_REFINEMENT * left
+        # Refined noise is sampled in time that grows with its scale, and a unit weighs 2^16.
+        is_refined = (of_singles > SMALLEST_REFINEMENT * left) & (not has_parts)
         again = [(name,) for name, is_one in zip(self.sizes, is_refined, strict=True) if is_one]
         parts = np.concatenate([of_tables, of_singles[is_refined]])
         amounts = self._split((*tables, *again), parts)

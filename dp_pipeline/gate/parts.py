@@ -1,0 +1,176 @@
+"""Counts of the parts of units, in which every unit has the same weight.
+
+Rows are whole units: the attributes of a unit with its size s, and those of its parts side by side.
+Each of the s parts weighs ⌊2^16/s⌋, and each of the n pairs of parts ⌊2^16/n⌋: a unit weighs at
+most 2^16 in any table, whatever its size.
+
+*Proof.* Add one unit with s parts, 1 ≤ s ≤ c. In a table over attributes of the unit alone it adds
+2^16 to one cell. In a table with attributes of a part it adds s times ⌊2^16/s⌋, each to one cell;
+in one of pairs, n times ⌊2^16/n⌋, and nothing where n = 0. So no cell falls, the sum rises by at
+most 2^16, and Δ1 ≤ 2^16. All may fall into one cell, so Δ2 is 2^16 as well; a unit of one part, or
+of two equal ones, reaches both. Folding a pair onto a triangle, or levels onto groups, moves a
+count to another cell. ∎
+
+Unweighted counts would have Δ1 = Δ2 = c for parts, c(c − 1)/2 for all pairs and c − 1 for
+successive ones, with c = ``at_most``. A fit takes tables given the size s, and there the noise of a
+weighted count is s/c of that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NoReturn
+
+import numpy as np
+
+from dp_pipeline.config.domain import SIZE, Domain, Parts
+from dp_pipeline.config.encoding import IntArray, Names
+from dp_pipeline.config.errors import BoundaryViolation
+from dp_pipeline.gate import checks
+from dp_pipeline.gate.counter import Counter, Sealed
+from dp_pipeline.results.derived_attribute import Grouping
+
+WEIGHT = 1 << 16
+"""The weight of a unit in every table: the distance of two data sets that differ in one unit."""
+
+
+def pair_count(size: int, *, in_order: bool) -> int:
+    """Return the number of pairs of a unit's parts, or of successive ones where they are in order.
+
+    >>> pair_count(4, in_order=False), pair_count(4, in_order=True), pair_count(1, in_order=True)
+    (6, 3, 0)
+    """
+    return size - 1 if in_order else size * (size - 1) // 2
+
+
+@dataclass(frozen=True)
+class PartsCounter:
+    """The tables of parts and of their pairs, by the counts of whole units.
+
+    units       counts rows over ``domain.parts.of_units(domain)``
+    domain      the attributes of a part and of its unit
+    groupings   groups of the levels of some attributes in the tables
+    """
+
+    units: Counter
+    domain: Domain
+    groupings: Mapping[str, Grouping] = field(default_factory=dict)
+
+    @property
+    def _parts(self) -> Parts:
+        assert self.domain.parts is not None
+        return self.domain.parts
+
+    def count(self, marginals: Sequence[Names]) -> list[Sealed]:
+        """Return the weighted tables of marginals; () is the number of units, times 2^16."""
+        sizeless = [tuple(name for name in names if name != SIZE) for names in marginals]
+        questions = [(names, self._placements(names)) for names in sizeless]
+        sealed = []
+        for names, (other, placements), table in zip(
+            marginals, questions, self._tables(questions), strict=True
+        ):
+            weighted = _weigh(table, _count_parts if len(placements) > 1 else _count_unit)
+            total = weighted if SIZE in names else weighted.sum(axis=0)
+            axes = (SIZE, *other) if SIZE in names else other
+            total = total.transpose([axes.index(name) for name in names])
+            sealed.append(Sealed(self._in_groups(names, total)))
+        return sealed
+
+    def pairs(self, attributes: Sequence[str]) -> list[Sealed]:
+        """Return the weighted pairs of parts over size and each attribute, (c, k, k).
+
+        Parts in order: the axes are the earlier and the later of two successive parts. Else a pair
+        is counted with the smaller code first.
+        """
+        parts, in_order = self._parts, bool(self._parts.order)
+        places = [
+            (i, j) for j in range(parts.at_most) for i in range(j) if not in_order or j == i + 1
+        ]
+        questions: list[tuple[Names, list[Names]]] = [
+            ((name, name), [(parts.place(name, i), parts.place(name, j)) for i, j in places])
+            for name in attributes
+        ]
+        tables = [
+            _weigh(table, lambda size: pair_count(size, in_order=in_order))
+            for table in self._tables(questions)
+        ]
+        return [Sealed(table if in_order else _fold_pairs(table)) for table in tables]
+
+    def grouped(self, groupings: Mapping[str, Grouping]) -> PartsCounter:
+        """Return a counter of the same units with levels merged into groups in its tables."""
+        if self.groupings:
+            raise BoundaryViolation("parts: expected groups of levels, got groups of groups")
+        return replace(self, groupings=groupings)
+
+    def with_attributes(self, derived: object) -> NoReturn:  # noqa: ARG002
+        """Raise BoundaryViolation: no proof covers it."""
+        raise BoundaryViolation("parts: expected a question about tables, got derived attributes")
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise BoundaryViolation(f"parts: expected a question about tables, got {name}")
+
+    def _placements(self, names: Names) -> list[Names]:
+        """Return the attributes of a unit that hold those of its part, position by position; once
+        where all are of the unit.
+        """
+        parts = self._parts
+        is_of_parts = not {*names}.isdisjoint(parts.attributes)
+        return [
+            tuple(parts.place(name, i) if name in parts.attributes else name for name in names)
+            for i in range(parts.at_most if is_of_parts else 1)
+        ]
+
+    def _tables(self, questions: Sequence[tuple[Names, list[Names]]]) -> list[IntArray]:
+        """Return the exact tables over size and some attributes, summed over placements.
+
+        questions   attributes, and the attributes of a unit that hold them in each placement
+
+        A unit without a part at a place of a placement is not counted there.
+        """
+        for names, _ in questions:
+            checks.require_size(
+                self.domain.cell_count((SIZE, *names)), of="parts: table with the size"
+            )
+        queries = [(SIZE, *names) for _, placements in questions for names in placements]
+        counted, tables = iter(self.units.count(queries)), []
+        for names, placements in questions:
+            present = tuple(slice(size) for size in self.domain.shape((SIZE, *names)))
+            total = np.zeros(self.domain.shape((SIZE, *names)), dtype=np.int64)
+            for _ in placements:
+                total += next(counted).open_at_the_gate()[present]
+            tables.append(total)
+        return tables
+
+    def _in_groups(self, names: Names, table: IntArray) -> IntArray:
+        for axis, name in enumerate(names):
+            if name in self.groupings:
+                # Groups are of neighbours, in the order of the levels.
+                starts = np.flatnonzero(np.diff(self.groupings[name].groups, prepend=-1))
+                table = np.add.reduceat(table, starts, axis=axis)
+        return np.array(table, order="C")
+
+
+def _count_parts(size: int) -> int:
+    return size
+
+
+def _count_unit(size: int) -> int:  # noqa: ARG001
+    return 1
+
+
+def _weigh(table: IntArray, items: Callable[[int], int]) -> IntArray:
+    """Return counts by size, the first axis from size 1, each times the weight of an item.
+
+    items   size of a unit → number of its items, among which its weight is shared
+    """
+    weights = [WEIGHT // max(1, items(size)) for size in range(1, len(table) + 1)]
+    return table * np.array(weights, dtype=np.int64).reshape(-1, *(1,) * (table.ndim - 1))
+
+
+def _fold_pairs(table: IntArray) -> IntArray:
+    """Return (c, k, k) with both orders of a pair in the triangle whose first code is smaller."""
+    both = np.triu(table) + np.triu(table.swapaxes(1, 2), 1)
+    return np.asarray(both)

@@ -1,0 +1,119 @@
+"""Rows of a junction tree, of which some attributes are given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from dp_pipeline.config.encoding import FloatArray, IntArray, Names
+from dp_pipeline.inference.junction_tree import JunctionTree
+
+CELLS_A_BATCH = 1 << 22
+"""Cells of the largest clique, times rows, that are held in memory together."""
+
+
+@dataclass
+class _Factor:
+    """Weights of the cells of a clique for each row (rows, *sizes), over the attributes ``names``
+    that are not given.
+    """
+
+    table: FloatArray
+    names: Names
+
+    def at(self, codes: Mapping[str, IntArray]) -> _Factor:
+        """Return the factor where some of its attributes have these codes (rows,)."""
+        fixed = [name for name in self.names if name in codes]
+        free = tuple(name for name in self.names if name not in codes)
+        axes = [1 + self.names.index(name) for name in (*fixed, *free)]
+        table = self.table.transpose([0, *axes])
+        if fixed:
+            rows = np.arange(len(table))
+            table = table[(rows, *(codes[name] for name in fixed))]
+        return _Factor(table, free)
+
+
+def sample_conditionally(
+    tree: JunctionTree,
+    tables: Mapping[Names, FloatArray],
+    evidence: Mapping[str, IntArray],
+    rng: np.random.Generator,
+) -> dict[str, IntArray]:
+    """Draw a code of every other attribute of each row, given some of its attributes.
+
+    tree     its cliques have all attributes
+    tables   clique → cells ≥ 0 of any total, that agree on what cliques share
+    evidence at least one attribute → its codes (n,)
+
+    Where no cell is possible, cells of the clique are as likely as each other.
+
+    >>> tree = JunctionTree((("a", "b"), ("b", "c")), ((0, 1),))
+    >>> tables = {("a", "b"): np.eye(2), ("b", "c"): np.array([[0.0, 1.0], [1.0, 0.0]])}
+    >>> rng = np.random.default_rng(0)
+    >>> codes = sample_conditionally(tree, tables, {"c": np.array([0, 1])}, rng)
+    >>> codes["a"].tolist(), codes["b"].tolist()
+    ([1, 0], [1, 0])
+    """
+    factors, fixed = {}, set[str]()
+    for index in tree.order:
+        clique = tree.cliques[index]
+        table = np.asarray(tables[clique], dtype=np.float64)
+        new = tuple(axis for axis, name in enumerate(clique) if name not in fixed)
+        total = table.sum(axis=new, keepdims=True)
+        factors[index] = np.divide(table, total, out=np.zeros_like(table), where=total > 0)
+        fixed |= {*clique}
+    rows = len(next(iter(evidence.values())))
+    step = max(1, CELLS_A_BATCH // max(table.size for table in factors.values()))
+    columns = {name: np.zeros(rows, dtype=np.int64) for name in fixed - {*evidence}}
+    for start in range(0, rows, step):
+        part = slice(start, start + step)
+        batch = _batch(tree, factors, {name: codes[part] for name, codes in evidence.items()}, rng)
+        for name, codes in columns.items():
+            codes[part] = batch[name]
+    return columns
+
+
+def _batch(
+    tree: JunctionTree,
+    conditionals: Mapping[int, FloatArray],
+    evidence: Mapping[str, IntArray],
+    rng: np.random.Generator,
+) -> dict[str, IntArray]:
+    """Return all attributes of some rows: sums go up the tree, and draws come down."""
+    rows = len(next(iter(evidence.values())))
+    factors = {}
+    for index, table in conditionals.items():
+        factor = _Factor(table[None], tree.cliques[index]).at(evidence)
+        weights = np.broadcast_to(factor.table, (rows, *factor.table.shape[1:]))
+        factors[index] = _Factor(weights, factor.names)
+    for parent, child in reversed(tree.links):
+        above, below = factors[parent], factors[child]
+        shared = [name for name in above.names if name in below.names]
+        axes = tuple(1 + i for i, name in enumerate(below.names) if name not in shared)
+        message = below.table.sum(axis=axes)
+        remaining = [name for name in below.names if name in shared]
+        message = message.transpose([0, *(1 + remaining.index(name) for name in shared)])
+        sizes = [
+            size if name in shared else 1
+            for name, size in zip(above.names, above.table.shape[1:], strict=True)
+        ]
+        factors[parent] = _Factor(above.table * message.reshape(rows, *sizes), above.names)
+    codes = dict(evidence)
+    for index in tree.order:
+        factor = factors[index].at(codes)
+        if factor.names:
+            cells = _draw_cells(factor.table.reshape(rows, -1), rng)
+            levels = np.unravel_index(cells, factor.table.shape[1:])
+            codes |= dict(zip(factor.names, levels, strict=True))
+    return codes
+
+
+def _draw_cells(weights: FloatArray, rng: np.random.Generator) -> IntArray:
+    """Return a cell of each row (n,) by its weights (n, cells)."""
+    sums = np.cumsum(weights, axis=1)
+    is_empty = sums[:, -1] <= 0
+    sums[is_empty] = np.arange(1, sums.shape[1] + 1)
+    is_below = sums <= rng.random(len(sums))[:, None] * sums[:, -1:]
+    return np.asarray(is_below.sum(axis=1), dtype=np.int64)

@@ -1,0 +1,129 @@
+"""Units with parts by one_shot: one round over the parts of units, and tables of their pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from dp_pipeline.config.domain import SIZE, Domain, Parts
+from dp_pipeline.config.encoding import IntArray, Names
+from dp_pipeline.gate.curator import Curator
+from dp_pipeline.gate.parts import WEIGHT, pair_count
+from dp_pipeline.inference.conditional_rows import sample_conditionally
+from dp_pipeline.inference.fitted_tree import FittedRows
+from dp_pipeline.inference.pair_swaps import NoisyPairs, SyntheticUnits, swap_parts
+from dp_pipeline.inference.structural_zeros import StructuralZeros
+from dp_pipeline.results.accountant import split
+from dp_pipeline.results.measurement import NoisyMarginal
+from dp_pipeline.results.synthetic_table import first_parts
+
+PAIRS_SHARE = Fraction(1, 3)
+"""Share of the amount for the pairs of parts of one unit (docs/design/households.md)."""
+
+
+@dataclass(frozen=True)
+class UnitRelease:
+    """Everything that was measured of units with parts.
+
+    fitted   noisy tables of a part with its unit, in which each unit weighs ``WEIGHT``
+    pairs    noisy pairs of parts, one table for each attribute of a part
+    zeros    cells without mass
+    """
+
+    domain: Domain
+    fitted: FittedRows
+    pairs: tuple[NoisyMarginal, ...]
+
+    @property
+    def parts(self) -> Parts:
+        assert self.domain.parts is not None
+        return self.domain.parts
+
+    def rows(self, names: Names, rows_to_draw: int | None, rng: np.random.Generator) -> IntArray:
+        """Return synthetic codes (rows, attributes) of parts with their units, unit by unit.
+
+        names          attributes of the columns
+        rows_to_draw   number of units; None: as many as the tables estimate
+
+        Units with their sizes are drawn first, then the parts of each given its unit.
+        """
+        marginals = self.fitted.one_way_marginals
+        count = round(marginals.rows / WEIGHT) if rows_to_draw is None else rows_to_draw
+        tree = self.fitted.fit_tree(self.fitted.cliques, marginals)
+        groups = dict(zip(tree.model.sizes, tree.codes(count, rng).T, strict=True))
+        groupings = self.fitted.all_groupings
+
+        def expand(name: str, codes: IntArray) -> IntArray:
+            return groupings[name].expanded(codes, marginals.shares[name], rng).astype(np.int64)
+
+        of_units = [name for name in groups if name not in self.parts.attributes]
+        units = {name: expand(name, groups[name]) for name in of_units}
+        sizes = units[SIZE] + 1
+        owners = np.repeat(np.arange(count), sizes)
+        evidence = {name: groups[name][owners].astype(np.int64) for name in of_units}
+        tables = tree.model.by_clique(list(tree.tables))
+        sampled = sample_conditionally(tree.tree, tables, evidence, rng)
+        parts = {name: expand(name, codes) for name, codes in sampled.items()}
+        columns = {name: codes[owners] for name, codes in units.items()} | parts
+        for size in np.unique(sizes).tolist():
+            is_of_size = np.flatnonzero(sizes[owners] == size)
+            self._pair_up(columns, is_of_size, size, rng)
+        absent = np.zeros(len(owners), dtype=np.int64)
+        return self._keeping(np.stack([columns.get(name, absent) for name in names]).T, names)
+
+    def _pair_up(
+        self, columns: dict[str, IntArray], rows: IntArray, size: int, rng: np.random.Generator
+    ) -> None:
+        """Exchange the parts of units of one size, by their noisy pairs; ``rows`` are theirs."""
+        in_order = bool(self.parts.order)
+        noisy = {table.attributes[1]: self._pairs(table, size) for table in self.pairs}
+        of_parts = {
+            name: columns[name][rows].reshape(-1, size) for name in noisy if name in columns
+        }
+        of_units = {
+            name: column[rows][::size]
+            for name, column in columns.items()
+            if name not in self.parts.attributes and name != SIZE
+        }
+        units = SyntheticUnits(size, of_units, of_parts)
+        variance = self.pairs[0].variance / WEIGHT**2 if self.pairs else 0.0
+        swapped = swap_parts(units, noisy, variance, in_order=in_order, rng=rng)
+        for name, codes in swapped.parts.items():
+            columns[name][rows] = codes.ravel()
+
+    def _pairs(self, table: NoisyMarginal, size: int) -> NoisyPairs:
+        pairs = pair_count(size, in_order=bool(self.parts.order))
+        counts = table.table[size - 1] * (pairs / WEIGHT)
+        if not self.parts.order:
+            # Each pair was counted in one order; a pair of two equal codes is both.
+            counts = np.triu(counts) + np.triu(counts).T
+        return NoisyPairs(counts, table.variance * (pairs / WEIGHT) ** 2)
+
+    def _keeping(self, codes: IntArray, names: Names) -> IntArray:
+        """Return the rows of the units all of whose parts keep the constraints."""
+        zeros = StructuralZeros(self.domain.allowed(names))
+        if not zeros:
+            return codes
+        is_kept = zeros.holds(dict(zip(names, codes.T, strict=True)))
+        sizes = codes[:, names.index(SIZE)] + 1
+        firsts = first_parts(sizes)
+        broken = np.zeros(len(firsts), dtype=np.bool_)
+        owners = np.repeat(np.arange(len(firsts)), sizes[firsts])
+        broken[owners[~is_kept]] = True
+        return codes[~broken[owners]]
+
+
+def measure_pairs(curator: Curator, sizes: Mapping[str, int]) -> tuple[NoisyMarginal, ...]:
+    """Measure the pairs of parts by each attribute of a part, for a share of the amount."""
+    parts = curator.domain.parts
+    assert parts is not None
+    names = [name for name in parts.attributes if name in sizes]
+    if not names:
+        return ()
+    # The error of k² cells is about k²/ε, and its sum over all tables least for ε as k.
+    shares = [sizes[name] for name in names]
+    amounts = split(curator.accountant.remaining * PAIRS_SHARE, shares)
+    return curator.measure_pairs(dict(zip(names, amounts, strict=True)))

@@ -1,0 +1,200 @@
+"""Questions about the parts of units: counted as by loops, and a unit weighs no more than one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from itertools import combinations, pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dp_pipeline.config.domain import SIZE, Attribute, Domain, Parts
+from dp_pipeline.config.encoding import IntArray, Levels, Names
+from dp_pipeline.config.errors import BoundaryViolation
+from dp_pipeline.gate import parts as gate_parts
+from dp_pipeline.gate.curator import Curator
+from dp_pipeline.gate.parts import WEIGHT, PartsCounter
+from dp_pipeline.gate.scores import DependenceScore, Independence
+from dp_pipeline.raw.counters.memory import MemoryCounter
+from dp_pipeline.results.accountant import LINF, Accountant
+from dp_pipeline.results.derived_attribute import Grouping
+from dp_pipeline.results.transcript import Transcript
+from dp_pipeline_tests.instruments import RecordingNoise
+
+MOST = 12
+Unit = tuple[int, tuple[tuple[int, int], ...]]
+"""Code of the region, then age and sex of every part."""
+
+
+def attribute(name: str, size: int) -> Attribute:
+    return Attribute(name, name, "drop", cells=Levels(tuple(map(str, range(size)))))
+
+
+def domain(order: str = "") -> Domain:
+    attributes = (
+        attribute("region", 2),
+        attribute(SIZE, MOST),
+        attribute("age", 3),
+        attribute("sex", 2),
+    )
+    return Domain(attributes, parts=Parts("persons", ("age", "sex"), MOST, order))
+
+
+def counter(units: Sequence[Unit], order: str = "") -> PartsCounter:
+    """The counter of units that have a part; one without is no row."""
+    declared = domain(order)
+    assert declared.parts is not None
+    wide = declared.parts.of_units(declared)
+    rows = [unit for unit in units if unit[1]]
+    codes = {"region": [region for region, _ in rows], SIZE: [len(p) - 1 for _, p in rows]}
+    for i in range(MOST):
+        for k, (name, absent) in enumerate((("age", 3), ("sex", 2))):
+            place = declared.parts.place(name, i)
+            codes[place] = [p[i][k] if i < len(p) else absent for _, p in rows]
+    arrays = {name: np.array(column, dtype=np.int64) for name, column in codes.items()}
+    return PartsCounter(MemoryCounter(wide, coordinates={}, codes=arrays, rows=len(rows)), declared)
+
+
+def loop_table(units: Sequence[Unit], names: Names) -> IntArray:
+    table = np.zeros(domain().shape(names), dtype=np.int64)
+    for region, members in units:
+        values = [
+            {"region": region, SIZE: len(members) - 1, "age": a, "sex": s} for a, s in members
+        ]
+        if not {*names} & {"age", "sex"}:
+            weight, values = WEIGHT, values[:1]
+        else:
+            weight = WEIGHT // max(1, len(members))
+        for each in values:
+            table[tuple(each[name] for name in names)] += weight
+    return table
+
+
+def loop_pairs(units: Sequence[Unit], axis: int, order: str) -> IntArray:
+    size = (3, 2)[axis]
+    table = np.zeros((MOST, size, size), dtype=np.int64)
+    for _, members in units:
+        codes = [member[axis] for member in members]
+        pairs = list(pairwise(codes)) if order else [sorted(p) for p in combinations(codes, 2)]
+        for first, second in pairs:
+            table[len(members) - 1, first, second] += WEIGHT // len(pairs)
+    return table
+
+
+members = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 1)), max_size=MOST).map(tuple)
+one_unit = st.tuples(st.integers(0, 1), members)
+units = st.lists(one_unit, max_size=4)
+orders = st.sampled_from(["", "day"])
+MARGINALS = [(), ("region",), (SIZE, "region"), ("age",), ("sex", SIZE, "region"), ("age", "sex")]
+
+
+@given(units, orders)
+def test_tables_of_parts_are_counted_as_by_loops(units: list[Unit], order: str) -> None:
+    rows = counter(units, order)
+    for names, table in zip(MARGINALS, rows.count(MARGINALS), strict=True):
+        assert np.array_equal(table.open_at_the_gate(), loop_table(units, names)), names
+    for axis, pairs in enumerate(rows.pairs(["age", "sex"])):
+        assert np.array_equal(pairs.open_at_the_gate(), loop_pairs(units, axis, order))
+
+
+@given(units)
+def test_groups_of_levels_are_sums_of_their_levels(units: list[Unit]) -> None:
+    groups = {"age": Grouping((0, 0, 1)), SIZE: Grouping((0,) * 3 + (1,) * (MOST - 3))}
+    (table,) = counter(units).grouped(groups).count([("age", SIZE)])
+    exact = loop_table(units, ("age", SIZE))
+    sums = np.add.reduceat(np.add.reduceat(exact, [0, 2], axis=0), [0, 3], axis=1)
+    assert np.array_equal(table.open_at_the_gate(), sums)
+
+
+Question = Callable[[Curator], object]
+HALF = Fraction(1, 2)
+GROUPS = {"age": Grouping((0, 1, 1))}
+SCORES = {
+    ("age", "sex"): DependenceScore(np.full((3, 2), WEIGHT)),
+    ("region", "age"): Independence(),
+}
+QUESTIONS: dict[str, Question] = {
+    "unit table": lambda curator: curator.tabulate({("region", SIZE): HALF}),
+    "unit by part": lambda curator: curator.measure(("region", "age", "sex"), epsilon=HALF),
+    "groups": lambda curator: curator.grouped(GROUPS).tabulate({("age", "sex"): HALF}),
+    "pairs": lambda curator: curator.measure_pairs({"age": HALF / 2, "sex": HALF / 2}),
+    "scores": lambda curator: curator.open_scores(SCORES).measure_together(epsilon=HALF),
+}
+
+
+def draws(units: Sequence[Unit], question: Question, order: str) -> RecordingNoise:
+    noise = RecordingNoise()
+    curator = Curator(
+        counter(units, order),
+        domain=domain(order),
+        distance=WEIGHT,
+        accountant=Accountant(HALF),
+        transcript=Transcript(),
+        noise=noise,
+    )
+    question(curator)
+    return noise
+
+
+def exact_loss(units: Sequence[Unit], unit: Unit, question: Question, order: str) -> float:
+    """The most that an answer's probability changes with one unit more, in log, by its noise."""
+    both = [draws(rows, question, order).draws for rows in (units, [*units, unit])]
+    loss = 0.0
+    for one, other in zip(*both, strict=True):
+        away = np.abs(other.exact.astype(object) - one.exact.astype(object))
+        # The L∞ mechanism is paid by the largest difference, Laplace noise by their sum.
+        moved = away.max(initial=0) if one.mechanism == LINF else away.sum()
+        loss += float(moved / one.scale)
+    return loss
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+@given(units=units, unit=one_unit, order=orders)
+def test_a_unit_more_costs_at_most_what_was_paid(
+    name: str, units: list[Unit], unit: Unit, order: str
+) -> None:
+    assert exact_loss(units, unit, QUESTIONS[name], order) <= HALF
+
+
+TWINS: Unit = (0, ((1, 1), (1, 1)))
+LARGE: Unit = (1, tuple((i % 3, i % 2) for i in range(MOST)))
+
+
+@pytest.mark.parametrize("name", ["unit table", "unit by part", "groups", "pairs"])
+def test_a_unit_of_two_equal_parts_costs_all_of_it(name: str) -> None:
+    assert exact_loss([], TWINS, QUESTIONS[name], "") == HALF
+
+
+def one_item(*_: object, **__: object) -> int:
+    return 1
+
+
+MUTANTS: dict[str, tuple[str, object, str]] = {
+    "every part weighs a unit": ("_count_parts", one_item, "unit by part"),
+    "half as many parts": ("_count_parts", lambda size: (size + 1) // 2, "groups"),
+    "half as many pairs": ("pair_count", lambda size, **_: size * (size - 1) // 4, "pairs"),
+    "every pair weighs a unit": ("pair_count", one_item, "pairs"),
+    "pairs counted twice": ("_fold_pairs", lambda table: table + table.swapaxes(1, 2), "pairs"),
+}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_the_audit_finds_a_wrong_weight(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    function, wrong, question = MUTANTS[name]
+    monkeypatch.setattr(gate_parts, function, wrong)
+    assert exact_loss([TWINS], LARGE, QUESTIONS[question], "") > HALF
+
+
+def test_pairs_are_of_attributes_of_parts_alone() -> None:
+    with pytest.raises(BoundaryViolation, match="expected attributes of the parts of units"):
+        draws([], lambda curator: curator.measure_pairs({"region": HALF}), "")
+
+
+def test_questions_without_a_proof_for_parts_are_refused() -> None:
+    with pytest.raises(BoundaryViolation, match="got derived attributes"):
+        counter([]).with_attributes({})
+    with pytest.raises(BoundaryViolation, match="expected a question about tables, got occupied"):
+        counter([]).occupied(("age",))

@@ -1,0 +1,158 @@
+"""Units with parts by one_shot: their rows keep sizes and constraints, and each unit is paid."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from dp_pipeline.config.constraints import Constraint
+from dp_pipeline.config.domain import SIZE, Attribute, Domain, Parts
+from dp_pipeline.config.encoding import IntArray, Levels
+from dp_pipeline.gate.curator import Curator
+from dp_pipeline.gate.noise import NoiseSource, SeededNoise
+from dp_pipeline.gate.parts import WEIGHT, PartsCounter
+from dp_pipeline.inference.pair_swaps import NoisyPairs, SyntheticUnits, shrunk_pairs, swap_parts
+from dp_pipeline.models.tables.one_shot import OneShot
+from dp_pipeline.raw.counters.memory import MemoryCounter
+from dp_pipeline.raw.units import units_of_parts
+from dp_pipeline.results.accountant import Accountant
+from dp_pipeline.results.synthetic_table import SyntheticTable, first_parts
+from dp_pipeline.results.transcript import Transcript
+from dp_pipeline_tests.instruments import ForcedNoise, RecordingNoise
+
+MOST = 3
+Row = tuple[int, int, int, int]
+"""Unit, region, age and sex of one part."""
+
+
+def attribute(name: str, size: int, *, nullable: bool = False) -> Attribute:
+    cells = Levels(tuple(map(str, range(size))))
+    return Attribute(name, name, "keep", cells=cells, nullable=nullable)
+
+
+def domain(*constraints: Constraint) -> Domain:
+    attributes = (
+        attribute("region", 2, nullable=True),
+        attribute(SIZE, MOST),
+        attribute("age", 3),
+        attribute("sex", 2),
+    )
+    return Domain(attributes, constraints, Parts("persons", ("age", "sex"), MOST))
+
+
+def couples(many: int) -> list[Row]:
+    """Couples of two sexes and one age, and as many single persons; one region each."""
+    rows: list[Row] = []
+    for unit in range(many):
+        age = unit % 3
+        rows += [(2 * unit, 0, age, 0), (2 * unit, 0, age, 1)]
+        rows.append((2 * unit + 1, 1, (unit // 2) % 3, unit % 2))
+    return rows
+
+
+def fit(
+    rows: Sequence[Row], declared: Domain, epsilon: Fraction, noise: NoiseSource | None = None
+) -> SyntheticTable:
+    units, *codes = np.array(rows, dtype=np.int64).reshape(-1, 4).T
+    columns = units_of_parts(
+        declared, dict(zip(("region", "age", "sex"), codes, strict=True)), units
+    )
+    assert declared.parts is not None
+    counter = MemoryCounter(
+        declared.parts.of_units(declared),
+        coordinates={},
+        codes={name: column for name, (column, _) in columns.items()},
+        rows=len(columns[SIZE][0]),
+    )
+    accountant = Accountant(epsilon)
+    curator = Curator(
+        PartsCounter(counter, declared),
+        domain=declared,
+        distance=WEIGHT,
+        accountant=accountant,
+        transcript=Transcript(),
+        noise=noise or SeededNoise(1),
+    )
+    model = OneShot()
+    model.check(declared)
+    table = model.fit(curator, epsilon=epsilon, rng=np.random.default_rng(0))
+    accountant.require_all_spent()
+    return table
+
+
+def pair_shares(table: SyntheticTable, name: str) -> IntArray:
+    """Share of pairs of parts of one unit with equal codes, by unit of two parts."""
+    codes = dict(zip(table.attributes, table.codes.T, strict=True))
+    of_two = codes[name][codes[SIZE] == 1].reshape(-1, 2)
+    return np.asarray((of_two[:, 0] == of_two[:, 1]).mean())
+
+
+def test_pairs_of_parts_of_one_unit_are_those_of_the_rows() -> None:
+    table = fit(couples(3000), domain(), Fraction(4))
+    assert pair_shares(table, "age") > 0.85
+    assert pair_shares(table, "sex") < 0.15
+    sizes = dict(zip(table.attributes, table.codes.T, strict=True))[SIZE] + 1
+    assert abs(len(first_parts(sizes)) - 6000) < 100
+
+
+def test_tables_of_units_and_parts_refer_to_each_other() -> None:
+    tables = fit(couples(50), domain(), Fraction(4)).tables()
+    units, parts = tables["units"], tables["synthetic"]
+    assert {"unit", "region", SIZE} == {*units}
+    assert {"unit", "part", "age", "sex"} == {*parts}
+    owners, counts = np.unique(parts["unit"], return_counts=True)
+    assert owners.tolist() == units["unit"].tolist()
+    assert counts.tolist() == units[SIZE].tolist()
+    assert parts["part"].tolist() == [part + 1 for count in counts for part in range(count)]
+
+
+@pytest.mark.parametrize("rows", [[], couples(1), couples(40)])
+def test_few_units_give_a_table_that_keeps_constraints(rows: list[Row]) -> None:
+    never = Constraint("no child alone", (SIZE, "age"), (((0,), (0,)),), is_only=False)
+    table = fit(rows, domain(never), Fraction(1, 2))
+    codes = dict(zip(table.attributes, table.codes.T, strict=True))
+    assert not ((codes[SIZE] == 0) & (codes["age"] == 0)).any()
+
+
+FIVE: dict[str, list[Row]] = {
+    "one part": [(99, 0, 2, 1)],
+    "two equal parts": [(99, 0, 2, 1), (99, 0, 2, 1)],
+    "three parts of two regions": [(99, 0, 2, 1), (99, 1, 0, 0), (99, 1, 1, 0)],
+}
+
+
+@pytest.mark.parametrize("name", FIVE)
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_unit_more_costs_at_most_epsilon_in_all(name: str, seed: int) -> None:
+    """Both releases get the same answers, so they ask the same; each answer has its exact loss."""
+    epsilon, recorded = Fraction(1), []
+    for rows in (couples(20), [*couples(20), *FIVE[name]]):
+        noise = RecordingNoise(ForcedNoise(seed))
+        fit(rows, domain(), epsilon, noise)
+        recorded.append(noise.draws)
+    loss = Fraction(0)
+    for one, other in zip(*recorded, strict=True):
+        away = np.abs(one.exact.astype(object) - other.exact.astype(object))
+        is_summed = one.mechanism == "discrete Laplace"
+        loss += (sum(away.ravel().tolist()) if is_summed else away.max()) / one.scale
+    assert 0 < loss <= epsilon
+
+
+def test_swaps_keep_parts_and_approach_noisy_pairs() -> None:
+    rng = np.random.default_rng(0)
+    sex = rng.integers(0, 2, (400, 2))
+    units = SyntheticUnits(2, {"region": rng.integers(0, 2, 400)}, {"sex": sex})
+    goal = NoisyPairs(np.array([[0.0, 400.0], [400.0, 0.0]]), 4.0)
+    swapped = swap_parts(units, {"sex": goal}, 4.0, in_order=False, rng=rng)
+    assert sorted(swapped.parts["sex"].ravel()) == sorted(sex.ravel())
+    assert (swapped.parts["sex"][:, 0] == swapped.parts["sex"][:, 1]).mean() < 0.1
+
+
+def test_pairs_that_are_noise_alone_become_independent() -> None:
+    margin = np.array([30.0, 70.0])
+    noisy = NoisyPairs(np.array([[10.0, 20.0], [22.0, 48.0]]), 10_000.0)
+    independent = np.outer(margin, margin) / 100
+    assert np.allclose(shrunk_pairs(noisy, margin), independent)
