@@ -67,7 +67,10 @@ class Levels:
         spelt = {_spelling(text): code for text, code in texts.items()} | texts
         if exact.keys() <= {"0", "1"}:
             # A column of truth values is one of zeros and ones.
-            spelt |= {_spelling(_TRUTHS[text]): code for text, code in exact.items()}
+            spelt |= {_TRUTHS[text]: code for text, code in exact.items()}
+        elif {text.lower() for text in exact} <= {*_TRUTHS.values()}:
+            truths = {text.lower(): code for text, code in exact.items()}
+            spelt |= {text: truths[word] for text, word in _TRUTHS.items() if word in truths}
         return spelt | exact
 
     def encode(self, texts: NDArray[np.object_]) -> IntArray:

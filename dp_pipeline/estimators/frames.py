@@ -333,6 +333,9 @@ def _value(column: Any, row: int) -> Any:
 
 def stored_column(attribute: Attribute, column: Any) -> pa.ChunkedArray:
     """Return a column of X, stored as its attribute reads it."""
+    if attribute.clock is not None and attribute.clock.format and column.dtype.kind in "iu":
+        # Such as 20261231: its digits are read by the format.
+        column = column.astype(str)
     return stored(
         column, "time" if attribute.clock else "number" if attribute.is_numeric else "text"
     )

@@ -59,6 +59,7 @@ from dp_pipeline.reporting.rendering import card_page
 from dp_pipeline.reporting.text import cost_text, plain
 from dp_pipeline.results.bundle import Bundle
 from dp_pipeline.results.clusters import Columns
+from dp_pipeline.results.source_types import StoredColumn, stored_columns, typed_levels
 from dp_pipeline.results.synthetic_table import PART, UNIT
 from dp_pipeline.spreadsheet import escape_formula
 
@@ -220,7 +221,8 @@ def write_contents(
     sheets = sheets_of(release.bundle, ending)
     for sheet in sheets:
         (folder / sheet.path).parent.mkdir(exist_ok=True)
-        write_table(folder / sheet.path, sheet.table, decimal=decimal_sign(release.spec))
+        sign, stored = decimal_sign(release.spec), _stored(sheet, release)
+        write_table(folder / sheet.path, sheet.table, decimal=sign, stored=stored)
     place = place_of(release.spec, release.bundle.tables)
     places = [sheet for sheet in sheets if place is not None and sheet.name in (CENTRES, MAP)]
     documents = {
@@ -305,8 +307,11 @@ def _tabular(sheet: Sheet | None, release: ReportedRelease) -> dict[str, Any]:
         return {}
     is_csv, types = sheet.path.endswith(".csv"), types_of(sheet.table)
     attributes = dict(_attributes(sheet, release.spec, release.bundle))
+    stored = _stored(sheet, release)
     fields = [
-        _field(name, types[name], attributes.get(name), sheet, is_csv=is_csv)
+        _stored_field(name, stored[name], attributes[name])
+        if name in stored
+        else _field(name, types[name], attributes.get(name), sheet, is_csv=is_csv)
         for name in sheet.table
     ]
     sign, dialect = decimal_sign(release.spec), {}
@@ -325,6 +330,31 @@ def _tabular(sheet: Sheet | None, release: ReportedRelease) -> dict[str, Any]:
         "schema": {"fields": fields, "missingValues": missing, **_keys(sheet)},
         **({OWN: {"added": list(sheet.added)}} if sheet.added else {}),
     }
+
+
+def _stored(sheet: Sheet, release: ReportedRelease) -> dict[str, StoredColumn]:
+    """Return the synthetic columns that have the type of the source: not in CSV, which is text."""
+    if sheet.name != SYNTHETIC or sheet.path.endswith(".csv"):
+        return {}
+    columns = _attributes(sheet, release.spec, release.bundle)
+    return stored_columns(columns, release.bundle.facts)
+
+
+_FIELD_TYPES = {"bool": "boolean", "categories": "string", "float": "number", "double": "number"}
+
+
+def _stored_field(name: str, column: StoredColumn, attribute: Attribute) -> dict[str, Any]:
+    """Return the description of a column with the type of the source, with its released texts."""
+    is_decimal = column.type.startswith("decimal")
+    word = "float" if is_decimal else column.type.removeprefix("ordered ")
+    field: dict[str, Any] = {"name": name, "type": _FIELD_TYPES.get(word, "integer")}
+    field[OWN] = {"levels": list(column.labels)}
+    if not column.labels:
+        return {**field, **_number(attribute, is_drawn=True)}
+    values = typed_levels(column.labels, column.type).values()
+    enum = [float(value) if is_decimal else value for value in values]
+    categories = {"categories": enum} if field["type"] == "string" else {}
+    return {**field, **categories, "constraints": {"enum": enum}}
 
 
 def decimal_sign(spec: DatasetSpec) -> str:
@@ -391,7 +421,8 @@ def _number(attribute: Attribute, *, is_drawn: bool) -> Mapping[str, Any]:
     if coordinate is None:
         return {}
     if clock is not None and is_drawn:
-        about = {"description": "from {} to {}".format(*attribute.range)}
+        zone = f", on a clock in {clock.zone}" if clock.kind == "timestamp" else ""
+        about = {"description": "from {} to {}".format(*attribute.range) + zone}
         form = {"type": _DATES[clock.kind], "format": clock.format} if clock.format else {}
         return {**about, **form}
     bounds = {"constraints": {"minimum": coordinate.lower, "maximum": coordinate.upper}}

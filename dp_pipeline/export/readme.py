@@ -100,6 +100,9 @@ def _paragraphs(release: ReportedRelease, files: Mapping[str, str]) -> Iterator[
             "CSV files open in a spreadsheet by a double click. Codes that look like numbers, such "
             "as 01234, lose their zeros there: import them as text."
         )
+    clocks = [each.clock for each in spec.domain if each.clock is not None]
+    if zones := sorted({clock.zone for clock in clocks if clock.kind == "timestamp"}):
+        yield _wrapped(f"Times are local ones, read off a clock in {' or '.join(zones)}.")
     if bundle.is_dp:
         yield _wrapped(
             "Counts are noisy on purpose, so some are below zero and sums of parts differ from "

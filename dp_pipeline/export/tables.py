@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -22,6 +23,7 @@ import numpy as np
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.encoding import Point, is_degrees, point_of
 from dp_pipeline.config.errors import DeclarationError
+from dp_pipeline.export.folder import OWN
 from dp_pipeline.results.clusters import (
     ROWS_A_BATCH,
     Columns,
@@ -29,8 +31,10 @@ from dp_pipeline.results.clusters import (
     batches_of,
     rows_in_batches,
 )
+from dp_pipeline.results.source_types import StoredColumn
 from dp_pipeline.spreadsheet import escape_formula, quoted_cell, unescape_formula
 
+NONE_STORED: Mapping[str, Any] = MappingProxyType({})
 POINT, COMMA = ".", ","
 DELIMITERS = {POINT: ",", COMMA: ";"}
 """Decimal sign of an export → the sign between the cells of its CSV files."""
@@ -82,21 +86,42 @@ def has_missing(table: Columns) -> bool:
     )
 
 
-def arrow_batches(table: Columns) -> Iterator[Any]:
+Stored = Mapping[str, StoredColumn]
+"""Column → the type of the source that it has in Parquet and Arrow."""
+
+
+def arrow_batches(table: Columns, stored: Stored = NONE_STORED) -> Iterator[Any]:
     """Yield the batches of a table as Arrow tables of one schema; one empty table without rows."""
     import pyarrow as pa
 
-    def convert(type_: Any, values: np.ndarray) -> Any:
+    # A reader of CSV needs no Arrow.
+    from dp_pipeline.export.stored_arrays import stored_array, stored_type
+
+    def convert(name: str, type_: Any, values: np.ndarray) -> Any:
+        if name in stored:
+            return stored_array(stored[name], type_, values.tolist())
         # Texts and values that may be missing go through a list, which takes the type.
         return pa.array(values.tolist() if values.dtype.kind in "UO" else values, type_)
 
-    schema = pa.schema([(name, _arrow_type(_typed_batch(table, name))) for name in table])
+    types = {
+        name: stored_type(stored[name])
+        if name in stored
+        else _arrow_type(_typed_batch(table, name))
+        for name in table
+    }
+    schema = pa.schema(types.items())
     if not len(table):
         yield schema.empty_table()
     # Column by column: as texts of NumPy, all of a batch are many times as large.
-    columns = [map(partial(convert, field.type), batches_of(table, field.name)) for field in schema]
+    columns = [
+        map(partial(convert, name, type_), batches_of(table, name)) for name, type_ in types.items()
+    ]
     for arrays in zip(*columns, strict=True):
         yield pa.table(list(arrays), schema=schema)
+
+
+Labels = Mapping[str, Sequence[str]]
+"""Column of the source's type → the released texts of its levels; () for numbers."""
 
 
 def _arrow_type(values: np.ndarray) -> Any:
@@ -111,9 +136,14 @@ def _arrow_type(values: np.ndarray) -> Any:
     return pa.string() if isinstance(first, str) else pa.array([first]).type
 
 
-def columns_of(table: Any) -> dict[str, np.ndarray]:
+def columns_of(table: Any, labels: Labels = NONE_STORED) -> dict[str, np.ndarray]:
     """Return the columns (n,) of an Arrow table: the inverse of ``arrow_batches``."""
-    return {name: _numpy_column(table.column(name)) for name in table.column_names}
+    columns = {name: table.column(name) for name in table.column_names}
+    if labels:
+        from dp_pipeline.export.stored_arrays import released_column
+
+        columns |= {name: released_column(columns[name], texts) for name, texts in labels.items()}
+    return {name: _numpy_column(column) for name, column in columns.items()}
 
 
 def _numpy_column(column: Any, *, has_missing: bool = False) -> np.ndarray:
@@ -134,7 +164,7 @@ def _numpy_column(column: Any, *, has_missing: bool = False) -> np.ndarray:
     return np.asarray(values.astype(np.str_) if values.dtype.kind == "O" else values)
 
 
-def read_parquet(content: bytes) -> Columns:
+def read_parquet(content: bytes, labels: Labels = NONE_STORED) -> Columns:
     """Return the table that ``write_parquet`` wrote.
 
     A table of more than ``ROWS_A_BATCH`` rows is read in batches at each use.
@@ -144,18 +174,27 @@ def read_parquet(content: bytes) -> Columns:
 
     with pq.ParquetFile(pa.BufferReader(content)) as file:
         if file.metadata.num_rows <= ROWS_A_BATCH:
-            return columns_of(file.read())
+            return columns_of(file.read(), labels)
         names = file.schema_arrow.names
-    return LongColumns({name: partial(_stored_batches, content, name) for name in names})
+    return LongColumns(
+        {name: partial(_stored_batches, content, name, labels.get(name)) for name in names}
+    )
 
 
-def _stored_batches(content: bytes, name: str) -> Iterator[np.ndarray]:
+def _stored_batches(
+    content: bytes, name: str, labels: Sequence[str] | None
+) -> Iterator[np.ndarray]:
     """Yield the values of a column, one row group after another."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     def column(group: int) -> Any:
-        return file.read_row_group(group, columns=[name]).column(0)
+        stored = file.read_row_group(group, columns=[name]).column(0)
+        if labels is None:
+            return stored
+        from dp_pipeline.export.stored_arrays import released_column
+
+        return released_column(stored, labels)
 
     with pq.ParquetFile(pa.BufferReader(content)) as file:
         groups = range(file.num_row_groups)
@@ -164,10 +203,13 @@ def _stored_batches(content: bytes, name: str) -> Iterator[np.ndarray]:
             yield _numpy_column(column(group), has_missing=any_missing)
 
 
-def write_table(path: Path, table: Columns, *, decimal: str = POINT) -> None:
+def write_table(
+    path: Path, table: Columns, *, decimal: str = POINT, stored: Stored = NONE_STORED
+) -> None:
     """Write a table in the format of the path's ending.
 
     decimal   decimal sign of numbers in CSV
+    stored    columns that have the type of the source in Parquet and Arrow
 
     DeclarationError for texts that would be ambiguous in CSV.
     """
@@ -175,7 +217,7 @@ def write_table(path: Path, table: Columns, *, decimal: str = POINT) -> None:
         _write_csv(path, table, decimal)
         return
     with path.open("wb") as file:
-        (write_parquet if path.suffix == ".parquet" else _write_arrow)(file, table)
+        (write_parquet if path.suffix == ".parquet" else _write_arrow)(file, table, stored)
 
 
 def read_resource(folder: Path, resource: Mapping[str, Any]) -> Columns:
@@ -188,15 +230,20 @@ def read_resource(folder: Path, resource: Mapping[str, Any]) -> Columns:
     }
     decimal = COMMA if dialect.get("delimiter") == DELIMITERS[COMMA] else POINT
     path = folder / str(resource["path"])
-    return read_table(path, types, missing=bool(schema["missingValues"]), decimal=decimal)
+    labels = {field["name"]: field[OWN]["levels"] for field in schema["fields"] if OWN in field}
+    is_missing = bool(schema["missingValues"])
+    return read_table(path, types, missing=is_missing, decimal=decimal, labels=labels)
 
 
-def read_table(path: Path, types: Types, *, missing: bool, decimal: str = POINT) -> Columns:
+def read_table(
+    path: Path, types: Types, *, missing: bool, decimal: str = POINT, labels: Labels = NONE_STORED
+) -> Columns:
     """Return the table that ``write_table`` wrote.
 
     types     column name in the file → type
     missing   whether an empty cell of a CSV file is a missing value, not an empty text
     decimal   decimal sign of numbers in CSV
+    labels    columns that have the type of the source in Parquet and Arrow
 
     ValueError, KeyError or TypeError for a file of other content.
     """
@@ -205,25 +252,25 @@ def read_table(path: Path, types: Types, *, missing: bool, decimal: str = POINT)
     import pyarrow as pa
 
     if path.suffix == ".parquet":
-        return read_parquet(path.read_bytes())
+        return read_parquet(path.read_bytes(), labels)
     with pa.ipc.open_file(pa.BufferReader(path.read_bytes())) as file:
-        return columns_of(file.read_all())
+        return columns_of(file.read_all(), labels)
 
 
-def write_parquet(file: BinaryIO, table: Columns) -> None:
+def write_parquet(file: BinaryIO, table: Columns, stored: Stored = NONE_STORED) -> None:
     """Write a table as Parquet, with one row group for each batch."""
     import pyarrow.parquet as pq
 
-    first, batches = _with_first(arrow_batches(table))
+    first, batches = _with_first(arrow_batches(table, stored))
     with pq.ParquetWriter(file, first.schema) as writer:
         for batch in batches:
             writer.write_table(batch, row_group_size=ROWS_A_BATCH)
 
 
-def _write_arrow(file: BinaryIO, table: Columns) -> None:
+def _write_arrow(file: BinaryIO, table: Columns, stored: Stored) -> None:
     import pyarrow as pa
 
-    first, batches = _with_first(arrow_batches(table))
+    first, batches = _with_first(arrow_batches(table, stored))
     with pa.ipc.new_file(file, first.schema) as writer:
         for batch in batches:
             writer.write_table(batch)

@@ -35,7 +35,13 @@ from dp_pipeline.raw.snapshot import (
     new_snapshot_hint,
     snapshot_name,
 )
-from dp_pipeline.raw.sources import parquet_batches, parquet_parts, parquet_tables, source_tables
+from dp_pipeline.raw.sources import (
+    parquet_batches,
+    parquet_parts,
+    parquet_tables,
+    source_tables,
+    stored_types,
+)
 from dp_pipeline.raw.stages import BatchReader, file_mark, stage_batches, store_parts
 from dp_pipeline.raw.values import have_time, in_window
 
@@ -177,6 +183,7 @@ def _read_source(snapshot: Snapshot, spec: DatasetSpec, claim: Claim) -> None:
                 population=spec.population,
                 source=spec.source.identity,
                 columns=first.column_names,
+                types=stored_types(spec, located.files),
                 claimed=names,
                 downloaded=dict(located.sha256),
                 # Later rows of the source may be missing.

@@ -146,6 +146,12 @@ class Snapshot:
         return tuple(self._readable_manifest().get("claimed", ()))
 
     @property
+    def types(self) -> dict[str, str]:
+        """The stored type of each column of a source that has types; {} where none is known."""
+        types: dict[str, str] = self._readable_manifest().get("types", {})
+        return types
+
+    @property
     def population(self) -> str | None:
         """The population of these present or retired rows; None without a readable manifest.
 

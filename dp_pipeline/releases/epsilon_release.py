@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -33,7 +34,8 @@ from dp_pipeline.releases.side_information import (
     earlier_bundle,
     earlier_release_folder,
 )
-from dp_pipeline.results.bundle import LEARNED, PRIOR, Key, ReleaseKey
+from dp_pipeline.results.bundle import LEARNED, PRIOR, TYPES, Key, ReleaseKey
+from dp_pipeline.results.source_types import typed_domain
 
 if TYPE_CHECKING:
     from dp_pipeline.raw.counters.fold import FoldCounter
@@ -226,6 +228,7 @@ class EpsilonRelease(NoisyRelease):
         spec, refined = super().resolve(key), self.refined(as_release_key(key))
         facts = {**spec.facts, **self.spec.discovered_fact, **self.spec.constraints_fact}
         facts |= {WINDOW: range_text(self.windows)} if self.windows else {}
+        facts |= self._types_fact(spec)
         facts |= self._side_information(spec)
         if refined is None:
             return replace(spec, facts=facts)
@@ -235,6 +238,16 @@ class EpsilonRelease(NoisyRelease):
             what=f"{spec.what}, refined from {epsilon_text(refined.key.epsilon)}",
             price=self.refinement_cost(refined.key.epsilon),
         )
+
+    def _types_fact(self, spec: ReleaseSpec) -> dict[str, str]:
+        """Return the fact with the types of the source's columns, which its schema tells."""
+        if spec.reserved is not None:
+            return {name: text for name, text in spec.reserved.facts.items() if name == TYPES}
+        newest = spec.key.snapshot.rpartition("+")[2]
+        types = Snapshot(self.home.raw / self.spec.name / newest, b"").types
+        declared = {attribute.column for attribute in self.spec.domain}
+        types = {column: type_ for column, type_ in types.items() if column in declared}
+        return {TYPES: json.dumps(types)} if types else {}
 
     def _side_information(self, spec: ReleaseSpec) -> dict[str, str]:
         """Return the facts that name its side information; DeclarationError if that changed."""
@@ -270,7 +283,7 @@ class EpsilonRelease(NoisyRelease):
         key, folder = as_release_key(spec.key), spec.facts.get(LEARNED)
         refined, public = self.refined(key), self.public_rows
         return ModelQuestions(
-            dataset=self.spec,
+            dataset=replace(self.spec, domain=typed_domain(self.spec.domain, spec.facts)),
             model=self.model,
             guarantee=self.guarantee,
             evaluation=self.evaluation,

@@ -12,7 +12,6 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -164,31 +163,6 @@ def test_one_odd_cell_changes_no_schema_and_no_check(tmp_path: Path) -> None:
     assert tables[0].schema == tables[1].schema
     assert all("missing" in attribute.labels() for attribute in spec.domain)
     assert not [each for each in expectations_of(spec) if each.rule == "present"]
-
-
-KINDS = {
-    "levels with spaces": ('{x: {levels: [" Private", Public]}}', ["Private"], [0]),
-    "truth values": ("{x: {levels: [True, False]}}", [True, False], [0, 1]),
-    "truth values as numbers": ("{x: {levels: 0..1}}", [True, False], [1, 0]),
-    "whole numbers with a point": ("{x: {levels: [1.0, 2.0]}}", [1.0, 2.0], [0, 1]),
-    "16.0 in a text": ("{x: {levels: [15, 16]}}", ["16.0", "15"], [1, 0]),
-    "zeros stay": ('{x: {levels: ["01234", "1234"]}}', ["01234", "1234"], [0, 1]),
-    "letters in two forms": ("{x: {levels: [caf\u00e9, tea]}}", ["cafe\u0301"], [0]),
-    "top-coded": ('{x: {bounds: [0, 99], bins: 3, aliases: {"90+": 90}}}', ["90+", "5"], [2, 0]),
-    "digits of a date": (
-        '{x: {type: date, bounds: [2026-01-01, 2026-12-31], every: month, format: "%Y%m%d"}}',
-        [20260315, 20261231],
-        [2, 11],
-    ),
-}
-
-
-@pytest.mark.parametrize("name", KINDS)
-def test_a_declared_value_is_met_in_every_spelling(tmp_path: Path, name: str) -> None:
-    attributes, cells, expected = KINDS[name]
-    pq.write_table(pa.table({"x": cells}), tmp_path / "rows.parquet")
-    spec = written_spec(tmp_path, attributes, source="{kind: parquet, path: rows.parquet}")
-    assert codes(spec, read_source(spec)).to_pydict() == {"x": expected}
 
 
 PROPOSALS = {

@@ -26,6 +26,7 @@ from dp_pipeline.raw.sources.parquet import (
     parquet_batches,
     parquet_parts,
     parquet_tables,
+    source_types,
 )
 from dp_pipeline.raw.sources.spreadsheets import read_xlsx
 from dp_pipeline.raw.values import column_of, level_codes
@@ -37,6 +38,7 @@ __all__ = [
     "parquet_tables",
     "read_source",
     "source_tables",
+    "stored_types",
 ]
 
 BUNDLED = ("breast_cancer", "digits", "iris", "wine")
@@ -59,6 +61,14 @@ def read_source(spec: DatasetSpec, files: Sequence[Path] | None = None) -> pa.Ta
     sensitive rows.
     """
     return pa.concat_tables(source_tables(spec, files))
+
+
+def stored_types(spec: DatasetSpec, files: Sequence[Path] | None = None) -> dict[str, str]:
+    """Return declared column → the type that the source stores; {} for texts alone."""
+    if spec.source.kind != "parquet":
+        return {}
+    (path,) = [Path(location) for location in spec.source.locations] if files is None else files
+    return source_types(spec, path)
 
 
 def source_tables(spec: DatasetSpec, files: Sequence[Path] | None = None) -> Iterator[pa.Table]:

@@ -58,6 +58,26 @@ def parquet_tables(spec: DatasetSpec, files: Sequence[Path]) -> Iterator[pa.Tabl
             yield reading.plain_columns(file_spec, table, types)
 
 
+def source_types(spec: DatasetSpec, path: Path) -> dict[str, str]:
+    """Return declared column → its type, in Arrow's words, where all files of a source have one.
+
+    The values of categories are left out: they may be of rows.
+    """
+    schemas = [pyarrow.parquet.read_schema(part) for part in folder_parts(spec, path)]
+    types = {}
+    for name in reading.declared_columns(spec):
+        stored = {schema.field(name).type for schema in schemas}
+        if len(stored) == 1:
+            types[name] = _type_words(stored.pop())
+    return types
+
+
+def _type_words(type_: pa.DataType) -> str:
+    if pa.types.is_dictionary(type_):
+        return "ordered categories" if type_.ordered else "categories"
+    return str(type_)
+
+
 class RowGroup(NamedTuple):
     """A row group of a file; in a file without any, ``number`` is None and ``rows`` 0."""
 

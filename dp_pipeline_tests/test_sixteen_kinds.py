@@ -1,0 +1,361 @@
+"""The sixteen kinds of faults that forty-four public files and reports showed, each by its number:
+what is right, and the tests that hold it, here or elsewhere.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import zipfile
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+
+from dp_pipeline.cli import main
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.errors import SourceError
+from dp_pipeline.estimators import InvalidParameter, PrivateSynthesizer
+from dp_pipeline.estimators.frames import plain_frame, stored_column
+from dp_pipeline.raw.sources import read_source
+from dp_pipeline.raw.values import cell_codes, column_of
+from dp_pipeline_tests.orchestration.projects import Project
+from dp_pipeline_tests.raw.written import written_spec
+
+KINDS: dict[int, tuple[str, tuple[str, ...]]] = {
+    1: (
+        "A line that is no row, and text that cannot be decoded, are counted before a charge.",
+        ("raw/test_office_files.py::test_rows_are_read_in_the_form_that_is_declared",),
+    ),
+    2: (
+        "A declaration is read by the public type of its column, or refused where no value fits.",
+        ("test_a_declared_value_is_met_by_every_way_in", "test_what_no_value_can_be_is_refused"),
+    ),
+    3: ("Texts stay texts, and categories keep their order.", ("test_texts_stay_texts",)),
+    4: ("A discovery that cannot succeed is refused.", ("test_a_blind_discovery_is_refused",)),
+    5: (
+        "A draft of public rows has edges of a long tail, sentinels as missing, and codes.",
+        ("raw/test_office_files.py::test_a_draft_proposes_what_the_column_is",),
+    ),
+    6: (
+        "A table of noise is announced for nothing.",
+        ("reporting/test_plausibility.py::test_pairs_of_more_noise_than_rows_are_mostly_noise",),
+    ),
+    7: (
+        "The delimiter of a file without names is left open.",
+        ("test_a_delimiter_without_names_is_left_open",),
+    ),
+    8: ("Exports have the types of the source.", ("test_exports_have_the_types_of_the_source",)),
+    9: ("16.0 is 16 by every way in.", ("test_a_declared_value_is_met_by_every_way_in",)),
+    10: ("Money has two decimals.", ("test_exports_have_the_types_of_the_source",)),
+    11: ("A wrong file is named.", ("test_a_wrong_file_is_named",)),
+    12: ("Exported times name their zone.", ("test_exports_have_the_types_of_the_source",)),
+    13: ("90+ and 20261231 have a key.", ("test_a_declared_value_is_met_by_every_way_in",)),
+    14: ("Letters in two forms are one.", ("test_a_declared_value_is_met_by_every_way_in",)),
+    15: (
+        "A masked value is missing.",
+        ("estimators/test_frames_in_and_out.py::test_a_masked_value_is_missing",),
+    ),
+    16: (
+        "No δ is a δ of 0, what stands twice is named, and failed checks have shares.",
+        (
+            "test_no_delta_is_pure",
+            "test_what_stands_twice_is_named",
+            "test_cli.py::test_failed_checks_are_named_to_the_custodian_alone",
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("number", KINDS)
+def test_each_kind_has_its_tests(number: int) -> None:
+    for name in KINDS[number][1]:
+        file, _, function = name.rpartition("::")
+        text = (Path(__file__).parent / (file or Path(__file__).name)).read_text(encoding="utf-8")
+        assert f"def {function}(" in text, name
+
+
+# 2, 9, 13, 14: values as they are declared.
+
+VALUES: dict[str, tuple[str, list[Any], list[int]]] = {
+    "levels with spaces": ('{levels: [" Private", Public]}', ["Private"], [0]),
+    "truth values": ("{levels: [True, False]}", [True, False], [0, 1]),
+    "truth values as numbers": ("{levels: 0..1}", [True, False], [1, 0]),
+    "integers with a point": ("{levels: [1.0, 2.0]}", [1.0, 2.0], [0, 1]),
+    "16.0 in a text": ("{levels: [15, 16]}", ["16.0", "15"], [1, 0]),
+    "16.0 in a number": ("{levels: [15, 16]}", [16.0, 15.0], [1, 0]),
+    "a zero before a number": ("{levels: ['01', '2']}", [1, 2], [0, 1]),
+    "zeros stay": ('{levels: ["01234", "1234"]}', ["01234", "1234"], [0, 1]),
+    "letters in two forms": ("{levels: [caf\u00e9, tea]}", ["cafe\u0301"], [0]),
+    "top-coded": ('{bounds: [0, 99], bins: 3, aliases: {"90+": 90}}', ["90+", "5"], [2, 0]),
+    "digits of a date": (
+        '{type: date, bounds: [2026-01-01, 2026-12-31], every: month, format: "%Y%m%d"}',
+        [20260315, 20261231],
+        [2, 11],
+    ),
+}
+SOURCES = {
+    "CSV": "{kind: csv, path: rows.csv}",
+    "Parquet": "{kind: parquet, path: rows.parquet}",
+    "SQL": "{kind: sql, database: 'sqlite:///rows.db', query: SELECT x FROM people}",
+}
+
+
+def write_rows(frame: pd.DataFrame, folder: Path) -> None:
+    """Write the rows as a file of each kind of source."""
+    from sqlalchemy import create_engine
+
+    frame.to_csv(folder / "rows.csv", index=False)
+    frame.to_parquet(folder / "rows.parquet", index=False)
+    frame.to_sql("people", create_engine(f"sqlite:///{folder / 'rows.db'}"), index=False)
+
+
+def spec_of(folder: Path, attribute: str, way: str = "CSV") -> DatasetSpec:
+    source = SOURCES[way].replace("rows.db", f"{folder / 'rows.db'}")
+    return written_spec(folder, f"{{x: {attribute}}}", source=source)
+
+
+def to_polars(frame: pd.DataFrame) -> Any:
+    return pytest.importorskip("polars").from_pandas(frame)
+
+
+FRAMES: dict[str, Callable[[pd.DataFrame], Any]] = {
+    "pandas": lambda frame: frame,
+    "Arrow": lambda frame: pa.Table.from_pandas(frame, preserve_index=False),
+    "polars": to_polars,
+}
+
+
+@pytest.mark.parametrize("name", VALUES)
+@pytest.mark.parametrize("way", [*SOURCES, *FRAMES])
+def test_a_declared_value_is_met_by_every_way_in(way: str, name: str, tmp_path: Path) -> None:
+    attribute, cells, expected = VALUES[name]
+    if name == "a zero before a number" and way in ("CSV", "SQL"):
+        # A text is not the number that it looks like.
+        expected = [-1, 1]
+    frame = pd.DataFrame({"x": cells})
+    write_rows(frame, tmp_path)
+    spec = spec_of(tmp_path, attribute, way if way in SOURCES else "CSV")
+    declared = spec.domain["x"]
+    if way in SOURCES:
+        column = column_of(declared, read_source(spec))
+    else:
+        column = stored_column(declared, plain_frame(FRAMES[way](frame))["x"])
+    assert cell_codes(declared, column).tolist() == expected
+
+
+NUMBERS = "{bounds: [0, 9], bins: 3}"
+REFUSED = {
+    "bounds of truth values": (NUMBERS, pa.array([True, False]), "declare `levels: [false, true]`"),
+    "bounds of texts": (NUMBERS, pa.array(["1", "2"]), "the type string: write it as float64"),
+    "bounds of no values": (NUMBERS, pa.nulls(2), "the type null, without a value"),
+    "letters in integers": ("{levels: [a, b]}", pa.array([1, 2]), "got other texts, and the type"),
+    "letters in truth values": ("{levels: [no, yes]}", pa.array([True]), "and the type bool"),
+    "lists": ("{levels: [a, b]}", pa.array([["a"]]), "the type list"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_no_value_can_be_is_refused(name: str, tmp_path: Path) -> None:
+    attribute, cells, message = REFUSED[name]
+    pq.write_table(pa.table({"x": cells}), tmp_path / "rows.parquet")
+    with pytest.raises(SourceError, match=re.escape(message)):
+        read_source(spec_of(tmp_path, attribute, "Parquet"))
+
+
+# 3 and 4: discoveries by type.
+
+TEXTS = {
+    "digits": ["01234", "00501"],
+    "letters among digits": ["1", "2", "I10"],
+}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+@pytest.mark.parametrize("way", FRAMES)
+def test_texts_stay_texts(way: str, name: str) -> None:
+    frame = FRAMES[way](pd.DataFrame({"x": pd.Series(TEXTS[name] * 1000, dtype="str")}))
+    fit = PrivateSynthesizer(epsilon=8, noise="seeded:7", random_state=0).fit(frame)
+    values = fit.sample(500)["x"]
+    assert {*(values.to_pylist() if hasattr(values, "to_pylist") else values)} == {*TEXTS[name]}
+
+
+BLIND = {
+    "a list": pd.Series([[1, 2]] * 9),
+    "a mapping": pd.Series([{"a": 1}] * 9),
+    "a period": pd.Series(pd.period_range("2026-01", periods=9)),
+}
+
+
+@pytest.mark.parametrize("name", BLIND)
+def test_a_blind_discovery_is_refused(name: str) -> None:
+    fit = PrivateSynthesizer(epsilon=1)
+    with pytest.raises(InvalidParameter, match="column 'x': expected texts, truth values, numbers"):
+        fit.fit(pd.DataFrame({"x": BLIND[name]}))
+    assert not hasattr(fit, "spends_")
+
+
+# 7: drafts.
+
+
+def test_a_delimiter_without_names_is_left_open(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("1\t2\n")
+    arguments = ["data", "init", "draft", "--from", str(tmp_path / "a.csv"), "--header", "a,b"]
+    done = CliRunner().invoke(main, [*arguments, "--folder", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    assert "delimiter: TODO" in (tmp_path / "draft.yaml").read_text(encoding="utf-8")
+
+
+# 8, 10 and 12: what comes out is what went in.
+
+ROWS = 1200
+ORDERED = pa.dictionary(pa.int8(), pa.string(), ordered=True)
+TYPED: dict[str, tuple[str, pa.DataType, list[Any]]] = {
+    "rooms": ("{levels: 0..2}", pa.int8(), [0, 1, 2]),
+    "owner": ('{levels: ["false", "true"]}', pa.bool_(), [True, None, False]),
+    "size": ("{levels: [low, mid, high]}", ORDERED, ["high", "low", "mid"]),
+    "age": ("{bounds: [0, 255], bins: 5}", pa.uint8(), [1, 250, 100]),
+    "cost": (
+        "{bounds: [0, 4], bins: 4}",
+        pa.decimal128(7, 2),
+        [Decimal("1.10"), Decimal("2.25"), None],
+    ),
+    "visits": ("{levels: [1, 2]}", pa.int16(), [1, 2, None]),
+}
+SEEN = "{type: timestamp, bounds: [2026-11-01, 2026-11-30], every: day}"
+
+
+@pytest.fixture(scope="module")
+def released(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+    """One table of a Parquet file with a type of each kind, released by the pipeline."""
+    project = Project(tmp_path_factory.mktemp("types"))
+    project.datasets.mkdir()
+    columns = {}
+    for name, (_, type_, values) in TYPED.items():
+        plain = type_.value_type if pa.types.is_dictionary(type_) else type_
+        array = pa.array(values * (ROWS // 3), plain)
+        if type_ == ORDERED:
+            places = pa.array([2, 0, 1] * (ROWS // 3), pa.int8())
+            array = pa.DictionaryArray.from_arrays(places, ["low", "mid", "high"], ordered=True)
+        columns[name] = array
+    columns["seen"] = pa.array(pd.date_range("2026-11-01", periods=ROWS, freq="10min"))
+    pq.write_table(pa.table(columns), project.datasets / "rows.parquet")
+    attributes = "".join(f"  {name}: {form}\n" for name, (form, *_) in TYPED.items())
+    (project.datasets / "typed.yaml").write_text(
+        "name: typed\ndescription: Types.\npopulation: typed\npurpose: release\n"
+        "ceiling: {total: 9}\nprotection: {unit: one_row}\npartitions: [8]\n"
+        "source: {kind: parquet, path: rows.parquet}\nreading: {zone: Europe/Zurich}\n"
+        "models: {independent: }\npublish: {model: independent, epsilon: 8}\n"
+        f"attributes:\n{attributes}  seen: {SEEN}\n"
+    )
+    done = project.cli_here("run", "typed")
+    assert done.code == 0, done.err
+    yield project
+
+
+@pytest.mark.chain
+@pytest.mark.parametrize("ending", ["parquet", "arrow", "csv"])
+def test_exports_have_the_types_of_the_source(
+    ending: str, released: Project, tmp_path: Path
+) -> None:
+    folder = tmp_path / "out"
+    done = released.cli_here("export", "typed", "--format", ending, "--to", str(folder))
+    assert done.code == 0, done.err
+    assert released.cli_here("verify", str(folder)).code == 0
+    resources = json.loads((folder / "datapackage.json").read_text(encoding="utf-8"))["resources"]
+    (fields,) = [one["schema"]["fields"] for one in resources if one["name"] == "synthetic"]
+    assert "on a clock in Europe/Zurich" in fields[-1]["description"]
+    assert "a clock in Europe/Zurich" in (folder / "README.txt").read_text(encoding="utf-8")
+    if ending == "csv":
+        costs = pd.read_csv(folder / "synthetic.csv", dtype=str)["cost"].dropna()
+        assert costs.str.fullmatch(r"[0-3]\.[0-9]{1,2}").all()
+        return
+    path = folder / f"synthetic.{ending}"
+    table = pq.read_table(path) if ending == "parquet" else pa.ipc.open_file(path).read_all()
+    assert {name: table.schema.field(name).type for name in TYPED} == {
+        name: type_ for name, (_, type_, _) in TYPED.items()
+    }
+    for name, (_, _, values) in TYPED.items():
+        share = table[name].null_count / table.num_rows
+        assert abs(share - values.count(None) / 3) < 0.02
+
+
+# 11: files that are not what they are called.
+
+
+def of_parquet() -> bytes:
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table({"age": [1]}), sink)
+    return sink.getvalue().to_pybytes()
+
+
+def of_zip(folder: Path) -> bytes:
+    with zipfile.ZipFile(folder / "a.zip", "w") as archive:
+        archive.writestr("a.csv", "age\n1\n")
+    return (folder / "a.zip").read_bytes()
+
+
+WRONG: dict[str, tuple[bytes | Callable[[Path], bytes], str]] = {
+    "Parquet": (of_parquet(), "got a Parquet file: declare `kind: parquet`"),
+    "an archive": (of_zip, "got a zip archive, as spreadsheets (.xlsx) are: declare `kind: xlsx`"),
+    "gzip": (gzip.compress(b"age\n1\n"), "got a file packed by gzip: unpack it"),
+    "a database": (b"SQLite format 3\0", "got a SQLite database: declare `kind: sql"),
+    "an old sheet": (b"\xd0\xcf\x11\xe0 and more", "got an old spreadsheet or document"),
+    "a web page": (b"<!DOCTYPE html>", "got a web page"),
+    "UTF-16": ("age,sex\n".encode("utf-16"), "declare `encoding: utf-16`"),
+    "nothing": (b"", "got one of 0 bytes"),
+    "a semicolon": (b"age;sex\n1;m\n", 'declare `delimiter: ";"`'),
+    "a tab": (b"age\tsex\n1\tm\n", 'declare `delimiter: "\\t"`'),
+    "capitals": (b"Age,sex\n1,m\n", "2 columns without it (Age, sex): did you mean Age?"),
+    "another name": (b"years,sex\n1,m\n", "2 columns without it (years, sex)"),
+    "a row": (b"34,Waltraud\n", "got 2 columns without it"),
+    "a name twice": (b"age,age,sex\n", "got 'age' twice"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_file_is_named(name: str, tmp_path: Path) -> None:
+    content, message = WRONG[name]
+    content = content if isinstance(content, bytes) else content(tmp_path)
+    (tmp_path / "rows.csv").write_bytes(content)
+    attributes = "{age: {bounds: [0, 9], bins: 3}, sex: {levels: [m, f]}}"
+    with pytest.raises(SourceError, match=re.escape(message)) as refused:
+        read_source(written_spec(tmp_path, attributes, purpose="release"))
+    assert "Waltraud" not in str(refused.value), "a first line may be a row"
+
+
+# 16: small things.
+
+
+def test_no_delta_is_pure() -> None:
+    frame = pd.DataFrame({"x": [0, 1] * 200, "y": [timedelta(0)] * 400})
+    domain = {"x": 2, "y": {"bounds": [timedelta(0), timedelta(1)], "bins": 2}}
+    fits = [
+        PrivateSynthesizer(domain=domain, epsilon=1, delta=delta, noise="seeded:7", random_state=0)
+        for delta in (None, 0)
+    ]
+    first, second = (fit.fit(frame).sample(50) for fit in fits)
+    pd.testing.assert_frame_equal(first, second)
+
+
+@pytest.mark.parametrize(
+    ("frame", "domain", "message"),
+    [
+        (pd.DataFrame({"x": ["a"]}), {"x": ["a", "b", "a"]}, "'a' twice"),
+        (pd.DataFrame(np.zeros((3, 2)), columns=["a", "a"]), {"a": 2}, "got 'a' twice"),
+        (pd.DataFrame({"age": [1]}), {"ages": 2}, "got the columns age: did you mean age?"),
+    ],
+    ids=["a level", "a column", "another name"],
+)
+def test_what_stands_twice_is_named(frame: pd.DataFrame, domain: Any, message: str) -> None:
+    with pytest.raises(InvalidParameter, match=re.escape(message)):
+        PrivateSynthesizer(domain=domain, epsilon=1).fit(frame)
