@@ -111,7 +111,8 @@ def _column_of_type(column: DeclaredColumn, series: Any) -> DeclaredColumn:
     attribute = column.attribute
     if kind == "others":
         type_ = public_type(series)
-        word = str(series.dtype) if type_ is None else type_word(type_)
+        has_word = type_ is not None and not isinstance(type_, pa.BaseExtensionType)
+        word = type_word(type_) if has_word else str(series.dtype).partition("[")[0]
         _refuse(column, "texts, truth values, numbers, dates, times or durations", word)
     if attribute.undeclared == Undeclared():
         return _discovered_column(column, kind, series)
@@ -136,7 +137,7 @@ def _is_complete(column: DeclaredColumn, dtype: Any) -> bool:
     are never missing.
     """
     is_number = column.attribute.is_numeric and column.attribute.clock is None
-    has_both = column.levels is not None and set(column.levels) == {False, True}
+    has_both = {str(level).lower() for level in column.levels or ()} == {"false", "true"}
     is_whole = isinstance(dtype, np.dtype) and dtype.kind in "iu"
     return (is_whole and is_number) or (
         isinstance(dtype, np.dtype) and dtype.kind == "b" and has_both

@@ -80,6 +80,10 @@ def typed_columns(columns: Columns, values: Sequence[Any], domain: Domain) -> Co
         if column.attribute.undeclared is not None and isinstance(attribute.cells, Levels):
             levels = attribute.cells.values
         stored = public_type(series)
+        texts = [str(level).lower() for level in levels or ()]
+        if stored == pa.bool_() and {*texts} == {"false", "true"}:
+            # Declared as texts, and truth values in X.
+            levels = tuple(text == "true" for text in texts)
         is_text = column.attribute.clock is not None and stored in raw_values.TEXT
         is_converted = stored is not None and (
             pa.types.is_decimal(stored) or pa.types.is_date(stored) or is_text

@@ -48,6 +48,7 @@ COLUMNS: dict[str, pd.Series] = {
     "float64, missing": column([1.0, 2.0, np.nan]),
     "float32": column([0.5, 1.5, 2.0], "float32"),
     "bool": column([True, False, False]),
+    "truths as texts": column([True, False, False], "bool"),
     "boolean, missing": column([True, False, pd.NA], "boolean"),
     "ordered categories": column(["low", "high", "high"], ORDERED),
     "intervals": pd.Series(pd.cut(column([1, 2, 5]), [0, 3, 6])),
@@ -65,6 +66,7 @@ DECLARED: dict[str, Any] = {
     "float64, missing": {"levels": [1, 2], "nullable": True},
     "float32": {"bounds": [0, 4], "bins": 4},
     "bool": [False, True],
+    "truths as texts": ["False", "True"],
     "ordered categories": ORDERED,
     "days": {"bounds": ["2025-01-01", "2026-12-31"], "every": "month"},
     "durations": {"bounds": [pd.Timedelta(0), pd.Timedelta("10D")], "bins": 10},
@@ -163,6 +165,27 @@ def test_every_way_in_gives_one_table(way: str, domain: Any, tmp_path: Path) -> 
         pd.testing.assert_frame_equal(*(table.replace("<NA>", "") for table in as_texts))
     of_types = [getattr(table, "schema", None) or table.dtypes for table in (synthetic, frame)]
     assert [str(kind) for kind in list(of_types[0])] == [str(kind) for kind in list(of_types[1])]
+
+
+ODD = {
+    "texts among numbers": (["20", "30", "90+"], {"bounds": [0, 100], "bins": 10}, 1 / 3),
+    "missing, discovered": (pd.array([1, 2, None], "Int64"), "discover", 1 / 3),
+    "missing, declared": (["a", "b", None], ["a", "b"], 1 / 3),
+    "another level": (["a", "b", "B "], ["a", "b"], 1 / 3),
+    "NaN among numbers": ([np.nan, 1.0], {"bounds": [0, 2], "bins": 4}, 1 / 2),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_an_odd_cell_costs_a_cell_and_is_said(name: str) -> None:
+    values, form, share = ODD[name]
+    series = pd.Series(values).repeat(ROWS // len(values)).reset_index(drop=True)
+    fit = PrivateSynthesizer(domain={"x": form}, epsilon=8, noise="seeded:7", random_state=0)
+    with pytest.warns(UserWarning, match="Missing cells: .*% of x are empty or not as declared"):
+        fit.fit(pd.DataFrame({"x": series}))
+    sample = fit.sample()
+    assert abs(len(sample) - ROWS) < 40
+    assert abs(sample["x"].isna().mean() - share) < 0.02
 
 
 def test_a_masked_value_is_missing() -> None:

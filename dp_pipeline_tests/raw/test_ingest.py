@@ -102,7 +102,9 @@ def test_the_manifest_has_facts_but_no_rows_or_counts(run, spec):
     assert manifest["columns"] == ["x", "user"]
     assert manifest["ingested_at"].endswith("+00:00")
     assert set(manifest["versions"]) == {"dp_pipeline", "python", "pyarrow", "numpy"}
-    facts = "format id population dataset source claimed downloaded columns ingested_at read_at"
+    facts = (
+        "format id population dataset source claimed downloaded columns types ingested_at read_at"
+    )
     assert set(manifest) == {*facts.split(), "versions", "fingerprints"}
     assert "Waltraud" not in json.dumps(manifest)
 
