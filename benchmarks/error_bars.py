@@ -40,7 +40,7 @@ from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.encoding import IntArray, Names
 from dp_pipeline.config.parameters import from_text
 from dp_pipeline.estimators import PrivateSynthesizer
-from dp_pipeline.export.tables import read_parquet, write_parquet
+from dp_pipeline.export.arrow_tables import read_parquet, write_parquet
 from dp_pipeline.ledger import Ledger
 from dp_pipeline.models import MODELS
 from dp_pipeline.models.base import guarantee_of

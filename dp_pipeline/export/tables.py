@@ -11,12 +11,10 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
-from itertools import chain, islice
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
@@ -25,16 +23,14 @@ from dp_pipeline.config.encoding import Point, is_degrees, point_of
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.export.folder import OWN
 from dp_pipeline.results.clusters import (
-    ROWS_A_BATCH,
     Columns,
-    LongColumns,
     batches_of,
     rows_in_batches,
+    typed_batch,
 )
 from dp_pipeline.results.source_types import StoredColumn
 from dp_pipeline.spreadsheet import escape_formula, quoted_cell, unescape_formula
 
-NONE_STORED: Mapping[str, Any] = MappingProxyType({})
 POINT, COMMA = ".", ","
 DELIMITERS = {POINT: ",", COMMA: ";"}
 """Decimal sign of an export → the sign between the cells of its CSV files."""
@@ -55,15 +51,7 @@ _SPECIAL_NUMBERS = {"INF": "inf", "-INF": "-inf", "NaN": "nan"}
 
 def types_of(table: Columns) -> dict[str, str]:
     """Return the type of each column by Table Schema; ``string`` for a column without values."""
-    return {name: _type(_typed_batch(table, name)) for name in table}
-
-
-def _typed_batch(table: Columns, name: str) -> np.ndarray:
-    """Return the first batch of a column with a value, which shows its type; else the last."""
-    for values in batches_of(table, name):
-        if values.dtype.kind != "O" or any(value is not None for value in values.tolist()):
-            break
-    return values
+    return {name: _type(typed_batch(table, name)) for name in table}
 
 
 def _type(values: np.ndarray) -> str:
@@ -86,125 +74,12 @@ def has_missing(table: Columns) -> bool:
     )
 
 
-Stored = Mapping[str, StoredColumn]
-"""Column → the type of the source that it has in Parquet and Arrow."""
-
-
-def arrow_batches(table: Columns, stored: Stored = NONE_STORED) -> Iterator[Any]:
-    """Yield the batches of a table as Arrow tables of one schema; one empty table without rows."""
-    import pyarrow as pa
-
-    # A reader of CSV needs no Arrow.
-    from dp_pipeline.export.stored_arrays import stored_array, stored_type
-
-    def convert(name: str, type_: Any, values: np.ndarray) -> Any:
-        if name in stored:
-            return stored_array(stored[name], type_, values.tolist())
-        # Texts and values that may be missing go through a list, which takes the type.
-        return pa.array(values.tolist() if values.dtype.kind in "UO" else values, type_)
-
-    types = {
-        name: stored_type(stored[name])
-        if name in stored
-        else _arrow_type(_typed_batch(table, name))
-        for name in table
-    }
-    schema = pa.schema(types.items())
-    if not len(table):
-        yield schema.empty_table()
-    # Column by column: as texts of NumPy, all of a batch are many times as large.
-    columns = [
-        map(partial(convert, name, type_), batches_of(table, name)) for name, type_ in types.items()
-    ]
-    for arrays in zip(*columns, strict=True):
-        yield pa.table(list(arrays), schema=schema)
-
-
-Labels = Mapping[str, Sequence[str]]
-"""Column of the source's type → the released texts of its levels; () for numbers."""
-
-
-def _arrow_type(values: np.ndarray) -> Any:
-    import pyarrow as pa
-
-    if values.dtype.kind == "U":
-        return pa.string()
-    if values.dtype.kind != "O":
-        return pa.array(values[:0]).type
-    # A column of nothing but missing values shows no type: any reader takes text.
-    first = next((value for value in values.tolist() if value is not None), "")
-    return pa.string() if isinstance(first, str) else pa.array([first]).type
-
-
-def columns_of(table: Any, labels: Labels = NONE_STORED) -> dict[str, np.ndarray]:
-    """Return the columns (n,) of an Arrow table: the inverse of ``arrow_batches``."""
-    columns = {name: table.column(name) for name in table.column_names}
-    if labels:
-        from dp_pipeline.export.stored_arrays import released_column
-
-        columns |= {name: released_column(columns[name], texts) for name, texts in labels.items()}
-    return {name: _numpy_column(column) for name, column in columns.items()}
-
-
-def _numpy_column(column: Any, *, has_missing: bool = False) -> np.ndarray:
-    """Return the values of an Arrow column (n,).
-
-    has_missing   whether a value is missing in other batches of the column
-    """
-    import pyarrow as pa
-
-    values = column.to_numpy(zero_copy_only=False)
-    if values.dtype.kind == "M":
-        # Parquet has no unit of seconds: they come back as thousandths.
-        is_date = pa.types.is_date(column.type)
-        return np.asarray(values.astype("datetime64[D]" if is_date else "datetime64[s]"))
-    if has_missing or column.null_count:
-        # NumPy would make a float of an integer in a column with a missing value.
-        return np.array([*column.to_pylist(), None], dtype=object)[:-1]
-    return np.asarray(values.astype(np.str_) if values.dtype.kind == "O" else values)
-
-
-def read_parquet(content: bytes, labels: Labels = NONE_STORED) -> Columns:
-    """Return the table that ``write_parquet`` wrote.
-
-    A table of more than ``ROWS_A_BATCH`` rows is read in batches at each use.
-    """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    with pq.ParquetFile(pa.BufferReader(content)) as file:
-        if file.metadata.num_rows <= ROWS_A_BATCH:
-            return columns_of(file.read(), labels)
-        names = file.schema_arrow.names
-    return LongColumns(
-        {name: partial(_stored_batches, content, name, labels.get(name)) for name in names}
-    )
-
-
-def _stored_batches(
-    content: bytes, name: str, labels: Sequence[str] | None
-) -> Iterator[np.ndarray]:
-    """Yield the values of a column, one row group after another."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    def column(group: int) -> Any:
-        stored = file.read_row_group(group, columns=[name]).column(0)
-        if labels is None:
-            return stored
-        from dp_pipeline.export.stored_arrays import released_column
-
-        return released_column(stored, labels)
-
-    with pq.ParquetFile(pa.BufferReader(content)) as file:
-        groups = range(file.num_row_groups)
-        any_missing = any(column(group).null_count for group in groups)
-        for group in groups:
-            yield _numpy_column(column(group), has_missing=any_missing)
-
-
 def write_table(
-    path: Path, table: Columns, *, decimal: str = POINT, stored: Stored = NONE_STORED
+    path: Path,
+    table: Columns,
+    *,
+    decimal: str = POINT,
+    stored: Mapping[str, StoredColumn] | None = None,
 ) -> None:
     """Write a table in the format of the path's ending.
 
@@ -216,8 +91,11 @@ def write_table(
     if path.suffix == ".csv":
         _write_csv(path, table, decimal)
         return
+    # A reader of CSV needs no Arrow.
+    from dp_pipeline.export.arrow_tables import write_arrow, write_parquet
+
     with path.open("wb") as file:
-        (write_parquet if path.suffix == ".parquet" else _write_arrow)(file, table, stored)
+        (write_parquet if path.suffix == ".parquet" else write_arrow)(file, table, stored)
 
 
 def read_resource(folder: Path, resource: Mapping[str, Any]) -> Columns:
@@ -236,7 +114,12 @@ def read_resource(folder: Path, resource: Mapping[str, Any]) -> Columns:
 
 
 def read_table(
-    path: Path, types: Types, *, missing: bool, decimal: str = POINT, labels: Labels = NONE_STORED
+    path: Path,
+    types: Types,
+    *,
+    missing: bool,
+    decimal: str = POINT,
+    labels: Mapping[str, Sequence[str]] | None = None,
 ) -> Columns:
     """Return the table that ``write_table`` wrote.
 
@@ -249,36 +132,11 @@ def read_table(
     """
     if path.suffix == ".csv":
         return _read_csv(path, types, missing=missing, decimal=decimal)
-    import pyarrow as pa
+    from dp_pipeline.export.arrow_tables import read_arrow, read_parquet
 
     if path.suffix == ".parquet":
         return read_parquet(path.read_bytes(), labels)
-    with pa.ipc.open_file(pa.BufferReader(path.read_bytes())) as file:
-        return columns_of(file.read_all(), labels)
-
-
-def write_parquet(file: BinaryIO, table: Columns, stored: Stored = NONE_STORED) -> None:
-    """Write a table as Parquet, with one row group for each batch."""
-    import pyarrow.parquet as pq
-
-    first, batches = _with_first(arrow_batches(table, stored))
-    with pq.ParquetWriter(file, first.schema) as writer:
-        for batch in batches:
-            writer.write_table(batch, row_group_size=ROWS_A_BATCH)
-
-
-def _write_arrow(file: BinaryIO, table: Columns, stored: Stored) -> None:
-    import pyarrow as pa
-
-    first, batches = _with_first(arrow_batches(table, stored))
-    with pa.ipc.new_file(file, first.schema) as writer:
-        for batch in batches:
-            writer.write_table(batch)
-
-
-def _with_first(batches: Iterator[Any]) -> tuple[Any, Iterator[Any]]:
-    first = next(batches)
-    return first, chain([first], batches)
+    return read_arrow(path.read_bytes(), labels)
 
 
 LINES = 1 << 16

@@ -12,7 +12,6 @@ from dp_pipeline.config.amounts import NANO
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import PipelineError
 from dp_pipeline.raw.snapshot import current_snapshot
-from dp_pipeline.raw.validate import failed_checks
 from dp_pipeline.releases.account import open_population
 from dp_pipeline.releases.domain_release import domain_charge
 from dp_pipeline.releases.outcome import is_level_complete, is_prepared, is_report_current
@@ -61,6 +60,7 @@ class DagsterRuns:
         alone, with exact shares; none where the rows were prepared before.
         """
         from dp_pipeline.orchestration.jobs import raw_stages
+        from dp_pipeline.raw.validate import failed_checks
 
         spec = options.spec
         if not options.snapshot and is_prepared(spec, options.home):

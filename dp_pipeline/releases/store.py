@@ -16,7 +16,6 @@ from pathlib import Path
 import numpy as np
 
 from dp_pipeline.config.errors import Damaged
-from dp_pipeline.export.tables import read_parquet, write_parquet
 from dp_pipeline.files import make_private, sync, temporary_folder, write_private
 from dp_pipeline.results.bundle import Bundle, Key, table_names
 from dp_pipeline.results.clusters import Tables
@@ -107,6 +106,9 @@ class BundleStore:
             seal = files.pop(_SEAL, b"")
             if not hmac.compare_digest(seal, self._seal(path, files, key).encode()):
                 raise self.damaged(path)
+            # A plan needs no Arrow.
+            from dp_pipeline.export.arrow_tables import read_parquet
+
             tables: Tables = {name: read_parquet(files[f"{name}.parquet"]) for name in names}
         except (*_NOT_STORED, ValueError, KeyError, Damaged):
             raise self.damaged(path) from None
@@ -139,6 +141,8 @@ def _contents(folder: Path) -> dict[str, bytes]:
 
 def _write_table(path: Path, table: Mapping[str, np.ndarray]) -> None:
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        from dp_pipeline.export.arrow_tables import write_parquet
+
         write_parquet(file, table)
         file.flush()
         os.fsync(file.fileno())

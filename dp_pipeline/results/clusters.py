@@ -61,6 +61,14 @@ def batches_of(table: Columns, name: str) -> Iterator[np.ndarray]:
         yield values[start : start + ROWS_A_BATCH]
 
 
+def typed_batch(table: Columns, name: str) -> np.ndarray:
+    """Return the first batch of a column with a value, which shows its type; else the last."""
+    for values in batches_of(table, name):
+        if values.dtype.kind != "O" or any(value is not None for value in values.tolist()):
+            break
+    return values
+
+
 def rows_in_batches(table: Columns) -> Iterator[dict[str, np.ndarray]]:
     """Yield all columns in batches of ``ROWS_A_BATCH`` rows; an empty batch without rows."""
     if not len(table):

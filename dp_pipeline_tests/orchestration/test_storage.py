@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp_pipeline.config.errors import Damaged
-from dp_pipeline.export import tables
+from dp_pipeline.export import arrow_tables
 from dp_pipeline.releases.store import BundleStore
 from dp_pipeline.results.bundle import Bundle, ReleaseKey
 
@@ -81,7 +81,7 @@ def test_table_written_in_batches_comes_back_with_all_its_rows(
         name: np.concatenate([column, column, column[:1]])
         for name, column in (TABLE | late_columns).items()
     }
-    monkeypatch.setattr(tables, "ROWS_A_BATCH", 2)
+    monkeypatch.setattr(arrow_tables, "ROWS_A_BATCH", 2)
     bundle, path = stored(tmp_path, synthetic=table)
     assert pq.read_metadata(path / "synthetic.parquet").num_row_groups == 4
     back = BundleStore(tmp_path).read_sealed(path, key=KEY)

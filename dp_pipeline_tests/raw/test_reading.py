@@ -15,7 +15,7 @@ from dp_pipeline.config.clock import Clock
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import SourceError
 from dp_pipeline.config.reading import Signs
-from dp_pipeline.export.tables import read_parquet
+from dp_pipeline.export.arrow_tables import read_parquet
 from dp_pipeline.raw.prepare import discretized, normalized
 from dp_pipeline.raw.sources import read_source
 from dp_pipeline.raw.stages import read_stage

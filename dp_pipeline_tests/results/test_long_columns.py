@@ -15,15 +15,9 @@ from hypothesis import strategies as st
 from dp_pipeline.config.clock import Clock
 from dp_pipeline.config.domain import Attribute, Domain
 from dp_pipeline.config.encoding import Bins, Coordinate, Levels
-from dp_pipeline.export import tables as export_tables
-from dp_pipeline.export.tables import (
-    has_missing,
-    read_parquet,
-    read_table,
-    types_of,
-    write_parquet,
-    write_table,
-)
+from dp_pipeline.export import arrow_tables
+from dp_pipeline.export.arrow_tables import read_parquet, write_parquet
+from dp_pipeline.export.tables import has_missing, read_table, types_of, write_table
 from dp_pipeline.inference.clique_join import Conditional, join_cliques, sample_network
 from dp_pipeline.inference.junction_tree import JunctionTree
 from dp_pipeline.results import clusters, derived_attribute, synthetic_table
@@ -54,7 +48,7 @@ FORM = Domain(
         number("weight", 0.0, 1.0, 9.0),
     )
 )
-EVERY_MODULE = (clusters, synthetic_table, export_tables)
+EVERY_MODULE = (clusters, synthetic_table, arrow_tables)
 
 
 @pytest.fixture(params=[1, 3, 7])

@@ -1,0 +1,189 @@
+"""Released tables as Arrow tables and Parquet files, and back.
+
+Synthetic columns have the types of the source in an export. Columns of a stored release have those
+of NumPy.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
+from functools import partial
+from itertools import chain
+from typing import Any, BinaryIO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dp_pipeline.results.clusters import ROWS_A_BATCH, Columns, LongColumns, batches_of, typed_batch
+from dp_pipeline.results.source_types import StoredColumn, typed_levels
+
+Stored = Mapping[str, StoredColumn]
+"""Column → the type of the source that it has in Parquet and Arrow."""
+
+
+def arrow_batches(table: Columns, stored: Stored | None = None) -> Iterator[Any]:
+    """Yield the batches of a table as Arrow tables of one schema; one empty table without rows."""
+    stored = stored or {}
+
+    def convert(name: str, type_: Any, values: np.ndarray) -> Any:
+        if name in stored:
+            return _stored_array(stored[name], type_, values.tolist())
+        # Texts and values that may be missing go through a list, which takes the type.
+        return pa.array(values.tolist() if values.dtype.kind in "UO" else values, type_)
+
+    types = {
+        name: _stored_type(stored[name])
+        if name in stored
+        else _arrow_type(typed_batch(table, name))
+        for name in table
+    }
+    schema = pa.schema(types.items())
+    if not len(table):
+        yield schema.empty_table()
+    # Column by column: as texts of NumPy, all of a batch are many times as large.
+    columns = [
+        map(partial(convert, name, type_), batches_of(table, name)) for name, type_ in types.items()
+    ]
+    for arrays in zip(*columns, strict=True):
+        yield pa.table(list(arrays), schema=schema)
+
+
+Labels = Mapping[str, Sequence[str]]
+"""Column of the source's type → the released texts of its levels; () for numbers."""
+
+
+def _arrow_type(values: np.ndarray) -> Any:
+    if values.dtype.kind == "U":
+        return pa.string()
+    if values.dtype.kind != "O":
+        return pa.array(values[:0]).type
+    # A column of nothing but missing values shows no type: any reader takes text.
+    first = next((value for value in values.tolist() if value is not None), "")
+    return pa.string() if isinstance(first, str) else pa.array([first]).type
+
+
+def columns_of(table: Any, labels: Labels | None = None) -> dict[str, np.ndarray]:
+    """Return the columns (n,) of an Arrow table: the inverse of ``arrow_batches``."""
+    columns = {name: table.column(name) for name in table.column_names}
+    for name, texts in (labels or {}).items():
+        columns[name] = _released_column(columns[name], texts)
+    return {name: _numpy_column(column) for name, column in columns.items()}
+
+
+def _numpy_column(column: Any, *, has_missing: bool = False) -> np.ndarray:
+    """Return the values of an Arrow column (n,).
+
+    has_missing   whether a value is missing in other batches of the column
+    """
+    values = column.to_numpy(zero_copy_only=False)
+    if values.dtype.kind == "M":
+        # Parquet has no unit of seconds: they come back as thousandths.
+        is_date = pa.types.is_date(column.type)
+        return np.asarray(values.astype("datetime64[D]" if is_date else "datetime64[s]"))
+    if has_missing or column.null_count:
+        # NumPy would make a float of an integer in a column with a missing value.
+        return np.array([*column.to_pylist(), None], dtype=object)[:-1]
+    return np.asarray(values.astype(np.str_) if values.dtype.kind == "O" else values)
+
+
+def read_parquet(content: bytes, labels: Labels | None = None) -> Columns:
+    """Return the table that ``write_parquet`` wrote.
+
+    A table of more than ``ROWS_A_BATCH`` rows is read in batches at each use.
+    """
+    with pq.ParquetFile(pa.BufferReader(content)) as file:
+        if file.metadata.num_rows <= ROWS_A_BATCH:
+            return columns_of(file.read(), labels)
+        names = file.schema_arrow.names
+    texts = labels or {}
+    return LongColumns(
+        {name: partial(_stored_batches, content, name, texts.get(name)) for name in names}
+    )
+
+
+def read_arrow(content: bytes, labels: Labels | None = None) -> Columns:
+    """Return the table that ``write_arrow`` wrote."""
+    with pa.ipc.open_file(pa.BufferReader(content)) as file:
+        return columns_of(file.read_all(), labels)
+
+
+def _stored_batches(
+    content: bytes, name: str, labels: Sequence[str] | None
+) -> Iterator[np.ndarray]:
+    """Yield the values of a column, one row group after another."""
+
+    def column(group: int) -> Any:
+        stored = file.read_row_group(group, columns=[name]).column(0)
+        return stored if labels is None else _released_column(stored, labels)
+
+    with pq.ParquetFile(pa.BufferReader(content)) as file:
+        groups = range(file.num_row_groups)
+        any_missing = any(column(group).null_count for group in groups)
+        for group in groups:
+            yield _numpy_column(column(group), has_missing=any_missing)
+
+
+def write_parquet(file: BinaryIO, table: Columns, stored: Stored | None = None) -> None:
+    """Write a table as Parquet, with one row group for each batch."""
+    first, batches = _with_first(arrow_batches(table, stored))
+    with pq.ParquetWriter(file, first.schema) as writer:
+        for batch in batches:
+            writer.write_table(batch, row_group_size=ROWS_A_BATCH)
+
+
+def write_arrow(file: BinaryIO, table: Columns, stored: Stored | None = None) -> None:
+    """Write a table as a file of Arrow."""
+    first, batches = _with_first(arrow_batches(table, stored))
+    with pa.ipc.new_file(file, first.schema) as writer:
+        for batch in batches:
+            writer.write_table(batch)
+
+
+def _with_first(batches: Iterator[Any]) -> tuple[Any, Iterator[Any]]:
+    first = next(batches)
+    return first, chain([first], batches)
+
+
+def _stored_type(column: StoredColumn) -> Any:
+    """Return the Arrow type of a column that has the type of the source."""
+    if column.type.endswith("categories"):
+        index = np.min_scalar_type(-max(2, len(column.labels)))
+        is_ordered = column.type.startswith("ordered")
+        return pa.dictionary(pa.from_numpy_dtype(index), pa.string(), ordered=is_ordered)
+    if column.type.startswith("decimal"):
+        return pa.decimal128(*map(int, re.findall(r"\d+", column.type)[1:]))
+    return pa.type_for_alias(column.type)
+
+
+def _stored_array(column: StoredColumn, type_: Any, values: list[Any]) -> Any:
+    """Return released values as an Arrow array of the source's type."""
+    if pa.types.is_dictionary(type_):
+        places = {label: place for place, label in enumerate(column.labels)}
+        indices = pa.array([places.get(value) for value in values], type_.index_type)
+        labels = pa.array(column.labels, pa.string())
+        return pa.DictionaryArray.from_arrays(indices, labels, ordered=type_.ordered)
+    if column.labels:
+        typed = typed_levels(column.labels, column.type)
+        return pa.array([typed.get(value) for value in values], type_)
+    if pa.types.is_decimal(type_):
+        unit = Decimal(1).scaleb(-type_.scale)
+        values = [None if x is None else Decimal(repr(float(x))).quantize(unit) for x in values]
+    return pa.array(values, type_)
+
+
+def _released_column(column: Any, labels: Sequence[str]) -> Any:
+    """Return a column of the source's type as it was released: the inverse of ``stored_array``."""
+    if pa.types.is_dictionary(column.type):
+        return column.cast(pa.string())
+    if labels:
+        label_of = {value: label for label, value in typed_levels(labels, str(column.type)).items()}
+        texts = [None if value is None else label_of[value] for value in column.to_pylist()]
+        return pa.chunked_array([pa.array(texts, pa.string())])
+    if pa.types.is_decimal(column.type):
+        # Arrow rounds twice when it makes floats of decimals.
+        numbers = [None if value is None else float(value) for value in column.to_pylist()]
+        return pa.chunked_array([pa.array(numbers, pa.float64())])
+    return column.cast(pa.int64())
