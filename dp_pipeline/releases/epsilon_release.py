@@ -186,14 +186,19 @@ class EpsilonRelease(NoisyRelease):
             )
             return key
         key = super().key(snapshot, new_draw=new_draw)
-        if new_draw or not self.model.refines:
+        if new_draw or not self.can_refine:
             return key
         return refinement.newest_key(key, self.home.ledger, self.spec.partitions)
+
+    @property
+    def can_refine(self) -> bool:
+        """Whether its model can be refined; noisy tables of units with parts are not."""
+        return self.model.refines and self.spec.domain.parts is None
 
     def _require_refining(self, epsilon: Fraction) -> None:
         """Raise DeclarationError unless this release may refine one of ``epsilon``."""
         model, where = self.model, f"{self.where}: refine"
-        if not model.refines:
+        if not self.can_refine:
             raise DeclarationError(
                 f"{where}: the model {self.name} does not ask the same questions at every ε, so "
                 "it cannot be refined: run without --refine"

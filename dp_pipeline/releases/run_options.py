@@ -101,7 +101,7 @@ class RunOptions:
         if self.refine not in ("", PREVIOUS):
             return replace(release, refine=spec.partition(self.refine))
         smaller = [epsilon for epsilon in spec.partitions if epsilon < release.epsilon]
-        can_refine = release.model.refines and not release.model.plans_from_earlier
+        can_refine = release.can_refine and not release.model.plans_from_earlier
         if self.refine and smaller and can_refine:
             return replace(release, refine=smaller[-1])
         return release

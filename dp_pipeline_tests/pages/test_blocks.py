@@ -154,6 +154,18 @@ def for_windows(folder: Path) -> None:
         (folder / f"my_data/rides/{year}-W{week:02}.csv").write_text(text, encoding="utf-8")
 
 
+def for_households(folder: Path) -> None:
+    random, lines = np.random.default_rng(7), ["db030,db040,age,rb090,pl030"]
+    for household in range(300):
+        region = random.choice(["Tyrol", "Vienna", "Styria"])
+        for person in range(random.integers(1, 6)):
+            age = random.integers(18, 90) if person < 2 else random.integers(0, 18)
+            sex = random.choice(["female", "male"])
+            lines.append(f"{household},{region},{age},{sex},{random.integers(1, 8)}")
+    (folder / "my_data").mkdir()
+    (folder / "my_data/households.csv").write_text("\n".join([*lines, ""]), encoding="utf-8")
+
+
 def nothing(_: Path) -> None:
     """The page makes all that it needs."""
 
@@ -161,6 +173,7 @@ def nothing(_: Path) -> None:
 RUN_HERE: dict[str, Callable[[Path], None]] = {
     "README.md": for_the_readme,
     "docs/commands.md": for_the_readme,
+    "docs/households.md": for_households,
     "docs/models.md": nothing,
     "docs/export.md": nothing,
     "docs/operating.md": nothing,
