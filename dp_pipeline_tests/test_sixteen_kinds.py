@@ -312,7 +312,7 @@ WRONG: dict[str, tuple[bytes | Callable[[Path], bytes], str]] = {
     "an old sheet": (b"\xd0\xcf\x11\xe0 and more", "got an old spreadsheet or document"),
     "a web page": (b"<!DOCTYPE html>", "got a web page"),
     "UTF-16": ("age,sex\n".encode("utf-16"), "declare `encoding: utf-16`"),
-    "nothing": (b"", "got one of 0 bytes"),
+    "nothing": (b"", "expected a file with columns, got an empty file"),
     "a semicolon": (b"age;sex\n1;m\n", 'declare `delimiter: ";"`'),
     "a tab": (b"age\tsex\n1\tm\n", 'declare `delimiter: "\\t"`'),
     "capitals": (b"Age,sex\n1,m\n", "2 columns without it (Age, sex): did you mean Age?"),

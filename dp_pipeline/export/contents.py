@@ -386,7 +386,9 @@ def _attributes(sheet: Sheet, spec: DatasetSpec, bundle: Bundle) -> Iterator[tup
             declared = [
                 each for each in declared if (each.name in own) == is_of_parts and each.name != SIZE
             ]
-        columns = [name for name in sheet.table if name not in (UNIT, PART, SIZE)]
+        # Only in a table of units with parts are these keys; elsewhere a column may be called so.
+        keys = () if spec.domain.parts is None else (UNIT, PART, SIZE)
+        columns = [name for name in sheet.table if name not in keys]
         yield from zip(columns, declared, strict=True)
     elif sheet.name in (CENTRES, CODES):
         names = [name for name in sheet.table if name in spec.domain.names]
