@@ -77,7 +77,7 @@ def _table(section: Schema) -> Iterator[str]:
 def _cells(section: Schema, key: str, value: Schema) -> tuple[str, str]:
     """Return the key, and what it says with what it may hold; a plain scalar needs no word more."""
     values, default = _values(value), _text(value.get("default", ""))
-    parts = [] if values in ("text", "number", "`true`, `false`") else [values]
+    parts = [] if values in ("text", "number", "`true`, `false`", "list of: text") else [values]
     parts += ["required"] if key in section.get("required", ()) else []
     parts += [f"default {default}"] if default and key not in section.get("required", ()) else []
     words = value.get("description", "")
