@@ -58,6 +58,8 @@ def reason_without_intervals(tables: Tables) -> str:
         return "" if has_noise else "rounds that move centres store no noise"
     if "codes" not in tables:
         return "the noise of its counts is not stored"
+    if "units" in tables:
+        return "its noisy counts weigh units alike, not rows"
     return "" if "cells" in tables else "its noisy counts are too many to be stored"
 
 

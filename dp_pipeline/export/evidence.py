@@ -159,7 +159,7 @@ def unit_text(release: ReportedPrivateRelease) -> str:
     window = f" of one {spec.windows.every}" if spec.windows and spec.within == "window" else ""
     return (
         f"Two tables are adjacent where all rows{window} with one value of "
-        f"{protection.column} are {verb}; at most {protection.rows} of these rows are used."
+        f"{protection.column} are {verb}; at most {protection.at_most} of these rows are used."
     )
 
 
@@ -169,6 +169,8 @@ def _loss(release: ReportedPrivateRelease) -> dict[str, Any]:
     if spec.protection.column:
         each = spec.windows.every if spec.windows and spec.within == "window" else ""
         unit = f"Person-{each}-level" if each else "Person-level"
+    if spec.domain.parts is not None:
+        unit = "Group-level"
     parameters: dict[str, Any] = {"epsilon": float(bundle.epsilon)}
     if _delta(release):
         parameters["delta"] = _delta(release)
@@ -185,7 +187,7 @@ def _loss(release: ReportedPrivateRelease) -> dict[str, Any]:
         "privacy_parameters_details": details,
     }
     if spec.nominal_rows:
-        loss["number_of_privacy_units"] = max(1, spec.nominal_rows // spec.protection.rows)
+        loss["number_of_privacy_units"] = max(1, spec.nominal_rows // spec.protection.at_most)
     return loss
 
 

@@ -109,7 +109,7 @@ def _ingested(spec: DatasetSpec) -> list[AssetColumn]:
         )
     person = spec.protection.column
     if person is not None and person not in attributes:
-        description = f"whose row it is; of a person at most {spec.protection.rows} are used"
+        description = f"whose row it is; of a person at most {spec.protection.at_most} are used"
         columns.append(AssetColumn(person, "text", description, nullable=True))
     return columns
 
@@ -149,9 +149,10 @@ def _discretized(spec: DatasetSpec) -> list[AssetColumn]:
         code_type = str(np.min_scalar_type(attribute.size - 1))
         codes = f"0 to {attribute.size - 1}{' at most' if declared.undeclared else ''}"
         description = f"code of the cell (declared: {_declared(declared)})"
-        columns.append(
-            AssetColumn(name, code_type, description, [("normalized", source)], (codes,))
-        )
+        sources = [("normalized", source)]
+        if spec.domain.parts is not None:
+            sources = [("ingested", column) for column in attribute.inputs]
+        columns.append(AssetColumn(name, code_type, description, sources, (codes,)))
     return columns
 
 

@@ -55,7 +55,7 @@ def draw_declared_rows(
     person = spec.protection.column
     if person is None:
         return table
-    ids = np.arange(table.num_rows) // spec.protection.rows
+    ids = np.arange(table.num_rows) // spec.protection.at_most
     if person in table.column_names:
         table = table.drop_columns([person])
     return table.append_column(person, pa.array([f"person {number + 1}" for number in ids]))
