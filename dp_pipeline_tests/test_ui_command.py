@@ -87,7 +87,7 @@ def test_a_port_that_is_taken_is_said_in_one_line(started: list[list[str]]):
         result = ui("--port", port)
     assert result.exit_code == 1
     assert result.output == (
-        f"dp-pipeline: The port {port} is not free: Address already in use; "
+        f"dp-pipeline: The port {port} cannot be used: Address already in use; "
         "name another by --port\n"
     )
     assert started == []

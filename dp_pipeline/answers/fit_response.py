@@ -90,7 +90,7 @@ class FitResponse:
 
     @property
     def _noise(self) -> FloatArray:
-        """Variance of the noise in every cell that is told apart."""
+        """Variance of the noise in every cell, or pool of a table's cells with few rows."""
         return self._features[1]
 
     @cached_property

@@ -63,7 +63,7 @@ def _require_free(port: int) -> None:
         except OSError as error:
             reason = error.strerror or type(error).__name__
             raise PipelineError(
-                f"The port {port} is not free: {reason}; name another by --port"
+                f"The port {port} cannot be used: {reason}; name another by --port"
             ) from None
 
 

@@ -115,10 +115,12 @@ def declared_columns(domain: object, *, nullable: bool = False) -> Columns:
             "domain: expected a mapping of column names to levels, bins or sizes, "
             f"got {'no columns' if isinstance(domain, Mapping) else type(domain).__name__}"
         )
-    if len({str(name) for name in domain}) < len(domain):
+    texts = [str(name) for name in domain]
+    if len(set(texts)) < len(texts):
+        repeated = next(text for text in texts if texts.count(text) > 1)
         raise DeclarationError(
-            "domain: the names of columns must differ as texts, but two are equal: rename one of "
-            "them"
+            "domain: the names of columns must differ as texts, but two are "
+            f"{repeated[:60]!r}: rename one of them"
         )
     return tuple(
         replace(

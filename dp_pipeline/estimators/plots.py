@@ -160,10 +160,13 @@ def _cells_by_name(synthetic: Any, real: Any, columns: Columns, *, most: int) ->
                 f"columns: the frame has no column {unknown_names[0]!r:.60}: choose from "
                 f"{', '.join(map(str, frame))}"
             )
-    if not 1 <= len(names) <= most or len(set(names)) < len(names):
+    if not 1 <= len(names) <= most:
         raise DeclarationError(
-            f"columns: a plot takes 1 to {most} different columns, not {len(names)}: name some of "
-            "them"
+            f"columns: a plot takes 1 to {most} columns, not {len(names)}: name some of them"
+        )
+    if len(set(names)) < len(names):
+        raise DeclarationError(
+            "columns: a plot takes different columns, but one is repeated: name each once"
         )
     return {str(name): code_cells([frame[name] for frame in frames]) for name in names}
 
@@ -342,7 +345,8 @@ def _text_of_edges(edges: FloatArray, text: Callable[[float], str]) -> Callable[
 
 
 def _number_text(value: float) -> str:
-    """
+    """Return a number as a plot shows it: whole from 1,000 to a million, else in four digits.
+
     >>> _number_text(0.25), _number_text(11850.4), _number_text(2e9)
     ('0.25', '11850', '2e+09')
     """
@@ -350,7 +354,8 @@ def _number_text(value: float) -> str:
 
 
 def _day_text(days: float) -> str:
-    """
+    """Return the date of a number of days since 1970, with the time unless it is midnight.
+
     >>> _day_text(20089), _day_text(20089.5)
     ('2025-01-01', '2025-01-01 12:00')
     """

@@ -404,7 +404,10 @@ def named_model(method: Any, family: type) -> tuple[str, type[Model]]:
 
 
 def _plan_parameter(estimator: Any, model: type[Model]) -> dict[str, str]:
-    """Return the parameter of a model that plans from an earlier fit, where there is one."""
+    """Return the parameter that makes a model plan from an earlier fit; none without such a fit.
+
+    DeclarationError for a fit that it cannot plan from.
+    """
     earlier, method = estimator.plan_from, estimator.method
     if earlier is None:
         return {}

@@ -445,9 +445,10 @@ class PrivateKMeans(
             return fit
         bounds = _bounds_of(fit.spec.widest.domain)
         if earlier.synopsis_ is None or not np.array_equal(earlier.bounds_, bounds):
+            fault = "has none" if earlier.synopsis_ is None else "has other bounds"
             raise DeclarationError(
-                "plan_from: the other fit must have a synopsis over the same bounds, but it has "
-                "none or other bounds"
+                "plan_from: the other fit must have a synopsis over the same bounds, but it "
+                f"{fault}: plan from another fit, or leave plan_from out"
             )
         synopsis = replace(earlier.synopsis_, columns=domain.names)
         return replace(fit, earlier={"synopsis": synopsis.table()})

@@ -252,9 +252,11 @@ def _learned_column(name: str, series: Any, kind: str, cuts: Cuts | None) -> Sel
     if cuts is not None:
         return _cut_numbers(name, series, cuts)
     if kind == "others":
+        # The words that scikit-learn's checks of estimators look for.
+        reason = ": Complex data not supported" if series.dtype.kind == "c" else ""
         raise DeclarationError(
             f"X: the column {name!r} must hold texts, truth values, numbers or categories, but it "
-            f"has another type{': Complex data not supported' if series.dtype.kind == 'c' else ''}"
+            f"has another type, {series.dtype.name}{reason}: convert it"
         )
     if kind in ("truths", "numbers"):
         return _single_numbers(name, series, are_truths=kind == "truths")
@@ -265,7 +267,8 @@ def _cut_numbers(name: str, series: Any, cuts: Cuts) -> SelectorColumn:
     numbers, readable = numbers_of(series)
     if not readable.all():
         raise DeclarationError(
-            f"X: the column {name!r} has edges, so it must hold numbers, but it has another type"
+            f"X: the column {name!r} has edges, so it must hold numbers, but it has another type, "
+            f"{series.dtype.name}: convert it, or leave its edges out"
         )
     ends = pairwise(str(text_of(cut)) for cut in (-np.inf, *cuts, np.inf))
     levels = [f"[{low}, {high})" for low, high in ends]

@@ -127,10 +127,14 @@ class NearestCentre:
 
     def _require_integers(self) -> None:
         d = len(self.columns)
-        if not 1 <= d == len(set(self.columns)) == len(self.weights):
+        if not 1 <= d == len(self.weights):
             raise BoundaryViolation(
-                f"A rule needs different columns and a weight for each, not {d} columns and "
+                f"A rule needs columns and a weight for each, not {d} columns and "
                 f"{len(self.weights)} weights"
+            )
+        if len(set(self.columns)) < d:
+            raise BoundaryViolation(
+                "The columns of a rule must be different, but one is repeated: name each once"
             )
         if not self.centres or any(len(centre) != d for centre in self.centres):
             raise BoundaryViolation(
@@ -188,9 +192,14 @@ class PredictedLabel:
         # A list could be changed between the charge and the count.
         if not all(type(part) is tuple for part in parts):
             raise BoundaryViolation("The parts of a rule of predicted labels must be tuples")
-        if len(set(self.columns)) < len(self.columns) or len(self.columns) >= _MAX_COLUMNS:
+        if len(set(self.columns)) < len(self.columns):
             raise BoundaryViolation(
-                "A rule of predicted labels must have different columns, fewer than 2^16, not "
+                "The columns of a rule of predicted labels must be different, but one is repeated: "
+                "name each once"
+            )
+        if len(self.columns) >= _MAX_COLUMNS:
+            raise BoundaryViolation(
+                "A rule of predicted labels must have fewer than 2^16 columns, not "
                 f"{len(self.columns)}"
             )
         cells = tuple(len(column_weights) for column_weights in self.weights)

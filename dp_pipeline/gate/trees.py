@@ -247,7 +247,8 @@ def pyramid(finest: IntArray) -> list[IntArray]:
         or set(finest.shape) != {cells_per_axis}
     ):
         raise BoundaryViolation(
-            f"A pyramid needs 2^h cells on every axis, not a grid of shape {finest.shape}"
+            "A pyramid needs the same power of two of cells on every axis, not a grid of shape "
+            f"{finest.shape}"
         )
     levels = [np.ascontiguousarray(finest)]
     while levels[-1].shape[0] > 1:

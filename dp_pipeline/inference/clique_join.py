@@ -177,8 +177,8 @@ def sample_network(
 
 
 def overlap_links(sets: Sequence[tuple[str, ...]]) -> tuple[tuple[int, int], ...]:
-    """(parent, child) places of a tree over the sets, each below the earlier one that it shares
-    most attributes with; the first of several.
+    """Return the links of a tree over the sets, as places (parent, child): each set is below the
+    earlier one that it shares most attributes with, the first of several.
 
     >>> overlap_links((("b", "a"), ("c", "b"), ("d", "b", "a")))
     ((0, 1), (0, 2))

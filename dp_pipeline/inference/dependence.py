@@ -67,14 +67,14 @@ class Dependence:
 
     @cached_property
     def strengths(self) -> FloatArray:
-        """(d, d): scores as shares of what they are of attributes that decide each other, 0 to 1; 0
-        where that is not known.
+        """How strongly two attributes depend on each other, 0 to 1 (d, d): each score as a share of
+        what it is where they decide each other; 0 where that is not known.
         """
         shares = self.scores / np.where(self.most > 0, self.most, np.inf)
         return np.asarray(np.clip(shares, 0.0, 1.0))
 
     def paths(self, pairs: Iterable[tuple[str, str]]) -> FloatArray:
-        """(d, d): the best product of strengths along these pairs; 1 on the diagonal."""
+        """Return the best product of strengths along these pairs (d, d); 1 on the diagonal."""
         place = {name: place for place, name in enumerate(self.names)}
         best = np.eye(len(self.names))
         for a, b in pairs:
@@ -83,7 +83,7 @@ class Dependence:
         return _closure(best)
 
     def with_table(self, paths: FloatArray, places: Sequence[int]) -> FloatArray:
-        """(d, d): the same with all pairs of one table more."""
+        """Return ``paths`` with all pairs of one table more (d, d)."""
         inside = _closure(np.maximum(self.strengths, paths)[np.ix_(places, places)])
         to_table = paths[:, places]
         through = (to_table[:, :, None] * inside[None]).max(axis=1)
@@ -93,7 +93,7 @@ class Dependence:
         return best
 
     def unexplained(self, paths: FloatArray) -> FloatArray:
-        """Return rows of every score that paths do not predict; of the same shape as ``paths``."""
+        """Return how many rows of every score paths do not predict, in the shape of ``paths``."""
         strengths = np.where(self.strengths > 0, self.strengths, 1.0)
         part = np.where(self.strengths > 0, self.explained * paths / strengths, 0.0)
         return np.asarray(self.scores * np.maximum(0.0, 1 - part))

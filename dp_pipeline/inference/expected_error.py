@@ -56,7 +56,8 @@ def least_noise(noise: FloatArray) -> tuple[IntArray, FloatArray]:
 
 @dataclass(frozen=True, eq=False)
 class ExpectedError:
-    """Σ w_ij √(o_i² + o_j² + q_ij² + b_ij²) over all pairs of attributes, in rows in L1.
+    """The error that noisy tables are expected to leave in all pairs of attributes, in rows in L1:
+    Σ w_ij √(o_i² + o_j² + q_ij² + b_ij²) over the pairs.
 
     sizes        levels of every attribute, d of them, as one-way marginals have them
     grouped      the same, as tables have them
@@ -158,7 +159,7 @@ class ExpectedError:
         return precision, noise
 
     def unexplained(self, paths: FloatArray) -> FloatArray:
-        """Return the rows of every pair's dependence that paths leave (c, pairs)."""
+        """Return how many rows of every pair's dependence the paths do not explain (c, pairs)."""
         remaining = self.dependence.unexplained(paths.reshape(-1, *paths.shape[-2:]))
         return np.asarray(remaining[:, self.first, self.second])
 
@@ -230,17 +231,17 @@ class ExpectedError:
 
     @cached_property
     def levels(self) -> FloatArray:
-        """(d,): the sizes."""
+        """The number of levels of every attribute (d,)."""
         return np.array(list(self.sizes.values()), dtype=np.float64)
 
     @cached_property
     def first(self) -> IntArray:
-        """(pairs,): the place of the first attribute of each pair."""
+        """The place of the first attribute of each pair (pairs,)."""
         return np.array([first for first, _ in self._pair_place], dtype=np.int64)
 
     @cached_property
     def second(self) -> IntArray:
-        """(pairs,): that of the second one."""
+        """The place of the second attribute of each pair (pairs,)."""
         return np.array([other for _, other in self._pair_place], dtype=np.int64)
 
     @cached_property
@@ -259,7 +260,7 @@ class ExpectedError:
 
     @cached_property
     def _pairs_of(self) -> IntArray:
-        """(d, d − 1): places of the pairs that an attribute is in."""
+        """The places of the pairs that each attribute is in (d, d − 1)."""
         every = range(self._d)
         places = [[self._pair_place[min(i, j), max(i, j)] for j in every if j != i] for i in every]
         return np.array(places, dtype=np.int64).reshape(self._d, -1)
@@ -270,7 +271,7 @@ class ExpectedError:
 
     @cached_property
     def _weights(self) -> FloatArray:
-        """(pairs,): what the error of each pair counts."""
+        """How much the error of each pair counts (pairs,)."""
         if self.weights is None:
             return np.ones(len(self.first))
         return np.asarray(self.weights[self.first, self.second])

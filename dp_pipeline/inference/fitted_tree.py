@@ -158,7 +158,7 @@ class FittedTree:
             ]
 
     def _carried(self, table: FloatArray, index: int, shared: Names) -> FloatArray:
-        """P(x, clique) from P(x, what it shares): nothing where that has no probability."""
+        """Return P(x, clique) from P(x, what it shares): nothing where that has no probability."""
         clique, names = self.tables[index], self.model.nodes[index].names
         axes = tuple(axis for axis, name in enumerate(names) if name not in shared)
         total = clique.sum(axis=axes, keepdims=True)

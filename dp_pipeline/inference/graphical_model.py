@@ -38,13 +38,14 @@ class Clique:
 
     @property
     def split(self) -> tuple[int, int]:
-        """Cells of the separator, and of the rest given the separator."""
+        """The number of cells of the separator, and that of the rest given the separator."""
         cells = int(np.prod(self.shape[: self.separator], dtype=np.int64))
         return cells, int(np.prod(self.shape[self.separator :], dtype=np.int64))
 
 
 class GraphicalModel:
-    """P(x) ∝ exp Σ_C θ_C(x_C) over the cliques of a junction tree.
+    """A distribution of rows from log-potentials on the cliques of a junction tree:
+    P(x) ∝ exp Σ_C θ_C(x_C).
 
     tree    cliques and links
     sizes   levels of every attribute
@@ -70,11 +71,11 @@ class GraphicalModel:
 
     @property
     def cells(self) -> int:
-        """Σ of the cliques' cells."""
+        """The number of cells of all cliques together."""
         return sum(int(np.prod(node.shape, dtype=np.int64)) for node in self.nodes)
 
     def zeros(self) -> list[FloatArray]:
-        """Log-potentials of the uniform distribution."""
+        """Return the log-potentials of the uniform distribution."""
         return [np.zeros(node.shape) for node in self.nodes]
 
     def home(self, attributes: Names) -> int:

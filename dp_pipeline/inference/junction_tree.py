@@ -65,12 +65,12 @@ class JunctionTree:
         return tuple(range(len(self.cliques)))[:1] + tuple(child for _, child in self.links)
 
     def separator(self, link: tuple[int, int]) -> tuple[str, ...]:
-        """Attributes that both cliques of a link have, in the child's order."""
+        """Return the attributes that both cliques of a link have, in the child's order."""
         parent, child = link
         return tuple(name for name in self.cliques[child] if name in self.cliques[parent])
 
     def cells(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
-        """Cells of every clique's table, in the order of ``cliques``.
+        """Return the number of cells of every clique's table, in the order of ``cliques``.
 
         >>> JunctionTree((("a", "b"), ("b", "c")), ((0, 1),)).cells({"a": 2, "b": 2, "c": 3})
         (4, 6)
@@ -108,7 +108,7 @@ class JunctionTree:
 
 
 def cell_count(clique: Sequence[str], sizes: Mapping[str, int]) -> int:
-    """Cells of the table over a clique; 1 for no attribute.
+    """Return the number of cells of the table over a clique; 1 for no attribute.
 
     >>> cell_count(("a", "b"), {"a": 2, "b": 3})
     6

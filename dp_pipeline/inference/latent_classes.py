@@ -47,7 +47,8 @@ SMALLEST_CELL = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class LatentClasses:
-    """P(x) = Σ_c w_c Π_j P(x_j | c).
+    """A distribution of rows as a mixture of classes, inside each of which attributes are
+    independent: P(x) = Σ_c w_c Π_j P(x_j | c).
 
     weights   of the classes, (k,), of sum 1
     shares    attribute → (levels, k): of its levels in every class, columns of sum 1
@@ -90,7 +91,7 @@ class LatentClasses:
         return cls(rows / rows.sum(), dict(zip(sizes, parts, strict=True)))
 
     def table(self, names: Names) -> FloatArray:
-        """Probabilities of all cells over some attributes, axes in this order."""
+        """Return the probabilities of all cells over some attributes, axes in this order."""
         cells = self.weights[None, :]
         for name in names:
             shares = self.shares[name]
@@ -99,7 +100,7 @@ class LatentClasses:
 
 
 def _indicators(codes: IntArray, sizes: Sequence[int]) -> Any:
-    """1 where a row has a level, a sparse matrix (rows, all levels)."""
+    """Return a sparse matrix (rows, all levels) with a 1 where a row has a level."""
     from scipy.sparse import csr_array
 
     rows, many = codes.shape
@@ -246,8 +247,8 @@ def _beyond_noise(
 def _potentials(
     model: GraphicalModel, classes: LatentClasses, start: Mapping[str, FloatArray]
 ) -> list[FloatArray]:
-    """Log-potentials of the classes' tables, beside those of independent attributes: of a clique
-    given its separator.
+    """Return for each clique, given its separator, by how much the logarithms of the classes'
+    probabilities differ from those of independent attributes.
     """
     near = []
     for node, product in zip(model.nodes, product_potentials(model, start), strict=True):

@@ -103,8 +103,8 @@ class NoisyScores:
         return replace(self, noisy=self.noisy[places], floor=self.floor[places])
 
     def expected(self, priors: Sequence[tuple[float, float]]) -> tuple[FloatArray, float]:
-        """(pairs,): the mean of g given its noisy value, where g has one of these distributions,
-        each as likely as the others; and how likely the noisy values are, see below.
+        """Return the mean of g given its noisy value (pairs,), where g has one of these
+        distributions, each as likely as the others; and how likely the noisy values are.
 
         priors   mean and tail of each, as ``weibull`` takes them
         """
@@ -145,7 +145,7 @@ class NoisyScores:
     def integrate(
         self, log_prior: Callable[[FloatArray], FloatArray]
     ) -> tuple[FloatArray, FloatArray]:
-        """(pairs,): the mean of g given its noisy value; and the logarithm of how likely all
+        """Return the mean of g given its noisy value (pairs,), and the logarithm of how likely all
         noisy values are, up to a factor that the density of the noise leaves open.
         """
         noisy, reach, floor = self.noisy, self.noise.reach, self.floor

@@ -231,8 +231,8 @@ def _chance(logits: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class _Dual:
-    """Σ rows · log(1 + exp(logits)) − ⟨wanted, θ⟩ + ½ Σ doubt · θ², with logits = start +
-    features · θ.
+    """The function that is minimised: Σ rows · log(1 + exp(logits)) − ⟨wanted, θ⟩ + ½ Σ doubt · θ²,
+    with logits = start + features · θ.
     """
 
     start: FloatArray

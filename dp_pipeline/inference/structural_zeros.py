@@ -62,8 +62,8 @@ class StructuralZeros:
         return keep
 
     def potentials(self, model: GraphicalModel) -> list[FloatArray]:
-        """Log-potentials, one table a node, that take all mass from cells that there cannot be;
-        every entry is inside a clique of the model.
+        """Return log-potentials, one table a node, that take all mass from cells that there cannot
+        be; every entry is inside a clique of the model.
         """
         tables = model.zeros()
         for entry in self.allowed:
@@ -118,9 +118,9 @@ class StructuralZeros:
         return masks
 
     def kinds(self, name: str) -> IntArray | None:
-        """Return a number for every level of an attribute, alike where they may be with the same
-        cells of all others; None where no entry is about it. Levels of different kinds are never
-        grouped.
+        """Return the kind of every level of an attribute, as a number; None where no entry is about
+        it. Levels are of one kind if they can occur with the same cells of all other attributes,
+        and only such levels are grouped.
         """
         about = [
             (entry.mask, entry.names.index(name)) for entry in self.allowed if name in entry.names
@@ -169,7 +169,7 @@ class StructuralZeros:
         return triangulated_cliques(nx.Graph(self.pairs), within)
 
     def most_cells(self, sizes: Mapping[str, int]) -> int:
-        """Cells of the largest of these cliques; 1 where there is none."""
+        """Return the number of cells of the largest of these cliques; 1 where there is none."""
         return max((cell_count(clique, sizes) for clique in self.cliques(sizes)), default=1)
 
     def leave_nothing(self, sizes: Mapping[str, int]) -> bool:

@@ -241,7 +241,7 @@ class _Choice:
 
     @cached_property
     def _best(self) -> tuple[IntArray, FloatArray]:
-        """(pairs,): the table with the least noise in each pair, and its noise."""
+        """The table with the least noise in each pair, and its noise there: both (1, pairs)."""
         return least_noise(self.noise[None])
 
     def best_without(self, inside: Mask) -> tuple[IntArray, FloatArray]:

@@ -220,7 +220,7 @@ def _entropy_part(
 
 
 def product_potentials(model: GraphicalModel, start: Mapping[str, FloatArray]) -> list[FloatArray]:
-    """Log-potentials of attributes that are independent with these shares, each in one clique."""
+    """Return log-potentials of independent attributes with these shares, each in one clique."""
     position = model.zeros()
     for name, shares in start.items():
         index = model.home((name,))

@@ -200,7 +200,7 @@ def covering_design(
 def _design(
     sizes: tuple[tuple[str, int], ...], most_cells: int, most_attributes: int
 ) -> tuple[tuple[str, ...], ...]:
-    """Kept: it is asked for several times while a data set's chain is declared."""
+    """Return the views of a design, kept: a data set's chain asks for it several times."""
     names = tuple(name for name, _ in sizes)
     if len(names) == 1:
         return (names,)
@@ -217,7 +217,7 @@ def _design(
 
 
 def view_cells(view: tuple[str, ...], sizes: Mapping[str, int]) -> int:
-    """Cells of the table over a view."""
+    """Return the number of cells of the table over a view."""
     return prod(sizes[name] for name in view)
 
 

@@ -34,7 +34,8 @@ def prices_of(releases: Sequence[ReportedPrivateRelease]) -> Prices:
 
 
 def _price(symbol: str, charged: set[Fraction]) -> str:
-    """
+    """Return the price of a release in words, as a range where its charges differ.
+
     >>> _price("ε", {Fraction(1, 2)}), _price("ρ", {Fraction(1, 2), Fraction(1, 10)})
     ('price ε = 0.5', 'price ρ = 0.1 to 0.5')
     """

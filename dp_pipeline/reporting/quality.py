@@ -274,7 +274,8 @@ def _label_line(label: LearnedLabel) -> str:
 
 
 def _excluded_line(rows: int) -> str:
-    """
+    """Return the line that says how many real rows a comparison left out, and why.
+
     >>> _excluded_line(1)
     'Left out, as by a fit: 1 real row with a value that is missing or not as declared.'
     """

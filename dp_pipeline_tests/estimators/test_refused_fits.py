@@ -122,7 +122,7 @@ DOMAINS: list[tuple[Any, str]] = [
     ({}, "a mapping of column names to levels, bins or sizes, got no columns"),
     (None, "a mapping of column names to levels, bins or sizes, got NoneType"),
     (["tenure"], "a mapping of column names to levels, bins or sizes, got list"),
-    ({1: 2, "1": 2}, "domain: the names of columns must differ as texts, but two"),
+    ({1: 2, "1": 2}, "domain: the names of columns must differ as texts, but two are '1': rename"),
 ]
 DATES: list[tuple[dict[str, Any], str]] = [
     ({"bounds": ["2026-01-01", "2026-12-31"]}, "every, bins or edges"),

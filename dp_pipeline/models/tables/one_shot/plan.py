@@ -140,7 +140,7 @@ class Planning:
 
     @cached_property
     def errors(self) -> FloatArray:
-        """(plans, means): the error that each plan would leave for each mean dependence."""
+        """The error that each plan would leave for each mean dependence (plans, means)."""
         return np.array(
             [[self.error_of(plan, *prior) for prior in self.priors] for plan in self.plans]
         )
@@ -192,7 +192,7 @@ class Planning:
         return self.rate.scale(4.0, float(self.amount * share))
 
     def likelihoods(self, noisy: float, share: Fraction) -> FloatArray:
-        """(means,): how likely a noisy mean dependence is for each, up to a factor."""
+        """Return how likely a noisy mean is for each mean dependence, up to a factor (means,)."""
         off = np.abs(noisy - np.array(MEAN_DEPENDENCE) * self.rows) / self.mean_scale(share)
         return np.asarray(np.exp(off.min() - off))
 
@@ -422,5 +422,5 @@ class Planning:
         return sqrt(float(self.table_noise(np.ones(1), late)[0]) / self.rows)
 
     def cells(self, names: Iterable[str]) -> int:
-        """Cells of the table over some attributes."""
+        """Return the number of cells of the table over some attributes."""
         return prod(self.sizes[name] for name in names)

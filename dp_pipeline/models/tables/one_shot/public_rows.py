@@ -29,8 +29,8 @@ DOUBT = 1.0
 
 @dataclass(frozen=True)
 class PriorRound:
-    """One-way marginals, the tables of which public rows say too little, and a tree fitted to
-    these and to what public rows say of all others.
+    """A round that measures one-way marginals and those tables of which public rows say too
+    little, and fits a tree to these and to what public rows say of all others.
 
     round    what is asked, and pays
     public   rows of others over the same attributes
@@ -110,7 +110,7 @@ class PriorRound:
     def _with_public(
         self, measured: tuple[NoisyMarginal, ...], public: PublicTable, rows: float
     ) -> OneWays:
-        """One-way marginals, each combined with the public one."""
+        """Return the one-way marginals, each combined with the public one."""
         combined = [
             self._combined(marginal, public.shares(marginal.attributes), rows)
             for marginal in measured

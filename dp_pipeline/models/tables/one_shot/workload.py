@@ -72,7 +72,7 @@ class Workload:
                     )
 
     def weights(self, names: Iterable[str]) -> FloatArray | None:
-        """(d, d), symmetric: what each pair's error counts; None where all count alike.
+        """Return how much each pair's error counts (d, d), symmetric; None where all count alike.
 
         An entry of one name is of every pair with it, one of two or three of their pairs; of
         several entries a pair has the product.
