@@ -68,12 +68,12 @@ class ClassPartition:
 
     @property
     def counts(self) -> IntArray:
-        """Rows of every class, by label (classes, labels) or in one column."""
+        """The number of rows of every class, by label (classes, labels) or in one column."""
         return self._counts
 
     @property
     def sizes(self) -> IntArray:
-        """Rows of every class (classes,)."""
+        """The number of rows of every class (classes,)."""
         return np.asarray(self._counts.sum(axis=1))
 
     def allows(self, bit: int) -> bool:

@@ -181,7 +181,7 @@ class _Clustering:
 
     @cached_property
     def row_counts(self) -> IntArray:
-        """Rows that each different one stands for (m,)."""
+        """The number of rows that each different one stands for (m,)."""
         return np.asarray(self.distinct.counts.sum(axis=1))
 
     def split_centres(self) -> IntArray:

@@ -99,7 +99,7 @@ class CodedRows:
 
     @property
     def target_counts(self) -> IntArray:
-        """Rows of each label (labels,)."""
+        """The number of rows of each label (labels,)."""
         counts = np.bincount(self.target, minlength=len(self.target_levels))
         return counts.astype(np.int64)
 

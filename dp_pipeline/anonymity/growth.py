@@ -104,7 +104,7 @@ class Cuts:
 
     @cached_property
     def levels(self) -> IntArray:
-        """Rows of each level, column after column (labels, boxes, levels)."""
+        """The number of rows of each level, column after column (labels, boxes, levels)."""
         labels, size, members = self.line.labels, self.boxes.size, self.boxes.members
         keys = self.line.rows.target[members] * size + self.boxes.keys
         # Sums of integers below 2^53: exact.
@@ -113,18 +113,18 @@ class Cuts:
 
     @cached_property
     def box_counts(self) -> IntArray:
-        """Rows of each box (labels, boxes, 1): those on all levels of one column."""
+        """The number of rows of each box (labels, boxes, 1): those on all levels of one column."""
         first = self.line.rows.columns[0]
         return np.asarray(self.levels[..., : first.size].sum(axis=-1, keepdims=True))
 
     @cached_property
     def yes(self) -> IntArray:
-        """Rows where each bit is true (labels, boxes, bits)."""
+        """The number of rows where each bit is true (labels, boxes, bits)."""
         return np.asarray(self.line.sum_by_bit(self.levels))
 
     @cached_property
     def no(self) -> IntArray:
-        """Rows where each bit is false (labels, boxes, bits)."""
+        """The number of rows where each bit is false (labels, boxes, bits)."""
         return self.box_counts - self.yes
 
     @cached_property
@@ -135,7 +135,7 @@ class Cuts:
 
     @cached_property
     def evenness(self) -> IntArray:
-        """Rows on the smaller side of each cut (boxes, bits)."""
+        """The number of rows on the smaller side of each cut (boxes, bits)."""
         return np.asarray(np.minimum(self.yes.sum(axis=0), self.no.sum(axis=0)))
 
     def best(self, gains: NDArray[Any], offered: NDArray[np.bool_] | None = None) -> IntArray:

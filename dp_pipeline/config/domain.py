@@ -343,7 +343,7 @@ class OneRow:
 
     @property
     def rows(self) -> int:
-        """Rows that one protected unit can have."""
+        """The number of rows that one protected unit can have."""
         return 1
 
     @property
@@ -368,7 +368,7 @@ class RowsOfPerson:
 
     @property
     def rows(self) -> int:
-        """Rows that one protected unit can have."""
+        """The number of rows that one protected unit can have."""
         return self.at_most
 
     def __str__(self) -> str:
@@ -385,7 +385,7 @@ class UnitOfParts:
 
     @property
     def rows(self) -> int:
-        """Rows that one protected unit can have where its parts are one row together."""
+        """The number of rows that one unit can have where its parts are one row together."""
         return 1
 
     def __str__(self) -> str:

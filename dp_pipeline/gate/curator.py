@@ -112,7 +112,7 @@ class Curator:
 
     @property
     def distance(self) -> int:
-        """Rows that two neighbouring data sets differ by, at most."""
+        """The number of rows that two neighbouring data sets differ by, at most."""
         return self._distance
 
     @property
