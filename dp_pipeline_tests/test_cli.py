@@ -341,7 +341,7 @@ def test_columns_of_numbers_are_aligned_to_the_right(
         (["rides", "--model=kmeans"], "expected one of dpqt_kmeans, got 'kmeans'"),
         (["rides", "--model=eug_kmeans"], "expected one of dpqt_kmeans, got 'eug_kmeans'"),
         (["rides", "--snapshot=../x"], "The name of a snapshot must have letters, digits"),
-        (["rides", "--snapshot=current"], "not 'current'"),
+        (["rides", "--snapshot=current"], "not be 'current'"),
     ],
     ids=str,
 )
@@ -495,7 +495,7 @@ def test_a_broken_row_of_a_benchmark_names_the_expectation(broken: str, project:
     good = ROWS["plants"][1:] if rows else ()
     project.write_rows("plants.csv", [ROWS["plants"][0], *good, *rows])
     result = project.cli_here("run", "plants")
-    assert_refused(result, 1, "plants: expected", expectation)
+    assert_refused(result, 1, "plants: the snapshot is not as declared", expectation)
     assert_kept_secret(project, result)
     assert not project.home.released.exists()
     assert project.ledger.balance("garden").spent == 0

@@ -23,7 +23,7 @@ class Candidate:
 
     recode        from rows to a recoding of all of them that keeps their guarantee, the same in
                   whatever order they are
-    auc_deficit   AUC by which it is usually behind the first of the candidates
+    auc_deficit   AUC by which it is usually behind the candidate that all are compared with
     """
 
     recode: Callable[[ScoredRows], Recoding]
@@ -43,15 +43,21 @@ GUESSING = 0.5
 
 
 def select_by_cross_validation(
-    candidates: Sequence[Candidate], rows: CodedRows, guarantee: KAnonymityGuarantee
+    candidates: Sequence[Candidate],
+    rows: CodedRows,
+    guarantee: KAnonymityGuarantee,
+    *,
+    reference: int = 0,
 ) -> Recoding:
     """Return the recoding of all rows by that candidate from whose releases most is learned.
 
+    reference   number of the candidate that the others are compared with
+
     Each candidate recodes the rows of all folds but one, logistic regression learns the labels of
     what is released, and its AUC is measured on the fold that was left out, labels weighing alike.
-    How far each candidate is ahead of the first is luck in part: it is weighed against its usual
-    deficit, by the variance of either. That one is taken which is then farthest ahead, of those
-    from which anything is learned; in a tie, the first.
+    How far each candidate is ahead of the reference is luck in part: it is weighed against its
+    usual deficit, by the variance of either. That one is taken which is then farthest ahead, of
+    those from which anything is learned; in a tie, the first.
 
     K is lowered in a fold in proportion to its rows, for classes as fine as those of all rows.
     What is made of folds is not released.
@@ -73,7 +79,7 @@ def select_by_cross_validation(
     with threadpool_limits(1, user_api="blas"):
         aucs, noise = _cross_validate(candidates, rows, guarantee)
         deficits = np.array([candidate.auc_deficit for candidate in candidates])
-        advantage = expected_advantage(aucs, deficits, noise=noise)
+        advantage = expected_advantage(aucs, deficits, noise=noise, reference=reference)
         # Where nothing can be learned, folds teach the opposite of what was left out of them, and
         # a candidate that releases nothing is ahead of all.
         advantage[1:][aucs[1:].mean(axis=1) <= GUESSING] = -np.inf
@@ -82,12 +88,15 @@ def select_by_cross_validation(
     return replace(result, auc=float(aucs[chosen].mean()))
 
 
-def expected_advantage(aucs: FloatArray, deficits: FloatArray, *, noise: float) -> FloatArray:
-    """Return how far each candidate is expected to be ahead of the first, (candidates,).
+def expected_advantage(
+    aucs: FloatArray, deficits: FloatArray, *, noise: float, reference: int = 0
+) -> FloatArray:
+    """Return how far each candidate is expected to be ahead of the reference, (candidates,).
 
-    aucs       (candidates, folds) AUC of each candidate in each fold, folds ≥ 2
-    deficits   (candidates,) how far each is usually behind
-    noise      variance of a mean over folds, in variances of one fold
+    aucs        (candidates, folds) AUC of each candidate in each fold, folds ≥ 2
+    deficits    (candidates,) how far each is usually behind
+    noise       variance of a mean over folds, in variances of one fold
+    reference   number of the candidate that the others are compared with
 
     The mean of a normal distribution that is known by a prior and by a measurement.
 
@@ -95,7 +104,7 @@ def expected_advantage(aucs: FloatArray, deficits: FloatArray, *, noise: float) 
     >>> expected_advantage(aucs, np.array([0.0, 0.1]), noise=1.0).round(3).tolist()
     [0.0, 0.08]
     """
-    ahead = aucs - aucs[0]
+    ahead = aucs - aucs[reference]
     variance, prior = noise * ahead.var(axis=1, ddof=1), DEFICIT_DEVIATION**2
     return np.asarray((ahead.mean(axis=1) * prior - deficits * variance) / (prior + variance))
 

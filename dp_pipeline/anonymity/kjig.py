@@ -42,9 +42,7 @@ FEW_CLASSES = 6
 says nothing of them: none has a deficit, and each is compared with the leaves.
 """
 
-CANDIDATES_OF_FEW_CLASSES = tuple(
-    replace(candidate, auc_deficit=0.0) for candidate in CANDIDATES[::-1]
-)
+CANDIDATES_OF_FEW_CLASSES = tuple(replace(candidate, auc_deficit=0.0) for candidate in CANDIDATES)
 
 MAX_CELLS_AT_ONCE = 1 << 22
 """Bits × classes × labels that are counted together."""
@@ -91,9 +89,12 @@ class Kjig:
         """Return the recoding that says most; where nothing is guaranteed, all bits."""
         if self.shape == "columns" or guarantee.is_empty:
             return recode_columns(rows, guarantee)
-        has_few_classes = len(rows) < FEW_CLASSES * guarantee.k
-        candidates = CANDIDATES_OF_FEW_CLASSES if has_few_classes else CANDIDATES
-        return select_by_cross_validation(candidates, rows, guarantee)
+        if len(rows) < FEW_CLASSES * guarantee.k:
+            leaves = len(CANDIDATES) - 1
+            return select_by_cross_validation(
+                CANDIDATES_OF_FEW_CLASSES, rows, guarantee, reference=leaves
+            )
+        return select_by_cross_validation(CANDIDATES, rows, guarantee)
 
 
 def recode_columns(rows: CodedRows, guarantee: KAnonymityGuarantee) -> Recoding:

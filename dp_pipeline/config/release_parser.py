@@ -225,10 +225,14 @@ class KAnonymitySection(fields.Section):
         require(self.methods, "at least one method", "none", "methods")
         names_with_cells = tuple(name for name in domain.discrete if name != label)
         names = names_with_cells if self.attributes is None else tuple(self.attributes.split())
-        unknown = next((name for name in names if name not in names_with_cells), "")
-        expected = (
-            f"attributes with cells, each once: {', '.join(names_with_cells) or 'there is none'}"
+        require(
+            names_with_cells,
+            "an attribute besides the label that has levels, bins or edges",
+            "none in `attributes:`",
+            "attributes",
         )
+        unknown = next((name for name in names if name not in names_with_cells), "")
+        expected = f"attributes with cells, each once: {', '.join(names_with_cells)}"
         is_good = names and len(set(names)) == len(names) and not unknown
         got, near = ", ".join(names) or "none", did_you_mean(unknown, names_with_cells)
         require(is_good, expected, got, "attributes", hint=near)
