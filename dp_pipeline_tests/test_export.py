@@ -159,7 +159,10 @@ def test_no_secret_of_the_home_and_no_row_is_in_an_export(ran: Project, tmp_path
     ("arguments", "why"),
     [
         (("patients", "kjig"), "allow-not-dp exports it in spite of that, and its card says"),
-        (("plants", "dp_kmeans"), "got not differentially private: the initial centres are rec"),
+        (
+            ("plants", "dp_kmeans"),
+            "because not differentially private: the initial centres are rec",
+        ),
         (("plants", "eug_kmeans"), "it was drawn from seeded:7 noise"),
     ],
     ids=["k-anonymous", "published", "seeded"],
@@ -385,7 +388,7 @@ def test_an_address_of_no_known_store_is_refused_in_one_line(
     run = ran.launch(load_spec(ran.datasets / "rides.yaml"), "published")
     (failed,) = [event for event in run.all_events if event.is_step_failure]
     line = failed.step_failure_data.user_failure_data.description
-    assert line.startswith("DP_PIPELINE_PUBLISHED must name a folder or a store")
+    assert line.startswith("The variable DP_PIPELINE_PUBLISHED must name a folder or a store")
 
 
 @pytest.mark.parametrize(

@@ -120,7 +120,7 @@ def test_a_backfill_says_which_runs_it_is_about_before_it_fails(project: Project
     result = project.cli_here("backfill", "rides", "--epsilon", "0.5", "--json")
     told = document(result, code=1)
     assert (told["runs"], told["requested"]) == (["0.5"], "0.55")
-    assert result.err.startswith("The backfill needs a running Dagster daemon: start")
+    assert result.err.startswith("dp-pipeline: The backfill needs a running Dagster daemon: start")
 
 
 @pytest.mark.parametrize(

@@ -162,7 +162,7 @@ def test_an_interrupted_copy_is_unnamed_and_completed_next_time(
     released: Project, bucket: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
     with _unplugged_before("SHA256SUMS", monkeypatch):
-        assert refused(released) == f"{LINE}s3://open/{SHELF.rstrip('/')}, got ConnectionResetError"
+        assert refused(released) == f"{LINE}s3://open/{SHELF.rstrip('/')}: ConnectionResetError"
     half = written(bucket)
     assert len(half) > 1
     assert "current.json" not in half
@@ -190,7 +190,7 @@ def test_a_mistyped_bucket_is_refused_and_none_is_made(
 ):
     monkeypatch.setenv(PUBLISHED_VARIABLE, "s3://oepn/city")
     assert refused(released) == (
-        f"{LINE}s3://oepn/{SHELF.rstrip('/')}, got FileNotFoundError: no such bucket or folder; "
+        f"{LINE}s3://oepn/{SHELF.rstrip('/')}: FileNotFoundError: no such bucket or folder; "
         "none is made"
     )
     buckets = bucket.meta.client.list_buckets()["Buckets"]
@@ -203,7 +203,7 @@ def test_without_a_key_it_is_refused_in_one_line(
 ):
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
-    assert refused(released) == f"{LINE}s3://open/{SHELF.rstrip('/')}, got NoCredentialsError"
+    assert refused(released) == f"{LINE}s3://open/{SHELF.rstrip('/')}: NoCredentialsError"
 
 
 def test_a_password_in_an_address_is_not_shown(released: Project, monkeypatch: pytest.MonkeyPatch):
