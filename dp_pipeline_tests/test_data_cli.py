@@ -339,7 +339,7 @@ def test_another_account_is_refused_as_by_plan(folder: Path, ledger: Ledger) -> 
     assert not ledger.folder.exists(), "a check makes no ledger"
     ledger.open_account(Account("people", "one row", "add_remove", "release", Fraction(4)))
     checked = refused_as_by_plan(folder)
-    assert "population people: opened with unit 'one row'" in checked.stderr
+    assert "population people: the account was opened with unit 'one row'" in checked.stderr
 
 
 def test_a_budget_that_is_too_small_is_refused_as_by_plan(folder: Path, ledger: Ledger) -> None:

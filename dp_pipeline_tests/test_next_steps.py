@@ -107,7 +107,7 @@ REFUSALS = {
         "plan nothing_alike", "`export DP_PIPELINE_DATASETS=FOLDER`"
     ),
     "a misspelt model": Refusal("run toy --model dpqt_kmean", "did you mean dpqt_kmeans?"),
-    "a model of other data sets": Refusal("run toy --model mst", "its file declares none"),
+    "a model of other data sets": Refusal("run toy --model mst", "declare mst in its file"),
     "an ε that is not listed": Refusal("run toy --epsilon 0.3", "under `partitions`"),
     "a data set that is not shown": Refusal(
         "budget --json", "", variables(DP_PIPELINE_SHOWN="tyo"), code=0

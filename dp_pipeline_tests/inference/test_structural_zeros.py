@@ -74,7 +74,7 @@ def test_what_is_not_measured_follows_from_the_empty_cells() -> None:
         TableEstimate(("c",), np.array([550.0, 450.0]), 1e-6),
     ]
     tree = FittedTree.of(CLIQUES, ways, SIZES, iterations=2000, zeros=ZEROS)
-    expected = ZEROS.expected(("a", "b"), np.array([0.3, 0.2, 0.5]), np.array([0.55, 0.45]))
+    expected = ZEROS.predict_shares(("a", "b"), np.array([0.3, 0.2, 0.5]), np.array([0.55, 0.45]))
     assert np.abs(joint(tree).sum(axis=2) - expected).max() < 1e-4
     assert tree.predicted(("a", "c"))[0, 1] == 0
 
@@ -157,13 +157,13 @@ def test_a_group_may_be_where_its_levels_may_be() -> None:
 
 def test_the_expected_table_has_margins_and_empty_cells() -> None:
     left, right = np.array([0.5, 0.3, 0.2]), np.array([0.8, 0.2])
-    table = ZEROS.expected(("a", "b"), left, right)
+    table = ZEROS.predict_shares(("a", "b"), left, right)
     assert np.abs(table.sum(axis=1) - left).max() < 1e-6
     assert np.abs(table.sum(axis=0) - right).max() < 1e-6
     assert table[0, 1] == 0
     # Odds ratios of what may be are those of the product.
     assert table[1, 0] * table[2, 1] == pytest.approx(table[1, 1] * table[2, 0])
-    assert NONE.expected(("a", "b"), left, right).tolist() == np.outer(left, right).tolist()
+    assert NONE.predict_shares(("a", "b"), left, right).tolist() == np.outer(left, right).tolist()
 
 
 def test_entries_that_exclude_each_other_leave_nothing() -> None:
