@@ -158,8 +158,8 @@ REFUSED = {
     "bounds of truth values": (NUMBERS, pa.array([True, False]), "declare `levels: [false, true]`"),
     "bounds of texts": (NUMBERS, pa.array(["1", "2"]), "the type string: write it as float64"),
     "bounds of no values": (NUMBERS, pa.nulls(2), "the type null, without a value"),
-    "letters in integers": ("{levels: [a, b]}", pa.array([1, 2]), "got other texts, and the type"),
-    "letters in truth values": ("{levels: [no, yes]}", pa.array([True]), "and the type bool"),
+    "letters in integers": ("{levels: [a, b]}", pa.array([1, 2]), "the file has the type int64"),
+    "letters in truth values": ("{levels: [no, yes]}", pa.array([True]), "has the type bool"),
     "lists": ("{levels: [a, b]}", pa.array([["a"]]), "the type list"),
 }
 

@@ -216,8 +216,9 @@ def _require_fulfillable(spec: DatasetSpec, attribute: Attribute, types: Set[pa.
         texts -= {attribute.other, *attribute.missing}
         is_met = any(number_of(text) is not None or text.lower() in _TRUTHS for text in texts)
         if has_types and types <= WHOLE | REAL | {pa.bool_()} and not is_met:
-            expected = f"levels that values of column {attribute.column!r} can be"
-            raise refusal(spec, expected, f"other texts, and {got}")
+            expected = f"levels that column {attribute.column!r} of the file can hold"
+            advice = "declare levels of that type, or `bounds`"
+            raise refusal(spec, expected, f"only words, where the file has {got}: {advice}")
     elif attribute.is_numeric:
         expected = f"numbers in column {attribute.column!r}, as its bounds are"
         if types == {pa.bool_()}:
