@@ -18,7 +18,7 @@ def test_the_format_that_is_read_is_accepted() -> None:
 
 @pytest.mark.parametrize("stored", [None, 0, 2, 99, 10**30])
 def test_an_unknown_format_is_refused_in_one_line(stored: int | None) -> None:
-    actual = "none" if stored is None else stored
+    actual = "no format" if stored is None else stored
     with pytest.raises(UnknownFormat) as caught:
         require_format(stored, of="bundle 3f55fba")
     assert str(caught.value) == (

@@ -106,7 +106,7 @@ def test_there_are_no_exact_labels_and_no_exact_inertia():
 
 
 def test_a_weak_signal_is_warned_of_with_a_noisy_number():
-    with pytest.warns(WeakSignal, match=r"N·ε/k of at least 20, got .* by a noisy count"):
+    with pytest.warns(WeakSignal, match=r"N·ε/k must be at least 20, but .* by a noisy count"):
         private().fit(VILLAGES)
 
 

@@ -255,5 +255,5 @@ def test_a_score_of_public_rows_stays_on_benchmarks(score: str) -> None:
 def test_score_f_is_refused_for_attributes_that_are_not_binary() -> None:
     PrivBayes(score="F").check(BITS)
     PrivBayes(score="F", attributes=("a",)).check(MIXED)
-    with pytest.raises(DeclarationError, match="got b with 3 cells"):
+    with pytest.raises(DeclarationError, match="score F, but b has 3 cells: choose"):
         PrivBayes(score="F").check(MIXED)

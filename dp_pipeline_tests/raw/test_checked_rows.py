@@ -162,5 +162,5 @@ def test_rehearsed_stages_are_checked_before_any_query(spec, snapshot):
     counter.require_stored(empty)
     count_coordinates(empty)
     for rehearsed in (empty, None):
-        with pytest.raises(Damaged, match="the table 'normalized' as it was stored"):
+        with pytest.raises(Damaged, match="the table 'normalized' is not as it was stored"):
             counter.require_stored(rehearsed)

@@ -81,8 +81,8 @@ def test_truncated_file_still_has_columns(tmp_path):
         (f"{SECRET}abc,,x\n", "names of columns in the first line"),
         (f"{SECRET * 60}a,b\n", "names of columns in the first line"),
         (f"a{SECRET},a{SECRET}\n", "a different name for each column"),
-        ("", "a csv source with columns, got another one"),
-        ("\n\n", "a csv source with columns, got another one"),
+        ("", "a csv source with columns, got a file of another kind, or without"),
+        ("\n\n", "a csv source with columns, got a file of another kind, or without"),
     ],
     ids=["a number", "an empty cell", "a long text", "twice", "no line", "blank lines"],
 )

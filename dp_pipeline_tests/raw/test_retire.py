@@ -157,7 +157,7 @@ def test_a_retirement_that_was_stopped_anywhere_can_be_finished(after, spec, sto
     if after == 0:
         assert snapshot.checked_path("normalized").is_file()
     else:
-        with pytest.raises(NotPrepared, match="retired"):
+        with pytest.raises(NotPrepared, match="the rows of the snapshot were removed on"):
             snapshot.checked_path("normalized")
     retire_all(store)
     assert [path.name for path in snapshot.folder.iterdir()] == ["manifest.json"]

@@ -142,7 +142,7 @@ def test_a_snapshot_in_another_folder_is_damaged(snapshot, other):
     for text in (manifest.read_text(), manifest.read_text().replace(snapshot.id, moved.id)):
         manifest.write_text(text)
         for checked in (moved.checked_path, moved.checked_content):
-            with pytest.raises(Damaged, match=r"of this snapshot|as it was stored"):
+            with pytest.raises(Damaged, match=r"the manifest of snapshot|not as it was stored"):
                 checked("ingested")
 
 

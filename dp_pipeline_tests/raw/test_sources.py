@@ -160,7 +160,7 @@ def random_gzip() -> bytes:
 GZIP = random_gzip()
 RAGGED = [f"{SECRET}\n", f"{SECRET},2,3\n", f'1,2\n"{SECRET},2\n', f"1,2\n1\n{SECRET},2\n"]
 REFUSED = {
-    "no bytes": ("a.csv", b"", {}, "0 bytes"),
+    "no bytes": ("a.csv", b"", {}, "got an empty file"),
     "blank lines": ("a.csv", b"\n\n", {}, "header line"),
     "nothing packed": ("a.csv.gz", gzip.compress(b"", mtime=0), {}, "header line"),
     "no such column": (
@@ -193,7 +193,7 @@ REFUSED = {
     },
     "a flipped bit": ("a.csv.gz", broken_gzip(), {}, "damaged"),
     "text called gzip": ("a.csv.gz", f"x\n{SECRET}\n".encode(), {}, "damaged"),
-    "no Parquet": ("a.parquet", b"", {"kind": "parquet"}, "0 bytes"),
+    "no Parquet": ("a.parquet", b"", {"kind": "parquet"}, "got an empty file"),
 }
 
 
