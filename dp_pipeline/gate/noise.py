@@ -339,7 +339,8 @@ def parse_noise(text: str) -> NoiseSource:
     if re.fullmatch(r"seeded:(0|[1-9][0-9]{0,17})", text):
         return SeededNoise(int(text.removeprefix("seeded:")))
     raise DeclarationError(
-        f"The source of noise must be opendp, exact or seeded:NUMBER, not {text[:60]!r}"
+        f"The source of noise must be opendp, exact or seeded:NUMBER, not {text[:60]!r}: correct "
+        "the argument `noise`, or the variable DP_PIPELINE_NOISE"
     )
 
 

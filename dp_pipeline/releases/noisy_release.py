@@ -208,8 +208,9 @@ class NoisyRelease(Release):
         fit = self.noise.is_releasable
         if self.spec.is_release and not fit:
             raise DeclarationError(
-                f"{self.spec.name}: noise: sensitive rows need noise without a seed: unset "
-                f"{NOISE_VARIABLE}"
+                f"The noise for data set {self.spec.name} must be drawn without a seed, not by "
+                f"{self.noise_name!r}, because its rows are sensitive: unset the variable "
+                f"{NOISE_VARIABLE}, or leave out the argument `noise`"
             )
 
     def key(self, snapshot: Snapshot, *, new_draw: bool = False) -> ReleaseKey:

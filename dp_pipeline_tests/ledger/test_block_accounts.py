@@ -95,7 +95,8 @@ def test_time_that_is_cut_otherwise_is_another_declaration(rides: Ledger, other:
 
 
 def test_a_file_declares_no_higher_limit_of_a_window(rides: Ledger):
-    with pytest.raises(DeclarationError, match=r"has each_window '1', .* each_window '2': a file"):
+    words = "has each_window '1', but the file declares each_window '2': `dp-pipeline budget raise`"
+    with pytest.raises(DeclarationError, match=words):
         rides.open_account(weekly(each="2"))
     opened = rides.open_account(weekly(each="0.5"))
     assert opened.each_window == 1

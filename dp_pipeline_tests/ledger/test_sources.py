@@ -105,7 +105,9 @@ def test_rows_that_nobody_protects_may_be_shown_without_a_claim(
 
 
 def test_rows_of_a_release_population_are_not_shown(populations: Ledger):
-    with pytest.raises(DeclarationError, match=r"trips: opened with purpose 'release'"):
+    with pytest.raises(
+        DeclarationError, match="trips: the account was opened with purpose 'release'"
+    ):
         populations.require_claimable("trips", "sha256:never-claimed")
 
 

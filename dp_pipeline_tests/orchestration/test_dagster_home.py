@@ -74,7 +74,9 @@ def test_home_that_began_in_files_is_not_carried_on_by_server(
 ):
     make_dagster_home(home)
     monkeypatch.setenv("DP_PIPELINE_DAGSTER", URL)
-    with pytest.raises(DeclarationError, match="got files in its folder") as refusal:
+    with pytest.raises(
+        DeclarationError, match="keeps the run history in files in its folder"
+    ) as refusal:
         make_dagster_home(home)
     assert "names postgresql://127.0.0.1:1/history" in str(refusal.value)
     assert "secret" not in str(refusal.value)

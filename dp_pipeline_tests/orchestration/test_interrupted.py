@@ -180,7 +180,7 @@ def test_damage_found_while_drawing_kills_no_release(
     interrupted(project, spec)
 
     def damaged(*_: object, **__: object) -> None:
-        raise Damaged("does not match its hash, so it was changed")
+        raise Damaged("The ledger row 7 does not match its hash, so it was changed")
 
     with monkeypatch.context() as patch, pytest.raises(Damaged, match="row 7"):
         patch.setattr(NoisyDrawing, "draw", damaged)

@@ -68,7 +68,9 @@ def test_a_copied_transcript_does_not_stand_for_a_settled_one(rides: Project):
     lines = (first.folder.parent / "transcript.jsonl").read_bytes().splitlines(keepends=True)
     (first.folder.parent / "transcript.jsonl").write_bytes(b"".join(lines[:-1]))
     other = rides.declare("rides", RIDES, models={"dpqt_kmeans": {"k": "2", "nominal_rows": "40"}})
-    with pytest.raises(Damaged, match=r"expected that of rides/dpqt_kmeans at .* as settled"):
+    with pytest.raises(
+        Damaged, match=r"of rides/dpqt_kmeans at .* is not the one that was settled"
+    ):
         rides.publish(other)
 
 

@@ -153,7 +153,9 @@ def test_the_bundle_says_what_it_is_and_can_never_be_exported(ran: Ran):
     for name, reason in REASONS.items():
         bundle = outcomes[name].bundle
         assert (bundle.is_dp, bundle.is_releasable) == (False, False)
-        with pytest.raises(BoundaryViolation, match=f"got not differentially private: {reason}$"):
+        with pytest.raises(
+            BoundaryViolation, match=f"project: not differentially private: {reason} "
+        ):
             bundle.require_exportable()
     composed = outcomes["idp_kmeans"].bundle
     assert (composed.is_dp, composed.is_releasable) == (True, False)

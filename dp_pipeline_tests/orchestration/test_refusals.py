@@ -166,7 +166,9 @@ def test_unfit_noise_is_refused_before_a_row_is_read(noise: str, project: Projec
     project.declare("rides", RIDES)
     result = project.cli_here("run", "rides", DP_PIPELINE_NOISE=noise)
     assert (result.code, result.out) == (2, "")
-    assert re.search("noise: |DP_PIPELINE_NOISE: ", result.err)
+    assert re.search(
+        f"noise .* must be .*, not (by )?'{noise[:60]}'.*: .*DP_PIPELINE_NOISE", result.err
+    )
     assert result.err.count("\n") == 1
     assert not project.home.root.exists()
 
@@ -174,7 +176,10 @@ def test_unfit_noise_is_refused_before_a_row_is_read(noise: str, project: Projec
 def test_dagster_refuses_seeded_noise_on_release_data(rides: Project):
     spec = rides.declare("rides", RIDES)
     line = refusal(rides.launch(spec, "dpqt_kmeans", partition="0.5", noise="seeded:1"))
-    assert line.startswith("noise: sensitive rows need noise without a seed: unset")
+    assert line.startswith(
+        "The noise for data set rides must be drawn without a seed, not by 'seeded:1', because "
+        "its rows are sensitive: unset the variable DP_PIPELINE_NOISE"
+    )
     assert rides.spent(spec) == 0
 
 

@@ -172,16 +172,14 @@ def test_persons_with_many_rows_are_a_weaker_signal():
     of_persons = (replace(rows[0], protection=person), rows[1])
     (message,) = warnings_of(of_persons, "eug_kmeans", "0.5", k="10")
     # The formula is that of the number behind it: about 3,000 · 0.5 / (10 · 20), and not 150.
-    assert (
-        "expected N·ε/(k·20) of at least 20, where neighbouring tables differ by 20 rows" in message
-    )
-    assert float(message.partition(", got ")[2].partition(" ")[0]) < 20
+    assert "N·ε/(k·20) must be at least 20, where neighbouring tables differ by 20 rows" in message
+    assert float(message.partition(", but it is ")[2].partition(" ")[0]) < 20
     assert message.endswith("Fewer centres, a larger ε or a smaller at_most would help.")
 
 
 def test_advice_fits_one_row_a_person():
     weak = warnings_of(over_square(blobs(300), relation="replace_one"), "htree_kmeans", k="50")
-    assert "N·ε/(k·2) of at least 20, where neighbouring tables differ by 2 rows" in weak[-1]
+    assert "N·ε/(k·2) must be at least 20, where neighbouring tables differ by 2 rows" in weak[-1]
     assert weak[-1].endswith("Fewer centres or a larger ε would help.")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import os
 import stat
@@ -120,11 +121,12 @@ def test_an_older_count_put_back_is_noticed(path: Path, count: AnswerCount) -> N
 def crash_in_append(patch: pytest.MonkeyPatch, share: float) -> None:
     """Crash once this share of the answer is written."""
 
-    def append(path: Path, line: bytes) -> None:
-        path.write_bytes(path.read_bytes() + line[: int(share * len(line))])
-        raise Crash
+    class TornFile(io.FileIO):
+        def write(self, line: bytes) -> int:  # type: ignore[override]
+            super().write(line[: int(share * len(line))])
+            raise Crash
 
-    patch.setattr("dp_pipeline.results.transcript._append", append)
+    patch.setattr(os, "fdopen", TornFile)
 
 
 def crash_in_count(patch: pytest.MonkeyPatch, *, is_written: bool) -> None:

@@ -324,7 +324,8 @@ def test_the_command_asks_the_ledger_of_the_project(
     account = Account("points", "one row", "add_remove", "release", Fraction(1))
     Ledger(tmp_path / "home/ledger").open_account(account)
     words = ["--dataset", "points", "--out", str(tmp_path / "out")]
-    assert "points: opened with purpose 'release'" in refused(command("clustering", *words))
+    refusal = refused(command("clustering", *words))
+    assert "points: the account was opened with purpose 'release'" in refusal
 
 
 def test_download_with_a_protected_hash_is_refused(
