@@ -167,7 +167,7 @@ def test_unfit_noise_is_refused_before_a_row_is_read(noise: str, project: Projec
     result = project.cli_here("run", "rides", DP_PIPELINE_NOISE=noise)
     assert (result.code, result.out) == (2, "")
     assert re.search(
-        f"noise .* must be .*, not (by )?'{noise[:60]}'.*: .*DP_PIPELINE_NOISE", result.err
+        f"noise .*must be .*, not (by )?'{noise[:60]}'.*: .*DP_PIPELINE_NOISE", result.err
     )
     assert result.err.count("\n") == 1
     assert not project.home.root.exists()
