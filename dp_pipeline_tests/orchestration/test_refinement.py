@@ -133,7 +133,9 @@ def test_who_loses_a_race_reads_who_was_first(
         return result
 
     monkeypatch.setattr(EpsilonRelease, moment, interleaved)
-    with pytest.raises(DeclarationError, match=r"refined to ε=0.5: refine that one") as refused:
+    with pytest.raises(
+        DeclarationError, match=r"refined already to ε=0.5: refine that one"
+    ) as refused:
         drawn("1", "0.2")
     assert refused.value.exit_code == 2
     assert project.spent(spec) == Fraction("0.5")
@@ -171,7 +173,9 @@ def test_damaged_answers_of_what_it_refines_do_not_end_it(
     answers = transcript.read_bytes()
     for damaged in (answers[:-9] + b"x" * 8 + b"\n", b""):
         transcript.write_bytes(damaged)
-        with pytest.raises(Damaged, match=r"that of homes/independent at ε=0.2 as settled"):
+        with pytest.raises(
+            Damaged, match=r"homes/independent at ε=0.2 in .* is not the one that was"
+        ):
             drawn("0.5")
     transcript.write_bytes(answers + b"torn")
     assert (drawn("0.5").state, project.spent(spec)) == ("resumed", Fraction("0.5"))

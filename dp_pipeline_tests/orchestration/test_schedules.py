@@ -147,4 +147,4 @@ def test_file_that_disagrees_with_its_account_turns_tick_red(rides: Project):
     with pytest.raises(dg.DagsterError) as red:
         answer(rides, spec)
     assert isinstance(red.value.__cause__, DeclarationError)
-    assert "population walkers: opened with" in str(red.value.__cause__)
+    assert "population walkers: the account was opened with" in str(red.value.__cause__)

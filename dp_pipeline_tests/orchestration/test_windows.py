@@ -730,7 +730,7 @@ def test_windows_by_another_column_are_refused(project: Project):
         "others", STREAM, windows=windows, source={"kind": "csv", "path": "others.csv"}
     )
     with pytest.raises(
-        DeclarationError, match="population riders: opened with windows 'every week"
+        DeclarationError, match="population riders: the account was opened with windows 'every week"
     ):
         run_weeks(project, load_spec(other), "2026-W01")
 
