@@ -146,7 +146,7 @@ def test_runs_that_prepare_the_same_rows_at_once_store_them_once(
 
     with ThreadPoolExecutor() as pool:
         assert list(pool.map(normalize, range(4))) == [None] * 4
-    assert len(made) == 1
+    assert [stage for _, stage, _ in made] == ["normalized", "left_out"]
     prepare.mark_prepared(spec, rides.snapshot(spec))
 
 
@@ -155,7 +155,7 @@ def test_command_shows_plan_and_says_that_no_daemon_answers(rides: Project):
     result = rides.cli("backfill", "rides", "--epsilon", "0.5")
     assert result.code == 1
     assert "requested 0.55, spent 0, left 3, ceiling 3" in result.out
-    assert result.err.startswith("The backfill needs a running Dagster daemon: start")
+    assert result.err.startswith("dp-pipeline: The backfill needs a running Dagster daemon: start")
     assert rides.ledger.balance("riders").spent == 0
 
 
