@@ -356,7 +356,7 @@ def test_seeded_noise_is_refused_as_by_plan(
     folder: Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DP_PIPELINE_NOISE", "seeded:7")
-    assert "noise: sensitive rows need" in refused_as_by_plan(folder).stderr
+    assert "must be drawn without a seed" in refused_as_by_plan(folder).stderr
     assert not ledger.folder.exists()
 
 

@@ -142,7 +142,7 @@ REFUSALS = {
         "budget raise toy --total 9 --reason more", "`dp-pipeline run` of one of its"
     ),
     "seeded noise": Refusal(
-        "plan toy", "unset DP_PIPELINE_NOISE", variables(DP_PIPELINE_NOISE="seeded:7")
+        "plan toy", "unset the variable DP_PIPELINE_NOISE", variables(DP_PIPELINE_NOISE="seeded:7")
     ),
     "a source of others": Refusal("data check toy.yaml", "distinct_population: <reason>", held),
     "a protected source": Refusal(

@@ -19,7 +19,7 @@ from dp_pipeline.releases.k_anonymous_tables import TableFacts
 from dp_pipeline.releases.run_result import ReleaseResult, RunResult
 from dp_pipeline.reporting.figures.cluster_view import centre_table, dates_of
 from dp_pipeline.reporting.metrics import MOST_METRICS, QualityRow, find_metric, metrics_of
-from dp_pipeline.reporting.plausibility import left_out_line, missing_line
+from dp_pipeline.reporting.plausibility import missing_line, omitted_rows_line
 from dp_pipeline.reporting.text import number_text, print_table
 from dp_pipeline.results.bundle import REFINED_FROM
 
@@ -59,7 +59,7 @@ def print_result(result: RunResult, *, is_explained: bool = True) -> None:
             click.echo(f"missing cells, {name}: {missing_line(release.missing)}")
         if "left_out" in release.tables:
             name = f"{release.model} at ε={release.release.level}"
-            click.echo(f"rows left out, {name}: {left_out_line(release.bundle.tables)}")
+            click.echo(f"rows left out, {name}: {omitted_rows_line(release.bundle.tables)}")
     for line in (warning for release in result for warning in release.warnings):
         click.echo(f"warning: {line}")
     if words := _discovery_words(result):

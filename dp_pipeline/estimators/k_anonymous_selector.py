@@ -372,7 +372,7 @@ labels in every class; no ε, not differentially private
         """
         check_is_fitted(self)
         names = OneToOneFeatureMixin.get_feature_names_out(self, input_features)
-        return self._rule.names(self._rule.kept_bits, names)
+        return self._rule.names(self._rule.released_bits, names)
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
         """Return the promise of the fit; the parameters before a fit."""

@@ -27,7 +27,7 @@ from dp_pipeline.estimators.frames import (
     stored_persons,
 )
 from dp_pipeline.inference.earlier import PublicTable
-from dp_pipeline.raw.contributions import PersonKeys, count_left_out, keep_at_most
+from dp_pipeline.raw.contributions import PersonKeys, count_omitted_rows, keep_at_most
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.raw.generators.declared import draw_declared_rows
 from dp_pipeline.raw.values import breaking_rows, cell_codes, mend_constraints, valid_numbers
@@ -188,7 +188,7 @@ def _bounded(
     places = table.append_column(_PLACE, pa.array(np.cumsum(is_kept) - 1))
     at_most, others = spec.protection.rows, table.filter(pa.array(~is_kept))
     bounded = keep_at_most(places.filter(pa.array(is_kept)), at_most=at_most, keys=keys)
-    left_out = count_left_out(others, bounded, at_most=at_most, keys=keys)
+    left_out = count_omitted_rows(others, bounded, at_most=at_most, keys=keys)
     return np.asarray(bounded.column(_PLACE).to_numpy()), left_out
 
 

@@ -120,7 +120,7 @@ class FittedRecoding:
         return cls(columns, recoding, bits, support)
 
     @property
-    def kept_bits(self) -> tuple[Bit, ...]:
+    def released_bits(self) -> tuple[Bit, ...]:
         """The bits of the support."""
         return tuple(compress(self.bits, self.support))
 
@@ -146,8 +146,8 @@ class FittedRecoding:
             no_labels = np.zeros(features.rows, dtype=np.int64)
             rows = CodedRows(declared, codes, no_labels, ("",))
             return self.recoding.features(rows)[:, self.support]
-        matrix = np.empty((features.rows, len(self.kept_bits)), dtype=np.int8)
-        for index, bit in enumerate(self.kept_bits):
+        matrix = np.empty((features.rows, len(self.released_bits)), dtype=np.int8)
+        for index, bit in enumerate(self.released_bits):
             answers = bit.answers(codes, declared)
             matrix[:, index] = answers & coded[bit.column][1] if bit.asks == "is" else answers
         return matrix

@@ -65,7 +65,7 @@ class PairedRows:
         """Synthetic codes (rows, attributes), columns in the order of ``sizes``, rows in no order;
         on one thread, so that a release is drawn to the same bytes by any computer.
         """
-        drawn = _DrawnKinds((), np.zeros((1, 0), dtype=np.int64), np.array([rows]))
+        drawn = _RowKinds((), np.zeros((1, 0), dtype=np.int64), np.array([rows]))
         for conditional in self._network if rows else ():
             drawn = drawn.with_next(
                 conditional.child, self._rows_of_levels(conditional, drawn, rng)
@@ -82,7 +82,7 @@ class PairedRows:
         return view_network(self.tables.cells, self.sizes, most_cells=MOST_FAMILY_CELLS)
 
     def _rows_of_levels(
-        self, one: Conditional, drawn: _DrawnKinds, rng: np.random.Generator
+        self, one: Conditional, drawn: _RowKinds, rng: np.random.Generator
     ) -> IntArray:
         """Return rows of every kind that get each level of the next attribute, (kinds, levels):
         level by level, each fitted together with all later ones.
@@ -99,7 +99,7 @@ class PairedRows:
         rows_of_levels[:, -1] = left
         return rows_of_levels
 
-    def _family_chances(self, one: Conditional, drawn: _DrawnKinds) -> FloatArray:
+    def _family_chances(self, one: Conditional, drawn: _RowKinds) -> FloatArray:
         """Chances of the levels (kinds, levels), as the family says them."""
         table = one.table.reshape(-1, self.sizes[one.child])
         level = table.sum(axis=0) + LEAST_ROWS
@@ -109,7 +109,7 @@ class PairedRows:
         # Where no level is left the rows cannot hold, whatever they get.
         return np.where(allowed | ~allowed.any(axis=1, keepdims=True), chances, 0.0)
 
-    def _allowed(self, child: str, drawn: _DrawnKinds) -> np.ndarray:
+    def _allowed(self, child: str, drawn: _RowKinds) -> np.ndarray:
         """Which levels (kinds, levels) are in a cell that there may be."""
         allowed = np.ones((len(drawn.rows), self.sizes[child]), dtype=np.bool_)
         for entry in self.zeros.allowed:
@@ -125,7 +125,7 @@ class PairedRows:
                 allowed &= mask.reshape(-1, self.sizes[child])[cells]
         return allowed
 
-    def _moments(self, child: str, drawn: _DrawnKinds) -> tuple[FloatArray, FloatArray, FloatArray]:
+    def _moments(self, child: str, drawn: _RowKinds) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return the targets of the next attribute: features of the kinds (kinds, f), the rows
         (levels, f) that each level has to have of them, and what those may be off by for a nat
         (f,). The first is 1 everywhere, the others say what levels of earlier attributes a kind
@@ -151,7 +151,7 @@ class PairedRows:
 
 
 @dataclass(frozen=True, eq=False)
-class _DrawnKinds:
+class _RowKinds:
     """Rows so far, those that are alike together, in the order of their codes.
 
     names   attributes that have been drawn
@@ -170,11 +170,11 @@ class _DrawnKinds:
             cells = cells * sizes[name] + self.codes[:, self.names.index(name)]
         return cells
 
-    def with_next(self, name: str, rows_of_levels: IntArray) -> _DrawnKinds:
+    def with_next(self, name: str, rows_of_levels: IntArray) -> _RowKinds:
         """With one more attribute, from the rows (kinds, levels) of its levels."""
         kinds, levels = np.nonzero(rows_of_levels)
         codes = np.concatenate([self.codes[kinds], levels[:, None]], axis=1)
-        return _DrawnKinds((*self.names, name), codes, rows_of_levels[kinds, levels])
+        return _RowKinds((*self.names, name), codes, rows_of_levels[kinds, levels])
 
 
 def _in_turn(expected: FloatArray, most: IntArray, rng: np.random.Generator) -> IntArray:

@@ -209,7 +209,7 @@ class Account:
             amounts[limit] = _amount(facts[limit]) if is_converted else None
         within = facts.get("within", "ever")
         if within not in WITHIN:
-            raise ValueError("within: neither window nor ever")
+            raise ValueError("within must be window or ever, but it is neither")
         return cls(
             population=population,
             unit=facts["unit"],

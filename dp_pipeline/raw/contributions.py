@@ -121,14 +121,16 @@ def keep_at_most(table: pa.Table, *, at_most: int, keys: PersonKeys | None) -> p
     return table.filter(pa.array(is_kept))
 
 
-def count_left_out(rows: pa.Table, kept: pa.Table, *, at_most: int, keys: PersonKeys | None) -> int:
+def count_omitted_rows(
+    rows: pa.Table, kept: pa.Table, *, at_most: int, keys: PersonKeys | None
+) -> int:
     """Return how many of some rows, which are no kept ones, persons may have beside those.
 
     Kept and counted rows of one person are together at most ``at_most``.
 
     >>> rides = pa.table({"rider": ["a", "a", "a", "b", None]})
     >>> keys = PersonKeys.of(rides.column_names, "rider", b"k" * 32)
-    >>> count_left_out(rides, rides.slice(0, 1), at_most=3, keys=keys)  # two of a, one of b
+    >>> count_omitted_rows(rides, rides.slice(0, 1), at_most=3, keys=keys)  # two of a, one of b
     3
     """
     if keys is None:

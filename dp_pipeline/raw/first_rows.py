@@ -83,14 +83,14 @@ def parse_first_rows(spec: DatasetSpec, rows: int) -> ParsedRows:
         columns,
         broken,
         timeless,
-        *_count_left_out_rows(spec, table),
+        *_count_omitted_rows(spec, table),
         unreadable,
         multiline,
         count_odd_lines(spec) if spec.source.kind == "csv" and spec.is_release else (0, 0),
     )
 
 
-def _count_left_out_rows(spec: DatasetSpec, table: pa.Table) -> tuple[int, dict[str, int]]:
+def _count_omitted_rows(spec: DatasetSpec, table: pa.Table) -> tuple[int, dict[str, int]]:
     """Return how many rows would be left out, and because of what; a row may have two reasons."""
     domain = spec.domain
     attributes = [each for each in domain if each.undeclared is None]

@@ -36,7 +36,7 @@ from dp_pipeline.raw.clusters import workers_of
 from dp_pipeline.raw.contributions import (
     Parts,
     PersonKeys,
-    count_left_out,
+    count_omitted_rows,
     keep_at_most,
     part_of_files,
     person_codes,
@@ -211,13 +211,15 @@ class _Normalizer:
 
     def normalize_batch(self, read: BatchReader) -> list[pa.Table]:
         """Normalize a batch that has all rows of its persons."""
-        return [self._normalize(_marked_rows(self.spec, read()))]
+        return [self._normalize(_add_mark_of_declared_rows(self.spec, read()))]
 
     def split_batch(self, numbered_batch: tuple[int, BatchReader]) -> Parts:
         """Store the rows of a batch in parts by person."""
         number, read = numbered_batch
         assert self.keys is not None
-        return split_by_person(_marked_rows(self.spec, read()), self.keys, self._path(number))
+        return split_by_person(
+            _add_mark_of_declared_rows(self.spec, read()), self.keys, self._path(number)
+        )
 
     def normalize_part(self, task: tuple[int, tuple[tuple[int, Parts], ...]]) -> list[pa.Table]:
         """Normalize the rows of one part of the persons, gathered from all batches."""
@@ -230,7 +232,7 @@ class _Normalizer:
         is_declared = marked.column(_IS_DECLARED)
         at_most, others = self.spec.protection.at_most, marked.filter(pc.invert(is_declared))
         kept = keep_at_most(marked.filter(is_declared), at_most=at_most, keys=self.keys)
-        left_out = count_left_out(others, kept, at_most=at_most, keys=self.keys)
+        left_out = count_omitted_rows(others, kept, at_most=at_most, keys=self.keys)
         return _first_stage(self.spec, kept).replace_schema_metadata({_COUNT: str(left_out)})
 
     def _path(self, number: int) -> Path:
@@ -246,7 +248,7 @@ def normalized(spec: DatasetSpec, table: pa.Table, key: bytes) -> pa.Table:
     return stage.replace_schema_metadata(None)
 
 
-def _marked_rows(spec: DatasetSpec, table: pa.Table) -> pa.Table:
+def _add_mark_of_declared_rows(spec: DatasetSpec, table: pa.Table) -> pa.Table:
     table = rows_of_window(spec, table.select(list(dict.fromkeys(spec.columns))))
     return table.append_column(_IS_DECLARED, pa.array(rows_as_declared(spec.domain, table)))
 

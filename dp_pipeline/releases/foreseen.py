@@ -71,12 +71,12 @@ def foreseen_tables(options: RunOptions) -> Iterator[ForeseenTable]:
         if isinstance(model, TableModel):
             rate = NoiseRate(currency != PURE, spec.distance)
             amount = currency.amount_of(release.epsilon)
-            pairs = model.expected_pairs(_found_at_most(release.spec, rows), rows, amount, rate)
+            pairs = model.expected_pairs(_widest_domain(release.spec, rows), rows, amount, rate)
             if pairs is not None:
                 yield ForeseenTable(release, rows, pairs)
 
 
-def _found_at_most(spec: DatasetSpec, rows: int) -> Domain:
+def _widest_domain(spec: DatasetSpec, rows: int) -> Domain:
     """Return the widest domain, with no more levels than so many rows can make one each."""
     domain = spec.widest.domain
     fewer = {}

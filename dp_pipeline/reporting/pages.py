@@ -91,7 +91,9 @@ def write_report(  # noqa: PLR0913
             (release.missing_line, release.name) for release in releases if release.missing_line
         ),
         left_out=_grouped(
-            (release.left_out_line, release.name) for release in releases if release.left_out_line
+            (release.omitted_rows_line, release.name)
+            for release in releases
+            if release.omitted_rows_line
         ),
         pictures=pictures,
         non_dp_releases=non_dp_releases,

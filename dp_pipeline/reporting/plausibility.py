@@ -201,7 +201,7 @@ def clustering_warnings(
     """
     if total is None:
         return ()
-    few = (*_few_rows(total, nominal_rows), *_much_left_out(tables, total))
+    few = (*_few_rows(total, nominal_rows), *_warn_of_omitted_rows(tables, total))
     k = len(next(iter(tables["centres"].values())))
     weak = _weak_signal(total, k, epsilon, distance=distance, at_most=at_most)
     warnings = few or weak or _no_rows(total)
@@ -260,7 +260,7 @@ def bundle_missing(spec: DatasetSpec, bundle: Bundle) -> dict[str, float]:
     return missing_shares(_marginal_shares(bundle.tables), spec.domain)
 
 
-def left_out_line(tables: Tables) -> str:
+def omitted_rows_line(tables: Tables) -> str:
     """Return the noisy number of rows that a clustering leaves out; empty where it has none."""
     if "left_out" not in tables:
         return ""
@@ -268,7 +268,7 @@ def left_out_line(tables: Tables) -> str:
     return noisy_text(rows, deviation)
 
 
-def _much_left_out(tables: Tables, total: NoisyTotal) -> tuple[str, ...]:
+def _warn_of_omitted_rows(tables: Tables, total: NoisyTotal) -> tuple[str, ...]:
     if "left_out" not in tables:
         return ()
     rows, deviation = (float(column[0]) for column in tables["left_out"].values())

@@ -24,8 +24,8 @@ from dp_pipeline.reporting.noisy_answers import NoisyAnswers
 from dp_pipeline.reporting.plausibility import (
     bundle_missing,
     bundle_warnings,
-    left_out_line,
     missing_line,
+    omitted_rows_line,
 )
 from dp_pipeline.reporting.quality import ComparedTable, QualityReport
 from dp_pipeline.reporting.text import number_text
@@ -81,9 +81,9 @@ class ReportedRelease(ABC):
         return missing_line(bundle_missing(self.spec, self.bundle))
 
     @property
-    def left_out_line(self) -> str:
+    def omitted_rows_line(self) -> str:
         """The noisy number of rows without a place; empty where none can be without."""
-        return left_out_line(self.bundle.tables)
+        return omitted_rows_line(self.bundle.tables)
 
     @abstractmethod
     def require_showable(self) -> None:

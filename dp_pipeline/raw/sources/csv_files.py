@@ -67,7 +67,7 @@ def _read_file(spec: DatasetSpec, path: Path) -> Iterator[pa.Table]:
         lambda: csv_columns(path, spec.source, line_is_row=spec.is_release),
         expected="a CSV file with a header line",
     )
-    names = with_names(names) if spec.is_release else _all_named(names)
+    names = with_names(names) if spec.is_release else _name_all_columns(names)
     reading.check_names(spec, names)
     columns = reading.declared_columns(spec)
     yield from reading.guarded_each(
@@ -118,7 +118,7 @@ def with_names(names: Sequence[str]) -> list[str]:
     return list(names[: last + 1])
 
 
-def _all_named(names: Sequence[str]) -> list[str]:
+def _name_all_columns(names: Sequence[str]) -> list[str]:
     """Return names in which the empty ones at the end differ: no attribute is read from them."""
     named = with_names(names)
     return [*named, *(f" {place}" for place in range(len(named), len(names)))]

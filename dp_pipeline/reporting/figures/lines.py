@@ -71,10 +71,10 @@ class Line:
     style: Literal["marks", "steps", "dashed steps"] = "marks"
 
     @property
-    def joined_points(self) -> list[tuple[float, float]]:
+    def line_points(self) -> list[tuple[float, float]]:
         """The points that the line joins: every step, or the mean of all marks at one place.
 
-        >>> Line("a", 0, [Point(1, 2.0), Point(1, 4.0)]).joined_points
+        >>> Line("a", 0, [Point(1, 2.0), Point(1, 4.0)]).line_points
         [(1, 3.0)]
         """
         if self.style != "marks":
@@ -86,7 +86,7 @@ class Line:
 
     @property
     def end(self) -> tuple[float, float] | None:
-        finite = [point for point in self.joined_points if math.isfinite(point[1])]
+        finite = [point for point in self.line_points if math.isfinite(point[1])]
         return finite[-1] if finite else None
 
 
@@ -204,7 +204,7 @@ class Panel:
 
     def _line_text(self, line: Line) -> str:
         finite_points = [
-            (position, value) for position, value in line.joined_points if math.isfinite(value)
+            (position, value) for position, value in line.line_points if math.isfinite(value)
         ]
         if not finite_points:
             return ""
@@ -294,8 +294,8 @@ def _aside(panel: Panel, index: int) -> float:
 def _draw(axes: Axes, line: Line, x_axis: HorizontalAxis, aside: float) -> None:
     look = picture.look_of(line.place)
     marker = look.pop("marker")
-    positions = [x_axis.place(position) * aside for position, _ in line.joined_points]
-    values = [value for _, value in line.joined_points]
+    positions = [x_axis.place(position) * aside for position, _ in line.line_points]
+    values = [value for _, value in line.line_points]
     if line.style != "marks":
         dashed = {"linestyle": "--", "linewidth": 1.3} if line.style == "dashed steps" else {}
         style: dict[str, Any] = {**look, "linewidth": 1.8, **dashed}
