@@ -151,8 +151,8 @@ def _require_blocks(account: Account, charge: entries.Charge) -> None:
     if bool(account.windows) != bool(charge.blocks):
         expected = "a charge with windows" if account.windows else "a charge without windows"
         raise DeclarationError(
-            f"{charge.what}: the account of population {account.population} needs {expected}, not "
-            f"one of {len(charge.blocks)} windows: correct `windows`"
+            f"{charge.what}: the account of population {account.population} needs {expected}, "
+            f"but this one names {len(charge.blocks)}: correct `windows`"
         )
     # In ρ, or with a δ, a person's rows in m windows cost more than m times those of one.
     is_additive = account.delta is None and not (charge.delta and account.within == "ever")
