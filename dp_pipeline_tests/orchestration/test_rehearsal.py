@@ -22,7 +22,11 @@ from dp_pipeline_tests.orchestration.shops import shops
 
 
 @pytest.mark.parametrize("name", sorted(dataset_files()))
-def test_drawn_rows_are_as_every_data_set_declares(name: str) -> None:
+def test_drawn_rows_are_as_every_data_set_declares(
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    # No row is read, and the folder of rows may be anywhere.
+    monkeypatch.setenv("DP_PIPELINE_DATA", str(tmp_path))
     spec = find_spec(name)
     table = draw_declared_rows(spec, 200, seed=1)
     assert table.num_rows == 200
