@@ -83,7 +83,7 @@ class LoopCounter:
             table[tuple(self.code(row, name) for name in attributes)] += 1
         return Sealed(table)
 
-    def left_out(self) -> Sealed:
+    def count_left_out(self) -> Sealed:
         """See Counter."""
         return Sealed(np.array(self.others, dtype=np.int64))
 

@@ -33,7 +33,7 @@ def hamming_distances(rows: CodedRows, bits: Sequence[Bit]) -> IntArray:
 
 @dataclass(frozen=True)
 class HamdistForward(RankedSearch):
-    """RFKA's search in the order of HamDist: from the highest on, each is added where allowed."""
+    """RFKA's search that adds bits where the guarantee allows it, from the highest HamDist down."""
 
     summary: ClassVar[str] = "one pass over one-hot bits, by Hamming distance of the labels"
 

@@ -228,7 +228,7 @@ class Precision:
         them, in true rows: float (rows,), none below 0.
         """
         tilted = self._response.draw(rng)
-        pairs = self._scored.drawn
+        pairs = self._scored.pairs_to_draw
         change = np.zeros(self.rows)
         for (first, second), pair in pairs:
             relative = np.clip(pair.draw(rng) / self.total, -1.0, 1.0)

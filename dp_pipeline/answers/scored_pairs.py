@@ -138,7 +138,7 @@ class ScoredPairs:
         return self._pairs[first, second]
 
     @cached_property
-    def drawn(self) -> list[tuple[Names, ScoredPair]]:
+    def pairs_to_draw(self) -> list[tuple[Names, ScoredPair]]:
         """Pairs whose levels no table tells apart, at most 300: those with the largest scores."""
         names = [pair for pair in self._dependence if not self._tables.has_levels(pair)]
         names.sort(key=lambda pair: -self._dependence[pair])

@@ -125,7 +125,7 @@ class DiscoveredDomain:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The discovered attributes."""
+        """The names of the discovered attributes."""
         return tuple(name for name, _ in self.attributes)
 
     def __getitem__(self, name: str) -> DiscoveredAttribute:

@@ -258,7 +258,7 @@ class _Export:
         return f"{bundle.spent_text}, exactly what is stated"
 
     def card(self) -> str:
-        """Check that ``card.json`` has the figures of the release."""
+        """Check the format of ``card.json``, and its guarantee and standing against the release."""
         card = json.loads((self.folder / f"{CARD}.json").read_text(encoding="utf-8"))
         require_format(card.get("format"), of=f"{CARD}.json")
         stated, computed = card["guarantee"], json.loads(json.dumps(guarantee(self._bundle)))

@@ -190,7 +190,7 @@ def require_subsets(domain: Domain, rules: Sequence[NearestCentre], salt: int) -
     if not rules or not 0 <= salt < 1 << 63:
         raise BoundaryViolation(
             f"Cluster sums need a rule and a salt from 0 to 2^63 − 1, not {len(rules)} rules and "
-            f"a salt of {salt.bit_length()} bits"
+            f"the salt {salt!r:.30}"
         )
     for rule in rules:
         require_rule(domain, rule)

@@ -79,7 +79,7 @@ class Counter(Protocol):
         """Return the tables of marginals, in their order; () is the number of rows, shape ()."""
         ...
 
-    def left_out(self) -> Sealed:
+    def count_left_out(self) -> Sealed:
         """Return the number of rows that are in no other answer though their person is known,
         shape (). Counted and left-out rows of one person are together at most
         ``protection.rows``.

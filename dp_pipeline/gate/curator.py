@@ -212,7 +212,7 @@ class Curator:
         query = self._executor.laplace_query(words, l1=self.distance, epsilon=epsilon)
         self.accountant.charge_beside(query.spend)
         answer = self._executor.answer(
-            query, ("rows left out",), lambda counter: counter.left_out().open_at_the_gate()
+            query, ("rows left out",), lambda counter: counter.count_left_out().open_at_the_gate()
         )
         return NoisyNumber(float(answer), float(query.spend.scale), "rows")
 

@@ -46,7 +46,7 @@ def column_tree(name: str) -> BitTree:
 
 @dataclass
 class _Box:
-    """A node of the tree with its noisy rows, and the shares that measured them.
+    """A node of the tree with its noisy rows, and the shares of the budget that measured them.
 
     start, length   in units of the finest boxes
     """

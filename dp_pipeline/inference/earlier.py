@@ -234,7 +234,7 @@ class PublicTable:
 
     @property
     def digest(self) -> str:
-        """Of all codes, in their order: which rows they are, for whoever uses them again."""
+        """A hash of all codes in their order, by which the same rows are known again."""
         fingerprint = hashlib.sha256()
         for name, column in self.codes.items():
             fingerprint.update(f"{name} {len(column)} ".encode() + column.astype("<i8").tobytes())

@@ -18,7 +18,7 @@ ROUNDS = 750
 """Rounds of swaps; twice as many, and four times, leave the same error of pairs (eusilc, ε = 2)."""
 
 UNITS_A_SWAP = 32
-"""Of so many units of one size, two swap in a round: swaps at one time do not see each other."""
+"""Two units in so many swap in a round, since swaps at one time do not see each other."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class SyntheticUnits:
 
 @dataclass(frozen=True)
 class NoisyPairs:
-    """What a noisy table says of the pairs of parts of units of one size.
+    """The noisy counts of the pairs of parts, in units of one size.
 
     counts     float (k, k): of successive parts, or of a set each pair in both orders
     variance   of one cell

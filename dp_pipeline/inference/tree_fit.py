@@ -57,12 +57,13 @@ def fit_tree(
     tree's distribution, minimises ½ Σ ‖N μ_a − y_a‖² / σ_a² + w · KL(μ ‖ start). The sum is over
     everything that was measured, what is inside a larger table too: y is the least-squares solution
     of it, so this is the sum of squares of the noise but for a constant, and where shares cannot be
-    negative what was measured better gives way less. One table that has
-    every attribute, and nothing beside it, is projected to the nearest shares instead: there is
-    nothing to make agree. The
-    dual, log Z(θ) − Σ ⟨θ_a, y_a/N⟩ + ½ Σ λ_a ‖θ_a‖² with λ_a = w · σ_a² / N², is convex and has
-    no constraint; one inference gives its value and its gradient, and L-BFGS-B minimises it. On one
-    thread, so that a release is fitted to the same bytes by any computer that replays it.
+    negative what was measured better gives way less. One table that has every attribute, and
+    nothing beside it, is projected to the nearest shares instead: there is nothing to make agree.
+
+    The dual, log Z(θ) − Σ ⟨θ_a, y_a/N⟩ + ½ Σ λ_a ‖θ_a‖² with λ_a = w · σ_a² / N², is convex and
+    has no constraint; one inference gives its value and its gradient, and L-BFGS-B minimises it.
+    Where its ``iterations`` run out, tables are made to fit one by one (``_Dual.fit_in_turn``). On
+    one thread, so that a release is fitted to the same bytes by any computer that replays it.
 
     Sources: maximum entropy with relaxed constraints, Dudík, Phillips, Schapire, JMLR 2007;
     marginals of noisy tables by graphical models, McKenna, Sheldon, Miklau, ICML 2019.

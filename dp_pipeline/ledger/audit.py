@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from fractions import Fraction
 
-from dp_pipeline.config.amounts import NANO, epsilon_text, nano_epsilon
+from dp_pipeline.config.amounts import NANO, delta_text, epsilon_text, nano_epsilon
 from dp_pipeline.config.errors import Damaged, DeclarationError
 from dp_pipeline.ledger.account import LIMITS, WINDOW_FACTS, Account, times_in_windows
 from dp_pipeline.ledger.entries import Entry, SpendRow, blocks_of, charge_in_all_windows, delta_of
@@ -150,7 +150,11 @@ class Audit:
             and account.delta_limit is not None
             and delta > account.delta_limit
         ):
-            raise _impossible(entry, "it exceeds the ceiling of δ")
+            raise _impossible(
+                entry,
+                f"it exceeds the ceiling of δ, {delta_text(account.delta_limit)}, with "
+                f"{delta_text(delta)} in all",
+            )
 
     def _reserve_blocks(self, entry: Entry, account: Account) -> None:
         blocks = _blocks_of(entry)

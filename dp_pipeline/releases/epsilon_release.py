@@ -199,9 +199,13 @@ class EpsilonRelease(NoisyRelease):
         """Raise DeclarationError unless this release may refine one of ``epsilon``."""
         model, where = self.model, f"{self.where}: refine"
         if not self.can_refine:
+            reason = (
+                f"the model {self.name} does not ask the same questions at every ε"
+                if self.spec.domain.parts is None
+                else "tables of units with parts are measured once"
+            )
             raise DeclarationError(
-                f"{where}: the model {self.name} does not ask the same questions at every ε, so "
-                "it cannot be refined: run without --refine"
+                f"{where}: {reason}, so it cannot be refined: run without --refine"
             )
         if model.plans_from_earlier:
             raise DeclarationError(
@@ -245,7 +249,9 @@ class EpsilonRelease(NoisyRelease):
         )
 
     def _types_fact(self, spec: ReleaseSpec) -> dict[str, str]:
-        """Return the fact with the types of the source's columns, which its schema tells."""
+        """Return the fact with the types that the source's schema has for declared columns, as
+        reserved once that is done; {} where it has none.
+        """
         if spec.reserved is not None:
             return {name: text for name, text in spec.reserved.facts.items() if name == TYPES}
         newest = spec.key.snapshot.rpartition("+")[2]

@@ -211,14 +211,14 @@ class Accountant:
     def charge_beside(self, spend: Spend) -> None:
         """Record the charge for rows that no other charge is about; it adds nothing to the sum.
 
-        Proof: ``Curator.measure_left_out``. BoundaryViolation for a second one, and for one above
-        the budget.
+        Proof, of pure ε: ``Curator.measure_left_out``. BoundaryViolation for a second one, for one
+        above the budget, and for a budget in ρ.
         """
         _require_proven(spend)
-        if self.beside is not None or self.cost(spend) > self.epsilon:
+        if self.beside is not None or self.currency != PURE or self.cost(spend) > self.epsilon:
             raise BoundaryViolation(
-                f"Only one charge of at most the budget may be beside the others, but {spend.what} "
-                f"is {'a second one' if self.beside else 'larger'}"
+                "Only one charge of at most a budget of ε may be beside the others, but "
+                f"{spend.what} is a second one, larger, or in another currency"
             )
         self.beside = spend
 

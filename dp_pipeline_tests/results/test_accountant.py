@@ -234,3 +234,31 @@ def test_an_unspent_rest_is_refused(spend: Callable[[Fraction], Spend], currency
 def test_a_budget_is_a_positive_fraction(epsilon: object) -> None:
     with pytest.raises(BoundaryViolation, match="budget"):
         Accountant(epsilon)  # type: ignore[arg-type]
+
+
+# Beside the others.
+
+
+@pytest.mark.parametrize(
+    ("currency", "charges", "is_taken"),
+    [
+        (PURE, [ONE], True),
+        (PURE, [HALF], True),
+        (PURE, [HALF, HALF], False),
+        (PURE, [ONE + TINY], False),
+        (ZCDP, [ONE], False),
+    ],
+    ids=["all of it", "less", "a second one", "more", "of a budget in ρ"],
+)
+def test_one_charge_of_pure_epsilon_may_be_beside(
+    currency: Currency, charges: list[Fraction], is_taken: bool
+) -> None:
+    accountant = Accountant(ONE, currency)
+    if is_taken:
+        accountant.charge_beside(laplace(charges[0]))
+        assert (accountant.beside, accountant.remaining) == (laplace(charges[0]), ONE)
+        return
+    for charge in charges[:-1]:
+        accountant.charge_beside(laplace(charge))
+    with pytest.raises(BoundaryViolation, match="may be beside the others"):
+        accountant.charge_beside(laplace(charges[-1]))

@@ -108,7 +108,7 @@ class FoldCounter:
         """Return the tables of marginals, in their order; () is the number of rows, shape ()."""
         return [Sealed(table) for table in self.exact_tables(marginals)]
 
-    def left_out(self) -> Sealed:
+    def count_left_out(self) -> Sealed:
         """Return the number of rows that preparation left out, shape ()."""
         return Sealed(np.array(self._left_out, dtype=np.int64))
 

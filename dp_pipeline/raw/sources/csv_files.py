@@ -53,8 +53,8 @@ def read_csv(spec: DatasetSpec, files: Sequence[Path]) -> Iterator[pa.Table]:
         len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n'
     ):
         raise DeclarationError(
-            f"{spec.name}: source.delimiter: the delimiter must be one character or {WHITESPACE}, "
-            f"not {delimiter!r}"
+            f"{spec.name}: source.delimiter: the delimiter must be {WHITESPACE} or one ASCII "
+            f"character other than a quote or a line break, not {delimiter!r}"
         )
     for location, path in zip(source.locations, files, strict=True):
         yield from _read_file(replace(spec, source=source.only(location)), path)

@@ -105,7 +105,10 @@ def _sheet_rows(path: Path, source: Source, first: int) -> Iterator[Row]:
             # Outside, for its message quotes the cell.
             row = _DAMAGED
         if row is _DAMAGED:
-            raise OddFile("a spreadsheet (.xlsx)", "one with a cell that is not of its type")
+            raise OddFile(
+                "a spreadsheet (.xlsx)",
+                "one with a cell that is not of its type: save the file anew",
+            )
         if row is None:
             return
         yield row
