@@ -266,6 +266,16 @@ def test_the_command_line_starts_without_heavy_packages(command: list[str], tmp_
     assert command == ["budget"] or not imported & {"pydantic", "numpy"}
 
 
+EXTRAS = re.compile(r"^(from|import) (playwright|dask|distributed|pyspark|s3fs|moto|mbi)\b", re.M)
+"""Imports of packages that `make test` does not install, where they end a file's collection."""
+
+
+def test_no_test_needs_an_extra_to_be_collected() -> None:
+    files = (ROOT / "dp_pipeline_tests").rglob("*.py")
+    assert [path.name for path in files if EXTRAS.search(path.read_text(encoding="utf-8"))] == []
+    assert EXTRAS.search("import pytest\nfrom playwright.sync_api import expect\n")
+
+
 def test_a_plan_imports_the_models_of_its_data_set_alone(tmp_path: Path) -> None:
     imported = imported_by(["plan", "census"], tmp_path)
     assert "pydantic" in imported

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 import pytest
-from playwright.sync_api import expect
 
 from dp_pipeline.orchestration.renewal import SENSOR
 from dp_pipeline_tests.ui.dagster_ui import DagsterUi
@@ -37,6 +36,8 @@ def test_the_columns_of_a_release_are_reported_before_any_run(ui: DagsterUi):
 
 
 def test_everything_but_the_report_sensor_is_stopped(ui: DagsterUi):
+    from playwright.sync_api import expect
+
     states = ui.stack.client.schedules() | ui.stack.client.sensors()
     assert "rides_weekly" in states
     assert {name for name, state in states.items() if state != "STOPPED"} == {SENSOR}
