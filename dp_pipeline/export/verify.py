@@ -37,7 +37,8 @@ from dp_pipeline.reporting.figures.cluster_view import SIZE
 from dp_pipeline.reporting.rendering import has_same_words
 from dp_pipeline.results.accountant import Accountant
 from dp_pipeline.results.bundle import EARLIER_EVALUATION, REFINED_FROM, Bundle, table_digest
-from dp_pipeline.results.clusters import Columns
+from dp_pipeline.results.clusters import LEFT_OUT, Columns
+from dp_pipeline.results.measurement import variance
 
 _EXACT = ("epsilon", "scale", "delta")
 _AMOUNTS = (
@@ -129,6 +130,17 @@ def _checked(of: str, inspect: Callable[[], str]) -> Check:
         return Check(
             of, False, "the file cannot be read as it was exported: fetch the export again"
         )
+
+
+def _require_scale_of_left_out(bundle: Bundle) -> None:
+    """Raise unless the rows left out are one number with noise that costs at most the ε."""
+    for spend in bundle.beside:
+        paid = sum((other.epsilon for other in bundle.spends[: bundle.model_spends]), Fraction(0))
+        Accountant(paid).charge_beside(spend)
+    stated = bundle.tables.get(LEFT_OUT, {}).get("deviation", np.array([]))
+    charged = [variance(spend.scale) ** 0.5 for spend in bundle.beside]
+    if len(charged) > 1 or len(stated) != len(charged) or not np.allclose(stated, charged):
+        raise Damaged("the number of rows left out does not have the noise that is charged for it")
 
 
 class _Export:
@@ -233,6 +245,7 @@ class _Export:
         for spend in bundle.spends:
             budget = bundle.budget if spend.currency != PURE.name else PURE
             Accountant(spend.epsilon, budget, delta=spend.delta).charge(spend)
+        _require_scale_of_left_out(bundle)
         return f"{len(bundle.spends)}, each with a scale that costs what was charged for it"
 
     def total(self) -> str:
@@ -332,7 +345,8 @@ class _Export:
     @cached_property
     def _stored(self) -> dict[str, Any]:
         stored: dict[str, Any] = json.loads(self._text(RELEASE))
-        amounts = [spend[name] for spend in stored["spends"] for name in _EXACT if name in spend]
+        spends = (*stored["spends"], *stored["beside"])
+        amounts = [spend[name] for spend in spends for name in _EXACT if name in spend]
         amounts += [stored["facts"][name] for name in _AMOUNTS if name in stored["facts"]]
         if not all(map(_AMOUNT.fullmatch, amounts)):
             raise Damaged("the amounts must be exact fractions, but one is another text")

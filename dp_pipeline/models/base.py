@@ -353,6 +353,7 @@ class FitResult:
     kind        ``dp``, or ``not-dp`` where anything was disclosed without noise
     guarantee   its ε, and the amount that its model spent
     paid        the answers that may be refined, and what was paid for each
+    beside      the charge for rows that no other charge is about; it adds nothing to the sum
     """
 
     released: Released
@@ -360,6 +361,7 @@ class FitResult:
     kind: str
     guarantee: PrivacyGuarantee
     paid: PaidMarginals = field(default_factory=dict)
+    beside: tuple[Spend, ...] = ()
 
     def require_guaranteed(self, *, what: str) -> None:
         """Raise BoundaryViolation unless the fit is of the kind that its guarantee claims."""
@@ -404,4 +406,5 @@ def fit(
     accountant.require_all_spent()
     if isinstance(released, Clusters) and coarse is None and curator.domain.leaves_rows_out:
         released = replace(released, left_out=curator.measure_left_out())
-    return FitResult(released, accountant.spends, accountant.kind, guarantee)
+    beside = () if accountant.beside is None else (accountant.beside,)
+    return FitResult(released, accountant.spends, accountant.kind, guarantee, beside=beside)

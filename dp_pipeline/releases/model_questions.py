@@ -93,7 +93,9 @@ class ModelQuestions:
         elif self.evaluation is not None:
             facts = {**facts, EARLIER_EVALUATION: epsilon_text(self.evaluation)}
         tables = result.released.tables()
-        return Bundle(self.key.digest, facts, spends, quality, tables, transcript.chain)
+        return Bundle(
+            self.key.digest, facts, spends, quality, tables, transcript.chain, result.beside
+        )
 
     def fit_model(
         self, counter: ReleaseCounter | None, transcript: Transcript, noise: NoiseSource

@@ -44,7 +44,7 @@ from dp_pipeline.config.encoding import FloatArray
 from dp_pipeline.reporting.text import noisy_text, number_text
 from dp_pipeline.results.accountant import LAPLACE, TREE_PATHS, Spend
 from dp_pipeline.results.bundle import Bundle
-from dp_pipeline.results.clusters import Tables
+from dp_pipeline.results.clusters import LEFT_OUT, Tables
 from dp_pipeline.results.measurement import NoisyMarginal, variance
 
 DOUBTFUL = "What speaks against it"
@@ -262,16 +262,16 @@ def bundle_missing(spec: DatasetSpec, bundle: Bundle) -> dict[str, float]:
 
 def omitted_rows_line(tables: Tables) -> str:
     """Return the noisy number of rows that a clustering leaves out; empty where it has none."""
-    if "left_out" not in tables:
+    if LEFT_OUT not in tables:
         return ""
-    rows, deviation = (float(column[0]) for column in tables["left_out"].values())
+    rows, deviation = (float(column[0]) for column in tables[LEFT_OUT].values())
     return noisy_text(rows, deviation)
 
 
 def _warn_of_omitted_rows(tables: Tables, total: NoisyTotal) -> tuple[str, ...]:
-    if "left_out" not in tables:
+    if LEFT_OUT not in tables:
         return ()
-    rows, deviation = (float(column[0]) for column in tables["left_out"].values())
+    rows, deviation = (float(column[0]) for column in tables[LEFT_OUT].values())
     every = max(1.0, rows + total.rows)
     if rows - DEVIATIONS * (deviation + MUCH_MISSING * total.deviation) <= MUCH_MISSING * every:
         return ()

@@ -146,11 +146,13 @@ def standing_of(bundle: Bundle) -> Standing:
 
 
 def mechanisms_of(bundle: Bundle) -> list[tuple[str, str, int, Fraction]]:
-    """Return mechanism, scale, number of charges and their cost."""
+    """Return mechanism, scale, number of charges and their cost, 0 of rows left out."""
     groups: dict[tuple[str, str], list[Fraction]] = {}
-    for spend, cost in zip(bundle.spends, bundle.costs, strict=True):
+    costs = (*bundle.costs, *(Fraction(0) for _ in bundle.beside))
+    for spend, cost in zip((*bundle.spends, *bundle.beside), costs, strict=True):
         scale = number_text(float(spend.scale))
-        groups.setdefault((spend.mechanism, scale), []).append(cost)
+        name = spend.mechanism if cost else f"{spend.mechanism}, {spend.what}"
+        groups.setdefault((name, scale), []).append(cost)
     return [(*group, len(costs), sum(costs, Fraction(0))) for group, costs in groups.items()]
 
 

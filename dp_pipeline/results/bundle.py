@@ -50,6 +50,7 @@ class Bundle:
     quality         quality numbers that were paid for with part of that ε
     tables          table name → column name → values (m,)
     transcript      digest of the stored noisy answers that this was made from
+    beside          the charge for rows that no other charge is about; it adds nothing to the sum
     """
 
     key: str
@@ -58,6 +59,7 @@ class Bundle:
     quality: Mapping[str, NoisyNumber]
     tables: Tables
     transcript: str
+    beside: tuple[Spend, ...] = ()
 
     @property
     def spent(self) -> Fraction:
@@ -195,6 +197,7 @@ class Bundle:
             "format": FORMAT,
             "facts": dict(self.facts),
             "spends": [_spend_fields(spend) for spend in self.spends],
+            "beside": [_spend_fields(spend) for spend in self.beside],
             "quality": {name: vars(number) for name, number in self.quality.items()},
             "tables": {name: table_digest(table) for name, table in self.tables.items()},
         }
@@ -218,6 +221,7 @@ class Bundle:
                 quality={name: NoisyNumber(**fields) for name, fields in stored["quality"].items()},
                 tables=tables,
                 transcript=stored["transcript"],
+                beside=tuple(_spend(fields) for fields in stored["beside"]),
             )
 
 

@@ -15,6 +15,8 @@ from dp_pipeline.results.trees import CountedBoxes, Nodes
 Columns = Mapping[str, np.ndarray]
 """Column name → values (rows,)."""
 
+LEFT_OUT = "left_out"
+"""The table of the noisy number of rows without a place."""
 ROWS_A_BATCH = 1 << 20
 """Rows of a table that are in memory at a time, where it has more."""
 
@@ -219,7 +221,7 @@ class Clusters:
             tables["sizes"] = {"size": self.sizes}
         if self.left_out is not None:
             noise = variance(Fraction(self.left_out.scale)) ** 0.5
-            tables["left_out"] = {
+            tables[LEFT_OUT] = {
                 "rows": np.array([self.left_out.value]),
                 "deviation": np.array([noise]),
             }

@@ -15,6 +15,8 @@ import pytest
 from dp_pipeline.export.folder import DESCRIPTOR, SUMS, file_digest, files_of, sums_text
 from dp_pipeline.export.verify import verified
 from dp_pipeline.reporting.releases import ReportedPrivateRelease
+from dp_pipeline.results.accountant import LAPLACE, Spend
+from dp_pipeline.results.measurement import variance
 from dp_pipeline_tests.export.samples import (
     bad,
     exported,
@@ -185,6 +187,27 @@ def test_an_omitted_charge_fails(tmp_path: Path) -> None:
     (actual,) = bad(verified(exported(tmp_path / "out", less)))
     assert actual.startswith("BAD  sum of the charges")
     assert "got 0" in actual or "ceiling" in actual or "must spend exactly" in actual
+
+
+def with_rows_left_out(scale: str, epsilon: str) -> ReportedPrivateRelease:
+    """Return a map of ε = .5 with a number of rows left out, whose table has noise of scale 2."""
+    count = {"rows": np.array([3.0]), "deviation": np.array([variance(Fraction(2)) ** 0.5])}
+    release = map_release(left_out=count)
+    spend = Spend("rows left out", LAPLACE, Fraction(epsilon), 1, Fraction(scale))
+    return replace(release, bundle=replace(release.bundle, beside=(spend,)))
+
+
+def test_rows_left_out_have_the_noise_that_is_charged(tmp_path: Path) -> None:
+    folder = exported(tmp_path / "right", with_rows_left_out("2", "1/2"))
+    assert bad(verified(folder)) == []
+    assert "rows left out" in (folder / "card.md").read_text(encoding="utf-8")
+    for scale, epsilon in (("4", "1/4"), ("1", "1"), ("2", "1/4")):
+        folder = exported(tmp_path / f"{scale} {epsilon[-1]}", with_rows_left_out(scale, epsilon))
+        assert [line.partition(":")[0] for line in bad(verified(folder))] == ["BAD  scales"]
+    release = replace(with_rows_left_out("2", "1/2"), bundle=map_release().bundle)
+    unpaid = replace(release.bundle, tables=with_rows_left_out("2", "1/2").bundle.tables)
+    (line,) = bad(verified(exported(tmp_path / "unpaid", replace(release, bundle=unpaid))))
+    assert line.startswith("BAD  scales")
 
 
 def test_an_evaluation_that_was_not_paid_in_full_fails(tmp_path: Path) -> None:
