@@ -179,6 +179,12 @@ def test_no_clique_is_larger_than_allowed() -> None:
     assert not growth(bits(5), {}, cap=16).fits([tuple("abcde")])
 
 
+def test_a_clique_above_the_cap_does_not_fit() -> None:
+    triangle = [*combinations("abc", 2)]  # One clique of 27 cells.
+    caps = {cap: growth(dict.fromkeys("abc", 3), {}, cap=cap).fits(triangle) for cap in (26, 27)}
+    assert caps == {26: False, 27: True}
+
+
 def test_all_tables_together_keep_to_twice_the_cap() -> None:
     scores = dict.fromkeys(combinations("abcdefgh", 2), 9_000.0)
     grown = growth(dict.fromkeys("abcdefgh", 4), scores, amount=9.0, cap=64)
