@@ -17,7 +17,8 @@ demo: .venv/ready
 test: .venv/ready lint
 	$(PY) -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
-# Whole chains of a data set, in Dagster and by commands in processes of their own.
+# What takes seconds each: whole chains of a data set, in Dagster and by commands in processes of their
+# own; many fits, large tables.
 test-chain: .venv/ready
 	$(PY) -m pytest -m 'chain and not stack' --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 

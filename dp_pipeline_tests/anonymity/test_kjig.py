@@ -107,6 +107,7 @@ def test_certain_folds_outweigh_the_usual_deficit():
     assert unsure[0] == 0
 
 
+@pytest.mark.chain
 def test_boxes_are_learned_from_where_columns_interact():
     rows, guarantee = either_or(600, noise=4), KAnonymityGuarantee(20)
     kept, tree, best = (

@@ -81,6 +81,7 @@ def bits_of(method: Method, rows: CodedRows) -> tuple:
     return cumulative_bits(rows.columns) if isinstance(method, Kjig) else one_hot_bits(rows.columns)
 
 
+@pytest.mark.chain
 @pytest.mark.parametrize("method", [*SELECTING, *BOXING, Kjig()], ids=repr)
 @settings(max_examples=25, deadline=None)
 @given(rows=coded_rows(), guarantee=any_guarantee)
@@ -95,6 +96,7 @@ def test_guarantee_is_kept_or_refused(method, rows, guarantee):
         assert len(released) == len(rows) - suppressed
 
 
+@pytest.mark.chain
 @pytest.mark.parametrize("method", [*SELECTING, *BOXING, Kjig()], ids=repr)
 @settings(max_examples=15, deadline=None)
 @given(

@@ -116,6 +116,7 @@ def test_every_guarantee_is_tried_on_the_same_folds(protocol, used):
     assert len(tested) == 10
 
 
+@pytest.mark.chain
 @each_protocol
 @each_method
 def test_every_scorer_learns_from_a_released_bit(protocol, method):
@@ -156,6 +157,7 @@ POPULATIONS = 16
 FOUR_DEVIATIONS = 4 * math.sqrt(51 / 7500 / POPULATIONS)
 
 
+@pytest.mark.chain
 @pytest.mark.parametrize(("method", "bits"), [(Kjig("columns"), 40), (InformationRanking(), 150)])
 def test_only_a_peeking_protocol_sees_something_in_noise(method, bits):
     """False alarms of nested: less than 1 in 15,000 draws of the populations; these are seeded."""
@@ -220,6 +222,7 @@ def test_a_guarantee_no_fold_can_keep_is_refused_at_once():
     evaluate(rows, method, KAnonymityGuarantee(k=9), protocol="paper")
 
 
+@pytest.mark.chain
 @each_protocol
 @each_method
 def test_rows_without_differences_teach_nothing(protocol, method):

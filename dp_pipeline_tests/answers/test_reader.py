@@ -31,6 +31,7 @@ main(sys.argv[1:])
 """
 
 
+@pytest.mark.chain
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -155,6 +155,7 @@ def mutated(draw: st.DrawFn) -> dict[str, Any]:
     return document
 
 
+@pytest.mark.chain
 @settings(derandomize=True, max_examples=150, deadline=None)
 @given(document=mutated())
 def test_the_schema_refuses_the_shapes_that_the_parser_refuses(

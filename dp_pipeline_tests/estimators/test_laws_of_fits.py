@@ -130,6 +130,7 @@ every_kind = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 every_fit = pytest.mark.parametrize(("kind", "parameters"), FITS)
 
 
+@pytest.mark.chain
 @every_fit
 def test_any_rows_give_a_valid_release_without_a_warning(kind: Kind, parameters: dict[str, Any]):
     for rows in kind.of(parameters["method"]):
@@ -180,6 +181,7 @@ def shows_the_rows(kind: Kind, estimator: type, **parameters: Any) -> bool:
     )
 
 
+@pytest.mark.chain
 @every_fit
 def test_rows_in_another_order_give_the_same_release(kind: Kind, parameters: dict[str, Any]):
     assert not depends_on_the_order(kind, kind.estimator, **parameters)

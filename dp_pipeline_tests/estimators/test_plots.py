@@ -209,6 +209,7 @@ def test_a_map_needs_a_fit_and_its_columns():
         plot_map(quiet_fit(private(), VILLAGES), np.ones((2, 3)))
 
 
+@pytest.mark.chain
 def test_matplotlib_is_imported_lazily():
     code = "import sys, dp_pipeline as dp; dp.plot_map; print('matplotlib' in sys.modules)"
     message = subprocess.run(

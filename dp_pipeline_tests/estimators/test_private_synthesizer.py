@@ -109,6 +109,7 @@ def test_a_delta_is_refused_by_a_method_of_pure_epsilon(method: str):
         copier(method=method, delta="1e-9").fit(VILLAGE)
 
 
+@pytest.mark.chain
 @pytest.mark.parametrize("method", METHODS)
 def test_sampling_any_number_of_rows_costs_nothing(method: str):
     noise = RecordingNoise()

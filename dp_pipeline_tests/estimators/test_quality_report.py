@@ -131,6 +131,7 @@ def test_label_that_cannot_be_predicted_is_refused(label: str):
         TableComparison(domain, rows, rows).learned_label(label)
 
 
+@pytest.mark.chain
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_can_be_reported_of(method: str):
     fitted = copier(method=method, epsilon=100).fit(MANY)

@@ -56,6 +56,7 @@ def test_every_vector_has_its_probability(source: NoiseSource, size: int, scale:
     assert probability_of(drawn(source, size, scale, 1200), scale) > ALARM
 
 
+@pytest.mark.chain
 @pytest.mark.parametrize("scale", [Fraction(1, 2), Fraction(7, 3)])
 def test_of_one_number_it_is_the_discrete_laplace(scale: Fraction) -> None:
     assert fit(drawn(SeededNoise(3), 1, scale, 4000).ravel(), scale) > ALARM

@@ -63,6 +63,7 @@ def p_value(numbers: np.ndarray, cells: int, p: float) -> float:
     )
 
 
+@pytest.mark.chain
 @pytest.mark.parametrize("case", CASES)
 def test_the_number_is_binomial(case: str) -> None:
     cells, threshold, scale = CASES[case]

@@ -53,6 +53,7 @@ def check_room(growth: CliqueGrowth) -> None:
         assert smallest_largest_clique(growth, (*growth.edges, pair)) <= growth.most_cells
 
 
+@pytest.mark.chain
 @settings(derandomize=True, deadline=None, max_examples=50)
 @given(growth=growths())
 def test_a_pair_that_fits_has_a_triangulation_within_the_cap(growth: CliqueGrowth) -> None:

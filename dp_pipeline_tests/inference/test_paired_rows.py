@@ -67,6 +67,7 @@ def test_attributes_of_several_levels_fit_too() -> None:
     assert off(codes, drawn, sizes) < 0.002
 
 
+@pytest.mark.chain
 @pytest.mark.parametrize("rows", [0, 1, 7, 50_000])
 def test_as_many_rows_as_are_asked_for_alike_for_one_seed(rows: int) -> None:
     codes, sizes = excluding()

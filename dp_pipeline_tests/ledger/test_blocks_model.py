@@ -71,6 +71,7 @@ class Model:
         self.each = each
 
 
+@pytest.mark.chain
 @settings(max_examples=30, deadline=None)
 @given(
     st.sampled_from(ACCOUNTS),

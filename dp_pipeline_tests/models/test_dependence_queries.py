@@ -65,6 +65,7 @@ def every_combination(often: int) -> np.ndarray:
     return np.concatenate([codes] * 8 + [codes[codes[:, 3] == 0]] * 8 * (often - 1))
 
 
+@pytest.mark.chain
 @both_currencies
 @pytest.mark.parametrize(("often", "epsilon", "groups"), [(1, "0.1", 12), (90, "0.02", 5)])
 def test_the_floor_of_a_score_is_foreseen(

@@ -112,6 +112,7 @@ def test_any_box_gives_centres_inside_it(case: str, d: int, sides: str) -> None:
         check_valid(model, done.released, domain=domain)
 
 
+@pytest.mark.chain
 @every_case
 @every_dimension
 def test_any_people_give_centres_inside_the_box(case: str, d: int) -> None:

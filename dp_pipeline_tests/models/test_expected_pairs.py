@@ -53,6 +53,7 @@ def measured_pairs(domain: Domain, counter: MemoryCounter, epsilon: Fraction, se
     return len({pair for names in tables for pair in combinations(names, 2)})
 
 
+@pytest.mark.chain
 @pytest.mark.parametrize(
     ("sizes", "rows", "tie", "epsilon"),
     [

@@ -154,6 +154,7 @@ def test_no_centre_is_put_where_its_cluster_is_empty() -> None:
     assert share_of_stays(mutant, TEN_PEOPLE[:1], middle) == 0
 
 
+@pytest.mark.chain
 @pytest.mark.parametrize("start", ["uniform", "packing"])
 def test_a_centre_stays_as_often_with_and_without_a_person(start: str) -> None:
     # P(noisy size < 1) at scale 3 is 0.58 over nobody and 0.42 over one. With 200 runs a side

@@ -170,6 +170,7 @@ def test_a_plan_leaves_most_for_the_tables(
         assert bool(plan.tables) != (plan.one_ways > 0 < plan.scores)
 
 
+@pytest.mark.chain
 @both_currencies
 @pytest.mark.parametrize("sizes", [SMALL, BITS, WIDE], ids=["small", "bits", "wide"])
 def test_a_larger_reach_is_planned_with_like_fewer_rows(
@@ -242,6 +243,7 @@ CAPS = {
 
 
 # In pure ε there is no better quality than the best: see below.
+@pytest.mark.chain
 @pytest.mark.parametrize(
     ("quality", "delta"), [("best", None), ("best", DELTA), ("best_plus", DELTA)]
 )
@@ -284,6 +286,7 @@ def test_views_by_either_noise_are_as_said_before(
 # Its better quality.
 
 
+@pytest.mark.chain
 def test_best_plus_takes_rounds_where_not_every_pair_fits() -> None:
     done = made(WIDE, 2000, "2", delta=DELTA, model=OneShot(quality="best_plus"))
     assert "next table" in questions(done)

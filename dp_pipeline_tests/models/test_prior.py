@@ -96,6 +96,7 @@ def test_a_person_loses_no_more_than_epsilon(seed: int) -> None:
     assert privacy_loss(*runs) <= 1
 
 
+@pytest.mark.chain
 def test_few_rows_are_known_better_beside_public_ones() -> None:
     """Seeded: .24 in place of .41 at ε = 0.2."""
     alone, beside = (

@@ -97,6 +97,7 @@ def test_every_model_that_refines_is_tested() -> None:
     }
 
 
+@pytest.mark.chain
 @every_model
 @pytest.mark.parametrize("delta", [None, Fraction(1, 10**9)], ids=["ε", "ρ"])
 def test_all_steps_together_cost_what_the_last_one_costs_alone(
@@ -157,6 +158,7 @@ def test_one_shot_measures_the_same_tables_with_less_noise(
     assert dict(first.released.groupings) == dict(second.released.groupings)
 
 
+@pytest.mark.chain
 def test_rounds_that_end_with_the_amount_are_not_refined() -> None:
     rounds = OneShot(quality="best_plus", clique_cells=1 << 10)
     noise, delta = [SeededNoise(1), SeededNoise(2)], Fraction(1, 10**9)

@@ -76,6 +76,7 @@ def fitted(
 # Any rows, any levels.
 
 
+@pytest.mark.chain
 @every_case
 @every_shape
 @pytest.mark.parametrize(

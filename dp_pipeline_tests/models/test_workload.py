@@ -96,6 +96,7 @@ def distance_of_last(model: OneShot, epsilon: Fraction, delta: Fraction | None) 
     return float(np.mean(matches))
 
 
+@pytest.mark.chain
 @pytest.mark.parametrize("delta", [None, Fraction(1, 10**6)], ids=["epsilon", "rho"])
 def test_pairs_that_count_more_are_nearer(delta: Fraction | None) -> None:
     epsilon = Fraction(1, 2) if delta is None else Fraction(1, 4)
@@ -104,6 +105,7 @@ def test_pairs_that_count_more_are_nearer(delta: Fraction | None) -> None:
     assert counted < 0.9 * alike
 
 
+@pytest.mark.chain
 @pytest.mark.parametrize("rows", [300, 3_000, 60_000])
 def test_every_plan_obeys_a_workload(rows: int) -> None:
     """Packed tables, a covering design and tables by scores: shares or tables are others."""

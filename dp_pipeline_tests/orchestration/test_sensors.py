@@ -99,6 +99,7 @@ def test_first_look_opens_first_snapshot_named_by_day(project: Project):
     assert "same bytes" in str(sensor.tick())
 
 
+@pytest.mark.chain
 def test_new_bytes_open_a_snapshot_of_their_own_and_publish_it(project: Project):
     spec = project.declare("plants", PLANTS)
     sensor = Sensor(project, spec)

@@ -87,6 +87,7 @@ def test_a_long_line_of_names_is_refused(tmp_path, purpose):
     assert "lines of at most" in refusal(packed(tmp_path, content, purpose))
 
 
+@pytest.mark.chain
 def test_more_public_rows_than_fit_are_refused(tmp_path, small, monkeypatch):
     monkeypatch.setattr(csv_files, "MAX_FILE_BYTES", 1000)
     content = b"x,y\n" + b"1,2\n" * 100_000

@@ -391,6 +391,7 @@ def test_the_contract_catches_an_engine_with_one_fault(mutant, check):
     assert is_caught(mutant, check)
 
 
+@pytest.mark.chain
 def test_every_check_has_a_mutant_and_passes_sound_engines():
     assert {check for _, check in MUTANTS.values()} == set(CHECKS)
     assert not is_caught(clips_rightly, assert_residuals)

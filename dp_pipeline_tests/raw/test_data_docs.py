@@ -68,6 +68,7 @@ def test_suite_and_pages_hold_no_row(spec, tmp_path, monkeypatch):
         assert '<html lang="en">' in text, page
 
 
+@pytest.mark.chain
 def test_they_are_written_anew_and_go_with_the_rows(spec, tmp_path):
     snapshot = ingested(tmp_path, ROWS)
     folder = write_data_docs(spec, snapshot)

@@ -75,6 +75,7 @@ def test_every_type_has_a_passing_and_a_failing_case():
     assert {f"expect_{line.partition(',')[0]}" for line, _, _ in HELD_AND_BROKEN} == set(TYPES)
 
 
+@pytest.mark.chain
 def test_each_expectation_is_fulfilled_or_not_as_the_rows_are(tmp_path):
     held = [
         f"{line.format(good)}, name: case_{index}"

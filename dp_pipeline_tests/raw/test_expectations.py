@@ -39,6 +39,7 @@ def test_sound_rows_fulfil_everything_in_the_order_declared(spec, tmp_path):
     assert validated == {"structural": True, "refused": False, "digest": spec.digest, "checks": ""}
 
 
+@pytest.mark.chain
 @pytest.mark.parametrize(
     ("columns", "broken"),
     [
@@ -64,6 +65,7 @@ def test_each_broken_row_fails_the_expectation_that_names_it(spec, tmp_path, col
     assert all(verdict.ran for verdict in verdicts)
 
 
+@pytest.mark.chain
 def test_numbers_may_be_levels(tmp_path):
     spec = written_spec(tmp_path, "{smokes: {levels: [0, 1]}}")
     assert failed(validate(spec, ingested(tmp_path, {"smokes": [1, 0]}))) == set()
@@ -232,6 +234,7 @@ SHARES = {
 }
 
 
+@pytest.mark.chain
 @pytest.mark.parametrize("name", SHARES)
 def test_a_share_of_the_rows_may_be_declared_to_suffice(tmp_path, name):
     attributes, more, rows, broken = SHARES[name]
@@ -272,6 +275,7 @@ def test_a_required_share_is_described_in_a_sentence(tmp_path):
     )
 
 
+@pytest.mark.chain
 def test_another_share_is_another_validation(tmp_path, spec):
     snapshot = ingested(tmp_path, SOUND)
     validate(spec, snapshot)

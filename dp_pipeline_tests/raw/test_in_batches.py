@@ -150,6 +150,7 @@ SHARES = (
 )
 
 
+@pytest.mark.chain
 @pytest.mark.parametrize("share", ["0.5", "0.51", "0.8"])
 @pytest.mark.usefixtures("small_batches")
 def test_checks_of_batches_are_those_of_all_rows_together(tmp_path, share):

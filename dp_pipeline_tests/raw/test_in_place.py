@@ -60,6 +60,7 @@ def test_nothing_is_copied_and_the_same_rows_are_prepared(tmp_path):
     assert spec.digest == declared(tmp_path, "copy").digest
 
 
+@pytest.mark.chain
 def test_files_that_come_later_are_of_the_next_snapshot(tmp_path, lake):
     spec = declared(tmp_path, "in_place")
     first = taken(spec, tmp_path / "raw")
@@ -73,6 +74,7 @@ def number(spec: DatasetSpec, snapshot: Snapshot) -> int:
     return sum(table.num_rows for table in ingested_tables(spec, snapshot))
 
 
+@pytest.mark.chain
 @pytest.mark.parametrize("how", ["written", "gone"])
 def test_changed_file_is_damaged(tmp_path, lake, how):
     spec = declared(tmp_path, "in_place")

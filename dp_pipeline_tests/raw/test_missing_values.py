@@ -66,6 +66,7 @@ def test_a_missing_value_keeps_its_row_and_is_the_last_code(tmp_path):
     ]
 
 
+@pytest.mark.chain
 @pytest.mark.parametrize("kind", [pa.int32(), pa.float64(), pa.float32()])
 def test_missing_numbers_are_nulls_nan_and_the_declared_ones(tmp_path, kind):
     ages = pa.array([17, None, -1, 90]).cast(kind)
@@ -124,6 +125,7 @@ CODES = {
 }
 
 
+@pytest.mark.chain
 @pytest.mark.parametrize("name", CODES)
 def test_only_missing_values_are_missing(tmp_path, name):
     attributes, cells, codes = CODES[name]
@@ -143,6 +145,7 @@ def test_missing_values_fulfil_nullable_expectations(tmp_path):
     assert named["bounds__age"] == "Every value of age is missing or a number between 0 and 90."
 
 
+@pytest.mark.chain
 @pytest.mark.parametrize(
     ("column", "value", "broken"),
     [

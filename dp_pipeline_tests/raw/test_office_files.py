@@ -41,6 +41,7 @@ def rows_of(lines: list[bytes], multiline: int) -> Counter[bytes]:
 LINES = st.lists(st.text('",xy', max_size=5).map(str.encode), max_size=12)
 
 
+@pytest.mark.chain
 @settings(derandomize=True, deadline=None, max_examples=400)
 @given(LINES, LINES, st.text('",xy', max_size=6).map(str.encode), st.integers(1, 3))
 def test_a_line_changes_few_others_whatever_it_holds(before, after, line, multiline):

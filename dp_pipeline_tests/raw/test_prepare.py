@@ -214,6 +214,7 @@ CELLS = st.one_of(
 )
 
 
+@pytest.mark.chain
 @settings(
     max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

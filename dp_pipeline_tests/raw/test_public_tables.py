@@ -45,6 +45,7 @@ def prepared(name: str, folder: Path) -> tuple[DatasetSpec, dict[str, pa.Table]]
     return spec, {stage: read_stage(snapshot, stage) for stage in stages}
 
 
+@pytest.mark.chain
 @pytest.mark.parametrize("name", ROWS)
 def test_every_row_of_a_public_table_becomes_codes(name, tmp_path):
     spec, stages = prepared(name, tmp_path)
@@ -59,6 +60,7 @@ def test_every_row_of_a_public_table_becomes_codes(name, tmp_path):
         assert counts.all()
 
 
+@pytest.mark.chain
 def test_adult_has_its_known_gaps_and_classes(tmp_path):
     spec, stages = prepared("adult_raw", tmp_path)
     codes = {name: stages["discretized"].column(name).to_numpy() for name in spec.domain.names}
@@ -71,6 +73,7 @@ def test_adult_has_its_known_gaps_and_classes(tmp_path):
                                    "capital_loss", "hours_per_week")  # fmt: skip
 
 
+@pytest.mark.chain
 def test_a_schooling_in_years_and_in_words_are_one_to_one(tmp_path):
     _, stages = prepared("adult_raw", tmp_path)
     table = stages["discretized"]
@@ -85,6 +88,7 @@ def test_a_schooling_in_years_and_in_words_are_one_to_one(tmp_path):
     assert len(pairs) == 16
 
 
+@pytest.mark.chain
 def test_discretised_codes_are_alphabetical(tmp_path):
     raw, published = prepared("adult_raw", tmp_path / "raw")
     _, discretised = prepared("adult", tmp_path / "codes")
@@ -119,6 +123,7 @@ def test_breast_cancer_has_ten_levels_and_sixteen_gaps(tmp_path):
     assert 8 not in codes["mitoses"]
 
 
+@pytest.mark.chain
 def test_sample_of_adult_keeps_the_ratio_of_incomes(tmp_path):
     spec, codes = codes_of("adult_2000", tmp_path)
     # 2000 of 48,842 rows, of which 37,155 and 11,687 have the one and the other income.

@@ -250,6 +250,7 @@ def test_undiscovered_attributes_are_expected_present(tmp_path):
     assert names == ["has_rows", "present__x", "present__word", "present__sex", "levels__sex"]
 
 
+@pytest.mark.chain
 def test_file_goes_from_validation_to_preparation(tmp_path):
     spec = written_spec(tmp_path, ATTRIBUTES, protection=PERSON, more=COST, purpose="release")
     rows: list[Row] = [

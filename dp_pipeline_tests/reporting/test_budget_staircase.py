@@ -88,6 +88,7 @@ def test_an_account_in_rho_has_its_limits_in_rho(tmp_path: Path):
     assert [limit for _, limit in text.ceilings] == [account.limit]
 
 
+@pytest.mark.chain
 @pytest.mark.parametrize(
     "changes",
     [
@@ -107,6 +108,7 @@ def test_a_staircase_is_a_small_picture(changes: dict[str, object]):
     assert pixels_across(picture) <= DIALOG
 
 
+@pytest.mark.chain
 def test_equal_histories_give_equal_pictures():
     first, again, *alternatives = (
         budget_staircase(history(**changes)).svg

@@ -2,6 +2,7 @@
 
 import math
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -29,6 +30,7 @@ def graph_of(parents: list[int], *, most: int = 1000) -> ModelGraph:
     return ModelGraph.of(table, most=most)
 
 
+@pytest.mark.chain
 @given(trees())
 def test_every_clique_stands_once_below_the_one_it_hangs_on(parents: list[int]):
     graph = graph_of(parents)
@@ -41,6 +43,7 @@ def test_every_clique_stands_once_below_the_one_it_hangs_on(parents: list[int]):
     assert (graph.hidden, graph.links) == (0, sum(parent >= 0 for parent in parents))
 
 
+@pytest.mark.chain
 @given(trees())
 def test_lanes_grow_with_the_logarithm_of_the_cliques(parents: list[int]):
     nodes = graph_of(parents).nodes
@@ -49,6 +52,7 @@ def test_lanes_grow_with_the_logarithm_of_the_cliques(parents: list[int]):
         assert node.lane == 0 or node.parent is not None
 
 
+@pytest.mark.chain
 @given(trees())
 def test_no_link_runs_through_a_clique_that_it_does_not_join(parents: list[int]):
     nodes = graph_of(parents).nodes
@@ -58,6 +62,7 @@ def test_no_link_runs_through_a_clique_that_it_does_not_join(parents: list[int])
             assert all(item.lane > nodes[node.parent].lane for item in between)
 
 
+@pytest.mark.chain
 @given(trees(), st.integers(1, 20))
 def test_graph_has_the_cliques_nearest_to_a_root(parents: list[int], most: int):
     graph = graph_of(parents, most=most)

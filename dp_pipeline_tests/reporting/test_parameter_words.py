@@ -45,6 +45,7 @@ def test_text_of_another_program_stays_as_it_is(text: str):
     assert parameter_words(text) == text
 
 
+@pytest.mark.chain
 @given(
     st.dictionaries(st.from_regex(r"[a-z_]{1,9}", fullmatch=True), st.text("ab'\"\\{}", max_size=9))
 )

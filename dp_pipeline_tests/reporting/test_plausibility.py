@@ -133,6 +133,7 @@ def test_clustering_of_dropped_rows_warns_of_few_rows(model: str):
     assert "10,000 that nominal_rows declares" in warnings[0]
 
 
+@pytest.mark.chain
 @pytest.mark.parametrize("model", CLUSTERINGS)
 @pytest.mark.parametrize("epsilon", ["0.1", "1"])
 def test_a_nominal_number_that_is_wrong_by_a_fifth_is_no_news(model: str, epsilon: str):
@@ -140,6 +141,7 @@ def test_a_nominal_number_that_is_wrong_by_a_fifth_is_no_news(model: str, epsilo
         assert warnings_of(over_square(blobs(rows)), model, epsilon, k="3") == ()
 
 
+@pytest.mark.chain
 @pytest.mark.parametrize("model", TABLES)
 def test_table_of_dropped_rows_warns_of_few_rows(model: str):
     empty = np.zeros((0, 2), dtype=np.int64)
@@ -247,6 +249,7 @@ def test_totals_of_tables_and_marginals_agree():
     assert of_tables.deviation == pytest.approx(of_marginals.deviation)
 
 
+@pytest.mark.chain
 @pytest.mark.parametrize("model", COUNTED_ALIKE)
 @pytest.mark.parametrize("rows", [0, 500])
 def test_the_deviation_of_a_total_is_not_below_that_of_its_noise(model: str, rows: int):

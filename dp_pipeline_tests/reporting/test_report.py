@@ -103,6 +103,7 @@ def test_a_report_asks_nothing_of_the_network_and_runs_no_script(tmp_path):
             assert (attributes.get(name) or "data:").startswith(("data:", "#"))
 
 
+@pytest.mark.chain
 def test_a_report_carries_its_pictures_with_what_they_show(tmp_path):
     displayed = picture([exact("a", ONE, 1.0)])
     text = written(tmp_path, pictures=[displayed])

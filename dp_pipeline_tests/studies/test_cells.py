@@ -74,6 +74,7 @@ def test_a_row_of_a_table_has_the_numbers_of_its_use(finished_of: FolderOf) -> N
         assert claimed == (("dp", row["epsilon"]) if row["epsilon"] else ("", ""))
 
 
+@pytest.mark.chain
 def test_every_k_is_a_row_with_the_numbers_of_its_use(finished_of: FolderOf) -> None:
     rows = results(finished_of("anonymity"))
     for row in rows:
