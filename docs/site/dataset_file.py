@@ -75,9 +75,9 @@ def _table(section: Schema) -> Iterator[str]:
 
 
 def _cells(section: Schema, key: str, value: Schema) -> tuple[str, str]:
-    """Return the key, and what it says with what it may hold; a plain scalar needs no word more."""
+    """Return the key, and its description with the values or the section that it may hold."""
     values, default = _values(value), _text(value.get("default", ""))
-    parts = [] if values in ("text", "number", "`true`, `false`", "list of: text") else [values]
+    parts = [values] if set("`[") & set(values) and values != "`true`, `false`" else []
     parts += ["required"] if key in section.get("required", ()) else []
     parts += [f"default {default}"] if default and key not in section.get("required", ()) else []
     words = value.get("description", "")

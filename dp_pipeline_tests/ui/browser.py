@@ -26,7 +26,7 @@ FLAGS = (
     "--no-proxy-server",
 )
 SIZE = (1400, 900)
-_LOCAL = ("data", "blob", "about")
+_LOCAL = ("data", "blob", "about", "file")
 
 
 @dataclass
