@@ -52,3 +52,21 @@ html_show_sourcelink = False
 html_show_sphinx = False
 # index.html, which sends a reader on to the page that the rest hangs on.
 html_extra_path = ["site/index.html"]
+
+ACCESSIBLE = {
+    "<pre>": '<pre tabindex="0">',
+    '<div class="table-wrapper': '<div tabindex="0" class="table-wrapper',
+    '<p class="caption" role="heading">': '<p class="caption" role="heading" aria-level="2">',
+}
+"""Elements of the theme that a keyboard cannot scroll, or whose level nobody hears → with it."""
+
+
+def make_accessible(_app, _page, _template, context, _doctree):
+    """Add to a page what axe calls serious where it is missing."""
+    for part in ("body", "furo_navigation_tree"):
+        for element, accessible in ACCESSIBLE.items():
+            context[part] = context.get(part, "").replace(element, accessible)
+
+
+def setup(app):
+    app.connect("html-page-context", make_accessible, priority=900)

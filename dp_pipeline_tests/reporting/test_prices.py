@@ -103,7 +103,7 @@ def test_page_has_spent_and_remaining_budget(tmp_path: Path):
     text = written(tmp_path, forecast=forecast)
     Page(text)
     assert "<dt>Spent so far</dt><dd>ε = 9 on everything ever drawn from population" in text
-    assert "<dt>Left</dt><dd>ε = 1: about 1 more such releases, at ε = 0.6 each</dd>" in text
+    assert "<dt>Left</dt><dd>ε = 1: about 1 more such release, at ε = 0.6 each</dd>" in text
     overdrawn = BudgetForecast(Balance(ceiling=ONE, spent=TEN), price=ONE)
     assert overdrawn.affordable_count == 0
     month = replace(SPENT, per_month=ONE, month="2026-11", month_spent=HALF)
