@@ -333,8 +333,8 @@ def test_columns_of_numbers_are_aligned_to_the_right(
     ("arguments", "word"),
     [
         (["rides", "--epsilon=0,5"], "expected a decimal number from 0.000001"),
-        (["rides", "--epsilon=0.3"], "expected ε from 0.1, 0.5, got 0.3"),
-        (["rides", "--epsilon=0.1", "--epsilon=0.3"], "expected ε from 0.1, 0.5, got 0.3"),
+        (["rides", "--epsilon=0.3"], "must be one of 0.1, 0.5, not 0.3"),
+        (["rides", "--epsilon=0.1", "--epsilon=0.3"], "must be one of 0.1, 0.5, not 0.3"),
         (["strides"], "There is no data set 'strides': did you mean"),
         (["../rides"], "There is no data set '../rides'"),
         (["nltcs"], "the variable DP_PIPELINE_DATA must hold"),

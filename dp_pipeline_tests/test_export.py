@@ -188,7 +188,11 @@ def test_an_uncleared_release_is_refused_unless_requested(
     [
         (("plants",), 2, "MODEL must be named, as the data set file publishes"),
         (("rides", "dpqt"), 2, "rides: MODEL: expected one of dpqt_kmeans, got 'dpqt'"),
-        (("rides", "--epsilon", "7"), 2, "rides: expected ε from 0.1, 0.5, got 7"),
+        (
+            ("rides", "--epsilon", "7"),
+            2,
+            "rides: the ε of a release must be one of 0.1, 0.5, not 7",
+        ),
         (("rides", "dpqt_kmeans", "--k", "2"), 2, "rides: --k: the release of dpqt_kmeans"),
         (("patients", "kjig", "--epsilon", "0.5"), 2, "--epsilon: the release of kjig has a K"),
         (("rides", "--k", "2"), 2, "rides: --k: the release of dpqt_kmeans has an ε"),

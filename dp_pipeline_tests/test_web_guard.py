@@ -88,9 +88,7 @@ def test_no_spelling_of_graphql_is_reached_by_get(method: str, end: str):
 def test_a_path_with_a_control_character_gets_nothing(path: str, kind: str):
     code, _, reason = ask(path=path, kind=kind)
     assert code == (400 if kind == "http" else 403)
-    assert (
-        reason.strip() == "the path of a request must not have control characters, but it has some"
-    )
+    assert reason.startswith("the path of a request must not have control characters")
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:3000", "localhost:3000", "[::1]:3000", "LOCALHOST"])
@@ -264,6 +262,6 @@ def test_dagster_dev_serves_the_guarded_pages():
 
 def test_a_dagster_that_starts_anything_else_is_refused():
     with pytest.raises(
-        PipelineError, match="which is not its web server and daemon: install the version"
+        PipelineError, match="Dagster must start its web server and daemon, but it starts"
     ):
         guarded_command([sys.executable, "-m", "dagster_pages"])

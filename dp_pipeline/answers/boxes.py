@@ -128,8 +128,9 @@ def open_clusters(tables: Tables) -> OpenClusters:
     """Return a clustering from its tables; DeclarationError without boxes and their noise."""
     if "deviation" not in tables.get("synopsis", {}):
         raise DeclarationError(
-            "expected a clustering with boxes and the deviation of their noise, got centres alone: "
-            "no interval says how sure they are, take one of `htree_kmeans` or `eug_kmeans`"
+            "The clustering must have boxes with the deviation of their noise, but it has "
+            "centres alone, for which no interval is known: take a release of `htree_kmeans` "
+            "or `eug_kmeans`"
         )
     boxes = tables["synopsis"]
     columns: Names = tuple(name for name in tables["centres"] if f"{name}_lower" in boxes)

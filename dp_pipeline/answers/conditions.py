@@ -143,7 +143,9 @@ def _check(node: ast.expr, text: str) -> None:
         return
     if isinstance(node, ast.Compare) and _is_comparison(node):
         return
-    raise DeclarationError(f"The condition {text[:80]!r} is not supported: {_EXPECTED}")
+    raise DeclarationError(
+        f"The condition {text[:80]!r} uses something else than comparisons: {_EXPECTED}"
+    )
 
 
 def _is_comparison(node: ast.Compare) -> bool:
@@ -245,5 +247,6 @@ def _read_value(read: Callable[[], Any], kind: str, text: object) -> Any:
         return read()
     except ValueError:
         raise DeclarationError(
-            f"The condition compares {kind} with {str(text)[:40]!r}, which cannot be read as such"
+            f"The condition compares {kind} with {str(text)[:40]!r}, which is no such value: "
+            "correct it"
         ) from None

@@ -150,8 +150,8 @@ class OpenTable:
         chosen = np.sort(values[rows & present])
         if not len(chosen):
             raise DeclarationError(
-                f"No released row holds the condition {where!r}, so {column} has no quantile: use "
-                "a wider condition"
+                f"No released row meets the condition {where!r}, so {column} has no quantile: "
+                "use a wider condition"
             )
         value = float(np.quantile(chosen, probability))
         below = (values <= value) & rows & present
@@ -180,8 +180,9 @@ class OpenTable:
         sizes = [self.precision.sizes[name] for name in used]
         if not columns or prod(sizes) > MOST_CELLS:
             raise DeclarationError(
-                f"A table needs one or more columns with at most {MOST_CELLS:,} combinations, not "
-                f"{prod(sizes):,}: name fewer columns"
+                f"A table needs one or more columns with at most {MOST_CELLS:,} combinations, "
+                f"not {f'{prod(sizes):,}' if columns else 'no column'}: name "
+                f"{'fewer columns' if columns else 'one'}"
             )
         cells = self.precision.cell_counts(used)
         low, high = self._ends(cells, of=of, level=level)
@@ -300,8 +301,8 @@ class OpenTable:
         many = float(base.sum())
         if many == 0:
             raise DeclarationError(
-                "No released row holds the condition, so nothing can be divided by their number: "
-                "use a wider condition"
+                "No released row meets the condition, so it has no mean and no share: use a "
+                "wider condition"
             )
         ratio = float(part.sum()) / many
         weights = (part.astype(np.float64) - ratio * base) / (many * self.precision.weight)

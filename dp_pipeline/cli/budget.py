@@ -130,7 +130,8 @@ def raise_(
     has_windows = opened is not None and bool(opened.windows)
     if total is None and total_now is None and not has_windows:
         raise click.UsageError(
-            "--total: name the new ceiling by --total, as the account has no window limit to raise"
+            "The account has no limit of each window that could be raised, so --total must "
+            "name its new ceiling"
         )
     raised = ledger.raise_ceiling(
         population,
@@ -316,7 +317,10 @@ def restore(rows: tuple[str, ...], reason: str) -> None:
 def _row(text: str) -> tuple[int, str]:
     number, _, digest = text.partition(":")
     if not number.lstrip("-").isdecimal() or not digest:
-        raise click.UsageError(f"--row: expected NUMBER:DIGEST, got {text[:80]!r}")
+        raise click.UsageError(
+            "--row: expected NUMBER:DIGEST, as `dp-pipeline budget "
+            f"verify` prints it, got {text[:80]!r}"
+        )
     return int(number), digest
 
 

@@ -107,8 +107,8 @@ def anonymize_options(
         declared_method(spec, name)
     if spec.is_release and not ks and len(declared.partitions) > 1:
         raise DeclarationError(
-            f"{spec.name}: --k must name one of {', '.join(declared.partition_keys)}, as releases "
-            "of sensitive rows at several K reveal more than each"
+            f"{spec.name}: --k must name one of {', '.join(declared.partition_keys)}, as "
+            "tables of sensitive rows at several K together reveal more than each alone"
         )
     listed = sorted({declared.partition(text) for text in ks}) or declared.partitions
     if snapshot:
@@ -224,8 +224,9 @@ def backfill(
     if options.windows:
         if epsilons:
             raise DeclarationError(
-                f"{options.spec.name}: --epsilon cannot be used in a backfill over windows, which "
-                "releases what is published of each: leave it out, or use `dp-pipeline run`"
+                f"{options.spec.name}: --epsilon cannot be used in a backfill over windows, "
+                "which releases the models that `publish` lists: leave it out, or use "
+                "`dp-pipeline run`"
             )
         partitions = [partition_key(options.spec.cut, name) for name in options.windows]
     planned = plan_run(options)

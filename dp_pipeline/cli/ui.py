@@ -171,7 +171,9 @@ def _require_plain_path(path: str) -> None:
     """
     if _CONTROL.search(path):
         raise RequestRefused(
-            400, "the path of a request must not have control characters, but it has some"
+            400,
+            "the path of a request must not have control characters, but it has some: "
+            "correct the address",
         )
 
 
@@ -181,7 +183,9 @@ def _headers(scope: Scope) -> dict[str, str]:
     for raw, value in scope["headers"]:
         name = raw.decode("latin-1").lower()
         if name in _SINGLE and name in headers:
-            raise RequestRefused(400, f"a request must have one header {name}, but it has several")
+            raise RequestRefused(
+                400, f"a request must have the header {name} once, but it has it several times"
+            )
         headers[name] = value.decode("latin-1").strip()
     return headers
 
@@ -240,7 +244,7 @@ def _require_method(scope: Scope, headers: Mapping[str, str]) -> None:
     path, method = scope["path"], scope["method"]
     if path.startswith(_REPORTS):
         raise RequestRefused(
-            403, "a run records its own events, so a report of an event is refused"
+            403, "events of runs cannot be reported from outside, as each run records its own"
         )
     if path == _GRAPHQL:
         if method != "POST":
@@ -352,7 +356,7 @@ def guarded_command(command: Sequence[str]) -> list[str]:
         return [*program, *words]
     if program != _WEBSERVER:
         raise PipelineError(
-            f"Dagster starts {' '.join(program)}, which is not its web server and daemon: install "
-            "the version of constraints.txt"
+            "Dagster must start its web server and daemon, but it starts "
+            f"{' '.join(program)}: install the version of Dagster that constraints.txt names"
         )
     return [*OURS, "webserver", *words]

@@ -44,7 +44,7 @@ def parse_epsilon(text: str, *, of: str = "epsilon") -> Fraction:
     if not SMALLEST <= value <= LARGEST:
         raise FieldError("a decimal number from 0.000001 to 1000000", got, of=of)
     if (value * NANO).denominator != 1:
-        raise FieldError("at most nine decimals", got, of=of)
+        raise FieldError("a number with at most nine decimals", got, of=of)
     return value
 
 
@@ -118,7 +118,8 @@ class Currency:
             return amount
         if self.delta is None:
             raise BoundaryViolation(
-                "A release in pure ε has no charge in ρ, as it declares no `delta`"
+                "A charge in ρ has no finite price in pure ε, so a budget without `delta` "
+                "cannot pay it"
             )
         return rho_of_pure(amount)
 

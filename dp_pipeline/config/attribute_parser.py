@@ -114,9 +114,16 @@ def _lines(section: Mapping[str, object], folder: Path) -> list[str]:
         content = bounded_bytes(folder / str(name), max_bytes=MAX_FILE_BYTES).decode("utf-8-sig")
     except OSError as error:
         reason = os_error_reason(error)
-        raise FieldError("a file that can be read", reason, field=("file",)) from None
+        raise FieldError(
+            "a file that can be read",
+            f"none ({reason})",
+            field=("file",),
+            hint=": correct its name, or put it there",
+        ) from None
     except UnicodeDecodeError:
-        raise FieldError("a file of UTF-8 text", "other bytes", field=("file",)) from None
+        raise FieldError(
+            "a file of UTF-8 text", "other bytes", field=("file",), hint=": save it as UTF-8"
+        ) from None
     return [line.strip() for line in content.splitlines() if line.strip()]
 
 

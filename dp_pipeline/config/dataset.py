@@ -67,7 +67,10 @@ class KAnonymity:
         """Parse a declared K; DeclarationError for any other."""
         k = parse_k(text)
         if k not in self.partitions:
-            raise DeclarationError(f"K: expected one of {', '.join(self.partition_keys)}, got {k}")
+            raise DeclarationError(
+                f"K: expected one of {', '.join(self.partition_keys)}, got "
+                f"{k}: list it under `partitions` to release at it"
+            )
         return k
 
 
@@ -268,7 +271,8 @@ class DatasetSpec:
         """The windows; DeclarationError where the file declares none."""
         if self.windows is None:
             raise DeclarationError(
-                f"{self.name} has no windows, which this needs: declare `windows` in its file"
+                f"The data set {self.name} has no windows, which this command needs: declare "
+                "`windows` in its file"
             )
         return self.windows
 
@@ -276,8 +280,8 @@ class DatasetSpec:
         """Raise DeclarationError for a declaration of all windows."""
         if self.windows is not None and not self.window:
             raise DeclarationError(
-                f"{self.name} is read in windows, so one must be named, such as "
-                f"{self.windows.first}: use --window"
+                f"The data set {self.name} is read in windows, so --window must name one, "
+                f"such as {self.windows.first}"
             )
 
     @property
@@ -317,8 +321,8 @@ class DatasetSpec:
         if sorted(discovered.names) != sorted(self.to_discover):
             expected, got = ", ".join(self.to_discover), ", ".join(discovered.names)
             raise DeclarationError(
-                f"{self.name} leaves {expected or 'no attribute'} to be discovered, but the "
-                f"discovered domain has {got or 'no attribute'}: discover it again"
+                f"The attributes of {self.name} to be discovered are {expected or 'none'}, "
+                f"but the stored discovery has {got or 'none'}: discover it again"
             )
         attributes = {
             name: declare(self.domain[name], discovered[name]) for name in discovered.names
@@ -458,8 +462,9 @@ class DatasetSpec:
         epsilon = parse_epsilon(text, of=f"{self.name}: epsilon")
         if epsilon not in self.partitions:
             raise DeclarationError(
-                f"{self.name}: expected ε from {', '.join(self.partition_keys)}, "
-                f"got {epsilon_text(epsilon)}: list it under `partitions` to release at it"
+                f"{self.name}: the ε of a release must be one of "
+                f"{', '.join(self.partition_keys)}, not {epsilon_text(epsilon)}: list it "
+                "under `partitions` to release at it"
             )
         return epsilon
 

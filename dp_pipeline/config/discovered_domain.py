@@ -96,7 +96,7 @@ class DiscoveredAttribute:
         except (ValueError, TypeError, AttributeError):
             raise Damaged(
                 "A discovered attribute must be stored as JSON of levels, bounds, edges and "
-                "pieces, but it cannot be parsed: restore its bundle from a backup"
+                "pieces, but it cannot be parsed: restore its release from a backup"
             ) from None
         pieces = (number for piece in attribute.pieces or () for number in piece)
         numbers = (*(attribute.bounds or ()), *(attribute.edges or ()), *pieces)
@@ -106,8 +106,8 @@ class DiscoveredAttribute:
         is_sound &= isinstance(attribute.weak, str | None)
         if not is_sound:
             raise Damaged(
-                "A discovered attribute must be stored with two bounds, numbers as floats and "
-                "levels as texts, but it is not: restore its bundle from a backup"
+                "A discovered attribute must be stored with two bounds, numbers as floats "
+                "and levels as texts, but it is not: restore its release from a backup"
             )
         return attribute
 

@@ -129,7 +129,8 @@ class Attribute:
         """The declared bounds as texts for people; DeclarationError for levels."""
         if self.coordinate is None:
             raise DeclarationError(
-                f"The attribute {self.name!r} has no range: declare bounds for it"
+                f"The attribute {self.name!r} has no range, which this needs: declare "
+                "`bounds` for it"
             )
         ends = (self.coordinate.lower, self.coordinate.upper)
         low, high = (f"{end:g}" if self.clock is None else self.clock.text(end) for end in ends)
@@ -173,8 +174,8 @@ class Attribute:
         """The code of missing values, the last one; DeclarationError without such a cell."""
         if not self.nullable:
             raise DeclarationError(
-                f"The attribute {self.name!r} has no cell for missing values: declare `nullable: "
-                "true`"
+                f"The attribute {self.name!r} has no code for missing values: declare "
+                "`nullable: true`"
             )
         return self._cells.size
 
@@ -318,8 +319,8 @@ class Domain:
             attribute = self[name]
             if not attribute.is_numeric:
                 raise DeclarationError(
-                    f"The attribute {name!r} has levels, but it must be a number with bounds to "
-                    "be used here"
+                    f"The attribute {name!r} must be a number with bounds to be used here, "
+                    "but it has levels: choose another one"
                 )
             if attribute.coordinate is None:
                 raise attribute.not_discovered("bounds")

@@ -114,8 +114,9 @@ def from_text(model: type[ModelType], texts: Mapping[str, str], *, of: str) -> M
     for name, text in texts.items():
         if name not in parameters:
             raise DeclarationError(
-                f"{of}: expected parameters {', '.join(parameters) or 'none'}, got {name[:60]!r}"
-                f"{did_you_mean(name, parameters)}"
+                f"{of}: expected one of the parameters "
+                f"{', '.join(parameters) or '(there is none)'}, got "
+                f"{name[:60]!r}{did_you_mean(name, parameters)}"
             )
         values[name] = _parsed(parameters[name], text, of)
     return model(**values)

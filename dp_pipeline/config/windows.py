@@ -179,8 +179,8 @@ class Windows:
             before = self.preceding(names[-1])
             if before is None:
                 raise DeclarationError(
-                    f"only {len(names)} of {count} windows end with {last}, as {self.first} is "
-                    "the first: name a later window, or fewer"
+                    f"a release over {count} windows up to {last} needs a window before "
+                    f"{self.first}, which is the first: name a later window, or fewer windows"
                 )
             names.append(before)
         return tuple(reversed(names))

@@ -60,7 +60,7 @@ class Document:
             reason = getattr(error, "strerror", None) or "not UTF-8 text"
             if isinstance(error, FileNotFoundError):
                 reason += f": `dp-pipeline data init {path.stem} --from ROWS` drafts one"
-            raise DeclarationError(f"{path}: the file cannot be read as YAML: {reason}") from None
+            raise DeclarationError(f"{path}: the file cannot be read: {reason}") from None
         return cls.of_text(text, path)
 
     @classmethod

@@ -83,7 +83,7 @@ class ClusterAnswers:
     def _open_release(self) -> OpenClusters:
         if self.synopsis_ is None or self.synopsis_.deviations is None:
             raise DeclarationError(
-                "expected a fit by a method that counts boxes, such as `htree_kmeans`, got one of "
-                "centres alone: no interval says how sure they are"
+                "The fit must have counted boxes to give intervals, but it released centres "
+                "alone: fit with a method such as `htree_kmeans`"
             )
         return OpenClusters(self.cluster_centers_, self.synopsis_)

@@ -91,8 +91,8 @@ def every_column(domain: Any, features: Features, person: Any = None) -> Any:
         unnamed = numbered(len(forms), len(features.columns))
         if not set(forms).isdisjoint(unnamed):
             raise DeclarationError(
-                "domain: the names must not be those of undeclared columns, but a later column "
-                "of X has one of them: rename it"
+                "domain: the names x0, x1, … are those of the other columns of X, but a "
+                "declared column has one of them: rename it"
             )
     else:
         unnamed = [name for name in features.labels if name not in forms and name != person]

@@ -286,8 +286,8 @@ class FinishedFit:
         coarse, fine = self.fit.guarantee, fit.guarantee
         if coarse.currency != fine.currency:
             raise DeclarationError(
-                "refines: the other fit must have the same delta, but it has another: pass its "
-                "delta"
+                "refines: both fits must have one `delta`, but the other one's is not the "
+                "delta of this fit: pass the same"
             )
         if not coarse.amount < fine.amount:
             raise DeclarationError(
@@ -306,8 +306,8 @@ class FinishedFit:
             if not either.model.refines:
                 refinable = ", ".join(name for name in MODELS if MODELS[name].refines)
                 raise DeclarationError(
-                    f"refines: the method must ask the same questions at every ε, as {refinable} "
-                    f"do, but {either.method} does not"
+                    "refines: the method must ask the same questions at every ε, as "
+                    f"{refinable} do, but {either.method} does not: fit anew without `refines`"
                 )
             if either.earlier is not None or either.public is not None:
                 name = "prior" if either.earlier is None else "plan_from"
@@ -325,6 +325,6 @@ class FinishedFit:
         )
         if coarse != fine:
             raise DeclarationError(
-                "refines: both fits must have equal domain, constraints, method and "
-                "method_params, but one of these differs"
+                "refines: both fits must have the same domain, constraints, method and "
+                "method_params, but one of these differs: pass the same to both"
             )

@@ -159,8 +159,8 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         guarantee = guarantee_of(model, epsilon, delta, domain=domain)
         if not guarantee.is_plain:
             raise DeclarationError(
-                f"{method}: the method must be sound at the requested ε, but this variant is not: "
-                f"{guarantee.reason}"
+                f"{method}: the method must fulfil the requested ε, but with these parameters "
+                f"it does not: {guarantee.reason}"
             )
         is_alone = self.population is None
         guarantee = guarantee_at(model, epsilon, delta, domain=domain, is_alone=is_alone)
@@ -414,8 +414,8 @@ def _plan_parameter(estimator: Any, model: type[Model]) -> dict[str, str]:
     is_alike = isinstance(earlier, type(estimator)) and hasattr(earlier, "spends_")
     if not is_alike or getattr(earlier, "method", None) != method:
         raise DeclarationError(
-            f"plan_from: the value must be a fitted {type(estimator).__name__} by {method!r:.40}, "
-            "not another object or method"
+            f"plan_from: the value must be a fitted {type(estimator).__name__} by "
+            f"{method!r:.40}, but it is another object, not fitted, or by another method"
         )
     if not model.learns:
         raise DeclarationError(

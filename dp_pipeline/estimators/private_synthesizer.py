@@ -575,8 +575,8 @@ noise protects nobody
             )
         if self.on_unknown == "error" and self.population is not None:
             raise DeclarationError(
-                "on_unknown: the value error reveals a row, so with `population` it must be "
-                "drop, not error"
+                "on_unknown: the value error would reveal a row, so with `population` it "
+                "must be drop"
             )
         return self.on_unknown == "error"
 

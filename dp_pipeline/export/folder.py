@@ -35,7 +35,9 @@ def files_of(folder: Path) -> list[str]:
     for path in paths:
         if path.is_symlink() or not (path.is_file() or path.is_dir()):
             name = path.relative_to(folder)
-            raise Damaged(f"{name} must be a file, but it is a link or a device")
+            raise Damaged(
+                f"{name} must be a file, but it is a link or a device: remove it, or export again"
+            )
     return [path.relative_to(folder).as_posix() for path in paths if path.is_file()]
 
 
@@ -74,7 +76,7 @@ def require_replaceable(target: Path, *, dataset: str, model: str) -> None:
         descriptor, names = read_descriptor(target), set(files_of(target))
     except Damaged:
         raise DeclarationError(
-            f"{expected} another folder: choose one that does not exist"
+            f"{expected} a folder with other files: choose one that does not exist"
         ) from None
     identity = descriptor[OWN].get("dataset"), descriptor[OWN].get("model")
     if identity != (dataset, model):
@@ -84,7 +86,7 @@ def require_replaceable(target: Path, *, dataset: str, model: str) -> None:
     extra = sorted(names - {resource.get("path") for resource in resources} - {DESCRIPTOR, SUMS})
     if extra:
         raise DeclarationError(
-            f"{expected} one with the foreign file {extra[0][:80]}: move it away"
+            f"{expected} one with a file of another origin, {extra[0][:80]}: move that file away"
         )
 
 

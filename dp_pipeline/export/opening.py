@@ -30,8 +30,9 @@ def open_release(folder: str | Path) -> OpenTable | OpenClusters:
     ]
     if missing:
         raise DeclarationError(
-            f"{root}: expected the export of a synthetic table with its noisy counts, "
-            f"got one without {missing[0]}: no number of it has an interval"
+            f"{root}: the folder must hold the export of a synthetic table with its noisy "
+            f"counts, but it has no {missing[0]}, so no number of it has an interval: export "
+            "a table of another model"
         )
     return of_tables(tables)
 
@@ -41,4 +42,4 @@ def _read(root: Path, resource: Mapping[str, object]) -> Columns:
         return read_resource(root, resource)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         name = Path(str(resource["path"])).name
-        raise Damaged(f"{name} is not a table as it was exported: fetch it again") from None
+        raise Damaged(f"{name} is not a table as it was exported: fetch the export again") from None

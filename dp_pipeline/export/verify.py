@@ -196,7 +196,7 @@ class _Export:
             require_format(self._descriptor[OWN].get("format"), of=DESCRIPTOR)
             resources = len(self._resources)
             if DESCRIPTOR in self._changed:
-                raise Damaged(f"the file does not have the digest that is listed in {SUMS}")
+                raise Damaged(f"the file does not have the digest that {SUMS} lists")
             return f"describes {resources} files"
         described = self._described.get(path)
         if described is None:
@@ -213,7 +213,7 @@ class _Export:
         """Check that a table has the released values; added columns are computed again."""
         table = self._released_table(name)
         if table_digest(table) != self._stored["tables"][name]:
-            raise Damaged("the table does not have the released values")
+            raise Damaged("the table does not have the values that were released")
         computed = added_columns(name, self._tables)
         added = {column: self._sheet(name)[column] for column in self._added(name)}
         if list(added) != list(computed) or not all(
@@ -277,9 +277,9 @@ class _Export:
         stated, computed = card["guarantee"], json.loads(json.dumps(guarantee(self._bundle)))
         for name in (*computed, *stated):
             if computed.get(name) != stated.get(name):
-                raise Damaged(f"{name[:40]} is not that of the release")
+                raise Damaged(f"the entry {name[:40]} differs from that of the release")
         if self._descriptor[OWN].get("standing") != computed["standing"]:
-            raise Damaged(f"the standing in {DESCRIPTOR} is not that of the release")
+            raise Damaged(f"the standing in {DESCRIPTOR} differs from that of the release")
         return f"{computed['standing']}, ε = {computed['epsilon']}, as in the release"
 
     def sentences(self) -> str:

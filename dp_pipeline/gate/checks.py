@@ -45,7 +45,8 @@ def require_groupings(domain: Domain, groupings: Mapping[str, Grouping]) -> None
         is_complete = len(steps) == domain[name].size and steps[0] == 1
         if not is_complete or not set(steps.tolist()) <= {0, 1}:
             raise BoundaryViolation(
-                f"The groups of attribute {name} must be 0, 1, … in order, one for each level"
+                f"The groups of attribute {name} must be 0, 1, … in order, one for each of "
+                f"its {domain[name].size} levels, but they are not"
             )
 
 
@@ -62,7 +63,8 @@ def require_derived(domain: Domain, derived: Mapping[str, DerivedAttribute]) -> 
             type(part) is tuple for part in (attribute.attributes, attribute.groups)
         ):
             raise BoundaryViolation(
-                f"The derived attribute {name} must have a new name, and tuples as parts"
+                f"The derived attribute {name} must have a name that no attribute has, and "
+                "tuples as `attributes` and `groups`, but it has not"
             )
         cells = domain.cell_count(attribute.attributes)
         is_integral = cells <= MOST_DERIVED_CELLS and all(
@@ -139,7 +141,10 @@ def require_tree(domain: Domain, tree: BitTree) -> None:
     # A list could be changed between two questions: the same nodes would be other boxes.
     is_fixed = type(tree) is BitTree and all(type(x) is tuple for x in (tree.axes, tree.columns))
     if not is_fixed or not all(type(axis) is int for axis in tree.axes):
-        raise BoundaryViolation("A bit tree must be a BitTree of tuples, with integers as axes")
+        raise BoundaryViolation(
+            "The axes and columns of a bit tree must be tuples, the axes "
+            f"of integers, but those of this {type(tree).__name__} are not"
+        )
     require_axes(domain, tree.columns)
     tree.require_axes()
 
@@ -169,7 +174,10 @@ def require_fan(bits: int) -> None:
 def require_int64(values: IntArray, *, of: str) -> None:
     """Raise BoundaryViolation unless the values are an int64 vector."""
     if not isinstance(values, np.ndarray) or values.dtype != np.int64 or values.ndim != 1:
-        raise BoundaryViolation(f"The array of {of} must be a vector of int64")
+        got = getattr(values, "dtype", type(values).__name__)
+        raise BoundaryViolation(
+            f"The array of {of} must be a vector of int64, not {got} of shape {np.shape(values)}"
+        )
 
 
 def require_rule(domain: Domain, rule: NearestCentre) -> None:
@@ -197,8 +205,9 @@ def require_subsets(domain: Domain, rules: Sequence[NearestCentre], salt: int) -
     kinds = {(rule.columns, rule.weights, len(rule.centres)) for rule in rules}
     if len(kinds) > 1 or len(rules) * len(rules[0].centres) > MAX_GRID_CELLS:
         raise BoundaryViolation(
-            "The rules of cluster sums must have equal columns, weights and numbers of centres, "
-            f"at most {MAX_GRID_CELLS} in all"
+            "The rules of cluster sums must have the same columns, weights and number of "
+            f"centres, and at most {MAX_GRID_CELLS} centres in all, but they differ or have "
+            "more"
         )
 
 

@@ -275,7 +275,12 @@ class Curator:
         """
         parts = self.domain.parts
         if parts is None or not {*amounts} <= {*parts.attributes}:
-            raise BoundaryViolation("pairs: expected attributes of the parts of units, got others")
+            raise BoundaryViolation(
+                "Pairs within a unit can be measured of "
+                f"{', '.join(parts.attributes) if parts else 'no attribute'}, "
+                "the attributes of its parts, not of "
+                f"{', '.join(amounts) or 'none'}"
+            )
         queries = {
             name: self._executor.vector_query(
                 f"pairs of {parts.name} by {name}",
@@ -289,7 +294,10 @@ class Curator:
 
         def scan(counter: Counter) -> list[Sealed]:
             if not isinstance(counter, PartsCounter):
-                raise BoundaryViolation("pairs: expected a counter of parts, got one of rows")
+                raise BoundaryViolation(
+                    "Pairs within a unit can be counted only where units "
+                    f"have parts, not by {type(counter).__name__}"
+                )
             return counter.pairs(list(queries))
 
         cached, tables = CachedScan(scan), []
@@ -497,7 +505,8 @@ class Curator:
         checks.require_grid(self.domain, columns, 1 << depth if depth >= 0 else 0)
         if not nodes.are_disjoint(len(columns), depth):
             raise BoundaryViolation(
-                "Measured tree nodes must be disjoint, but some of these overlap"
+                "Measured tree nodes must be disjoint, but some of these overlap: pass each "
+                "box once"
             )
         table = self._laplace(
             f"counts of {len(nodes)} tree nodes over {', '.join(columns)}, depth {depth}",
@@ -516,7 +525,8 @@ class Curator:
         checks.require_nodes(tree, nodes, 0)
         if not nodes.are_disjoint():
             raise BoundaryViolation(
-                "Measured tree nodes must be disjoint, but some of these overlap"
+                "Measured tree nodes must be disjoint, but some of these overlap: pass each "
+                "box once"
             )
         table = self._laplace(
             f"counts of {len(nodes)} tree nodes over {', '.join(tree.columns)}",
@@ -676,8 +686,8 @@ class Curator:
         checks.require_axes(self.domain, columns)
         if not (1 <= many <= MAX_GRID_CELLS and 0 <= salt < 1 << 63):
             raise BoundaryViolation(
-                f"A disclosure needs 1 to {MAX_GRID_CELLS} records and a salt from 0 to 2^63 − 1, "
-                f"not {many} and a salt of {salt.bit_length()} bits"
+                f"A disclosure needs 1 to {MAX_GRID_CELLS} records and a salt from 0 to 2^63 "
+                f"− 1, not {many} records and the salt {salt!r:.30}"
             )
         words = f"{many} records of {', '.join(columns)}, salt {salt}"
         key = ("records", columns, many, salt)

@@ -65,8 +65,8 @@ def refine(
     exact, first = int64_array(exact, of="exact answers"), int64_array(first, of="first answers")
     if scale < laplace_scale(l1=l1, epsilon=before):
         raise BoundaryViolation(
-            "The scale of a refinement must be at least l1 / ε of the first answer, not "
-            f"{float(scale):.4g}"
+            "The scale of a refinement must be at least that of the first answer, l1 / ε = "
+            f"{float(l1 / before):.4g}, not {float(scale):.4g}"
         )
     finer = laplace_scale(l1=l1, epsilon=before + _paid(epsilon))
     if exact.shape != first.shape:
@@ -185,8 +185,8 @@ def measure_linf(exact: IntArray, *, linf: int, epsilon: Fraction, noise: NoiseS
     scale = linf_scale(linf=linf, epsilon=epsilon)
     if exact.ndim != 1 or exact.size > MAX_LINF_SIZE * scale:
         raise BoundaryViolation(
-            f"The L∞ mechanism takes a vector of at most {MAX_LINF_SIZE} times its scale, not "
-            f"shape {exact.shape} at scale {float(scale):.3g}"
+            f"The L∞ mechanism takes a vector of at most {float(MAX_LINF_SIZE * scale):.3g} "
+            f"numbers at scale {float(scale):.3g}, not an array of shape {exact.shape}"
         )
     return noise.discrete_linf(exact, scale)
 

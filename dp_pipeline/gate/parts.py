@@ -100,17 +100,23 @@ class PartsCounter:
     def grouped(self, groupings: Mapping[str, Grouping]) -> PartsCounter:
         """Return a counter of the same units with levels merged into groups in its tables."""
         if self.groupings:
-            raise BoundaryViolation("parts: expected groups of levels, got groups of groups")
+            raise BoundaryViolation(
+                "Levels of units with parts can be merged into groups "
+                "once, but here they are merged again"
+            )
         return replace(self, groupings=groupings)
 
     def with_attributes(self, derived: object) -> NoReturn:  # noqa: ARG002
         """Raise BoundaryViolation: no proof covers it."""
-        raise BoundaryViolation("parts: expected a question about tables, got derived attributes")
+        raise BoundaryViolation(
+            "Units with parts can be counted in tables of declared "
+            "attributes alone, not of derived ones"
+        )
 
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("_"):
             raise AttributeError(name)
-        raise BoundaryViolation(f"parts: expected a question about tables, got {name}")
+        raise BoundaryViolation(f"Units with parts can be counted in tables alone, not by `{name}`")
 
     def _placements(self, names: Names) -> list[Names]:
         """Return the attributes of a unit that hold those of its part, position by position; once

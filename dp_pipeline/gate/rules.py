@@ -99,8 +99,8 @@ class NearestCentre:
         self._require_integers()
         if clip < 0 or not 0 <= shift < 63:
             raise BoundaryViolation(
-                f"A distance needs a clip of at least 0 and a shift below 63, not {clip} and "
-                f"{shift}"
+                "The arguments clip and shift of a distance must be at least 0, and shift "
+                f"below 63, not {clip} and {shift}"
             )
         if self.largest_distance >= 1 << 63:
             raise BoundaryViolation(
@@ -138,16 +138,22 @@ class NearestCentre:
             )
         if not self.centres or any(len(centre) != d for centre in self.centres):
             raise BoundaryViolation(
-                f"A rule needs centres of {d} numbers each, but one of {len(self.centres)} is "
-                "different"
+                f"A rule of {d} columns needs centres of {d} numbers each, but one of its "
+                f"{len(self.centres)} has more or fewer"
             )
         # A fraction or a NaN would pass every comparison, and the answers would not be integers.
         if not all(type(number) is int for number in chain(self.weights, *self.centres)):
-            raise BoundaryViolation("The centres and weights of a rule must be integers")
+            raise BoundaryViolation(
+                "The centres and weights of a rule must be integers, but one is not"
+            )
         if any(abs(c) > _MAX_COORDINATE for centre in self.centres for c in centre):
-            raise BoundaryViolation("The coordinates of centres must be from −2^16 to 2^16")
+            raise BoundaryViolation(
+                "The coordinates of centres must be from −2^16 to 2^16, but one is not"
+            )
         if any(not 0 <= weight <= _MAX_COLUMN_WEIGHT for weight in self.weights):
-            raise BoundaryViolation(f"The weights of a rule must be from 0 to {_MAX_COLUMN_WEIGHT}")
+            raise BoundaryViolation(
+                f"The weights of a rule must be from 0 to {_MAX_COLUMN_WEIGHT}, but one is not"
+            )
 
 
 def _weights(box: Sequence[Coordinate], parts: int) -> tuple[int, ...]:
@@ -191,7 +197,10 @@ class PredictedLabel:
         parts = (self.positive, self.columns, self.weights, *self.weights)
         # A list could be changed between the charge and the count.
         if not all(type(part) is tuple for part in parts):
-            raise BoundaryViolation("The parts of a rule of predicted labels must be tuples")
+            raise BoundaryViolation(
+                "The positive codes, columns and weights of predicted "
+                "labels must be tuples, but one is not"
+            )
         if len(set(self.columns)) < len(self.columns):
             raise BoundaryViolation(
                 "The columns of a rule of predicted labels must be different, but one is repeated: "
@@ -215,9 +224,13 @@ class PredictedLabel:
             self.intercept
         ]
         if not all(type(number) is int for number in (*weights, *self.positive)):
-            raise BoundaryViolation("The weights and codes of predicted labels must be integers")
+            raise BoundaryViolation(
+                "The weights and codes of predicted labels must be integers, but one is not"
+            )
         if max(map(abs, weights)) > MAX_WEIGHT:
-            raise BoundaryViolation("The weights of predicted labels must lie within ±2^40")
+            raise BoundaryViolation(
+                "The weights of predicted labels must lie within ±2^40, but one does not"
+            )
         if not set(self.positive) <= set(range(levels)):
             raise BoundaryViolation(
                 f"The predicted codes of {self.target} must lie in 0..{levels - 1}, but one does "

@@ -97,7 +97,8 @@ class DependenceScore:
             product = UNIT * noisy_rows * shares
         if not np.all(np.abs(product) <= 2.0**62):
             raise BoundaryViolation(
-                "The prediction of a dependence score must be at most 2^46 rows in each cell"
+                "The prediction of a dependence score must be at most 2^46 rows in each cell, "
+                "but one is larger"
             )
         return cls(np.rint(product).astype(np.int64))
 
@@ -377,7 +378,9 @@ def _largest(values: IntArray) -> int:
 
 def _require_axes(shape: tuple[int, ...]) -> None:
     if not shape:
-        raise BoundaryViolation("A score needs a table with axes, not a single number")
+        raise BoundaryViolation(
+            "A score needs a table of one or more attributes, but this one has none"
+        )
 
 
 def _require_one_replaced(rows_per_unit: int) -> None:

@@ -33,11 +33,14 @@ class Candidates:
 
     def __init__(self, scores: Mapping[Names, Score], *, domain: Domain, distance: int) -> None:
         if not scores:
-            raise BoundaryViolation("A session of scores needs one or more candidates")
+            raise BoundaryViolation(
+                "A choice by private scores needs one or more candidates, but it has none"
+            )
         if not {type(score) for score in scores.values()} <= set(SCORES):
             names_of_scores = " or ".join(score.__name__ for score in SCORES)
             raise BoundaryViolation(
-                f"The scores of a session must be {names_of_scores}, but one is of another class"
+                f"The score of each candidate must be {names_of_scores}, but one is of "
+                "another class"
             )
         for names, score in scores.items():
             score.require_shape(require_table(domain, names))
@@ -62,7 +65,8 @@ class Candidates:
         """Return the positions of candidates; BoundaryViolation for none, repeated or unknown."""
         if not names or len(set(names)) < len(names) or not set(names) <= set(self._places):
             raise BoundaryViolation(
-                "A choice needs one or more different candidates, all of its session"
+                "A choice needs one or more scored candidates, each once, but here is none, "
+                "a repeated or an unscored one"
             )
         return [self._places[name] for name in names]
 
@@ -78,7 +82,7 @@ class Candidates:
         )
         if not is_integral or not set(values) <= set(self._places):
             raise BoundaryViolation(
-                "The penalties of candidates must be integers within ±2^61, all of this session"
+                "The penalties must be integers within ±2^61 of scored candidates, but one is not"
             )
         return np.array([values.get(names, 0) for names in self._scores], dtype=np.int64)
 

@@ -250,6 +250,6 @@ def parse_texts(array: IntArray) -> tuple[str, ...]:
     texts, remainder = unpack_texts(array)
     if len(remainder) or list(texts) != sorted(set(texts)):
         raise BoundaryViolation(
-            "Discovered texts must be different and in the order of their bytes"
+            "Discovered texts must be different and in the order of their bytes, but they are not"
         )
     return tuple(text.decode() for text in texts)

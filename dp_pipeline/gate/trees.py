@@ -87,11 +87,13 @@ class TreeSession:
         require_int64(shares, of="shares")
         if shares.shape != (len(nodes),):
             raise BoundaryViolation(
-                f"Each of {len(nodes)} tree nodes needs one share, but there are {len(shares)}"
+                f"Each of {len(nodes)} tree nodes needs one share, but the shares have shape "
+                f"{shares.shape}"
             )
         if (shares < 1).any() or (shares > self._left[places]).any():
             raise BoundaryViolation(
-                "A tree node must spend at least one share, and at most those left"
+                "A tree node must spend at least one share and at most those that it has "
+                "left, but one does not"
             )
         if len(nodes):
             self._advance(places, nodes, bits, shares)
@@ -111,8 +113,8 @@ class TreeSession:
         """Raise BoundaryViolation unless every path has spent exactly ε."""
         if self._left.any():
             raise BoundaryViolation(
-                f"Every path of a tree must spend all of ε, but {int(self._left.max())} of "
-                f"{SHARES} shares are left on one"
+                "Every path of a tree must spend its whole ε before the tree is closed, but "
+                f"{int(self._left.max())} of {SHARES} shares are left on one"
             )
 
     def _noisy(self, exact: IntArray, shares: IntArray) -> IntArray:
@@ -132,7 +134,10 @@ class TreeSession:
                 "Only tree nodes with shares left can be measured, but no node has any"
             )
         if (self._keys[places] != keys).any() or len(np.unique(keys)) < len(keys):
-            raise BoundaryViolation("Measured tree nodes must be different nodes of the frontier")
+            raise BoundaryViolation(
+                "Measured tree nodes must be different nodes at the end "
+                "of paths, but one is repeated or elsewhere"
+            )
         return places
 
     def _advance(self, places: IntArray, nodes: Prefixes, bits: int, shares: IntArray) -> None:
@@ -210,7 +215,8 @@ class SplitSession:
         keys = nodes.keys
         if len(np.unique(keys)) < len(keys) or not np.isin(keys, self._allowed).all():
             raise BoundaryViolation(
-                "Only the root and children of split boxes can be split, each once"
+                "Only the root and the children of split boxes can be split, each once, but "
+                "one is another or repeated"
             )
         if not len(nodes):
             return np.zeros(0, dtype=np.bool_)

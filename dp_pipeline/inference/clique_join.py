@@ -57,7 +57,7 @@ def join_cliques(
     covered = {name for clique in tree.cliques for name in clique}
     if covered != set(sizes):
         raise BoundaryViolation(
-            f"The cliques must cover {', '.join(sizes) or 'no attribute'}, not "
+            f"The joined tables must cover the attributes {', '.join(sizes) or 'none'}, not "
             f"{', '.join(sorted(covered)) or 'none'}"
         )
     places = {name: index for index, name in enumerate(sizes)}

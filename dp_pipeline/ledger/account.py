@@ -209,7 +209,9 @@ class Account:
             amounts[limit] = _amount(facts[limit]) if is_converted else None
         within = facts.get("within", "ever")
         if within not in WITHIN:
-            raise ValueError("within must be window or ever, but it is neither")
+            raise ValueError(
+                f"The fact `within` of an account must be window or ever, not {within!r:.40}"
+            )
         return cls(
             population=population,
             unit=facts["unit"],
@@ -272,10 +274,11 @@ class Account:
         """
         of = f"population {self.population}"
         if self.windows or not declared.windows:
-            got = self.windows or "a file that declares none"
+            got = "the file declares none: declare `windows`"
+            if self.windows:
+                got = f"the account has {self.windows!r} already: leave them as they are"
             raise DeclarationError(
-                f"{of}: windows can be added once, to an account without any, but here are "
-                f"windows of {got}"
+                f"{of}: windows are added once, from a file that declares them, but {got}"
             )
         fixed = ("population", "relation", "purpose", "delta")
         changed = [name for name in fixed if getattr(self, name) != getattr(declared, name)]

@@ -177,7 +177,8 @@ class Book:
 
         if self._current_view() is not None:
             raise RuntimeError(
-                f"The ledger {self} must not be written within a view of it: report this fault"
+                f"The ledger {self} must not be written while this process reads it: report "
+                "this fault"
             )
         with self.store.exclusive():
             tip = self._tip()

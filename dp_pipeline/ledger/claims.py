@@ -111,8 +111,9 @@ class Claim:
             source, holder = overlap
             purpose = view.require_account(holder).purpose
             raise DeclarationError(
-                f"{source} belongs to population {holder} ({purpose}): population "
-                f"{self.population} (release) may open it only with distinct_population: <reason>"
+                f"{source} belongs to population {holder} ({purpose}), so population "
+                f"{self.population} (release) may read it only if its persons are others: say "
+                f"so with `distinct_population: REASON`, or declare `population: {holder}`"
             )
 
 

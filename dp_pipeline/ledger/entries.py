@@ -262,7 +262,10 @@ def delta_of(facts: Mapping[str, str]) -> Fraction:
     try:
         return _fraction(facts.get(DELTA, "0"))
     except (TypeError, ValueError, ZeroDivisionError):
-        raise Damaged("The δ of a charge in the ledger cannot be read, so it was changed") from None
+        raise Damaged(
+            "The δ of a charge in the ledger cannot be read, so it was changed: "
+            "put back a copy of the ledger"
+        ) from None
 
 
 def _are_blocks(blocks: Sequence[str]) -> bool:
@@ -277,7 +280,10 @@ def blocks_of(facts: Mapping[str, str]) -> tuple[str, ...]:
         return ()
     blocks = tuple(text.split(" ")) if isinstance(text, str) else ()
     if not blocks or not _are_blocks(blocks):
-        raise Damaged("The windows of a charge in the ledger cannot be read, so they were changed")
+        raise Damaged(
+            "The windows of a charge in the ledger cannot be read, so they were "
+            "changed: put back a copy of the ledger"
+        )
     return blocks
 
 

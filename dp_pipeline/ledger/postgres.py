@@ -299,7 +299,7 @@ class PostgresStore:
             message = getattr(getattr(error.orig, "diag", None), "message_primary", None)
             reason = " ".join(str(message or error.orig).split())
             kind = Damaged if state.startswith(_DAMAGED) else PipelineError
-            raise kind(f"ledger {self}: {reason}") from None
+            raise kind(f"The ledger {self} cannot be used: {reason}") from None
 
     def _find_tables(self) -> bool:
         with file_errors(self.folder):

@@ -60,8 +60,8 @@ class Reservation:
             symbol = self.charge.currency.symbol
             raise entries.UnbalancedSpends(
                 f"{self.charge.what}: the spends must sum to the charge of "
-                f"{symbol}={epsilon_text(Fraction(charged, NANO))}, not to {epsilon_text(total)}: "
-                "report this"
+                f"{symbol}={epsilon_text(Fraction(charged, NANO))}, not to "
+                f"{epsilon_text(total)}: report this fault"
             )
         draft = Draft.of(self.charge, "settled", facts=facts, spends=spends)
         self._end(draft, words="is settled already")
@@ -149,10 +149,10 @@ def _require_currency(account: Account, charge: entries.Charge) -> None:
 def _require_blocks(account: Account, charge: entries.Charge) -> None:
     """Raise DeclarationError unless charge and account both have windows, or neither."""
     if bool(account.windows) != bool(charge.blocks):
-        expected = "a charge with windows" if account.windows else "a charge without windows"
+        expected = "a charge of a window" if account.windows else "a charge without a window"
         raise DeclarationError(
             f"{charge.what}: the account of population {account.population} needs {expected}, "
-            f"but this one names {len(charge.blocks)}: correct `windows`"
+            f"but this one has {len(charge.blocks)} windows: correct `windows`"
         )
     # In ρ, or with a δ, a person's rows in m windows cost more than m times those of one.
     is_additive = account.delta is None and not (charge.delta and account.within == "ever")

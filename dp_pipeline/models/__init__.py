@@ -75,13 +75,14 @@ def _build(spec: DatasetSpec, name: str) -> Model:
     )
     if spec.domain.parts is not None and not model.releases_units:
         raise DeclarationError(
-            f"{spec.name}: {name}: expected a model of units with parts: one_shot, got one of rows"
+            f"{spec.name}: {name}: the protected units have parts, so the model must be "
+            "one_shot, which releases whole units: choose it"
         )
     model.check(spec.widest.domain)
     if model.plans_from_earlier and spec.windows is None:
         raise DeclarationError(
-            f"{spec.name}: {name}: a model plans from earlier windows, but the data set has none: "
-            "declare `windows`, or leave `plan_from` out"
+            f"{spec.name}: {name}: `plan_from` needs earlier windows, but the data set has "
+            "none: declare `windows`, or leave `plan_from` out"
         )
     is_public = spec.relation == "replace_one" and spec.protection.rows == 1
     if model.needs_public_rows and (spec.is_release or not is_public):
@@ -94,8 +95,8 @@ def _build(spec: DatasetSpec, name: str) -> Model:
     reasons = [guarantee.reason for guarantee in guarantees if not guarantee.is_plain]
     if spec.is_release and reasons:
         raise DeclarationError(
-            f"{spec.name}: {name}: the model is for benchmarks alone, not for sensitive rows: "
-            f"{reasons[0]}"
+            f"{spec.name}: {name}: the model must not be used on sensitive rows, only on "
+            f"benchmarks, since {reasons[0]}"
         )
     return model
 

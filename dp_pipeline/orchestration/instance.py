@@ -108,8 +108,8 @@ def _require_agreement(settings: str, server: str | None, file: Path) -> None:
     if server is not None and not on_server:
         names = storage if isinstance(storage, dict) else ["files in its folder"]
         raise DeclarationError(
-            f"The variable {STORAGE_VARIABLE} names {server}, but {file} keeps the run history in "
-            f"{' and '.join(map(str, names))}: let its storage be that variable, or unset it"
+            f"The variable {STORAGE_VARIABLE} names {server}, but {file} keeps the run "
+            f"history in {' and '.join(map(str, names))}: name the variable there, or unset it"
         )
     if server is None and on_server:
         raise DeclarationError(
@@ -161,7 +161,8 @@ def _require_answer() -> None:
     except DBAPIError as error:
         reason = " ".join(str(error.orig).split())
         raise PipelineError(
-            f"{STORAGE_VARIABLE}: {address_label(make_url(address))}: {reason}"
+            f"{STORAGE_VARIABLE}: the server {address_label(make_url(address))} must answer, "
+            f"but it does not ({reason}): start it, or correct the variable"
         ) from None
     finally:
         engine.dispose()

@@ -96,8 +96,8 @@ def unwrap(get_result: Callable[[], Result]) -> Result:
         # Any type, since engines put a worker's trace and parts of its arguments into the message.
         kind = type(error).__name__
     raise PipelineError(
-        f"The engine did not get the answers of all workers, but a {kind}: read their logs, and "
-        "check that all of them can read and write the home's folder"
+        f"The workers of the engine must all answer, but one failed with {kind}: read their "
+        "logs, and check that all of them can read and write the folder of DP_PIPELINE_HOME"
     )
 
 

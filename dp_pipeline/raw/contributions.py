@@ -74,8 +74,8 @@ class PersonKeys:
             return None
         if not key:
             raise DeclarationError(
-                f"The person {person!r} needs the population's key, but the key is empty: report "
-                "this"
+                f"The persons of column {person!r} are hashed with their population's key, "
+                "but the key is empty: report this fault"
             )
         other_columns = tuple(sorted(set(columns) - {person}))
         row_keys = _SipKeys.of([person, *other_columns], key)

@@ -72,7 +72,10 @@ class Download:
         with pool, self._request(pool) as response:
             digest = self._copy_body(response, file, deadline)
         if self.sha256 not in (None, digest):
-            raise self._refusal(f"the file has SHA-256 {digest}, but {self.sha256} is declared")
+            raise self._refusal(
+                f"the file has SHA-256 {digest}, but {self.sha256} is "
+                "declared: correct `url` or `sha256`"
+            )
         return digest
 
     def _request(self, pool: PoolManager) -> BaseHTTPResponse:
@@ -88,9 +91,14 @@ class Download:
             response.close()
             location = response.get_redirect_location()
             if not location:
-                raise self._refusal(f"the server sends status {response.status}, and no file")
+                raise self._refusal(
+                    f"the server sends status {response.status}, and no file: correct `url`"
+                )
             url = self._redirected(url, location)
-        raise self._refusal(f"the server redirects more than {MAX_REDIRECTS} times")
+        raise self._refusal(
+            f"the server redirects more than {MAX_REDIRECTS} times: declare "
+            "the last address as `url`"
+        )
 
     def _redirected(self, url: str, location: str) -> str:
         """Return the target of a redirection; SourceError unless it may be followed."""
@@ -99,17 +107,24 @@ class Download:
         except ValueError:
             target = ""
         if not is_allowed_url(target) or urlsplit(target).scheme != urlsplit(url).scheme:
-            raise self._refusal(f"a redirection must go to {EXPECTED_URL}, but it does not")
+            raise self._refusal(
+                f"a redirection must go to {EXPECTED_URL}, but it does not: declare another `url`"
+            )
         if self.sha256 is None and urlsplit(target).netloc != urlsplit(url).netloc:
             # With a declared hash it does not matter who sends the bytes.
-            raise self._refusal("the server redirects to another host: declare sha256")
+            raise self._refusal(
+                "the server redirects to another host, so `sha256` must be declared: add it"
+            )
         return target
 
     def _copy_body(self, response: BaseHTTPResponse, file: BinaryIO, deadline: float) -> str:
         """Copy the body to ``file`` and return its hash."""
         has_length = response.chunked or response.length_remaining is not None
         if self.sha256 is None and not has_length:
-            raise self._refusal("the server names no length: declare sha256")
+            raise self._refusal(
+                "the server does not send the length of the file, so "
+                "`sha256` must be declared: add it"
+            )
         digest, count = hashlib.sha256(), 0
         # Block by block: a server that sends a byte now and then must not delay it for ever.
         while block := self._next_block(response):
@@ -119,7 +134,9 @@ class Download:
                     f"the file has more than {self.max_megabytes} MB: raise at_most_mb"
                 )
             if time.monotonic() > deadline:
-                raise self._refusal(f"the file takes more than {TOTAL_SECONDS:.0f} seconds")
+                raise self._refusal(
+                    f"the file takes more than {TOTAL_SECONDS:.0f} seconds: run again"
+                )
             digest.update(block)
             file.write(block)
         return digest.hexdigest()
@@ -128,7 +145,9 @@ class Download:
         try:
             return response.read1(_BLOCK, decode_content=False)
         except TimeoutError:
-            raise self._refusal(f"the server sends nothing for {IDLE_SECONDS:g} seconds") from None
+            raise self._refusal(
+                f"the server sends nothing for {IDLE_SECONDS:g} seconds: run again"
+            ) from None
         except HTTPError:
             raise self._refusal("the file is incomplete: run again") from None
 

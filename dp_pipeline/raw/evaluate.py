@@ -268,8 +268,8 @@ def custodian_facts(
     """
     if not _NAME.fullmatch(name):
         raise DeclarationError(
-            "The name of a file of facts must have letters, digits, . _ or - alone, but it is "
-            f"{name!r}"
+            "The name of a file of facts must have letters, digits, . _ or - alone, not "
+            f"{name!r}: report this fault"
         )
     path = snapshot.folder / "custodian" / f"{name}.json"
     stored = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}

@@ -126,7 +126,9 @@ def prepare_stage(
             return
         if stage not in stages_of(spec):
             stages = ", ".join(stages_of(spec))
-            raise DeclarationError(f"{spec.name}: the stage must be one of {stages}, not {stage}")
+            raise DeclarationError(
+                f"{spec.name}: the rows can be prepared as {stages}, not as {stage!r}"
+            )
         parallel_map = workers_of(engine)
         is_first = stage == stages_of(spec)[0]
         if is_first:

@@ -83,7 +83,7 @@ def _blocks(
 def _hash_blocks(blocks: Sequence[Words], key: bytes) -> Words:
     if len(key) != KEY_BYTES:
         raise ValueError(
-            f"A key of SipHash must have {KEY_BYTES} bytes, not {len(key)}: report this"
+            f"A key of SipHash must have {KEY_BYTES} bytes, not {len(key)}: report this fault"
         )
     k = np.frombuffer(key, dtype="<u8").astype(np.uint64)
     hashes = np.empty(len(blocks[0]), dtype=np.uint64)

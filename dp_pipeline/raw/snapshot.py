@@ -225,7 +225,8 @@ class Snapshot:
         fingerprint = self.manifest.get("fingerprints", {}).get(stage)
         if fingerprint is None:
             raise NotPrepared(
-                f"{self!r}: the snapshot has no stage {stage!r}: {preparation_hint(self.dataset)}"
+                f"{self!r}: the snapshot has no rows of the kind {stage!r}: "
+                f"{preparation_hint(self.dataset)}"
             )
         return str(fingerprint)
 
@@ -326,7 +327,7 @@ def has_stage(spec: DatasetSpec, snapshot: Snapshot, stage: str) -> bool:
 def require_stage(spec: DatasetSpec, snapshot: Snapshot, stage: str) -> None:
     """Raise NotPrepared unless ``stage`` was stored under this declaration."""
     if not has_stage(spec, snapshot, stage):
-        raise _not_prepared(spec, snapshot, f"has no stage {stage!r}")
+        raise _not_prepared(spec, snapshot, f"has no rows of the kind {stage!r}")
 
 
 def require_prepared(spec: DatasetSpec, snapshot: Snapshot) -> None:

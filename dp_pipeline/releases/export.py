@@ -174,8 +174,8 @@ def _settled_release(
     bundle = replay.pointed_bundle(spec, home, {"folder": folder}, **expected)
     if bundle.key != settled.key:
         raise Damaged(
-            f"bundle {bundle.key[:12]}: the release must be {str(settled.key)[:12]}, but the "
-            "bundle holds another: run `dp-pipeline check`"
+            f"The stored release {bundle.key[:12]} must be {str(settled.key)[:12]}, which the "
+            "ledger names, but it is another one: run `dp-pipeline check`"
         )
     return SettledRelease(release, bundle, home.released / folder, settled.time[:10])
 
@@ -233,7 +233,10 @@ def export(settled: SettledRelease, target: Path, *, ending: str) -> Export:
         write_contents(folder, reported(release, bundle), card, ending, day=settled.day)
         fault = next((check for check in verified(folder) if not check.is_good), None)
         if fault is not None:
-            raise PipelineError(f"{release.what}: the written export does not verify: {fault.line}")
+            raise PipelineError(
+                f"{release.what}: the written export does not verify, so it "
+                f"was not kept: {fault.line}"
+            )
 
     replace_folder(target, write, dataset=release.spec.name, model=release.name)
     files = {name: (target / name).stat().st_size for name in files_of(target)}

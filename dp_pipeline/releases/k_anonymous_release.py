@@ -186,7 +186,7 @@ class KAnonymousRelease(Release):
     def require_allowed(self) -> None:
         """Raise DeclarationError for a K or method that the data set file does not allow."""
         self.declared.partition(str(self.k))
-        method = self.method
+        declared_method(self.spec, self.name)
         if not self.spec.is_release:
             return
         if not self.spec.allow_not_dp:
@@ -196,8 +196,8 @@ class KAnonymousRelease(Release):
             )
         if self.k < 2:
             raise DeclarationError(
-                f"{self.spec.name}: {method.summary}: sensitive rows need a K of at least 2, not "
-                f"{self.k}"
+                f"{self.spec.name}: k_anonymity: a table of sensitive rows needs a K of "
+                f"at least 2, not {self.k}"
             )
 
     def key(self, snapshot: Snapshot, *, new_draw: bool = False) -> KAnonymousKey:  # noqa: ARG002
@@ -311,7 +311,7 @@ class KAnonymousDrawing(Drawing):
         bundle = Bundle(spec.key.digest, spec.facts, (), quality={}, tables=tables, transcript="")
         if not keeps_guarantee(bundle):
             raise BoundaryViolation(
-                f"{spec.what}: the table must keep its promise, but it breaks it"
+                f"{spec.what}: the table must be k-anonymous as declared, but it is not"
             )
         return bundle
 

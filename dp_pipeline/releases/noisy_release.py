@@ -133,8 +133,8 @@ class NoisyDrawing(Drawing):
         if any(bundle.transcript != transcript.chain for bundle in stored):
             # A bundle is stored after the last answer: where one lies, none may be missing.
             raise AnswersLost(
-                f"The transcript is not that of the stored bundle of {spec.what}: pay for a new "
-                "draw with --new-draw"
+                f"The stored answers of {spec.what} are not those of its stored release: pay "
+                "for a new draw with --new-draw"
             )
         return self.questions(spec).bundle(self.counter, transcript, self.noise)
 

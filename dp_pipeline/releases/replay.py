@@ -84,8 +84,8 @@ def key_of(release: Release, bundle: Bundle) -> Key:
         key = key.with_replicate(int(bundle.facts["replicate"])).refining(refines)
     if key.digest != bundle.key:
         raise Damaged(
-            f"{_name(bundle)}: the bundle must be of release {key.digest[:12]} as declared now, "
-            "but it is of another: restore the file as it was, or release again"
+            f"{_name(bundle)}: the stored release must be {key.digest[:12]}, as declared now, "
+            "but it is another: restore its file from a backup, or release again"
         )
     return key
 
@@ -118,8 +118,8 @@ def settled_entry(key: str, population: str, ledger: Ledger) -> Entry:
     entries = [entry for entry in ledger.history(key) if entry.event == "settled"]
     if not entries or entries[0].population != population:
         raise Damaged(
-            f"The ledger has no row that settled release {key[:12]}: `dp-pipeline budget verify` "
-            "says whether rows are lost"
+            f"The ledger must have a row that settled release {key[:12]}, but it has none: "
+            "`dp-pipeline budget verify` says whether rows are lost"
         )
     return entries[0]
 
@@ -129,8 +129,8 @@ def reserved_entry(key: str, population: str, ledger: Ledger) -> Entry:
     entries = ledger.history(key)
     if not entries or entries[0].population != population:
         raise Damaged(
-            f"The ledger has no row that charged release {key[:12]}: `dp-pipeline budget verify` "
-            "says whether rows are lost"
+            f"The ledger must have a row that charged release {key[:12]}, but it has none: "
+            "`dp-pipeline budget verify` says whether rows are lost"
         )
     return entries[0]
 
@@ -183,15 +183,15 @@ def require_intact(release: Release, folder: Path) -> Bundle:
     paid = settled.spends[: len(bundle.spends)] if is_partial else settled.spends
     if tuple(spend_rows(bundle)) != paid:
         raise Damaged(
-            f"{_name(bundle)}: the charges are not those of the ledger: restore the bundle from a "
-            "backup"
+            f"{_name(bundle)}: the charges are not those of the ledger: restore its file from "
+            "a backup"
         )
     reserved = reserved_entry(key.digest, key.population, ledger)
     changed = [name for name in _PROMISED if bundle.facts.get(name) != reserved.facts.get(name)]
     if changed:
         raise Damaged(
-            f"{_name(bundle)}: the fact {changed[0]} is not that of the ledger: restore the "
-            "bundle from a backup"
+            f"{_name(bundle)}: the fact {changed[0]} is not that of the ledger: restore its "
+            "file from a backup"
         )
     return bundle
 
@@ -203,8 +203,8 @@ def require_reproducible(release: Release, bundle: Bundle) -> None:
     code = {name: bundle.facts[name] for name in ("code", MADE_AGAIN) if name in bundle.facts}
     if replace(rebuilt, facts={**rebuilt.facts, **code}).to_json() != bundle.to_json():
         raise Damaged(
-            f"{_name(bundle)}: its stored answers do not give this bundle: check versions of code "
-            "and libraries, or restore it from a backup"
+            f"{_name(bundle)}: the stored answers do not give this release again: check "
+            "versions of code and libraries, or restore its file from a backup"
         )
 
 
@@ -230,8 +230,8 @@ def read_document(path: Path) -> Any:
         raise PipelineError(system_line(error, path)) from None
     except (ValueError, KeyError, TypeError, RecursionError):
         raise Damaged(
-            f"{path} must hold a document, but it cannot be read as one: run the data set again, "
-            "at no cost"
+            f"{path} must hold JSON as this program writes it, but it does not: run the data "
+            "set again, at no cost"
         ) from None
 
 
@@ -293,8 +293,8 @@ def pointed_bundle(
     folder = PurePath(pointer["folder"])
     if folder.is_absolute() or ".." in folder.parts:
         raise Damaged(
-            f"{spec.name}: the pointer must name a folder in {home.released}, not {folder}: "
-            "materialize it again, at no cost"
+            f"{spec.name}: the stored name of a release must be a folder in {home.released}, "
+            f"not {folder}: run the data set again, at no cost"
         )
     store, path = BundleStore(home.released), home.released / folder
     bundle = settled_bundle(store, path, ledger=home.ledger, population=spec.population)
@@ -305,7 +305,7 @@ def pointed_bundle(
     for name, text in {"dataset": spec.name, **expected}.items():
         if facts.get(name) != text:
             raise Damaged(
-                f"{spec.name}: {name}: the pointer must name a release of {text}, but {folder} is "
-                "of another: materialize it again, at no cost"
+                f"{spec.name}: {name}: the stored name must be that of a release of {text}, "
+                f"but {folder} is of another: run the data set again, at no cost"
             )
     return bundle

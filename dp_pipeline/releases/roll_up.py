@@ -81,8 +81,8 @@ def roll_up(releases: Sequence[EpsilonRelease]) -> list[SummedTable]:
     where = f"{first.spec.name}: {first.name}"
     if first.span > 1:
         raise DeclarationError(
-            f"{where}: releases to be added up must be of one window each, not of {first.span}, "
-            "whose rows would count more than once"
+            f"{where}: releases to be added up must be of one window each, not of "
+            f"{first.span}, whose rows would count more than once: add up releases of span 1"
         )
     if isinstance(first.model, Clustering):
         return [_sum_boxes(releases)]

@@ -217,8 +217,9 @@ class Accountant:
         _require_proven(spend)
         if self.beside is not None or self.currency != PURE or self.cost(spend) > self.epsilon:
             raise BoundaryViolation(
-                "Only one charge of at most a budget of ε may be beside the others, but "
-                f"{spend.what} is a second one, larger, or in another currency"
+                "One charge alone may be for rows that no other charge counts, in pure ε and "
+                f"within the budget, but {spend.what} is a second one, larger, or in another "
+                "currency"
             )
         self.beside = spend
 
@@ -246,8 +247,8 @@ def _require_proven(spend: Spend) -> None:
     is_concentrated, is_of_texts = spend.mechanism in _CONCENTRATED, spend.mechanism in _OF_TEXTS
     if not isinstance(spend.delta, Fraction) or (0 < spend.delta < 1) is not is_of_texts:
         raise BoundaryViolation(
-            f"The δ of {spend.what} must be between 0 and 1 for texts, otherwise 0, not "
-            f"{spend.delta!r:.40}"
+            f"The δ of {spend.what} must be between 0 and 1 for discovered texts, and 0 for "
+            f"all else, not {spend.delta!r:.40}"
         )
     if not is_concentrated and not is_of_texts and spend.mechanism not in _LOSS:
         raise BoundaryViolation(
@@ -295,8 +296,8 @@ def split(epsilon: Fraction, weights: Sequence[int | Fraction]) -> tuple[Fractio
     exact = [Fraction(weight) for weight in weights if not isinstance(weight, float)]
     if len(exact) != len(weights) or not exact or min(exact) <= 0:
         raise BoundaryViolation(
-            "A budget must be split by positive integers or fractions, not by "
-            f"{'a weight of another kind' if len(weights) else 'none'}"
+            "A budget must be split by one or more positive integers or Fractions, but "
+            f"{'one weight is of another kind' if len(weights) else 'there is no weight'}"
         )
     total = sum(exact, Fraction(0))
     return tuple(epsilon * weight / total for weight in exact)

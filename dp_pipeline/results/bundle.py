@@ -188,7 +188,7 @@ class Bundle:
         is_allowed = self.is_k_anonymous and self.facts.get(ALLOWED) == "yes"
         if not self.is_releasable or (self.caveat and not is_allowed):
             why = self.caveat or f"it was drawn from {self.facts.get('noise', 'seeded')} noise"
-            raise BoundaryViolation(f"bundle {self.key[:12]} must not leave the project: {why}")
+            raise BoundaryViolation(f"The release {self.key[:12]} must not be exported: {why}")
 
     def to_json(self) -> str:
         """Return everything but the tables, of which names and digests are included."""
@@ -211,8 +211,8 @@ class Bundle:
             digests = {name: table_digest(table) for name, table in tables.items()}
             if stored["tables"] != digests:
                 raise Damaged(
-                    f"The tables of bundle {stored['key'][:12]} do not match the digests that it "
-                    "lists: restore its folder from a backup"
+                    f"The tables of stored release {stored['key'][:12]} do not match the "
+                    "digests that it lists: restore its folder from a backup"
                 )
             return cls(
                 key=stored["key"],
@@ -237,8 +237,8 @@ def _damaged_unless_stored() -> Iterator[None]:
         yield
     except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError):
         raise Damaged(
-            "The file of a bundle must hold a stored release as JSON, but this one cannot be "
-            "parsed: restore it from a backup"
+            "A stored release must be a file of JSON, but this one cannot be parsed: restore "
+            "it from a backup"
         ) from None
 
 

@@ -61,8 +61,9 @@ class BitTree:
         are_axes = sum(counts) == self.depth <= MOST_BITS
         if not (are_distinct and are_axes and max(counts) <= AXIS_BITS):
             raise BoundaryViolation(
-                f"A bit tree must have at most {MOST_BITS} bits, at most {AXIS_BITS} for each of "
-                f"its {len(counts)} different columns"
+                f"A bit tree must halve different columns, each at most {AXIS_BITS} times and "
+                f"all at most {MOST_BITS} times together, not {self.columns} in the order "
+                f"{self.axes}"
             )
 
     def require_nodes(self, nodes: Prefixes, bits: int) -> None:
@@ -74,14 +75,20 @@ class BitTree:
                 f"A tree node must have 0 to {MOST_FAN_BITS} bits below it, not {bits}"
             )
         if nodes.depths.shape != (len(nodes),) or nodes.bits.shape != (len(nodes),):
-            raise BoundaryViolation("Each tree node must have one depth and one number")
+            raise BoundaryViolation(
+                f"Each of {len(nodes)} tree nodes must have one depth and "
+                f"one number, not depths of shape {nodes.depths.shape} "
+                f"and numbers of shape {nodes.bits.shape}"
+            )
         if (nodes.depths < 0).any() or (nodes.depths > deepest).any():
             raise BoundaryViolation(
                 f"The depths of tree nodes must lie in 0..{deepest}, but one does not"
             )
         # A number below zero stays below zero however far it is shifted.
         if (nodes.bits >> nodes.depths).any():
-            raise BoundaryViolation("A tree node must have no more bits than its depth")
+            raise BoundaryViolation(
+                "A tree node must have no more bits than its depth, but one has"
+            )
 
     def boxes(self, nodes: Prefixes, box: Sequence[Coordinate]) -> tuple[FloatArray, FloatArray]:
         """Return the lower and upper corners of nodes in data units, each (m, d)."""

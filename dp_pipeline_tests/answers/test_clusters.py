@@ -67,5 +67,5 @@ def test_an_export_adds_ends_to_boxes_sizes_and_centres() -> None:
 
 
 def test_a_clustering_without_boxes_is_refused() -> None:
-    with pytest.raises(DeclarationError, match="expected a clustering with boxes"):
+    with pytest.raises(DeclarationError, match="must have boxes with the deviation of their noise"):
         open_clusters(Clusters(("x",), CENTRES).tables())

@@ -117,9 +117,7 @@ def test_a_pure_charge_costs_half_its_square_in_rho(epsilon: Fraction) -> None:
     assert population.cost_of(epsilon, PURE) == rho_of_pure(epsilon) == epsilon**2 / 2
     assert population.cost_of(epsilon, population) == epsilon
     assert PURE.cost_of(epsilon, PURE) == epsilon
-    with pytest.raises(
-        BoundaryViolation, match="A release in pure ε has no charge in ρ, as it declares no"
-    ):
+    with pytest.raises(BoundaryViolation, match="A charge in ρ has no finite price in pure ε"):
         PURE.cost_of(epsilon, population)
 
 

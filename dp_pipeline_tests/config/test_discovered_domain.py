@@ -199,7 +199,7 @@ def test_discoveries_that_were_not_declared_are_refused(
 def test_a_domain_of_other_attributes_is_refused(tmp_path: Path) -> None:
     spec = with_odd(tmp_path, "{bounds: discover}")
     with pytest.raises(
-        DeclarationError, match="toy leaves odd to be discovered, but the discovered domain"
+        DeclarationError, match="The attributes of toy to be discovered are odd, but"
     ):
         spec.with_domain(DiscoveredDomain((("x", DiscoveredAttribute(bounds=(0.0, 1.0))),)))
 

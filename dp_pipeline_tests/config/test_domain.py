@@ -35,7 +35,7 @@ def test_what_a_domain_does_not_have_is_refused_by_name(tmp_path: Path) -> None:
         DeclarationError, match="has bounds but no cells: declare bins or edges for it"
     ):
         domain.shape(("x",))
-    with pytest.raises(DeclarationError, match="'colour' has levels, but"):
+    with pytest.raises(DeclarationError, match="'colour' must be a number with"):
         domain.box(("colour",))
 
 
@@ -68,7 +68,7 @@ def test_a_missing_value_is_the_last_cell_and_no_coordinate(tmp_path: Path) -> N
     ):
         domain.box(("age",))
     with pytest.raises(
-        DeclarationError, match="has no cell for missing values: declare `nullable: true`"
+        DeclarationError, match="has no code for missing values: declare `nullable: true`"
     ):
         _ = domain["x"].missing_code
     with pytest.raises(

@@ -203,7 +203,7 @@ def test_windows_that_end_with_one_are_in_order() -> None:
     assert weeks.ending_with("2027-W01", 3) == ("2026-W52", "2026-W53", "2027-W01")
     assert weeks.ending_with("2026-W52", 1) == ("2026-W52",)
     with pytest.raises(
-        DeclarationError, match="only 3 of 4 windows end with 2027-W01, as 2026-W52 is the"
+        DeclarationError, match="over 4 windows up to 2027-W01 needs a window before 2026-W52"
     ):
         weeks.ending_with("2027-W01", 4)
     with pytest.raises(DeclarationError, match="the first, or a later one"):
@@ -218,7 +218,7 @@ def test_a_declaration_about_a_window_has_the_same_digest(tmp_path: Path) -> Non
     assert week.of_all_windows() == spec
     assert week.at_window("2026-W08").blocks == ("2026-W08",)
     with pytest.raises(
-        DeclarationError, match="toy is read in windows, so one must be named, such as"
+        DeclarationError, match="toy is read in windows, so --window must name one, such as"
     ):
         spec.require_window()
     with pytest.raises(DeclarationError, match="expected a week such as"):

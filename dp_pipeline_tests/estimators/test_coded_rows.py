@@ -303,7 +303,11 @@ def test_three_dots_declare_every_other_column():
             "expected two dimensions, of a frame of pandas, polars or Arrow, .* lists, got str",
         ),
         (pd.Series([1]), {"a": 3}, r"got Series: X\[\[name\]\] has two"),
-        ([[1, 2]], {"x1": 3, ...: 3}, "domain: the names must not be those of undeclared columns"),
+        (
+            [[1, 2]],
+            {"x1": 3, ...: 3},
+            "domain: the names x0, x1, … are those of the other columns of X",
+        ),
         (np.zeros((3, 0)), {...: 3}, "domain: expected a mapping"),
     ],
 )

@@ -259,27 +259,27 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "another δ": (
         {},
         {"delta": "1e-9"},
-        "refines: the other fit must have the same delta, but it has",
+        "refines: both fits must have one `delta`, but",
     ),
     "another domain": (
         {},
         {"domain": {**DOMAIN, "smokes": ["no", "yes", "rarely"]}},
-        "refines: both fits must have equal domain, constraints",
+        "refines: both fits must have the same domain, constraints",
     ),
     "constraints": (
         {},
         {"constraints": {"never": [{"smokes": "yes", "age": "[0, 25)"}]}},
-        "refines: both fits must have equal domain, constraints",
+        "refines: both fits must have the same domain, constraints",
     ),
     "has no workload that could use a label: leave label out": (
         {},
         {"method_params": {"workload": "age 3"}},
-        "refines: both fits must have equal domain, constraints",
+        "refines: both fits must have the same domain, constraints",
     ),
     "another method": (
         {},
         {"method": "independent"},
-        "refines: both fits must have equal domain, constraints",
+        "refines: both fits must have the same domain, constraints",
     ),
     "noise of a seed": ({}, {"noise": None}, "has a seed or a source of its own"),
 }

@@ -36,7 +36,7 @@ CENTRES: Cases = [
     ({"method_params": {"columns": "x0"}}, "parameter columns must not be among"),
     ({"method_params": {"nominal_rows": 3}}, "parameter nominal_rows must not be"),
     ({"method_params": {"starts": 0}}, "starts: expected"),
-    ({"method_params": {"speed": 1}}, "expected parameters"),
+    ({"method_params": {"speed": 1}}, "expected one of the parameters"),
     ({"method_params": [1]}, "method_params: expected a mapping, got list"),
     (
         {"nominal_rows": "many", "method": "dpqt_kmeans"},
@@ -73,14 +73,14 @@ TABLES: Cases = [
     ({"method": "magic"}, "method: expected one of"),
     ({"method": "dp_kmeans"}, "method: expected one of"),
     ({"method_params": {"attributes": "rent"}}, "parameter attributes must not be"),
-    ({"method_params": {"speed": 1}}, "expected parameters"),
+    ({"method_params": {"speed": 1}}, "expected one of the parameters"),
     (
         {"domain": {"tenure": 9}, "method_params": {"clique_cells": 4}},
         "choose coarser bins, or leave it out",
     ),
     (
         {"method": "privhd", "method_params": {"variant": "published"}},
-        "the method must be sound at the requested ε, but this",
+        "the method must fulfil the requested ε, but with these",
     ),
     (
         {"method": "privbayes", "method_params": {"score": "I"}},
@@ -90,7 +90,7 @@ TABLES: Cases = [
     ({"on_unknown": "guess"}, "on_unknown: expected drop, keep or error"),
     (
         {"on_unknown": "error", "population": "riders"},
-        "on_unknown: the value error reveals a row, so with",
+        "on_unknown: the value error would reveal a row, so with",
     ),
 ]
 COLUMNS: list[Any] = [

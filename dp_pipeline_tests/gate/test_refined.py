@@ -332,7 +332,7 @@ def test_a_refining_release_pays_what_is_added() -> None:
     ("first", "scale", "words"),
     [
         (np.iinfo(np.int64).max, ONE, "within int64"),
-        (7, ONE * 99 / 100, "must be at least l1 / ε"),
+        (7, ONE * 99 / 100, "must be at least that of the first answer"),
     ],
 )
 def test_noise_that_is_not_what_was_paid_for_is_not_refined(

@@ -71,7 +71,7 @@ def test_earlier_sum_counts_in_every_window(opens, old: str, new: str, counted: 
         )
     assert ledger.balance("rides").spent == Fraction("0.4") + 2 * remaining
     assert ledger.account("rides") == each_week(new)
-    with pytest.raises(DeclarationError, match="needs a charge with windows"):
+    with pytest.raises(DeclarationError, match="needs a charge of a window"):
         release(ledger, before("0.1", "later"))
     ledger.verify()
 
@@ -123,8 +123,8 @@ def test_answers_cost_persons_week_twice_what_was_spent_before():
             each_week(OF_WEEK.replace("id", "car")),
             "the windows must protect what was protected before",
         ),
-        (once(), once(), "here are windows of a file that declares none"),
-        (weekly(), weekly(), "windows can be added once, to an account without any, but"),
+        (once(), once(), "but the file declares none: declare `windows`"),
+        (weekly(), weekly(), "windows are added once, from a file that declares them, but"),
         (
             once(relation="replace_one"),
             each_week(),

@@ -130,11 +130,11 @@ def test_windows_whose_costs_do_not_add_are_charged_apart(
 
 
 def test_a_charge_names_windows_exactly_where_there_are_any(rides: Ledger):
-    with pytest.raises(DeclarationError, match="needs a charge with windows"):
+    with pytest.raises(DeclarationError, match="needs a charge of a window"):
         release(rides, charge("a", population="rides"), "0.1")
     rides.open_account(account())
     with pytest.raises(
-        DeclarationError, match=r"needs a charge without windows, but this one names 1"
+        DeclarationError, match=r"needs a charge without a window, but this one has 1"
     ):
         release(rides, replace(charge("a"), blocks=("W1",)), "0.1")
 

@@ -303,7 +303,7 @@ def test_no_message_shows_a_password(place: Place, tmp_path: Path):
     for url in (wrong, nowhere):
         with pytest.raises(PipelineError) as refusal:
             Place(tmp_path, url)().populations()
-        assert str(refusal.value).startswith("ledger postgresql://127.0.0.1:")
+        assert str(refusal.value).startswith("The ledger postgresql://127.0.0.1:")
         assert "secret" not in str(refusal.value)
         assert "\n" not in str(refusal.value)
         assert "secret" not in repr(Home(tmp_path, url))

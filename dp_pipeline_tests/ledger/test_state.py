@@ -278,7 +278,7 @@ def test_nothing_is_written_inside_a_consistent_view(ledger: Ledger):
     with (
         ledger.consistent_view(),
         pytest.raises(
-            RuntimeError, match="must not be written within a view of it: report this fault"
+            RuntimeError, match="must not be written while this process reads it: report"
         ),
     ):
         release(ledger, charge("a"))

@@ -74,7 +74,7 @@ def test_of_sensitive_rows_the_k_has_to_be_named(project: Project):
     assert_refused(
         project.cli_here("anonymize", "patients"),
         2,
-        "as releases of sensitive rows at several K reveal more than",
+        "as tables of sensitive rows at several K together reveal more",
     )
     assert not project.home.root.exists()
     result = project.cli_here("anonymize", "patients", "--k", "2")
@@ -144,7 +144,7 @@ def test_without_a_permission_by_name_nothing_is_recorded(project: Project):
     ("methods", "word"),
     [
         ({"kjigg": {}}, "method: expected one of"),
-        ({"kjig": {"trees": "5"}}, "kjig: expected parameters shape, got 'trees'"),
+        ({"kjig": {"trees": "5"}}, "kjig: expected one of the parameters shape, got 'trees'"),
     ],
 )
 def test_a_wrong_method_is_named_before_anything_is_made(

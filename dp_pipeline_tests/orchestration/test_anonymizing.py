@@ -151,7 +151,9 @@ def test_k_that_promises_nothing_is_refused_on_release_data(
     k: int, project: Project, spec: DatasetSpec
 ):
     declared = KAnonymity(**{**vars(spec.k_anonymity), "partitions": (k, 2)})
-    with pytest.raises(DeclarationError, match="sensitive rows need a K of at least 2, not"):
+    with pytest.raises(
+        DeclarationError, match="a table of sensitive rows needs a K of at least 2, not"
+    ):
         anonymized(project, replace(spec, k_anonymity=declared), k=k)
     assert recorded(project.ledger) == []
 
@@ -193,7 +195,7 @@ def test_method_that_breaks_its_promise_releases_nothing(
         lambda _, rows, __, *, seed: recode(rows, careless, seed=seed),
     )
     with pytest.raises(
-        BoundaryViolation, match="the table must keep its promise, but it breaks it"
+        BoundaryViolation, match="the table must be k-anonymous as declared, but it is not"
     ):
         publish(release)
     assert not list(project.home.released.rglob("*.json"))

@@ -232,7 +232,7 @@ def test_data_set_does_not_change_its_population_without_reason(
         rows = {"kind": "csv", "path": "third.csv"}
         open_population(another(project, population="others", source=rows), project.home)
     moved = project.declare("rides", RIDES, **MOVED)
-    words = r"data set rides belongs to population riders \(release\): population others"
+    words = r"data set rides belongs to population riders \(release\), so population others"
     with pytest.raises(DeclarationError, match=words):
         open_population(moved, project.home)
     checked = project.cli_here("data", "check", str(project.datasets / "rides.yaml"))

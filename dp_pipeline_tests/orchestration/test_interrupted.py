@@ -160,7 +160,7 @@ def test_stored_bundle_betrays_answers_put_back(project: Project, spec: DatasetS
     transcript.write_bytes(b"".join(transcript.read_bytes().splitlines(keepends=True)[:3]))
     (count,) = project.home.answer_counts.iterdir()
     count.write_text(f"{2:020d}\n")
-    with pytest.raises(Damaged, match="The transcript is not that of the stored bundle of"):
+    with pytest.raises(Damaged, match="The stored answers of"):
         project.publish(spec)
     require_dead(project, spec)
 

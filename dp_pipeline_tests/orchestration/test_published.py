@@ -79,7 +79,7 @@ def reserved(project: Project, spec: DatasetSpec) -> dict[str, Entry]:
 @pytest.mark.parametrize("name", MODELS)
 def test_published_method_is_refused_on_release_data(name: str, rides: Project):
     spec = rides.declare("rides", RIDES, models={name: MODELS[name]}, publish=None)
-    line = f"rides: {name}: the model is for benchmarks alone"
+    line = f"rides: {name}: the model must not be used on sensitive rows"
     with pytest.raises(DeclarationError, match=line):
         dataset_assets(spec)
     with pytest.raises(DeclarationError, match=line):

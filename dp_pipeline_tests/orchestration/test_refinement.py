@@ -306,7 +306,7 @@ def test_the_whole_chain_refines_by_command(project: Project, spec: DatasetSpec)
     checked = project.cli_here("verify", out)
     assert (checked.code, "0.3 + that of ε=0.2" in checked.out) == (0, True)
     for wrong, words in (
-        (("0.5", "--refine", "0.3"), "expected ε from 0.2, 0.5, 1, got 0.3"),
+        (("0.5", "--refine", "0.3"), "must be one of 0.2, 0.5, 1, not 0.3"),
         (("0.5", "--refine", "0.2", "--new-draw"), "cannot be used with --new-draw"),
         (("1", "--refine", "0.2"), "refine that one"),
     ):

@@ -209,8 +209,8 @@ def test_windows_before_the_first_are_refused_in_one_line(project: Project):
     early = project.cli_here("run", "stream", "--window", "2026-W01..2026-W03")
     assert (early.code, early.err.count("\n")) == (2, 1)
     assert (
-        "stream/htree_kmeans: only 1 of 2 windows end with 2026-W01, as "
-        "2026-W01 is the first" in early.err
+        "stream/htree_kmeans: a release over 2 windows up to 2026-W01 needs "
+        "a window before 2026-W01" in early.err
     )
     for span, line in (
         ("401", "The span of a release must be 1 to"),

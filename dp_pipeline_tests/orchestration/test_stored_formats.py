@@ -94,14 +94,12 @@ def test_a_list_in_the_place_of_a_document_has_no_format(tmp_path: Path):
 def test_a_document_that_is_none_is_damage_in_one_line(content: bytes, tmp_path: Path):
     path = tmp_path / "value.json"
     path.write_bytes(content)
-    with pytest.raises(
-        Damaged, match="must hold a document, but it cannot be read as one: run the"
-    ):
+    with pytest.raises(Damaged, match="must hold JSON as this program writes it, but it does not"):
         read_document(path)
 
 
 @pytest.mark.parametrize(
-    ("content", "line"), [("{", "a document"), ("{}", "format 1, got no format")]
+    ("content", "line"), [("{", "JSON as this program"), ("{}", "format 1, got no format")]
 )
 @pytest.mark.parametrize(
     ("stage", "partition", "path"),

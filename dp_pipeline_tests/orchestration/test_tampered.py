@@ -200,7 +200,9 @@ def test_pointer_to_another_release_is_refused(
     if name == "dataset":
         del expected["dataset"]
         spec = replace(spec, name="another")
-    with pytest.raises(Damaged, match=f"{name}: the pointer must name a release of another"):
+    with pytest.raises(
+        Damaged, match=f"{name}: the stored name must be that of a release of another"
+    ):
         pointed_bundle(spec, released_rides.home, pointer, **expected)
 
 
@@ -208,7 +210,7 @@ def test_pointer_out_of_the_store_is_refused(released_rides: Project, spec: Data
     folder = bundle_folder(released_rides)
     shutil.copytree(folder, outside := released_rides.folder / "outside")
     for named in ("../../outside", str(outside)):
-        with pytest.raises(Damaged, match="the pointer must name a folder in"):
+        with pytest.raises(Damaged, match="the stored name of a release must be a folder in"):
             pointed_bundle(spec, released_rides.home, {"folder": named})
 
 
@@ -352,7 +354,7 @@ def test_changed_spends_are_seen_by_both_checks(stored: Stored):
     _, release, published = stored
     fault_lines = faults(release, forged(release, published, cheaper))
     assert "missing or not as it was stored" in str(fault_lines[INTACT])
-    assert "its stored answers do not give this bundle: check versions" in str(fault_lines[REBUILT])
+    assert "the stored answers do not give this release again: check" in str(fault_lines[REBUILT])
 
 
 def test_other_centres_are_compared_with_the_ledger(of_two_centres: Stored):
@@ -360,7 +362,7 @@ def test_other_centres_are_compared_with_the_ledger(of_two_centres: Stored):
     assert published.state == "replayed"
     assert faults(release, published) == {INTACT: None, REBUILT: None}
     fault_lines = faults(release, forged(release, published, cheaper))
-    assert "the charges are not those of the ledger: restore the bundle" in str(fault_lines[INTACT])
+    assert "the charges are not those of the ledger: restore its file" in str(fault_lines[INTACT])
     assert fault_lines[REBUILT] is not None
 
 

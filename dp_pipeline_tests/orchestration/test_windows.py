@@ -249,7 +249,7 @@ def test_a_pointer_to_the_release_of_another_window_is_refused(project: Project)
     (folder / "partition-2026-W02.0.1.json").write_text(text)
     done = project.cli_here("roll-up", "stream", "--model", "independent", "--window", "2026-W02")
     assert (done.code, done.err.count("\n")) == (1, 1)
-    assert "last window: the pointer must name a release of 2026-W02" in done.err
+    assert "last window: the stored name must be that of a release of 2026-W02" in done.err
 
 
 def test_runs_over_windows_wait_for_each_other(project: Project):

@@ -388,7 +388,7 @@ UNDECLARED = {
         lambda c: c.count([("age",)]),
         lambda c: c.residuals(OF_NOTHING, (1,)),
     ],
-    "has levels, but it must be a number": [
+    "must be a number with bounds to be used here": [
         lambda c: c.grid(("c",), 2),
         lambda c: c.distance_total(OF_LEVELS, clip=1, shift=0),
         lambda c: c.children(BitTree(("c",), (0,)), [(ROOT, 1)]),

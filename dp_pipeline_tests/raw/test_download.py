@@ -65,7 +65,13 @@ def test_file_is_private_and_its_hash_returned(server, tmp_path, fault, sha256):
 
 LARGE = bytes(1_000_001)
 REFUSED = {
-    "no length": ("endless", ROWS, "/a.csv", None, "the server names no length: declare sha256"),
+    "no length": (
+        "endless",
+        ROWS,
+        "/a.csv",
+        None,
+        "the server does not send the length of the file",
+    ),
     "another file": (
         "none",
         ROWS,
@@ -98,7 +104,7 @@ REFUSED = {
 def test_another_file_than_declared_is_refused(server, tmp_path, name):
     server.fault, server.files["/a.csv"], path, sha256, reason = REFUSED[name]
     message = refusal(tmp_path / "a", server.url(path), sha256=sha256)
-    assert message.endswith(reason)
+    assert reason in message
     assert "s3cret" not in message
 
 
@@ -122,7 +128,7 @@ def test_a_refused_connection_differs_from_a_timeout(server, tmp_path, monkeypat
     )
     server.fault = "stalled"
     assert refusal(tmp_path / "a", server.url()).endswith(
-        "the server sends nothing for 0.1 seconds"
+        "the server sends nothing for 0.1 seconds: run again"
     )
 
 
@@ -157,7 +163,7 @@ def test_redirections_on_one_host_are_followed(server, tmp_path):
 def test_a_redirection_to_elsewhere_is_refused(server, tmp_path, target, sha256):
     server.moved = {"/a.csv": target}
     message = refusal(tmp_path / "a", server.url(), sha256=sha256)
-    assert message.endswith("but it does not")
+    assert "but it does not" in message
     assert "example" not in message
 
 

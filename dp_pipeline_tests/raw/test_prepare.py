@@ -143,11 +143,11 @@ def test_only_the_stages_that_are_needed_are_there(tmp_path):
     prepare(spec, snapshot)
     assert snapshot.manifest["prepared"] == {"digest": spec.digest, "stages": ["normalized"]}
     with pytest.raises(
-        DeclarationError, match="the stage must be one of normalized, not discretized"
+        DeclarationError, match="the rows can be prepared as normalized, not as 'discretized'"
     ):
         prepare_stage(spec, snapshot, "discretized")
     with pytest.raises(
-        DeclarationError, match="people: the stage must be one of normalized, not one_hot"
+        DeclarationError, match="people: the rows can be prepared as normalized, not as 'one_hot'"
     ):
         prepare_stage(spec, snapshot, "one_hot")
 
@@ -195,10 +195,10 @@ def test_stages_of_two_declarations_never_mix(tmp_path):
     mark_validated(wide, snapshot, structural=True, refused=False)
     with pytest.raises(NotPrepared, match="prepared as people is declared now"):
         require_prepared(wide, snapshot)
-    with pytest.raises(NotPrepared, match="has no stage 'normalized'"):
+    with pytest.raises(NotPrepared, match="has no rows of the kind 'normalized'"):
         prepare_stage(wide, snapshot, "discretized")
     prepare_stage(wide, snapshot, "normalized")
-    with pytest.raises(NotPrepared, match="has no stage 'discretized'"):
+    with pytest.raises(NotPrepared, match="has no rows of the kind 'discretized'"):
         mark_prepared(wide, snapshot)
     assert snapshot.manifest["prepared"] is None
     mark_validated(narrow, snapshot, structural=True, refused=False)

@@ -118,7 +118,7 @@ def test_a_cell_of_sqlite_that_is_no_text_spoils_itself_only(rides):
         ("SELECT lat, speed FROM rides", "a column that is not there"),
         ("SELECT lat FROM rides WHERE", "a query with a mistake in its grammar"),
         ("SELECT fare FROM rides", "1 columns without it (fare)"),
-        ("SELECT lat, lat FROM rides", "got 'lat' twice"),
+        ("SELECT lat, lat FROM rides", "got 'lat' twice: rename one column"),
         (f"WITH x AS (SELECT 1) INSERT INTO rides VALUES (1, '{SECRET}', 1)", "grammar"),
     ],
 )

@@ -260,5 +260,7 @@ def test_one_charge_of_pure_epsilon_may_be_beside(
         return
     for charge in charges[:-1]:
         accountant.charge_beside(laplace(charge))
-    with pytest.raises(BoundaryViolation, match="may be beside the others"):
+    with pytest.raises(
+        BoundaryViolation, match="One charge alone may be for rows that no other charge counts"
+    ):
         accountant.charge_beside(laplace(charges[-1]))

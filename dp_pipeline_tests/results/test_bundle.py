@@ -78,7 +78,7 @@ def test_an_unfit_release_is_never_exported(facts: dict[str, str], why: str) -> 
     bundle = with_facts(**facts)
     with pytest.raises(BoundaryViolation) as refused:
         bundle.require_exportable()
-    assert str(refused.value).startswith(f"bundle {'ab' * 6} must not leave the project: {why}")
+    assert str(refused.value).startswith(f"The release {'ab' * 6} must not be exported: {why}")
     assert bundle.is_releasable is (facts.get("releasable") != "no")
 
 

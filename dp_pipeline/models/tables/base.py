@@ -181,8 +181,8 @@ class TableModel(Model):
         for name, size in zip(chosen, domain.shape(chosen), strict=True):
             if cap is not None and size > cap:
                 raise DeclarationError(
-                    f"{model} takes cliques of at most {cap} cells, but {name} has {size}: choose "
-                    "coarser bins, or leave it out"
+                    f"{model} takes attributes of at most {cap} cells, but {name} has {size}: "
+                    "choose coarser bins, or leave it out"
                 )
         zeros = self._zeros(domain)
         if zeros:

@@ -70,8 +70,9 @@ class PriView(TableModel):
         for view in self.views(domain):
             if view_cells(view, sizes) > self.clique_cells:
                 raise DeclarationError(
-                    f"PriView takes views of at most {self.clique_cells} cells, but "
-                    f"{', '.join(view)} has {view_cells(view, sizes)}: choose coarser bins"
+                    f"PriView measures tables of at most {self.clique_cells} cells, but that "
+                    f"of {', '.join(view)} has {view_cells(view, sizes)}: choose coarser bins "
+                    "or a smaller `view_size`"
                 )
 
     def views(self, domain: Domain) -> tuple[Names, ...]:

@@ -57,7 +57,7 @@ class StoredRows:
         stored_rows = cls(pairs, sizes, tuple(groups), marks)
         if not is_sound or stored_rows.row_count >= MAX_ROWS:
             raise Damaged(
-                "The prepared rows must have equal row groups in both stages, but they differ: "
+                "The files of prepared rows must have equal row groups, but they differ: "
                 "prepare the snapshot again"
             )
         return stored_rows

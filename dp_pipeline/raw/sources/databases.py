@@ -134,7 +134,11 @@ def _select_postgresql(connection: Connection, spec: DatasetSpec) -> SelectState
     encoding = str(connection.exec_driver_sql("SHOW server_encoding").scalar())
     if spec.is_release and encoding not in _TOTAL_ENCODINGS:
         # A text that cannot be converted would stop the query, which reveals it.
-        raise refusal(spec, f"a database of encoding {', '.join(_TOTAL_ENCODINGS)}", encoding)
+        raise refusal(
+            spec,
+            f"a database of encoding {', '.join(_TOTAL_ENCODINGS)}",
+            f"{encoding}: export the rows to Parquet",
+        )
     types: dict[str, pa.DataType] = {}
     columns = []
     for name in declared_columns(spec):
@@ -178,7 +182,7 @@ def _require_types(spec: DatasetSpec, types: list[ColumnType]) -> dict[str, str]
     for column, name, category in declared:
         if (category not in _TEXT_CATEGORIES and name != "uuid") or name == "money":
             expected = f"text, numbers, truth values or dates in column {column!r}"
-            raise refusal(spec, expected, f"the type {name}")
+            raise refusal(spec, expected, f"the type {name}: cast it to text in the query")
         if column == spec.protection.column and name not in _PERSON_TYPES:
             expected = f"whole numbers, text or uuid in the person's column {column!r}"
             raise refusal(spec, expected, f"the type {name}: store it as bigint or text")

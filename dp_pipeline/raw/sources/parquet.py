@@ -44,7 +44,9 @@ def folder_parts(spec: DatasetSpec, path: Path) -> list[Path]:
         raise reading.refusal(spec, snapshot, "a table of Delta or Iceberg")
     parts = parquet_parts(path)
     if not parts:
-        raise reading.refusal(spec, "one or more files *.parquet in the folder", "no such file")
+        raise reading.refusal(
+            spec, "one or more files *.parquet in the folder", "no such file: correct `source`"
+        )
     return parts
 
 

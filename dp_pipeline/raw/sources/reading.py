@@ -104,7 +104,7 @@ def require_readable(spec: DatasetSpec, path: Path) -> None:
         advice = ": put it there, or mend `source`" if isinstance(error, FileNotFoundError) else ""
         raise refusal(spec, "a file that can be read", f"{reason}{advice}") from None
     if not start and not spec.source.header:
-        raise refusal(spec, "a file with columns", "an empty file")
+        raise refusal(spec, "a file with columns", "an empty file: correct `source`")
     kinds = (kind for mark, kind in KINDS_OF_FILES.items() if start.startswith(mark))
     kind, word = next(kinds, ("", ""))
     is_packed = kind == "packed" and spec.source.kind == "csv" and path.suffix in _PACKED
@@ -151,7 +151,7 @@ def check_names(spec: DatasetSpec, names: Sequence[str]) -> None:
     if len(set(names)) != len(names):
         twice = next(name for place, name in enumerate(names) if name in names[:place])
         got = f"{twice!r} twice" if twice in columns else "a repeated name"
-        raise refusal(spec, "a different name for each column", got)
+        raise refusal(spec, "a different name for each column", f"{got}: rename one column")
     name = next((name for name in columns if name not in names), None)
     if name is None:
         return
@@ -225,7 +225,11 @@ def _require_fulfillable(spec: DatasetSpec, attribute: Attribute, types: Set[pa.
             raise refusal(spec, expected, f"{got}: declare `levels: [false, true]`")
         is_read = attribute.signs != PLAIN or attribute.aliases or spec.source.kind != "parquet"
         if not types and spec.source.kind == "parquet":
-            raise refusal(spec, expected, f"{got}, without a value")
+            raise refusal(
+                spec,
+                expected,
+                f"{got}, without a value: correct the file, or leave the attribute out",
+            )
         if types <= _TEXT and not is_read:
             signs = 'or declare the sign of numbers in its texts, such as `thousands: "\'"`'
             raise refusal(spec, expected, f"{got}: write it as float64 or int64, {signs}")
@@ -286,7 +290,11 @@ def _checked_type(spec: DatasetSpec, name: str, type_: pa.DataType) -> pa.DataTy
         if type_ in WHOLE and name in spec.written_times:
             # Such as 20261231: its digits are read by the format.
             return pa.string()
-        raise refusal(spec, f"text, dates or times in column {name!r}", got)
+        raise refusal(
+            spec,
+            f"text, dates or times in column {name!r}",
+            f"{got}: write it as text, or as one of these",
+        )
     if pa.types.is_decimal128(type_) and (type_.scale > 0 or type_.precision <= _INT64_DIGITS):
         type_ = pa.float64() if type_.scale > 0 else pa.int64()
     if type_ in _TEXT | WHOLE | REAL | {pa.bool_(), pa.null()}:
@@ -301,7 +309,9 @@ def _time_type(spec: DatasetSpec, name: str, types: Sequence[pa.DataType]) -> pa
     """Return the common type of dates or times: days, seconds in UTC, or seconds in local time."""
     if any(kind_of(type_) != "time" for type_ in types):
         expected = f"text or dates or times in column {name!r}, the same in all parts"
-        raise refusal(spec, expected, f"the type {' and '.join(map(type_word, types))}")
+        raise refusal(
+            spec, expected, f"the type {' and '.join(map(type_word, types))}: write all parts alike"
+        )
     if not any(map(pa.types.is_timestamp, types)):
         return pa.date32()
     has_zone = {pa.types.is_timestamp(type_) and type_.tz is not None for type_ in types}

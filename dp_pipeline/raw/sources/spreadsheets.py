@@ -88,9 +88,12 @@ def _sheet_rows(path: Path, source: Source, first: int) -> Iterator[Row]:
     try:
         book = load_workbook(path, read_only=True, data_only=True)
     except damaged:
-        raise OddFile("a spreadsheet (.xlsx)", "a file of another kind") from None
+        raise OddFile("a spreadsheet (.xlsx)", "a file of another kind: save it as .xlsx") from None
     if source.sheet and source.sheet not in book.sheetnames:
-        raise OddFile(f"a sheet {source.sheet!r}", f"{len(book.sheetnames)} sheets without it")
+        raise OddFile(
+            f"a sheet {source.sheet!r}",
+            f"{len(book.sheetnames)} sheets without it: correct `sheet`",
+        )
     sheet = book[source.sheet] if source.sheet else book.worksheets[0]
     # Some programs write a wrong size.
     sheet.reset_dimensions()

@@ -99,13 +99,14 @@ def _source_url(spec: DatasetSpec) -> URL:
     url = database_url(os.environ.get(spec.source.needs or "", ""))
     if url is None:
         raise DeclarationError(
-            f"{spec.name}: source.database: the variable {spec.source.needs} must hold "
-            f"{EXPECTED_DATABASE}, but it holds another text"
+            f"{spec.name}: source.database: the variable {spec.source.needs} must hold an "
+            f"address like {EXPECTED_DATABASE}, but it holds another text: correct it"
         )
     if database_name(url) != location:
         raise DeclarationError(
             f"{spec.name}: source.database: the variable {spec.source.needs} must name "
-            f"{location}, as when the file was loaded, but it names another database"
+            f"{location}, as when the file was loaded, but it names another database: start "
+            "again"
         )
     return url
 
@@ -204,13 +205,14 @@ def query_columns(source: Source) -> tuple[SourceColumn, ...]:
         text = os.environ.get(source.needs, "")
         if not text:
             raise DeclarationError(
-                f"data init: the variable {source.needs} must hold the URL of a database, but it "
-                "is not set"
+                f"data init: the variable {source.needs} must hold the URL of a database, but "
+                f"it is not set: `export {source.needs}=URL`"
             )
     url = database_url(text)
     if url is None:
         raise DeclarationError(
-            f"{source.location} must be {EXPECTED_DATABASE}, but it is another text"
+            f"{source.location} must be an address like {EXPECTED_DATABASE}, but it is "
+            "another text: correct it"
         )
     try:
         with open_database(url).connect() as connection:

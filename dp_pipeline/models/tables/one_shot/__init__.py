@@ -149,14 +149,20 @@ class OneShot(TableModel):
         """Raise DeclarationError for what is not fitted to units with parts."""
         if self.prior or self.quality != "best":
             other = "prior" if self.prior else "quality"
-            raise DeclarationError(f"OneShot: {other}: expected none for units with parts, got one")
+            raise DeclarationError(
+                f"OneShot cannot use `{other}` where the protected units have parts: leave it out"
+            )
         if SIZE not in self.chosen(domain):
-            raise DeclarationError(f"OneShot: attributes: expected {SIZE!r} among them, got none")
+            raise DeclarationError(
+                f"OneShot must have {SIZE!r} in its `attributes` where the "
+                "protected units have parts: add it, or leave "
+                "`attributes` out"
+            )
         sizes = self.sizes(domain)
         if max(sizes.values()) == 2 and prod(sizes.values()) > self.clique_cells:
             raise DeclarationError(
-                "OneShot: expected an attribute of three levels or more in units with parts, got "
-                "two levels of each"
+                "OneShot needs an attribute of three levels or more where the protected "
+                "units have parts, but all have two: declare finer ones"
             )
 
     def for_targets(self, names: Names, domain: Domain) -> OneShot:
@@ -355,11 +361,13 @@ class OneShot(TableModel):
             )
         if self._takes_rounds(curator, sizes):
             raise DeclarationError(
-                "OneShot refines releases of quality `best`, not `best_plus`, whose rounds end "
-                "with the amount: pay for a new draw instead"
+                "OneShot refines releases of quality `best`, not `best_plus`, whose number "
+                "of rounds depends on ε: pay for a new draw instead"
             )
         if domain.parts is not None:
-            raise DeclarationError("OneShot: refine: expected rows, got units with parts")
+            raise DeclarationError(
+                "OneShot cannot refine a release of units with parts: pay for a new draw instead"
+            )
         measured = _refined(coarse, curator)
         singles = (
             [table for table in measured if len(table.attributes) == 1] if coarse.groupings else []
