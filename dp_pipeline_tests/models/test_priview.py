@@ -59,7 +59,7 @@ def test_eight_bits_are_one_view_and_sixteen_are_six() -> None:
 
 def test_a_view_that_passes_the_cap_is_refused_by_name() -> None:
     PriView(view_size=3).check(MIXED)
-    with pytest.raises(DeclarationError, match=r"at most 500 cells, but b, c, d has 600"):
+    with pytest.raises(DeclarationError, match=r"at most 500 cells, but that of b, c, d has 600"):
         PriView(view_size=3, clique_cells=500).check(MIXED)
     with pytest.raises(DeclarationError, match=r"at most 100 cells, but [abc], d has"):
         PriView(clique_cells=100).check(MIXED)

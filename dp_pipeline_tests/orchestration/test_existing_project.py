@@ -177,7 +177,7 @@ def test_home_beside_one_that_variable_names_is_refused(
 ):
     monkeypatch.setenv(HOME_VARIABLE, str(project.home.root))
     assert pipeline_resource() is pipeline_resource(home=project.home.root)
-    with pytest.raises(DeclarationError, match=f"that {HOME_VARIABLE} names"):
+    with pytest.raises(DeclarationError, match=f"which {HOME_VARIABLE} names"):
         dataset_definitions(file, home=project.folder / "elsewhere")
 
 
