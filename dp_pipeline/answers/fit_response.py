@@ -8,6 +8,7 @@ from math import sqrt
 import numpy as np
 
 from dp_pipeline.answers.noisy_tables import NoisyTables
+from dp_pipeline.answers.released_rows import ReleasedRows
 from dp_pipeline.config.encoding import FloatArray, IntArray
 
 FEATURES = 2_000
@@ -24,7 +25,7 @@ WIDEST_PRIOR = 1e4
 class FitResponse:
     """The variance that noise gives to linear numbers of a fit, and draws of the fit.
 
-    weight   true rows that a released row stands for
+    weight   true rows that a released row of the weight 1 stands for
 
     A fit answers noise by tilting the weights of rows along the cells that were measured (the
     exponential family of graphical models), so to first order every linear number has a variance
@@ -36,8 +37,8 @@ class FitResponse:
     gᵀ (F W F)⁻¹ g. F/κ is added as the widest prior (κ = 10⁴).
     """
 
-    def __init__(self, tables: NoisyTables, weight: float) -> None:
-        self._tables, self._weight = tables, weight
+    def __init__(self, rows: ReleasedRows, tables: NoisyTables, weight: float) -> None:
+        self._rows, self._tables, self._weight = rows, tables, weight
 
     def variances(self, values: FloatArray) -> FloatArray:
         """Return the variance of weighted sums over rows: float (numbers,).
@@ -48,7 +49,7 @@ class FitResponse:
         moments = np.zeros((many, len(values)))
         for number, weights in enumerate(values):
             chosen = np.flatnonzero(weights)
-            repeated = np.tile(weights[chosen], len(cells))
+            repeated = np.tile(self._rows.weigh(weights)[chosen], len(cells))
             moments[:, number] = np.bincount(cells[:, chosen].ravel(), repeated, minlength=many)
         return self._variances(moments)
 
@@ -60,7 +61,7 @@ class FitResponse:
         features = len(self._noise)
         moments = np.zeros(features * many)
         for of_table in self.cells:
-            moments += np.bincount(of_table * many + keys, minlength=features * many)
+            moments += self._rows.sums(of_table * many + keys, features * many)
         return self._variances(moments.reshape(features, many))
 
     def _variances(self, moments: FloatArray) -> FloatArray:
@@ -80,8 +81,10 @@ class FitResponse:
         normal = rng.standard_normal(len(self._noise))
         tilt = solve_triangular(self._factor, normal, lower=True, trans="T", check_finite=False)
         tilted = 1.0 + tilt[self.cells].sum(axis=0)
-        total, tilted = max(0.0, float(tilted.sum())), np.maximum(0.0, tilted)
-        return np.asarray(tilted * (total / max(tilted.sum(), np.finfo(float).tiny)))
+        total, tilted = max(0.0, float(self._rows.weigh(tilted).sum())), np.maximum(0.0, tilted)
+        return np.asarray(
+            tilted * (total / max(self._rows.weigh(tilted).sum(), np.finfo(float).tiny))
+        )
 
     @property
     def cells(self) -> IntArray:
@@ -103,7 +106,7 @@ class FitResponse:
         while True:
             cells, variances, ranges, offset = [], [], [], 0
             for table, of_rows in zip(tables, cells_of_tables, strict=True):
-                expected = np.bincount(of_rows, minlength=table.counts.size) * self._weight
+                expected = self._rows.sums(of_rows, table.counts.size) * self._weight
                 is_single = expected > threshold * sqrt(table.variance)
                 label, many = np.cumsum(is_single) - 1, int(is_single.sum())
                 noise, pooled = np.full(many, table.variance), int((~is_single).sum())
@@ -127,10 +130,10 @@ class FitResponse:
         for table, (start, end) in enumerate(ranges[:-1]):
             # All pairs of a table's cells with those of the tables behind it at once.
             keys = (cells[table] - start) * (many - end) + (cells[table + 1 :] - end)
-            block = np.bincount(keys.ravel(), minlength=(end - start) * (many - end))
+            block = self._rows.sums(keys, (end - start) * (many - end))
             gram[start:end, end:] = block.reshape(end - start, many - end)
         gram += gram.T
-        gram[np.diag_indices(many)] = np.bincount(cells.ravel(), minlength=many)
+        gram[np.diag_indices(many)] = self._rows.sums(cells, many)
         gram *= self._weight
         matrix = (gram / variances) @ gram + gram / WIDEST_PRIOR
         # Margins of one table are sums of another's: without this the matrix is singular.

@@ -8,7 +8,7 @@ from math import inf
 
 import numpy as np
 
-from dp_pipeline.answers.released_rows import ReleasedRows, means_of_cells
+from dp_pipeline.answers.released_rows import ReleasedRows
 from dp_pipeline.config.encoding import FloatArray, IntArray, Names
 
 
@@ -93,7 +93,7 @@ class NoisyTables:
             return 0.0, min(table.variance for table in tables)
         for table in tables:
             cells = self.cells(table)
-            means = means_of_cells(values, cells, table.counts.size)
+            means = self._rows.means_in(cells, table.counts.size, values)
             if table.is_grouped and self.merged(attributes) and not _is_same(means[cells], values):
                 continue
             if not attributes:

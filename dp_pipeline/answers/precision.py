@@ -95,9 +95,9 @@ class Precision:
         self._tables = NoisyTables(rows, tables, groups)
         self.total = self._tables.total
         """Estimated number of true rows."""
-        self.weight = self.total / max(1, self.rows)
-        """True rows that a released row stands for."""
-        self._response = FitResponse(self._tables, self.weight)
+        self.weight = self.total / max(1, rows.total)
+        """True rows, or units, that a released row of the weight 1 stands for."""
+        self._response = FitResponse(rows, self._tables, self.weight)
         self._scored = ScoredPairs(rows, self._tables, dependence)
 
     def weighted_sum(self, weights: FloatArray, attributes: Names) -> Sums:
@@ -111,7 +111,7 @@ class Precision:
         unmeasured = 0.0
         if not np.isfinite(variance):
             unmeasured = sum(self._unmeasured(weights, attributes), start=0.0)
-        value = float(weights.sum()) * self.weight
+        value = float(self.released.weigh(weights).sum()) * self.weight
         noise = float(self._response.variances(weights[None, :])[0])
         parts = value, noise, unmeasured, direct, variance
         return Sums(*(np.array([part]) for part in parts))
@@ -158,7 +158,7 @@ class Precision:
         attributes alone, or of the margins of two.
         """
         cells, shape = self.released.cells(attributes)
-        counts = np.bincount(cells, minlength=prod(shape)) * self.weight
+        counts = self.released.sums(cells, prod(shape)) * self.weight
         attributes = self._with_several_levels(attributes)
         direct, variance = self._tables.direct_counts(attributes, len(counts))
         is_direct = np.isfinite(variance)
@@ -237,10 +237,12 @@ class Precision:
         # What was measured is as the noise alone has it, whatever was not.
         for _ in range(RAKINGS if pairs else 0):
             for cells in self._response.cells:
-                expected, actual = np.bincount(cells, tilted), np.bincount(cells, weights)
+                expected, actual = (
+                    np.bincount(cells, self.released.weigh(each)) for each in (tilted, weights)
+                )
                 factors = np.divide(expected, actual, out=np.ones(len(actual)), where=actual > 0)
                 weights *= factors[cells]
-        return np.asarray(self.weight * weights)
+        return np.asarray(self.weight * self.released.weigh(weights))
 
 
 def _part_of(shares: FloatArray, attributes: Names, chosen: Names) -> FloatArray:

@@ -15,15 +15,48 @@ from dp_pipeline.config.encoding import FloatArray, IntArray, Names
 class ReleasedRows:
     """The released rows, which stand for the fitted distribution.
 
-    codes   attribute → codes of the rows: int (rows,)
-    sizes   attribute → number of its levels
+    codes     attribute → codes of the rows: int (rows,)
+    sizes     attribute → number of its levels
+    weights   what each row adds to a measured table: float (rows,); None: 1
     """
 
     codes: Mapping[str, IntArray]
     sizes: Mapping[str, int]
+    weights: FloatArray | None = None
 
     def __len__(self) -> int:
         return len(next(iter(self.codes.values())))
+
+    def weigh(self, values: FloatArray) -> FloatArray:
+        """Return a value for each row (rows,) times the weight of the row."""
+        return values if self.weights is None else values * self.weights
+
+    @property
+    def total(self) -> float:
+        """The weights of all rows."""
+        return float(len(self) if self.weights is None else self.weights.sum())
+
+    def sums(self, cells: IntArray, many: int) -> FloatArray:
+        """Return the weights of the rows in each of ``many`` cells: (many,).
+
+        cells   of every row, in one table or several: (rows,) or (tables, rows)
+        """
+        if self.weights is None:
+            return np.bincount(cells.ravel(), minlength=many)
+        weights = np.broadcast_to(self.weights, cells.shape)
+        return np.bincount(cells.ravel(), weights.ravel(), minlength=many)
+
+    def means_in(self, cells: IntArray, many: int, values: FloatArray) -> FloatArray:
+        """Return the mean of a value for each row in each of ``many`` cells; 0 where there is no
+        row.
+
+        cells   of the rows: int (rows,)
+        """
+        sums, filled = (
+            np.bincount(cells, self.weigh(values), minlength=many),
+            self.sums(cells, many),
+        )
+        return np.divide(sums, filled, out=np.zeros(len(sums)), where=filled > 0)
 
     def cells(self, attributes: Names) -> tuple[IntArray, tuple[int, ...]]:
         """Return the cell of every row over some attributes, and the shape of their table."""
@@ -36,33 +69,23 @@ class ReleasedRows:
     def shares(self, *attributes: str) -> FloatArray:
         """Return the share of the rows in every cell, of the shape of the table."""
         cells, shape = self.cells(attributes)
-        counts = np.bincount(cells, minlength=prod(shape)).reshape(shape)
-        return np.asarray(counts / max(1, len(self)))
+        counts = self.sums(cells, prod(shape)).reshape(shape)
+        return np.asarray(counts / max(1, self.total))
 
     def means(self, values: FloatArray, attributes: Names) -> FloatArray:
         """Return the mean of a value for each row in every cell, of the shape of the table; 0 where
         there is no row.
         """
         cells, shape = self.cells(attributes)
-        return means_of_cells(values, cells, prod(shape)).reshape(shape)
+        return self.means_in(cells, prod(shape), values).reshape(shape)
 
     def means_of_filled_cells(
         self, values: FloatArray, attributes: Names
     ) -> tuple[FloatArray, IntArray]:
-        """Return the mean of a value for each row, and the number of rows, in every cell that has
-        rows: (cells,) each.
+        """Return the mean of a value for each row in every cell that has rows: (cells,); and the
+        cell of each row: (rows,).
         """
         cells = np.zeros(len(self), dtype=np.int64)
         for name in attributes:
             cells = np.unique(cells * self.sizes[name] + self.codes[name], return_inverse=True)[1]
-        counts = np.bincount(cells)
-        return means_of_cells(values, cells, len(counts)), counts
-
-
-def means_of_cells(values: FloatArray, cells: IntArray, many: int) -> FloatArray:
-    """Return the mean of a value for each row in each of ``many`` cells; 0 where there is no row.
-
-    cells   of the rows: int (rows,)
-    """
-    counts = np.bincount(cells, minlength=many)
-    return np.asarray(np.bincount(cells, values, minlength=many) / np.maximum(counts, 1))
+        return self.means_in(cells, int(cells.max(initial=-1)) + 1, values), cells

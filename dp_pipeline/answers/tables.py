@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from dp_pipeline.answers.conditions import Columns, Condition
-from dp_pipeline.answers.estimate import Estimate, quantile_of_normal
+from dp_pipeline.answers.estimate import Basis, Estimate, quantile_of_normal
 from dp_pipeline.answers.noisy_tables import MeasuredTable
 from dp_pipeline.answers.precision import Precision, Sums
 from dp_pipeline.answers.released_rows import ReleasedRows
@@ -42,6 +42,7 @@ class OpenTable:
     precision    variances of its numbers
     attributes   column → the attribute that it is drawn from
     labels       attribute → its levels in words
+    items        what each row counts for, of what measured tables count as 1: (rows,); None: 1
 
     Numbers are of the release as it is: the same count comes out of the synthetic rows, scaled to
     the estimated number of rows. Conditions compare columns with values (see ``count``).
@@ -53,9 +54,12 @@ class OpenTable:
         precision: Precision,
         attributes: Mapping[str, str],
         labels: Mapping[str, Sequence[str]],
+        items: FloatArray | None = None,
     ) -> None:
         self._columns, self.precision = columns, precision
         self._attributes, self._labels = attributes, labels
+        self._items = np.ones(precision.rows) if items is None else items
+        self._mass = precision.released.weigh(self._items)
 
     @property
     def columns(self) -> Names:
@@ -117,7 +121,7 @@ class OpenTable:
         values, present = self._numbers(column)
         rows = rows & present
         inside = self._width_of_bins(column)
-        shares = rows / max(1, int(rows.sum()))
+        shares = rows * self._mass / max(1.0, float((rows * self._mass).sum()))
         return self._ratio(
             np.where(rows, values, 0.0),
             rows,
@@ -147,26 +151,35 @@ class OpenTable:
             )
         rows, used = self._rows_where(where)
         values, present = self._numbers(column)
-        chosen = np.sort(values[rows & present])
-        if not len(chosen):
+        rows = rows & present
+        if not rows.any():
             raise DeclarationError(
                 f"No released row meets the condition {where!r}, so {column} has no quantile: "
                 "use a wider condition"
             )
-        value = float(np.quantile(chosen, probability))
-        below = (values <= value) & rows & present
+        value = self._value_at(probability, values, rows)
         share = self._ratio(
-            below,
-            rows & present,
+            (values <= value) & rows,
+            rows,
             _union(used, (self._attributes[column],)),
             of=of,
             level=level,
             bounds=(0.0, 1.0),
         )
-        low = float(np.quantile(chosen, max(0.0, probability - (share.value - share.low))))
-        high = float(np.quantile(chosen, min(1.0, probability + (share.high - share.value))))
+        low, high = (
+            self._value_at(probability + end - share.value, values, rows)
+            for end in (share.low, share.high)
+        )
         inside = float(self._width_of_bins(column).max()) * INSIDE_A_BIN
         return Estimate(value, low - inside, high + inside, level, share.basis)
+
+    def _value_at(self, probability: float, values: FloatArray, rows: np.ndarray) -> float:
+        """Return the quantile of a value over some rows, linear between neighbours."""
+        order = np.argsort(values[rows], kind="stable")
+        mass = self._mass[rows][order]
+        places = np.cumsum(mass) - mass / 2
+        places = (places - places[0]) / ((places[-1] - places[0]) or 1.0)
+        return float(np.interp(probability, places, values[rows][order]))
 
     def table(self, *columns: str, of: Of = "table", level: float = 0.95) -> pd.DataFrame:
         """Return a frame of all combinations of values of these columns: one line each, with
@@ -184,14 +197,18 @@ class OpenTable:
                 f"not {f'{prod(sizes):,}' if columns else 'no column'}: name "
                 f"{'fewer columns' if columns else 'one'}"
             )
-        cells = self.precision.cell_counts(used)
-        low, high = self._ends(cells, of=of, level=level)
         labels = [self._labels[name] for name in used]
         frame = pd.MultiIndex.from_product(labels, names=columns).to_frame(index=False)
-        frame["count"] = cells.values
-        frame["low"], frame["high"] = low, high
-        frame["basis"] = cells.bases
+        parts = self._cells(used, of=of, level=level)
+        frame["count"], frame["low"], frame["high"], frame["basis"] = parts
         return frame
+
+    def _cells(
+        self, used: Names, *, of: Of, level: float
+    ) -> tuple[FloatArray, FloatArray, FloatArray, list[Basis]]:
+        """Return counts, low and high ends, and bases of all cells over some attributes."""
+        cells = self.precision.cell_counts(used)
+        return cells.values, *self._ends(cells, cells.values, of=of, level=level), cells.bases
 
     def replicates(self, number: int, *, seed: int, of: Of = "table") -> Iterator[pd.DataFrame]:
         """Yield plausible true tables: they differ as the noise of the release makes them differ.
@@ -209,7 +226,7 @@ class OpenTable:
         rng = np.random.default_rng(seed)
         frame = pd.DataFrame(dict(self._columns))
         for _ in range(number):
-            weights = self.precision.draw_weights(rng)
+            weights = self.precision.draw_weights(rng) * self._items
             if of == "population":
                 rows = POPULATION * rng.poisson(weights)
             else:
@@ -244,19 +261,29 @@ class OpenTable:
         rows   which: bool (rows,)
         used   attributes that decide it
         """
-        weights = rows.astype(np.float64)
+        weights = rows * self._items
         result = self.precision.weighted_sum(weights, used)
         # Without a released row, what there may be is in the noise of a cell.
         none = 0.0 if rows.any() else self.precision.least_noise(used)
-        more = self._split_variance(weights, used) + none
+        more = self._split_variance(rows, used) + none
         result = replace(result, noise=result.noise + more)
-        low, high = self._ends(result, of=of, level=level)
+        low, high = self._ends(result, self._sampling(weights), of=of, level=level)
         return Estimate(
             float(result.values[0]), float(low[0]), float(high[0]), level, result.bases[0]
         )
 
-    def _ends(self, counts: Sums, *, of: Of, level: float) -> tuple[FloatArray, FloatArray]:
-        """Low and high of counts: (cells,) each.
+    def _sampling(self, weights: FloatArray) -> float:
+        """Return the variance by sampling of a sum over rows.
+
+        The items of a unit are sampled together: the square of their mean is at most that of
+        their squares.
+        """
+        return self.precision.weight * float(self.precision.released.weigh(weights**2).sum())
+
+    def _ends(
+        self, counts: Sums, sampling: FloatArray | float, *, of: Of, level: float
+    ) -> tuple[FloatArray, FloatArray]:
+        """Low and high of counts: (cells,) each; ``sampling`` is the variance by it.
 
         A count near 0 may have been below 0 before the fit, which no deviation around 0 tells: it
         goes up to where its own table says, if every number from 0 on was as likely before.
@@ -265,7 +292,7 @@ class OpenTable:
 
         variances = counts.variances
         if of == "population":
-            variances = variances + counts.values
+            variances = variances + sampling
         values, reach = counts.values, quantile_of_normal(level) * np.sqrt(variances)
         low, high = np.minimum(np.maximum(values - reach, 0.0), values), values + reach
         deviations = np.where(np.isfinite(counts.direct_variance), counts.direct_variance, 0) ** 0.5
@@ -275,7 +302,7 @@ class OpenTable:
         high[near_zero] = np.maximum(high[near_zero], upper_ends)
         return low, high
 
-    def _split_variance(self, weights: FloatArray, used: Names) -> float:
+    def _split_variance(self, rows: np.ndarray, used: Names) -> float:
         """Variance of a count that takes parts of bins: rows inside a bin are drawn uniformly.
 
         Of c rows in a bin cut at the part f, densities that rise or fall linearly, by random
@@ -283,8 +310,10 @@ class OpenTable:
         """
         if all(self._columns[name].dtype.kind == "U" for name in self._columns_of(used)):
             return 0.0
-        means, rows = self.precision.released.means_of_filled_cells(weights, used)
-        return float(((self.precision.weight * rows * means * (1 - means)) ** 2).sum()) / 3
+        released = self.precision.released
+        means, cells = released.means_of_filled_cells(rows.astype(np.float64), used)
+        items = self.precision.weight * np.bincount(cells, self._mass)
+        return float(((items * means * (1 - means)) ** 2).sum()) / 3
 
     def _ratio(
         self,
@@ -298,21 +327,21 @@ class OpenTable:
         extra: float = 0.0,
     ) -> Estimate:
         """A ratio of two sums, its error linearised: (part − ratio · base) / Σ base."""
-        many = float(base.sum())
+        many = float((base * self._mass).sum())
         if many == 0:
             raise DeclarationError(
                 "No released row meets the condition, so it has no mean and no share: use a "
                 "wider condition"
             )
-        ratio = float(part.sum()) / many
-        weights = (part.astype(np.float64) - ratio * base) / (many * self.precision.weight)
+        ratio = float((part * self._mass).sum()) / many
+        weights = self._items * (part - ratio * base) / (many * self.precision.weight)
         result = self.precision.weighted_sum(weights, used)
         variance = float(result.variances[0])
         if bounds == (0.0, 1.0):
-            split = self._split_variance(part.astype(np.float64), used)
+            split = self._split_variance(part, used)
             variance += split / (many * self.precision.weight) ** 2
         if of == "population":
-            variance += float((weights**2).sum()) * self.precision.weight
+            variance += self._sampling(weights)
         deviation = sqrt(variance) + extra / quantile_of_normal(level)
         least, most = bounds
         return Estimate.within(
