@@ -116,7 +116,7 @@ def _with_identifiers(text: str, places: Mapping[str, str]) -> str:
         parts.append(_LONE_EQUALS.sub("==", text[start : quoted.start()]))
         content = quoted[0]
         if content.startswith("`"):
-            content = places.get(content[1:-1], content)
+            content = places[_require_column(content[1:-1], tuple(places))]
         parts.append(content)
         start = quoted.end()
     parts.append(_LONE_EQUALS.sub("==", text[start:]))

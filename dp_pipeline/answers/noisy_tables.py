@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import inf
+from math import inf, prod
 
 import numpy as np
 
 from dp_pipeline.answers.released_rows import ReleasedRows
 from dp_pipeline.config.encoding import FloatArray, IntArray, Names
+from dp_pipeline.config.errors import Damaged
+from dp_pipeline.results.clusters import Columns, Tables
 
 
 @dataclass(frozen=True)
@@ -130,3 +132,53 @@ def _is_same(values: FloatArray, expected: FloatArray) -> bool:
     return bool(
         np.allclose(values, expected, rtol=1e-9, atol=1e-12 * float(np.abs(expected).max()))
     )
+
+
+def groups_of(tables: Tables, codes: Mapping[str, IntArray]) -> dict[str, IntArray]:
+    """Return attribute → group of each level."""
+    if "groups" not in tables:
+        return {}
+    names, groups = tables["groups"]["attribute"], tables["groups"]["group"]
+    return {name: np.asarray(groups[names == name], np.int64) for name in codes if name in names}
+
+
+def measured_tables(
+    described: Columns,
+    cells_of_all: Columns,
+    sizes: Mapping[str, int],
+    groups: Mapping[str, IntArray],
+) -> list[MeasuredTable]:
+    """Return the noisy tables: cells lie one table behind another, in the order of ``described``;
+    Damaged for another number of them.
+    """
+    counts, start, measured = cells_of_all["noisy_count"].astype(np.float64), 0, []
+    for text, cells, deviation in zip(
+        *(described[name].tolist() for name in ("marginal", "cells", "deviation")),
+        strict=True,
+    ):
+        names = tuple(text.split(", ")) if text else ()
+        # The pairs of successive parts are over an attribute, and the next one of the same name.
+        axes = [name if name in sizes else name.removeprefix("next ") for name in names]
+        is_grouped = len({*axes}) == len(axes) > 1
+        shape = [
+            int(groups[name].max()) + 1 if is_grouped and name in groups else sizes[name]
+            for name in axes
+        ]
+        if prod(shape) != cells:
+            raise Damaged(
+                f"The noisy table of {text[:80]} must have {prod(shape)} cells, but the export "
+                f"has {cells}: fetch the export again"
+            )
+        table = counts[start : start + cells].reshape(shape)
+        measured.append(MeasuredTable(names, table, deviation**2, is_grouped))
+        start += cells
+    return measured
+
+
+def dependence_of(tables: Tables) -> dict[Names, float]:
+    """Return pair → its likely distance from independence, in rows, where pairs were scored."""
+    if "dependence" not in tables:
+        return {}
+    table = tables["dependence"]
+    pairs = zip(table["first"].tolist(), table["second"].tolist(), strict=True)
+    return dict(zip(pairs, table["rows"].tolist(), strict=True))

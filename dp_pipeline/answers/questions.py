@@ -12,12 +12,15 @@ from dp_pipeline.config.errors import DeclarationError
 if TYPE_CHECKING:
     from dp_pipeline.answers.boxes import OpenClusters
     from dp_pipeline.answers.tables import OpenTable
+    from dp_pipeline.answers.units import OpenUnits
 
 _NAME = r"(?:`[^`]+`|[^\s`,]+)"
-_WHERE = r"(?: where (?P<where>.+))?"
+_WHERE = r"(?: where (?P<where>.+?))?"
+_PART = " with a part where "
+_WITH = rf"(?:{_PART}(?P<any_part>.+?))?"
 _FORMS = {
-    "count": rf"count{_WHERE}",
-    "share": r"share where (?P<where>.+?)(?: among (?P<among>.+))?",
+    "count": rf"count{_WHERE}{_WITH}",
+    "share": rf"share(?= where |{_PART}){_WHERE}{_WITH}(?: among (?P<among>.+))?",
     "mean": rf"mean (?P<column>{_NAME})(?: by (?P<by>{_NAME}))?{_WHERE}",
     "quantile": rf"quantile (?P<probability>[0-9.]+) of (?P<column>{_NAME}){_WHERE}",
     "table": rf"table (?P<columns>{_NAME}(?:,? {_NAME})*)",
@@ -27,6 +30,7 @@ _FORMS = {
 
 EXAMPLES = (
     "count where income = '50k+' and sex = 'female'",
+    "count where region = 'Vienna' with a part where age < 16",
     "share where tenure = 'owner' among age >= 65",
     "mean hours by education where age < 30",
     "quantile 0.5 of income",
@@ -41,25 +45,50 @@ about.
 
 
 def lines_of(
-    release: OpenTable | OpenClusters, question: str, *, level: float = 0.95
+    release: OpenTable | OpenUnits | OpenClusters,
+    question: str,
+    *,
+    level: float = 0.95,
+    of_parts: bool = False,
 ) -> list[Line]:
     """Return the estimates that answer a question in words.
 
     question   as in ``EXAMPLES``; of clusters also ``sizes``
     level      of the intervals
+    of_parts   of the parts of units, not of the units
 
     DeclarationError with what can be asked for another question.
     """
+    if of_parts:
+        release = _require_parts(release).parts
     text = " ".join(question.split())
     for method, form in _FORMS.items():
         match = re.fullmatch(form, text)
         if match is not None and hasattr(release, method):
             parts = {name: part for name, part in match.groupdict().items() if part}
+            if "any_part" in parts:
+                _require_parts(release)
             return _lines(release, method, parts, level)
-    examples = [one for one in EXAMPLES if hasattr(release, one.split()[0])]
+    examples = [
+        one
+        for one in EXAMPLES
+        if hasattr(release, one.split()[0]) and (hasattr(release, "parts") or _PART not in one)
+    ]
     raise DeclarationError(
         f"The question {question[:80]!r} cannot be read: write one such as {'; '.join(examples)}"
     )
+
+
+def _require_parts(release: OpenTable | OpenUnits | OpenClusters) -> OpenUnits:
+    """Return a release of units with parts; DeclarationError for another one."""
+    from dp_pipeline.answers.units import OpenUnits
+
+    if not isinstance(release, OpenUnits):
+        raise DeclarationError(
+            "Parts can be asked for where units have parts, such as persons of households, but "
+            "this release has rows alone: ask for these"
+        )
+    return release
 
 
 def _lines(release: Any, method: str, parts: Mapping[str, str], level: float) -> list[Line]:

@@ -9,6 +9,7 @@ from math import prod
 import numpy as np
 
 from dp_pipeline.config.encoding import FloatArray, IntArray, Names
+from dp_pipeline.results.clusters import Tables
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class ReleasedRows:
         """The weights of all rows."""
         return float(len(self) if self.weights is None else self.weights.sum())
 
-    def sums(self, cells: IntArray, many: int) -> FloatArray:
+    def sums(self, cells: IntArray, many: int) -> np.ndarray:
         """Return the weights of the rows in each of ``many`` cells: (many,).
 
         cells   of every row, in one table or several: (rows,) or (tables, rows)
@@ -56,7 +57,8 @@ class ReleasedRows:
             np.bincount(cells, self.weigh(values), minlength=many),
             self.sums(cells, many),
         )
-        return np.divide(sums, filled, out=np.zeros(len(sums)), where=filled > 0)
+        means = np.divide(sums, filled, out=np.zeros(len(sums)), where=filled > 0)
+        return np.asarray(means)
 
     def cells(self, attributes: Names) -> tuple[IntArray, tuple[int, ...]]:
         """Return the cell of every row over some attributes, and the shape of their table."""
@@ -89,3 +91,14 @@ class ReleasedRows:
         for name in attributes:
             cells = np.unique(cells * self.sizes[name] + self.codes[name], return_inverse=True)[1]
         return self.means_in(cells, int(cells.max(initial=-1)) + 1, values), cells
+
+
+def codes_and_labels(tables: Tables) -> tuple[dict[str, IntArray], dict[str, list[str]]]:
+    """Return attribute → codes of the rows, and attribute → its levels in words."""
+    codes = {name: np.asarray(column, np.int64) for name, column in tables["codes"].items()}
+    labels: dict[str, list[str]] = {name: [] for name in codes}
+    marginals = tables["marginals"]
+    pairs = zip(marginals["attribute"].tolist(), marginals["level"].tolist(), strict=True)
+    for name, level in pairs:
+        labels[name].append(level)
+    return codes, labels

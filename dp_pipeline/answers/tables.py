@@ -11,11 +11,11 @@ import numpy as np
 
 from dp_pipeline.answers.conditions import Columns, Condition
 from dp_pipeline.answers.estimate import Basis, Estimate, quantile_of_normal
-from dp_pipeline.answers.noisy_tables import MeasuredTable
+from dp_pipeline.answers.noisy_tables import dependence_of, groups_of, measured_tables
 from dp_pipeline.answers.precision import Precision, Sums
-from dp_pipeline.answers.released_rows import ReleasedRows
+from dp_pipeline.answers.released_rows import ReleasedRows, codes_and_labels
 from dp_pipeline.config.encoding import FloatArray, IntArray, Names
-from dp_pipeline.config.errors import Damaged, DeclarationError, one_of
+from dp_pipeline.config.errors import DeclarationError, one_of
 from dp_pipeline.results.clusters import Tables
 
 if TYPE_CHECKING:
@@ -60,6 +60,8 @@ class OpenTable:
         self._attributes, self._labels = attributes, labels
         self._items = np.ones(precision.rows) if items is None else items
         self._mass = precision.released.weigh(self._items)
+        self._firsts = np.arange(precision.rows)
+        """The first row of each item that replicates draw."""
 
     @property
     def columns(self) -> Names:
@@ -80,17 +82,17 @@ class OpenTable:
 
         DeclarationError for another kind of condition or an unknown column.
         """
-        rows, used = self._rows_where(where)
+        rows, used = self.rows_where(where)
         return self.count_rows(rows, used, of=of, level=level)
 
     def share(
         self, where: str, *, among: str = "", of: Of = "table", level: float = 0.95
     ) -> Estimate:
         """Return which part of the rows that hold ``among`` hold ``where`` too, from 0 to 1."""
-        rows, used = self._rows_where(where)
-        base, used_base = self._rows_where(among)
+        rows, used = self.rows_where(where)
+        base, used_base = self.rows_where(among)
         return self._ratio(
-            rows & base, base, _union(used, used_base), of=of, level=level, bounds=(0.0, 1.0)
+            rows & base, base, union(used, used_base), of=of, level=level, bounds=(0.0, 1.0)
         )
 
     def mean(
@@ -105,10 +107,10 @@ class OpenTable:
         """Return the mean of a column of numbers, in its unit; with ``by``, one for each value of
         that column. Missing values are left out.
         """
-        rows, used = self._rows_where(where)
+        rows, used = self.rows_where(where)
         if not by:
             return self._mean(column, rows, used, of=of, level=level)
-        codes, used = self._codes_of(by), _union(used, (self._attributes[by],))
+        codes, used = self._codes_of(by), union(used, (self._attributes[by],))
         return {
             label: self._mean(column, rows & (codes == code), used, of=of, level=level)
             for code, label in enumerate(self._labels[self._attributes[by]])
@@ -125,7 +127,7 @@ class OpenTable:
         return self._ratio(
             np.where(rows, values, 0.0),
             rows,
-            _union(used, (self._attributes[column],)),
+            union(used, (self._attributes[column],)),
             of=of,
             level=level,
             extra=float((shares * inside).sum()) * INSIDE_A_BIN,
@@ -149,7 +151,7 @@ class OpenTable:
             raise DeclarationError(
                 f"The probability of a quantile must be a number from 0 to 1, not {probability}"
             )
-        rows, used = self._rows_where(where)
+        rows, used = self.rows_where(where)
         values, present = self._numbers(column)
         rows = rows & present
         if not rows.any():
@@ -161,7 +163,7 @@ class OpenTable:
         share = self._ratio(
             (values <= value) & rows,
             rows,
-            _union(used, (self._attributes[column],)),
+            union(used, (self._attributes[column],)),
             of=of,
             level=level,
             bounds=(0.0, 1.0),
@@ -224,9 +226,10 @@ class OpenTable:
         import pandas as pd
 
         rng = np.random.default_rng(seed)
-        frame = pd.DataFrame(dict(self._columns))
+        frame = pd.DataFrame(dict(self._columns)).iloc[self._firsts]
         for _ in range(number):
             weights = self.precision.draw_weights(rng) * self._items
+            weights = np.add.reduceat(weights, self._firsts)
             if of == "population":
                 rows = POPULATION * rng.poisson(weights)
             else:
@@ -235,10 +238,10 @@ class OpenTable:
                 ends = np.floor(np.cumsum(weights[order]) + rng.random())
                 rows = np.empty(len(weights), dtype=np.int64)
                 rows[order] = np.diff(ends, prepend=0.0)
-            yield frame.loc[np.repeat(np.arange(len(rows)), rows)].reset_index(drop=True)
+            yield frame.iloc[np.repeat(np.arange(len(rows)), rows)].reset_index(drop=True)
 
-    def _rows_where(self, where: str) -> tuple[np.ndarray, Names]:
-        """Which rows hold a condition, and the attributes that decide it."""
+    def rows_where(self, where: str) -> tuple[np.ndarray, Names]:
+        """Return which rows hold a condition, and the attributes that decide it."""
         if not where.strip():
             return np.ones(self.precision.rows, dtype=np.bool_), ()
         condition = Condition.parse(where, self.columns)
@@ -265,7 +268,7 @@ class OpenTable:
         result = self.precision.weighted_sum(weights, used)
         # Without a released row, what there may be is in the noise of a cell.
         none = 0.0 if rows.any() else self.precision.least_noise(used)
-        more = self._split_variance(rows, used) + none
+        more = self.split_variance(rows, used) + none
         result = replace(result, noise=result.noise + more)
         low, high = self._ends(result, self._sampling(weights), of=of, level=level)
         return Estimate(
@@ -302,8 +305,8 @@ class OpenTable:
         high[near_zero] = np.maximum(high[near_zero], upper_ends)
         return low, high
 
-    def _split_variance(self, rows: np.ndarray, used: Names) -> float:
-        """Variance of a count that takes parts of bins: rows inside a bin are drawn uniformly.
+    def split_variance(self, rows: np.ndarray, used: Names) -> float:
+        """Return the variance of a count that cuts bins, in which rows are drawn uniformly.
 
         Of c rows in a bin cut at the part f, densities that rise or fall linearly, by random
         slopes, have f·c ± f(1 − f)·c/√3.
@@ -338,7 +341,7 @@ class OpenTable:
         result = self.precision.weighted_sum(weights, used)
         variance = float(result.variances[0])
         if bounds == (0.0, 1.0):
-            split = self._split_variance(part, used)
+            split = self.split_variance(part, used)
             variance += split / (many * self.precision.weight) ** 2
         if of == "population":
             variance += self._sampling(weights)
@@ -389,64 +392,16 @@ class OpenTable:
 
 
 def of_tables(tables: Tables) -> OpenTable:
-    """Return a release from its tables, named as in a bundle."""
-    codes = {name: np.asarray(column, np.int64) for name, column in tables["codes"].items()}
+    """Return a release of rows from its tables, named as in a bundle."""
+    codes, labels = codes_and_labels(tables)
     synthetic = dict(tables["synthetic"])
     attributes = dict(zip(synthetic, codes, strict=True))
-    labels: dict[str, list[str]] = {name: [] for name in codes}
-    marginals = tables["marginals"]
-    pairs = zip(marginals["attribute"].tolist(), marginals["level"].tolist(), strict=True)
-    for name, level in pairs:
-        labels[name].append(level)
     sizes = {name: len(some) for name, some in labels.items()}
-    groups = _groups(tables, codes)
-    measured = _measured(tables, sizes, groups)
-    precision = Precision(ReleasedRows(codes, sizes), measured, groups, _dependence(tables))
+    groups = groups_of(tables, codes)
+    measured = measured_tables(tables["measured"], tables["cells"], sizes, groups)
+    precision = Precision(ReleasedRows(codes, sizes), measured, groups, dependence_of(tables))
     return OpenTable(synthetic, precision, attributes, labels)
 
 
-def _groups(tables: Tables, codes: Mapping[str, IntArray]) -> dict[str, IntArray]:
-    """Attribute → group of each level."""
-    if "groups" not in tables:
-        return {}
-    names, groups = tables["groups"]["attribute"], tables["groups"]["group"]
-    return {name: np.asarray(groups[names == name], np.int64) for name in codes if name in names}
-
-
-def _measured(
-    tables: Tables, sizes: Mapping[str, int], groups: Mapping[str, IntArray]
-) -> list[MeasuredTable]:
-    """The noisy tables: cells lie one table behind another, in the order of ``measured``."""
-    counts, start, measured = tables["cells"]["noisy_count"].astype(np.float64), 0, []
-    for text, cells, deviation in zip(
-        *(tables["measured"][name].tolist() for name in ("marginal", "cells", "deviation")),
-        strict=True,
-    ):
-        names = tuple(text.split(", ")) if text else ()
-        is_grouped = len(names) > 1
-        shape = [
-            int(groups[name].max()) + 1 if is_grouped and name in groups else sizes[name]
-            for name in names
-        ]
-        if prod(shape) != cells:
-            raise Damaged(
-                f"The noisy table of {text[:80]} must have {prod(shape)} cells, but the export "
-                f"has {cells}: fetch the export again"
-            )
-        table = counts[start : start + cells].reshape(shape)
-        measured.append(MeasuredTable(names, table, deviation**2, is_grouped))
-        start += cells
-    return measured
-
-
-def _dependence(tables: Tables) -> dict[Names, float]:
-    """Pair → its likely distance from independence, in rows, where pairs were scored."""
-    if "dependence" not in tables:
-        return {}
-    table = tables["dependence"]
-    pairs = zip(table["first"].tolist(), table["second"].tolist(), strict=True)
-    return dict(zip(pairs, table["rows"].tolist(), strict=True))
-
-
-def _union(first: Names, second: Names) -> Names:
+def union(first: Names, second: Names) -> Names:
     return tuple(dict.fromkeys((*first, *second)))

@@ -9,7 +9,7 @@ import numpy as np
 
 from dp_pipeline.answers.estimate import quantile_of_normal
 from dp_pipeline.answers.precision import Precision
-from dp_pipeline.answers.tables import of_tables
+from dp_pipeline.answers.units import open_tables
 from dp_pipeline.config.encoding import FloatArray, Names
 from dp_pipeline.results.clusters import Tables
 
@@ -35,7 +35,8 @@ def verdict(tables: Tables) -> tuple[str, ...]:
         return (f"No interval says how sure these numbers are: {reason}.",)
     if not _is_stored(tables):
         return ()
-    precision = of_tables(tables).precision
+    items = "units, each counted once" if "units" in tables else "rows"
+    precision = open_tables(tables).precision
     names = [name for name, size in precision.sizes.items() if size > 1]
     pairs = list(combinations(names, 2))
     measured = [pair for pair in pairs if precision.has_table(pair)]
@@ -43,7 +44,7 @@ def verdict(tables: Tables) -> tuple[str, ...]:
     if not names:
         return ()
     single = _width(precision, [(name,) for name in names])[0]
-    sentences = [f"Shares of single columns are mostly good to ±{single:.1%} of all rows."]
+    sentences = [f"Shares of single columns are mostly good to ±{single:.1%} of all {items}."]
     if pairs:
         sentences.append(_about_measured(precision, measured, len(pairs)))
     if unmeasured:
@@ -58,18 +59,18 @@ def reason_without_intervals(tables: Tables) -> str:
         return "" if has_noise else "rounds that move centres store no noise"
     if "codes" not in tables:
         return "the noise of its counts is not stored"
-    if "units" in tables:
-        return "its noisy counts weigh units alike, not rows"
-    return "" if "cells" in tables else "its noisy counts are too many to be stored"
+    is_stored = ("weighted_cells" if "units" in tables else "cells") in tables
+    return "" if is_stored else "its noisy counts are too many to be stored"
 
 
 def share_errors(tables: Tables) -> FloatArray | None:
     """Return half the width of a 95 % interval for the share of every level, in the order of
-    ``marginals``: (levels,), an upper bound; None where the noisy counts are not stored.
+    ``marginals``: (levels,), an upper bound; None where the noisy counts are not stored, and for
+    parts, whose marginals do not weigh units alike.
     """
-    if not _is_stored(tables):
+    if not _is_stored(tables) or "units" in tables:
         return None
-    precision, reach = of_tables(tables).precision, quantile_of_normal(0.95)
+    precision, reach = open_tables(tables).precision, quantile_of_normal(0.95)
     errors = [
         np.sqrt(precision.rough_counts((name,)).variances) * reach / precision.total
         for name in precision.sizes
@@ -79,7 +80,8 @@ def share_errors(tables: Tables) -> FloatArray | None:
 
 def _is_stored(tables: Tables) -> bool:
     """Whether the noisy counts, and any row, are stored."""
-    stored = {"codes", "measured", "cells", "marginals"} <= set(tables)
+    noisy = {"weighted", "weighted_cells"} if "units" in tables else {"measured", "cells"}
+    stored = {"codes", "marginals", *noisy} <= set(tables)
     return stored and len(next(iter(tables["codes"].values()), ())) > 0
 
 

@@ -209,6 +209,11 @@ SIZE = "size"
 """The attribute of a unit that is the number of its parts, which the program counts."""
 
 
+UNIT_WEIGHT = 1 << 16
+"""Weight of a unit in every table of units with parts: the distance of two data sets that differ in
+one unit (``gate.parts``)."""
+
+
 @dataclass(frozen=True)
 class Parts:
     """The parts that a unit has, such as the persons of a household.

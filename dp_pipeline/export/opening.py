@@ -6,15 +6,16 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from dp_pipeline.answers.boxes import OpenClusters, open_clusters
-from dp_pipeline.answers.tables import OpenTable, of_tables
+from dp_pipeline.answers.tables import OpenTable
+from dp_pipeline.answers.units import OpenUnits, open_tables
 from dp_pipeline.config.errors import Damaged, DeclarationError
 from dp_pipeline.export.folder import read_descriptor
 from dp_pipeline.export.tables import read_resource
 from dp_pipeline.results.clusters import Columns
 
 
-def open_release(folder: str | Path) -> OpenTable | OpenClusters:
-    """Return an exported synthetic table or clustering, to compute numbers from.
+def open_release(folder: str | Path) -> OpenTable | OpenUnits | OpenClusters:
+    """Return an exported synthetic table, units with parts or clustering, to compute numbers from.
 
     folder   folder of ``dp-pipeline export``, in any of its formats
 
@@ -25,16 +26,16 @@ def open_release(folder: str | Path) -> OpenTable | OpenClusters:
     tables = {name: _read(root, file) for name, file in resources.items() if "schema" in file}
     if "centres" in tables:
         return open_clusters(tables)
-    missing = [
-        name for name in ("synthetic", "codes", "measured", "cells") if name not in resources
-    ]
+    has_parts = "units" in tables
+    noisy = ("weighted", "weighted_cells") if has_parts else ("measured", "cells")
+    missing = [name for name in ("synthetic", "codes", *noisy) if name not in resources]
     if missing:
         raise DeclarationError(
             f"{root}: the folder must hold the export of a synthetic table with its noisy "
             f"counts, but it has no {missing[0]}, so no number of it has an interval: export "
             "a table of another model"
         )
-    return of_tables(tables)
+    return open_tables(tables)
 
 
 def _read(root: Path, resource: Mapping[str, object]) -> Columns:

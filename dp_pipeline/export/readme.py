@@ -34,6 +34,8 @@ TABLES = {
     "cliques": "Nodes of the model graph",
     "measured": "Tables that were measured, with their noise",
     "cells": "Noisy counts",
+    "weighted": "Tables that were measured, each unit counted as 1 in all, with their noise",
+    "weighted_cells": "Noisy counts of these tables, in units",
     "groups": "The group that each level was counted in",
     "dependence": "Likely distance of each scored pair from independence, in rows",
     "classes": "Published classes, with their noisy number of rows",

@@ -271,7 +271,7 @@ class Curator:
         amounts   attribute of a part → ε or ρ; answers (c, k, k) in this order
 
         All are charged before the rows are counted. ⊕ one unit weighs one unit's weight in every
-        table: Δ1 = Δ2 = ``gate.parts.WEIGHT`` (proof there), which is the distance.
+        table: Δ1 = Δ2 = ``UNIT_WEIGHT`` (proof in ``gate.parts``), which is the distance.
         """
         parts = self.domain.parts
         if parts is None or not {*amounts} <= {*parts.attributes}:

@@ -24,15 +24,12 @@ from typing import NoReturn
 
 import numpy as np
 
-from dp_pipeline.config.domain import SIZE, Domain, Parts
+from dp_pipeline.config.domain import SIZE, UNIT_WEIGHT, Domain, Parts
 from dp_pipeline.config.encoding import IntArray, Names
 from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.gate import checks
 from dp_pipeline.gate.counter import Counter, Sealed
 from dp_pipeline.results.derived_attribute import Grouping
-
-WEIGHT = 1 << 16
-"""The weight of a unit in every table: the distance of two data sets that differ in one unit."""
 
 
 def pair_count(size: int, *, in_order: bool) -> int:
@@ -172,7 +169,7 @@ def _weigh(table: IntArray, items: Callable[[int], int]) -> IntArray:
 
     items   size of a unit → number of its items, among which its weight is shared
     """
-    weights = [WEIGHT // max(1, items(size)) for size in range(1, len(table) + 1)]
+    weights = [UNIT_WEIGHT // max(1, items(size)) for size in range(1, len(table) + 1)]
     return table * np.array(weights, dtype=np.int64).reshape(-1, *(1,) * (table.ndim - 1))
 
 

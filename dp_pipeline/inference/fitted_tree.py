@@ -308,7 +308,7 @@ class FittedRows:
         return SyntheticTable(
             attributes=names,
             codes=np.stack([columns.get(name, constant) for name in names]).T,
-            measured=self._paid,
+            measured=self.measured_in_order,
             cliques=(*cliques, *((name,) for name in names if name not in self.sizes)),
             links=links,
             domain=domain,
@@ -318,7 +318,7 @@ class FittedRows:
         )
 
     @property
-    def _paid(self) -> tuple[NoisyMarginal, ...]:
+    def measured_in_order(self) -> tuple[NoisyMarginal, ...]:
         """Everything that was measured, in the order in which it was."""
         if self.paid is not None:
             return self.paid

@@ -15,14 +15,14 @@ from numpy.random import Generator
 
 from dp_pipeline.config.amounts import PURE, Currency, delta_text, epsilon_text
 from dp_pipeline.config.dataset import DatasetSpec
-from dp_pipeline.config.domain import Domain
+from dp_pipeline.config.domain import UNIT_WEIGHT, Domain
 from dp_pipeline.config.encoding import Names
 from dp_pipeline.config.errors import BoundaryViolation, DeclarationError
 from dp_pipeline.config.parameters import choice
 from dp_pipeline.gate.counter import Counter
 from dp_pipeline.gate.curator import Curator, PaidMarginals
 from dp_pipeline.gate.noise import NoiseSource
-from dp_pipeline.gate.parts import WEIGHT, PartsCounter
+from dp_pipeline.gate.parts import PartsCounter
 from dp_pipeline.inference.earlier import PublicTable
 from dp_pipeline.results.accountant import Accountant, Spend
 from dp_pipeline.results.class_table import ClassTable
@@ -332,7 +332,7 @@ def curators_of(
     return lambda accountant: Curator(
         rows,
         domain=spec.domain,
-        distance=spec.distance * (WEIGHT if has_parts else 1),
+        distance=spec.distance * (UNIT_WEIGHT if has_parts else 1),
         accountant=accountant,
         transcript=transcript,
         noise=noise,

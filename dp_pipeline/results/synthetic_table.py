@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
 import numpy as np
 
-from dp_pipeline.config.domain import SIZE, Attribute, Domain, Parts, Pieces
+from dp_pipeline.config.domain import SIZE, UNIT_WEIGHT, Attribute, Domain, Parts, Pieces
 from dp_pipeline.config.encoding import Bins, FloatArray, IntArray, Names
 from dp_pipeline.results.clusters import (
     ROWS_A_BATCH,
@@ -219,6 +219,8 @@ class SyntheticTable:
     groupings    attribute → groups of its levels in measured tables of several attributes
     dependence   pair of attributes → its likely distance from independence, in rows, by noisy
                  scores; of pairs that were scored
+    weighted     the noisy tables that were paid for, of units with parts, each of which weighs
+                 ``UNIT_WEIGHT``; those that name an attribute twice are of pairs of parts
 
     >>> from dp_pipeline.config.domain import Attribute
     >>> from dp_pipeline.config.encoding import Levels
@@ -238,6 +240,7 @@ class SyntheticTable:
     seed: int
     groupings: Mapping[str, Grouping] = field(default_factory=dict)
     dependence: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    weighted: tuple[NoisyMarginal, ...] = ()
 
     def counts(self, attributes: Names) -> IntArray:
         """Return the number of synthetic rows in every cell over some attributes."""
@@ -268,37 +271,25 @@ class SyntheticTable:
         ``synthetic``: the source's columns; ``codes``: a column for each attribute; ``marginals``:
         a row for each level; ``cliques``, ``measured``: a row each; ``cells``: a row for each noisy
         count, if they are not too many; ``groups``: a row for each level, where levels were
-        grouped; ``dependence``: a row for each scored pair of attributes.
+        grouped; ``dependence``: a row for each scored pair of attributes. Of units with parts also
+        ``units``, and ``weighted`` and ``weighted_cells`` instead of ``measured`` and ``cells``,
+        in units.
         """
         rng = np.random.default_rng(self.seed)
-        names = _comma_lists([marginal.attributes for marginal in self.measured])
-        sizes = np.array([marginal.table.size for marginal in self.measured], dtype=np.int64)
-        deviations = [marginal.variance**0.5 for marginal in self.measured]
         tables: dict[str, Columns] = {
             "codes": dict(self._column),
             "marginals": self._marginals(),
             "cliques": self._cliques(),
         }
-        if self.domain.parts is not None:
-            # Their noisy counts weigh units alike, not rows; the transcript has them.
-            return {**self._units_and_parts(self.domain.parts, rng), **tables}
-        tables = {
-            "synthetic": decode_columns(self.codes, self.attributes, self.domain, rng),
-            **tables,
-            "measured": {
-                "marginal": names,
-                "cells": sizes,
-                "deviation": np.array(deviations, dtype=np.float64),
-            },
-        }
-        if sizes.sum() <= MOST_CELLS_SHOWN:
-            counts = [marginal.table.ravel() for marginal in self.measured]
-            empty = np.zeros(0, np.int64)
-            tables["cells"] = {
-                "marginal": np.repeat(names, sizes),
-                "cell": np.concatenate([empty, *map(np.arange, sizes)]).astype(np.int64),
-                "noisy_count": np.concatenate([empty, *counts]),
-            }
+        parts = self.domain.parts
+        if parts is None:
+            synthetic = decode_columns(self.codes, self.attributes, self.domain, rng)
+            tables = {"synthetic": synthetic, **tables}
+            tables |= _noisy_tables(self.measured, "measured", "cells")
+        else:
+            tables = {**self._units_and_parts(parts, rng), **tables}
+            weighted = [_with_next(marginal, parts) for marginal in self.weighted]
+            tables |= _noisy_tables(weighted, "weighted", "weighted_cells", UNIT_WEIGHT)
         if self.groupings:
             tables["groups"] = self._groups()
         if self.dependence:
@@ -308,6 +299,8 @@ class SyntheticTable:
                 "second": np.array(second, dtype=np.str_),
                 "rows": np.array(list(self.dependence.values()), dtype=np.float64),
             }
+            if parts is not None:
+                tables["dependence"]["rows"] /= UNIT_WEIGHT
         return tables
 
     def _units_and_parts(self, parts: Parts, rng: np.random.Generator) -> dict[str, Columns]:
@@ -371,6 +364,38 @@ class SyntheticTable:
             "parent": parent,
             "separator": _comma_lists(separators),
         }
+
+
+def _with_next(marginal: NoisyMarginal, parts: Parts) -> NoisyMarginal:
+    """Return a table; the second attribute of successive parts is called the next one."""
+    *names, last = marginal.attributes or ("",)
+    is_successive = bool(parts.order) and last in names
+    return replace(marginal, attributes=(*names, f"next {last}")) if is_successive else marginal
+
+
+def _noisy_tables(
+    measured: Sequence[NoisyMarginal], name: str, of_cells: str, weight: int = 0
+) -> dict[str, Columns]:
+    """Return a table with a row for each measured one and, unless they are too many, one of all
+    their cells.
+
+    weight   what the counts are divided by; 0: they are whole numbers of rows
+    """
+    names = _comma_lists([marginal.attributes for marginal in measured])
+    sizes = np.array([marginal.table.size for marginal in measured], dtype=np.int64)
+    deviations = [marginal.variance**0.5 / (weight or 1) for marginal in measured]
+    tables: dict[str, Columns] = {
+        name: {"marginal": names, "cells": sizes, "deviation": np.array(deviations, np.float64)}
+    }
+    if sizes.sum() <= MOST_CELLS_SHOWN:
+        empty = np.zeros(0, np.int64)
+        counts = np.concatenate([empty, *(marginal.table.ravel() for marginal in measured)])
+        tables[of_cells] = {
+            "marginal": np.repeat(names, sizes),
+            "cell": np.concatenate([empty, *map(np.arange, sizes)]).astype(np.int64),
+            "noisy_count": counts / weight if weight else counts,
+        }
+    return tables
 
 
 def _comma_lists(tables: Sequence[Sequence[str]]) -> np.ndarray:

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dp_pipeline.config.domain import SIZE, Attribute, Domain, Parts
+from dp_pipeline.config.domain import SIZE, UNIT_WEIGHT, Attribute, Domain, Parts
 from dp_pipeline.config.encoding import IntArray, Levels, Names
 from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.gate import parts as gate_parts
 from dp_pipeline.gate.curator import Curator
-from dp_pipeline.gate.parts import WEIGHT, PartsCounter
+from dp_pipeline.gate.parts import PartsCounter
 from dp_pipeline.gate.scores import DependenceScore, Independence
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.results.accountant import LINF, Accountant
@@ -65,9 +65,9 @@ def loop_table(units: Sequence[Unit], names: Names) -> IntArray:
             {"region": region, SIZE: len(members) - 1, "age": a, "sex": s} for a, s in members
         ]
         if not {*names} & {"age", "sex"}:
-            weight, values = WEIGHT, values[:1]
+            weight, values = UNIT_WEIGHT, values[:1]
         else:
-            weight = WEIGHT // max(1, len(members))
+            weight = UNIT_WEIGHT // max(1, len(members))
         for each in values:
             table[tuple(each[name] for name in names)] += weight
     return table
@@ -80,7 +80,7 @@ def loop_pairs(units: Sequence[Unit], axis: int, order: str) -> IntArray:
         codes = [member[axis] for member in members]
         pairs = list(pairwise(codes)) if order else [sorted(p) for p in combinations(codes, 2)]
         for first, second in pairs:
-            table[len(members) - 1, first, second] += WEIGHT // len(pairs)
+            table[len(members) - 1, first, second] += UNIT_WEIGHT // len(pairs)
     return table
 
 
@@ -113,7 +113,7 @@ Question = Callable[[Curator], object]
 HALF = Fraction(1, 2)
 GROUPS = {"age": Grouping((0, 1, 1))}
 SCORES = {
-    ("age", "sex"): DependenceScore(np.full((3, 2), WEIGHT)),
+    ("age", "sex"): DependenceScore(np.full((3, 2), UNIT_WEIGHT)),
     ("region", "age"): Independence(),
 }
 QUESTIONS: dict[str, Question] = {
@@ -130,7 +130,7 @@ def draws(units: Sequence[Unit], question: Question, order: str) -> RecordingNoi
     curator = Curator(
         counter(units, order),
         domain=domain(order),
-        distance=WEIGHT,
+        distance=UNIT_WEIGHT,
         accountant=Accountant(HALF),
         transcript=Transcript(),
         noise=noise,

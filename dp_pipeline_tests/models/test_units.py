@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from dp_pipeline.config.constraints import Constraint
-from dp_pipeline.config.domain import SIZE, Attribute, Domain, Parts
+from dp_pipeline.config.domain import SIZE, UNIT_WEIGHT, Attribute, Domain, Parts
 from dp_pipeline.config.encoding import IntArray, Levels
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.noise import NoiseSource, SeededNoise
-from dp_pipeline.gate.parts import WEIGHT, PartsCounter
+from dp_pipeline.gate.parts import PartsCounter
 from dp_pipeline.inference.pair_swaps import NoisyPairs, SyntheticUnits, shrunk_pairs, swap_parts
 from dp_pipeline.models.tables.one_shot import OneShot
 from dp_pipeline.raw.counters.memory import MemoryCounter
@@ -71,7 +71,7 @@ def fit(
     curator = Curator(
         PartsCounter(counter, declared),
         domain=declared,
-        distance=WEIGHT,
+        distance=UNIT_WEIGHT,
         accountant=accountant,
         transcript=Transcript(),
         noise=noise or SeededNoise(1),

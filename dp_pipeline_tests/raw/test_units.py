@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from dp_pipeline.config.constraints import Constraint
 from dp_pipeline.config.dataset import DatasetSpec
-from dp_pipeline.config.domain import SIZE, Attribute, Domain, Parts, UnitOfParts
+from dp_pipeline.config.domain import SIZE, UNIT_WEIGHT, Attribute, Domain, Parts, UnitOfParts
 from dp_pipeline.config.encoding import Levels
 from dp_pipeline.config.reading import Derived
-from dp_pipeline.gate.parts import WEIGHT, PartsCounter
+from dp_pipeline.gate.parts import PartsCounter
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.raw.prepare import normalized
 from dp_pipeline.raw.units import parts_of_units, units_of_parts
@@ -134,4 +134,4 @@ def test_a_unit_of_any_size_weighs_at_most_one(others, parts, as_text) -> None:
         strict=True,
     ):
         added = other.open_at_the_gate() - one.open_at_the_gate()
-        assert added.min() >= 0 and added.sum() <= WEIGHT
+        assert added.min() >= 0 and added.sum() <= UNIT_WEIGHT

@@ -13,12 +13,11 @@ from typing import ClassVar
 import numpy as np
 
 from dp_pipeline.config.amounts import PURE, Currency
-from dp_pipeline.config.domain import SIZE, Domain
+from dp_pipeline.config.domain import SIZE, UNIT_WEIGHT, Domain
 from dp_pipeline.config.encoding import Names
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.config.parameters import choice
 from dp_pipeline.gate.curator import Curator
-from dp_pipeline.gate.parts import WEIGHT
 from dp_pipeline.inference.clique_join import overlap_links
 from dp_pipeline.inference.earlier import EarlierTables, PublicTable
 from dp_pipeline.inference.fitted_tree import FittedRows, OneWays
@@ -272,16 +271,21 @@ class OneShot(TableModel):
     def _fit_units(self, curator: Curator, rng: np.random.Generator) -> SyntheticTable:
         """Return parts with their units, unit by unit (``units``).
 
-        *Proof.* A unit weighs at most ``WEIGHT`` in each table, which is the distance; shares are
-        public and all add up to the amount. The rest is post-processing. ∎
+        *Proof.* A unit weighs at most ``UNIT_WEIGHT`` in each table, which is the distance; shares
+        are public and all add up to the amount. The rest is post-processing. ∎
         """
         domain = curator.domain
         pairs = measure_pairs(curator, self.sizes(domain))
         release = UnitRelease(domain, self._start(curator).fitted(), pairs)
         names = self.modelled(domain)
         codes = release.rows(names, self.synthetic_rows, rng)
-        cliques = release.fitted.cliques
-        return self.released_table(domain, rng, codes, (), cliques, overlap_links(cliques))
+        fitted = release.fitted
+        links = overlap_links(fitted.cliques)
+        table = self.released_table(
+            domain, rng, codes, (), fitted.cliques, links, groupings=fitted.groupings
+        )
+        weighted = (*fitted.measured_in_order, *pairs)
+        return replace(table, weighted=weighted, dependence=dict(fitted.dependence))
 
     def fit_after(
         self,
@@ -335,7 +339,7 @@ class OneShot(TableModel):
         sizes, amount = self.sizes(curator.domain), curator.accountant.remaining
         counted = curator.tabulate({(): amount * ROWS_SHARE if sizes else amount})[0]
         rate = NoiseRate(curator.currency != PURE, curator.distance)
-        fewest = FEWEST_ROWS * (WEIGHT if curator.domain.parts else 1)
+        fewest = FEWEST_ROWS * (UNIT_WEIGHT if curator.domain.parts else 1)
         rows = max(fewest, float(counted.table))
         weights = self._workload.weights(sizes)
         planning = Planning(sizes, rows, amount, rate, self.clique_cells, weights)

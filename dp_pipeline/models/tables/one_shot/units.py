@@ -8,10 +8,10 @@ from fractions import Fraction
 
 import numpy as np
 
-from dp_pipeline.config.domain import SIZE, Domain, Parts
+from dp_pipeline.config.domain import SIZE, UNIT_WEIGHT, Domain, Parts
 from dp_pipeline.config.encoding import IntArray, Names
 from dp_pipeline.gate.curator import Curator
-from dp_pipeline.gate.parts import WEIGHT, pair_count
+from dp_pipeline.gate.parts import pair_count
 from dp_pipeline.inference.conditional_rows import sample_conditionally
 from dp_pipeline.inference.fitted_tree import FittedRows
 from dp_pipeline.inference.pair_swaps import NoisyPairs, SyntheticUnits, swap_parts
@@ -28,7 +28,7 @@ PAIRS_SHARE = Fraction(1, 3)
 class UnitRelease:
     """Everything that was measured of units with parts.
 
-    fitted   noisy tables of a part with its unit, in which each unit weighs ``WEIGHT``
+    fitted   noisy tables of a part with its unit, in which each unit weighs ``UNIT_WEIGHT``
     pairs    noisy pairs of parts, one table for each attribute of a part
     zeros    cells without mass
     """
@@ -51,7 +51,7 @@ class UnitRelease:
         Units with their sizes are drawn first, then the parts of each given its unit.
         """
         marginals = self.fitted.one_way_marginals
-        count = round(marginals.rows / WEIGHT) if rows_to_draw is None else rows_to_draw
+        count = round(marginals.rows / UNIT_WEIGHT) if rows_to_draw is None else rows_to_draw
         tree = self.fitted.fit_tree(self.fitted.cliques, marginals)
         groups = dict(zip(tree.model.sizes, tree.codes(count, rng).T, strict=True))
         groupings = self.fitted.all_groupings
@@ -89,18 +89,18 @@ class UnitRelease:
             if name not in self.parts.attributes and name != SIZE
         }
         units = SyntheticUnits(size, of_units, of_parts)
-        variance = self.pairs[0].variance / WEIGHT**2 if self.pairs else 0.0
+        variance = self.pairs[0].variance / UNIT_WEIGHT**2 if self.pairs else 0.0
         swapped = swap_parts(units, noisy, variance, in_order=in_order, rng=rng)
         for name, codes in swapped.parts.items():
             columns[name][rows] = codes.ravel()
 
     def _pairs(self, table: NoisyMarginal, size: int) -> NoisyPairs:
         pairs = pair_count(size, in_order=bool(self.parts.order))
-        counts = table.table[size - 1] * (pairs / WEIGHT)
+        counts = table.table[size - 1] * (pairs / UNIT_WEIGHT)
         if not self.parts.order:
             # Each pair was counted in one order; a pair of two equal codes is both.
             counts = np.triu(counts) + np.triu(counts).T
-        return NoisyPairs(counts, table.variance * (pairs / WEIGHT) ** 2)
+        return NoisyPairs(counts, table.variance * (pairs / UNIT_WEIGHT) ** 2)
 
     def _keeping(self, codes: IntArray, names: Names) -> IntArray:
         """Return the rows of the units all of whose parts keep the constraints."""

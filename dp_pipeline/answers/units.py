@@ -1,0 +1,312 @@
+"""OpenUnits: a release of units with parts, asked for units, parts, and units by their parts.
+
+A row is a part with its unit. In every measured table a unit counts 1, so each of its s parts
+weighs 1/s: units by any attribute are sums of these weights, and parts are sums of s times as much.
+
+Units with a part that holds a condition are no such sum. With T parts that hold it in a unit of s,
+S1 = Σ T and S2 = Σ T(T − 1)/2 over the units of one size, their number is at least S1/s, and
+2/(k + 1)·S1 − 2/(k(k + 1))·S2 for each k; at most all units, S1, and S1 − 2/s·S2. S2 is a sum of
+cells of the measured pairs, where one attribute decides the condition. Of parts in order
+only successive pairs were measured: of their sum S, S1 − S is a bound from above.
+Source: Dawson and Sankoff (1967), "An inequality for probabilities"; for successive pairs Hunter
+(1976), "An upper bound for the probability of a union".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import sqrt
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from dp_pipeline.answers.conditions import Condition
+from dp_pipeline.answers.estimate import Basis, Estimate, quantile_of_normal
+from dp_pipeline.answers.noisy_tables import (
+    MeasuredTable,
+    dependence_of,
+    groups_of,
+    measured_tables,
+)
+from dp_pipeline.answers.precision import Precision
+from dp_pipeline.answers.released_rows import ReleasedRows, codes_and_labels
+from dp_pipeline.answers.tables import Of, OpenTable, of_tables, union
+from dp_pipeline.config.domain import SIZE
+from dp_pipeline.config.encoding import FloatArray, Names
+from dp_pipeline.config.errors import DeclarationError
+from dp_pipeline.results.clusters import Tables
+from dp_pipeline.results.synthetic_table import PART, UNIT, first_parts
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class _Pairs(NamedTuple):
+    """Noisy pairs of parts that both hold a condition, by the size of their unit: (c,) each.
+
+    variances   of their noise; infinite where no table has them
+    """
+
+    counts: FloatArray
+    variances: FloatArray
+    is_in_order: bool = False
+
+
+@dataclass(frozen=True)
+class _Sums:
+    """S1, S2 and the number of units of the release, and what is measured of pairs, by size."""
+
+    parts: FloatArray
+    all_pairs: FloatArray
+    units: FloatArray
+    pairs: _Pairs
+
+    def best_bounds(self, *, is_upper: bool, reach: float) -> FloatArray:
+        """Return the factors of the bound that is likely to be nearest, for each size: (c, 3)."""
+        bounds, best = _upper_bounds if is_upper else _lower_bounds, []
+        for place, variance in enumerate(self.pairs.variances.tolist()):
+            sums = (self.parts[place], self.all_pairs[place], self.units[place])
+            options = np.array(bounds(place + 1, self.pairs.is_in_order))
+            options = options[(options[:, 1] == 0) | np.isfinite(variance)]
+            noise = np.abs(options[:, 1]) * (reach * sqrt(variance) if variance < np.inf else 0.0)
+            distances = (1 if is_upper else -1) * (options @ sums) + noise
+            best.append(options[np.argmin(distances)])
+        return np.array(best)
+
+    def measured_pairs(self, factors: FloatArray) -> tuple[float, float]:
+        """Return the pairs times a factor for each size, and the variance of their sum."""
+        is_used = factors != 0
+        counts, variances = self.pairs.counts[is_used], self.pairs.variances[is_used]
+        return float(factors[is_used] @ counts), float(factors[is_used] ** 2 @ variances)
+
+
+Factors = tuple[float, float, float]
+"""What S1, S2 and the number of units are multiplied by."""
+
+
+def _lower_bounds(size: int, is_in_order: bool) -> list[Factors]:
+    all_pairs = range(1, 1 if is_in_order else size + 1)
+    return [(1 / size, 0, 0), *((2 / (k + 1), -2 / (k * (k + 1)), 0) for k in all_pairs)]
+
+
+def _upper_bounds(size: int, is_in_order: bool) -> list[Factors]:
+    return [(1, 0, 0), (1, -1 if is_in_order else -2 / size, 0), (0, 0, 1)]
+
+
+class OpenParts(OpenTable):
+    """The parts of the units of a release; its numbers are of parts, such as persons."""
+
+    def replicates(self, number: int, *, seed: int, of: Of = "table") -> Iterator[pd.DataFrame]:
+        """Yield plausible true parts, as of a table of rows; DeclarationError for a population,
+        which is sampled unit by unit.
+        """
+        if of == "population":
+            raise DeclarationError(
+                "Parts are not sampled one by one, so they have no replicates of a population: ask "
+                "for those of their units"
+            )
+        return super().replicates(number, seed=seed)
+
+    def rows_where(self, where: str) -> tuple[np.ndarray, Names]:
+        rows, used = super().rows_where(where)
+        return rows, union(used, (SIZE,))
+
+    def _cells(
+        self, used: Names, *, of: Of, level: float
+    ) -> tuple[FloatArray, FloatArray, FloatArray, list[Basis]]:
+        cells, shape = self.precision.released.cells(used)
+        names = union(used, (SIZE,))
+        counts = [
+            self.count_rows(cells == cell, names, of=of, level=level)
+            for cell in range(int(np.prod(shape)))
+        ]
+        ends = np.array([(count.value, count.low, count.high) for count in counts]).T
+        return ends[0], ends[1], ends[2], [count.basis for count in counts]
+
+
+class OpenUnits(OpenTable):
+    """The units of a release, such as households; ``parts`` are their parts, such as persons.
+
+    >>> release = dp.open_release("out/households")                       # doctest: +SKIP
+    >>> release.count("region == 'Vienna'")                               # doctest: +SKIP
+    >>> release.count(any_part="age < 16")                                # doctest: +SKIP
+    >>> release.parts.mean("age", by="region")                            # doctest: +SKIP
+    """
+
+    def __init__(self, tables: Tables) -> None:
+        codes, labels = codes_and_labels(tables)
+        self._sizes = codes[SIZE] + 1
+        firsts = first_parts(self._sizes)
+        owners = np.repeat(np.arange(len(firsts)), self._sizes[firsts])
+        of_units = {
+            name: values[owners] for name, values in tables["units"].items() if name != UNIT
+        }
+        own = {
+            name: values for name, values in tables["synthetic"].items() if name not in (UNIT, PART)
+        }
+        names = [name for name in codes if name != SIZE]
+        declared = [name for name in of_units if name != SIZE]
+        attributes = {SIZE: SIZE, **dict(zip((*declared, *own), names, strict=True))}
+        sizes, groups = {name: len(some) for name, some in labels.items()}, groups_of(tables, codes)
+        measured = measured_tables(tables["weighted"], tables["weighted_cells"], sizes, groups)
+        pairs = [table for table in measured if _is_of_pairs(table)]
+        self._pairs = {table.attributes[1]: table for table in pairs}
+        precision = Precision(
+            ReleasedRows(codes, sizes, 1 / self._sizes),
+            [table for table in measured if not _is_of_pairs(table)],
+            groups,
+            dependence_of(tables),
+        )
+        super().__init__(of_units, precision, attributes, labels)
+        self._firsts = firsts
+        self.parts = OpenParts(
+            of_units | own, precision, attributes, labels, self._sizes.astype(np.float64)
+        )
+        """The parts, with the attributes of their units: every method counts parts."""
+
+    def rows_where(self, where: str) -> tuple[np.ndarray, Names]:
+        """Return which rows are of units that hold a condition, and the attributes that decide it;
+        DeclarationError for one about parts.
+        """
+        if where.strip():
+            columns = Condition.parse(where, self.parts.columns).columns
+            of_parts = [name for name in columns if name not in self.columns]
+            if of_parts:
+                raise DeclarationError(
+                    f"The condition names {of_parts[0]}, which is of parts and not of units: count "
+                    "parts, or units with a part that holds it (`any_part`)"
+                )
+        return super().rows_where(where)
+
+    def count(
+        self, where: str = "", *, any_part: str = "", of: Of = "table", level: float = 0.95
+    ) -> Estimate:
+        """Return the number of units that hold a condition, in units.
+
+        where      over attributes of the unit and ``size``, the number of its parts
+        any_part   over attributes of parts: units with at least one part that holds it
+        of, level  as of a table of rows
+
+        DeclarationError for another kind of condition or an unknown column.
+        """
+        if not any_part:
+            return super().count(where, of=of, level=level)
+        return self._with_a_part(where, "", any_part, of=of, level=level)
+
+    def share(
+        self,
+        where: str = "",
+        *,
+        among: str = "",
+        any_part: str = "",
+        of: Of = "table",
+        level: float = 0.95,
+    ) -> Estimate:
+        """Return which part of the units that hold ``among`` hold ``where`` too, and have a part
+        that holds ``any_part``: from 0 to 1.
+        """
+        if not any_part:
+            return super().share(where, among=among, of=of, level=level)
+        return self._with_a_part(where, among, any_part, of=of, level=level, is_share=True)
+
+    def _with_a_part(
+        self,
+        where: str,
+        among: str,
+        any_part: str,
+        *,
+        of: Of,
+        level: float,
+        is_share: bool = False,
+    ) -> Estimate:
+        base, used = self.rows_where(among)
+        own, used_own = self.rows_where(where)
+        own, used = own & base, union(used, used_own)
+        rows, used_parts = self.parts.rows_where(any_part)
+        sums = self._sums(own, rows & own, self._holding_pairs(own, rows, used, used_parts))
+        used, rows = union(used, used_parts), rows & own
+        divisor = self.precision.weight * float((base * self._mass).sum()) if is_share else 1.0
+        if not divisor:
+            raise DeclarationError(
+                "No released unit holds the condition, so nothing can be divided by their number: "
+                "use a wider condition"
+            )
+        has_part = np.logical_or.reduceat(rows, self._firsts)
+        value = self.precision.weight * float(has_part.sum()) / divisor
+        extra = self.parts.split_variance(rows, used)
+        extra += 0.0 if has_part.any() else self.precision.least_noise(used)
+        reach, ends, bases = quantile_of_normal(level), [], set[Basis]()
+        bounds = [sums.best_bounds(is_upper=upper, reach=reach) for upper in (False, True)]
+        for of_size in bounds:
+            noisy_pairs, variance = sums.measured_pairs(of_size[:, 1])
+            of_row = of_size[self._sizes - 1]
+            values = of_row[:, 0] * self._sizes * rows + of_row[:, 2] * own
+            end = self.precision.weight * float((values * self._mass).sum()) + noisy_pairs
+            weights = (values - end / divisor * base * is_share) / divisor
+            result = self.precision.weighted_sum(weights, used)
+            variance = float(result.variances[0]) + (variance + extra) / divisor**2
+            variance += self._sampling(weights) if of == "population" else 0.0
+            ends.append((end / divisor, reach * sqrt(variance)))
+            bases |= {*result.bases}
+        is_same = bool((bounds[0] == bounds[1])[sums.units > 0].all())
+        basis: Basis = "model" if "model" in bases else "bounded"
+        if bases == {"measured"} and is_same:
+            basis = "measured"
+        low, high = ends[0][0] - ends[0][1], ends[1][0] + ends[1][1]
+        low, high = max(0.0, low), min(high, 1.0) if is_share else high
+        return Estimate(value, min(low, value), max(high, value), level, basis)
+
+    def _sums(self, own: np.ndarray, rows: np.ndarray, pairs: _Pairs) -> _Sums:
+        """Return the sums over units by size.
+
+        own, rows   which rows are of a unit that counts, and which of these parts hold the
+                    condition: (rows,)
+        """
+        many = self.precision.sizes[SIZE]
+        sizes = self._sizes[self._firsts] - 1
+
+        def by_size(values: FloatArray) -> FloatArray:
+            sums = np.bincount(sizes, values, minlength=many)
+            return np.asarray(self.precision.weight * sums)
+
+        holding = np.add.reduceat(rows.astype(np.float64), self._firsts)
+        units = own[self._firsts].astype(np.float64)
+        return _Sums(by_size(holding), by_size(holding * (holding - 1) / 2), by_size(units), pairs)
+
+    def _holding_pairs(
+        self, own: np.ndarray, rows: np.ndarray, used: Names, used_parts: Names
+    ) -> _Pairs:
+        """Return the measured pairs of parts that both hold a condition.
+
+        own, rows   which rows are of a unit that counts, and which parts hold the condition
+        used        attributes that decide the first, and
+        used_parts  the second, with the size
+        """
+        many, names = self.precision.sizes[SIZE], [name for name in used_parts if name != SIZE]
+        table = self._pairs.get(names[0]) if len(names) == 1 else None
+        unknown = _Pairs(np.zeros(many), np.full(many, np.inf))
+        if table is None or not {*used} <= {SIZE}:
+            return unknown
+        codes = self.precision.codes[names[0]]
+        holds = np.zeros(table.counts.shape[1], dtype=np.bool_)
+        holds[codes[rows]] = True
+        if holds[codes[~rows]].any():
+            return unknown
+        is_in_order, size = table.attributes[2] != names[0], np.arange(1, many + 1)
+        # A pair of a set was counted once, with the smaller code first.
+        is_counted = np.outer(holds, holds) if is_in_order else np.triu(np.outer(holds, holds))
+        number = size - 1 if is_in_order else size * (size - 1) / 2
+        number = number * np.isin(size, self._sizes[own])
+        counts = number * table.counts[:, is_counted].sum(axis=1)
+        return _Pairs(counts, number**2 * table.variance * is_counted.sum(), is_in_order)
+
+
+def _is_of_pairs(table: MeasuredTable) -> bool:
+    *names, last = table.attributes or ("",)
+    return len(names) == 2 and last in (names[1], f"next {names[1]}")
+
+
+def open_tables(tables: Tables) -> OpenTable | OpenUnits:
+    """Return a release from its tables, named as in a bundle: of rows, or of units with parts."""
+    return OpenUnits(tables) if "units" in tables else of_tables(tables)
