@@ -155,7 +155,7 @@ def for_windows(folder: Path) -> None:
 
 
 def for_households(folder: Path) -> None:
-    random, lines = np.random.default_rng(7), ["db030,db040,age,rb090,pl030"]
+    random, lines = np.random.default_rng(7), ["household,region,age,sex,status"]
     for household in range(300):
         region = random.choice(["Tyrol", "Vienna", "Styria"])
         for person in range(random.integers(1, 6)):
