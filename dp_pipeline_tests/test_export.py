@@ -187,7 +187,7 @@ def test_an_uncleared_release_is_refused_unless_requested(
     ("arguments", "code", "said"),
     [
         (("plants",), 2, "MODEL must be named, as the data set file publishes"),
-        (("rides", "dpqt"), 2, "rides: MODEL: expected one of dpqt_kmeans, got 'dpqt'"),
+        (("rides", "dpqt"), 2, "rides: MODEL must be one of dpqt_kmeans, not 'dpqt'"),
         (
             ("rides", "--epsilon", "7"),
             2,

@@ -111,7 +111,7 @@ def test_a_file_with_the_name_of_another_data_set_is_refused(tmp_path: Path):
 
 
 WRONG: dict[str, dict[str, Any]] = {
-    "expected one of": {"models": ["nobody"]},
+    "must be one of": {"models": ["nobody"]},
     "must be one of 0.1, 0.5, 1, not 0.3": {"epsilons": [0.3]},
     "--window: the data set has no `windows`": {"windows": "2026-W01"},
 }

@@ -36,5 +36,5 @@ def build_method(name: str, texts: Mapping[str, str], *, of: str) -> Method:
     of   whose declaration it is, for the message
     """
     if name not in METHODS:
-        raise DeclarationError(f"{of}: method: expected {one_of(METHODS, name)}")
+        raise DeclarationError(f"{of}: the method {one_of(METHODS, name)}")
     return from_text(METHODS[name], texts, of=f"{of}: {name}")

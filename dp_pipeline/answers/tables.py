@@ -251,8 +251,7 @@ class OpenTable:
             # A misspelt level would be counted as none; dates and bins are compared by value.
             if self._columns[column].dtype.kind in "UO" and text not in levels:
                 raise DeclarationError(
-                    f"The condition names an unknown value of {column}: expected "
-                    f"{one_of(levels, text)}"
+                    f"The value of {column} in a condition {one_of(levels, text)}"
                 )
         return condition.rows(self._columns), used
 

@@ -57,17 +57,17 @@ def require_buildable(spec: DatasetSpec, lines: Document) -> None:
 def _require_source(spec: DatasetSpec, lines: Document) -> None:
     names = {"sklearn": BUNDLED, "generator": tuple(GENERATORS)}.get(spec.source.kind)
     if names is not None and spec.source.location not in names:
-        error = _unknown("source", names, spec.source.location)
+        error = _unknown("the name of the source", names, spec.source.location)
         raise lines.located(error, "source", "name")
     for option in spec.source.options:
         if option not in ("seed", "rows"):
-            error = _unknown("source.options", ("seed", "rows"), option)
+            error = _unknown("an option of the source", ("seed", "rows"), option)
             raise lines.located(error, "source", "options", option)
 
 
 def _require_model(spec: DatasetSpec, name: str, lines: Document) -> None:
     if name not in MODELS:
-        raise lines.located(_unknown("model", tuple(MODELS), name), "models", name)
+        raise lines.located(_unknown("the model", tuple(MODELS), name), "models", name)
     for parameter, text in spec.models[name].items():
         with _at(lines, "models", name, parameter):
             from_text(MODELS[name], {parameter: text}, of=name)
@@ -82,7 +82,7 @@ def _require_model(spec: DatasetSpec, name: str, lines: Document) -> None:
 def _require_method(spec: DatasetSpec, name: str, lines: Document) -> None:
     field = ("k_anonymity", "methods", name)
     if name not in METHODS:
-        raise lines.located(_unknown("method", tuple(METHODS), name), *field)
+        raise lines.located(_unknown("the method", tuple(METHODS), name), *field)
     declared = spec.k_anonymity.methods[name] if spec.k_anonymity else {}
     for parameter, text in declared.items():
         with _at(lines, *field, parameter):
@@ -92,7 +92,7 @@ def _require_method(spec: DatasetSpec, name: str, lines: Document) -> None:
 
 
 def _unknown(kind: str, names: tuple[str, ...], got: str) -> DeclarationError:
-    return DeclarationError(f"{kind}: expected {one_of(names, got)}")
+    return DeclarationError(f"{kind} {one_of(names, got)}")
 
 
 @contextmanager

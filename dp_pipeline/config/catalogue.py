@@ -89,7 +89,7 @@ def _files_to_show(files: Mapping[str, Path]) -> list[Path]:
     unknown = [name for name in names if name not in files]
     if unknown:
         raise DeclarationError(
-            f"The variable {SHOWN_VARIABLE} must list names of data sets: expected "
+            f"The variable {SHOWN_VARIABLE} must list names of data sets, but a name "
             f"{one_of(files, unknown[0])}"
         )
     return [path for name, path in files.items() if name in names]

@@ -68,7 +68,7 @@ class KAnonymity:
         k = parse_k(text)
         if k not in self.partitions:
             raise DeclarationError(
-                f"K: expected one of {', '.join(self.partition_keys)}, got "
+                f"The K of a table must be one of {', '.join(self.partition_keys)}, not "
                 f"{k}: list it under `partitions` to release at it"
             )
         return k

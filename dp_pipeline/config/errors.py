@@ -32,12 +32,14 @@ def one_of(names: Iterable[str], got: str) -> str:
     """Return the end of a message: the declared names, the wrong one, and the nearest.
 
     >>> one_of(["rides", "trips"], "ride")
-    "one of rides, trips, got 'ride': did you mean rides?"
+    "must be one of rides, trips, not 'ride': did you mean rides?"
     >>> one_of(["rides", "trips"], "census")
-    "one of rides, trips, got 'census'"
+    "must be one of rides, trips, not 'census'"
     """
     names = tuple(names)
-    return f"one of {', '.join(names) or 'none'}, got {got[:60]!r}{did_you_mean(got, names)}"
+    return (
+        f"must be one of {', '.join(names) or 'none'}, not {got[:60]!r}{did_you_mean(got, names)}"
+    )
 
 
 def did_you_mean(got: str, names: Iterable[str]) -> str:

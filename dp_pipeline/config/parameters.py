@@ -18,7 +18,7 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, TypeVar
 
-from dp_pipeline.config.errors import DeclarationError, did_you_mean
+from dp_pipeline.config.errors import DeclarationError, one_of
 
 ModelType = TypeVar("ModelType")
 Entry = TypeVar("Entry")
@@ -113,11 +113,7 @@ def from_text(model: type[ModelType], texts: Mapping[str, str], *, of: str) -> M
     values = {}
     for name, text in texts.items():
         if name not in parameters:
-            raise DeclarationError(
-                f"{of}: expected one of the parameters "
-                f"{', '.join(parameters) or '(there is none)'}, got "
-                f"{name[:60]!r}{did_you_mean(name, parameters)}"
-            )
+            raise DeclarationError(f"{of}: a parameter {one_of(parameters, name)}")
         values[name] = _parsed(parameters[name], text, of)
     return model(**values)
 

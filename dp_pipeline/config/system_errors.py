@@ -84,7 +84,9 @@ def system_line(error: OSError, path: Path | None = None) -> str:
     path   the file, if the error itself names none, as errors of writing do
     """
     file = error.filename if isinstance(error.filename, str) else path
-    refusal = "the operating system refuses" if file is None else f"cannot use {str(file)[:300]}"
+    refusal = (
+        "the operating system refuses" if file is None else f"{str(file)[:300]} cannot be used"
+    )
     return _line(f"{refusal}: {os_error_reason(error)}", _REMEDIES.get(error.errno or 0, ""))
 
 

@@ -119,8 +119,9 @@ def _claim_refinement(fit: PrivateFit, refined: FinishedFit, fingerprint: str) -
     """Reserve the one refinement of a fit that nobody paid for, for one thread."""
     if refined not in _FINGERPRINTS:
         raise DeclarationError(
-            "refines: the value must be the object that was fitted in this process, not a copy, "
-            "which may be refined already: with `population` a ledger records that"
+            "refines: the value must be the fit itself, not a copy of it, which may be "
+            "refined already: pass the fit, or use `population`, whose ledger records each "
+            "refinement"
         )
     stored_fingerprint, refinement_lock = _FINGERPRINTS[refined]
     _require_equal(stored_fingerprint, fingerprint)

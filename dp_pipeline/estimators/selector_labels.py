@@ -16,6 +16,10 @@ MOST_LEVELS = 1000
 """Levels of a column, and labels: each level is a bit of every row."""
 
 
+_OTHER_TYPE = (
+    "y: the labels must be texts, numbers or truth values, but one has another type: convert them"
+)
+
 _NO_UTF8 = "y: the labels must be texts that UTF-8 can encode, but one is not"
 
 
@@ -72,9 +76,7 @@ def labels_of(y: Any, *, rows: int) -> LabelValues:
     except UnicodeError:
         raise DeclarationError(_NO_UTF8) from None
     except Exception:  # noqa: BLE001 - a label may be of any class, with methods that raise
-        raise DeclarationError(
-            "y: the labels must be texts, numbers or truth values, but one has another type"
-        ) from None
+        raise DeclarationError(_OTHER_TYPE) from None
     # As a label of its own, what is not known would pass for another label beside one that is.
     if (codes < 0).any():
         raise DeclarationError(
@@ -120,9 +122,7 @@ def _series(y: Any) -> Any:
     except UnicodeError:
         raise DeclarationError(_NO_UTF8) from None
     except (OverflowError, pd.errors.OutOfBoundsDatetime, pd.errors.OutOfBoundsTimedelta):
-        raise DeclarationError(
-            "y: the labels must be texts, numbers or truth values, but one has another type"
-        ) from None
+        raise DeclarationError(_OTHER_TYPE) from None
     except ValueError as error:
         # What it says of complex numbers goes on with the values.
         raise DeclarationError(f"y: {str(error).splitlines()[0]}") from None

@@ -113,7 +113,7 @@ class Charge:
             )
         if self.delta and self.kind != "dp":
             raise DeclarationError(
-                f"{self.what}: a {self.kind} charge has no δ, but it has {self.delta}"
+                f"{self.what}: a {self.kind} charge must have no δ, but it has {self.delta}"
             )
         return {DELTA: str(self.delta)} if self.delta else {}
 

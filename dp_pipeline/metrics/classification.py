@@ -274,7 +274,7 @@ def _require_matching(
     scorer: Scorer, learn_features: Features, learn_target: IntArray, features: Features
 ) -> None:
     if scorer not in SCORERS:
-        raise DeclarationError(f"scorer: expected {one_of(SCORERS, str(scorer))}")
+        raise DeclarationError(f"The scorer {one_of(SCORERS, str(scorer))}")
     if learn_features.ndim != 2 or learn_target.shape != (len(learn_features),):
         raise DeclarationError(
             "The classifier needs a table and one class for each row, not shapes "

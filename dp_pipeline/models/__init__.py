@@ -62,7 +62,7 @@ def _build(spec: DatasetSpec, name: str) -> Model:
     if name not in MODELS or name not in spec.models:
         declared = [model for model in spec.models if model in MODELS] or MODELS
         hint = f": declare {name} in its file" if name in MODELS else ""
-        raise DeclarationError(f"{spec.name}: model: expected {one_of(declared, name)}{hint}")
+        raise DeclarationError(f"{spec.name}: the model {one_of(declared, name)}{hint}")
     texts = dict(spec.models[name])
     parameters = getattr(MODELS[name], "__dataclass_fields__", {})
     if spec.nominal_rows is not None and "nominal_rows" in parameters:

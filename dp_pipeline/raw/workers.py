@@ -43,7 +43,7 @@ def split_engine(text: str) -> tuple[str, str]:
     """
     name, _, address = text.partition(":")
     if name not in ("", *ENGINES) or (address and name not in ("dask", "spark")):
-        raise DeclarationError(f"engine: expected {one_of(ENGINES, text)}")
+        raise DeclarationError(f"The engine {one_of(ENGINES, text)}")
     return name, address
 
 

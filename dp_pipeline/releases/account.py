@@ -165,8 +165,8 @@ def require_no_history(spec: DatasetSpec, home: Home) -> None:
     ):
         raise Damaged(
             f"{spec.name}: the ledger does not know this data set, although evaluations or "
-            f"reports of it are in {home.root}: put the ledger and its head back, or those "
-            "elsewhere"
+            f"reports of it are in {home.root}: put the ledger and its head back, or move "
+            "those elsewhere"
         )
 
 

@@ -99,7 +99,7 @@ class TableComparison:
         """
         names = tuple(self.real)
         if label not in names:
-            raise DeclarationError(f"label: expected {one_of(names, label)}")
+            raise DeclarationError(f"The label {one_of(names, label)}")
         sizes = {name: self.domain[name].size for name in names}
         if not 2 <= sizes[label] <= MOST_LEVELS:
             raise DeclarationError(

@@ -63,7 +63,7 @@ class ExportRequest:
                 f"choose from {', '.join(model_names)}"
             )
         if name and name not in model_names:
-            raise DeclarationError(f"{spec.name}: MODEL: expected {one_of(model_names, name)}")
+            raise DeclarationError(f"{spec.name}: MODEL {one_of(model_names, name)}")
         if window:
             spec.at_window(window)
         if not name:

@@ -87,7 +87,7 @@ def declared_method(spec: DatasetSpec, name: str) -> Method:
     """Return a declared method; DeclarationError if it or one of its parameters is unknown."""
     methods = declared_k_anonymity(spec).methods
     if name not in methods:
-        raise DeclarationError(f"{spec.name}: method: expected {one_of(methods, name)}")
+        raise DeclarationError(f"{spec.name}: the method {one_of(methods, name)}")
     return build_method(name, methods[name], of=f"{spec.name}: k_anonymity")
 
 

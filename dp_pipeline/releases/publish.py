@@ -193,7 +193,8 @@ def give_up(home: Home, key: str, *, reason: str, by: str) -> Entry:
     with ledger.reserve(charge) as reservation:
         if reservation.state == "settled":
             raise DeclarationError(
-                f"{reserved.what}: the release is settled, so it cannot be given up"
+                f"{reserved.what}: the release is finished and its charge final, so it cannot "
+                "be given up: leave it"
             )
         reservation.die(f"{GIVEN_UP}{by}: {reason}")
     AnswerCount(home.answer_counts / charge.key).remove()
@@ -204,8 +205,8 @@ def _unfinished_key(ledger: Ledger, digits: str) -> str:
     """Return the whole key of the one unfinished release that begins with these digits."""
     if len(digits) < _SHORTEST:
         raise DeclarationError(
-            f"release: the key must have its first {_SHORTEST} digits or more, as `dp-pipeline "
-            f"check` shows them, not {digits!r}"
+            f"release: a key must be written with its first {_SHORTEST} digits or more, as "
+            f"`dp-pipeline check` shows it, not as {digits!r}"
         )
     keys = [key for key in ledger.unfinished() if key.startswith(digits)]
     if not keys:

@@ -177,10 +177,7 @@ def options_for(
     for name in chosen:
         build_model(spec, name)
         if name not in model_names:
-            raise DeclarationError(
-                f"{spec.name}: the model must be one that `publish` lists: expected "
-                f"{one_of(model_names, name)}"
-            )
+            raise DeclarationError(f"{spec.name}: a model of `publish` {one_of(model_names, name)}")
     published = sorted({item.epsilon for item in spec.publications if item.model in chosen})
     listed = sorted({spec.partition(text) for text in epsilons}) or published or spec.partitions
     levels = [epsilon_text(epsilon) for epsilon in listed]

@@ -266,7 +266,7 @@ def test_wrong_use_is_refused():
     for options, message in (
         ({"folds": 1}, "An evaluation needs at least 2 folds, not 1"),
         ({"protocol": "all"}, "must be one of nested, paper, not 'all'"),
-        ({"scorers": ["forest"]}, "expected one of logistic, class_rate, svm"),
+        ({"scorers": ["forest"]}, "must be one of logistic, class_rate, svm"),
     ):
         with pytest.raises(DeclarationError, match=message):
             evaluate(FIRST_IS_LABEL, Kjig(), NOTHING, **options)

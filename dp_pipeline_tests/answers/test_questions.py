@@ -52,7 +52,7 @@ def test_another_question_is_refused_with_examples(opened: OpenTable, question: 
 
 
 def test_a_misspelt_level_is_refused_and_not_counted_as_none(opened: OpenTable) -> None:
-    with pytest.raises(DeclarationError, match="a: expected one of f, m, got 'w'"):
+    with pytest.raises(DeclarationError, match="of a in a condition must be one of f, m, not 'w'"):
         lines_of(opened, "count where a != 'w' or b = 1")
 
 

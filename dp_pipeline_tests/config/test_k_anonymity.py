@@ -109,6 +109,7 @@ def test_only_whole_numbers_are_k(text: str) -> None:
 
 def test_a_k_that_is_not_listed_is_refused_with_those_that_are() -> None:
     with pytest.raises(
-        DeclarationError, match=r"^K: expected one of 0, 2, 5, 10, 20, 50, got 3: list it"
+        DeclarationError,
+        match=r"^The K of a table must be one of 0, 2, 5, 10, 20, 50, not 3: list it",
     ):
         KAnonymity({"kjig": {}}, ("age",)).partition("3")

@@ -80,7 +80,7 @@ def test_a_system_error_is_its_reason_and_a_remedy(number: int):
     error = OSError(number, SECRET, "/srv/rides.csv")
     line = str(system_error(error))
     reason, _, remedy = line.partition("; ")
-    assert reason == f"cannot use /srv/rides.csv: {os.strerror(number)}"
+    assert reason == f"/srv/rides.csv cannot be used: {os.strerror(number)}"
     assert remedy
     assert SECRET not in line
     assert "\n" not in line
@@ -169,7 +169,7 @@ def test_a_command_ends_in_one_line_with_exit_code_1():
 
     run = CliRunner().invoke(command_that(fails), ["work"])
     assert run.exit_code == 1
-    assert run.output.startswith("dp-pipeline: cannot use /srv/data: No space left on device; ")
+    assert run.output.startswith("dp-pipeline: /srv/data cannot be used: No space left on device; ")
     assert len(run.output.splitlines()) == 1
 
 

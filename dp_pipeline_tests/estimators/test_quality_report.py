@@ -126,7 +126,7 @@ def test_label_that_cannot_be_predicted_is_refused(label: str):
     rows = {"wide": np.array([0, 1]), "smokes": np.array([0, 1])}
     with pytest.raises(
         DeclarationError,
-        match=r"label: expected one of wide, smokes, got 'unheard_of'|The label must",
+        match=r"The label must be one of wide, smokes, not 'unheard_of'|The label must",
     ):
         TableComparison(domain, rows, rows).learned_label(label)
 

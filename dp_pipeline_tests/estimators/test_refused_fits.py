@@ -36,7 +36,7 @@ CENTRES: Cases = [
     ({"method_params": {"columns": "x0"}}, "parameter columns must not be among"),
     ({"method_params": {"nominal_rows": 3}}, "parameter nominal_rows must not be"),
     ({"method_params": {"starts": 0}}, "starts: expected"),
-    ({"method_params": {"speed": 1}}, "expected one of the parameters"),
+    ({"method_params": {"speed": 1}}, "a parameter must be one of"),
     ({"method_params": [1]}, "method_params: expected a mapping, got list"),
     (
         {"nominal_rows": "many", "method": "dpqt_kmeans"},
@@ -73,7 +73,7 @@ TABLES: Cases = [
     ({"method": "magic"}, "method: expected one of"),
     ({"method": "dp_kmeans"}, "method: expected one of"),
     ({"method_params": {"attributes": "rent"}}, "parameter attributes must not be"),
-    ({"method_params": {"speed": 1}}, "expected one of the parameters"),
+    ({"method_params": {"speed": 1}}, "a parameter must be one of"),
     (
         {"domain": {"tenure": 9}, "method_params": {"clique_cells": 4}},
         "choose coarser bins, or leave it out",

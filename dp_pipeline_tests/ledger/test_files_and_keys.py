@@ -87,7 +87,7 @@ def test_any_name_of_a_folder_is_safe(tmp_path: Path):
 
 def test_a_folder_that_cannot_be_is_one_line(tmp_path: Path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(PipelineError, match="cannot use") as refusal:
+    with pytest.raises(PipelineError, match="cannot be used") as refusal:
         Ledger(tmp_path / "file" / "ledger").open_account(account())
     assert "\n" not in str(refusal.value)
 

@@ -162,7 +162,7 @@ def test_the_head_may_lie_on_another_disk(tmp_path: Path):
 def test_a_place_where_no_head_can_be_is_one_line(tmp_path: Path):
     (tmp_path / "file").write_text("")
     ledger = Ledger(tmp_path / "ledger", head=tmp_path / "file" / "head")
-    with pytest.raises(PipelineError, match="cannot use") as refusal:
+    with pytest.raises(PipelineError, match="cannot be used") as refusal:
         ledger.open_account(account())
     assert "\n" not in str(refusal.value)
     assert ledger.populations() == ()

@@ -75,7 +75,7 @@ def test_a_lock_whose_file_cannot_be_removed_is_let_go(
     opened = len([*Path("/proc/self/fd").iterdir()])
     with monkeypatch.context() as patch:
         patch.setattr(Path, "unlink", refused)
-        with pytest.raises(PipelineError, match=r"ledger: cannot use .*\.lock: Operation not"):
+        with pytest.raises(PipelineError, match=r"ledger: .*\.lock cannot be used: Operation not"):
             work(path)
     assert len([*Path("/proc/self/fd").iterdir()]) == opened
     descriptor = os.open(path, os.O_RDWR)

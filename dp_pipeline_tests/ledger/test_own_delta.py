@@ -128,7 +128,7 @@ def test_what_is_no_delta_is_refused(delta: object):
 
 
 def test_a_charge_of_no_epsilon_has_no_delta():
-    with pytest.raises(DeclarationError, match="a not-dp charge has no δ"):
+    with pytest.raises(DeclarationError, match="a not-dp charge must have no δ"):
         discovery("a", epsilon="0")
 
 

@@ -166,7 +166,7 @@ def test_no_class_is_lost_from_the_sample(scorer, place, monkeypatch):
 
 def test_other_shapes_and_unknown_scorers_are_refused():
     learn, target = table([(0, 1, 0), (1, 1, 1)])
-    with pytest.raises(DeclarationError, match="expected one of logistic, class_rate, svm, got"):
+    with pytest.raises(DeclarationError, match="must be one of logistic, class_rate, svm, not"):
         scores("forest", learn, target, learn, 2)
     with pytest.raises(DeclarationError, match="one class for each row"):
         scores("svm", learn, target[:1], learn, 2)

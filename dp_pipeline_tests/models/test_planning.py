@@ -31,7 +31,7 @@ from dp_pipeline_tests.populations import TEN_PEOPLE, TOWN
 def test_a_model_that_is_not_declared_or_not_known_is_refused(tmp_path) -> None:
     spec = loaded(tmp_path, models="models: {eug_kmeans: , magic: }")
     for name in ("independent", "magic", "nope"):
-        with pytest.raises(DeclarationError, match=f"expected one of eug_kmeans, got '{name}'"):
+        with pytest.raises(DeclarationError, match=f"must be one of eug_kmeans, not '{name}'"):
             build_model(spec, name)
 
 

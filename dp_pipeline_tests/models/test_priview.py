@@ -61,7 +61,7 @@ def test_a_view_that_passes_the_cap_is_refused_by_name() -> None:
     PriView(view_size=3).check(MIXED)
     with pytest.raises(DeclarationError, match=r"at most 500 cells, but that of b, c, d has 600"):
         PriView(view_size=3, clique_cells=500).check(MIXED)
-    with pytest.raises(DeclarationError, match=r"at most 100 cells, but [abc], d has"):
+    with pytest.raises(DeclarationError, match=r"at most 100 cells, but that of [abc], d has"):
         PriView(clique_cells=100).check(MIXED)
     with pytest.raises(DeclarationError, match=r"at most 32 cells, but d has 40"):
         PriView(clique_cells=32).check(MIXED)

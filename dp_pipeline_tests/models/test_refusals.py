@@ -31,7 +31,7 @@ WRONG = {
     "a column that is not there": ({"columns": "x depth"}, "has no attribute 'depth'"),
     "a column of levels": ({"columns": "x colour"}, "'colour' must be a number with"),
     "a column twice": ({"columns": "x x"}, "A clustering needs each column once, but it has"),
-    "an unknown parameter": ({"speed": "1"}, "expected one of the parameters .*, got 'speed'"),
+    "an unknown parameter": ({"speed": "1"}, "a parameter must be one of .*, not 'speed'"),
     "no declared rows": ({"nominal_rows": "0"}, "nominal_rows: expected an integer"),
     "no rounds": ({"rounds": "0"}, "rounds: expected an integer"),
     "no starts": ({"starts": "0"}, "starts: expected an integer"),
@@ -49,7 +49,7 @@ ATTRIBUTES = "attributes:\n  x: {{bounds: {0}}}\n  y: {{bounds: [0, 1]}}"
 OF_ONE_MODEL = [
     ("eug_kmeans", {"k": "9" * 500}, "k: expected an integer"),
     *(("dpqt_kmeans", {"gamma": text}, "gamma: expected a decimal") for text in GAMMAS),
-    ("independent", {"k": "3"}, "expected one of the parameters attributes"),
+    ("independent", {"k": "3"}, "a parameter must be one of attributes"),
     ("independent", {"synthetic_rows": "-1"}, "synthetic_rows"),
     ("dp_kjig", {"label": "colour", "k": "0"}, "k: expected an integer in 1"),
     ("dp_kjig", {"label": "colour", "bits": "17"}, "bits: expected an integer"),

@@ -109,9 +109,9 @@ def test_of_sensitive_rows_left_out_only_their_number_is_printed(project: Projec
 WRONG: dict[str, tuple[Sequence[str], str]] = {
     "an unknown data set": (["ward"], "There is no data set"),
     "no such section": (["rides"], "the file has no section `k_anonymity`: add it, or choose"),
-    "an undeclared K": (["patients", "--k", "3"], "K: expected one of 2, 5, got 3"),
+    "an undeclared K": (["patients", "--k", "3"], "K of a table must be one of 2, 5, not 3"),
     "no K": (["patients", "--k", "few"], "K: expected an integer"),
-    "an undeclared method": (["patients", "--method", "rfka"], "expected one of kjig"),
+    "an undeclared method": (["patients", "--method", "rfka"], "the method must be one of kjig"),
     "all methods and one": (
         ["patients", "--all", "--method", "kjig"],
         "cannot be used with it: leave one out",
@@ -143,8 +143,8 @@ def test_without_a_permission_by_name_nothing_is_recorded(project: Project):
 @pytest.mark.parametrize(
     ("methods", "word"),
     [
-        ({"kjigg": {}}, "method: expected one of"),
-        ({"kjig": {"trees": "5"}}, "kjig: expected one of the parameters shape, got 'trees'"),
+        ({"kjigg": {}}, "the method must be one of"),
+        ({"kjig": {"trees": "5"}}, "kjig: a parameter must be one of shape, not 'trees'"),
     ],
 )
 def test_a_wrong_method_is_named_before_anything_is_made(

@@ -257,5 +257,5 @@ def test_an_engine_is_chosen_by_the_size_of_the_rows_or_by_name(tmp_path, monkey
         counter = open_counter(spec, snapshot)
         assert isinstance(counter, kind)
         assert counter.fingerprint == MemoryCounter.open(spec, snapshot).fingerprint
-    with pytest.raises(DeclarationError, match="engine: expected one of memory, stream"):
+    with pytest.raises(DeclarationError, match="The engine must be one of memory, stream"):
         open_counter(spec, snapshot, "sparks")

@@ -162,7 +162,9 @@ def test_an_error_of_a_worker_is_its_kind_only():
     def work(task: str) -> None:
         raise ValueError(f"cannot read {task}")
 
-    with pytest.raises(PipelineError, match="but a ValueError: read their logs") as caught:
+    with pytest.raises(
+        PipelineError, match="one failed with ValueError: read their logs"
+    ) as caught:
         RedactErrors(work)("Waltraud")
     assert "Waltraud" not in str(caught.value)
     assert caught.value.__context__ is None
@@ -189,7 +191,7 @@ def test_what_fails_on_a_worker_names_no_value(engine, capfd):
 def test_engine_names_are_checked():
     assert workers_of("stream") is workers_of("memory") is workers_of("")
     for text in ("sparks", "memory:here", "stream:1"):
-        with pytest.raises(DeclarationError, match="engine: expected one of memory, stream"):
+        with pytest.raises(DeclarationError, match="The engine must be one of memory, stream"):
             workers_of(text)
 
 

@@ -448,9 +448,9 @@ def test_a_generator_is_called_with_its_options():
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        (Source("sklearn", "olivetti"), "expected one of breast_cancer, digits, iris, wine, got"),
-        (Source("generator", "cities"), "expected one of birch3_like"),
-        (Source("generator", "pytest2d", options={"sed": 1}), "one of seed, rows, got 'sed'"),
+        (Source("sklearn", "olivetti"), "must be one of breast_cancer, digits, iris, wine, not"),
+        (Source("generator", "cities"), "must be one of birch3_like"),
+        (Source("generator", "pytest2d", options={"sed": 1}), "one of seed, rows, not 'sed'"),
     ],
 )
 def test_unknown_source_name_is_refused(source, message):

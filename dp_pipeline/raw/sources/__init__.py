@@ -148,7 +148,7 @@ def _generate(spec: DatasetSpec) -> pa.Table:
     unknown = sorted(set(spec.source.options) - {"seed", "rows"})
     if unknown:
         raise DeclarationError(
-            f"{spec.name}: source.options: expected {one_of(('seed', 'rows'), unknown[0])}"
+            f"{spec.name}: an option of `source` {one_of(('seed', 'rows'), unknown[0])}"
         )
     options = dict(spec.source.options)
     if spec.window and spec.source.location in STREAMS:
@@ -160,9 +160,7 @@ def _generate(spec: DatasetSpec) -> pa.Table:
 
 def _require_listed(spec: DatasetSpec, names: tuple[str, ...]) -> None:
     if spec.source.location not in names:
-        raise DeclarationError(
-            f"{spec.name}: source.name: expected {one_of(names, spec.source.location)}"
-        )
+        raise DeclarationError(f"{spec.name}: `source.name` {one_of(names, spec.source.location)}")
 
 
 def sample_by_class(classes: IntArray, *, rows: int, seed: int) -> IntArray:

@@ -101,4 +101,4 @@ def _attempt(read: Callable[[], _Result], *, spec: DatasetSpec | None) -> _Resul
             "`database` or `query`"
         )
     expected = "a DuckDB file and a query that it can answer"
-    raise reading.refusal(spec, expected, "a failure: correct `database` or `query`")
+    raise reading.refusal(spec, expected, "an error of DuckDB: correct `database` or `query`")
