@@ -23,7 +23,7 @@ from dp_pipeline.config.constraint_parser import proposed_dependences
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import DeclarationError, one_of
 from dp_pipeline.config.parameters import from_text
-from dp_pipeline.config.source import FILES
+from dp_pipeline.config.source import FILES, Source
 from dp_pipeline.config.system_errors import follow_links
 from dp_pipeline.config.yaml_text import Document
 from dp_pipeline.models import MODELS, build_model, price_of_everything
@@ -154,7 +154,11 @@ def _dependences(spec: DatasetSpec) -> Iterator[str]:
 
 
 def _source(spec: DatasetSpec) -> Iterator[str]:
-    source = spec.source
+    for each in spec.of_sources:
+        yield from _absent_files(each.source)
+
+
+def _absent_files(source: Source) -> Iterator[str]:
     if source.kind in FILES and not source.is_remote and source.download is None:
         # Of files of windows their folder has to be there; the files come one by one.
         paths = source.identities if source.is_template else source.locations

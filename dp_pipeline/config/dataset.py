@@ -23,7 +23,15 @@ from dp_pipeline.config.discovered_domain import (
     discovery_words,
     widest_domain,
 )
-from dp_pipeline.config.domain import Domain, OneRow, Protection, Relation, distance
+from dp_pipeline.config.domain import (
+    SIZE,
+    Domain,
+    OneRow,
+    Protection,
+    Relation,
+    UnitOfParts,
+    distance,
+)
 from dp_pipeline.config.encoding import COORDINATE_BITS, Point
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.config.reading import Signs
@@ -390,6 +398,26 @@ class DatasetSpec:
         """The attributes of a prepared row: of a unit with all its parts, where there are parts."""
         parts = self.domain.parts
         return self.domain if parts is None else parts.of_units(self.domain)
+
+    @property
+    def of_sources(self) -> tuple[DatasetSpec, ...]:
+        """The declarations of the rows of units and of their parts, where those have a source of
+        their own; else this one alone.
+        """
+        parts, source = self.domain.parts, self.source.parts
+        if parts is None or source is None:
+            return (self,)
+        own = [each for each in self.domain if each.name in parts.attributes]
+        units = [each for each in self.domain if each.name not in (*parts.attributes, SIZE)]
+        return (
+            replace(self, domain=Domain(tuple(units)), source=replace(self.source, parts=None)),
+            replace(
+                self,
+                domain=Domain(tuple(own)),
+                source=source,
+                protection=UnitOfParts(parts.key, parts.at_most),
+            ),
+        )
 
     @property
     def is_release(self) -> bool:

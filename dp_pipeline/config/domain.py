@@ -8,9 +8,11 @@ from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from typing import Any, ClassVar, Literal
 
+import numpy as np
+
 from dp_pipeline.config.clock import Clock
 from dp_pipeline.config.constraints import AllowedCells, Constraint, allowed_cells
-from dp_pipeline.config.encoding import Bins, Coordinate, Levels
+from dp_pipeline.config.encoding import Bins, Coordinate, IntArray, Levels
 from dp_pipeline.config.errors import DeclarationError, did_you_mean
 from dp_pipeline.config.reading import Derived, Signs
 
@@ -222,12 +224,27 @@ class Parts:
     attributes   the attributes of a part; all others, and ``size``, are of the unit
     at_most      most parts of a unit that count
     order        their number or date by which they are in order; empty: they are a set
+    key          column of their own source that names their unit; empty: they have none, so that
+                 every unit has a part
     """
 
     name: str
     attributes: tuple[str, ...]
     at_most: int
     order: str = ""
+    key: str = ""
+
+    @property
+    def fewest(self) -> int:
+        """The fewest parts of a unit."""
+        return 0 if self.key else 1
+
+    def row_counts(self, sizes: IntArray) -> IntArray:
+        """Return the number of rows of each unit (n,), by codes of its size: one a part.
+
+        A unit without parts is one row, in which every attribute of a part is missing.
+        """
+        return np.maximum(1, sizes.astype(np.int64) + self.fewest)
 
     def place(self, attribute: str, position: int) -> str:
         """Return the name of an attribute of the part at a position, from 0, in a row of a unit."""

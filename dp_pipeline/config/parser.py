@@ -43,6 +43,7 @@ from dp_pipeline.config.parts_parser import (
     domain_of_parts,
     parts_of,
     require_no_other_rows,
+    source_of_parts,
 )
 from dp_pipeline.config.reading_parser import (
     DEFAULT_READING,
@@ -315,7 +316,8 @@ class DataSetFile(fields.Section):
         if self.constraints is None:
             return domain
         with below("constraints"):
-            return replace(domain, constraints=self.constraints.declared(domain))
+            declared = self.constraints.declared(domain)
+        return replace(domain, constraints=(*domain.constraints, *declared))
 
     def _parts(self) -> tuple[str, PartsSection] | None:
         """Return the name and the section of the parts, if any; FieldError for fields that do not
@@ -349,6 +351,12 @@ class DataSetFile(fields.Section):
         return (*label, *(self.point or ()), *axes)
 
     def _source(self, folder: Path, domain: Domain) -> Source:
+        units, parts = self._source_of_units(folder, domain), self._parts()
+        if parts is None:
+            return units
+        return source_of_parts(units, *parts, folder, is_release=self._is_release)
+
+    def _source_of_units(self, folder: Path, domain: Domain) -> Source:
         with below("source"):
             source = source_of(self.source, folder, is_release=self._is_release)
             sample = getattr(self.source, "sample", None)

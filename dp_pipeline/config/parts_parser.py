@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
 from dp_pipeline.config import fields
 from dp_pipeline.config.attribute_parser import AnyAttribute
+from dp_pipeline.config.constraints import Constraint
 from dp_pipeline.config.domain import SIZE, Attribute, Domain, Parts
 from dp_pipeline.config.encoding import Levels
-from dp_pipeline.config.fields import not_among, require, require_mapping
+from dp_pipeline.config.fields import below, not_among, require, require_mapping
 from dp_pipeline.config.reading import Derived
+from dp_pipeline.config.source import Source
+from dp_pipeline.config.source_parser import AnySource, source_of
 
 MAX_PARTS = 32
 """Parts of one unit that count, at most: a unit is stored as a row with a place for each."""
@@ -23,11 +28,15 @@ class PartsSection(fields.Section):
 
     at_most     The most parts of one unit that are used.
     order       The number or date of a part by which they are in order; without it they are a set.
+    source      Where the parts are, if they are not rows of the data set's own source.
+    key         The column of that source that names the unit of each part.
     attributes  The columns of a part; `attributes` of the data set are those of the unit.
     """
 
     at_most: fields.Count
     order: fields.Name | None = None
+    source: AnySource | None = None
+    key: fields.Text | None = None
     attributes: Annotated[
         dict[fields.Name, AnyAttribute],
         BeforeValidator(require_mapping),
@@ -69,7 +78,34 @@ def parts_of(
     twice = sorted({*of_unit} & {*section.attributes})
     expected, got = "attributes either of the unit or of its parts", f"{', '.join(twice)} in both"
     require(not twice, expected, got, "parts", name, "attributes")
+    has_source, expected = section.source is not None, "the column of `source` that names the unit"
+    require(section.key or not has_source, expected, "nothing", "parts", name, "key")
+    expected = "no `key` without `source`: `protection` names that of one source"
+    require(has_source or not section.key, expected, "one", "parts", name, "key")
     return name, section
+
+
+def source_of_parts(
+    units: Source, name: str, section: PartsSection, folder: Path, *, is_release: bool
+) -> Source:
+    """Return the source of units with that of their parts; FieldError for two that do not fit.
+
+    folder   folder of the data set file
+    """
+    if section.source is None:
+        return units
+    expected = "copy, as parts are joined to units"
+    require(not units.in_place, expected, "in_place", "source", "snapshot")
+    field = ("parts", name, "source")
+    with below(*field):
+        own = source_of(section.source, folder, is_release=is_release)
+    is_sampled = getattr(section.source, "sample", None) is not None
+    is_plain = not (own.is_remote or own.download or own.in_place or is_sampled)
+    expected = "a source that is read here, in every row, as a copy"
+    require(is_plain, expected, "a download, a sample or rows in place", *field)
+    expected = "another source than that of the units: without `source` both are rows of one"
+    require(own != replace(units, sample=None), expected, "the same", *field)
+    return replace(units, parts=own, needs=units.needs or own.needs)
 
 
 def domain_of_parts(
@@ -81,7 +117,8 @@ def domain_of_parts(
     own      those of the unit, by name
     key      column that names the unit
 
-    FieldError for attributes without cells, and for ones of the unit that can never be missing.
+    FieldError for attributes without cells, and for ones that can never be missing though a value
+    varies within a unit, or a unit has no part.
     """
     for attribute in domain:
         field = ("attributes",) if attribute.name in own else ("parts", name, "attributes")
@@ -89,11 +126,17 @@ def domain_of_parts(
         require(attribute.undeclared is None, "declared levels or bins", "discover", *place)
         require(attribute.has_cells, "levels, bins or edges", "bounds alone", *place)
         # A value that varies within a unit is missing: an error would be about rows.
-        is_varied = attribute.name in section.attributes or attribute.nullable
+        is_of_part = attribute.name in section.attributes
         expected = "an attribute of the unit that may be missing, as where it varies within a unit"
-        require(is_varied, expected, "one that may not", *place)
+        if is_of_part:
+            expected = "an attribute that may be missing, as where a unit has no part"
+        may_be_complete = is_of_part and section.source is None
+        require(attribute.nullable or may_be_complete, expected, "one that may not", *place)
     require(SIZE not in domain.names, f"no attribute {SIZE!r}, which is counted", "one", "parts")
-    levels = Levels(tuple(str(size + 1) for size in range(section.at_most)))
+    parts = Parts(
+        name, tuple(section.attributes), section.at_most, section.order or "", section.key or ""
+    )
+    levels = Levels(tuple(map(str, range(parts.fewest, section.at_most + 1))))
     size = Attribute(SIZE, SIZE, "drop", cells=levels, derived=Derived("size", (key,)))
     numbers = [each.name for each in domain if each.is_numeric and each.name not in own]
     if section.order is not None and section.order not in numbers:
@@ -101,5 +144,37 @@ def domain_of_parts(
         raise not_among(section.order, numbers, expected=expected, field=("parts", name, "order"))
     unit = [each for each in domain if each.name in own]
     of_parts = [each for each in domain if each.name not in own]
-    parts = Parts(name, tuple(section.attributes), section.at_most, section.order or "")
-    return Domain((*unit, size, *of_parts), domain.constraints, parts)
+    if section.source is not None:
+        _require_apart(unit, of_parts, (key, parts.key), name)
+    return Domain((*unit, size, *of_parts), no_part_in_empty_units(parts, of_parts), parts)
+
+
+def no_part_in_empty_units(parts: Parts, attributes: Iterable[Attribute]) -> tuple[Constraint, ...]:
+    """Return the constraints that a unit of size 0 has no value of a part, if there may be one.
+
+    attributes   those of a part
+    """
+    return tuple(
+        Constraint(
+            f"no {each.name} in a unit without {parts.name}",
+            (SIZE, each.name),
+            (((0,), tuple(range(each.missing_code))),),
+            is_only=False,
+        )
+        for each in attributes
+        if not parts.fewest
+    )
+
+
+def _require_apart(
+    unit: Sequence[Attribute], of_parts: Sequence[Attribute], keys: tuple[str, str], name: str
+) -> None:
+    """Require that no column is read from both sources: they are joined to one table."""
+    columns = {column for each in unit for column in each.inputs}
+    for attribute in of_parts:
+        field = ("parts", name, "attributes", attribute.name)
+        both = sorted({*attribute.inputs} & {*columns})
+        got = f"{', '.join(both)} of the units too"
+        require(not both, "columns that no attribute of the unit has: rename them", got, *field)
+        is_apart = {*keys}.isdisjoint(attribute.inputs)
+        require(is_apart, "another column than the key", "the key", *field)

@@ -77,6 +77,7 @@ class Source:
     download    the source that is read where a file is absent, or None
     in_place    whether a snapshot refers to the files by their fingerprints, without a copy
     template    for the source of one window: that of all windows; else None
+    parts       for units: the source of their parts, where that is another; else None
     """
 
     kind: SourceKind
@@ -99,6 +100,7 @@ class Source:
     download: Source | None = None
     in_place: bool = False
     template: Source | None = None
+    parts: Source | None = None
 
     @property
     def is_template(self) -> bool:
@@ -149,11 +151,12 @@ class Source:
         without_download = replace(self, download=None)
         if self.download is None:
             return (without_download,)
-        return (without_download, replace(self.download, sample=self.sample))
+        own = replace(self.download, sample=self.sample, parts=self.parts)
+        return (without_download, own)
 
     @property
     def identities(self) -> tuple[str, ...]:
-        """The canonical names of the source and its download, for any spelling of them.
+        """The canonical names of the source, its download and its parts, for any spelling of them.
 
         The ledger keeps two populations from sharing any name. Samples and queries have no names of
         their own, since others may give the same persons.
@@ -166,10 +169,11 @@ class Source:
         """
         if self.template is not None:
             return self.template.identities
+        of_parts = () if self.parts is None else self.parts.identities
         if self.download is None:
-            return self._own_identities
+            return tuple(dict.fromkeys((*self._own_identities, *of_parts)))
         own = self._own_identities if self.is_resolved else ()
-        return tuple(dict.fromkeys((*own, *self.download.identities)))
+        return tuple(dict.fromkeys((*own, *self.download.identities, *of_parts)))
 
     @property
     def _own_identities(self) -> tuple[str, ...]:
@@ -202,7 +206,8 @@ class Source:
         states = (state for place in places for state in _states(Path(place)))
         numbers = [_number(path) for path in states if S_ISREG(path.st_mode) and path.st_nlink > 1]
         inodes = (f"{_INODE}{device}:{file}" for device, file in numbers)
-        return _without_contents((*self.identities, *linked, *inodes))
+        of_parts = () if self.parts is None else self.parts.current_identities
+        return _without_contents((*self.identities, *linked, *inodes, *of_parts))
 
     def _described(self, location: str) -> str:
         if self.is_remote:
@@ -212,7 +217,7 @@ class Source:
 
     @property
     def identity(self) -> str:
-        """One text that describes the locations, query and sample; without the download.
+        """One text that describes the locations, query, sample and parts; without the download.
 
         >>> Source("csv", "a.csv", more=("b.csv",)).identity
         'csv:a.csv + csv:b.csv'
@@ -224,7 +229,8 @@ class Source:
         every = " + ".join(map(self._described, self.locations))
         if self.query:
             every += f", query {hashlib.sha256(self.query.encode()).hexdigest()[:12]}"
-        return every if self.sample is None else f"{every}: {self.sample}"
+        every += "" if self.sample is None else f": {self.sample}"
+        return every if self.parts is None else f"{every}, with parts of {self.parts.identity}"
 
 
 def database_names(location: str) -> tuple[str, ...]:

@@ -2,7 +2,8 @@
 
 Rows are whole units: the attributes of a unit with its size s, and those of its parts side by side.
 Each of the s parts weighs ⌊2^16/s⌋, and each of the n pairs of parts ⌊2^16/n⌋: a unit weighs at
-most 2^16 in any table, whatever its size.
+most 2^16 in any table, whatever its size. One without parts, where there are such units, has one
+part for this, all of whose attributes are missing.
 
 *Proof.* Add one unit with s parts, 1 ≤ s ≤ c. In a table over attributes of the unit alone it adds
 2^16 to one cell. In a table with attributes of a part it adds s times ⌊2^16/s⌋, each to one cell;
@@ -67,7 +68,8 @@ class PartsCounter:
         for names, (other, placements), table in zip(
             marginals, questions, self._tables(questions), strict=True
         ):
-            weighted = _weigh(table, _count_parts if len(placements) > 1 else _count_unit)
+            items = _count_parts if len(placements) > 1 else _count_unit
+            weighted = _weigh(table, items, self._parts.fewest)
             total = weighted if SIZE in names else weighted.sum(axis=0)
             axes = (SIZE, *other) if SIZE in names else other
             total = total.transpose([axes.index(name) for name in names])
@@ -89,7 +91,7 @@ class PartsCounter:
             for name in attributes
         ]
         tables = [
-            _weigh(table, lambda size: pair_count(size, in_order=in_order))
+            _weigh(table, lambda size: pair_count(size, in_order=in_order), parts.fewest)
             for table in self._tables(questions)
         ]
         return [Sealed(table if in_order else _fold_pairs(table)) for table in tables]
@@ -164,12 +166,13 @@ def _count_unit(size: int) -> int:  # noqa: ARG001
     return 1
 
 
-def _weigh(table: IntArray, items: Callable[[int], int]) -> IntArray:
-    """Return counts by size, the first axis from size 1, each times the weight of an item.
+def _weigh(table: IntArray, items: Callable[[int], int], fewest: int) -> IntArray:
+    """Return counts by size, the first axis, each times the weight of an item.
 
-    items   size of a unit → number of its items, among which its weight is shared
+    items    size of a unit → number of its items, among which its weight is shared
+    fewest   size of the first entry
     """
-    weights = [UNIT_WEIGHT // max(1, items(size)) for size in range(1, len(table) + 1)]
+    weights = [UNIT_WEIGHT // max(1, items(fewest + i)) for i in range(len(table))]
     return table * np.array(weights, dtype=np.int64).reshape(-1, *(1,) * (table.ndim - 1))
 
 

@@ -15,6 +15,7 @@ import dagster as dg
 
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.parameters import texts_of
+from dp_pipeline.config.source import Source
 from dp_pipeline.models import build_model
 from dp_pipeline.releases.domain_release import DomainRelease
 from dp_pipeline.releases.k_anonymous_release import declared_k_anonymity, declared_method
@@ -38,9 +39,13 @@ def validation_version(spec: DatasetSpec) -> str:
 
 def ingestion_version(spec: DatasetSpec) -> str:
     """Return the version of the stage that reads rows, also from the source but not its folder."""
-    names = [Path(location).name for location in spec.source.locations]
-    source = replace(spec.source, location=names[0], more=tuple(names[1:]))
-    return digest_of(preparation_version(spec), source)
+    return digest_of(preparation_version(spec), _without_folders(spec.source))
+
+
+def _without_folders(source: Source) -> Source:
+    names = [Path(location).name for location in source.locations]
+    parts = None if source.parts is None else _without_folders(source.parts)
+    return replace(source, location=names[0], more=tuple(names[1:]), parts=parts)
 
 
 def release_version(

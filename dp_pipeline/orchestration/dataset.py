@@ -65,9 +65,10 @@ class IngestConfig(dg.Config):
     snapshot: str = ""
 
 
-def raw_assets(spec: DatasetSpec) -> list[dg.AssetsDefinition]:
+def raw_assets(spec: DatasetSpec) -> list[dg.AssetsDefinition | dg.AssetSpec]:
     """Return the raw chain of one data set, with only the stages it needs."""
-    assets = [_ingested(spec), _validated(spec)]
+    assets: list[dg.AssetsDefinition | dg.AssetSpec] = [*_joined_sources(spec)]
+    assets += [_ingested(spec), _validated(spec)]
     upstream = "validated"
     if spec.to_discover:
         assets.append(_domain(spec))
@@ -82,6 +83,7 @@ def raw_assets(spec: DatasetSpec) -> list[dg.AssetsDefinition]:
 def _ingested(spec: DatasetSpec) -> dg.AssetsDefinition:
     @dg.asset(
         key=[spec.name, "ingested"],
+        deps=[source.key for source in _joined_sources(spec)],
         description=f"An immutable snapshot of the rows of “{spec.title}”, named by the calendar "
         "or by hand. Materializing it again keeps the current snapshot unless a new name is given.",
         metadata=column_metadata(spec, raw_columns(spec, "ingested")),
@@ -116,6 +118,21 @@ def _ingested(spec: DatasetSpec) -> dg.AssetsDefinition:
         )
 
     return ingested
+
+
+def _joined_sources(spec: DatasetSpec) -> list[dg.AssetSpec]:
+    """Return the two sources that are joined, for the lineage; nothing for one source."""
+    parts = spec.domain.parts
+    if parts is None or spec.source.parts is None:
+        return []
+    return [
+        dg.AssetSpec(
+            [spec.name, "source", name],
+            description=f"The source of the {name} of “{spec.title}”, which nobody writes here.",
+            **common.asset_labels(spec, "raw", kinds={common.source_icon(own)}),
+        )
+        for name, own in zip(("units", parts.name), spec.of_sources, strict=True)
+    ]
 
 
 def _validated(spec: DatasetSpec) -> dg.AssetsDefinition:

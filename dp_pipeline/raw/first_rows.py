@@ -19,6 +19,7 @@ from dp_pipeline.raw.contributions import person_codes
 from dp_pipeline.raw.prepare import rows_as_declared, rows_breaking
 from dp_pipeline.raw.sources import read_source
 from dp_pipeline.raw.sources.csv_files import count_odd_lines, unreadable_lines
+from dp_pipeline.raw.units import join_parts, unit_keys
 from dp_pipeline.raw.values import column_of, have_time, level_words, levels_of, missing, numbers_in
 
 
@@ -72,21 +73,37 @@ def parse_first_rows(spec: DatasetSpec, rows: int) -> ParsedRows:
 
     It reads the source and stores nothing; it raises what ``read_source`` does.
     """
-    table, domain = read_source(spec).slice(0, rows), spec.domain
+    table, domain, unjoined = read_source(spec), spec.domain, dict[str, int]()
+    if spec.source.parts is not None:
+        # What is counted does not depend on the key.
+        joined = join_parts(table, unit_keys(spec, bytes(32)))
+        table = joined.table
+        unjoined = {
+            "parts without a unit": joined.orphans,
+            "copies of units, or units without a key": joined.copies,
+        }
+    table = table.slice(0, rows)
     columns = tuple(_parse(attribute, column_of(attribute, table)) for attribute in domain)
     broken = {c.words: int(rows_breaking(c, domain, table).sum()) for c in domain.constraints}
     windows = spec.windows
     timeless = None if windows is None else int((~have_time(windows, table)).sum())
     unreadable, multiline = _unreadable(spec)
+    left_out, reasons = _count_omitted_rows(spec, table)
+    odd_lines = [
+        count_odd_lines(each)
+        for each in spec.of_sources
+        if each.source.kind == "csv" and spec.is_release
+    ]
     return ParsedRows(
-        table.num_rows,
+        table.num_rows + sum(unjoined.values()),
         columns,
         broken,
         timeless,
-        *_count_omitted_rows(spec, table),
+        left_out + sum(unjoined.values()),
+        reasons | {words: count for words, count in unjoined.items() if count},
         unreadable,
         multiline,
-        count_odd_lines(spec) if spec.source.kind == "csv" and spec.is_release else (0, 0),
+        (sum(texts for texts, _ in odd_lines), sum(ends for _, ends in odd_lines)),
     )
 
 
@@ -113,6 +130,9 @@ MAX_PROPOSED_LINES = 20
 
 def _unreadable(spec: DatasetSpec) -> tuple[Counter[str], tuple[int, int] | None]:
     """Return why lines are no rows, and the number of lines of a quoted cell that mends most."""
+    if spec.source.parts is not None:
+        both = [_unreadable(each)[0] for each in spec.of_sources]
+        return both[0] + both[1], None
     if spec.source.kind != "csv" or not spec.is_release:
         return Counter(), None
     now = unreadable_lines(spec)

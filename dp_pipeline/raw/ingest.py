@@ -23,7 +23,7 @@ from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import Damaged, DeclarationError, NotPrepared
 from dp_pipeline.config.source import sha256_name
 from dp_pipeline.config.windows import now
-from dp_pipeline.files import sweep
+from dp_pipeline.files import sweep, temporary_folder
 from dp_pipeline.raw.download import LocatedSource, delete_downloads, located_source
 from dp_pipeline.raw.fingerprints import fingerprints_of
 from dp_pipeline.raw.snapshot import (
@@ -43,6 +43,7 @@ from dp_pipeline.raw.sources import (
     stored_types,
 )
 from dp_pipeline.raw.stages import BatchReader, file_mark, stage_batches, store_parts
+from dp_pipeline.raw.units import join_batches
 from dp_pipeline.raw.values import have_time, in_window
 
 INGESTED = "ingested"
@@ -173,7 +174,11 @@ def _read_source(snapshot: Snapshot, spec: DatasetSpec, claim: Claim) -> None:
                 snapshot.record(population=spec.population, in_place=in_place)
             else:
                 snapshot.record(population=spec.population)
-                store_parts(snapshot, INGESTED, chain([first], tables), compression="zstd")
+                rows: Iterator[pa.Table] = chain([first], tables)
+                with temporary_folder(snapshot.folder / INGESTED) as scratch:
+                    if spec.source.parts is not None:
+                        rows = join_batches(spec, rows, snapshot.key, scratch)
+                    store_parts(snapshot, INGESTED, rows, compression="zstd")
             # A link may have changed before it was read.
             names = _source_names(located)
             claim(*names)

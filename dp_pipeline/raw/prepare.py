@@ -60,7 +60,7 @@ from dp_pipeline.raw.stages import (
     stage_batches,
     store_parts,
 )
-from dp_pipeline.raw.units import units_of_parts
+from dp_pipeline.raw.units import WITHOUT_PARTS, units_of_parts
 from dp_pipeline.raw.values import (
     breaking_rows,
     cell_codes,
@@ -251,7 +251,8 @@ def normalized(spec: DatasetSpec, table: pa.Table, key: bytes) -> pa.Table:
 
 
 def _add_mark_of_declared_rows(spec: DatasetSpec, table: pa.Table) -> pa.Table:
-    table = rows_of_window(spec, table.select(list(dict.fromkeys(spec.columns))))
+    marks = [WITHOUT_PARTS] if WITHOUT_PARTS in table.column_names else []
+    table = rows_of_window(spec, table.select([*dict.fromkeys(spec.columns), *marks]))
     return table.append_column(_IS_DECLARED, pa.array(rows_as_declared(spec.domain, table)))
 
 
@@ -307,12 +308,13 @@ def _first_stage(spec: DatasetSpec, table: pa.Table) -> pa.Table:
         return rows
     assert spec.protection.column is not None
     codes = {name: _codes(spec.domain[name], rows) for name in spec.domain.discrete}
-    order = spec.domain.parts.order
+    order, has_marks = spec.domain.parts.order, WITHOUT_PARTS in table.column_names
     units = units_of_parts(
         spec.domain,
         codes,
         person_codes(table, spec.protection.column),
         numbers(rows.column(order + CLIPPED)) if order else None,
+        table.column(WITHOUT_PARTS).to_numpy() if has_marks else None,
     )
     return _stage_table(
         {

@@ -28,9 +28,14 @@ class SourceStamp:
 
 def is_watchable(source: Source) -> bool:
     """Return whether a source has a stamp: local files, or URLs with declared hashes."""
-    return source.kind in FILES and any(
-        not alternative.is_remote or _declared_hashes(alternative)
-        for alternative in source.alternatives
+    are_parts_watchable = source.parts is None or is_watchable(source.parts)
+    return (
+        are_parts_watchable
+        and source.kind in FILES
+        and any(
+            not alternative.is_remote or _declared_hashes(alternative)
+            for alternative in source.alternatives
+        )
     )
 
 
@@ -79,6 +84,8 @@ def _local_files(source: Source) -> list[Path]:
     parts = [
         [path] if path.is_file() else parquet_parts(path) for path in map(Path, source.locations)
     ]
+    if source.parts is not None:
+        parts.append(_local_files(source.parts))
     return [file for files in parts for file in files] if all(parts) else []
 
 

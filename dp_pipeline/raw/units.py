@@ -1,32 +1,56 @@
-"""Rows of parts as rows of whole units, and back.
+"""Rows of parts as rows of whole units, and back; and units joined to parts of another source.
 
 A row of a unit depends on its own parts alone. All of them are given together, since persons are
-bounded before.
+bounded before. All rows of one key, of units and of parts, are one unit: what is made of them
+depends on no other row, so neighbouring data sets differ by one unit after the join as before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.domain import SIZE, Domain
 from dp_pipeline.config.encoding import FloatArray, IntArray
+from dp_pipeline.raw.contributions import (
+    PersonKeys,
+    keep_at_most,
+    part_of_files,
+    person_codes,
+    split_by_person,
+)
+
+OF_UNIT = "\0of unit"
+"""The column that says whether a row is of the source of units, not of that of their parts."""
+
+WITHOUT_PARTS = "\0without parts"
+"""The column that says whether a joined row is no part, but stands for a unit without one."""
 
 Codes = Mapping[str, NDArray[Any]]
 """Attribute → codes (n,)."""
 
 
 def units_of_parts(
-    domain: Domain, codes: Codes, units: IntArray, order: FloatArray | None = None
+    domain: Domain,
+    codes: Codes,
+    units: IntArray,
+    order: FloatArray | None = None,
+    is_empty: NDArray[np.bool_] | None = None,
 ) -> dict[str, tuple[IntArray, int]]:
     """Return columns of rows of units, over ``domain.parts.of_units(domain)``, and their sizes.
 
     codes   attributes of each part and its unit (n,), the size of its unit aside
     units   number of each part's unit (n,), in any order; at most ``at_most`` parts have one
     order   value of each part by which those of a unit are in order (n,), NaN last; None: a set
+    is_empty  whether a row (n,) is no part, but stands for a unit without one; None: no row is
 
     A unit with a part that breaks a constraint is left out. Parts with one value, and those of a
     set, are in the order of their codes, so the order of rows never matters. An attribute of the
@@ -44,7 +68,8 @@ def units_of_parts(
     for attribute in domain:
         name, size = attribute.name, attribute.size
         if name == SIZE:
-            columns[name] = (sizes - 1, size)
+            counted = sizes if is_empty is None else sizes - is_empty[rows][starts]
+            columns[name] = (counted.astype(np.int64) - parts.fewest, size)
         elif name not in parts.attributes:
             values = codes[name][rows].astype(np.int64)
             least, most = (
@@ -69,7 +94,8 @@ def _keeps_constraints(domain: Domain, units: Codes) -> NDArray[np.bool_]:
     is_kept = np.ones(len(units[SIZE]), dtype=np.bool_)
     if domain.constraints:
         parts = parts_of_units(domain, units)
-        numbers = np.repeat(np.arange(len(is_kept)), units[SIZE] + 1)
+        assert domain.parts is not None
+        numbers = np.repeat(np.arange(len(is_kept)), domain.parts.row_counts(units[SIZE]))
         for cells in domain.allowed(domain.names):
             is_kept[numbers[~cells.holds(parts)]] = False
     return is_kept
@@ -79,7 +105,7 @@ def parts_of_units(domain: Domain, codes: Codes) -> dict[str, IntArray]:
     """Return the attributes of each part and its unit (n,), unit by unit, from rows of units."""
     parts = domain.parts
     assert parts is not None
-    sizes = codes[SIZE].astype(np.int64) + 1
+    sizes = parts.row_counts(codes[SIZE])
     units = np.repeat(np.arange(len(sizes)), sizes)
     positions = np.arange(len(units)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     columns = {}
@@ -90,3 +116,85 @@ def parts_of_units(domain: Domain, codes: Codes) -> dict[str, IntArray]:
         else:
             columns[name] = codes[name][units].astype(np.int64)
     return columns
+
+
+@dataclass(frozen=True)
+class PartsOfUnits:
+    """Parts with the attributes of their units, and a row for each unit without parts.
+
+    table     the declared columns, and ``WITHOUT_PARTS``
+    orphans   parts whose key no unit has, or who have none: they are left out
+    copies    rows of units beside one with the same key, or without a key: they are left out
+    """
+
+    table: pa.Table
+    orphans: int
+    copies: int
+
+
+def join_parts(rows: pa.Table, keys: PersonKeys) -> PartsOfUnits:
+    """Join parts to their units, by whole keys.
+
+    rows   of both sources, all of each key, as ``source_tables`` gives them
+    keys   of the columns of units; of several rows of units with one key the first by keyed digest
+           is used
+
+    No row is an error. A key is compared as a whole number or as text without white space around.
+    """
+    is_of_unit = rows.column(OF_UNIT)
+    every_unit, parts = (
+        rows.filter(mask).drop_columns([OF_UNIT]) for mask in (is_of_unit, pc.invert(is_of_unit))
+    )
+    units = keep_at_most(every_unit, at_most=1, keys=keys)
+    key_column = pa.concat_tables([table.select([keys.column]) for table in (units, parts)])
+    codes = person_codes(key_column, keys.column)
+    of_units, of_parts = np.split(codes, [units.num_rows])
+    places = np.full(int(codes.max(initial=-1)) + 2, -1, dtype=np.int64)
+    places[of_units] = np.arange(units.num_rows)
+    # The last entry is for parts without a key, whose code is −1.
+    owners = places[of_parts]
+    has_unit = owners >= 0
+    members = parts.filter(pa.array(has_unit))
+    for name in (keys.column, *keys.other_columns):
+        cells = units.column(name).take(pa.array(owners[has_unit]))
+        members = members.set_column(members.column_names.index(name), name, cells)
+    is_alone = ~np.isin(np.arange(units.num_rows), owners)
+    both = [(members, False), (units.filter(pa.array(is_alone)), True)]
+    tables = [
+        table.append_column(WITHOUT_PARTS, pa.array(np.full(table.num_rows, mark)))
+        for table, mark in both
+    ]
+    orphans, copies = int((~has_unit).sum()), every_unit.num_rows - units.num_rows
+    return PartsOfUnits(pa.concat_tables(tables), orphans, copies)
+
+
+def join_batches(
+    spec: DatasetSpec, tables: Iterable[pa.Table], key: bytes, scratch: Path
+) -> Iterator[pa.Table]:
+    """Yield the joined rows of both sources, a group of keys at a time, at least one table.
+
+    tables    as ``source_tables`` gives them
+    key       the population's secret key
+    scratch   folder for rows that are split by key
+    """
+    keys = unit_keys(spec, key)
+    files = []
+    for number, table in enumerate(tables):
+        path = scratch / f"split {number}.arrow"
+        files.append((path, split_by_person(table, keys, path)))
+        empty = table.slice(0, 0)
+    yield join_parts(empty, keys).table
+    numbers = {part for _, parts in files for part in parts}
+    for part in sorted(numbers):
+        yield join_parts(part_of_files(files, part), keys).table
+
+
+def unit_keys(spec: DatasetSpec, key: bytes) -> PersonKeys:
+    """Return the keys that choose among rows of units with one key.
+
+    key   the population's secret key
+    """
+    units, _ = spec.of_sources
+    keys = PersonKeys.of(units.columns, units.protection.column, key)
+    assert keys is not None
+    return keys

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dp_pipeline.config.dataset import DatasetSpec
@@ -14,6 +15,7 @@ from dp_pipeline.raw import expectations
 from dp_pipeline.raw.ingest import ingested_schema
 from dp_pipeline.raw.prepare import rows_breaking
 from dp_pipeline.raw.snapshot import Snapshot
+from dp_pipeline.raw.units import WITHOUT_PARTS
 from dp_pipeline.raw.values import (
     WHOLE,
     Kind,
@@ -63,8 +65,11 @@ def row_frame(spec: DatasetSpec, table: pa.Table) -> pd.DataFrame:
 
     A missing value, a text in place of a number and a blank person id are null; in a nullable
     number such a text is infinite, outside all bounds. A boolean column for each constraint tells
-    whether a row meets it, and for time windows another one whether it has a time.
+    whether a row meets it, and for time windows another one whether it has a time. Of units with
+    parts of another source the rows are those of parts.
     """
+    if WITHOUT_PARTS in table.column_names:
+        table = table.filter(pc.invert(table.column(WITHOUT_PARTS)))
     columns: dict[str, pd.Series | pd.Categorical] = {}
     for attribute in spec.domain:
         column = column_of(attribute, table)

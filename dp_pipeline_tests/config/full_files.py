@@ -159,6 +159,8 @@ parts:
   persons:
     at_most: 3
     order: age
+    source: {kind: csv, path: persons.csv}
+    key: home
     attributes:
       age: {bounds: [0, 100], bins: 4}
       sex: {levels: [f, m]}

@@ -389,6 +389,14 @@ def test_names_are_compared_in_their_canonical_form(one: str, other: str) -> Non
     assert overlap(one, other)
 
 
+def test_a_source_has_the_names_of_its_parts(tmp_path: Path) -> None:
+    paths = [tmp_path / "homes.csv", tmp_path / "persons.csv"]
+    source = Source("csv", str(paths[0]), parts=Source("csv", str(paths[1])))
+    for names in (source.identities, source.current_identities):
+        assert names == tuple(f"file:{path}" for path in paths)
+    assert source.identity == f"csv:{paths[0]}, with parts of csv:{paths[1]}"
+
+
 @pytest.mark.parametrize(
     ("one", "other"),
     [

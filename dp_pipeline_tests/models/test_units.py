@@ -11,6 +11,7 @@ import pytest
 from dp_pipeline.config.constraints import Constraint
 from dp_pipeline.config.domain import SIZE, UNIT_WEIGHT, Attribute, Domain, Parts
 from dp_pipeline.config.encoding import IntArray, Levels
+from dp_pipeline.config.parts_parser import no_part_in_empty_units
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.noise import NoiseSource, SeededNoise
 from dp_pipeline.gate.parts import PartsCounter
@@ -33,14 +34,14 @@ def attribute(name: str, size: int, *, nullable: bool = False) -> Attribute:
     return Attribute(name, name, "keep", cells=cells, nullable=nullable)
 
 
-def domain(*constraints: Constraint) -> Domain:
-    attributes = (
-        attribute("region", 2, nullable=True),
-        attribute(SIZE, MOST),
-        attribute("age", 3),
-        attribute("sex", 2),
-    )
-    return Domain(attributes, constraints, Parts("persons", ("age", "sex"), MOST))
+def domain(*constraints: Constraint, key: str = "") -> Domain:
+    parts = Parts("persons", ("age", "sex"), MOST, key=key)
+    of_parts = [
+        attribute(name, size, nullable=bool(key)) for name, size in (("age", 3), ("sex", 2))
+    ]
+    region, size = attribute("region", 2, nullable=True), attribute(SIZE, MOST + 1 - parts.fewest)
+    constraints += no_part_in_empty_units(parts, of_parts)
+    return Domain((region, size, *of_parts), constraints, parts)
 
 
 def couples(many: int) -> list[Row]:
@@ -57,10 +58,11 @@ def fit(
     rows: Sequence[Row], declared: Domain, epsilon: Fraction, noise: NoiseSource | None = None
 ) -> SyntheticTable:
     units, *codes = np.array(rows, dtype=np.int64).reshape(-1, 4).T
-    columns = units_of_parts(
-        declared, dict(zip(("region", "age", "sex"), codes, strict=True)), units
-    )
+    of_rows = dict(zip(("region", "age", "sex"), codes, strict=True))
     assert declared.parts is not None
+    # All is missing of a row that stands for a unit without parts.
+    is_empty = None if declared.parts.fewest else of_rows["age"] == declared["age"].missing_code
+    columns = units_of_parts(declared, of_rows, units, is_empty=is_empty)
     counter = MemoryCounter(
         declared.parts.of_units(declared),
         coordinates={},
@@ -109,6 +111,19 @@ def test_tables_of_units_and_parts_refer_to_each_other() -> None:
     assert parts["part"].tolist() == [part + 1 for count in counts for part in range(count)]
 
 
+def test_units_without_parts_stay_so() -> None:
+    empty = [(10**6 + unit, 1, 3, 2) for unit in range(3000)]
+    table = fit([*couples(3000), *empty], domain(key="home"), Fraction(4))
+    codes = dict(zip(table.attributes, table.codes.T, strict=True))
+    tables = table.tables()
+    sizes = np.bincount(tables["units"][SIZE], minlength=3)[:3]
+    assert np.abs(sizes - 3000).max() < 150
+    assert tables["units"][SIZE].sum() == len(tables["synthetic"]["age"])
+    is_empty = codes[SIZE] == 0
+    assert (codes["age"][is_empty] == 3).all() and (codes["age"][~is_empty] == 3).mean() < 0.01
+    assert table.probabilities(("age",))[3] < 0.01
+
+
 @pytest.mark.parametrize("rows", [[], couples(1), couples(40)])
 def test_few_units_give_a_table_that_keeps_constraints(rows: list[Row]) -> None:
     never = Constraint("no child alone", (SIZE, "age"), (((0,), (0,)),), is_only=False)
@@ -121,6 +136,7 @@ FIVE: dict[str, list[Row]] = {
     "one part": [(99, 0, 2, 1)],
     "two equal parts": [(99, 0, 2, 1), (99, 0, 2, 1)],
     "three parts of two regions": [(99, 0, 2, 1), (99, 1, 0, 0), (99, 1, 1, 0)],
+    "no part": [(99, 0, 3, 2)],
 }
 
 
@@ -131,7 +147,7 @@ def test_a_unit_more_costs_at_most_epsilon_in_all(name: str, seed: int) -> None:
     epsilon, recorded = Fraction(1), []
     for rows in (couples(20), [*couples(20), *FIVE[name]]):
         noise = RecordingNoise(ForcedNoise(seed))
-        fit(rows, domain(), epsilon, noise)
+        fit(rows, domain(key="home"), epsilon, noise)
         recorded.append(noise.draws)
     loss = Fraction(0)
     for one, other in zip(*recorded, strict=True):

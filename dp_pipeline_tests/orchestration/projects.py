@@ -97,7 +97,29 @@ HOMES: Declaration = {
 }
 """A release of a table, one row a person, by every model."""
 
+FAMILIES: Declaration = {
+    "description": "Families and their persons, in two files: sensitive.",
+    "population": "valley",
+    "purpose": "release",
+    "protection": {"unit": "group", "key": "family"},
+    "ceiling": {"total": "10"},
+    "source": {"kind": "csv", "path": "families.csv"},
+    "attributes": {"place": {"levels": ["hill", "river"]}},
+    "parts": {
+        "persons": {
+            "at_most": "3",
+            "source": {"kind": "csv", "path": "persons.csv"},
+            "key": "home",
+            "attributes": {"age": {"bounds": ["0", "90"], "bins": "3"}},
+        }
+    },
+    "partitions": ["1"],
+    "models": {"one_shot": {}},
+}
+"""A release of units, of which some have no part."""
+
 ROWS: Mapping[str, tuple[str, ...]] = {
+    "families": ("family,place", "1,hill", "2,river", "3,river"),
     "plants": ("height,width,colour", "1,1,red", "2,1,red", "1,2,green", "7,3,green", "6,3,red"),
     "rides": (
         "rider,x,y",

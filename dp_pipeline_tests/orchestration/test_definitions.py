@@ -19,7 +19,14 @@ from dp_pipeline.models import MODELS
 from dp_pipeline.orchestration.common import RESOURCE, Pipeline
 from dp_pipeline.orchestration.dataset import dataset_assets, pipeline_definitions
 from dp_pipeline.releases.home import Home
-from dp_pipeline_tests.orchestration.projects import HOMES, PLANTS, RIDES, Project, definitions_of
+from dp_pipeline_tests.orchestration.projects import (
+    FAMILIES,
+    HOMES,
+    PLANTS,
+    RIDES,
+    Project,
+    definitions_of,
+)
 
 pytestmark = pytest.mark.chain
 
@@ -103,6 +110,14 @@ def test_chain_goes_from_rows_to_models_to_report(specs):
     assert upstream("evaluation") == upstream("budget") == set(PLANTS["models"])
     assert upstream("comparison") == {"evaluation"}
     assert upstream("published") == {PLANTS["publish"]["model"]}
+
+
+def test_the_lineage_of_units_shows_both_sources(tmp_path: Path) -> None:
+    spec = Project(tmp_path).declare("families", FAMILIES)
+    graph = defined(spec).resolve_asset_graph()
+    ingested = graph.get(dg.AssetKey(["families", "ingested"]))
+    assert {key.path[-1] for key in ingested.parent_keys} == {"units", "persons"}
+    assert all(graph.get(key).description for key in ingested.parent_keys)
 
 
 def test_every_asset_check_job_and_schedule_says_what_it_is(definitions: dg.Definitions):

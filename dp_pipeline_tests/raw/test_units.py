@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import date
 from itertools import chain
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,11 +20,24 @@ from dp_pipeline.config.constraints import Constraint
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.domain import SIZE, UNIT_WEIGHT, Attribute, Domain, Parts, UnitOfParts
 from dp_pipeline.config.encoding import Levels
+from dp_pipeline.config.parts_parser import no_part_in_empty_units
 from dp_pipeline.config.reading import Derived
+from dp_pipeline.config.source import Source
 from dp_pipeline.gate.parts import PartsCounter
+from dp_pipeline.raw import units as raw_units
+from dp_pipeline.raw.counters import open_counter
 from dp_pipeline.raw.counters.memory import MemoryCounter
-from dp_pipeline.raw.prepare import normalized
-from dp_pipeline.raw.units import parts_of_units, units_of_parts
+from dp_pipeline.raw.ingest import ingest
+from dp_pipeline.raw.prepare import normalized, prepare
+from dp_pipeline.raw.snapshot import mark_validated
+from dp_pipeline.raw.units import (
+    OF_UNIT,
+    join_batches,
+    join_parts,
+    parts_of_units,
+    unit_keys,
+    units_of_parts,
+)
 
 
 def attribute(name: str, size: int, *, nullable: bool = False) -> Attribute:
@@ -96,6 +116,7 @@ def test_a_unit_with_a_part_that_breaks_a_constraint_is_left_out() -> None:
 SPEC = DatasetSpec.of_domain(
     "homes", DOMAIN_OF_ROWS, protection=UnitOfParts("home", 3), purpose="release"
 )
+KEY = b"k" * 32
 ids = st.sampled_from([7, 2**53, 2**53 + 1]) | st.none()
 QUESTIONS = [(), ("region", SIZE), ("region", "age", "sex"), ("sex",)]
 
@@ -112,10 +133,14 @@ def prepared(rows: list[tuple[int | None, str, str, str]], *, as_text: bool) -> 
             },
         }
     )
-    units = normalized(SPEC, table, b"k" * 32)
+    return counter_of(SPEC, table)
+
+
+def counter_of(spec: DatasetSpec, table: pa.Table) -> PartsCounter:
+    units = normalized(spec, table, KEY)
     codes = {name: units.column(name).to_numpy() for name in units.column_names}
-    counter = MemoryCounter(SPEC.counted_domain, coordinates={}, codes=codes, rows=units.num_rows)
-    return PartsCounter(counter, SPEC.domain)
+    counter = MemoryCounter(spec.counted_domain, coordinates={}, codes=codes, rows=units.num_rows)
+    return PartsCounter(counter, spec.domain)
 
 
 cells = st.tuples(
@@ -128,10 +153,179 @@ def test_a_unit_of_any_size_weighs_at_most_one(others, parts, as_text) -> None:
     rows = [(home, *row) for home, row in others]
     more = [*rows, *((99, *row) for row in parts)]
     before, after = (prepared(each, as_text=as_text) for each in (rows, more))
+    assert_one_unit_more(before, after)
+
+
+def assert_one_unit_more(before: PartsCounter, after: PartsCounter) -> None:
     for one, other in zip(
         [*before.count(QUESTIONS), *before.pairs(["age", "sex"])],
         [*after.count(QUESTIONS), *after.pairs(["age", "sex"])],
         strict=True,
     ):
         added = other.open_at_the_gate() - one.open_at_the_gate()
-        assert added.min() >= 0 and added.sum() <= UNIT_WEIGHT
+        assert added.min(initial=0) >= 0 and added.sum() <= UNIT_WEIGHT
+
+
+def of_two_sources(spec: DatasetSpec, key: str) -> DatasetSpec:
+    """The same declaration with missing values of parts, which may have a source of their own."""
+    assert spec.domain.parts is not None
+    parts = Parts("persons", ("age", "sex"), 3, key=key)
+    own = [attribute(name, spec.domain[name].size, nullable=True) for name in parts.attributes]
+    sizes = Levels(tuple(map(str, range(parts.fewest, 4))))
+    size = Attribute(SIZE, SIZE, "drop", cells=sizes, derived=SIZED.derived)
+    domain = Domain((DOMAIN["region"], size, *own), no_part_in_empty_units(parts, own), parts)
+    source = Source("csv", "homes.csv", parts=Source("csv", "persons.csv") if key else None)
+    return replace(spec, domain=domain, source=source)
+
+
+FLAT, TWO = of_two_sources(SPEC, ""), of_two_sources(SPEC, "home")
+Home = int | None
+
+
+def both(
+    units: list[tuple[Home, str]], parts: list[tuple[Home, tuple[str, str, str]]], *, as_text: bool
+) -> pa.Table:
+    """The rows of two sources: (home, region) and (home, (_, age, sex))."""
+    homes = [home for home, _ in (*units, *parts)]
+    nothing = [None] * len(units)
+    columns = {
+        "region": [region for _, region in units] + [None] * len(parts),
+        "age": nothing + [age for _, (_, age, _) in parts],
+        "sex": nothing + [sex for _, (_, _, sex) in parts],
+    }
+    keys = [None if home is None else str(home) if as_text else home for home in homes]
+    return pa.table(
+        {
+            "home": pa.array(keys, pa.string() if as_text else pa.int64()),
+            **{name: pa.array(column, pa.string()) for name, column in columns.items()},
+            OF_UNIT: pa.array([i < len(units) for i in range(len(homes))], pa.bool_()),
+        }
+    )
+
+
+homes = st.lists(st.tuples(ids, st.sampled_from("01?")), max_size=6)
+persons = st.lists(st.tuples(ids, cells), max_size=8)
+
+
+def joined_counter(*rows: object, as_text: bool = False) -> PartsCounter:
+    return counter_of(TWO, join_parts(both(*rows, as_text=as_text), unit_keys(TWO, KEY)).table)
+
+
+@given(
+    homes,
+    persons,
+    st.lists(st.sampled_from("01"), max_size=2),
+    st.lists(cells, max_size=12),
+    st.booleans(),
+)
+def test_all_rows_of_a_key_in_two_sources_are_one_unit(units, parts, more, added, as_text) -> None:
+    before = joined_counter(units, parts, as_text=as_text)
+    more_units = [(99, region) for region in more]
+    after = joined_counter(
+        [*more_units, *units], [*((99, part) for part in added), *parts], as_text=as_text
+    )
+    assert_one_unit_more(before, after)
+    (number,) = (each.open_at_the_gate() for each in after.count([()]))
+    known = {home for home, _ in (*units, *more_units) if home is not None}
+    assert number == UNIT_WEIGHT * len(known)
+
+
+@given(st.dictionaries(st.sampled_from([7, 2**53, 2**53 + 1]), st.sampled_from("01")), persons)
+def test_two_sources_give_the_codes_of_one_flat_table(units, parts) -> None:
+    parts = [part for part in parts if part[0] in units]
+    joined = join_parts(both(list(units.items()), parts, as_text=False), unit_keys(TWO, KEY)).table
+    flat = pa.table(
+        {
+            "home": pa.array([home for home, _ in parts], pa.int64()),
+            "region": pa.array([units[home] for home, _ in parts], pa.string()),
+            "age": pa.array([age for _, (_, age, _) in parts], pa.string()),
+            "sex": pa.array([sex for _, (_, _, sex) in parts], pa.string()),
+        }
+    )
+    both_codes = [normalized(*each, KEY).to_pylist() for each in ((TWO, joined), (FLAT, flat))]
+    with_parts = [row for row in both_codes[0] if row[SIZE] > 0]
+    one_more = [row | {SIZE: row[SIZE] + 1} for row in both_codes[1]]
+    in_order = [sorted(rows, key=repr) for rows in (with_parts, one_more)]
+    assert in_order[0] == in_order[1]
+    assert len(both_codes[0]) == len(units)
+
+
+@given(homes, persons, st.integers(1, 4), st.booleans())
+def test_sources_in_batches_are_joined_as_in_one(units, parts, size, as_text) -> None:
+    rows = both(units, parts, as_text=as_text)
+    whole = join_parts(rows, unit_keys(TWO, KEY)).table
+    batches = [rows.slice(start, size) for start in range(0, max(1, rows.num_rows), size)]
+    with TemporaryDirectory() as folder:
+        several = pa.concat_tables(join_batches(TWO, batches, KEY, Path(folder)))
+    assert sorted(several.to_pylist(), key=repr) == sorted(whole.to_pylist(), key=repr)
+
+
+def test_parts_without_a_unit_and_copies_of_units_are_counted() -> None:
+    part = ("", "0", "0")
+    rows = both(
+        [(1, "0"), (1, "1"), (None, "0")], [(1, part), (2, part), (None, part)], as_text=False
+    )
+    joined = join_parts(rows, unit_keys(TWO, KEY))
+    assert (joined.table.num_rows, joined.orphans, joined.copies) == (1, 2, 2)
+
+
+def take_all(table: pa.Table, **_: object) -> pa.Table:
+    return table
+
+
+MUTANTS = {
+    "copies of a unit stay": ("keep_at_most", take_all),
+    "units without a key stay": ("person_codes", lambda table, _: np.zeros(len(table), np.int64)),
+}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_wrong_join_gives_other_sizes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    part = ("", "0", "0")
+    rows = [(1, "0"), (1, "1"), (2, "0"), (None, "0")], [(1, part), (1, part), (None, part)]
+    assert unit_sizes(*rows) == [1, 0, 1, 0]
+    monkeypatch.setattr(raw_units, *MUTANTS[name])
+    assert unit_sizes(*rows) != [1, 0, 1, 0]
+
+
+def unit_sizes(*rows: object) -> list[int]:
+    """The number of units of each size."""
+    (table,) = joined_counter(*rows).count([(SIZE,)])
+    return (table.open_at_the_gate() // UNIT_WEIGHT).tolist()
+
+
+@pytest.mark.usefixtures("small_batches")
+@pytest.mark.parametrize("as_text", [True, False])
+def test_engines_count_two_files_alike(as_text: bool, tmp_path: Path) -> None:
+    rng = np.random.default_rng(5)
+    units = [(2**53 + home, str(rng.integers(2))) for home in range(30)]
+    parts = [
+        (2**53 + int(rng.integers(40)), ("", str(rng.integers(3)), str(rng.integers(2))))
+        for _ in range(60)
+    ]
+    rows = both(units, parts, as_text=as_text)
+    paths = [tmp_path / "homes.parquet", tmp_path / "persons.parquet"]
+    columns = [["home", "region"], ["home", "age", "sex"]]
+    for path, names, is_of_unit in zip(paths, columns, (True, False), strict=True):
+        table = rows.filter(pc.equal(rows.column(OF_UNIT), is_of_unit)).select(names)
+        pq.write_table(table, path, row_group_size=7)
+    homes, persons = (Source("parquet", str(path)) for path in paths)
+    spec, claimed = replace(TWO, source=replace(homes, parts=persons)), set()
+    snapshot = ingest(
+        spec,
+        tmp_path / "store",
+        key=KEY,
+        snapshot_id=None,
+        today=date(2026, 1, 1),
+        claim=lambda *names: claimed.update(names),
+    )
+    assert claimed == {f"file:{path}" for path in paths}
+    with snapshot.locked():
+        mark_validated(spec, snapshot, structural=True, refused=False)
+    prepare(spec, snapshot)
+    joined = joined_counter(units, parts, as_text=as_text)
+    expected = [table.open_at_the_gate() for table in joined.count(QUESTIONS)]
+    for engine in ("memory", "stream"):
+        counter = PartsCounter(open_counter(spec, snapshot, engine), spec.domain)
+        for table, exact in zip(counter.count(QUESTIONS), expected, strict=True):
+            assert np.array_equal(table.open_at_the_gate(), exact)

@@ -9,6 +9,7 @@ row is sampled depends on other rows.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +30,7 @@ from dp_pipeline.raw.sources.parquet import (
     source_types,
 )
 from dp_pipeline.raw.sources.spreadsheets import read_xlsx
+from dp_pipeline.raw.units import OF_UNIT
 from dp_pipeline.raw.values import column_of, level_codes
 
 __all__ = [
@@ -65,6 +67,9 @@ def read_source(spec: DatasetSpec, files: Sequence[Path] | None = None) -> pa.Ta
 
 def stored_types(spec: DatasetSpec, files: Sequence[Path] | None = None) -> dict[str, str]:
     """Return declared column → the type that the source stores; {} for texts alone."""
+    if spec.source.parts is not None:
+        units, parts = spec.of_sources
+        return {**stored_types(parts), **stored_types(units, files)}
     if spec.source.kind != "parquet":
         return {}
     (path,) = [Path(location) for location in spec.source.locations] if files is None else files
@@ -75,6 +80,9 @@ def source_tables(spec: DatasetSpec, files: Sequence[Path] | None = None) -> Ite
     """Yield the tables of ``read_source``, at least one, of one schema: files of sensitive rows and
     of Parquet, and queries, are never in memory as a whole.
     """
+    if spec.source.parts is not None:
+        yield from _tables_of_both(spec, files)
+        return
     sample = spec.source.sample
     if sample is None:
         yield from _declared_tables(spec, files)
@@ -94,6 +102,30 @@ def source_tables(spec: DatasetSpec, files: Sequence[Path] | None = None) -> Ite
     attribute = spec.domain[sample.by]
     classes = level_codes(attribute, column_of(attribute, table)) - INVALID
     yield table.take(sample_by_class(classes, rows=sample.rows, seed=sample.seed))
+
+
+def _tables_of_both(spec: DatasetSpec, files: Sequence[Path] | None) -> Iterator[pa.Table]:
+    """Yield the rows of units and of their parts, with null in the columns of the other source.
+
+    ``OF_UNIT`` says which source a row is of; the parts' key has the name of the units'.
+    """
+    both = spec.of_sources
+    tables = [source_tables(both[0], files), source_tables(both[1])]
+    firsts = [next(each) for each in tables]
+    widened = [_widened(spec, *pair) for pair in zip(both, firsts, strict=True)]
+    types = reading.plain_types(spec, [table.schema for table in widened])
+    for own, first, rest in zip(both, firsts, tables, strict=True):
+        for table in chain([first], rest):
+            plain = reading.plain_columns(spec, _widened(spec, own, table), types)
+            yield plain.append_column(OF_UNIT, pa.array(np.full(table.num_rows, own is both[0])))
+
+
+def _widened(spec: DatasetSpec, own: DatasetSpec, table: pa.Table) -> pa.Table:
+    """Return rows of one source of two, ``own``, with all columns of both."""
+    columns = dict(zip(table.column_names, table.columns, strict=True))
+    columns[spec.protection.column] = columns.pop(own.protection.column)
+    null = pa.nulls(table.num_rows)
+    return pa.table({name: columns.get(name, null) for name in reading.declared_columns(spec)})
 
 
 def _declared_tables(spec: DatasetSpec, files: Sequence[Path] | None) -> Iterator[pa.Table]:

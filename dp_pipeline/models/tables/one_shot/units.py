@@ -61,7 +61,7 @@ class UnitRelease:
 
         of_units = [name for name in groups if name not in self.parts.attributes]
         units = {name: expand(name, groups[name]) for name in of_units}
-        sizes = units[SIZE] + 1
+        sizes = self.parts.row_counts(units[SIZE])
         owners = np.repeat(np.arange(count), sizes)
         evidence = {name: groups[name][owners].astype(np.int64) for name in of_units}
         tables = tree.model.by_clique(list(tree.tables))
@@ -96,7 +96,7 @@ class UnitRelease:
 
     def _pairs(self, table: NoisyMarginal, size: int) -> NoisyPairs:
         pairs = pair_count(size, in_order=bool(self.parts.order))
-        counts = table.table[size - 1] * (pairs / UNIT_WEIGHT)
+        counts = table.table[size - self.parts.fewest] * (pairs / UNIT_WEIGHT)
         if not self.parts.order:
             # Each pair was counted in one order; a pair of two equal codes is both.
             counts = np.triu(counts) + np.triu(counts).T
@@ -108,7 +108,7 @@ class UnitRelease:
         if not zeros:
             return codes
         is_kept = zeros.holds(dict(zip(names, codes.T, strict=True)))
-        sizes = codes[:, names.index(SIZE)] + 1
+        sizes = self.parts.row_counts(codes[:, names.index(SIZE)])
         firsts = first_parts(sizes)
         broken = np.zeros(len(firsts), dtype=np.bool_)
         owners = np.repeat(np.arange(len(firsts)), sizes[firsts])
