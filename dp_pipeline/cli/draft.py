@@ -217,7 +217,7 @@ def _write(path: Path, text: str) -> None:
             schema.write_text(schema_text(), encoding="utf-8")
     except OSError as error:
         raise DeclarationError(
-            f"data init: the file {path} cannot be written: {error.strerror}"
+            f"data init: the file {path} cannot be written ({error.strerror}): choose another place"
         ) from None
 
 

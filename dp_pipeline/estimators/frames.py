@@ -215,7 +215,8 @@ def numeric_rows(X: Any, columns: int) -> FloatArray:
     series = numeric_features(plain_frame(X)).columns
     if len(series) != columns:
         raise DeclarationError(
-            f"X: the table must have {columns} columns as in the fit, not {len(series)}"
+            f"X: the table must have {columns} columns as in the fit, not {len(series)}: pass "
+            "the same columns"
         )
     return np.stack([numbers_of(column)[0] for column in series], axis=1)
 

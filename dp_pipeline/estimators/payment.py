@@ -215,8 +215,8 @@ def _require_currency(account: Account, fit: PrivateFit) -> None:
         )
     if currency not in (PURE, account.currency):
         raise DeclarationError(
-            f"{where}: delta: expected {_delta_text(account.currency)} as its account has, got "
-            f"{_delta_text(currency)}"
+            f"{where}: the delta must be {_delta_text(account.currency)}, as the account has "
+            f"it, not {_delta_text(currency)}"
         )
     if fit.refines is not None and currency != account.currency:
         raise DeclarationError(

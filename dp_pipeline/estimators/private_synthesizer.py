@@ -558,7 +558,8 @@ noise protects nobody
     def _add_public_rows(fit: PrivateFit, prior: Any, X: Any, names: Sequence[Any]) -> PrivateFit:
         if prior is X:
             raise DeclarationError(
-                "prior: the public rows must be of other persons than X, but they are X itself"
+                "prior: the public rows must be of other persons than X, but they are X "
+                "itself: pass other rows"
             )
         if fit.spec.to_discover:
             raise DeclarationError(

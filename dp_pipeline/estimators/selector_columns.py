@@ -295,7 +295,8 @@ def _single_numbers(name: str, series: Any, *, are_truths: bool) -> SelectorColu
     if not _are_levels(values):
         raise DeclarationError(
             f"X: the column {name!r} may have at most {MOST_NUMBERS} different whole numbers "
-            f"without declared cuts: declare some, as in edges={{{name!r}: [10, 20, 50]}}"
+            "without declared cuts, but it has more: declare some, as in edges={{name!r}: "
+            "[10, 20, 50]}"
         )
     single = tuple(values.tolist())
     words = [str(text_of(value)) for value in single]

@@ -271,7 +271,8 @@ def _vector(scores: IntArray) -> IntArray:
     scores = int64_array(scores, of="scores")
     if scores.ndim != 1 or not scores.size:
         raise BoundaryViolation(
-            f"The scores of a choice must be a filled vector, not of shape {scores.shape}"
+            "The scores of a choice must be a vector of one or more numbers, not of shape "
+            f"{scores.shape}"
         )
     return scores
 

@@ -101,7 +101,8 @@ class JunctionTree:
                 raise BoundaryViolation(
                     f"Cliques with a common attribute must be connected, but clique {child} "
                     f"({', '.join(self.cliques[child])}) hangs below a clique without "
-                    f"{', '.join(sorted(clique & attributes - seen[parent]))}"
+                    f"{', '.join(sorted(clique & attributes - seen[parent]))}: link it "
+                    "elsewhere"
                 )
             seen[child] = clique
             attributes |= clique
@@ -200,7 +201,8 @@ def _neighbours(graph: nx.Graph, order: Sequence[str]) -> list[int]:
     places = {name: index for index, name in enumerate(order)}
     if len(places) != len(order) or not all(vertex in places for vertex in graph):
         raise BoundaryViolation(
-            f"An elimination order must have each of {len(graph)} vertices once"
+            f"An elimination order must have each of {len(graph)} vertices once, but one is "
+            "missing, repeated or unknown"
         )
     neighbours = [0] * len(order)
     for left, right in graph.edges:

@@ -93,7 +93,7 @@ class Audit:
     def _raised(self, entry: Entry) -> None:
         before = self._accounts[entry.population]
         if not entry.facts.keys() <= {*LIMITS, "reason", "by"}:
-            raise _impossible(entry, f"it changes more than limits of {entry.population}")
+            raise _impossible(entry, f"it changes more than the limits of {entry.population}")
         self._facts[entry.population] = replace_limits(self._facts[entry.population], entry.facts)
         after = self._account(entry)
         limits = (before.limit, after.limit), (before.window_limit, after.window_limit)

@@ -95,7 +95,7 @@ class Reservation:
         if self._end_words:
             raise entries.ReservationOver(
                 f"{self.charge.what}: the reservation must be open, but it {self._end_words}: "
-                "report this"
+                "report this fault"
             )
 
 

@@ -192,9 +192,9 @@ def _require_strays(result: _CheckedRows, strays: Mapping[int, str]) -> None:
     for number, digits in strays.items():
         if len(digits) < LEAST_DIGITS or not result.digests.get(number, "").startswith(digits):
             raise DeclarationError(
-                f"The row {number} of the ledger must be invalid and named with the first "
-                f"{LEAST_DIGITS} or more digits of its digest, as `dp-pipeline budget verify` "
-                f"prints them, not with {digits[:80]!r}"
+                f"An invalid row must be named by its number and the first {LEAST_DIGITS} or "
+                "more digits of its digest, as `dp-pipeline budget verify` prints them, but "
+                f"row {number} with {digits[:80]!r} is none"
             )
     if result.digests.keys() - strays.keys():
         raise result.remedied

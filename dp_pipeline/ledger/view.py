@@ -17,7 +17,7 @@ from dp_pipeline.ledger.head import Draft, Row, Tip, digest
 from dp_pipeline.ledger.journal import ENDED, RESERVED, entries, state
 from dp_pipeline.ledger.state import State, StateKey, StateValue
 
-_VERIFY = "`dp-pipeline budget verify` says where"
+_VERIFY = "`dp-pipeline budget verify` says what is wrong and what to do"
 
 
 class View:

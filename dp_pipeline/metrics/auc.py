@@ -205,7 +205,7 @@ def _pair_count(counts: Any) -> float:
 def _checked(table: ClassTable) -> NDArray[np.float64]:
     if table.ndim != 2 or table.size == 0 or table.min() < 0:
         raise DeclarationError(
-            "A class table needs counts of at least 0 of shape (classes, k), but one is "
-            f"negative, or the shape is {table.shape}"
+            "A class table must have shape (classes, k) and counts of at least 0, but it has "
+            f"shape {table.shape} or a negative count"
         )
     return table.astype(np.float64)

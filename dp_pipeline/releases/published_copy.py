@@ -162,7 +162,7 @@ def _file_system(place: str) -> tuple[Any, str]:
         ) from None
     except ValueError:
         raise DeclarationError(
-            f"{expected}, but fsspec knows no such address: correct it"
+            f"{expected}, but its kind of address is not known to fsspec: correct it"
         ) from None
     return files, str(root).rstrip("/")
 

@@ -252,7 +252,8 @@ def _require_proven(spend: Spend) -> None:
         )
     if not is_concentrated and not is_of_texts and spend.mechanism not in _LOSS:
         raise BoundaryViolation(
-            f"The mechanism of {spend.what} must be a known one, not {spend.mechanism!r:.40}"
+            f"The mechanism of {spend.what} must be one of {', '.join(_LOSS)}, a concentrated "
+            f"one or that of texts, not {spend.mechanism!r:.40}"
         )
     if spend.currency != ("zcdp" if is_concentrated else "pure"):
         raise BoundaryViolation(

@@ -197,8 +197,8 @@ def test_a_table_of_pure_epsilon_costs_half_its_square_in_rho(ledger: Ledger):
 @pytest.mark.parametrize(
     ("population", "delta", "words"),
     [
-        ("riders", "1e-9", "delta: expected 0 as its account has, got 1e-9"),
-        ("concentrated", "1e-8", "delta: expected 1e-9 as its account has, got 1e-8"),
+        ("riders", "1e-9", "the delta must be 0, as the account has it, not 1e-9"),
+        ("concentrated", "1e-8", "the delta must be 1e-9, as the account has it, not 1e-8"),
     ],
 )
 def test_another_delta_than_that_of_the_account_is_refused(

@@ -299,7 +299,7 @@ def test_a_price_that_is_not_a_positive_fraction_is_refused(
 )
 @pytest.mark.parametrize("shape", [(0,), (2, 2), ()], ids=str)
 def test_a_choice_is_among_a_vector_of_at_least_one(mechanism, amount, shape) -> None:
-    with pytest.raises(BoundaryViolation, match="must be a filled vector"):
+    with pytest.raises(BoundaryViolation, match="must be a vector of one or more numbers"):
         mechanism(np.zeros(shape, np.int64), linf=1, **{amount: ONE}, noise=RecordingNoise())
 
 

@@ -155,11 +155,11 @@ def test_a_raise_that_lowers_a_limit_is_refused(
         ({"ceiling": "none"}, "its facts declare no account"),
         (
             {"ceiling": "none", "each_window": "1", "windows": "never"},
-            "it changes more than limits of rides",
+            "it changes more than the limits of rides",
         ),
         (
             {"ceiling": "none", "each_window": "1", "unit": "one row"},
-            "it changes more than limits of rides",
+            "it changes more than the limits of rides",
         ),
     ],
 )

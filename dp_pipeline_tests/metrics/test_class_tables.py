@@ -80,6 +80,6 @@ def test_the_adjusted_rand_index_of_many_rows_does_not_overflow():
 @pytest.mark.parametrize("table", [np.zeros(3), np.zeros((0, 2)), np.array([[1, -1]])])
 def test_what_is_no_table_of_counts_is_refused(metric, table):
     with pytest.raises(
-        DeclarationError, match=r"counts of at least 0 of shape \(classes, k\), but one is negative"
+        DeclarationError, match=r"must have shape \(classes, k\) and counts of at least 0"
     ):
         metric(table)
