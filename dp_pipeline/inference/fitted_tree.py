@@ -7,8 +7,8 @@ OneWays: the one-way marginals of a table, and the number of rows that they agre
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations
 from math import prod
@@ -29,6 +29,7 @@ from dp_pipeline.inference.consistency import (
 from dp_pipeline.inference.graphical_model import GraphicalModel
 from dp_pipeline.inference.junction_tree import JunctionTree, triangulated_cliques
 from dp_pipeline.inference.latent_classes import fit_near_classes
+from dp_pipeline.inference.missing_levels import complete_attributes, without_last_levels
 from dp_pipeline.inference.paired_rows import PairedRows
 from dp_pipeline.inference.structural_zeros import NONE, StructuralZeros
 from dp_pipeline.inference.tree_fit import fit_tree
@@ -315,6 +316,31 @@ class FittedRows:
             seed=int(rng.integers(1 << 62)),
             groupings=dict(self.groupings),
             dependence=dict(self.dependence),
+        )
+
+    def without_missing(self, names: Collection[str]) -> FittedRows:
+        """Return the same without levels of missing values whose rows are not above their noise.
+
+        names   attributes whose last level is of missing values, in no constraint
+        """
+        complete = complete_attributes(self._paid, {name: self.sizes[name] for name in names})
+        labels = {name: grouping.groups for name, grouping in self.all_groupings.items()}
+        # A level that is grouped with others is in no cell of its own.
+        apart = {name for name in complete if labels[name][-1] > labels[name][-2]}
+        ways = self.ways
+        if ways and complete:
+            singles = [without_last_levels(table, complete) for table in ways.measured]
+            ways = OneWays.of(singles, self.measured[0])
+        return replace(
+            self,
+            measured=tuple(without_last_levels(table, apart) for table in self.measured),
+            sizes={name: size - (name in complete) for name, size in self.sizes.items()},
+            ways=ways,
+            groupings={
+                name: Grouping(labels[name][:-1]) if name in complete else grouping
+                for name, grouping in self.groupings.items()
+            },
+            paid=self._paid,
         )
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -21,9 +22,10 @@ def levels(**sizes: int) -> Domain:
     )
 
 
-def domain_of(sizes: Sequence[int]) -> Domain:
-    """Attributes x0, x1, … with so many levels."""
-    return levels(**{f"x{index}": size for index, size in enumerate(sizes)})
+def domain_of(sizes: Sequence[int], *, nullable: bool = False) -> Domain:
+    """Attributes x0, x1, … with so many levels; of missing values is the last, where nullable."""
+    declared = levels(**{f"x{index}": size - nullable for index, size in enumerate(sizes)})
+    return Domain(tuple(replace(attribute, nullable=nullable) for attribute in declared))
 
 
 def dependent_rows(sizes: Sequence[int], rows: int, *, seed: int = 1) -> np.ndarray:

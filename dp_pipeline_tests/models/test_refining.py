@@ -34,6 +34,7 @@ TABLES: dict[str, tuple[Model, Domain]] = {
     "one_shot, one clique": (OneShot(), TOWN),
     "one_shot, packed": (OneShot(clique_cells=16), TOWN),
     "one_shot, groups": (OneShot(clique_cells=1 << 10), MANY),
+    "one_shot, missing values": (OneShot(), domain_of((4,) * 8, nullable=True)),
 }
 every_model = pytest.mark.parametrize("name", TABLES)
 both_currencies = pytest.mark.parametrize("delta", [None, Fraction(1, 10**9)], ids=["ε", "ρ"])

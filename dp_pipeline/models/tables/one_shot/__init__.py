@@ -4,7 +4,6 @@ expected error of all pairs of attributes (``plan``, ``inference.expected_error`
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import comb, prod
@@ -14,17 +13,18 @@ import numpy as np
 
 from dp_pipeline.config.amounts import PURE, Currency
 from dp_pipeline.config.domain import SIZE, UNIT_WEIGHT, Domain
-from dp_pipeline.config.encoding import Names
+from dp_pipeline.config.encoding import FloatArray, Names
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.config.parameters import choice
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.inference.clique_join import overlap_links
 from dp_pipeline.inference.earlier import EarlierTables, PublicTable
 from dp_pipeline.inference.fitted_tree import FittedRows, OneWays
+from dp_pipeline.inference.views import view_cells
 from dp_pipeline.models.base import Released, plan_from, prior, require_plan, smooth
 from dp_pipeline.models.tables.aim_like import AimLike
 from dp_pipeline.models.tables.base import ExpectedPairs, TableModel, clique_cells
-from dp_pipeline.models.tables.one_shot.plan import PACKED_CELLS, ROWS_SHARE, Planning
+from dp_pipeline.models.tables.one_shot.plan import ROWS_SHARE, Planning
 from dp_pipeline.models.tables.one_shot.public_rows import PriorRound
 from dp_pipeline.models.tables.one_shot.round import FEWEST_ROWS, Round, amounts_of
 from dp_pipeline.models.tables.one_shot.units import UnitRelease, measure_pairs
@@ -99,6 +99,10 @@ class OneShot(TableModel):
        (``inference.latent_classes``); where a covering design is of more attributes than a clique
        may hold, attribute after attribute, so that all pairs fit (``inference.paired_rows``).
 
+    Tables have the level of missing values of every attribute, and plans are made as if no row had
+    one. Where its noisy rows are not above their noise, it is left out of what is fitted
+    (``inference.missing_levels``): an open level that no row needs costs next to nothing.
+
     *Proof.* Number of rows and tables: a row is in one cell, over groups of levels too; Δ1 =
     Δ2 = 1 under add/remove, times the distance; a refined marginal costs what is added to it
     (``gate.mechanisms.refine``). The mean dependence is that of U_ij = ½‖c_ij − r cᵀ/n‖₁, which
@@ -171,16 +175,11 @@ class OneShot(TableModel):
 
     def is_better_pure(self, domain: Domain, delta: Fraction) -> bool:
         """Return whether both kinds of plans that the rows may lead to have less noise."""
-        sizes = self.sizes(domain)
-        if len(sizes) < 2 or self.quality == "best_plus":
+        if len(self.sizes(domain)) < 2 or self.quality == "best_plus":
             return False
         pure, concentrated = (
-            Planning(
-                sizes,
-                1.0,
-                currency.amount_of(Fraction(1)),
-                NoiseRate(currency != PURE, 1),
-                self.clique_cells,
+            self._planning(
+                domain, 1.0, currency.amount_of(Fraction(1)), NoiseRate(currency != PURE, 1)
             ).noise_of_two_plans
             for currency in (PURE, Currency(delta))
         )
@@ -195,7 +194,7 @@ class OneShot(TableModel):
         weights = self._workload.weights(sizes)
         if len(sizes) < 2 or self.quality != "best":
             return None
-        planning = Planning(sizes, max(1.0, rows), amount, rate, self.clique_cells, weights)
+        planning = self._planning(domain, max(1.0, rows), amount, rate, weights)
         total = comb(len(sizes), 2)
         weight = total if weights is None else weights[np.triu_indices(len(sizes), 1)].sum()
         middle = planning.errors.shape[1] // 2
@@ -205,24 +204,24 @@ class OneShot(TableModel):
     def most_cells(self, domain: Domain) -> int:
         """Return the most cells of all measured tables together, or of all cliques."""
         sizes = self.sizes(domain)
-        packed_cells = len(sizes) // 2 * min(PACKED_CELLS, self.clique_cells)
         searched = 2 * max(4, self.clique_cells)
         rounds = self._rounds.most_cells(domain) if self.quality == "best_plus" else 0
-        most = max(self._most_viewed(sizes), packed_cells, searched, rounds)
+        most = max(self._most_tabulated(domain), searched, rounds)
         return 1 + 2 * sum(sizes.values()) + most
 
-    def _most_viewed(self, sizes: Mapping[str, int]) -> int:
-        """Of all views, by either kind of noise, or of the clique that holds all attributes."""
-        planned = [
-            Planning(sizes, 1.0, Fraction(1), NoiseRate(concentrated, 1), self.clique_cells)
-            for concentrated in (False, True)
-        ]
-        if not planned[0].pairs or not planned[0].is_coverable:
-            return 0
-        viewed = [
-            sum(prod(sizes[n] for n in view) for view in planning.covering) for planning in planned
-        ]
-        return max(*viewed, prod(sizes.values()) if planned[0].is_small else 0)
+    def _most_tabulated(self, domain: Domain) -> int:
+        """Of all views or packed tables, by either kind of noise, or of the clique that holds all
+        attributes.
+        """
+        most, sizes = 0, self.sizes(domain)
+        for concentrated in (False, True) if sizes else ():
+            planning = self._planning(domain, 1.0, Fraction(1), NoiseRate(concentrated, 1))
+            is_coverable = planning.pairs and planning.is_coverable
+            for tables in (planning.packed, planning.covering if is_coverable else ()):
+                most = max(most, sum(view_cells(names, sizes) for names in tables))
+            if is_coverable and planning.is_small:
+                most = max(most, min(prod(sizes.values()), self.clique_cells))
+        return most
 
     @property
     def _workload(self) -> Workload:
@@ -234,6 +233,30 @@ class OneShot(TableModel):
         shape = zip(names, domain.shape(names), strict=True)
         return {name: size for name, size in shape if size > 1}
 
+    def _nullable(self, domain: Domain) -> dict[str, int]:
+        """Levels of attributes that plans take to have no missing values, their last level: none
+        that constraints or parts of units are about.
+        """
+        sizes = {} if domain.parts else self.sizes(domain)
+        constrained = {name for entry in self.zeros(domain).allowed for name in entry.names}
+        return {
+            name: size
+            for name, size in sizes.items()
+            if size > 2 and domain[name].nullable and name not in constrained
+        }
+
+    def _planning(
+        self,
+        domain: Domain,
+        rows: float,
+        amount: Fraction,
+        rate: NoiseRate,
+        weights: FloatArray | None = None,
+    ) -> Planning:
+        nullable = self._nullable(domain)
+        sizes = {name: size - (name in nullable) for name, size in self.sizes(domain).items()}
+        return Planning(sizes, rows, amount, rate, self.clique_cells, weights, nullable)
+
     @property
     def _rounds(self) -> AimLike:
         """``aim_like`` under this cap, or under its own where that is less."""
@@ -243,13 +266,12 @@ class OneShot(TableModel):
             clique_cells=min(self.clique_cells, AimLike.clique_cells),
         )
 
-    def _takes_rounds(self, curator: Curator, sizes: Mapping[str, int]) -> bool:
+    def _takes_rounds(self, curator: Curator) -> bool:
         """By public sizes alone: nothing was paid for yet."""
-        if self.quality == "best" or curator.currency == PURE or len(sizes) < 2:
+        domain, rate = curator.domain, NoiseRate(True, curator.distance)
+        if self.quality == "best" or curator.currency == PURE or len(self.sizes(domain)) < 2:
             return False
-        rate = NoiseRate(True, curator.distance)
-        planning = Planning(sizes, 1.0, Fraction(1), rate, self.clique_cells)
-        return not planning.is_coverable
+        return not self._planning(domain, 1.0, Fraction(1), rate).is_coverable
 
     def fit(
         self,
@@ -261,10 +283,9 @@ class OneShot(TableModel):
         """Noisy tables, and rows drawn from the distribution fitted to them; spends all that the
         accountant has, which is ``epsilon`` where no δ is declared.
         """
-        sizes = self.sizes(curator.domain)
         if curator.domain.parts is not None:
             return self._fit_units(curator, rng)
-        if self._takes_rounds(curator, sizes):
+        if self._takes_rounds(curator):
             return self._rounds.fit(curator, epsilon=epsilon, rng=rng)
         return self._drawn(self._start(curator).fitted(), curator.domain, rng)
 
@@ -306,7 +327,7 @@ class OneShot(TableModel):
             known is None
             or {name for table in known.measured for name in table.attributes} != set(sizes)
             or not sizes
-            or self._takes_rounds(curator, sizes)
+            or self._takes_rounds(curator)
         ):
             return self.fit(curator, epsilon=epsilon, rng=rng)
         again = self._start(curator).again(known, smooths=self.smooth == "true")
@@ -342,7 +363,7 @@ class OneShot(TableModel):
         fewest = FEWEST_ROWS * (UNIT_WEIGHT if curator.domain.parts else 1)
         rows = max(fewest, float(counted.table))
         weights = self._workload.weights(sizes)
-        planning = Planning(sizes, rows, amount, rate, self.clique_cells, weights)
+        planning = self._planning(curator.domain, rows, amount, rate, weights)
         return Round(curator, planning, counted, self.zeros(curator.domain))
 
     def refine(
@@ -363,7 +384,7 @@ class OneShot(TableModel):
             raise DeclarationError(
                 "OneShot cannot refine a release that has a `prior`: pay for a new draw instead"
             )
-        if self._takes_rounds(curator, sizes):
+        if self._takes_rounds(curator):
             raise DeclarationError(
                 "OneShot refines releases of quality `best`, not `best_plus`, whose number "
                 "of rounds depends on ε: pay for a new draw instead"
@@ -391,5 +412,7 @@ class OneShot(TableModel):
     def _drawn(
         self, fitted: FittedRows, domain: Domain, rng: np.random.Generator
     ) -> SyntheticTable:
-        table = fitted.table(self.modelled(domain), domain, rng, self.rows_to_draw)
-        return self.with_decided(table)
+        nullable = [n for n, size in self._nullable(domain).items() if size == fitted.sizes[n]]
+        drawn_from = fitted.without_missing(nullable)
+        table = drawn_from.table(self.modelled(domain), domain, rng, self.rows_to_draw)
+        return self.with_decided(replace(table, groupings=dict(fitted.groupings)))

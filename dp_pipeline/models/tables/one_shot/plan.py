@@ -6,11 +6,11 @@ Post-processing: everything here is public or was released.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import combinations, pairwise
-from math import gamma, prod, sqrt
+from math import comb, gamma, prod, sqrt
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from dp_pipeline.inference.expected_error import ExpectedError
 from dp_pipeline.inference.noisy_scores import CubeNoise, NoisyScores, NormalNoise, ScoreNoise
 from dp_pipeline.inference.packing import packed_tables
 from dp_pipeline.inference.table_growth import MAX_TABLE_CELLS
-from dp_pipeline.inference.views import covering_design
+from dp_pipeline.inference.views import covering_design, view_cells
 from dp_pipeline.results.measurement import NoiseRate
 
 Pair = tuple[str, str]
@@ -84,12 +84,14 @@ class Plan:
 class Planning:
     """What plans are compared by; all of it is public or released.
 
-    sizes     levels of every attribute, each at least 2
+    sizes     levels of every attribute in which rows are expected, each at least 2
     rows      noisy number of rows, at least 1
     amount    of the whole release
     rate      what noise it buys
     cap       most cells of a clique
     weights   (d, d): what each pair's error counts; None where all count alike
+    nullable  attribute → levels of its tables, where the last, of missing values, is left out
+              of ``sizes``
     """
 
     sizes: Mapping[str, int]
@@ -98,11 +100,21 @@ class Planning:
     rate: NoiseRate
     cap: int
     weights: FloatArray | None = None
+    nullable: Mapping[str, int] = field(default_factory=dict)
+
+    @cached_property
+    def table_sizes(self) -> dict[str, int]:
+        """Attribute → levels of its tables."""
+        return {**self.sizes, **self.nullable}
 
     @cached_property
     def pairs(self) -> list[Pair]:
         """All pairs of attributes that fit a clique."""
-        return [pair for pair in combinations(self.sizes, 2) if self.cells(pair) <= self.cap]
+        return [pair for pair in combinations(self.sizes, 2) if self.fits(pair)]
+
+    def fits(self, names: Names) -> bool:
+        """Return whether the table over some attributes may be measured."""
+        return view_cells(names, self.table_sizes) <= self.cap
 
     @cached_property
     def plans(self) -> tuple[Plan, ...]:
@@ -349,17 +361,18 @@ class Planning:
     @cached_property
     def packed(self) -> tuple[Names, ...]:
         """Tables that hold every attribute once, with the least noise in one-way marginals."""
-        return packed_tables(
-            self.sizes,
-            rate=self.rate,
-            most_cells=min(PACKED_CELLS, self.cap),
-            weights=self.weights,
-        )
+        packed = self._packed(self.sizes)
+        return packed if all(map(self.fits, packed)) else self._packed(self.table_sizes)
+
+    def _packed(self, sizes: Mapping[str, int]) -> tuple[Names, ...]:
+        most = min(PACKED_CELLS, self.cap)
+        return packed_tables(sizes, rate=self.rate, most_cells=most, weights=self.weights)
 
     @property
     def is_coverable(self) -> bool:
         """Whether rows can be drawn from tables that hold every pair."""
-        return self.is_small or max(self.sizes.values()) == 2
+        has_all_pairs = len(self.pairs) == comb(len(self.sizes), 2)
+        return has_all_pairs and (self.is_small or max(self.sizes.values()) == 2)
 
     @property
     def is_small(self) -> bool:
@@ -371,10 +384,12 @@ class Planning:
         """The covering design with the least error."""
         most = min(MAX_TABLE_CELLS, self.cap)
         designs = {
-            covering_design(self.sizes, most_cells=1 << bits, most_attributes=len(self.sizes))
+            covering_design(sizes, most_cells=1 << bits, most_attributes=len(sizes))
+            for sizes in (self.sizes, self.table_sizes)
             for bits in range(2, most.bit_length())
         }
-        return min(sorted(designs), key=self.error_of_covering)
+        fitting = [views for views in sorted(designs) if all(map(self.fits, views))]
+        return min(fitting, key=self.error_of_covering)
 
     def error_of_covering(self, views: Sequence[Names]) -> float:
         """Return the error where every pair is in at least one view."""

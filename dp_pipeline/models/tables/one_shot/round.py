@@ -14,6 +14,7 @@ from dp_pipeline.inference.consistency import SMALLEST_VARIANCE
 from dp_pipeline.inference.earlier import EarlierTables
 from dp_pipeline.inference.expected_error import ExpectedError
 from dp_pipeline.inference.fitted_tree import FittedRows, OneWays, estimated_rows
+from dp_pipeline.inference.missing_levels import complete_attributes, without_last_levels
 from dp_pipeline.inference.structural_zeros import StructuralZeros
 from dp_pipeline.inference.table_growth import TableGrowth
 from dp_pipeline.models.tables.one_shot.plan import MEAN_DEPENDENCE, Pair, Plan, Planning
@@ -57,8 +58,8 @@ class Round:
 
     @property
     def sizes(self) -> Mapping[str, int]:
-        """Levels of every attribute."""
-        return self.planning.sizes
+        """Levels of every attribute, with those of missing values."""
+        return self.planning.table_sizes
 
     @property
     def left(self) -> Fraction:
@@ -141,24 +142,20 @@ class Round:
         early = self.planning.amount * max(plan.one_ways for plan in self.planning.plans) / 2
         first = self._one_way_amounts(early)
         paid = {name: float(amount) for (name,), amount in first.items()}
-        model = self.planning.error_model(0.0)
-        model = ExpectedError(
-            self.sizes, grouped, paid, model.dependence, model.rate, model.weights
-        )
+        sizes = {name: max(size, grouped[name]) for name, size in self.planning.sizes.items()}
+        model = replace(self.planning.error_model(0.0), sizes=sizes, grouped=grouped, paid=paid)
         of_tables, added = model.divide(tables, float(self.left - early))
         of_singles = added + np.array(list(paid.values()))
         return self._split((*tables, *first), np.concatenate([of_tables, of_singles]))
 
     def _tabulated(self, plan: Plan) -> FittedRows:
         measured = self.curator.tabulate(self._amounts_of_tables(plan.tables, plan.is_covering))
-        answers = (self.counted, *measured)
-        return FittedRows(
-            answers if plan.is_covering else self._flattened(answers),
-            self.sizes,
-            cap=self.planning.cap,
-            zeros=self.zeros,
-            paid=answers,
-        )
+        answers, cap = (self.counted, *measured), self.planning.cap
+        fitted = FittedRows(answers, self.sizes, cap=cap, zeros=self.zeros)
+        if plan.is_covering:
+            return fitted
+        fitted = fitted.without_missing(self.planning.nullable)
+        return replace(fitted, measured=self._flattened(fitted.measured))
 
     def _flattened(self, measured: Sequence[NoisyMarginal]) -> tuple[NoisyMarginal, ...]:
         """Return the number of rows and tables, drawn to flat ones as far as all of them together
@@ -194,14 +191,19 @@ class Round:
         """
         singles = self._one_way_amounts(amount)
         measured = self.curator.tabulate(singles)
-        marginals = OneWays.of(measured, self.counted)
+        complete = complete_attributes(measured, self.planning.nullable)
+        trimmed = [without_last_levels(table, complete) for table in measured]
+        marginals, groupings = OneWays.of(trimmed, self.counted), dict[str, Grouping]()
+        sizes = {name: len(shares) for name, shares in marginals.shares.items()}
         least = self.planning.least_share(float(self.left))
-        groupings = {
-            n: Grouping.by_share(marginals.shares[n], least=least, kinds=self.zeros.kinds(n))
-            for n in self.sizes
-        }
+        for name, shares in marginals.shares.items():
+            grouping = Grouping.by_share(shares, least=least, kinds=self.zeros.kinds(name))
+            if name in complete:
+                grouping = Grouping((*grouping.groups, grouping.groups[-1]))
+                marginals.shares[name] = np.append(shares, 0.0)
+            groupings[name] = grouping
         paid = {names[0]: float(amount) for names, amount in singles.items()}
-        return OneWayStage(measured, marginals, groupings, paid)
+        return OneWayStage(measured, marginals, sizes, groupings, paid)
 
     def growth(self, stage: OneWayStage, scores: Mapping[Pair, float]) -> TableGrowth:
         """Return a search for tables with what is left."""
@@ -212,7 +214,7 @@ class Round:
     def error(self, stage: OneWayStage, scores: Mapping[Pair, float]) -> ExpectedError:
         """Return the expected error of all pairs after one-way marginals and scores."""
         return ExpectedError(
-            self.sizes,
+            stage.sizes,
             {name: grouping.size for name, grouping in stage.groupings.items()},
             stage.paid,
             stage.dependence(scores),

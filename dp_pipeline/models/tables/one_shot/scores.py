@@ -45,12 +45,14 @@ class OneWayStage:
 
     measured   one an attribute
     marginals  what they say together
-    groupings  attribute → groups of its levels
+    sizes      attribute → levels, without one of missing values that only noise is in
+    groupings  attribute → groups of all its levels
     paid       attribute → amount that its marginal was measured for
     """
 
     measured: tuple[NoisyMarginal, ...]
     marginals: OneWays
+    sizes: Mapping[str, int]
     groupings: Mapping[str, Grouping]
     paid: Mapping[str, float]
 
@@ -199,7 +201,9 @@ class DependenceQueries:
         paid, variance = self.stage.paid, self.planning.rate.variance
         return {
             name: np.asarray(
-                variance(paid[name]) * (1 - 1 / grouping.size) * np.bincount(grouping.groups)
+                variance(paid[name])
+                * (1 - 1 / grouping.size)
+                * np.bincount(grouping.labels[: self.stage.sizes[name]])
             )
             for name, grouping in self.stage.groupings.items()
         }
