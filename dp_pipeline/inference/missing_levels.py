@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from math import inf, log, sqrt
+from math import inf, log, pi, sqrt
 
 from dp_pipeline.inference.consistency import SMALLEST_VARIANCE
 from dp_pipeline.results.measurement import NoisyMarginal
+
+MEAN_NOISE = sqrt(2 / pi)
+"""Mean |noise|, in standard deviations: what a level costs that is not left out."""
 
 
 def complete_attributes(
@@ -23,10 +26,10 @@ def complete_attributes(
     sizes      attribute → levels, the last of which is of missing values
 
     Of d attributes, those m are above noise for which noise alone has so many rows with a chance of
-    at most m/d, by Chernoff's bound, and one standard deviation at least; of such m the largest. Of
-    Gaussian noise that is √(2 ln(d/m)) deviations: where many attributes have missing values, few
-    are enough (Abramovich, Benjamini, Donoho, Johnstone, Annals of Statistics 34, 2006). An
-    attribute that no table tells of is not complete.
+    at most m/d, by Chernoff's bound; of such m the largest. Of Gaussian noise that is √(2 ln(d/m))
+    deviations: where many attributes have missing values, few are enough (Abramovich, Benjamini,
+    Donoho, Johnstone, Annals of Statistics 34, 2006). All others are, if together they have more
+    rows than noise. An attribute that no table tells of is not complete.
 
     >>> import numpy as np
     >>> from fractions import Fraction
@@ -35,14 +38,17 @@ def complete_attributes(
     >>> sorted(complete_attributes([few, many], {"sex": 3, "smokes": 3}))
     ['sex']
     """
-    evidence = {
-        name: _evidence_of_rows(tables, name)
+    rows = {
+        name: _rows_of_last_level(tables, name)
         for name, size in sizes.items()
         if (tables := [table for table in measured if _has_levels(table, name, size)])
     }
-    order = sorted(evidence, key=lambda name: -evidence[name])
+    evidence = {name: _evidence(*pair) for name, pair in rows.items()}
+    order = sorted(rows, key=lambda name: -evidence[name])
     counts = [m for m, name in enumerate(order, 1) if evidence[name] >= log(len(order) / m)]
-    return frozenset(order[max(counts, default=0) :])
+    others = order[max(counts, default=0) :]
+    is_noise = sum(rows[name][0] for name in others) < MEAN_NOISE * len(others)
+    return frozenset(others if is_noise else ())
 
 
 def _has_levels(table: NoisyMarginal, name: str, size: int) -> bool:
@@ -50,13 +56,9 @@ def _has_levels(table: NoisyMarginal, name: str, size: int) -> bool:
     return dict(zip(table.attributes, table.table.shape, strict=True)).get(name) == size
 
 
-def _evidence_of_rows(tables: Sequence[NoisyMarginal], name: str) -> float:
-    """Return −ln of a bound on the chance that noise alone has so many rows in the last level;
-    −∞ below one standard deviation.
-
-    Tables are averaged by inverse variance. Noise is taken for a sum of k Laplace variables with
-    the same fourth moment, whose Chernoff bound is exp(−k(r − 1 − ln((r + 1)/2))) at z standard
-    deviations, r = √(1 + 2z²/k); and exp(−z²/2) of Gaussian noise, where k is infinite.
+def _rows_of_last_level(tables: Sequence[NoisyMarginal], name: str) -> tuple[float, float]:
+    """Return the rows that tables, averaged by inverse variance, have in a last level, in standard
+    deviations, and the number of Laplace variables whose sum has the fourth moment of their noise.
     """
     rows = precision = fourth = 0.0
     for table in tables:
@@ -64,8 +66,14 @@ def _evidence_of_rows(tables: Sequence[NoisyMarginal], name: str) -> float:
         weight = 1 / (cells.size * max(table.variance, SMALLEST_VARIANCE))
         rows, precision = rows + weight * float(cells.sum()), precision + weight
         fourth += 0.0 if table.gaussian else weight**2 / cells.size
-    deviations, laplaces = rows / sqrt(precision), precision**2 / fourth if fourth else inf
-    if deviations < 1:
+    return rows / sqrt(precision), precision**2 / fourth if fourth else inf
+
+
+def _evidence(deviations: float, laplaces: float) -> float:
+    """Return −ln of Chernoff's bound on the chance of noise of so many deviations, −∞ below the
+    mean noise: of k Laplace variables k(r − 1 − ln((r + 1)/2)) with r = √(1 + 2z²/k).
+    """
+    if deviations < MEAN_NOISE:
         return -inf
     if laplaces == inf:
         return deviations**2 / 2

@@ -36,13 +36,14 @@ def incomplete(missing: Sequence[float], *, gaussian: bool = False) -> int:
 @pytest.mark.parametrize(
     ("missing", "count"),
     [
-        pytest.param([0.9], 0, id="one attribute, less than its noise"),
+        pytest.param([0.7], 0, id="one attribute, less than its noise"),
         pytest.param([1.1], 1, id="one attribute, more than its noise"),
         pytest.param([2.2] + [0.0] * 15, 0, id="the largest noise of sixteen"),
         pytest.param([2.6] + [0.0] * 15, 1, id="one of sixteen"),
         pytest.param([2.1] * 2 + [0.0] * 14, 2, id="two of sixteen, each with less"),
-        pytest.param([1.1] * 16, 16, id="sixteen with a few"),
-        pytest.param([0.9] * 16, 0, id="sixteen with less than noise"),
+        pytest.param([1.1] * 16, 16, id="sixteen with a few each"),
+        pytest.param([0.9] * 16, 16, id="sixteen with more than noise together"),
+        pytest.param([0.7] * 16, 0, id="sixteen with less than noise"),
         pytest.param([], 0, id="no attribute"),
     ],
 )
@@ -62,7 +63,7 @@ def test_noise_alone_is_rarely_missing_values(cells: int):
 
 
 def test_all_tables_tell_together():
-    """Each of four tables alone is below √(2 ln 4) deviations, all of them above."""
+    """Each of four tables alone is below the bound, all of them above."""
     sizes = {"a": 3, "b": 3, "c": 3, "d": 3}
     tables = [marginal("a", 1.2 * DEVIATION)] * 4
     quiet = [marginal(name, 0) for name in "bcd"]
