@@ -323,7 +323,9 @@ class FittedRows:
 
         names   attributes whose last level is of missing values, in no constraint
         """
-        complete = complete_attributes(self._paid, {name: self.sizes[name] for name in names})
+        complete = complete_attributes(
+            self.measured_in_order, {name: self.sizes[name] for name in names}
+        )
         labels = {name: grouping.groups for name, grouping in self.all_groupings.items()}
         # A level that is grouped with others is in no cell of its own.
         apart = {name for name in complete if labels[name][-1] > labels[name][-2]}
@@ -340,7 +342,7 @@ class FittedRows:
                 name: Grouping(labels[name][:-1]) if name in complete else grouping
                 for name, grouping in self.groupings.items()
             },
-            paid=self._paid,
+            paid=self.measured_in_order,
         )
 
     @property
