@@ -34,8 +34,11 @@ def plan(
     windows: str = "",
     span: int = 0,
 ) -> RunPlan:
-    """Return what `run` with the same arguments would cost, from declarations and ledger alone:
-    nothing is read or charged. What does not fit is no error here; ``fits`` says so.
+    """Return the cost of `run` with the same arguments, computed from declarations and ledger
+    alone.
+
+    Nothing is read or charged. A plan that does not fit the budget raises no error; ``fits`` is
+    False.
 
     dataset    a declaration, the name of one, or its file
     models     only these; all that are declared if none
@@ -82,9 +85,10 @@ def run(  # noqa: PLR0913
     on_step: Callable[[str], None] | None = None,
     rehearse: bool = False,
 ) -> RunResult:
-    """Run the chain of a data set in this process: rows, models, evaluation, report. It costs what
-    ``plan`` says of the same arguments; what was released before is replayed and costs nothing. An
-    example is in docs/python.md, and is run there.
+    """Run all steps of a data set in this process: rows, models, evaluation and report.
+
+    It costs what ``plan`` says of the same arguments; what was released before is replayed and
+    costs nothing. An example is in docs/python.md, and is run there.
 
     on_step    is told the name of each step before it starts
     rehearse   run over rows that are drawn from the declaration, for nothing, in a home of its own

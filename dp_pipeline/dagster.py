@@ -34,7 +34,8 @@ def dataset_definitions(
     resources: bool = True,
     deps: Sequence[dg.AssetKey] = (),
 ) -> dg.Definitions:
-    """Return assets, checks, jobs, schedules and sensors of data sets, to be merged with others.
+    """Return Dagster assets, checks, jobs, schedules and sensors of data sets, to be merged with
+    others.
 
     datasets    files, as a Path or a text that ends in .yaml; or names, as `dp-pipeline data list`
                 shows them
@@ -62,7 +63,8 @@ def dataset_definitions(
 
 
 def _definitions(datasets: Iterable[str | Path], deps: Sequence[dg.AssetKey]) -> dg.Definitions:
-    """Return everything of the data sets but the resources; ``deps`` lie before their rows."""
+    """Return all Dagster definitions of the data sets except resources; ``deps`` come before their
+    rows."""
     refused: Refusals = {}
     specs: dict[str, DatasetSpec] = {}
     for dataset in datasets:
@@ -89,7 +91,7 @@ def _definitions(datasets: Iterable[str | Path], deps: Sequence[dg.AssetKey]) ->
 def pipeline_resource(
     *, home: str | Path | None = None, noise: str | None = None
 ) -> dg.ResourceDefinition:
-    """Return the resource with the home of the project and its noise, for the name RESOURCE.
+    """Return the Dagster resource with the home of the project and its noise source.
 
     home    folder of rows, releases and ledger, an absolute path; None: as `dp-pipeline` finds it,
             by DP_PIPELINE_HOME or beside the nearest workspace.yaml
@@ -160,10 +162,10 @@ publish: {model: one_shot, epsilon: 1}
 
 
 class DataSetsScaffolder(dg.Scaffolder[Any]):
-    """Writes a component with a data set that runs, and says what to put in its place."""
+    """A scaffolder that writes a Dagster component with an example data set."""
 
     def scaffold(self, request: dg.ScaffoldRequest[Any]) -> None:
-        """Write the component and its data set file, or add both to a file of several."""
+        """Write the component and its data set file, or add both to an existing file."""
         folder, is_yaml = Path(request.target_path), request.scaffold_format == "yaml"
         folder = folder.parent if request.append else folder
         name = folder.name if is_name(folder.name) else "rides"
@@ -180,7 +182,7 @@ class DataSetsScaffolder(dg.Scaffolder[Any]):
 
 @dg.scaffold_with(DataSetsScaffolder)
 class DataSets(dg.Component, dg.Model, dg.Resolvable):
-    """Data sets as a component of `dg`, whose defs.yaml names their files.
+    """A Dagster component whose defs.yaml names the files of its data sets.
 
     What a file declares cannot stand in the defs.yaml: Dagster reads its texts as numbers, dates
     and truth values before anybody sees them, and `no` would be another level.
@@ -200,7 +202,7 @@ class DataSets(dg.Component, dg.Model, dg.Resolvable):
     translation: ResolvedTranslationFn[dg.AssetSpec] = None
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
-        """Return those of all files."""
+        """Return the Dagster definitions of all files of the component."""
         # Of a component.py Dagster hands over the file itself.
         folder = context.path.parent if context.path.is_file() else context.path
         files = [folder / file for file in self.files]

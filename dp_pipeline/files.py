@@ -25,7 +25,7 @@ MIN_LEFTOVER_SECONDS = 60.0
 
 
 def sync(path: Path) -> None:
-    """Flush a file or a folder to disk; a new name needs its folder flushed too."""
+    """Flush a file or a folder to disk; a new file needs its folder flushed too."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -41,7 +41,7 @@ def make_private(folder: Path) -> None:
 
 
 def close_folders(*folders: Path) -> None:
-    """Restrict existing folders of this user to their owner, such as those that git has created."""
+    """Restrict the folders of this user that exist already to their owner."""
     for folder in filter(Path.is_dir, folders):
         state = folder.stat()
         if state.st_mode & 0o077 and state.st_uid == os.geteuid():
@@ -50,7 +50,7 @@ def close_folders(*folders: Path) -> None:
 
 @contextmanager
 def private_files() -> Iterator[None]:
-    """Let this process write files for its owner only, in the block."""
+    """Make all files that this process writes inside the block readable by their owner only."""
     before = os.umask(0o077)
     try:
         yield
@@ -61,7 +61,7 @@ def private_files() -> Iterator[None]:
 def write_atomically(
     path: Path, content: bytes | Callable[[BinaryIO], object], *, overwrite: bool = True
 ) -> None:
-    """Write a 0600 file atomically; it is on disk when this returns.
+    """Write a file atomically, readable by its owner only; it is on disk when this returns.
 
     content     bytes, or a function that writes them to an open file
     overwrite   whether to replace an existing file
@@ -86,14 +86,14 @@ def write_atomically(
 
 
 def write_private(path: Path, content: bytes | Callable[[BinaryIO], object]) -> None:
-    """Write a 0600 file atomically, in a folder that only its owner can enter."""
+    """Write a file atomically, in a folder that only its owner can enter."""
     make_private(path.parent)
     write_atomically(path, content)
 
 
 @contextmanager
 def temporary_folder(path: Path) -> Iterator[Path]:
-    """Yield a 0700 folder next to ``path``, which is deleted after the block unless renamed."""
+    """Yield a private folder next to ``path``; delete it after the block unless it was renamed."""
     temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=_ENDING, dir=path.parent))
     descriptor = os.open(temporary, os.O_RDONLY)
     try:
@@ -116,7 +116,7 @@ def leftovers(folder: Path, *, below: bool = False) -> Iterator[Path]:
 
 
 def sweep(folder: Path, *, below: bool = False) -> list[Path]:
-    """Delete the leftovers of killed writers in a folder, and return their paths."""
+    """Delete the leftovers of killed writers in a folder; return their paths."""
     paths = list(leftovers(folder, below=below))
     for path in paths:
         # A leftover that cannot be deleted does no harm.
@@ -149,7 +149,7 @@ def locked(path: Path, *, remove: bool = False) -> Iterator[None]:
 
 
 def sweep_locks(folder: Path, names: str) -> int:
-    """Delete the lock files of killed runs, and return their number.
+    """Delete the lock files of killed runs; return their number.
 
     names   pattern of the lock files
 
@@ -200,7 +200,8 @@ def _has_name(descriptor: int, path: Path) -> bool:
 
 
 def is_locked(path: Path) -> bool:
-    """Return whether a process holds the lock of a file or folder; OSError if it is absent."""
+    """Return whether a process holds the lock of a file or folder; OSError if the path is
+    absent."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)

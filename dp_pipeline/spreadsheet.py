@@ -12,7 +12,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
 def escape_formula(value: Any) -> Any:
-    """Prefix a text that looks like a formula with ``'``, and return any other value unchanged.
+    """Return a text that looks like a formula with ``'`` in front of it, any other value unchanged.
 
     >>> [escape_formula(value) for value in ("=1+1", "-0.5", -0.5)]
     ["'=1+1", '-0.5', -0.5]
@@ -26,7 +26,7 @@ def escape_formula(value: Any) -> Any:
 
 
 def quoted_cell(text: str) -> str:
-    """Return a text as a cell of CSV, quoted where it has to be or is a number to a spreadsheet.
+    """Return a text as a cell of CSV, quoted where CSV or a spreadsheet requires it.
 
     >>> quoted_cell("a"), quoted_cell("01234"), quoted_cell('a;b')
     ('a', '"01234"', '"a;b"')
@@ -37,7 +37,7 @@ def quoted_cell(text: str) -> str:
 
 
 def unescape_formula(text: str) -> str:
-    """Return the text of an escaped cell; a text that looks escaped loses its ``'`` too.
+    """Return the original text of a cell that ``escape_formula`` made.
 
     >>> unescape_formula("'=1+1"), unescape_formula("'tis"), unescape_formula("-0.5")
     ('=1+1', "'tis", '-0.5')

@@ -12,7 +12,7 @@ from typing import Any
 
 @contextmanager
 def one_thread(*, with_sklearn: bool = False) -> Iterator[None]:
-    """Limit numerical libraries to one thread for the block.
+    """Limit numerical libraries to one thread inside the block.
 
     with_sklearn   whether to limit scikit-learn too, whose import takes longer than most fits
     """
@@ -22,7 +22,7 @@ def one_thread(*, with_sklearn: bool = False) -> Iterator[None]:
 
 @cache
 def _threaded_libraries(with_sklearn: bool) -> Any:
-    """Return the controller of all thread pools, cached because its search takes long."""
+    """Return the controller of all thread pools, cached because finding them is slow."""
     from threadpoolctl import ThreadpoolController
 
     load_threaded_libraries(with_sklearn=with_sklearn)
@@ -30,7 +30,7 @@ def _threaded_libraries(with_sklearn: bool) -> Any:
 
 
 def load_threaded_libraries(*, with_sklearn: bool) -> None:
-    """Import the numerical libraries, since a limit applies only to imported ones."""
+    """Import the numerical libraries, because a thread limit applies only to imported ones."""
     import scipy.linalg  # noqa: F401
 
     if with_sklearn:

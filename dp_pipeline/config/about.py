@@ -19,7 +19,7 @@ Day = Annotated[str, fields.text_that(_is_day, "a day, such as 2026-11-01")]
 
 
 class AboutSection(fields.Section):
-    """Who publishes, under which terms, and of when the rows are; copied into every export.
+    """The publisher, terms and period of a data set, which are copied into every export.
 
     publisher       The office or person that publishes.
     publisher_kind  What kind of office it is.

@@ -49,7 +49,8 @@ def parse_epsilon(text: str, *, of: str = "epsilon") -> Fraction:
 
 
 def epsilon_text(value: Fraction) -> str:
-    """Return the canonical text of ε: no exponent, no trailing zeros; a fraction if not decimal.
+    """Return the canonical text of ε: a decimal without exponent or trailing zeros, else a
+    fraction.
 
     >>> epsilon_text(Fraction(1)), epsilon_text(Fraction(1, 20)), epsilon_text(Fraction(1, 3))
     ('1', '0.05', '1/3')
@@ -63,7 +64,7 @@ def epsilon_text(value: Fraction) -> str:
 
 
 def nano_epsilon(value: Fraction) -> int:
-    """Return ⌈ε·10⁹⌉, the charge of the ledger."""
+    """Return ε in billionths, rounded up, as the ledger charges it: ⌈ε·10⁹⌉."""
     return -((-value.numerator * NANO) // value.denominator)
 
 
@@ -97,20 +98,21 @@ class Currency:
 
     @property
     def name(self) -> str:
-        """``pure`` or ``zcdp``."""
+        """The name of the currency: ``pure`` or ``zcdp``."""
         return "pure" if self.delta is None else "zcdp"
 
     @property
     def symbol(self) -> str:
-        """``ε`` or ``ρ``."""
+        """The symbol of the currency: ``ε`` or ``ρ``."""
         return "ε" if self.delta is None else "ρ"
 
     def amount_of(self, epsilon: Fraction) -> Fraction:
-        """Convert an ε to this currency: itself, or ``rho_of`` it at this δ."""
+        """Return an ε in this currency: unchanged, or as the ρ that implies it at the declared
+        δ."""
         return epsilon if self.delta is None else rho_of(epsilon, self.delta)
 
     def cost_of(self, amount: Fraction, paid_in: Currency) -> Fraction:
-        """Convert a charge from another currency: a pure ε costs ρ = ε²/2.
+        """Return the cost of a charge in another currency: a pure ε costs ρ = ε²/2.
 
         BoundaryViolation for a ρ in pure ε, which has no finite cost.
         """
@@ -124,11 +126,11 @@ class Currency:
         return rho_of_pure(amount)
 
     def epsilon_of(self, amount: Fraction) -> Fraction:
-        """Convert an amount of this currency to ε, rounded up, at its δ if it has one."""
+        """Return the ε of an amount in this currency, rounded up, at its δ if it has one."""
         return amount if self.delta is None else epsilon_of(amount, self.delta)
 
     def text(self, amount: Fraction) -> str:
-        """Return an amount for people: ε as it is, ρ with its ε, rounded up.
+        """Return an amount as text: ε as a number, ρ together with the ε that it implies.
 
         >>> Currency().text(Fraction(1, 2))
         '0.5'
@@ -140,7 +142,7 @@ class Currency:
         return self.labelled_text(amount)
 
     def labelled_text(self, amount: Fraction) -> str:
-        """Return an amount for people with its symbol: ``ε=0.5``, or the ``text`` of ρ."""
+        """Return an amount as text with its symbol, such as ``ε=0.5``."""
         if self.delta is None:
             return f"ε={epsilon_text(amount)}"
         micro = -(-epsilon_of(amount, self.delta) * _MICRO // 1)
@@ -174,7 +176,7 @@ def parse_delta(text: str, *, of: str = "delta") -> Fraction:
 
 
 def delta_text(value: Fraction) -> str:
-    """Return the canonical text of δ: a power of ten as 1e-9, else plain decimals.
+    """Return the canonical text of δ: a power of ten as 1e-9, otherwise a decimal.
 
     >>> delta_text(Fraction(1, 10**9)), delta_text(Fraction(25, 10**7))
     ('1e-9', '0.0000025')
@@ -229,7 +231,8 @@ def epsilon_of(rho: Fraction, delta: Fraction) -> Fraction:
 
 
 def _best_order(rho: Decimal, log: Decimal) -> Decimal:
-    """Return α − 1 of the least bound: the root t of ρt² + log(1 + t) = log(1/δ), by Newton.
+    """Return α − 1 for the order α that minimises the bound: the root t of ρt² + log(1 + t) =
+    log(1/δ).
 
     There the derivative of the bound by α vanishes. The left side grows with t, and √(log(1/δ)/ρ)
     lies above the root.
@@ -246,7 +249,7 @@ def _best_order(rho: Decimal, log: Decimal) -> Decimal:
 
 @lru_cache(maxsize=4096)
 def rho_of(epsilon: Fraction, delta: Fraction) -> Fraction:
-    """Return the largest ρ in nano-ρ with ε(ρ, δ) ≤ ε, where ε(ρ, δ) is rounded up.
+    """Return the largest ρ, in nano-ρ, whose ε at this δ, rounded up, is at most ``epsilon``.
 
     DeclarationError where even one nano-ρ, the unit of the ledger, is more.
 

@@ -61,7 +61,8 @@ _DECIMALS = fields.Scalar(
 
 
 def _level_texts(value: object) -> object:
-    """Return the levels of a list or of ``0..15``; none for ``discover``."""
+    """Return the texts of levels from a list or a range such as ``0..15``; none for
+    ``discover``."""
     if value == DISCOVER:
         return []
     require(value != [], _EXPECTED_LEVELS, "an empty list")
@@ -90,7 +91,8 @@ _LEVELS = {
 
 
 def with_levels_of_files(texts: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """Replace ``levels: {file: …}`` in the texts of a data set file by the lines of that file.
+    """Return the texts of a data set file with each ``levels: {file: …}`` replaced by that file's
+    lines.
 
     folder   folder of the data set file
     """
@@ -128,14 +130,14 @@ def _lines(section: Mapping[str, object], folder: Path) -> list[str]:
 
 
 def _number_policy(policy: str, *, is_nullable: bool) -> OnInvalid:
-    """Return what becomes of a number outside of its bounds."""
+    """Return the policy for a number outside its bounds."""
     if policy == "keep":
         return "keep" if is_nullable else "clip"
     return "drop" if policy == "drop" else "clip"
 
 
 class _ColumnSection(fields.Section):
-    """The fields of all kinds of attributes.
+    """The fields that all kinds of attributes share.
 
     column    The column of the source, where its name is another.
     nullable  Whether cells that are not as declared have a separate level, missing; true if absent.
@@ -149,7 +151,7 @@ class _ColumnSection(fields.Section):
     usable: fields.Share | None = None
 
     def with_default(self, nullable: bool | None) -> Self:
-        """Return the section with the data set's ``nullable`` where it has none of its own.
+        """Return the section with the data set's ``nullable``, unless it has a value of its own.
 
         A number without bins has no level of missing values, whatever the data set says.
         """
@@ -163,7 +165,7 @@ class _ColumnSection(fields.Section):
 
     @property
     def missing_texts(self) -> tuple[str, ...]:
-        """The attribute's own texts of missing values, sorted."""
+        """The texts that mean a missing value of this attribute, sorted."""
         return tuple(sorted({normal_text(text) for text in self.missing or ()}))
 
     def _require_nullable(self) -> None:
@@ -171,7 +173,7 @@ class _ColumnSection(fields.Section):
         require(is_nullable, "no texts of missing values", "`nullable: false` as well", "missing")
 
     def _is_nullable(self, policy: str) -> bool:
-        """Return whether cells that are not as declared have a level of their own.
+        """Return whether missing and invalid cells have a level of their own.
 
         The level is a part of the declaration, so whether it is there never depends on rows.
         """
@@ -190,7 +192,7 @@ def _add_level(level: str) -> str:
 
 
 class Category(_ColumnSection):
-    """A category: a text from a list of levels.
+    """A categorical attribute, whose values are texts from a list of levels.
 
     levels      All its texts; 0..15 are the sixteen levels 0 to 15.
     at_most     The most levels that may be discovered.
@@ -299,7 +301,7 @@ class Category(_ColumnSection):
 
 
 def _text_policy(policy: str, other: str | None, *, is_nullable: bool) -> OnInvalid:
-    """Return what becomes of a text that is no level."""
+    """Return the policy for a text that is not a level."""
     if policy == "drop":
         return "drop"
     if other is not None:
@@ -308,7 +310,7 @@ def _text_policy(policy: str, other: str | None, *, is_nullable: bool) -> OnInva
 
 
 class Quantiles(fields.Section):
-    """Bins with about equal numbers of rows, discovered by a query that is charged for.
+    """Bins with about equal numbers of rows, discovered by a query that costs ε.
 
     quantiles   The most bins.
     """
@@ -345,7 +347,7 @@ _UNIT = fields.Scalar(
 
 
 class Numeric(_ColumnSection, SignsSection):
-    """A number between bounds.
+    """A numeric attribute, whose values are numbers between bounds.
 
     bounds      The lowest and the highest value, declared without looking at rows.
     bins        The number of cells of equal width, for tables; or {quantiles: 16}.
@@ -376,7 +378,7 @@ class Numeric(_ColumnSection, SignsSection):
 
     @property
     def undeclared(self) -> Undeclared | None:
-        """The levels, bounds or edges of the attribute that are to be discovered, or None."""
+        """The levels, bounds or edges that are to be discovered; None if all are declared."""
         quantiles = self.bins.quantiles if isinstance(self.bins, Quantiles) else None
         if self.bounds and quantiles is None:
             return None
@@ -421,7 +423,7 @@ class Numeric(_ColumnSection, SignsSection):
         return self
 
     def _names(self) -> tuple[tuple[int, str], ...]:
-        """Return the code and the name of each bin that has one."""
+        """Return the code and the name of each named bin."""
         bins, names = self._cells(), {}
         for text, name in self.names.items():
             number = fields.finite(text)
@@ -485,7 +487,7 @@ _MOMENT_CELLS = ("every", "bins", "edges")
 
 
 class Moment(_ColumnSection):
-    """A date, or a time, between bounds.
+    """An attribute whose values are dates or times between bounds.
 
     type        date, or timestamp: a date with a time of day.
     bounds      The first and the last date or time: 2026-10-05, or 2026-10-05T14:30.
@@ -592,7 +594,8 @@ _AttributeSection = Category | Numeric | Moment
 
 
 def attribute_section(value: object) -> _AttributeSection:
-    """Parse a category, a number or a date, whichever the fields of a mapping say."""
+    """Parse the section of a category, a number or a date; its fields decide which of them it
+    is."""
     section = require_mapping(value)
     is_known = {"levels", "bounds", "type"} & set(section)
     require(is_known, "levels or bounds", "neither", "levels")

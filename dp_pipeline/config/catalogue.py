@@ -27,7 +27,7 @@ the user, or the built-in ones for a user who has none.
 
 
 def dataset_files() -> dict[str, Path]:
-    """Return name → file of every data set; DeclarationError for two files of one name."""
+    """Return the file of every data set by name; DeclarationError if two files have one name."""
     files: dict[str, Path] = {}
     for folder in _folders():
         for path in sorted(folder.glob("*.yaml")):
@@ -57,7 +57,7 @@ Refusals = dict[str, str]
 
 
 def available_datasets(refused: Refusals | None = None) -> tuple[DatasetSpec, ...]:
-    """Return every data set that Dagster shows and whose source has the variable that it needs.
+    """Return every data set whose source has all environment variables that it needs.
 
     refused   collects the errors of wrong files, which are left out; None: the first is raised
 
@@ -74,7 +74,7 @@ def available_datasets(refused: Refusals | None = None) -> tuple[DatasetSpec, ..
 
 @contextmanager
 def collect_refusal(name: str, refused: Refusals | None) -> Iterator[None]:
-    """Collect the error of one data set in ``refused``, or raise it if that is None."""
+    """Append the error of one data set to ``refused``; raise it if ``refused`` is None."""
     try:
         yield
     except PipelineError as error:
@@ -96,12 +96,12 @@ def _files_to_show(files: Mapping[str, Path]) -> list[Path]:
 
 
 def is_available(spec: DatasetSpec) -> bool:
-    """Return True unless the source needs a variable that is not set."""
+    """Return whether the environment variable that the source needs, if any, is set."""
     return spec.source.needs is None or bool(os.environ.get(spec.source.needs))
 
 
 def load_dataset(dataset: str | Path) -> DatasetSpec:
-    """Read the declaration of a data set, without opening its source.
+    """Return the declaration of a data set, without opening its source.
 
     dataset   the name of a data set that is built in or in ``$DP_PIPELINE_DATASETS``; or a file,
               as a path or as a text that ends in .yaml
@@ -126,7 +126,8 @@ def load_dataset(dataset: str | Path) -> DatasetSpec:
 
 
 def find_spec(name: str) -> DatasetSpec:
-    """Read the data set called ``name``; DeclarationError for an unknown or unavailable one."""
+    """Return the declaration of the data set ``name``; DeclarationError if it is unknown or
+    unavailable."""
     from dp_pipeline.config.parser import load_spec
 
     spec = load_spec(file_of(name))
@@ -135,7 +136,7 @@ def find_spec(name: str) -> DatasetSpec:
 
 
 def require_own_name(spec: DatasetSpec, file: Path) -> None:
-    """Raise DeclarationError where another file declares a data set of the same name."""
+    """Raise DeclarationError if another file declares a data set of the same name."""
     other = dataset_files().get(spec.name)
     if other is not None and not other.samefile(file):
         raise DeclarationError(
@@ -145,7 +146,7 @@ def require_own_name(spec: DatasetSpec, file: Path) -> None:
 
 
 def file_of(name: str) -> Path:
-    """Return the file of the data set called ``name``; DeclarationError for an unknown name."""
+    """Return the file of the data set ``name``; DeclarationError for an unknown name."""
     files = dataset_files()
     if name not in files:
         raise DeclarationError(
@@ -156,7 +157,7 @@ def file_of(name: str) -> Path:
 
 
 def require_available(spec: DatasetSpec) -> None:
-    """Raise DeclarationError where the variable that the source needs is not set."""
+    """Raise DeclarationError if the environment variable that the source needs is not set."""
     needs = spec.source.needs
     if not is_available(spec):
         value = "FOLDER" if needs == DATA_FOLDER_VARIABLE else "URL"

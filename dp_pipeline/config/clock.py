@@ -42,7 +42,7 @@ _DIRECTIVES = {"timestamp": "aAbBdfHIjmMpSyYz%", "date": "aAbBdjmyY%"}
 
 @dataclass(frozen=True)
 class Clock:
-    """Converts the dates or times of a column to integers and back.
+    """A conversion of the dates or times of a column to integers and back.
 
     kind     ``date``: days; ``timestamp``: seconds
     zone     time zone of times without an offset, and of the begin of days
@@ -59,7 +59,7 @@ class Clock:
     format: str = ""
 
     def number(self, text: str) -> int | None:
-        """Parse a date or time to its number; None for any other text."""
+        """Return the number of a date or time in text form; None for any other text."""
         try:
             number = self.number_of(self._parse(text))
         except (ValueError, OverflowError):
@@ -69,7 +69,7 @@ class Clock:
         return number if is_anywhere else None
 
     def number_of(self, moment: datetime) -> int:
-        """Return the number of a moment; without an offset it is local time in ``zone``.
+        """Return the number of a moment; a moment without an offset is local time in ``zone``.
 
         A local time that occurs twice is the first one; one that is skipped counts on from before
         the gap.
@@ -94,14 +94,14 @@ class Clock:
         return datetime.fromisoformat(text)
 
     def wall_time(self, number: float) -> datetime:
-        """Return the local time of a number in ``zone``, without an offset; midnight of a date."""
+        """Return the local time of a number in ``zone``, without an offset; midnight for a date."""
         integer = math.floor(number)
         if self.kind == "date":
             return datetime.fromordinal(_FIRST_DAY + integer)
         return (_EPOCH + integer * _SECOND).astimezone(ZoneInfo(self.zone)).replace(tzinfo=None)
 
     def text(self, number: float) -> str:
-        """Format a number for people: the date, and the time of day unless it is midnight.
+        """Return a number as text: the date, and the time of day unless it is midnight.
 
         >>> Clock("timestamp", "Europe/Zurich").text(1791158400), Clock("date").text(20731.4)
         ('2026-10-05T02:00', '2026-10-05')
@@ -132,11 +132,12 @@ class Clock:
         return np.array([moment.strftime(self.format) for moment in moments], dtype=np.str_)
 
     def lower_bound(self, text: str) -> int | None:
-        """Parse a declared lower bound in ISO 8601; None for any other text."""
+        """Return the number of a declared lower bound in ISO 8601; None for any other text."""
         return Clock(self.kind, self.zone).number(text)
 
     def upper_bound(self, text: str) -> int | None:
-        """Parse a declared upper bound in ISO 8601; a date includes its whole day."""
+        """Return the number of a declared upper bound in ISO 8601, the end of the day for a
+        date; None for other text."""
         number = self.lower_bound(text)
         if number is None or self.kind == "date" or len(text) > len("2026-10-05"):
             return number
@@ -158,7 +159,7 @@ def part_of_time(part: str, walls: NDArray[np.datetime64]) -> NDArray[np.int64]:
 
 
 def format_mistake(text: str, kind: ClockKind) -> str:
-    """Return the missing parts of a declared format of dates or times; empty for a valid one."""
+    """Return the parts that a declared format of dates or times lacks; empty for a valid format."""
     directives = re.findall("%(.?)", text, re.DOTALL)
     letters, allowed = set(directives), _DIRECTIVES[kind]
     if not letters or not letters <= {*allowed} or len(letters) < len(directives):
@@ -169,7 +170,7 @@ def format_mistake(text: str, kind: ClockKind) -> str:
 
 @dataclass(frozen=True)
 class ClockBins(Bins):
-    """Bins of the integers of a clock.
+    """Bins of dates or times, whose edges are the integers of a clock.
 
     ``edges`` are the first numbers of the cells, then the last number plus a half, so that it can
     be a cell of its own.
@@ -192,12 +193,12 @@ class ClockBins(Bins):
         starts: Iterable[int],
         every: Every | Literal[""] = "",
     ) -> ClockBins:
-        """Return the cells that begin at ``first`` and at each of the starts."""
+        """Return the bins that begin at ``first`` and at each of the starts."""
         return cls((float(first), *map(float, starts), last + 0.5), clock, every)
 
     @classmethod
     def equal(cls, clock: Clock, first: int, last: int, count: int) -> ClockBins:
-        """Return ``count`` cells whose lengths in days or seconds differ by at most one.
+        """Return ``count`` bins whose lengths in days or seconds differ by at most one.
 
         >>> ClockBins.equal(Clock("date"), 20727, 20757, 2).labels()
         ('[2026-10-01, 2026-10-17)', '[2026-10-17, 2026-10-31]')
@@ -208,7 +209,7 @@ class ClockBins(Bins):
 
     @classmethod
     def periods(cls, clock: Clock, first: int, last: int, every: Every) -> ClockBins | None:
-        """Return a cell for each calendar period in the clock's zone; None for too many of them.
+        """Return a bin for each calendar period in the clock's zone; None if there are too many.
 
         An hour that occurs twice in local time is one cell.
         """
@@ -223,7 +224,7 @@ class ClockBins(Bins):
         return cls.starting_at(clock, first, last, inner, every)
 
     def labels(self) -> tuple[str, ...]:
-        """Return the different names of the cells, in code order."""
+        """Return the distinct names of the bins, in code order."""
         if self.every:
             walls = map(self.clock.wall_time, self.edges[:-1])
             return tuple(period_name(wall, self.every) for wall in walls)

@@ -76,7 +76,8 @@ def _alternatives(value: object) -> tuple[tuple[Combination, ...], ...]:
 
 
 def _coarser(value: object) -> dict[str, Combination | None]:
-    """Parse coarser attribute → map of levels, or None where the declaration implies the map."""
+    """Parse the coarser attributes, each with a map of levels; None stands for the map that the
+    declaration implies."""
     if isinstance(value, str):
         return {value: None}
     return dict(_parse_values(value, _combination))
@@ -87,7 +88,7 @@ def _dependencies(value: object) -> dict[str, dict[str, Combination | None]]:
 
 
 class ConstraintsSection(fields.Section):
-    """Combinations of cells that rows may or may not have.
+    """The declared combinations of levels or bins that rows may or may not have.
 
     never    Combinations that no row has: [{age: "[0, 16)", marital: [Married, Widowed]}].
     only     Lists of combinations: every row has one combination of each list.
@@ -145,7 +146,8 @@ def _words(combination: Combination) -> str:
 
 
 def _box(combination: Combination, names: Names, domain: Domain) -> Box:
-    """Return the codes of each attribute; all of them where the combination does not name it."""
+    """Return the codes that a combination allows of each attribute; all codes of an attribute
+    that it omits."""
     codes = []
     for name in names:
         with below(name):
@@ -159,7 +161,8 @@ MAX_COMBINATIONS_IN_WORDS = 3
 
 
 def _only(combinations: Sequence[Combination], domain: Domain) -> Constraint:
-    """Return an ``only`` constraint; attributes that a combination does not name are free."""
+    """Return the constraint that rows have one of some combinations; omitted attributes are
+    free."""
     names = _require_attributes([name for each in combinations for name in each], domain)
     boxes = _parse_items(combinations, lambda combination: _box(combination, names, domain))
     boxes += _missing_boxes(combinations, names, domain)
@@ -172,7 +175,8 @@ def _only(combinations: Sequence[Combination], domain: Domain) -> Constraint:
 def _missing_boxes(
     combinations: Sequence[Combination], names: Names, domain: Domain
 ) -> tuple[Box, ...]:
-    """Return the cells of missing values that no combination names: they may be with any."""
+    """Return the combinations with missing values that no declared combination names, and which
+    stay allowed."""
     return tuple(
         tuple((domain[n].missing_code,) if n == name else all_codes(domain[n]) for n in names)
         for name in names
@@ -197,7 +201,7 @@ def _depends(fine: str, coarse: str, map_: Combination | None, domain: Domain) -
 
 
 def _written_map(fine: Attribute, coarse: Attribute, map_: Combination) -> dict[int, Codes]:
-    """Return code of the finer attribute → allowed codes of the coarser one, by a written map.
+    """Return the allowed coarser codes of each finer code, from a declared map.
 
     ``other`` and missing values that the map does not name may be with any: a cell that is missing
     costs no row.
@@ -220,7 +224,8 @@ def _written_map(fine: Attribute, coarse: Attribute, map_: Combination) -> dict[
 
 
 def _implied_map(fine: Attribute, coarse: Attribute) -> dict[int, Codes]:
-    """Return the map that the declaration implies, between columns that are read from one."""
+    """Return the allowed coarser codes of each finer code, for two attributes read from one
+    column."""
     coarse_codes = implied_map(fine, coarse)
     expected = f"a map, {{{coarse.name}: {{LEVEL: LEVEL, …}}}}, where the columns do not imply it"
     require(coarse_codes, expected, coarse.name)
@@ -228,9 +233,8 @@ def _implied_map(fine: Attribute, coarse: Attribute) -> dict[int, Codes]:
 
 
 def proposed_dependences(domain: Domain) -> list[tuple[str, str]]:
-    """Return pairs of a column and one that is derived from it, of which no constraint speaks and
-    whose contradictions ``depends`` could forbid.
-    """
+    """Return pairs of a column and one derived from it that a constraint ``depends`` could be
+    declared for."""
     known = [constraint.attributes for constraint in domain.constraints]
     pairs = []
     for coarse in domain:
@@ -246,7 +250,7 @@ def proposed_dependences(domain: Domain) -> list[tuple[str, str]]:
 
 
 def _require_attributes(chosen: Iterable[str], domain: Domain) -> Names:
-    """Return two or more attributes in declared order; FieldError for others without cells."""
+    """Return two or more attributes in declared order; FieldError if one has no levels or bins."""
     names = [attribute.name for attribute in domain if attribute.cells is not None]
     chosen = tuple(dict.fromkeys(chosen))
     for name in chosen:
@@ -284,7 +288,7 @@ def _codes_of_text(attribute: Attribute, text: str) -> Codes:
 
 
 def _codes_of_interval(attribute: Attribute, bins: Bins, text: str) -> Codes:
-    """Return the bins of an interval, or the bin of a single integer."""
+    """Return the codes of the bins in an interval, or of the bin that contains a single integer."""
     ends = re.fullmatch(r"\[([^,]*),([^,]*)([)\]])", text)
     if ends is None:
         number = _number(attribute, text)
@@ -298,7 +302,8 @@ def _codes_of_interval(attribute: Attribute, bins: Bins, text: str) -> Codes:
 
 
 def _end(attribute: Attribute, text: str, *, is_last: bool = False) -> float | None:
-    """Parse an end of an interval, None where it is open; a day at its end is included whole."""
+    """Return an end of an interval as a number, None if it is open; a last day is included
+    whole."""
     number = _number(attribute, text.strip(), is_last=is_last) if text.strip() else None
     kind = "a number" if attribute.clock is None else "a date"
     is_end = number is not None or not text.strip()
@@ -316,7 +321,8 @@ def _number(attribute: Attribute, text: str, *, is_last: bool = False) -> float 
 def _bins_inside(
     attribute: Attribute, bins: Bins, low: float | None, high: float | None, *, is_closed: bool
 ) -> Codes:
-    """Return the bins inside an interval; FieldError for a bin that is only partly inside."""
+    """Return the codes of the bins inside an interval; FieldError for a bin that is only partly
+    inside."""
     low = bins.edges[0] if low is None else low
     high = bins.edges[-1] if high is None else high
     codes = []
@@ -344,13 +350,13 @@ def _has_integers(attribute: Attribute) -> bool:
 
 
 def _integers(bins: Bins, code: int) -> tuple[int, int]:
-    """Return the first and the last integer of a bin; without any, the last is below the first."""
+    """Return the first and the last integer of a bin; an empty bin has its last below its first."""
     low, high = bins.edges[code : code + 2]
     return math.ceil(low), math.floor(high) if code == bins.size - 1 else math.ceil(high) - 1
 
 
 def constraints_of(declared: object, domain: Domain) -> tuple[Constraint, ...]:
-    """Parse the constraints of an estimator, a mapping like the section of a file.
+    """Parse the constraints that an estimator was given, in the form of a data set file.
 
     DeclarationError for the first mistake.
     """

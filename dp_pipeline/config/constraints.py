@@ -28,7 +28,7 @@ Box = tuple[tuple[int, ...], ...]
 
 @dataclass(frozen=True)
 class Constraint:
-    """One declared constraint on the rows.
+    """A declared constraint on the combinations of attributes that rows may have.
 
     words        text for people
     attributes   two or more, in declared order
@@ -46,7 +46,8 @@ class Constraint:
     is_only: bool
 
     def mask(self, shape: tuple[int, ...]) -> Mask:
-        """Return the allowed cells over the attributes; ``shape`` is that of their marginal."""
+        """Return a mask of the allowed cells over the constraint's attributes, for a marginal of
+        this shape."""
         inside = np.zeros(shape, dtype=np.bool_)
         for box in self.boxes:
             inside[np.ix_(*box)] = True
@@ -54,7 +55,7 @@ class Constraint:
 
     @property
     def measured(self) -> dict[str, Any]:
-        """The fields that change a measurement."""
+        """The fields of the constraint that change a measurement."""
         return {"attributes": self.attributes, "boxes": self.boxes, "is_only": self.is_only}
 
 
@@ -70,7 +71,7 @@ class AllowedCells:
     mask: Mask
 
     def holds(self, codes: Mapping[str, IntArray]) -> Mask:
-        """Return a mask of the rows (n,) in allowed cells; codes are not negative."""
+        """Return a mask (n,) of the rows in allowed cells; codes must not be negative."""
         keys = np.zeros(len(codes[self.names[0]]), dtype=np.int64)
         for name, size in zip(self.names, self.mask.shape, strict=True):
             keys = keys * size + codes[name]
@@ -78,9 +79,8 @@ class AllowedCells:
 
     @cached_property
     def twin(self) -> IntArray | None:
-        """The level of the second attribute for each level of the first, if both determine each
-        other; else None.
-        """
+        """The second attribute's level for each level of the first if they determine each other,
+        else None."""
         is_pair = len(self.names) == 2 and self.mask.shape[0] == self.mask.shape[1]
         if not is_pair or (self.mask.sum(axis=0) != 1).any() or (self.mask.sum(axis=1) != 1).any():
             return None
@@ -90,7 +90,8 @@ class AllowedCells:
 def allowed_cells(
     constraints: Iterable[Constraint], names: Names, sizes: Mapping[str, int]
 ) -> tuple[AllowedCells, ...]:
-    """Return the allowed cells of some attributes, one entry for each constrained set.
+    """Return the allowed cells of some attributes, one entry for each set of constrained
+    attributes.
 
     names   in any order; a constraint with further attributes allows a cell if it allows it with
             some cell of the others
@@ -114,6 +115,6 @@ def allowed_cells(
 
 
 def constrained_pairs(allowed: Iterable[AllowedCells]) -> tuple[tuple[str, str], ...]:
-    """Return the pairs of attributes of all entries, each once, as edges of a graph."""
+    """Return the distinct pairs of constrained attributes, as edges of a graph."""
     pairs = (pair for cells in allowed for pair in combinations(cells.names, 2))
     return tuple(dict.fromkeys(pairs))

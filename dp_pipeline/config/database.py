@@ -34,7 +34,7 @@ _QUERY = re.compile(r"\s*(select|with)\b[^;]*;?\s*", re.IGNORECASE)
 
 
 def database_url(text: str) -> URL | None:
-    """Parse an allowed database URL, with its driver and port; None for any other text."""
+    """Return an allowed database URL with its driver and port; None for any other text."""
     # The import takes a third of a second, and most data sets are files.
     from sqlalchemy import make_url
     from sqlalchemy.exc import ArgumentError
@@ -58,7 +58,7 @@ def database_url(text: str) -> URL | None:
 
 
 def split_database_file(location: str) -> tuple[str, str] | None:
-    """Return the prefix and the path of a database in a file; None for any other location.
+    """Return the prefix and the path of a database file; None for any other location.
 
     >>> split_database_file("duckdb:////data/rides.duckdb"), split_database_file("$RIDES")
     (('duckdb:///', '/data/rides.duckdb'), None)
@@ -85,7 +85,7 @@ def _is_file(url: URL) -> bool:
 
 
 def database_name(url: URL) -> str:
-    """Return the name of a database, without user, password and options, its host canonical.
+    """Return the name of a database with a canonical host, without user, password and options.
 
     >>> url = database_url("postgresql://me:word@127.0.0.1/rides")
     >>> database_name(url)
@@ -98,7 +98,7 @@ def database_name(url: URL) -> str:
 
 
 def server_names(location: str) -> tuple[str, ...]:
-    """Return the canonical names of a database on a server; () for another text.
+    """Return the canonical names of a database on a server; empty for any other location.
 
     Names that differ in capital letters alone are the same, since people write both.
 
@@ -114,7 +114,7 @@ def server_names(location: str) -> tuple[str, ...]:
 
 
 def is_one_query(text: str) -> bool:
-    """Return whether a text is a single SELECT without a semicolon before its end.
+    """Return whether a text is a single SELECT statement.
 
     A second statement could end the transaction that makes the first read-only; so a semicolon in a
     quoted text is refused too.

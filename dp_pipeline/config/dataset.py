@@ -44,7 +44,7 @@ PARTITIONS = (0, 2, 5, 10, 20, 50)
 
 @dataclass(frozen=True)
 class KAnonymity:
-    """The k-anonymous releases of one data set: a syntactic guarantee, not a private one.
+    """The declared k-anonymous releases of a data set, a syntactic guarantee without ε.
 
     methods           method → its parameters, as text
     attributes        the quasi-identifiers: attributes of a person that are known from elsewhere
@@ -68,11 +68,11 @@ class KAnonymity:
 
     @property
     def partition_keys(self) -> tuple[str, ...]:
-        """Canonical texts of the K, ascending."""
+        """The canonical texts of the declared K, ascending."""
         return tuple(map(str, self.partitions))
 
     def partition(self, text: str) -> int:
-        """Parse a declared K; DeclarationError for any other."""
+        """Return a declared K from its text; DeclarationError for any other text."""
         k = parse_k(text)
         if k not in self.partitions:
             raise DeclarationError(
@@ -83,7 +83,7 @@ class KAnonymity:
 
 
 def parse_k(text: str) -> int:
-    """Parse a K; DeclarationError unless it is an integer of at most nine digits.
+    """Return a K from its text; DeclarationError unless it is an integer of at most nine digits.
 
     >>> parse_k("20")
     20
@@ -95,7 +95,7 @@ def parse_k(text: str) -> int:
 
 @dataclass(frozen=True)
 class Target:
-    """A binary class of rows, which a classifier predicts from the other attributes.
+    """A declared binary class of rows, which a classifier predicts from the other attributes.
 
     attribute   an attribute with levels
     positive    the levels that mean yes: at least one, and not all
@@ -124,13 +124,13 @@ class Target:
         return tuple(sorted(levels.index(level) for level in self.positive))
 
     def inputs(self, attributes: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the attributes that classifiers may see."""
+        """Return the attributes from which classifiers predict the target."""
         return tuple(name for name in attributes if name not in {self.attribute, *self.without})
 
     def classification_task(
         self, codes: Mapping[str, NDArray[Any]], domain: Domain
     ) -> tuple[dict[str, NDArray[Any]], NDArray[np.bool_]]:
-        """Split a table of codes into the columns that a classifier sees and the true answers."""
+        """Return the columns that a classifier sees and the true classes, from a table of codes."""
         inputs = {name: codes[name] for name in self.inputs(tuple(codes))}
         return inputs, np.isin(codes[self.attribute], self.codes(domain))
 
@@ -140,7 +140,7 @@ Argument = float | int | bool | str | tuple[float, ...] | tuple[str, ...]
 
 @dataclass(frozen=True)
 class DeclaredExpectation:
-    """One expectation of a data set file, in Great Expectations' words.
+    """A declared expectation about rows, in the terms of Great Expectations.
 
     columns      argument that names a column → attribute, or the person's column
     arguments    argument → value, without the columns
@@ -165,7 +165,7 @@ WINDOW = "window"
 
 @dataclass(frozen=True)
 class Publication:
-    """A model and an ε that the schedule publishes.
+    """A model and an ε that the schedule releases regularly.
 
     span   number of windows of each release, which is filed under the last of them
     """
@@ -177,7 +177,7 @@ class Publication:
 
 @dataclass(frozen=True)
 class DatasetSpec:
-    """The declaration of one data set file, whose fields ``parser.DataSetFile`` describes.
+    """The declaration of one data set file.
 
     ceiling        most ε that the population may ever spend, at ``delta`` if there is one;
                    None on benchmarks only
@@ -241,7 +241,8 @@ class DatasetSpec:
 
     @classmethod
     def of_domain(cls, name: str, domain: Domain, **declared: Any) -> DatasetSpec:
-        """Return the declaration of a benchmark table of these columns, in which a row is a person.
+        """Return the declaration of a benchmark table with these columns, in which a row is a
+        person.
 
         declared   other fields
         """
@@ -261,7 +262,7 @@ class DatasetSpec:
         )
 
     def at_window(self, name: str) -> DatasetSpec:
-        """Return the declaration of the rows of one window.
+        """Return the declaration of the rows of one time window.
 
         DeclarationError without windows, and for an unknown name.
         """
@@ -271,12 +272,12 @@ class DatasetSpec:
         return replace(self, window=name, source=source.of_window(name, start, end))
 
     def of_all_windows(self) -> DatasetSpec:
-        """Return the declaration of the rows of all windows."""
+        """Return the declaration of the rows of all time windows."""
         return replace(self, window="", source=self.source.template or self.source)
 
     @property
     def cut(self) -> Windows:
-        """The windows; DeclarationError where the file declares none."""
+        """The declared time windows; DeclarationError if the file declares none."""
         if self.windows is None:
             raise DeclarationError(
                 f"The data set {self.name} has no windows, which this command needs: declare "
@@ -285,7 +286,7 @@ class DatasetSpec:
         return self.windows
 
     def require_window(self) -> None:
-        """Raise DeclarationError for a declaration of all windows."""
+        """Raise DeclarationError for a declaration that covers all time windows instead of one."""
         if self.windows is not None and not self.window:
             raise DeclarationError(
                 f"The data set {self.name} is read in windows, so --window must name one, "
@@ -294,21 +295,21 @@ class DatasetSpec:
 
     @property
     def blocks(self) -> tuple[str, ...]:
-        """The windows that a charge for these rows belongs to; () without windows."""
+        """The time windows that pay for a charge about these rows; empty without windows."""
         return (self.window,) if self.window else ()
 
     def span_of(self, model: str) -> int:
-        """Return the number of windows of a published release of a model."""
+        """Return the number of time windows that one release of a model covers."""
         return next((each.span for each in self.publications if each.model == model), 1)
 
     @property
     def max_span(self) -> int:
-        """The most windows of a published release."""
+        """The largest number of time windows that one release covers."""
         return max((publication.span for publication in self.publications), default=1)
 
     @property
     def first_complete_window(self) -> str:
-        """The first window with enough windows before it for every publication's span."""
+        """The first time window with enough earlier ones for every release that covers several."""
         name = self.cut.first
         for _ in range(1, self.max_span):
             name = self.cut.following(name)
@@ -316,11 +317,11 @@ class DatasetSpec:
 
     @property
     def to_discover(self) -> tuple[str, ...]:
-        """The attributes with levels, bounds or bins that are still to be discovered."""
+        """The names of the attributes whose levels, bounds or bins are still to be discovered."""
         return tuple(attribute.name for attribute in self.domain if attribute.undeclared)
 
     def with_domain(self, discovered: DiscoveredDomain) -> DatasetSpec:
-        """Return the declaration with a discovered domain as if it were declared.
+        """Return the declaration with a discovered domain in the place of the undeclared parts.
 
         discovered   exactly one entry for each of ``to_discover``; DeclarationError for others
 
@@ -340,12 +341,12 @@ class DatasetSpec:
 
     @property
     def discovery_warnings(self) -> tuple[str, ...]:
-        """One sentence for each attribute of which too little was discovered."""
+        """A sentence for each attribute whose discovery gave too little."""
         return () if self.discovered is None else self.discovered.warnings
 
     @cached_property
     def widest(self) -> DatasetSpec:
-        """The declaration with the most cells that a discovery may give, with invented names.
+        """The declaration with the most cells that a discovery can give, under invented names.
 
         Sizes, prices and models are computed from it before a discovery.
         """
@@ -355,7 +356,8 @@ class DatasetSpec:
 
     @property
     def delta_ceiling(self) -> Fraction | None:
-        """The most δ that the population may ever spend; None where no charge has a δ.
+        """The largest δ that the charges of the population may ever add up to; None if no charge
+        has a δ.
 
         Where the file says nothing, that of ten discoveries, or up to 10⁻⁶: one look that found too
         little leaves room for another.
@@ -367,35 +369,37 @@ class DatasetSpec:
 
     @property
     def discovered_fact(self) -> dict[str, str]:
-        """The fact of a release that names its discovered attributes and their price, or {}."""
+        """The fact of a release that names its discovered attributes and their price; empty
+        without a discovery."""
         if self.discovered is None or self.discover is None:
             return {}
         return {"discovered_for": discovery_words(self.discovered.names, self.discover)}
 
     @property
     def constraints_fact(self) -> dict[str, str]:
-        """The fact of a release that lists the constraints on its rows, or {}."""
+        """The fact of a release that lists the constraints on its rows; empty without
+        constraints."""
         words = "; ".join(constraint.words for constraint in self.domain.constraints)
         return {"constraints": words} if words else {}
 
     @property
     def rows_digest(self) -> str:
-        """The digest of the declaration by which rows were read and validated."""
+        """The digest of the part of the declaration by which rows are read and validated."""
         return self.file_digest or self.digest
 
     @property
     def currency(self) -> Currency:
-        """The currency that the population pays in."""
+        """The currency of the population's budget: ε or ρ."""
         return Currency(self.delta)
 
     @property
     def distance(self) -> int:
-        """The most rows that two neighbouring data sets differ by."""
+        """The largest number of rows by which two neighbouring data sets differ."""
         return distance(self.protection, self.relation)
 
     @property
     def counted_domain(self) -> Domain:
-        """The attributes of a prepared row: of a unit with all its parts, where there are parts."""
+        """The domain of a prepared row: that of a unit with all its parts, if there are parts."""
         parts = self.domain.parts
         return self.domain if parts is None else parts.of_units(self.domain)
 
@@ -426,19 +430,20 @@ class DatasetSpec:
 
     @property
     def may_watch_source(self) -> bool:
-        """Whether a change of the rows may trigger a release, which reveals when they changed."""
+        """Whether a change of the rows may start a release, which reveals when they changed."""
         return self.updates_public or not self.is_release
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The source columns that are read: of attributes, of time, and of the person."""
+        """The source columns that attributes, windows and the protection read."""
         inputs = tuple(column for attribute in self.domain for column in attribute.inputs)
         time = () if self.windows is None else (self.windows.column,)
         person = () if self.protection.column is None else (self.protection.column,)
         return (*inputs, *time, *person)
 
     def signs_of(self, column: str) -> tuple[Signs, ...]:
-        """Return the signs by which each attribute reads the numbers of a column."""
+        """Return the number formats (decimal and thousands signs) by which attributes read a
+        column."""
         return tuple(
             (attribute if attribute.derived is None else attribute.derived).signs
             for attribute in self.domain
@@ -447,7 +452,7 @@ class DatasetSpec:
 
     @property
     def times(self) -> frozenset[str]:
-        """The source columns that are read as dates or times only."""
+        """The source columns that are only read as dates or times."""
         uses = {(column, each.reads_times) for each in self.domain for column in each.inputs}
         if self.windows is not None:
             uses.add((self.windows.column, True))
@@ -457,18 +462,18 @@ class DatasetSpec:
 
     @property
     def written_times(self) -> frozenset[str]:
-        """Those of ``times`` that an attribute reads by a declared format."""
+        """The source columns of dates or times that an attribute reads by a declared format."""
         clocks = ((each.column, each.clock) for each in self.domain if each.derived is None)
         return self.times & {column for column, clock in clocks if clock and clock.format}
 
     @property
     def partition_keys(self) -> tuple[str, ...]:
-        """Canonical texts of the ε partitions, ascending."""
+        """The canonical texts of the declared ε, ascending, which are the keys of partitions."""
         return tuple(epsilon_text(epsilon) for epsilon in self.partitions)
 
     @property
     def cost_of_everything(self) -> Fraction:
-        """The pure ε of one discovery and all releases with evaluations, models × partitions.
+        """The pure ε of one discovery and one release of each model at each ε, with evaluations.
 
         With windows, that of all publications that one window pays for: a release of several
         windows is charged to each of them. A cost in ρ depends on the model.
@@ -486,7 +491,7 @@ class DatasetSpec:
         return amount + self.currency.cost_of(self.evaluation or Fraction(0), PURE)
 
     def partition(self, text: str) -> Fraction:
-        """Parse a declared ε; DeclarationError for any other."""
+        """Return a declared ε from its text; DeclarationError for any other text."""
         epsilon = parse_epsilon(text, of=f"{self.name}: epsilon")
         if epsilon not in self.partitions:
             raise DeclarationError(
@@ -498,7 +503,7 @@ class DatasetSpec:
 
     @cached_property
     def digest(self) -> str:
-        """Hex digest of all declared fields that change a measurement.
+        """The SHA-256 in hex of all declared fields that change a measurement.
 
         Two releases with one digest, one snapshot and one question are the same release.
         """
@@ -524,7 +529,8 @@ class DatasetSpec:
 
     @cached_property
     def checks(self) -> str:
-        """Hex digest of the declared checks on rows, which change no measurement; or ""."""
+        """The SHA-256 in hex of the declared checks on rows, which change no measurement; empty
+        without checks."""
         shares = {each.name: str(each.usable) for each in self.domain if each.usable != 1}
         if not shares and self.usable == 1 and not self.expectations:
             return ""

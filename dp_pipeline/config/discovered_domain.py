@@ -24,7 +24,7 @@ BETA = Fraction(1, 10**6)
 
 @dataclass(frozen=True)
 class Discover:
-    """The budget of the discovery of one snapshot's domain.
+    """The privacy budget for discovering the domain of one snapshot.
 
     epsilon   ε of all queries together
     delta     δ of all levels together; None where no levels are discovered
@@ -36,13 +36,13 @@ class Discover:
     beta: Fraction = BETA
 
     def to_facts(self) -> dict[str, str]:
-        """Return field → canonical text."""
+        """Return the canonical text of each field by name."""
         facts = {"epsilon": epsilon_text(self.epsilon), "beta": delta_text(self.beta)}
         return facts if self.delta is None else {**facts, "delta": delta_text(self.delta)}
 
 
 def discovery_words(names: Iterable[str], price: Discover) -> str:
-    """Return a text of discovered attributes with their price.
+    """Return a text that names the discovered attributes and their price.
 
     >>> discovery_words(["zone", "fare"], Discover(Fraction(1, 10), Fraction(1, 10**9)))
     'zone, fare for ε=0.1 and δ=1e-9'
@@ -51,14 +51,14 @@ def discovery_words(names: Iterable[str], price: Discover) -> str:
 
 
 def discovery_price(price: Discover) -> str:
-    """Return the price of a discovery as a text, such as ε=0.1 and δ=1e-9."""
+    """Return the price of a discovery as text, such as ε=0.1 and δ=1e-9."""
     delta = "" if price.delta is None else f" and δ={delta_text(price.delta)}"
     return f"ε={epsilon_text(price.epsilon)}{delta}"
 
 
 @dataclass(frozen=True)
 class DiscoveredAttribute:
-    """The discovered parts of one attribute, without its declared ones.
+    """The discovered levels, bounds or bins of one attribute.
 
     bounds   lowest and highest value
     edges    cuts of bins, ascending and strictly inside the bounds; () is one bin
@@ -75,12 +75,12 @@ class DiscoveredAttribute:
     weak: str | None = None
 
     def to_fact(self) -> str:
-        """Return the attribute as a JSON text, which ``from_fact`` reads without loss."""
+        """Return the attribute as JSON text, from which ``from_fact`` restores it exactly."""
         return json.dumps({name: part for name, part in vars(self).items() if part is not None})
 
     @classmethod
     def from_fact(cls, text: str) -> DiscoveredAttribute:
-        """Read an attribute that ``to_fact`` wrote; Damaged for any other text.
+        """Return the attribute that ``to_fact`` wrote; Damaged for any other text.
 
         >>> DiscoveredAttribute.from_fact(DiscoveredAttribute(bounds=(0.0, 0.1)).to_fact())
         DiscoveredAttribute(bounds=(0.0, 0.1), edges=None, levels=None, pieces=None, weak=None)
@@ -114,7 +114,7 @@ class DiscoveredAttribute:
 
 @dataclass(frozen=True)
 class DiscoveredDomain:
-    """The discovered attributes, in the order of the declaration.
+    """The discovered attributes of a domain, in the order of the declaration.
 
     >>> domain = DiscoveredDomain((("age", DiscoveredAttribute(bounds=(16.0, 128.0))),))
     >>> DiscoveredDomain.from_facts(domain.to_facts()) == domain
@@ -133,28 +133,28 @@ class DiscoveredDomain:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """One sentence for each attribute of which too little was discovered."""
+        """A sentence for each attribute whose discovery gave too little."""
         return tuple(attribute.weak for _, attribute in self.attributes if attribute.weak)
 
     def to_facts(self) -> dict[str, str]:
-        """Return attribute → JSON text."""
+        """Return the JSON text of each attribute by name."""
         return {name: attribute.to_fact() for name, attribute in self.attributes}
 
     @classmethod
     def from_facts(cls, facts: Mapping[str, str]) -> DiscoveredDomain:
-        """Read a domain that ``to_facts`` wrote, in its order; Damaged for any other."""
+        """Return the domain that ``to_facts`` wrote, in its order; Damaged for other texts."""
         read = DiscoveredAttribute.from_fact
         return cls(tuple((name, read(text)) for name, text in facts.items()))
 
     @property
     def digest(self) -> str:
-        """Hex digest of the domain, independent of the order of attributes."""
+        """The SHA-256 in hex of the domain, independent of the order of attributes."""
         text = json.dumps(self.to_facts(), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
 
 def declare(attribute: Attribute, discovered: DiscoveredAttribute) -> Attribute:
-    """Return an attribute with its discovered parts as if they were declared.
+    """Return an attribute with its discovered parts in the place of the undeclared ones.
 
     DeclarationError for other parts than the undeclared ones, and for parts that no file may
     declare.
@@ -191,7 +191,7 @@ def _require(holds: bool, attribute: Attribute, expected: str) -> None:
 
 
 def _with_levels(attribute: Attribute, texts: tuple[str, ...]) -> Attribute:
-    """Return the attribute with its levels and ``other``, whether that was discovered or not."""
+    """Return the attribute with levels and ``other``, which may be declared or discovered."""
     if not texts and attribute.other is None:
         # Without any level every row would be left out.
         attribute = replace(attribute, on_invalid="other", other=OTHER)
@@ -232,7 +232,8 @@ def _pieces(attribute: Attribute, interval: Coordinate, discovered: DiscoveredAt
 
 
 def widest_domain(attributes: Iterable[Attribute]) -> DiscoveredDomain:
-    """Return a domain with the most cells that may be discovered, and invented names and bounds."""
+    """Return a domain with the most cells that a discovery can give, with invented names and
+    bounds."""
     return DiscoveredDomain(tuple((each.name, _widest_attribute(each)) for each in attributes))
 
 

@@ -44,7 +44,7 @@ class Undeclared:
 
     @property
     def is_number(self) -> bool:
-        """Whether the attribute is a number, not a text."""
+        """Whether the attribute is a number and not a text."""
         return self.levels is None
 
     @property
@@ -59,7 +59,7 @@ Pieces = tuple[tuple[float, float], ...]
 
 @dataclass(frozen=True)
 class Attribute:
-    """One declared column.
+    """A declared attribute of the rows.
 
     name         name in models and releases
     column       name in the source, or of the derived column
@@ -107,7 +107,7 @@ class Attribute:
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """The columns of the source that the attribute is read from."""
+        """The columns of the source from which the attribute is read."""
         return (self.column,) if self.derived is None else self.derived.inputs
 
     @property
@@ -123,12 +123,12 @@ class Attribute:
         return self.is_numeric and self.clock is None
 
     def number_text(self, number: float) -> str:
-        """Format a value for people: a number in six digits, or a date."""
+        """Return a value as text: a number with six digits, or a date."""
         return f"{number:.6g}" if self.clock is None else self.clock.text(number)
 
     @property
     def range(self) -> tuple[str, str]:
-        """The declared bounds as texts for people; DeclarationError for levels."""
+        """The declared bounds as texts; DeclarationError for an attribute with levels."""
         if self.coordinate is None:
             raise DeclarationError(
                 f"The attribute {self.name!r} has no range, which this needs: declare "
@@ -140,29 +140,31 @@ class Attribute:
 
     @property
     def is_numeric(self) -> bool:
-        """Whether values are numbers, dates or times between bounds."""
+        """Whether the values are numbers, dates or times between bounds."""
         is_to_be = self.undeclared is not None and self.undeclared.is_number
         return self.coordinate is not None or is_to_be
 
     @property
     def has_cells(self) -> bool:
-        """Whether the attribute has levels or bins, or will have after a discovery."""
+        """Whether the attribute has levels or bins, now or after a discovery."""
         is_to_be = self.undeclared is not None and self.undeclared.has_cells
         return self.cells is not None or is_to_be
 
     @property
     def is_axis(self) -> bool:
-        """Whether the attribute is a number that is never missing."""
+        """Whether the attribute is a number that is never missing, so that it can be a
+        coordinate."""
         return self.is_numeric and not self.nullable
 
     @property
     def keeps_rows(self) -> bool:
-        """Whether every cell has a code, so that none costs its row."""
+        """Whether every value has a code, so that no row is dropped because of it."""
         return self.on_invalid == "other" or (self.nullable and self.on_invalid != "drop")
 
     @property
     def size(self) -> int:
-        """The number of cells with that of missing values; DeclarationError without cells."""
+        """The number of cells, including the cell of missing values; DeclarationError without
+        cells."""
         return self._cells.size + self.nullable
 
     def labels(self) -> tuple[str, ...]:
@@ -173,7 +175,7 @@ class Attribute:
 
     @property
     def missing_code(self) -> int:
-        """The code of missing values, the last one; DeclarationError without such a cell."""
+        """The code of missing values, which is the last; DeclarationError without such a cell."""
         if not self.nullable:
             raise DeclarationError(
                 f"The attribute {self.name!r} has no code for missing values: declare "
@@ -182,7 +184,7 @@ class Attribute:
         return self._cells.size
 
     def not_discovered(self, parts: str) -> DeclarationError:
-        """Return the error for a use of parts that are still to be discovered."""
+        """Return the error for using levels or bins that are still to be discovered."""
         return DeclarationError(
             f"The {parts} of attribute {self.name!r} are still to be discovered: `dp-pipeline run` "
             "discovers them"
@@ -190,7 +192,7 @@ class Attribute:
 
     @property
     def measured(self) -> dict[str, Any]:
-        """The fields that change a measurement."""
+        """The fields of the attribute that change a measurement."""
         fields = asdict(self)
         for name in ("is_integer", "decimals", "names", "usable", "pieces"):
             del fields[name]
@@ -218,7 +220,7 @@ one unit (``gate.parts``)."""
 
 @dataclass(frozen=True)
 class Parts:
-    """The parts that a unit has, such as the persons of a household.
+    """The declared parts of a unit, such as the persons of a household.
 
     name         name of the parts, for people
     attributes   the attributes of a part; all others, and ``size``, are of the unit
@@ -247,11 +249,12 @@ class Parts:
         return np.maximum(1, sizes.astype(np.int64) + self.fewest)
 
     def place(self, attribute: str, position: int) -> str:
-        """Return the name of an attribute of the part at a position, from 0, in a row of a unit."""
+        """Return the name that an attribute of the part at ``position`` (from 0) has in a row of
+        its unit."""
         return f"{attribute} {position + 1}"
 
     def of_units(self, domain: Domain) -> Domain:
-        """Return the attributes of a row that is a unit with all its parts.
+        """Return the domain of rows that each hold a unit with all its parts.
 
         They are those of the unit, then each attribute of a part once for every position. Its last
         cell is for units without a part there.
@@ -267,7 +270,7 @@ class Parts:
 
 @dataclass(frozen=True)
 class Domain:
-    """The declared attributes in their order, and the sizes that follow from them.
+    """The declared attributes in their order, with the sizes of their tables.
 
     constraints   combinations of cells that no row has
     parts         the parts of units, where a row is a part of one; None where it is a unit
@@ -296,31 +299,34 @@ class Domain:
 
     @property
     def numeric(self) -> tuple[str, ...]:
-        """The attributes that are numbers and never missing."""
+        """The names of the attributes that are numbers and never missing."""
         return tuple(attribute.name for attribute in self.attributes if attribute.is_axis)
 
     @property
     def discrete(self) -> tuple[str, ...]:
-        """The attributes with levels or bins, also those to be discovered."""
+        """The names of the attributes that have levels or bins, declared or still to be
+        discovered."""
         return tuple(a.name for a in self.attributes if a.has_cells)
 
     @property
     def leaves_rows_out(self) -> bool:
-        """Whether a row may be left out for a cell that is not as declared."""
+        """Whether a row may be dropped because a value is not as declared."""
         return not all(attribute.keeps_rows for attribute in self.attributes)
 
     def is_counted(self, names: tuple[str, ...]) -> bool:
-        """Whether some of the attributes is the size of a unit, which preparation counts."""
+        """Return whether one of the attributes is the size of a unit, which is counted when rows
+        are prepared."""
         rules = (each.derived for each in self.attributes if each.name in names)
         return any(rule is not None and rule.function == SIZE for rule in rules)
 
     def with_attributes(self, attributes: Mapping[str, Attribute]) -> Domain:
-        """Return the domain with some attributes replaced by others of the same names."""
+        """Return the domain with some attributes replaced by attributes of the same names."""
         replaced = tuple(attributes.get(attribute.name, attribute) for attribute in self.attributes)
         return replace(self, attributes=replaced)
 
     def allowed(self, names: tuple[str, ...]) -> tuple[AllowedCells, ...]:
-        """Return the allowed cells of some attributes, one entry for each constrained set."""
+        """Return the allowed cells of some attributes, one entry for each set of constrained
+        attributes."""
         constrained = {name for constraint in self.constraints for name in constraint.attributes}
         return allowed_cells(
             self.constraints, names, {name: self[name].size for name in constrained}
@@ -335,7 +341,7 @@ class Domain:
         return math.prod(self.shape(names))
 
     def box(self, names: tuple[str, ...]) -> tuple[Coordinate, ...]:
-        """Return the interval of every numeric attribute in ``names``."""
+        """Return the intervals of the numeric attributes in ``names``."""
         intervals = []
         for name in names:
             attribute = self[name]
@@ -360,18 +366,18 @@ Relation = Literal["add_remove", "replace_one"]
 
 @dataclass(frozen=True)
 class OneRow:
-    """A person is at most one row."""
+    """The protection in which a person has at most one row."""
 
     at_most: ClassVar[int] = 1
 
     @property
     def rows(self) -> int:
-        """The number of rows that one protected unit can have."""
+        """The largest number of rows of one protected unit."""
         return 1
 
     @property
     def column(self) -> str | None:
-        """None, since no column names the person."""
+        """The column that names the person, which does not exist here: None."""
         return None
 
     def __str__(self) -> str:
@@ -380,7 +386,8 @@ class OneRow:
 
 @dataclass(frozen=True)
 class RowsOfPerson:
-    """A person is all rows with one value of ``column``, of which at most ``at_most`` are used.
+    """The protection in which a person is all rows with one value of ``column``, up to ``at_most``
+    rows.
 
     each   the period that ``at_most`` applies to, such as ``week``; empty without windows
     """
@@ -391,7 +398,7 @@ class RowsOfPerson:
 
     @property
     def rows(self) -> int:
-        """The number of rows that one protected unit can have."""
+        """The largest number of rows of one protected unit."""
         return self.at_most
 
     def __str__(self) -> str:
@@ -401,14 +408,15 @@ class RowsOfPerson:
 
 @dataclass(frozen=True)
 class UnitOfParts:
-    """A unit is all rows with one value of ``column``, its parts; ``at_most`` of them are used."""
+    """The protection in which a unit is all rows with one value of ``column``, up to ``at_most``
+    parts."""
 
     column: str
     at_most: int
 
     @property
     def rows(self) -> int:
-        """The number of rows that one unit can have where its parts are one row together."""
+        """The number of rows of one unit, whose parts are joined in one row."""
         return 1
 
     def __str__(self) -> str:
@@ -419,7 +427,7 @@ Protection = OneRow | RowsOfPerson | UnitOfParts
 
 
 def distance(protection: Protection, relation: Relation) -> int:
-    """Return the most rows that two neighbouring data sets differ by.
+    """Return the largest number of rows by which two neighbouring data sets differ.
 
     Replacing a person is removing one and adding another, so a distance under
     ``replace_one`` is twice the one under ``add_remove``.

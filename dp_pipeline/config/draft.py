@@ -24,7 +24,7 @@ _LONGEST = 64
 
 @dataclass(frozen=True)
 class SourceColumn:
-    """A column of a source for a draft.
+    """The facts about a source column from which a draft of a data set file is made.
 
     kind        kind of its type: ``unknown`` where the source has no types, as CSV, and
                 ``unusable`` for neither text nor number
@@ -43,7 +43,7 @@ class SourceColumn:
 
 
 def attribute_names(columns: Sequence[SourceColumn]) -> dict[str, SourceColumn]:
-    """Derive attribute names of a-z, 0-9 and _ from columns; return name → column, in order.
+    """Return valid attribute names, of a-z, 0-9 and _, for columns, in their order.
 
     >>> list(attribute_names([SourceColumn("Trip (km)", "number"), SourceColumn("2nd", "text")]))
     ['trip_km', 'c_2nd']
@@ -84,14 +84,14 @@ _LABELS = ("label", "class", "target", "diagnosis", "outcome", "income")
 
 
 def may_be_axis(column: SourceColumn) -> bool:
-    """Return whether a column is, or may be declared as, a number that is never missing."""
+    """Return whether a column is, or could be declared as, a number that is never missing."""
     if column.proposal:
         return "bounds" in column.proposal and {"nullable", "type"}.isdisjoint(column.proposal)
     return column.kind in ("number", "unknown") and not column.remark
 
 
 def may_have_cells(column: SourceColumn) -> bool:
-    """Return whether a column has, or may be declared with, levels or bins."""
+    """Return whether a column has, or could be declared with, levels or bins."""
     return bool(column.proposal) or (column.kind != "unusable" and not column.remark)
 
 
@@ -156,7 +156,7 @@ SCHEMA_FILE = "dataset.schema.json"
 
 @dataclass(frozen=True)
 class Outline:
-    """The parts of a draft.
+    """The contents from which a draft of a data set file is written.
 
     name     name of the data set
     origin   name of the source for people, such as that of a file
@@ -180,13 +180,13 @@ class Outline:
 
     @property
     def place(self) -> tuple[str, ...]:
-        """The two coordinates of a place, or none."""
+        """The names of the two coordinates of a place; empty without a place."""
         axes = {name for name, column in self.columns.items() if may_be_axis(column)}
         return next((pair for pair in _PLACES if axes.issuperset(pair)), ())
 
 
 def sensitive_draft(outline: Outline) -> str:
-    """Return the draft for sensitive rows, with open decisions, from names and types alone."""
+    """Return a draft for sensitive rows from names and types alone, with decisions left open."""
     lines = [
         line
         for name, column in outline.columns.items()
@@ -197,7 +197,7 @@ def sensitive_draft(outline: Outline) -> str:
 
 
 def public_draft(outline: Outline, *, rows: int) -> str:
-    """Return the complete draft for a benchmark of ``rows`` public rows."""
+    """Return the complete data set file for a benchmark of ``rows`` public rows."""
     columns = outline.columns
     place = outline.place
     lines = [

@@ -36,7 +36,7 @@ INVALID = -1
 
 
 def code_type(sizes: Iterable[int]) -> np.dtype[np.signedinteger]:
-    """Return the smallest signed type for ``INVALID`` and codes below all of these sizes.
+    """Return the smallest signed integer type for ``INVALID`` and all codes below these sizes.
 
     >>> [code_type([2, size]).name for size in (128, 129, MAX_CELLS)]
     ['int8', 'int16', 'int32']
@@ -46,7 +46,7 @@ def code_type(sizes: Iterable[int]) -> np.dtype[np.signedinteger]:
 
 @dataclass(frozen=True)
 class Levels:
-    """The declared levels of a nominal attribute; the code of a level is its position.
+    """The declared levels of a nominal attribute, where the code of a level is its position.
 
     >>> Levels(("no", "yes")).encode(np.array(["yes", "maybe"], dtype=object))
     array([ 1, -1])
@@ -56,12 +56,13 @@ class Levels:
 
     @property
     def size(self) -> int:
-        """Number of cells."""
+        """The number of cells."""
         return len(self.values)
 
     @cached_property
     def _codes(self) -> dict[str, int]:
-        """Texts that mean a level → its code, beside the spellings of ``_spelling``."""
+        """The code of each text that means a level, without the variants that ``_spelling``
+        covers."""
         exact = {value: code for code, value in enumerate(self.values)}
         texts = {normal_text(value): code for value, code in reversed(exact.items())}
         spelt = {_spelling(text): code for text, code in texts.items()} | texts
@@ -74,7 +75,8 @@ class Levels:
         return spelt | exact
 
     def encode(self, texts: NDArray[np.object_]) -> IntArray:
-        """Return the codes of ``texts`` (n,), ``INVALID`` for a text that is no declared level."""
+        """Return the codes of ``texts`` (n,), with ``INVALID`` for a text that is not a declared
+        level."""
         # Computed for no texts too: a pickle must not show whether there were rows.
         codes_of_levels = self._codes
         codes = (
@@ -95,7 +97,8 @@ _TRUTHS = {"0": "false", "1": "true"}
 
 
 def normal_text(text: str) -> str:
-    """Return a text as it is compared: without white space around it, each letter in one form.
+    """Return a text without surrounding white space and with each letter in one Unicode form, for
+    comparison.
 
     >>> normal_text(" e\u0301 ") == "\u00e9"
     True
@@ -105,7 +108,7 @@ def normal_text(text: str) -> str:
 
 
 def number_of(text: str) -> int | float | None:
-    """Return the finite number that a text is, exactly where it is an integer, else None.
+    """Return the finite number that a text spells, exact for integers; None for any other text.
 
     >>> number_of("01"), number_of("1.10"), number_of("no")
     (1, 1.1, None)
@@ -120,7 +123,7 @@ def number_of(text: str) -> int | float | None:
 
 
 def _spelling(text: str) -> str:
-    """Return the form that 16.0 shares with 16, and True with true."""
+    """Return the common form of equal values, such as 16.0 and 16, or True and true."""
     match = _WHOLE.fullmatch(text)
     if match is not None:
         return match[1]
@@ -129,7 +132,7 @@ def _spelling(text: str) -> str:
 
 @dataclass(frozen=True)
 class Bins:
-    """Half-open cells [edge_i, edge_i+1); the last one includes its upper edge.
+    """Half-open bins [edge_i, edge_i+1) of a number; the last one includes its upper edge.
 
     edges   strictly increasing, from the lower to the upper bound
     """
@@ -138,7 +141,7 @@ class Bins:
 
     @classmethod
     def equal_width(cls, lower: float, upper: float, count: int) -> Bins:
-        """Return ``count`` cells of one width between the declared bounds.
+        """Return ``count`` bins of equal width between the declared bounds.
 
         >>> Bins.equal_width(0.0, 1.0, 4).edges
         (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -147,18 +150,19 @@ class Bins:
 
     @property
     def size(self) -> int:
-        """Number of cells."""
+        """The number of bins."""
         return len(self.edges) - 1
 
     def encode(self, values: FloatArray) -> IntArray:
-        """Return the codes of ``values`` (n,), ``INVALID`` outside the bounds and for NaN."""
+        """Return the codes of ``values`` (n,), with ``INVALID`` for values outside the bounds
+        and NaN."""
         codes = np.searchsorted(np.asarray(self.edges), values, side="right") - 1
         codes = np.where(values == self.edges[-1], self.size - 1, codes)
         inside = (values >= self.edges[0]) & (values <= self.edges[-1])
         return np.where(inside, codes, INVALID).astype(np.int64)
 
     def labels(self) -> tuple[str, ...]:
-        """Return the intervals of the cells as names, in six digits, or in all if those are equal.
+        """Return the intervals of the bins as texts, with six digits, or all digits if needed.
 
         >>> Bins((0.0, 1 / 3, 1.0)).labels()
         ('[0, 0.333333)', '[0.333333, 1]')
@@ -172,7 +176,7 @@ class Bins:
 
 
 def interval_labels(edges: Sequence[str]) -> tuple[str, ...]:
-    """Return the half-open intervals between edges; the last one is closed.
+    """Return the half-open intervals between edges as texts; the last interval is closed.
 
     >>> interval_labels(["0", "1", "2"])
     ('[0, 1)', '[1, 2]')
@@ -183,7 +187,7 @@ def interval_labels(edges: Sequence[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Coordinate:
-    """Encodes numbers between bounds as fixed-point integers: clip, centre, scale, round.
+    """The encoding of numbers between bounds as fixed-point integers.
 
     q = clamp(rint((x − mid) / half_width · 2^16), −2^16, 2^16)
     """
@@ -193,16 +197,16 @@ class Coordinate:
 
     @property
     def middle(self) -> float:
-        """Centre of the declared interval, in data units."""
+        """The centre of the declared interval, in data units."""
         return self.lower + (self.upper - self.lower) / 2
 
     @property
     def half_width(self) -> float:
-        """Half the declared width, in data units: the encoded 2^16."""
+        """Half the width of the declared interval, in data units, which is encoded as 2^16."""
         return (self.upper - self.lower) / 2
 
     def encode(self, values: FloatArray) -> IntArray:
-        """Encode finite ``values`` as integers in [−2^16, 2^16]; those outside go to the bounds.
+        """Return finite ``values`` as integers in [−2^16, 2^16], clipped to the bounds.
 
         >>> Coordinate(0.0, 10.0).encode(np.array([0.0, 5.0, 7.5, 99.0]))
         array([-65536,      0,  32768,  65536])
@@ -213,13 +217,15 @@ class Coordinate:
         return np.clip(scaled, -unit, unit).astype(np.int64)
 
     def decode(self, coordinates: NDArray[np.float64] | IntArray) -> FloatArray:
-        """Decode fixed-point ``coordinates`` to data units, inside the declared interval."""
+        """Return fixed-point ``coordinates`` as values in data units, inside the declared
+        interval."""
         values = self.middle + coordinates / float(1 << COORDINATE_BITS) * self.half_width
         return np.clip(values, self.lower, self.upper)
 
 
 def is_interval(lower: float, upper: float) -> bool:
-    """Return whether bounds are valid: wide enough for 2^17 different floats between them.
+    """Return whether bounds are valid: finite, and with at least 2^17 different floats between
+    them.
 
     Between narrower ones a coordinate would move values from the middle to the ends.
 
@@ -234,7 +240,7 @@ def is_interval(lower: float, upper: float) -> bool:
 
 
 def one_hot(codes: IntArray, size: int) -> NDArray[np.uint8]:
-    """Return codes 0..size−1 as a bit matrix (n, size) with one 1 in every row.
+    """Return codes 0..size−1 as a bit matrix (n, size), with a single 1 in each row.
 
     >>> one_hot(np.array([1, 0]), 2).tolist()
     [[0, 1], [1, 0]]
@@ -264,7 +270,7 @@ in a box 10° high, at 80° in one 2° high."""
 
 @dataclass(frozen=True)
 class MetresPerUnit:
-    """The metres of one unit of each axis of a box.
+    """The length in metres of one unit along each axis of a map.
 
     For degrees it is an approximation: equirectangular on a sphere, with the cosine of the latitude
     in the middle of the box.
@@ -275,7 +281,7 @@ class MetresPerUnit:
 
     @property
     def together(self) -> float:
-        """The metres of one unit of a distance, as the root mean square of both axes.
+        """The length in metres of one unit of distance, the root mean square of both axes.
 
         >>> MetresPerUnit(3.0, 5.0).together ** 2
         17.0
@@ -284,7 +290,8 @@ class MetresPerUnit:
 
 
 def point_of(columns: Sequence[str], declared: Point | None = None) -> Point | None:
-    """Return the two numeric ``columns`` that are the coordinates of a place, or None.
+    """Return the two numeric ``columns`` that are the coordinates of a place; None if there are
+    none.
 
     declared   ``point`` of the data set file, if both are among the columns
 
@@ -306,7 +313,7 @@ def point_of(columns: Sequence[str], declared: Point | None = None) -> Point | N
 
 
 def metres_per_unit(point: Point, box: tuple[Coordinate, Coordinate]) -> MetresPerUnit | None:
-    """Return the metres of a unit of a place's coordinates in metres or degrees; else None.
+    """Return the length in metres of a unit of a place's coordinates; None if it is unknown.
 
     Also None for a box at whose edges a degree of longitude differs by more than ``TOLERANCE``.
 
@@ -327,12 +334,12 @@ def metres_per_unit(point: Point, box: tuple[Coordinate, Coordinate]) -> MetresP
 
 
 def is_metres(point: Point) -> bool:
-    """Return whether the names of both axes have a word for metres."""
+    """Return whether the names of both axes contain a word for metres."""
     return all(not _METRES.isdisjoint(_words(name)) for name in point)
 
 
 def is_degrees(point: Point, box: tuple[Coordinate, Coordinate]) -> bool:
-    """Return whether the axes are longitude and latitude by their names and bounds."""
+    """Return whether the axes are longitude and latitude, judged by their names and bounds."""
     has_names = _rest(point[0], LONGITUDE) is not None and _rest(point[1], LATITUDE) is not None
     return has_names and all(
         -most <= interval.lower and interval.upper <= most
@@ -345,7 +352,8 @@ def _words(name: str) -> list[str]:
 
 
 def _rest(name: str, words: frozenset[str]) -> tuple[str, ...] | None:
-    """Return the words of a name except one of ``words``; None unless exactly one is in it."""
+    """Return the words of a name without the single one in ``words``; None unless exactly one is
+    there."""
     parts = _words(name)
     positions = [index for index, part in enumerate(parts) if part in words]
     return None if len(positions) != 1 else (*parts[: positions[0]], *parts[positions[0] + 1 :])

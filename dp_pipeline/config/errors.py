@@ -20,7 +20,7 @@ EXPECTED_NAME: Final = "a-z, 0-9 and _, starting with a letter"
 
 
 def is_name(text: str) -> bool:
-    """Return whether a text may name a data set, a population or an attribute.
+    """Return whether a text is a valid name of a data set, a population or an attribute.
 
     >>> is_name("rides_2026"), is_name("Rides")
     (True, False)
@@ -29,7 +29,8 @@ def is_name(text: str) -> bool:
 
 
 def one_of(names: Iterable[str], got: str) -> str:
-    """Return the end of a message: the declared names, the wrong one, and the nearest.
+    """Return the end of an error message: the valid names, the wrong name, and the nearest valid
+    one.
 
     >>> one_of(["rides", "trips"], "ride")
     "must be one of rides, trips, not 'ride': did you mean rides?"
@@ -43,7 +44,7 @@ def one_of(names: Iterable[str], got: str) -> str:
 
 
 def did_you_mean(got: str, names: Iterable[str]) -> str:
-    """Return the nearest name as the end of a message; empty where none is near.
+    """Return the nearest name as the end of an error message; empty if no name is near.
 
     >>> did_you_mean("Trip", ["rides", "trips"])
     ': did you mean trips?'
@@ -53,13 +54,13 @@ def did_you_mean(got: str, names: Iterable[str]) -> str:
 
 
 def nearest(got: str, names: Iterable[str]) -> str:
-    """Return the name that is most similar to ``got``; empty where none is."""
+    """Return the name that is most similar to ``got``; empty if no name is similar."""
     near = difflib.get_close_matches(got[:60].lower(), list(names), n=1)
     return near[0] if near else ""
 
 
 class PipelineError(Exception):
-    """Something failed; the message is one line that a person can act on."""
+    """Raised for any failure that a person can act on; its message is one line."""
 
     exit_code = 1
 
@@ -69,13 +70,13 @@ class PipelineError(Exception):
 
 
 class DeclarationError(PipelineError):
-    """A declaration or an argument is wrong; nothing was read, charged or drawn."""
+    """Raised when a declaration or an argument is wrong; nothing was read, charged or drawn."""
 
     exit_code = 2
 
 
 class FieldError(DeclarationError, ValueError):
-    """One field or argument is not what was expected.
+    """Raised when one field or argument has an invalid value.
 
     of     name of the object, for a message without a file
     field  names from the outermost field down to the wrong one, to find its line
@@ -96,31 +97,32 @@ class FieldError(DeclarationError, ValueError):
 
 
 class SourceError(PipelineError):
-    """A source of rows cannot be read, or does not have the declared columns."""
+    """Raised when a source of rows cannot be read or lacks declared columns."""
 
 
 class NotPrepared(PipelineError):
-    """A snapshot cannot be released: it is not validated, not prepared, or refused."""
+    """Raised when a snapshot cannot be released: it is not validated, not prepared, or refused."""
 
 
 class Damaged(PipelineError):
-    """A stored object is damaged: it does not match its checksum or its form."""
+    """Raised when a stored object does not match its checksum or its format."""
 
 
 class NoAnswer(Damaged):
-    """A replay, which may draw nothing, asks a question without a stored answer."""
+    """Raised when a replay, which draws no noise, meets a question without a stored answer."""
 
 
 class UnknownFormat(PipelineError):
-    """A stored object has a format that this program does not read."""
+    """Raised when a stored object has a format that this program does not read."""
 
 
 class OtherQuestion(PipelineError):
-    """the next stored answer belongs to another question; it is kept."""
+    """Raised when the next stored answer belongs to another question."""
 
 
 class BoundaryViolation(PipelineError):
-    """Code asked for what the boundary forbids, as may a declaration with extreme numbers."""
+    """Raised when code, or a declaration with extreme numbers, asks for something that the
+    privacy boundary forbids."""
 
     def __init__(self, message: str) -> None:
         super().__init__(
@@ -129,7 +131,7 @@ class BoundaryViolation(PipelineError):
 
 
 class BudgetExceeded(PipelineError):
-    """The request exceeds the remaining budget; nothing was charged or drawn.
+    """Raised when a request exceeds the remaining budget; nothing was charged or drawn.
 
     purpose    purpose of the charge; it begins with the name of its data set, if it has one
     spent      amount spent for ever, or in the period of ``part``
@@ -182,7 +184,7 @@ def _remedy(purpose: str, limit: str) -> str:
 
 
 def float_text(value: Fraction) -> str:
-    """Format a δ for people, in three digits.
+    """Return a δ as text, with three digits.
 
     >>> float_text(Fraction(1, 10**9)), float_text(Fraction(0))
     ('1e-09', '0')

@@ -26,7 +26,7 @@ from dp_pipeline.config.yaml_text import TODO
 
 
 class ExpectationSection(fields.Section):
-    """An expectation about the values of one row.
+    """A declared expectation about the values of a row.
 
     column    An attribute, or the person's column.
     column_A  An attribute.
@@ -42,7 +42,7 @@ class ExpectationSection(fields.Section):
 
 
 class _BoundedExpectation(ExpectationSection):
-    """An expectation about a number, or a text's length, between two ends."""
+    """A declared expectation that a number, or the length of a text, lies between two ends."""
 
     model_config = ConfigDict(
         json_schema_extra={"anyOf": [{"required": [end]} for end in ("min_value", "max_value")]}
@@ -59,7 +59,7 @@ class _BoundedExpectation(ExpectationSection):
 
 
 def _accepted_by(use: Callable[[str], object], expected: str) -> fields.Scalar:
-    """Return the type of texts that a function accepts without an error."""
+    """Return the type of texts that a function accepts without raising an error."""
 
     def is_accepted(text: str) -> bool:
         try:

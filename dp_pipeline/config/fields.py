@@ -48,12 +48,12 @@ Member = TypeVar("Member")
 
 
 def open_decision() -> FieldError:
-    """Return the error for a field that is still ``TODO``."""
+    """Return the error for a field that still has the value ``TODO``."""
     return FieldError("a decision of yours", TODO, hint=_DECIDE)
 
 
 def kind_of(value: object) -> str:
-    """Return the kind of a value for messages: a list, a mapping or one value."""
+    """Return the kind of a value for messages: a list, a mapping or a single value."""
     if isinstance(value, list | tuple):
         return "a list"
     return "a mapping" if isinstance(value, dict) else "one value"
@@ -68,7 +68,7 @@ def require(holds: object, expected: str, got: str, *field: str | int, hint: str
 def not_among(
     value: object, words: Collection[str], *, expected: str = "", field: Place = ()
 ) -> FieldError:
-    """Return the error for a value that is none of some words.
+    """Return the error for a value that is not one of some words.
 
     value      value of the file; None where the field is missing
     expected   text before the list of words, or empty
@@ -84,7 +84,7 @@ def not_among(
 
 @dataclass(frozen=True, eq=False)
 class Scalar:
-    """A type of one value, with its parser and its JSON Schema.
+    """A type of a single value in a data set file, with its parser and its JSON Schema.
 
     parse  text → value, or None for a wrong text
     got    text that a message shows in place of one that may hold a password
@@ -96,7 +96,7 @@ class Scalar:
     got: str = ""
 
     def read(self, text: object) -> Any:
-        """Parse a text; FieldError for any other value."""
+        """Return the value that a text stands for; FieldError for any other value."""
         if not isinstance(text, str):
             raise FieldError("one value", kind_of(text))
         if text == TODO:
@@ -147,7 +147,7 @@ def integer(at_least: int) -> Scalar:
 
 
 def finite(text: str) -> float | None:
-    """Parse a finite number; None for any other text."""
+    """Return the finite number that a text spells; None for any other text."""
     try:
         value = float(text)
     except ValueError:
@@ -177,7 +177,7 @@ Epsilon = Annotated[Fraction, Scalar(parse_epsilon, "ε", _EPSILON)]
 
 
 def require_list(value: object) -> list[Any]:
-    """Return a value that is a list; FieldError for any other."""
+    """Return a value unchanged if it is a list; FieldError otherwise."""
     if value == TODO:
         raise open_decision()
     if not isinstance(value, list):
@@ -197,7 +197,7 @@ def _require_values(value: object) -> list[Any]:
 
 
 def require_mapping(value: object) -> dict[str, Any]:
-    """Return a value that is a mapping, {} for an empty value; FieldError for any other."""
+    """Return a value unchanged if it is a mapping, {} if it is empty; FieldError otherwise."""
     if value == "":
         return {}
     if not isinstance(value, dict):
@@ -206,7 +206,7 @@ def require_mapping(value: object) -> dict[str, Any]:
 
 
 def array(items: Mapping[str, Any], **limits: int) -> WithJsonSchema:
-    """Return the JSON Schema of a list."""
+    """Return the JSON Schema of a list of items."""
     return WithJsonSchema({"type": "array", "items": items, **limits})
 
 
@@ -220,7 +220,7 @@ MappingOf = Annotated[dict[str, Member], BeforeValidator(require_mapping)]
 
 @dataclass(frozen=True, eq=False)
 class FormChoice:
-    """A section with several forms.
+    """A choice among the forms that a section of a data set file can have.
 
     forms    the union of the forms, for the JSON Schema
     choose   mapping → section, in the form that its fields belong to
@@ -238,7 +238,7 @@ class FormChoice:
 
 
 class Section(BaseModel):
-    """A mapping of a data set file with these fields and no others.
+    """A mapping in a data set file that accepts its declared fields and no others.
 
     The line about a field in a class's docstring is its help in an editor, and the hint where the
     field is missing.
@@ -248,7 +248,7 @@ class Section(BaseModel):
 
     @classmethod
     def helps(cls) -> dict[str, str]:
-        """Return field → help, from the docstrings of the class and its bases."""
+        """Return the help text of each field, from the docstrings of the class and its bases."""
         lines = [line for base in cls.__mro__ for line in (base.__doc__ or "").splitlines()]
         matches = [re.fullmatch(r"    (\w+)  +(\S.*)", line) for line in lines]
         fields = ((match[1], match[2]) for match in reversed(matches) if match)
@@ -267,7 +267,8 @@ class Section(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _require_fields(cls, value: object) -> dict[str, Any]:
-        """Refuse missing and misspelt fields, which pydantic would ignore or report otherwise."""
+        """Raise FieldError for missing and misspelt fields, which pydantic would ignore or
+        report otherwise."""
         section, fields = require_mapping(value), cls.model_fields
         unknown = [name for name in section if name not in fields]
         for name, field in fields.items():
@@ -283,7 +284,7 @@ class Section(BaseModel):
 
 
 def _shape(field: FieldInfo) -> str:
-    """Return the kind of value of a field, for the message where it is missing."""
+    """Return the kind of value of a field, for the message that it is missing."""
     kind = get_origin(field.annotation) or field.annotation
     if kind is tuple:
         return "a list"
@@ -297,7 +298,7 @@ def _shape(field: FieldInfo) -> str:
 
 @contextmanager
 def below(*field: str | int) -> Iterator[None]:
-    """Prefix the field of an error that the block raises with ``field``."""
+    """Add ``field`` in front of the field of an error that the block raises."""
     try:
         yield
     except FieldError as error:
@@ -307,7 +308,8 @@ def below(*field: str | int) -> Iterator[None]:
 
 @contextmanager
 def locate_errors(document: Document) -> Iterator[None]:
-    """Turn the first error of a file into a DeclarationError with file, line and field."""
+    """Turn the first error about a file inside the block into a DeclarationError with file, line
+    and field."""
     try:
         yield
     except ValidationError as error:
@@ -320,7 +322,7 @@ def locate_errors(document: Document) -> Iterator[None]:
 
 
 def field_errors(error: ValidationError) -> list[FieldError]:
-    """Convert all errors of pydantic to FieldErrors."""
+    """Return all errors of a pydantic exception as FieldErrors."""
     return [_field_error(details) for details in error.errors(include_url=False)]
 
 

@@ -17,9 +17,8 @@ Codes = tuple[int, ...]
 
 
 def implied_map(fine: Attribute, coarse: Attribute) -> dict[int, Codes]:
-    """Return code of the finer attribute → codes that the coarser one may have; {} unless every
-    cell but that of missing and of other values has some.
-    """
+    """Return the coarser codes allowed for each finer code; empty unless every finer cell has
+    some."""
     maps = (_map_of_bins, _map_of_prefixes, _map_of_values)
     return next((found for map_ in maps if (found := map_(fine, coarse))), {})
 
@@ -54,9 +53,8 @@ def _map_of_bins(fine: Attribute, coarse: Attribute) -> dict[int, Codes]:
 
 
 def _may_be_outside(fine: Attribute, coarse: Attribute, code: int) -> bool:
-    """Return whether a number of a bin may be outside of the coarser one's bounds, and so missing
-    there.
-    """
+    """Return whether a bin has numbers outside the coarser attribute's bounds, which are missing
+    there."""
     if coarse.on_invalid != "keep":
         return False
     assert isinstance(fine.cells, Bins) and isinstance(coarse.cells, Bins)
@@ -66,7 +64,8 @@ def _may_be_outside(fine: Attribute, coarse: Attribute, code: int) -> bool:
 
 
 def _map_of_prefixes(fine: Attribute, coarse: Attribute) -> dict[int, Codes]:
-    """Return level → cells of its prefixes; {} unless every level has some."""
+    """Return the coarser codes of each level, by prefixes of its text; empty unless every level
+    has some."""
     derived = coarse.derived
     is_prefix = derived is not None and derived.is_text and derived.inputs == (fine.column,)
     if derived is None or not is_prefix or fine.derived or not isinstance(fine.cells, Levels):
@@ -83,7 +82,7 @@ def _map_of_prefixes(fine: Attribute, coarse: Attribute) -> dict[int, Codes]:
 
 
 def _cell_of(attribute: Attribute, text: str) -> Codes:
-    """Return the code that a text of a row is read as; () where its row is dropped."""
+    """Return the code that a text in a row gets; empty if its row is dropped."""
     if not isinstance(attribute.cells, Levels):
         return ()
     levels, text = attribute.cells.values, text.strip()
@@ -99,7 +98,7 @@ def _cell_of(attribute: Attribute, text: str) -> Codes:
 
 
 def _map_of_values(fine: Attribute, coarse: Attribute) -> dict[int, Codes]:
-    """Return bin of a time or number → cells of the part or product that values in it have."""
+    """Return the codes that the values of each bin have in an attribute derived from them."""
     derived, bins = coarse.derived, fine.cells
     if derived is None or fine.derived is not None or derived.inputs != (fine.column,):
         return {}
@@ -135,7 +134,7 @@ def _map_of_values(fine: Attribute, coarse: Attribute) -> dict[int, Codes]:
 
 
 def _parts_between(part: str, walls: NDArray[np.datetime64]) -> list[int]:
-    """Return every value of a part of time between two local times, both included."""
+    """Return every value of a part of time between two local times, ends included."""
     unit = {"hour": "h", "weekday": "D", "month": "M", "year": "Y"}[part]
     # A clock may be put back between them. After a day, a week or a year all values were met.
     first, last = sorted(walls.astype(f"datetime64[{unit}]").astype(np.int64).tolist())
@@ -145,9 +144,8 @@ def _parts_between(part: str, walls: NDArray[np.datetime64]) -> list[int]:
 
 
 def _cells_between(attribute: Attribute, low: float, high: float) -> Codes:
-    """Return the codes that numbers from low to high are read as; () where their rows are
-    dropped.
-    """
+    """Return the codes that numbers from ``low`` to ``high`` get; empty if their rows are
+    dropped."""
     if isinstance(attribute.cells, Levels):
         numbers = {number_of(level): level for level in reversed(attribute.cells.values)}
         return _cell_of(attribute, numbers.get(low, str(low))) if low == high else ()

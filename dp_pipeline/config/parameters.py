@@ -25,7 +25,7 @@ Entry = TypeVar("Entry")
 
 
 class Registry(UserDict[str, Entry]):
-    """A mapping of names to classes or functions, which are imported at first use.
+    """A mapping from names to classes or functions that are imported at their first use.
 
     places   name → ``module:name``, the module below ``package``
     group    entry points by which other packages add names of their own
@@ -54,7 +54,7 @@ class Registry(UserDict[str, Entry]):
 def integer(
     default: int | None, *, at_least: int, at_most: int = 10**15, measuring: bool = False
 ) -> Any:
-    """Return the field of an integer in at_least..at_most."""
+    """Return a parameter field for an integer in at_least..at_most."""
 
     def parse(text: str) -> int | None:
         value = int(text) if re.fullmatch(r"\d{1,18}", text) else -1
@@ -64,7 +64,7 @@ def integer(
 
 
 def share(default: Fraction, *, measuring: bool = True) -> Any:
-    """Return the field of a decimal fraction strictly between 0 and 1."""
+    """Return a parameter field for a decimal fraction strictly between 0 and 1."""
 
     def parse(text: str) -> Fraction | None:
         value = Fraction(text) if re.fullmatch(r"0?\.\d{1,9}", text) else Fraction(0)
@@ -76,7 +76,7 @@ def share(default: Fraction, *, measuring: bool = True) -> Any:
 def decimal(
     default: Fraction | None, *, at_least: int, at_most: int, measuring: bool = True
 ) -> Any:
-    """Return the field of a decimal fraction in at_least..at_most."""
+    """Return a parameter field for a decimal fraction in at_least..at_most."""
 
     def parse(text: str) -> Fraction | None:
         value = Fraction(text) if re.fullmatch(r"\d{1,9}(\.\d{1,9})?", text) else Fraction(-1)
@@ -86,18 +86,19 @@ def decimal(
 
 
 def names(*, measuring: bool = True) -> Any:
-    """Return the field of attribute names, separated by spaces; no name means all that fit."""
+    """Return a parameter field for attribute names; none means all suitable attributes."""
     return _parameter((), lambda text: tuple(text.split()), "attribute names", measuring)
 
 
 def choice(*words: str, measuring: bool = True) -> Any:
-    """Return the field of a choice among ``words``, the first by default."""
+    """Return a parameter field for a choice among words, the first by default."""
     expected = f"one of {', '.join(words)}"
     return _parameter(words[0], lambda text: text if text in words else None, expected, measuring)
 
 
 def variant() -> Any:
-    """Return the field of a model's variant: ``sound``, or ``published`` for benchmarks alone."""
+    """Return the parameter field for a model's variant: ``sound``, or ``published`` for
+    benchmarks alone."""
     return choice("sound", "published")
 
 
@@ -108,7 +109,8 @@ def _parameter(default: Any, parse: Callable[[str], Any], expected: str, measuri
 
 
 def from_text(model: type[ModelType], texts: Mapping[str, str], *, of: str) -> ModelType:
-    """Build a model with its parameters parsed from text; DeclarationError for a wrong one."""
+    """Return a model with its parameters parsed from text; DeclarationError for an invalid
+    parameter."""
     parameters = {parameter.name: parameter for parameter in fields(model)}  # type: ignore[arg-type]
     values = {}
     for name, text in texts.items():
@@ -127,7 +129,7 @@ def _parsed(parameter: Field[Any], text: str, of: str) -> Any:
 
 
 def texts_of(model: Any, *, measuring: bool) -> dict[str, str]:
-    """Return parameter → canonical text, for the measuring parameters or for the others."""
+    """Return the canonical text of each measuring parameter, or of each other parameter."""
     names = (
         parameter.name
         for parameter in fields(model)
@@ -140,7 +142,7 @@ Parameter = str | list[str] | None
 
 
 def fact_text(texts: Mapping[str, str]) -> str:
-    """Convert the texts of ``texts_of`` to one JSON object.
+    """Return the texts of ``texts_of`` as one JSON object.
 
     >>> fact_text({"k": "8", "columns": "('x', 'y')", "rows": "None"})
     '{"columns": ["x", "y"], "k": "8", "rows": null}'
@@ -150,7 +152,7 @@ def fact_text(texts: Mapping[str, str]) -> str:
 
 
 def fact_values(fact: str) -> dict[str, Parameter] | None:
-    """Read the parameters that ``fact_text`` wrote; None for any other text."""
+    """Return the parameters that ``fact_text`` wrote; None for any other text."""
     try:
         values = json.loads(fact)
     except (ValueError, RecursionError):
@@ -159,7 +161,7 @@ def fact_values(fact: str) -> dict[str, Parameter] | None:
 
 
 def _value(text: str) -> Parameter:
-    """Convert a canonical text to a JSON value: a text, a list of names, or None."""
+    """Return a canonical text as a JSON value: a text, a list of names, or None."""
     if text == "None":
         return None
     if not text.startswith("("):

@@ -186,7 +186,7 @@ class DataSetFile(fields.Section):
     discover: DiscoverSection | None = None
 
     def spec(self, path: Path) -> DatasetSpec:
-        """Build the declaration of the file ``path``; FieldError for inconsistent fields."""
+        """Return the declaration of the file at ``path``; FieldError for inconsistent fields."""
         require(self.name == path.stem, "the file's own name", repr(self.name), "name")
         require(self.attributes, "at least one attribute", "none", "attributes")
         require(self.models, "at least one model", "none", "models")
@@ -238,7 +238,7 @@ class DataSetFile(fields.Section):
         return self.purpose == "release"
 
     def _published(self) -> dict[str, Any]:
-        """Return the publications of the schedule, for the current rows or for each window."""
+        """Return the scheduled publications, for the current rows or for each time window."""
         publications = tuple(Publication(**dict(section)) for section in self.publish or ())
         span = max((publication.span for publication in publications), default=1)
         field, is_single = ("publish", "span"), span == 1
@@ -258,7 +258,8 @@ class DataSetFile(fields.Section):
         return {"publish": publications[0] if publications else None}
 
     def _windows(self) -> dict[str, Any]:
-        """Return the windows and their protection; FieldError for fields that contradict them."""
+        """Return the declared time windows and their protection; FieldError for contradictory
+        fields."""
         within = getattr(self.protection, "within", None)
         each = self.ceiling.each_window if self.ceiling else None
         if self.windows is None:
@@ -320,9 +321,8 @@ class DataSetFile(fields.Section):
         return replace(domain, constraints=(*domain.constraints, *declared))
 
     def _parts(self) -> tuple[str, PartsSection] | None:
-        """Return the name and the section of the parts, if any; FieldError for fields that do not
-        go with them.
-        """
+        """Return the name and the section of the parts, if any; FieldError for incompatible
+        fields."""
         is_group = isinstance(self.protection, GroupSection)
         if self.parts is None:
             expected = "`parts` with their attributes, for a unit that is a group of rows"
@@ -335,7 +335,8 @@ class DataSetFile(fields.Section):
 
     @property
     def _complete_names(self) -> tuple[str, ...]:
-        """Attributes without a level of missing values by default: what a place or a class needs.
+        """The attributes that have no level for missing values by default, as a place or a class
+        needs them complete.
 
         A missing label would pass for another label of its class.
         """
@@ -369,7 +370,8 @@ class DataSetFile(fields.Section):
             return replace(source, sample=Sample(**dict(sample)))
 
     def _require_k_anonymous(self, domain: Domain, protection: Protection) -> None:
-        """Require a label, one row for each person, and for sensitive rows ``allow_not_dp``."""
+        """Raise FieldError unless the file has what k-anonymity needs: a label and one row for
+        each person."""
         field, label = "k_anonymity", self.label or ""
         require(label, "a `label` for rows to predict", "no `label`", field)
         expected = "a label that is never missing: a missing one would pass for another label"
@@ -407,7 +409,7 @@ class DataSetFile(fields.Section):
 
 
 def _require_consistent(spec: DatasetSpec) -> None:
-    """Raise FieldError for fields of a declaration that do not go together."""
+    """Raise FieldError for fields of a declaration that contradict each other."""
     published = spec.publications or ((spec.publish,) if spec.publish else ())
     for publication in published:
         model, epsilon = publication.model, publication.epsilon
@@ -439,7 +441,7 @@ def _require_consistent(spec: DatasetSpec) -> None:
 
 
 def _require_ceiling(spec: DatasetSpec) -> None:
-    """Raise FieldError for a missing ceiling of sensitive rows, or one that is too low."""
+    """Raise FieldError if the ceiling of sensitive rows is missing or too low."""
     by_window = spec.within == "window"
     limit, name = (spec.each_window, "an each_window") if by_window else (spec.ceiling, "a total")
     if limit is None:
@@ -455,7 +457,8 @@ def _require_ceiling(spec: DatasetSpec) -> None:
 
 
 def load_spec(path: Path) -> DatasetSpec:
-    """Read one data set file; DeclarationError for its first mistake, with file, line and field."""
+    """Return the declaration of a data set file; DeclarationError for its first mistake, with
+    file, line and field."""
     document = Document.read(path)
     with locate_errors(document):
         if "format" in document.texts:

@@ -24,7 +24,7 @@ MAX_PARTS = 32
 
 
 class PartsSection(fields.Section):
-    """The parts of each unit.
+    """The declared parts of each unit, such as the persons of a household.
 
     at_most     The most parts of one unit that are used.
     order       The number or date of a part by which they are in order; without it they are a set.
@@ -57,7 +57,7 @@ _NOT_WITH_PARTS = (
 
 
 def require_no_other_rows(sections: Mapping[str, object]) -> None:
-    """Raise FieldError for a section of the file that does not go with parts."""
+    """Raise FieldError for a section of the file that cannot be used with parts."""
     for name in _NOT_WITH_PARTS:
         require(not sections[name], f"no `{name}` with `parts`", "one", name)
 
@@ -65,7 +65,7 @@ def require_no_other_rows(sections: Mapping[str, object]) -> None:
 def parts_of(
     sections: Mapping[str, PartsSection], of_unit: Collection[str]
 ) -> tuple[str, PartsSection]:
-    """Return the one section and the name of the parts; FieldError for others.
+    """Return the name and the section of the parts; FieldError unless there is exactly one.
 
     of_unit   names of the attributes of the unit
     """

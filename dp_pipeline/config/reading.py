@@ -15,7 +15,7 @@ THOUSANDS = (".", ",", "'", "\N{RIGHT SINGLE QUOTATION MARK}", " ")
 
 @dataclass(frozen=True)
 class Signs:
-    """The signs of numbers that are stored as texts.
+    """The decimal and thousands signs of numbers that are stored as texts.
 
     decimal    point or comma
     thousands  separator of groups of three digits, or empty; a space means any of SPACES
@@ -37,7 +37,8 @@ SECONDS_OF_UNIT = {"seconds": 1, "minutes": 60, "hours": 3600, "days": 86_400, "
 
 @dataclass(frozen=True)
 class Derived:
-    """A column that is a public function of one row; a missing or invalid input makes it missing.
+    """A column computed from other columns of one row, missing where an input is missing or
+    invalid.
 
     function   hour (0 to 23), weekday (Monday is 1), month (1 to 12) and year of a time, in its
                zone; ``difference`` of two columns; ``product`` of one with a constant; ``prefix``
@@ -62,5 +63,5 @@ class Derived:
 
     @property
     def is_text(self) -> bool:
-        """Whether the column has texts, not numbers."""
+        """Whether the column has texts and not numbers."""
         return self.function in ("prefix", "size")

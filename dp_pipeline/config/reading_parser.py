@@ -36,7 +36,7 @@ Zone = Annotated[str, fields.text_that(is_zone, "a zone such as Europe/Zurich")]
 
 
 class SignsSection(fields.Section):
-    """The signs of numbers that are texts.
+    """The decimal and thousands signs of numbers that are stored as texts.
 
     decimal    The decimal sign of a number in a text: "." or ",".
     thousands  The separator of groups of three digits.
@@ -53,14 +53,15 @@ class SignsSection(fields.Section):
         return self
 
     def signs(self, default: Signs) -> Signs:
-        """Return the declared signs, or the default without any."""
+        """Return the declared signs, or the default if none are declared."""
         if self.decimal is None and self.thousands is None:
             return default
         return Signs(self.decimal or ".", self.thousands or "")
 
 
 def require_format(text: str | None, kind: ClockKind | None = None) -> None:
-    """Raise FieldError for a format that lacks parts of its kind; by default %H means a time."""
+    """Raise FieldError for a format that lacks parts of its kind; without a kind, %H means a
+    time."""
     if text is not None:
         kind = kind or ("timestamp" if "%H" in text else "date")
         mistake = format_mistake(text, kind)
@@ -68,7 +69,7 @@ def require_format(text: str | None, kind: ClockKind | None = None) -> None:
 
 
 class ReadingSection(SignsSection):
-    """How the cells of all columns are read, unless an attribute declares it.
+    """The way in which the values of all columns are read, unless an attribute declares its own.
 
     missing  Texts that mean a missing value, in addition to an empty one.
     zone     The time zone of times without an offset; UTC if not given.
@@ -85,7 +86,8 @@ class ReadingSection(SignsSection):
         return self
 
     def format_of(self, kind: ClockKind, declared: str | None) -> str:
-        """Return the declared format of a column, else the common one where it is of the kind."""
+        """Return the declared format of a column, or the common format if it is of the same
+        kind."""
         if declared is not None or self.format is None:
             return declared or ""
         return "" if format_mistake(self.format, kind) else self.format
@@ -103,7 +105,7 @@ _Pair = Annotated[fields.ListOf[fields.Item], fields.PAIR]
 
 
 class DeriveSection(SignsSection):
-    """A column that is a public function of one row.
+    """A declared column that is computed from other columns of one row.
 
     hour        The hour of a column of times: 0 to 23, in its zone.
     weekday     The weekday of a column of dates or times: Monday is 1, Sunday 7.
@@ -167,7 +169,7 @@ class DeriveSection(SignsSection):
         return self
 
     def derived(self, reading: ReadingSection) -> Derived:
-        """Return the declared derivation; ``reading`` has the default signs and zone."""
+        """Return the declared derivation; ``reading`` gives the default signs and time zone."""
         function, value = self._function, getattr(self, self._function)
         inputs = (value,) if isinstance(value, str) else tuple(value)
         format_ = self.format or reading.format or ""
@@ -218,7 +220,8 @@ class WindowsSection(fields.Section):
     grace: Annotated[int, fields.Scalar(_seconds, _EXPECTED_GRACE, fields.TEXT)] = 0
 
     def declared(self, reading: ReadingSection) -> Windows:
-        """Return the windows; FieldError for a first or last one that the calendar lacks."""
+        """Return the declared windows; FieldError if the first or last does not exist in the
+        calendar."""
         require_format(self.format)
         zone = self.zone or reading.zone
         is_unique = self.every != "hour" or zone == "UTC"

@@ -104,7 +104,7 @@ class TargetSection(fields.Section):
     without: fields.ListOf[fields.Item] = ()
 
     def declared(self, name: str, domain: Domain) -> Target:
-        """Return the target ``name``; FieldError for levels or attributes that it lacks."""
+        """Return the target called ``name``; FieldError for unknown levels or attributes."""
         require_nominal(name, domain, "targets", name)
         positive, levels = self.positive, domain[name].labels()
         is_part = positive and len(set(positive)) == len(positive) and set(positive) < set(levels)
@@ -118,7 +118,7 @@ class TargetSection(fields.Section):
 
 
 class Evaluation(fields.Section):
-    """Measures private numbers of quality with each release.
+    """Private quality numbers, measured with each release.
 
     epsilon  Their cost, in addition to that of each release.
     """
@@ -139,7 +139,7 @@ class DiscoverSection(fields.Section):
     beta: Annotated[Fraction, fields.Scalar(parse_delta, "β", fields.NUMBER)] = BETA
 
     def declared(self, domain: Domain) -> Discover:
-        """Return the budget; FieldError where the domain needs none, or needs another δ."""
+        """Return the budget of the discovery; FieldError if the domain needs none, or another δ."""
         undeclared = {
             attribute.name: attribute.undeclared
             for attribute in domain
@@ -159,7 +159,7 @@ class DiscoverSection(fields.Section):
 
 
 class PublishSection(fields.Section):
-    """What the schedule publishes.
+    """The models and ε that the schedule publishes.
 
     model    One of `models`.
     epsilon  One of `partitions`.
@@ -172,7 +172,7 @@ class PublishSection(fields.Section):
 
 
 def publication_sections(value: object) -> tuple[PublishSection, ...]:
-    """Parse one publication, or a list of them."""
+    """Return the publications of a section, which is one or a list of them."""
     items = value if isinstance(value, (list, tuple)) else [value]
     sections = []
     for index, item in enumerate(items):

@@ -37,7 +37,7 @@ WHITESPACE = "whitespace"
 
 @dataclass(frozen=True)
 class Sample:
-    """A sample of the rows of a source, each class in proportion.
+    """A sample of the rows of a source, with each class in proportion.
 
     by     attribute whose levels are the classes
     seed   seed of the draw of rows
@@ -53,7 +53,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Source:
-    """One declared source, without any password.
+    """A declared source of rows, without any password.
 
     kind        ``csv`` (also .csv.gz), ``parquet`` (a file, or a folder of them), ``sql``,
                 ``sklearn`` (bundled sets), ``generator``
@@ -104,13 +104,13 @@ class Source:
 
     @property
     def is_template(self) -> bool:
-        """Whether a path or the query has a placeholder for a window."""
+        """Whether a path or the query has a placeholder for a time window."""
         return any(TEMPLATE in location for location in self.locations) or bool(
             _ENDS.search(self.query)
         )
 
     def of_window(self, name: str, start: int, end: int) -> Source:
-        """Return the source of one window, with the placeholders of paths and query filled in.
+        """Return the source of one time window, with the placeholders of paths and query filled in.
 
         start, end   its first second and the first one after it, since 1970 in UTC
 
@@ -128,7 +128,7 @@ class Source:
 
     @property
     def locations(self) -> tuple[str, ...]:
-        """All paths or URLs in order, or the single name."""
+        """The paths or URLs of the source in order, or its single name."""
         return (self.location, *self.more)
 
     @property
@@ -147,7 +147,7 @@ class Source:
 
     @property
     def alternatives(self) -> tuple[Source, ...]:
-        """The sources that may be read: the declared one, then its download."""
+        """The sources that may be read: the declared one, and then its download."""
         without_download = replace(self, download=None)
         if self.download is None:
             return (without_download,)
@@ -195,7 +195,8 @@ class Source:
 
     @property
     def current_identities(self) -> tuple[str, ...]:
-        """The identities, the ends of links, and the inode numbers of files with other hard links.
+        """The canonical names, including targets of links and the inode numbers of files with
+        several hard links.
 
         They are compared before and after a read.
         """
@@ -234,8 +235,10 @@ class Source:
 
 
 def database_names(location: str) -> tuple[str, ...]:
-    """Return the canonical names of a database: the path of a file, or one name for each of a
-    server's host. A variable that is not set is its own name.
+    """Return the canonical names of a database: the path of a file, or a name for each of a
+    server's hosts.
+
+    The name of a variable that is not set stands for itself.
 
     >>> database_names("sqlite:////data/../rides.db"), database_names("$RIDES")
     (('file:/rides.db',), ('sql:$RIDES',))
@@ -268,7 +271,7 @@ def file_name(path: str) -> str:
 
 
 def sha256_name(digest: str) -> str:
-    """Return the canonical name of a file with a declared hash."""
+    """Return the canonical name of a file with a declared SHA-256."""
     return f"sha256:{digest.lower()}"
 
 
@@ -278,7 +281,7 @@ def dataset_name(name: str) -> str:
 
 
 def source_label(name: str) -> str:
-    """Return the words that name a source in messages.
+    """Return the phrase by which messages call a source.
 
     >>> source_label("file:/d/a.csv"), source_label(dataset_name("rides"))
     ("source 'file:/d/a.csv'", 'data set rides')
@@ -288,7 +291,8 @@ def source_label(name: str) -> str:
 
 
 def first_overlap(names: Sequence[str], other_names: Iterable[str]) -> tuple[str, str] | None:
-    """Return the first pair of a name and an other name that may mean the same rows, or None.
+    """Return the first two names, one of each list, that may mean the same rows; None if there are
+    none.
 
     Those are equal names in canonical form, a folder and a path in it, or two paths of one file.
 
@@ -340,7 +344,8 @@ def _text_keys(name: str) -> Keys:
 
 
 def _number_keys(name: str) -> Keys:
-    """Return the inodes of a file, or of a folder and all files below, and of the folders above."""
+    """Return the inodes of a file, or of a folder with all files in it, and of all parent
+    folders."""
     path = _path_of(name)
     if path is not None:
         own, above = _states(path), _existing(path.parents)
@@ -357,7 +362,7 @@ def _path_of(name: str) -> Path | None:
 
 
 def _without_contents(names: Iterable[str]) -> tuple[str, ...]:
-    """Return each name once, without files in a folder that is named too."""
+    """Return the distinct names, without files in a folder that is also listed."""
     unique = dict.fromkeys(names)
     folders = {_path_of(name) for name in unique}
     paths = ((name, _path_of(name)) for name in unique)

@@ -87,7 +87,7 @@ change those of others."""
 
 
 def _is_encoding(text: str) -> bool:
-    """Return whether Python decodes bytes to text by this name, line by line."""
+    """Return whether Python knows a text encoding of this name that can decode line by line."""
     try:
         # It refuses encodings of bytes, such as base64.
         b"a".decode(text, "replace")
@@ -145,7 +145,7 @@ class CsvForm(fields.Section):
 
     @model_validator(mode="after")
     def _require_names_once(self) -> Self:
-        """Refuse names in the file and in a line of their own."""
+        """Raise FieldError if column names are both in the file and declared in a field."""
         is_single = self.header is None or self.header_row is None
         require(is_single, "header or header_row", "both", "header_row")
         return self
@@ -295,14 +295,14 @@ class Database(fields.Section):
     @model_validator(mode="before")
     @classmethod
     def _require_every_row(cls, value: object) -> object:
-        """Refuse a sample of a query, whose rows have no fixed order to draw from."""
+        """Raise FieldError for a sample of a query, whose rows have no fixed order."""
         is_whole = "sample" not in require_mapping(value)
         require(is_whole, "every row of a query", "a sample of them", "sample")
         return value
 
 
 class _Named(_Sampled):
-    """Rows that a name identifies.
+    """Rows that are identified by a name.
 
     options  The integers rows and seed.
     """
@@ -350,7 +350,8 @@ AnySource = Annotated[_SourceSection, FormChoice(_SourceSection, _source_section
 
 
 def source_of(section: _SourceSection, folder: Path, *, is_release: bool) -> Source:
-    """Return the declared source, without its sample; FieldError for a contradictory one.
+    """Return the declared source without its sample; FieldError if its fields contradict each
+    other.
 
     folder       folder of the data set file, where its paths begin
     is_release   whether rows are sensitive, so that a download needs a hash
@@ -396,7 +397,7 @@ def _with_form(source: Source, section: fields.Section) -> Source:
 
 
 def _downloaded(section: OneUrl | SeveralUrls, form: Source, *, is_release: bool) -> Source:
-    """Return the source of one or more URLs.
+    """Return the source that downloads one or more URLs.
 
     form         a source with the form of the files
     is_release   whether rows are sensitive, so that a hash is required: the owner of a URL must not
@@ -427,7 +428,7 @@ def _downloaded(section: OneUrl | SeveralUrls, form: Source, *, is_release: bool
 
 
 def _path(text: str, folder: Path, field: str) -> tuple[str, str | None]:
-    """Return the declared path, and the environment variable that it needs, or None."""
+    """Return the declared path, with the environment variable that it needs or None."""
     variable, _, below_data = text.partition("/")
     if variable != f"${DATA_FOLDER_VARIABLE}":
         require("$" not in text, f"no variable but ${DATA_FOLDER_VARIABLE}", repr(text[:60]), field)
@@ -437,7 +438,7 @@ def _path(text: str, folder: Path, field: str) -> tuple[str, str | None]:
 
 
 def _database(section: Database, folder: Path) -> Source:
-    """Return the source of a database that a variable names, or of an SQLite file.
+    """Return the source of a database, given by an environment variable or an SQLite file.
 
     No message shows the variable's text.
     """
@@ -461,13 +462,14 @@ def _database(section: Database, folder: Path) -> Source:
 
 
 class _Draft(fields.Section):
-    """A data set file with nothing but its source."""
+    """A data set file of which only the source is read."""
 
     source: AnySource
 
 
 def drafted_source(section: Mapping[str, Value], path: Path) -> Source:
-    """Return the source of a section of a future data set file ``path``."""
+    """Return the source that a section declares for a data set file still to be written at
+    ``path``."""
     document = Document.of_text(f"source: {flow_mapping(section)}", path)
     with locate_errors(document), below("source"):
         drafted = _Draft.model_validate(document.texts).source

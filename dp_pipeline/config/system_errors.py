@@ -56,7 +56,7 @@ _MAX_CAUSES = 8
 
 
 def system_error(error: BaseException) -> PipelineError | None:
-    """Convert an error of the operating system or of Dagster's database to a PipelineError.
+    """Return an error of the operating system or of Dagster's database as a PipelineError.
 
     None for any other error, and for a closed pipe after our output.
     """
@@ -72,14 +72,14 @@ def system_error(error: BaseException) -> PipelineError | None:
 
 
 def os_error_reason(error: OSError) -> str:
-    """Return the reason of an error: the system's text for its number, or that of our refusal."""
+    """Return the reason of an operating system error as text."""
     if isinstance(error, _FileRefusal):
         return str(error.strerror)
     return os.strerror(error.errno) if error.errno else type(error).__name__
 
 
 def system_line(error: OSError, path: Path | None = None) -> str:
-    """Return a message with the file that cannot be used, the reason and a remedy.
+    """Return a message that names the unusable file, the reason and a remedy.
 
     path   the file, if the error itself names none, as errors of writing do
     """
@@ -91,12 +91,13 @@ def system_line(error: OSError, path: Path | None = None) -> str:
 
 
 def with_remedy(line: str, error: object) -> str:
-    """Append the remedy of a database error to a message, if there is one."""
+    """Return a message with the remedy of a database error at its end, if there is one."""
     return _line(line, _DATABASES.get(_code(error), ("", ""))[1])
 
 
 def bounded_bytes(path: Path, *, max_bytes: int) -> bytes:
-    """Read a regular file of at most ``max_bytes`` bytes; OSError for any other.
+    """Return the bytes of a regular file of at most ``max_bytes`` bytes; OSError for any other
+    file.
 
     A pipe would wait for a writer, and a device never ends.
     """
@@ -114,7 +115,7 @@ def bounded_bytes(path: Path, *, max_bytes: int) -> bytes:
 
 
 def follow_links(path: Path | str) -> Path:
-    """Return an absolute path with its links followed; a circle of links stays as it is.
+    """Return an absolute path with its links followed; a circular link stays as it is.
 
     Before Python 3.13 ``Path.resolve`` raises RuntimeError for such a circle.
     """
@@ -122,7 +123,7 @@ def follow_links(path: Path | str) -> Path:
 
 
 def require_regular(path: Path, mode: int) -> None:
-    """Raise OSError unless a mode of ``stat`` is that of a regular file."""
+    """Raise OSError unless a mode of ``stat`` belongs to a regular file."""
     if stat.S_ISREG(mode):
         return
     if stat.S_ISDIR(mode):
@@ -131,7 +132,7 @@ def require_regular(path: Path, mode: int) -> None:
 
 
 class _FileRefusal(OSError):
-    """Our own refusal of a file, before the system is asked."""
+    """Raised when this program refuses a file before it asks the operating system."""
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
@@ -155,7 +156,7 @@ def _database_line(error: sqlite3.Error) -> str:
 
 
 def _code(error: object) -> str:
-    """Return the first two parts of SQLite's name of an error; empty for an error of Python."""
+    """Return the first two parts of the name of an SQLite error; empty for any other error."""
     return "_".join(str(getattr(error, "sqlite_errorname", "")).split("_")[:2])
 
 

@@ -36,8 +36,10 @@ def is_host(text: str) -> bool:
 
 
 def host_names(host: str) -> tuple[str, ...]:
-    """Return the canonical names of a host: its own, its addresses in the hosts file, and
-    THIS_MACHINE if it is this one. Two hosts are the same if they share a name.
+    """Return the canonical names of a host: its own, its addresses in the hosts file, or
+    THIS_MACHINE.
+
+    Two hosts are the same if they share a name.
 
     >>> host_names("Example.ORG."), host_names("127.1"), host_names("[::ffff:127.0.0.1]")
     (('example.org',), ('localhost',), ('localhost',))
@@ -50,7 +52,7 @@ def host_names(host: str) -> tuple[str, ...]:
 
 
 def canonical_host(host: str) -> str:
-    """Return a host name in lower case without a final point, or an address in its usual spelling.
+    """Return a host name in lower case without a final dot, or an address in its usual spelling.
 
     >>> canonical_host("0x7f.1"), canonical_host("2130706433"), canonical_host("::")
     ('localhost', 'localhost', 'localhost')
@@ -65,7 +67,8 @@ def canonical_host(host: str) -> str:
 
 
 def _address(text: str) -> IPv4Address | IPv6Address | None:
-    """Parse an address in any spelling, such as 0x7f.1, without its IPv6 zone; None for a name."""
+    """Return an IP address in any spelling, such as 0x7f.1, without its IPv6 zone; None for a
+    name."""
     digits = text.partition("%")[0] if ":" in text else text
     try:
         # As bytes: digits of other scripts are refused.
@@ -78,9 +81,10 @@ def _address(text: str) -> IPv4Address | IPv6Address | None:
 
 @lru_cache(maxsize=1024)
 def _is_this_machine(name: str) -> bool:
-    """Return whether a canonical host is this machine: by its name, or if a socket can bind to its
-    address. Nothing is sent.
-    """
+    """Return whether a host is this machine, by its name or because a socket can bind to its
+    address.
+
+    Nothing is sent."""
     address = _address(name)
     if address is None:
         return name in _own_names()
@@ -105,7 +109,7 @@ def _own_names() -> frozenset[str]:
 
 @lru_cache(maxsize=1)
 def _hosts_file() -> dict[str, list[str]]:
-    """Return name → addresses of this machine's hosts file; {} without the file."""
+    """Return the addresses of each name in this machine's hosts file; {} without the file."""
     addresses: dict[str, list[str]] = {}
     try:
         lines = _HOSTS.read_text(encoding="utf-8", errors="replace").splitlines()
@@ -119,7 +123,7 @@ def _hosts_file() -> dict[str, list[str]]:
 
 
 def host_and_port(host: str, port: int | None) -> str:
-    """Join a canonical host and its port, if there is one, as in a URL."""
+    """Return a canonical host joined with its port, if it has one, as in a URL."""
     bracketed = f"[{host}]" if ":" in host else host
     return bracketed if port is None else f"{bracketed}:{port}"
 
@@ -134,13 +138,15 @@ _USUAL_PORTS = (443, 80)
 
 
 def is_url(location: str) -> bool:
-    """Return whether a location is a URL, not a path or name."""
+    """Return whether a location is a URL and not a path or name."""
     return location.startswith(("https://", "http://"))
 
 
 def is_allowed_url(url: str) -> bool:
     """Return whether ``url`` may be opened: https, or http to this machine, without user or
-    password, with nothing escaped in the host and only characters of RFC 3986.
+    password.
+
+    Nothing is escaped in the host, and all characters are of RFC 3986.
 
     >>> is_allowed_url("https://example.org/a.csv"), is_allowed_url("http://example.org/a.csv")
     (True, False)
@@ -173,7 +179,7 @@ def redact_url(url: str) -> str:
 
 
 def url_names(url: str) -> tuple[str, ...]:
-    """Return the canonical names of a URL; two URLs with a common name lead to one source.
+    """Return the canonical names of a URL; two URLs with a common name are one source.
 
     They follow RFC 3986, section 6, and also ignore what many servers do: repeated slashes, the
     case of a path, an escaped slash, parameters after a semicolon, a slash at the end, a query, and
@@ -191,7 +197,7 @@ def url_names(url: str) -> tuple[str, ...]:
 
 
 def _canonical_path(path: str) -> str:
-    """Return the path of a URL without the parts that servers may ignore."""
+    """Return the path of a URL without parts that servers may ignore."""
     segments: list[str] = []
     # A client removes dots before it asks, and takes an escaped slash for no slash.
     for segment in map(unquote, path.split("/")):

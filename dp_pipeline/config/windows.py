@@ -70,7 +70,7 @@ class Windows:
 
     @property
     def words(self) -> str:
-        """The partition as a text, which all data sets of one population must share.
+        """The partition as text, which must be equal for all data sets of one population.
 
         By two columns a row could be in two weeks, of which neither would be charged for it.
 
@@ -83,18 +83,18 @@ class Windows:
 
     @property
     def max_per_year(self) -> int:
-        """The most windows in a year."""
+        """The largest number of windows in a year."""
         return _MAX_PER_YEAR[self.every]
 
     @property
     def measured(self) -> dict[str, str]:
-        """The fields that decide which rows are in a window, as texts."""
+        """The fields that decide which rows belong to a window, as texts."""
         clock = self.clock
         fields = {"column": self.column, "every": self.every}
         return fields | {"zone": clock.zone, "format": clock.format}
 
     def require(self, name: str) -> str:
-        """Return ``name``; DeclarationError unless it names a window from the first to the last."""
+        """Return ``name`` if it names a declared window; DeclarationError otherwise."""
         local_time = self._parse(name)
         if local_time is None:
             example = _window_name(_EXAMPLE, self.every)
@@ -112,7 +112,7 @@ class Windows:
         return name
 
     def is_name(self, name: str) -> bool:
-        """Return whether a text is written as the name of a window, declared or not."""
+        """Return whether a text has the form of a window's name, declared or not."""
         return self._parse(name) is not None
 
     def start(self, name: str) -> int:
@@ -136,7 +136,7 @@ class Windows:
         return _window_name(next_period(self._local_start(name), self.every), self.every)
 
     def preceding(self, name: str) -> str | None:
-        """Return the name of the window before; None for the first."""
+        """Return the name of the previous window; None for the first."""
         if name == self.first:
             return None
         before = period_start(self._local_start(name) - timedelta(hours=1), self.every)
@@ -168,7 +168,8 @@ class Windows:
         )
 
     def ending_with(self, last: str, count: int) -> tuple[str, ...]:
-        """Return the ``count`` windows up to ``last``, oldest first; DeclarationError for fewer.
+        """Return the last ``count`` windows up to ``last``, oldest first; DeclarationError if there
+        are fewer.
 
         >>> from dp_pipeline.config.clock import Clock
         >>> Windows("at", "quarter", Clock("timestamp"), "2026-Q1").ending_with("2026-Q3", 2)
@@ -186,7 +187,8 @@ class Windows:
         return tuple(reversed(names))
 
     def parse_range(self, text: str) -> tuple[str, ...]:
-        """Parse ``2026-W01`` or ``2026-W01..2026-W52`` to windows; DeclarationError for others."""
+        """Return the windows of a text like ``2026-W01`` or ``2026-W01..2026-W52``;
+        DeclarationError otherwise."""
         first, dots, last = text.partition("..")
         return self.between(first, last if dots else first)
 
@@ -236,7 +238,7 @@ def _window_name(local_time: datetime, every: Period) -> str:
 
 
 def _local_start_of(numbers: list[int], every: Period) -> datetime:
-    """Return the local time at which a window begins, by the numbers in its name."""
+    """Return the local time at which a window begins, from the numbers in its name."""
     if every == "week":
         return datetime.fromisocalendar(numbers[0], numbers[1], 1)
     if every == "quarter":
@@ -246,7 +248,7 @@ def _local_start_of(numbers: list[int], every: Period) -> datetime:
 
 
 def range_text(windows: Sequence[str]) -> str:
-    """Return consecutive windows as a text: first..last, the single name, or empty for none.
+    """Return consecutive windows as text: first..last, a single name, or empty for none.
 
     >>> range_text(("2026-W01", "2026-W02", "2026-W03"))
     '2026-W01..2026-W03'
@@ -255,5 +257,5 @@ def range_text(windows: Sequence[str]) -> str:
 
 
 def now() -> int:
-    """Return the present time, in seconds since 1970 in UTC."""
+    """Return the current time, in seconds since 1970 in UTC."""
     return int(datetime.now(UTC).timestamp())

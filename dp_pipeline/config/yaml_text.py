@@ -28,7 +28,7 @@ Place = tuple[str | int, ...]
 
 
 class _TextLoader(yaml.BaseLoader):
-    """A loader for nodes that refuses aliases."""
+    """A YAML loader that refuses aliases."""
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
@@ -39,7 +39,7 @@ class _TextLoader(yaml.BaseLoader):
 
 @dataclass(frozen=True)
 class Document:
-    """The texts of one YAML file, and their lines.
+    """The texts of a YAML file, with their line numbers.
 
     texts   field → text, list or mapping of texts
     keys    place → line of a field's name, or of an item of a list
@@ -53,7 +53,7 @@ class Document:
 
     @classmethod
     def read(cls, path: Path) -> Document:
-        """Read a YAML file; DeclarationError unless it is a mapping."""
+        """Return the document in a YAML file; DeclarationError unless it is a mapping."""
         try:
             text = bounded_bytes(path, max_bytes=_MAX_BYTES).decode("utf-8")
         except (OSError, UnicodeDecodeError) as error:
@@ -65,7 +65,7 @@ class Document:
 
     @classmethod
     def of_text(cls, text: str, path: Path) -> Document:
-        """Parse the text of a present or future file ``path``."""
+        """Return the document of a text that is, or will be, in the file ``path``."""
         document = cls(path)
         try:
             node = yaml.compose(text, Loader=_TextLoader)
@@ -86,7 +86,7 @@ class Document:
         return document
 
     def _read_node(self, node: yaml.Node, place: Place) -> Any:
-        """Return the texts of a node, and record the lines of all nodes in it."""
+        """Return the texts of a YAML node, and record the lines of all nodes in it."""
         self.values[place] = node.start_mark.line + 1
         self.keys.setdefault(place, node.start_mark.line + 1)
         if isinstance(node, yaml.SequenceNode):
@@ -110,7 +110,8 @@ class Document:
         return texts
 
     def located(self, error: DeclarationError, *names: str) -> DeclarationError:
-        """Add file and line of a field, or of the field that contains it, to an error.
+        """Return an error with the file and line of its field, or of the nearest enclosing field,
+        added.
 
         The data set's name is removed from the message, since the file has it.
         """
@@ -120,11 +121,11 @@ class Document:
         )
 
     def line(self, place: Place) -> int:
-        """Return the first line of the value of a field, or of the field that contains it."""
+        """Return the first line of the value of a field, or of the nearest enclosing field."""
         return _nearest_line(self.values, place)
 
     def refusal(self, refused: FieldError) -> DeclarationError:
-        """Return the error of one field, with file and line."""
+        """Return the DeclarationError for one field, with file and line."""
         names = list(refused.field)
         if names and isinstance(names[-1], int):
             # The line identifies the item of a list.
@@ -143,7 +144,7 @@ def _nearest_line(lines: Mapping[Place, int], place: Place) -> int:
 
 
 def _short(text: str, most: int = 62) -> str:
-    """Shorten a declared text to one line; 60 characters in quotes fit."""
+    """Return a declared text shortened to one line of at most ``most`` characters."""
     line = " ".join(text.split())
     return line if len(line) <= most else f"{line[: most - 1]}…"
 
@@ -155,7 +156,7 @@ Value = str | Sequence[str]
 
 
 def scalar(text: str) -> str:
-    """Write a text as YAML, in quotation marks where they are needed.
+    """Return a text as YAML, in quotation marks if needed.
 
     >>> scalar("Ann Arbor"), scalar("a: b"), scalar(" x"), scalar("")
     ('Ann Arbor', '"a: b"', '" x"', '""')
@@ -169,7 +170,7 @@ def scalar(text: str) -> str:
 
 
 def flow(value: Value) -> str:
-    """Write a text, or a list of texts, as one line of YAML.
+    """Return a text or a list of texts as one line of YAML.
 
     >>> flow(["0", "0.5", "a, b"])
     '[0, 0.5, "a, b"]'
@@ -180,7 +181,7 @@ def flow(value: Value) -> str:
 
 
 def flow_mapping(fields: Mapping[str, Value]) -> str:
-    """Write fields as one line of YAML.
+    """Return fields as one line of YAML.
 
     >>> flow_mapping({"bounds": ["0", "8"], "bins": "4"})
     '{bounds: [0, 8], bins: 4}'
@@ -189,7 +190,7 @@ def flow_mapping(fields: Mapping[str, Value]) -> str:
 
 
 def field_text(name: str, fields: Mapping[str, Value], *, indent: int = 0) -> list[str]:
-    """Write a mapping as YAML: on one line if it fits, else on one for each field."""
+    """Return a mapping as lines of YAML: one line if it fits, otherwise one for each field."""
     margin = " " * indent
     line = f"{margin}{name}: {flow_mapping(fields)}"
     if len(line) <= _WIDTH:
@@ -199,7 +200,7 @@ def field_text(name: str, fields: Mapping[str, Value], *, indent: int = 0) -> li
 
 
 def _wrapped(name: str, value: Value, indent: int) -> list[str]:
-    """Write a field as lines of YAML; a long list is broken between its items."""
+    """Return a field as lines of YAML, with a long list broken between its items."""
     margin = " " * indent
     line = f"{margin}{name}: {flow(value)}"
     if isinstance(value, str) or len(line) <= _WIDTH:

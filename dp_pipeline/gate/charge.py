@@ -44,7 +44,7 @@ CounterQuery = Callable[[AnyCounter], IntArray]
 
 
 class CachedScan(Generic[Counts]):
-    """A scan of the rows that runs at most once, at the first answer that needs it."""
+    """A scan of the rows that runs at most once, when an answer first needs it."""
 
     def __init__(self, scan: Callable[[Counter], Counts]) -> None:
         self._scan = scan
@@ -69,7 +69,7 @@ frozen dataclasses, tuples and mappings of them. A kind's name never changes.
 
 @dataclass(frozen=True)
 class IdentifiedQuestion:
-    """One question of the gate.
+    """One question about the rows, with the key under which its answer is stored.
 
     words      text for people
     identity   hex digest, equal for two questions exactly if one stored answer fits both
@@ -82,7 +82,8 @@ class IdentifiedQuestion:
 def question(
     words: str, key: QuestionKey, spend: Spend | None, recoding: tuple[str, ...] = ()
 ) -> IdentifiedQuestion:
-    """Identify a question by its kind, arguments, price and the recoding of its rows.
+    """Return a question with the key made of its kind, arguments, price and the recoding of its
+    rows.
 
     words      text of a question without a charge; a charge brings its own
     spend      the charge, with mechanism and scale of the noise; None: no noise
@@ -97,7 +98,8 @@ def question(
 
 
 def digest_of(value: object) -> str:
-    """Return the SHA-256 digest of public arguments in hex, the same on every computer.
+    """Return the SHA-256 digest of public arguments as hexadecimal text, the same on every
+    computer.
 
     Raises TypeError for what has no exact text, such as a float.
 
@@ -112,7 +114,7 @@ _JSON_TYPES = frozenset({str, int})
 
 
 def _plain(value: object) -> object:
-    """Convert a value to JSON types; different values of one type never become equal."""
+    """Convert a value to JSON types, so that different values of one type stay different."""
     # Most are names and integers, thousands in a question about all pairs.
     if type(value) in _JSON_TYPES:
         return value
@@ -152,7 +154,7 @@ class NoisyQuery:
 
 @dataclass(frozen=True)
 class QueryExecutor(Generic[AnyCounter]):
-    """Takes every question of one release from its charge to its answer.
+    """The path of every question of one release: charge, transcript, count, noise.
 
     counter      exact answers, or None: only the transcript can be replayed
     accountant   holds the ε, or ρ, of this release; a charge above it raises BudgetExceeded
@@ -169,11 +171,12 @@ class QueryExecutor(Generic[AnyCounter]):
 
     @property
     def currency(self) -> Currency:
-        """Currency of the release's budget: ε or ρ."""
+        """The currency of the release's budget: ε or ρ."""
         return self.accountant.currency
 
     def vector_query(self, words: str, *, l1: int, l2_squared: int, amount: Fraction) -> NoisyQuery:
-        """Return a query of an integer vector, with Laplace noise for an ε and Gaussian for a ρ.
+        """Return a query of an integer vector, with Laplace noise for an ε or Gaussian noise for a
+        ρ.
 
         l1, l2_squared   the most that one protected unit moves it in L1, and in squared L2
         """
@@ -198,7 +201,7 @@ class QueryExecutor(Generic[AnyCounter]):
         epsilon: Fraction,
         first: IntArray,
     ) -> NoisyQuery:
-        """Return a query that lowers the noise of ``first``, an earlier answer.
+        """Return a query that measures ``first``, an earlier answer, again with less noise.
 
         before, scale   ε that it has cost until now; scale at which its noise was drawn
         """
@@ -216,7 +219,8 @@ class QueryExecutor(Generic[AnyCounter]):
         return NoisyQuery(Spend(words, REFINED, epsilon, l1, added), draw, lambda _: finer)
 
     def linf_query(self, words: str, *, linf: int, epsilon: Fraction) -> NoisyQuery:
-        """Return a query by the L∞ mechanism; one unit moves each number by at most ``linf``."""
+        """Return a query by the L∞ mechanism, where one unit changes each number by at most
+        ``linf``."""
         scale = mechanisms.linf_scale(linf=linf, epsilon=epsilon)
         draw = partial(mechanisms.measure_linf, linf=linf, epsilon=epsilon, noise=self.noise)
         return NoisyQuery(Spend(words, LINF, epsilon, linf, scale), draw)
@@ -230,9 +234,10 @@ class QueryExecutor(Generic[AnyCounter]):
         return NoisyQuery(Spend(words, GAUSSIAN, rho, l2_squared, variance, "zcdp"), draw)
 
     def choice_query(self, words: str, *, linf: int, amount: Fraction) -> NoisyQuery:
-        """Return a query of the index of a nearly highest score: noisy max for an ε, the
-        exponential mechanism for a ρ. One unit moves each score by at most ``linf``.
-        """
+        """Return a query of the index of a nearly highest score, where one unit moves each score
+        by at most ``linf``.
+
+        It is a noisy max for an ε, and the exponential mechanism for a ρ."""
         if self.currency == PURE:
             scale = mechanisms.choice_scale(linf=linf, epsilon=amount)
             spend = Spend(words, NOISY_MAX, amount, linf, scale)
@@ -253,13 +258,14 @@ class QueryExecutor(Generic[AnyCounter]):
     def answer(
         self, query: NoisyQuery, key: QuestionKey, count: CounterQuery[AnyCounter]
     ) -> IntArray:
-        """Return the noisy answer to a charged query, stored before it is returned."""
+        """Store and return the noisy answer to a query that was charged before."""
         return self.answer_record(query, key, count).answer
 
     def answer_record(
         self, query: NoisyQuery, key: QuestionKey, count: CounterQuery[AnyCounter]
     ) -> AnswerRecord:
-        """Return the noisy answer to a charged query, with the scale of its noise."""
+        """Return the noisy answer to a query that was charged before, with the scale of its
+        noise."""
 
         def measure(counter: AnyCounter) -> tuple[IntArray, Fraction | None]:
             counts = count(counter)
@@ -271,7 +277,7 @@ class QueryExecutor(Generic[AnyCounter]):
     def answer_without_noise(
         self, words: str, key: QuestionKey, count: CounterQuery[AnyCounter]
     ) -> IntArray:
-        """Return the exact answer to a question about public rows, or to a disclosure."""
+        """Return the exact answer to a question about public rows, or to a recorded disclosure."""
         identified = question(words, key, None, self.recoding)
         return self._recall_or_store(identified, lambda counter: (count(counter), None)).answer
 
@@ -280,7 +286,7 @@ class QueryExecutor(Generic[AnyCounter]):
         identified: IdentifiedQuestion,
         measure: Callable[[AnyCounter], tuple[IntArray, Fraction | None]],
     ) -> AnswerRecord:
-        """Return the stored answer, or measure and store it where there is none."""
+        """Return the stored answer to a question; measure and store it if there is none."""
         words, identity = identified.words, identified.identity
         stored = self.transcript.recall(identity, words=words)
         if stored is not None:

@@ -25,7 +25,8 @@ MAX_EMPTY_CELLS = 1 << 20
 
 
 def require_table(domain: Domain, attributes: tuple[str, ...]) -> tuple[int, ...]:
-    """Return the shape of a marginal; BoundaryViolation for repeated attributes or many cells."""
+    """Return the shape of a marginal; BoundaryViolation for repeated attributes or too many
+    cells."""
     cells = domain.cell_count(attributes)
     if len(set(attributes)) < len(attributes) or cells > MAX_GRID_CELLS:
         raise BoundaryViolation(
@@ -36,7 +37,8 @@ def require_table(domain: Domain, attributes: tuple[str, ...]) -> tuple[int, ...
 
 
 def require_groupings(domain: Domain, groupings: Mapping[str, Grouping]) -> None:
-    """Raise BoundaryViolation unless every level has a group, and groups are 0, 1, … in order."""
+    """Raise BoundaryViolation unless every level has a group, and the groups are numbered 0, 1, …
+    in order."""
     for name, grouping in groupings.items():
         # The first group is 0: a step of 1 from −1.
         steps = (
@@ -52,8 +54,10 @@ def require_groupings(domain: Domain, groupings: Mapping[str, Grouping]) -> None
 
 def require_derived(domain: Domain, derived: Mapping[str, DerivedAttribute]) -> None:
     """Raise BoundaryViolation unless each derived attribute has a new name and a group for every
-    cell of the attributes that it is derived from, in tuples, with no group unused.
-    """
+    cell.
+
+    The cells are those of the attributes that it is derived from; all are in tuples, with no
+    group unused."""
     for name, attribute in derived.items():
         is_fixed = (
             type(attribute) is DerivedAttribute and type(name) is str and name not in domain.names
@@ -84,7 +88,7 @@ def require_derived(domain: Domain, derived: Mapping[str, DerivedAttribute]) -> 
 
 
 def require_cells(domain: Domain, attributes: tuple[str, ...]) -> int:
-    """Return the number of cells of a table to release sparsely; BoundaryViolation above 2^62."""
+    """Return the number of cells of a sparse table; BoundaryViolation above 2^62."""
     cells = domain.cell_count(attributes)
     if not attributes or len(set(attributes)) < len(attributes) or cells > MAX_CELLS:
         raise BoundaryViolation(
@@ -97,9 +101,8 @@ def require_cells(domain: Domain, attributes: tuple[str, ...]) -> int:
 def require_sparse(
     domain: Domain, attributes: tuple[str, ...], *, threshold: int, scale: Fraction
 ) -> int:
-    """Return the number of cells of a sparse table; BoundaryViolation for a threshold that the
-    sampler has no proof for, or that too many empty cells would reach.
-    """
+    """Return the number of cells of a sparse table; BoundaryViolation for a threshold that is
+    unproven or too low."""
     cells = require_cells(domain, attributes)
     if type(threshold) is not int or not 1 <= threshold <= MAX_THRESHOLD_SCALES * scale:
         raise BoundaryViolation(
@@ -114,7 +117,8 @@ def require_sparse(
 
 
 def require_axes(domain: Domain, columns: tuple[str, ...]) -> None:
-    """Raise BoundaryViolation for repeated or no columns, DeclarationError for no bounds."""
+    """Raise BoundaryViolation for no or repeated columns, DeclarationError for columns without
+    bounds."""
     domain.box(columns)
     if not columns or len(set(columns)) < len(columns):
         raise BoundaryViolation(
@@ -137,7 +141,7 @@ def require_grid(domain: Domain, columns: tuple[str, ...], cells_per_axis: int) 
 
 
 def require_tree(domain: Domain, tree: BitTree) -> None:
-    """Raise BoundaryViolation unless the tree halves declared columns and is made of tuples."""
+    """Raise BoundaryViolation unless a tree halves declared columns and consists of tuples."""
     # A list could be changed between two questions: the same nodes would be other boxes.
     is_fixed = type(tree) is BitTree and all(type(x) is tuple for x in (tree.axes, tree.columns))
     if not is_fixed or not all(type(axis) is int for axis in tree.axes):
@@ -150,9 +154,8 @@ def require_tree(domain: Domain, tree: BitTree) -> None:
 
 
 def require_nodes(tree: BitTree, nodes: Prefixes, bits: int) -> None:
-    """Raise BoundaryViolation unless ``nodes`` are int64 boxes of this tree with at most 2^24 boxes
-    ``bits`` below them.
-    """
+    """Raise BoundaryViolation unless ``nodes`` are int64 boxes of this tree, with at most 2^24
+    boxes below them."""
     # A session accounts by the keys and children of this type.
     if type(nodes) is not Prefixes:
         raise BoundaryViolation(
@@ -181,20 +184,23 @@ def require_int64(values: IntArray, *, of: str) -> None:
 
 
 def require_rule(domain: Domain, rule: NearestCentre) -> None:
-    """Raise BoundaryViolation unless the rule has declared columns and exact distances."""
+    """Raise BoundaryViolation unless a rule names declared columns and its distances are exact
+    integers."""
     require_axes(domain, rule.columns)
     rule.require_exact()
 
 
 def require_classes(domain: Domain, rule: NearestCentre, attribute: str) -> None:
-    """Raise BoundaryViolation unless the rule is exact, with at most 2^24 levels × centres."""
+    """Raise BoundaryViolation unless a rule is exact and its table of levels × centres has at most
+    2^24 cells."""
     require_rule(domain, rule)
     (levels,) = require_table(domain, (attribute,))
     require_size(levels * len(rule.centres), of="classes")
 
 
 def require_subsets(domain: Domain, rules: Sequence[NearestCentre], salt: int) -> None:
-    """Raise BoundaryViolation unless the rules are exact, with equal columns, weights and sizes."""
+    """Raise BoundaryViolation unless the rules are exact and have equal columns, weights and
+    sizes."""
     if not rules or not 0 <= salt < 1 << 63:
         raise BoundaryViolation(
             f"Cluster sums need a rule and a salt from 0 to 2^63 − 1, not {len(rules)} rules and "
@@ -212,7 +218,8 @@ def require_subsets(domain: Domain, rules: Sequence[NearestCentre], salt: int) -
 
 
 def require_released(domain: Domain, released: Mapping[tuple[str, ...], IntArray]) -> None:
-    """Raise BoundaryViolation unless each table is int64 q ≥ 0 with sum 2^16, in its shape."""
+    """Raise BoundaryViolation unless each released table has its marginal's shape and int64 shares
+    that sum to 2^16."""
     for attributes, q in released.items():
         shape = require_table(domain, attributes)
         # Anything but int64 would make the sum a float, and rounding has no sensitivity.

@@ -22,7 +22,7 @@ MAX_GRID_AXES = 32
 
 
 class Sealed:
-    """An exact answer before its noise: it cannot be printed, stored or compared."""
+    """An exact answer before its noise, which cannot be printed, stored or compared."""
 
     __slots__ = ("_counts",)
 
@@ -41,12 +41,13 @@ class Sealed:
     __hash__ = None  # type: ignore[assignment]
 
     def open_at_the_gate(self) -> IntArray:
-        """Return the exact counts; only ``gate`` may call this, between a charge and its noise."""
+        """Return the exact counts; only ``gate`` may call this, after a charge and before the
+        noise."""
         return self._counts
 
 
 class UndeclaredCounter(Protocol):
-    """Exact counts of validated rows, over attributes whose domain is to be discovered.
+    """A counter of validated rows over attributes whose domain is still to be discovered.
 
     A row is counted if it is valid in every attribute with a declared domain, and at most
     ``protection.rows`` of one person, chosen by her own rows alone: two neighbouring data sets
@@ -54,13 +55,14 @@ class UndeclaredCounter(Protocol):
     """
 
     def magnitudes(self, attribute: str, edges: tuple[float, ...]) -> Sealed:
-        """Return the number of rows of every bucket [edge_i, edge_i+1), shape (len(edges) − 1,).
-        The last bucket includes its upper edge. A row is in at most one bucket.
-        """
+        """Return the number of rows in every bucket [edge_i, edge_i+1), shape (len(edges) − 1,).
+
+        The last bucket includes its upper edge. A row is in at most one bucket."""
         ...
 
     def texts(self, attribute: str, weights: tuple[int, ...]) -> Sealed:
-        """Return every text that occurs, packed by ``gate.texts.pack_texts``, then its weight.
+        """Return every text that occurs in the rows, packed by ``gate.texts.pack_texts``, with its
+        weight.
 
         A text weighs the sum of weights[j − 1] over the persons who have it, j the number of
         different texts of that person, at most len(weights).
@@ -68,34 +70,36 @@ class UndeclaredCounter(Protocol):
         ...
 
     def within(self, attribute: str, interval: Coordinate) -> Counter:
-        """Return a counter of the rows whose value lies in an interval, encoded in it."""
+        """Return a counter of the rows whose value lies in an interval, with codes relative to that
+        interval."""
         ...
 
 
 class Counter(Protocol):
-    """Exact counts of the rows of one prepared data set."""
+    """A counter that gives exact, sealed answers about the rows of one prepared data set."""
 
     def count(self, marginals: Sequence[tuple[str, ...]]) -> list[Sealed]:
-        """Return the tables of marginals, in their order; () is the number of rows, shape ()."""
+        """Return the tables of marginals, in their order; () stands for the number of rows."""
         ...
 
     def count_left_out(self) -> Sealed:
-        """Return the number of rows that are in no other answer though their person is known,
-        shape (). Counted and left-out rows of one person are together at most
-        ``protection.rows``.
-        """
+        """Return the number of rows that no other answer counts, though their person is known,
+        shape ().
+
+        The counted and the left-out rows of one person are together at most ``protection.rows``."""
         ...
 
     def grouped(self, groupings: Mapping[str, Grouping]) -> Counter:
-        """Return a counter of the same rows with levels of some attributes merged into groups."""
+        """Return a counter of the same rows, with levels of some attributes merged into groups."""
         ...
 
     def with_attributes(self, derived: Mapping[str, DerivedAttribute]) -> Counter:
-        """Return a counter of the same rows with attributes derived from others of each row."""
+        """Return a counter of the same rows, with attributes derived from other attributes of each
+        row."""
         ...
 
     def occupied(self, attributes: tuple[str, ...]) -> Sealed:
-        """Return key and number of rows of every cell that is not empty, (m, 2), ascending by key.
+        """Return the key and the number of rows of every non-empty cell, (m, 2), ascending by key.
 
         A key is the codes read as digits, the last attribute fastest; a table has at most 2^62
         cells.
@@ -103,20 +107,22 @@ class Counter(Protocol):
         ...
 
     def grid(self, columns: tuple[str, ...], cells: int) -> Sealed:
-        """Return the counts of a grid over the declared box, ``cells`` on each of d axes.
+        """Return the counts of a grid over the declared box, with ``cells`` cells on each of d
+        axes.
 
         Coordinate q is in cell min(cells − 1, ((q + 2^16) · cells) >> 17) of its axis.
         """
         ...
 
     def distance_total(self, rule: NearestCentre, *, clip: int, shift: int) -> Sealed:
-        """Return the sum over rows of min(D, clip) >> shift, shape (), where D is the squared
-        distance to the nearest centre: min over centres c of Σ_j (weight_j · (q_j − c_j))².
-        """
+        """Return the sum over rows of min(D, clip) >> shift, shape ().
+
+        D is the squared distance to the nearest centre: min over centres c of Σ_j (weight_j ·
+        (q_j − c_j))²."""
         ...
 
     def children(self, tree: BitTree, requests: Sequence[tuple[Prefixes, int]]) -> list[Sealed]:
-        """Return, for each (nodes, bits), the number of rows in every box ``bits`` below a node.
+        """Return the number of rows in every box ``bits`` levels below each requested node.
 
         The shape is (m, 2^bits), in the order of ``nodes.children(bits)``, empty boxes included;
         bits = 0 counts the nodes themselves. One scan of the rows answers all requests.
@@ -149,16 +155,17 @@ class Counter(Protocol):
         ...
 
     def mistakes(self, rule: PredictedLabel) -> Sealed:
-        """Return the numbers of rows that the rule predicts rightly and wrongly, (2,)."""
+        """Return the numbers of rows that a rule predicts correctly and incorrectly, (2,)."""
         ...
 
 
 @runtime_checkable
 class Disclosing(Protocol):
-    """Exact answers that an engine gives about public benchmark rows, without noise."""
+    """A counter that also gives exact answers about public benchmark rows, without noise."""
 
     def bounds(self, columns: tuple[str, ...]) -> Sealed:
-        """Return the smallest and largest coordinates, (2, d); the box where there are no rows."""
+        """Return the smallest and the largest coordinates, (2, d); the ends of the box if there are
+        no rows."""
         ...
 
     def records(self, columns: tuple[str, ...], many: int, salt: int) -> Sealed:

@@ -107,12 +107,12 @@ class Curator:
 
     @property
     def domain(self) -> Domain:
-        """The declared attributes."""
+        """The domain of the declared attributes."""
         return self._domain
 
     @property
     def distance(self) -> int:
-        """The number of rows that two neighbouring data sets differ by, at most."""
+        """The largest number of rows by which two neighbouring data sets differ."""
         return self._distance
 
     @property
@@ -122,7 +122,7 @@ class Curator:
 
     @property
     def currency(self) -> Currency:
-        """Currency of the release's budget: ε or ρ."""
+        """The currency of the release's budget: ε or ρ."""
         return self._executor.currency
 
     def __repr__(self) -> str:
@@ -130,7 +130,7 @@ class Curator:
         return f"{type(self).__name__}({attributes} attributes, distance {self.distance})"
 
     def grouped(self, groupings: Mapping[str, Grouping]) -> Curator:
-        """Return a curator of the same rows with levels of some attributes merged into groups.
+        """Return a curator of the same rows, with levels of some attributes merged into groups.
 
         groupings   attribute → the released group of each level
 
@@ -145,7 +145,8 @@ class Curator:
         return self._recoded(counter, domain, ("groups", groupings))
 
     def with_attributes(self, derived: Mapping[str, DerivedAttribute]) -> Curator:
-        """Return a curator of the same rows with more attributes, derived from others of each row.
+        """Return a curator of the same rows, with attributes derived from other attributes of each
+        row.
 
         derived   new name → the attributes that it is derived from, and the public or released rule
 
@@ -188,7 +189,7 @@ class Curator:
         return self._executor.charge_and_answer(query, key, count)
 
     def measure(self, attributes: Names, *, epsilon: Fraction) -> NoisyMarginal:
-        """Return the noisy marginal over ``attributes``; () is the number of rows.
+        """Return the noisy marginal over ``attributes``; () stands for the number of rows.
 
         ⊕ one row is in one cell: Δ1 = 1 a row.
         """
@@ -197,7 +198,7 @@ class Curator:
         return self._marginals({attributes: query})[0]
 
     def measure_left_out(self) -> NoisyNumber:
-        """Return the noisy number of rows that no other answer is about, for all of the budget.
+        """Return the noisy number of rows that no other answer counts, for the whole budget.
 
         It costs nothing beside the other questions, which may spend all of the budget ε too.
 
@@ -217,7 +218,8 @@ class Curator:
         return NoisyNumber(float(answer), float(query.spend.scale), "rows")
 
     def tabulate(self, amounts: Mapping[Names, Fraction]) -> tuple[NoisyMarginal, ...]:
-        """Return several noisy marginals, counted in one scan, in the order of ``amounts``.
+        """Return several noisy marginals, counted in one scan of the rows, in the order of
+        ``amounts``.
 
         amounts   attributes → ε or ρ; () is the number of rows
 
@@ -253,7 +255,7 @@ class Curator:
     def _count_all(
         self, queries: Mapping[Names, NoisyQuery], keys: Mapping[Names, QuestionKey]
     ) -> dict[Names, AnswerRecord]:
-        """Charge for all marginals, then answer each from one scan."""
+        """Charge for all marginals, then return their answers from one scan of the rows."""
         self.accountant.charge(*(query.spend for query in queries.values()))
         scan = CachedScan(lambda counter: counter.count(list(queries)))
         records = {}
@@ -266,7 +268,8 @@ class Curator:
         return records
 
     def measure_pairs(self, amounts: Mapping[str, Fraction]) -> tuple[NoisyMarginal, ...]:
-        """Return noisy tables of the pairs of parts of one unit, over its size and each attribute.
+        """Return the noisy tables of pairs of rows of one person, over the number of rows and each
+        attribute.
 
         amounts   attribute of a part → ε or ρ; answers (c, k, k) in this order
 
@@ -314,7 +317,7 @@ class Curator:
         return tuple(tables)
 
     def refine(self, amounts: Mapping[Names, Fraction]) -> tuple[NoisyMarginal, ...]:
-        """Return measured marginals again with less noise, each for an additional amount.
+        """Return measured marginals with less noise, each for an additional amount.
 
         amounts   attributes → ε or ρ in addition to what was paid for them; answers in this order
 
@@ -352,7 +355,7 @@ class Curator:
     def _measured_again(
         self, amounts: Mapping[Names, Fraction], earlier: Mapping[Names, PaidMarginal]
     ) -> tuple[NoisyMarginal, ...]:
-        """Measure marginals once more for a ρ, and return the mean with each earlier answer."""
+        """Measure marginals once more for a ρ; return the mean of the new and earlier answers."""
         marginals = []
         for again in self.tabulate(amounts):
             first = earlier[again.attributes]
@@ -376,14 +379,14 @@ class Curator:
         return last
 
     def choose(self, words: str, candidates: Mapping[Names, Score], *, epsilon: Fraction) -> Names:
-        """Return the attributes whose table has a nearly highest score: Δ∞ = max Δ_i.
+        """Return the attributes of a candidate table with a nearly highest score: Δ∞ = max Δ_i.
 
         epsilon   amount of the release's currency, ε or ρ
         """
         return self.open_scores(candidates).choose(words, tuple(candidates), amount=epsilon)
 
     def open_scores(self, candidates: Mapping[Names, Score]) -> ScoreSession:
-        """Open a session of paid questions about the scores of tables; opening costs nothing.
+        """Return a session of paid questions about the scores of tables; opening it costs nothing.
 
         Proofs: ``gate.scores``, ``ScoreSession``. BoundaryViolation for a score that needs a public
         number of rows where it is not public.
@@ -394,7 +397,8 @@ class Curator:
         return ScoreSession(proven, self._executor)
 
     def public_rows(self) -> int:
-        """Return the exact number of rows where all neighbours have the same: free, but recorded.
+        """Return the exact number of rows where all neighbours have the same number; it is free,
+        but recorded.
 
         Under ``replace_one`` with one row a person, a neighbour has another row, not one more. This
         is about prepared rows, and preparation could drop a replaced row: so benchmark rows alone
@@ -452,7 +456,7 @@ class Curator:
     def sparse_table(
         self, attributes: tuple[str, ...], *, threshold: int, epsilon: Fraction
     ) -> SparseTable:
-        """Return all cells over ``attributes`` with a noisy count of at least ``threshold``.
+        """Return all cells over ``attributes`` whose noisy count is at least ``threshold``.
 
         attributes   one or more, with at most 2^62 cells together
         threshold    integer ≥ 1 that at most 2^20 empty cells reach on average
@@ -480,7 +484,8 @@ class Curator:
         return SparseTable(attributes, shape, cells_above, threshold, spend.scale)
 
     def measure_grid(self, columns: tuple[str, ...], *, cells: int, epsilon: Fraction) -> NoisyGrid:
-        """Return the noisy counts of a grid over the declared box, ``cells`` on each axis.
+        """Return the noisy counts of a grid over the declared box, with ``cells`` cells on each
+        axis.
 
         ⊕ one row is in one cell; empty cells get noise too: Δ1 = 1 a row.
         """
@@ -537,7 +542,8 @@ class Curator:
         return NoisyNodes(table, self._scale(epsilon))
 
     def open_tree(self, tree: BitTree, *, epsilon: Fraction) -> TreeSession:
-        """Charge for a tree whose every path from root to leaf spends ``epsilon``, and open it.
+        """Charge ``epsilon`` for every path from root to leaf of a tree; return the session that
+        counts it.
 
         The release is refused while a path has shares left. Proof: ``TreeSession``.
         """
@@ -552,7 +558,8 @@ class Curator:
         return session
 
     def open_splits(self, tree: BitTree, *, bits: int, epsilon: Fraction) -> SplitSession:
-        """Charge ``epsilon`` for the splits of a 2^bits-way tree of any depth, and open them.
+        """Charge ``epsilon`` for all splits of a 2^bits-way tree of any depth; return the session
+        that decides them.
 
         Proof: ``SplitSession``.
         """
@@ -624,7 +631,8 @@ class Curator:
     def measure_residuals(
         self, rule: NearestCentre, radii: tuple[int, ...], *, epsilon: Fraction
     ) -> IntArray:
-        """Return the noisy totals of clipped distances from each centre, (k, d); a radius is 2^16.
+        """Return the noisy totals of clipped distances from each centre, (k, d), where a radius is
+        2^16 units.
 
         ⊕ one row is in one cluster and adds at most 2^16 in L1 (rounded towards zero).
         """
@@ -654,7 +662,8 @@ class Curator:
         )
 
     def measure_mistakes(self, rule: PredictedLabel, *, epsilon: Fraction) -> IntArray:
-        """Return the noisy numbers of rows that a fixed rule predicts rightly and wrongly, (2,).
+        """Return the noisy numbers of rows that a fixed rule predicts correctly and incorrectly,
+        (2,).
 
         ⊕ one row is predicted rightly or wrongly: Δ1 = 1 a row.
         """
@@ -667,7 +676,8 @@ class Curator:
         )
 
     def disclose_bounds(self, columns: tuple[str, ...], *, reason: str) -> IntArray:
-        """Disclose the smallest and largest coordinate of each column of benchmark rows, (2, d).
+        """Return the exact smallest and largest coordinate of each column of benchmark rows, (2,
+        d).
 
         They are fixed-point numbers, those of the declared box where there are no rows.
         """
@@ -679,7 +689,7 @@ class Curator:
     def disclose_records(
         self, columns: tuple[str, ...], many: int, salt: int, *, reason: str
     ) -> IntArray:
-        """Disclose ``many`` benchmark rows, sampled by a hash of their coordinates, (many, d).
+        """Return ``many`` exact benchmark rows, sampled by a hash of their coordinates, (many, d).
 
         With fewer rows, the middle of the box stands for the others; salt is public, 0 … 2^63 − 1.
         """
@@ -715,7 +725,8 @@ class Curator:
 
 
 def error_shift(marginals: int) -> int:
-    """Return the bits to drop from the total error of marginals, so that one row adds ≤ 2^26.
+    """Return the number of low bits to drop from marginals' total error, so that one row adds ≤
+    2^26.
 
     >>> error_shift(511), error_shift(512), error_shift(2000)
     (0, 1, 2)

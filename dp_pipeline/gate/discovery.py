@@ -43,7 +43,7 @@ from dp_pipeline.results.transcript import Transcript
 
 @dataclass(frozen=True)
 class DiscoveryQuery:
-    """One query about one attribute; it is public, fixed before any row is read.
+    """A query about the levels or bounds of one attribute, fixed and public before any row is read.
 
     rule    of levels; None for bounds and quantiles
     """
@@ -54,12 +54,12 @@ class DiscoveryQuery:
 
     @property
     def undeclared(self) -> Undeclared:
-        """The part of the attribute that is to be discovered."""
+        """The declaration of the property that is to be discovered: levels, bounds or bins."""
         return self.attribute.undeclared or Undeclared()
 
 
 def discovery_queries(spec: DatasetSpec) -> tuple[DiscoveryQuery, ...]:
-    """Return the queries that discover a domain, with prices that add up to the declared ε and δ.
+    """Return the queries that discover a domain, whose prices add up to the declared ε and δ.
 
     DeclarationError where nothing is to be discovered.
     """
@@ -137,13 +137,13 @@ def discover(
 
 @dataclass(frozen=True)
 class _Discovery:
-    """Answers the queries of one discovery."""
+    """The discovery of one domain, query by query."""
 
     spec: DatasetSpec
     executor: QueryExecutor[UndeclaredCounter]
 
     def after(self, query: DiscoveryQuery, so_far: DiscoveredAttribute) -> DiscoveredAttribute:
-        """Return the discovered attribute with the result of one more query."""
+        """Return the discovered attribute after one more query."""
         if query.rule is not None:
             return self._with_levels(query, query.rule, so_far)
         if query.spend.mechanism == LAPLACE:
@@ -230,13 +230,13 @@ class _Discovery:
 
 
 def edges_of(query: DiscoveryQuery) -> tuple[float, ...]:
-    """Return the ends of the buckets between which bounds are discovered."""
+    """Return the edges of the buckets among which bounds are discovered."""
     clock = query.attribute.clock
     return bucket_edges(query.undeclared.unit) if clock is None else year_edges(clock)
 
 
 def rows_for_bounds(spec: DatasetSpec, query: DiscoveryQuery) -> int:
-    """Return the noisy number of rows in one bucket that shows a bound."""
+    """Return the noisy number of rows that a bucket needs to become a bound."""
     buckets = len(edges_of(query)) - 1
     return bucket_threshold(query.spend.scale, buckets, _cost(spec).beta)
 
@@ -270,7 +270,7 @@ def year_edges(clock: Clock) -> tuple[float, ...]:
 
 
 def with_zero(lower: float, upper: float) -> tuple[float, float]:
-    """Widen bounds on one side of zero to zero where that adds at most a third of their width.
+    """Widen an interval on one side of zero to zero, if that adds at most a third of its width.
 
     >>> with_zero(256.0, 1024.0), with_zero(512.0, 1024.0), with_zero(-8.0, -2.0)
     ((0.0, 1024.0), (512.0, 1024.0), (-8.0, 0.0))

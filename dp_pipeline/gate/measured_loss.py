@@ -27,7 +27,8 @@ SURE = 4.0
 
 @dataclass(frozen=True)
 class MeasuredLoss:
-    """The proved and the measured loss of one charge, for tables that differ by several units.
+    """The proved and the measured privacy loss of a charge, for tables that differ by several
+    units.
 
     units     protected units, so many that the loss is near 1: draws hardly show a small one
     claimed   proved upper bound for so many units and the counted event
@@ -42,12 +43,13 @@ class MeasuredLoss:
 
     @property
     def is_violated(self) -> bool:
-        """Whether the draws show more loss than the proof allows."""
+        """Whether the draws show more privacy loss than the proof allows."""
         return self.seen > self.claimed
 
 
 def measure_loss(spend: Spend, noise: NoiseSource, *, draws: int = DRAWS) -> MeasuredLoss | None:
-    """Measure the loss of a charge in draws; None unless its noise is Laplace or Gaussian."""
+    """Return the privacy loss of a charge, measured in draws; None unless its noise is Laplace or
+    Gaussian."""
     if spend.mechanism not in (LAPLACE, GAUSSIAN):
         return None
     zeros = np.zeros(draws, np.int64)
@@ -70,7 +72,7 @@ def measure_loss(spend: Spend, noise: NoiseSource, *, draws: int = DRAWS) -> Mea
 
 
 def measure_losses(spends: Iterable[Spend], source: str) -> list[MeasuredLoss]:
-    """Measure each mechanism and scale of a release once, with the named noise source."""
+    """Return the measured privacy loss of each mechanism and noise scale of a release."""
     noise = parse_noise(source)
     scales = {(spend.mechanism, spend.sensitivity, spend.scale): spend for spend in spends}
     losses = (measure_loss(spend, noise) for spend in scales.values())
@@ -78,7 +80,8 @@ def measure_losses(spends: Iterable[Spend], source: str) -> list[MeasuredLoss]:
 
 
 def _bound(first: np.ndarray, second: np.ndarray, event: int) -> float:
-    """Return the log ratio of the frequencies of values ≥ ``event``, less its error; at least 0."""
+    """Return a lower bound, at least 0, of the log ratio of the frequencies of values ≥
+    ``event``."""
     more, less = float((first >= event).sum()), float((second >= event).sum())
     if not more or not less:
         return 0.0

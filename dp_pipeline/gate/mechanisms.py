@@ -19,7 +19,7 @@ from dp_pipeline.gate.noise import NoiseSource, int64_array, root_at_least
 
 
 def laplace_scale(*, l1: int, epsilon: Fraction) -> Fraction:
-    """Return the scale at which discrete Laplace noise makes an L1 sensitivity cost ε: l1 / ε.
+    """Return the scale of discrete Laplace noise at which an L1 sensitivity costs ε: l1 / ε.
 
     Raises BoundaryViolation unless l1 is an int ≥ 1 and epsilon a positive Fraction.
 
@@ -39,7 +39,7 @@ def refine(
     epsilon: Fraction,
     noise: NoiseSource,
 ) -> IntArray:
-    """Return noisy answers again with the noise of a larger ε, at the price of the difference.
+    """Return noisy answers with the smaller noise of a larger ε, at the price of the difference.
 
     exact    integer array of any shape
     first    answer of ``measure`` or ``refine`` for the same array and l1
@@ -87,7 +87,7 @@ every proposed radius is refused, and drawing takes long."""
 
 
 def linf_scale(*, linf: int, epsilon: Fraction) -> Fraction:
-    """Return the scale at which the L∞ mechanism makes an L∞ sensitivity cost ε: linf / ε.
+    """Return the scale of the L∞ mechanism at which an L∞ sensitivity costs ε: linf / ε.
 
     >>> linf_scale(linf=3, epsilon=Fraction("0.5"))
     Fraction(6, 1)
@@ -96,7 +96,7 @@ def linf_scale(*, linf: int, epsilon: Fraction) -> Fraction:
 
 
 def choice_scale(*, linf: int, epsilon: Fraction) -> Fraction:
-    """Return the scale at which a noisy max of scores that move by ``linf`` costs ε: 2·linf / ε.
+    """Return the scale of a noisy max at which scores that move by ``linf`` cost ε: 2·linf / ε.
 
     The factor 2 is needed: the chosen score may fall while every other one rises.
 
@@ -107,7 +107,7 @@ def choice_scale(*, linf: int, epsilon: Fraction) -> Fraction:
 
 
 def gaussian_variance(*, l2_squared: int, rho: Fraction) -> Fraction:
-    """Return the σ² at which discrete Gaussian noise makes a squared L2 sensitivity cost ρ.
+    """Return the variance σ² of discrete Gaussian noise at which a squared L2 sensitivity costs ρ.
 
     It is l2² / (2ρ).
 
@@ -120,7 +120,7 @@ def gaussian_variance(*, l2_squared: int, rho: Fraction) -> Fraction:
 
 
 def exponential_scale(*, linf: int, rho: Fraction) -> Fraction:
-    """Return the scale at which an exponential choice among scores that move by ``linf`` costs ρ.
+    """Return the scale of an exponential choice at which scores that move by ``linf`` cost ρ.
 
     It is Δ / √(2ρ), rounded up by less than one part in 10^9 to a Fraction of few digits: its cost
     Δ² / (2·scale²) is at most ρ, which is charged.

@@ -47,7 +47,7 @@ def int64_array(values: object, *, of: str) -> IntArray:
 
 
 def checked_scale(scale: Fraction) -> Fraction:
-    """Return a scale of noise; BoundaryViolation unless it is a Fraction in (0, 2^55]."""
+    """Return a noise scale unchanged; BoundaryViolation unless it is a Fraction in (0, 2^55]."""
     if not isinstance(scale, Fraction) or scale <= 0:
         raise BoundaryViolation(f"The scale of noise must be a positive Fraction, not {scale!r}")
     if scale > MAX_SCALE:
@@ -70,7 +70,7 @@ def float_at_least(value: Fraction) -> float:
 
 
 def root_at_least(square: Fraction) -> Fraction:
-    """Return a square root rounded up, by less than one part in 10^9, to a Fraction of few digits.
+    """Return a square root, rounded up by less than 10^−9 of itself, as a Fraction of few digits.
 
     It is the smallest N / 2^k that is large enough, with 2^30 ≤ N ≤ 2^32: it exceeds the root by
     less than 1 / 2^k, one part in N. It is a float without rounding, unless too small for one.
@@ -86,7 +86,7 @@ def root_at_least(square: Fraction) -> Fraction:
 
 
 def sampling_scale(source: NoiseSource, scale: Fraction, size: int) -> Fraction:
-    """Return the scale at which a source draws ``size`` numbers of discrete Laplace noise.
+    """Return the scale at which a source actually draws ``size`` numbers of discrete Laplace noise.
 
     It is ``scale``, for OpenDP rounded up to a float.
 
@@ -101,18 +101,19 @@ _opendp_features = threading.Lock()
 
 
 class NoiseSource(Protocol):
-    """Draws the noise of one release at exact scales, without knowing sensitivities.
+    """A source of random noise at exact scales, which knows no sensitivities.
 
     Every method returns int64 of the shape of its counts, cut at the ends of int64.
     """
 
     @property
     def name(self) -> str:
-        """Name of the source in release keys: "opendp", "exact" or "seeded"."""
+        """The name of the source in release keys: "opendp", "exact" or "seeded"."""
 
     @property
     def is_releasable(self) -> bool:
-        """Whether the noise protects persons: with a known seed anyone could subtract it."""
+        """Whether the noise protects persons; noise of a known seed does not, as anyone can
+        subtract it."""
 
     def discrete_laplace(self, counts: IntArray, scale: Fraction) -> IntArray:
         """Return counts + independent noise with P(x) ∝ exp(−|x| / scale): ε = Δ1 / scale."""
@@ -120,7 +121,8 @@ class NoiseSource(Protocol):
     def sparse_laplace(
         self, occupied: IntArray, scale: Fraction, *, cells: int, threshold: int
     ) -> IntArray:
-        """Return keys and noisy counts of the cells that reach ``threshold``, (m', 2), by key.
+        """Return keys and noisy counts of the cells that reach ``threshold``, (m', 2), ascending by
+        key.
 
         It is ``discrete_laplace`` on all ``cells``, empty ones included; ``occupied``, (m, 2), has
         key and count of the others.
@@ -129,15 +131,17 @@ class NoiseSource(Protocol):
     def refined_laplace(
         self, counts: IntArray, first: IntArray, scale: Fraction, finer: Fraction
     ) -> IntArray:
-        """Return counts + discrete Laplace noise of scale ``finer``, drawn given that ``first`` is
-        counts + noise of ``scale`` (``sampling_scale``): ε = Δ1 / finer for both answers together.
-        """
+        """Return counts + discrete Laplace noise of scale ``finer``, given the earlier noisy
+        answer ``first``.
+
+        ``first`` is counts + noise of ``scale`` (``sampling_scale``): ε = Δ1 / finer for both
+        answers together."""
 
     def discrete_linf(self, counts: IntArray, scale: Fraction) -> IntArray:
         """Return counts + joint noise with P(z) ∝ exp(−max |z_i| / scale), (p,): ε = Δ∞ / scale."""
 
     def noisy_max(self, scores: IntArray, scale: Fraction) -> int:
-        """Return the flat index of a nearly highest score: ε = 2·Δ∞ / scale."""
+        """Return the flat index of a nearly highest score, by noisy max: ε = 2·Δ∞ / scale."""
 
     def discrete_gaussian(self, counts: IntArray, sigma2: Fraction) -> IntArray:
         """Return counts + independent noise with P(x) ∝ exp(−x² / (2·sigma2)): ρ = Δ2² / 2σ²."""
@@ -156,7 +160,7 @@ as long; the size is public."""
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _SampledNoise:
-    """The exact samplers of ``gate.samplers`` as a NoiseSource, on any random bytes."""
+    """A noise source that uses the exact samplers of ``gate.samplers`` on any random bytes."""
 
     _uniform: samplers.UniformIntegers = field(init=False, repr=False)
 
@@ -210,7 +214,8 @@ class _SampledNoise:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExactNoise(_SampledNoise):
-    """Exact samplers on the operating system's randomness, fast for 10^5 cells and more.
+    """A noise source with exact samplers on the operating system's randomness, fast for 10^5 cells
+    and more.
 
     >>> ExactNoise().discrete_laplace(np.zeros((2, 3), np.int64), Fraction(10)).shape
     (2, 3)
@@ -225,7 +230,7 @@ class ExactNoise(_SampledNoise):
 
 @dataclass(frozen=True, slots=True)
 class OpenDPNoise(ExactNoise):
-    """The OpenDP library (0.16), the default for releases: 6 µs per Laplace, 11 per Gaussian.
+    """A noise source that uses the OpenDP library (0.16); the default for releases.
 
     The exact samplers answer questions of MIN_EXACT_CELLS counts or more, sparse tables,
     refinements and the L∞ mechanism, which OpenDP does not have. Its ``make_laplace`` on i64
@@ -294,7 +299,7 @@ class OpenDPNoise(ExactNoise):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SeededNoise(_SampledNoise):
-    """Exact samplers on a seed (PCG64), for research and tests; never for a release.
+    """A noise source with a known seed (PCG64), for research and tests; it protects nobody.
 
     The same seed and the same calls give the same answers.
 

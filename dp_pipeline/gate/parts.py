@@ -34,7 +34,7 @@ from dp_pipeline.results.derived_attribute import Grouping
 
 
 def pair_count(size: int, *, in_order: bool) -> int:
-    """Return the number of pairs of a unit's parts, or of successive ones where they are in order.
+    """Return the number of pairs of a unit's rows, or of successive rows where they are in order.
 
     >>> pair_count(4, in_order=False), pair_count(4, in_order=True), pair_count(1, in_order=True)
     (6, 3, 0)
@@ -44,7 +44,7 @@ def pair_count(size: int, *, in_order: bool) -> int:
 
 @dataclass(frozen=True)
 class PartsCounter:
-    """The tables of parts and of their pairs, by the counts of whole units.
+    """A counter of persons' rows and pairs of rows, from the counts of whole persons.
 
     units       counts rows over ``domain.parts.of_units(domain)``
     domain      the attributes of a part and of its unit
@@ -61,7 +61,8 @@ class PartsCounter:
         return self.domain.parts
 
     def count(self, marginals: Sequence[Names]) -> list[Sealed]:
-        """Return the weighted tables of marginals; () is the number of units, times 2^16."""
+        """Return the weighted tables of marginals; () stands for the number of units, times
+        2^16."""
         sizeless = [tuple(name for name in names if name != SIZE) for names in marginals]
         questions = [(names, self._placements(names)) for names in sizeless]
         sealed = []
@@ -77,7 +78,8 @@ class PartsCounter:
         return sealed
 
     def pairs(self, attributes: Sequence[str]) -> list[Sealed]:
-        """Return the weighted pairs of parts over size and each attribute, (c, k, k).
+        """Return the weighted tables of pairs of a unit's rows, over its size and each attribute,
+        (c, k, k).
 
         Parts in order: the axes are the earlier and the later of two successive parts. Else a pair
         is counted with the smaller code first.
@@ -97,7 +99,7 @@ class PartsCounter:
         return [Sealed(table if in_order else _fold_pairs(table)) for table in tables]
 
     def grouped(self, groupings: Mapping[str, Grouping]) -> PartsCounter:
-        """Return a counter of the same units with levels merged into groups in its tables."""
+        """Return a counter of the same units, with levels of its tables merged into groups."""
         if self.groupings:
             raise BoundaryViolation(
                 "Levels of units with parts can be merged into groups "
@@ -118,9 +120,8 @@ class PartsCounter:
         raise BoundaryViolation(f"Units with parts can be counted in tables alone, not by `{name}`")
 
     def _placements(self, names: Names) -> list[Names]:
-        """Return the attributes of a unit that hold those of its part, position by position; once
-        where all are of the unit.
-        """
+        """Return the attributes of a whole unit that hold the given attributes of one part, for
+        each position."""
         parts = self._parts
         is_of_parts = not {*names}.isdisjoint(parts.attributes)
         return [
@@ -129,7 +130,8 @@ class PartsCounter:
         ]
 
     def _tables(self, questions: Sequence[tuple[Names, list[Names]]]) -> list[IntArray]:
-        """Return the exact tables over size and some attributes, summed over placements.
+        """Return the exact tables over size and some attributes, summed over the positions of the
+        parts.
 
         questions   attributes, and the attributes of a unit that hold them in each placement
 
@@ -177,6 +179,6 @@ def _weigh(table: IntArray, items: Callable[[int], int], fewest: int) -> IntArra
 
 
 def _fold_pairs(table: IntArray) -> IntArray:
-    """Return (c, k, k) with both orders of a pair in the triangle whose first code is smaller."""
+    """Return tables (c, k, k) with the two orders of each pair added up in one triangle."""
     both = np.triu(table) + np.triu(table.swapaxes(1, 2), 1)
     return np.asarray(both)

@@ -41,9 +41,10 @@ SQUARED_UNITS = "squared data units"
 def private_cluster_quality(
     curator: Curator, clusters: Clusters, *, epsilon: Fraction, label: str | None
 ) -> dict[str, NoisyNumber]:
-    """Measure the mean squared distance of clusters, ``nicv``, and with a label ``f_label`` and
-    ``ari_label``, the agreement with it; spends exactly ``epsilon``.
-    """
+    """Return the noisy quality numbers of clusters; spend exactly ``epsilon``.
+
+    ``nicv`` is the mean squared distance; with a label, ``f_label`` and ``ari_label`` are the
+    agreement with it."""
     rule = NearestCentre.of(
         clusters.columns, clusters.centres, curator.domain.box(clusters.columns)
     )
@@ -67,7 +68,7 @@ def private_cluster_quality(
 def _private_square_distance(
     curator: Curator, clusters: Clusters, rule: NearestCentre, epsilon: Fraction
 ) -> NoisyNumber:
-    """Return the noisy sum over rows of the squared distance to the nearest centre, at most B each.
+    """Return the noisy sum over rows of the squared distance to the nearest centre, clipped at B.
 
     B is far below the box's diagonal, so the noise is small; rows beyond it bias the sum downwards
     (by up to 8 % on trips).
@@ -88,7 +89,8 @@ def _private_square_distance(
 
 
 def _quantile_of_synopsis(centres: FloatArray, synopsis: Synopsis) -> float:
-    """Return the squared distance within which ``CLIP_QUANTILE`` of a synopsis' weight lies."""
+    """Return the squared distance within which a share ``CLIP_QUANTILE`` of a synopsis' weight
+    lies."""
     middles, weights = synopsis.middles, synopsis.weights.clip(min=0)
     distances = np.full(len(middles), np.inf)
     for centre in centres:
@@ -102,9 +104,9 @@ def _quantile_of_synopsis(centres: FloatArray, synopsis: Synopsis) -> float:
 
 
 def _widest_gap(centres: FloatArray, box: tuple[Coordinate, ...]) -> float:
-    """Return the largest squared distance from a centre to its nearest other centre; that of half
-    the box's diagonal where all centres are equal.
-    """
+    """Return the largest squared distance from a centre to its nearest other centre.
+
+    Where all centres are equal, it is that of half the box's diagonal."""
     places = np.unique(centres, axis=0)
     if len(places) == 1:
         return sum(interval.half_width**2 for interval in box)
@@ -116,7 +118,7 @@ def _widest_gap(centres: FloatArray, box: tuple[Coordinate, ...]) -> float:
 
 
 def _mean(total: NoisyNumber, rows: NoisyNumber) -> NoisyNumber:
-    """Return a noisy mean ≥ 0 with the Laplace scale of its standard deviation.
+    """Return a noisy mean ≥ 0, with the Laplace scale of its standard deviation.
 
     Var(S/n) ≈ (Var S + (S/n)² Var n)/n² to first order, while n is far above its noise.
     """
@@ -128,7 +130,7 @@ def _mean(total: NoisyNumber, rows: NoisyNumber) -> NoisyNumber:
 def _agreement(
     metric: Callable[[FloatArray], float], noisy_table: IntArray, scale: float
 ) -> NoisyNumber:
-    """Return a metric of the denoised table, with its error as estimated by redrawn noise.
+    """Return a metric of the denoised table, with an error that is estimated by redrawn noise.
 
     scale   of the noise in one cell
     """
@@ -143,7 +145,7 @@ def _agreement(
 
 
 def _without_noise(table: FloatArray | IntArray) -> FloatArray:
-    """Return the nearest table of counts ≥ 0 with about the same total; zeros for a total ≤ 0.
+    """Return the nearest table of counts ≥ 0 with about the same total; all 0 for a total ≤ 0.
 
     Negative cells set to 0 alone would leave the positive half of the noise, and with it twice the
     error at ε = 0.1 (unbalance).
@@ -167,8 +169,11 @@ ROWS_WEIGHT = Fraction(1, 4)
 def private_table_quality(
     curator: Curator, table: SyntheticTable, *, epsilon: Fraction, targets: Sequence[Target]
 ) -> dict[str, NoisyNumber]:
-    """Measure the mean distances ``avd_2`` and ``avd_3`` of a synthetic table's marginals, and
-    ``misclassified_logistic/<attribute>`` of its targets; spends exactly ``epsilon``, equal parts.
+    """Return the noisy quality numbers of a synthetic table; spend exactly ``epsilon``, in equal
+    parts.
+
+    ``avd_2`` and ``avd_3`` are the mean distances of its marginals,
+    ``misclassified_logistic/<attribute>`` the error rates of its targets.
 
     ``avd_2`` is of single attributes where no pair fits ``MAX_CELLS``; there is no ``avd_3`` where
     no triple does.
@@ -216,7 +221,7 @@ def _countable(domain: Domain, marginals: Sequence[tuple[str, ...]]) -> list[tup
 def _private_mistakes(
     curator: Curator, table: SyntheticTable, target: Target, epsilon: Fraction
 ) -> NoisyNumber:
-    """Return the share of true rows that logistic regression on synthetic rows misclassifies.
+    """Return the noisy share of true rows that a classifier fitted on synthetic rows misclassifies.
 
     All rows went into the release, so none is held out: it says nothing of rows to come.
     """
@@ -235,7 +240,7 @@ def _private_mistakes(
 
 
 def fixed_point_shares(probabilities: FloatArray) -> IntArray:
-    """Round probabilities to integers in 1/2^16 that add up to 2^16, by largest remainders.
+    """Return probabilities rounded to multiples of 1/2^16 that add up to 1, as integers.
 
     On Adult's triples that moves a mean distance by less than 0.0003.
     """
@@ -255,7 +260,8 @@ PUBLISHED = "published class"
 def private_class_quality(
     curator: Curator, table: ClassTable, *, epsilon: Fraction
 ) -> dict[str, NoisyNumber]:
-    """Measure ``auc_class_rate/<label>``, the AUC of a class table's rates against the true labels.
+    """Return ``auc_class_rate/<label>``, the noisy AUC of a class table's rates against the true
+    labels.
 
     Spends exactly ``epsilon``. A row of no published class has the rate of all of them together.
     The table of labels by published class, the other classes as one, is measured once more: one row
@@ -279,7 +285,7 @@ def private_class_quality(
 
 
 def _measured(curator: Curator, table: ClassTable, epsilon: Fraction) -> tuple[np.ndarray, int]:
-    """Return noisy counts by class and label, (p + 1, C), and the most rows that are left out.
+    """Return noisy counts by class and label, (p + 1, C), and a bound of the rows left out.
 
     The last class is all that are not published: 0 where there are none or too few persons.
     """
@@ -305,7 +311,7 @@ def private_quality(
     label: str | None = None,
     targets: Sequence[Target] = (),
 ) -> dict[str, NoisyNumber]:
-    """Return the private quality numbers of one release; spends exactly ``epsilon``.
+    """Return the noisy quality numbers of one release; spend exactly ``epsilon``.
 
     label     attribute with levels that clusters are compared with, or None
     targets   attributes that classifiers predict after learning from a synthetic table

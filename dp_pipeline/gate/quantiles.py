@@ -46,7 +46,7 @@ def column_tree(name: str) -> BitTree:
 
 @dataclass
 class _Box:
-    """A node of the tree with its noisy rows, and the shares of the budget that measured them.
+    """A node of the tree, with its noisy number of rows and the shares of ε that measured it.
 
     start, length   in units of the finest boxes
     """
@@ -66,7 +66,8 @@ class _Box:
         return 1 << (BITS - self.depth)
 
     def leaves(self, total: float) -> Iterator[tuple[_Box, float]]:
-        """Yield the undivided boxes below, from the left, with rows ≥ 0 that add up to a total."""
+        """Yield the undivided boxes below this one, from the left, with rows ≥ 0 that add up to
+        ``total``."""
         if not self.children:
             yield self, total
             return
@@ -79,7 +80,7 @@ class _Box:
 
 @dataclass(frozen=True)
 class NoisyBins:
-    """Bins of one column, by the noisy counts of a tree.
+    """The bins of one column, made from the noisy counts of a tree.
 
     cuts     edges strictly inside the interval, ascending
     pieces   (start, noisy rows) of parts of the interval, ascending from the lower bound
@@ -91,7 +92,8 @@ class NoisyBins:
 
 @dataclass(frozen=True)
 class QuantileCutter:
-    """Cuts an interval into at most ``most`` bins, with edges that are multiples of ``unit``.
+    """A method that cuts an interval into at most ``most`` bins, with edges at multiples of
+    ``unit``.
 
     A value with more rows than an even bin gets a bin of its own; the others are divided evenly
     (compressed histograms: Poosala, Ioannidis, Haas, Shekita, SIGMOD 1996).
@@ -105,7 +107,7 @@ class QuantileCutter:
     scale: float
 
     def cut(self, session: TreeSession) -> NoisyBins | None:
-        """Return the bins, or None where the noisy number of rows is below MIN_NODE_SCALES scales.
+        """Return the bins; None if the noisy number of rows is below MIN_NODE_SCALES noise scales.
 
         The whole budget of the session is spent in both cases.
         """
@@ -137,7 +139,8 @@ class QuantileCutter:
             )
 
     def _settle(self, session: TreeSession, boxes: list[_Box]) -> None:
-        """Measure undivided boxes once more with their remaining shares, and take weighted means.
+        """Measure undivided boxes again with their remaining ε, and average the answers by their
+        weights.
 
         The weights are inverse variances, in proportion to the squares of the shares.
         """
@@ -151,9 +154,8 @@ class QuantileCutter:
             box.rows = (box.rows * first + rows * second) / (first + second)
 
     def _chosen(self, root: _Box, among: list[_Box]) -> set[int]:
-        """Return the ids of boxes to divide: the heaviest with more rows than noise, wider than a
-        unit.
-        """
+        """Return the ids of the boxes to divide: the fullest that exceed the noise and are wider
+        than a unit."""
         open_ = {id(box) for box in among}
         boxes = [
             (rows, box)
@@ -175,7 +177,8 @@ class QuantileCutter:
         return self.interval.lower + position / (1 << BITS) * width
 
     def _cuts(self, leaves: list[tuple[_Box, float]]) -> tuple[float, ...]:
-        """Return the cuts of at most ``self.most`` bins; a heavy value takes up to two cuts."""
+        """Return the cuts between at most ``self.most`` bins; a frequent value takes up to two
+        cuts."""
         most = self.most
         while True:
             cuts = self._cuts_of(leaves, most)
@@ -208,7 +211,8 @@ class QuantileCutter:
     def _heavy(
         self, leaves: list[tuple[_Box, float]], rows: FloatArray, most: int
     ) -> NDArray[np.bool_]:
-        """Return a mask of the leaves of one or two values with more rows than an even bin."""
+        """Return a mask of the leaves that hold one or two values and more rows than an average
+        bin."""
         values = np.array([self._units(box) <= 2 for box, _ in leaves])
         heavy = np.zeros(len(leaves), dtype=np.bool_)
         while True:
@@ -226,7 +230,7 @@ class QuantileCutter:
         return float(steps * Decimal(repr(self.unit)))
 
     def _pieces(self, leaves: list[tuple[_Box, float]], cuts: tuple[float, ...]) -> Pieces:
-        """Split bins where their rows lie least evenly, and return all pieces with their rows."""
+        """Return the bins, with the least even of them split, and their rows."""
         starts = [self._value(box.start) for box, _ in leaves]
         cumulated = np.concatenate([[0.0], np.cumsum([row_count for _, row_count in leaves])])
         places = np.array([*starts, self.interval.upper])

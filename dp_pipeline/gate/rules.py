@@ -28,7 +28,7 @@ _MAX_COLUMN_WEIGHT = 1024
 
 @dataclass(frozen=True)
 class NearestCentre:
-    """Rule that assigns every row to the nearest released centre.
+    """A rule that assigns every row to its nearest released centre.
 
     columns   numeric attributes, d of them
     centres   fixed-point coordinates, k rows of d whole numbers in [−2^16, 2^16]
@@ -44,7 +44,8 @@ class NearestCentre:
     def of(
         cls, columns: tuple[str, ...], centres: FloatArray, box: Sequence[Coordinate]
     ) -> NearestCentre:
-        """Return the rule of centres (k, d) in data units, moved into the box where outside it.
+        """Return the rule of centres (k, d) in data units; centres outside the box are moved into
+        it.
 
         Weights are half-widths in integer parts of the widest, as fine as keeps floats exact,
         without their common factor.
@@ -69,30 +70,33 @@ class NearestCentre:
         )
 
     def unit_in(self, box: Sequence[Coordinate]) -> float:
-        """Return the length, in data units, of a weighted difference weight · (q − c) of 1."""
+        """Return the length, in data units, that a weighted difference weight · (q − c) of 1 stands
+        for."""
         widest = max(interval.half_width for interval in box)
         return widest / max(self.weights) / _MAX_COORDINATE
 
     @property
     def reduced_weights(self) -> tuple[int, ...]:
-        """The weights without their common factor, which changes no row's nearest centre."""
+        """The weights divided by their greatest common factor, which leaves nearest centres
+        unchanged."""
         factor = math.gcd(*self.weights) or 1
         return tuple(weight // factor for weight in self.weights)
 
     @property
     def fits_floats(self) -> bool:
-        """Whether floats compute x² − 2xc + c² exactly under the reduced weights: its sums and
-        products are integers of at most 4 · Σ (weight · 2^16)², which has to be below 2^53.
-        """
+        """Whether floats compute the squared distances of the reduced weights exactly.
+
+        Sums and products of x² − 2xc + c² are integers of at most 4 · Σ (weight · 2^16)², which
+        has to be below 2^53."""
         return 4 * sum((w * _MAX_COORDINATE) ** 2 for w in self.reduced_weights) < 1 << 53
 
     @property
     def largest_distance(self) -> int:
-        """The largest D that any row could have: Σ (weight · 2^17)²."""
+        """The largest weighted squared distance that any row can have: Σ (weight · 2^17)²."""
         return sum((weight * 2 * _MAX_COORDINATE) ** 2 for weight in self.weights)
 
     def require_exact(self, *, clip: int = 0, shift: int = 0) -> None:
-        """Raise BoundaryViolation unless integers of 64 bits count this rule exactly.
+        """Raise BoundaryViolation unless 64-bit integers hold all sums of this rule.
 
         clip, shift   of a total of distances; 0 for other questions
         """
@@ -113,7 +117,8 @@ class NearestCentre:
             )
 
     def require_radii(self, radii: tuple[int, ...]) -> None:
-        """Raise BoundaryViolation unless residuals clipped to the centres' ``radii`` are exact."""
+        """Raise BoundaryViolation unless 64-bit integers hold the residuals clipped to
+        ``radii``."""
         self.require_exact()
         if len(radii) != len(self.centres):
             raise BoundaryViolation(
@@ -169,7 +174,7 @@ _MAX_COLUMNS = 1 << 16
 
 @dataclass(frozen=True)
 class PredictedLabel:
-    """Rule that predicts a row as positive where Σ_j weights[j][code_j] + intercept > 0.
+    """A rule that predicts a row as positive where Σ_j weights[j][code_j] + intercept > 0.
 
     positive    codes of ``target`` that are truly positive
     columns     attributes with levels or bins; none for the same prediction for every row
@@ -191,9 +196,8 @@ class PredictedLabel:
         return cls(target, positive, columns, weights, classifier.intercept)
 
     def require_exact(self, domain: Domain) -> None:
-        """Raise BoundaryViolation unless tuples have an integer weight for every declared code;
-        DeclarationError for attributes that are not declared or have no codes.
-        """
+        """Raise BoundaryViolation unless the weights are tuples of integers, one for every declared
+        code."""
         parts = (self.positive, self.columns, self.weights, *self.weights)
         # A list could be changed between the charge and the count.
         if not all(type(part) is tuple for part in parts):
@@ -243,7 +247,7 @@ _MIX = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
 
 
 def subset_of(columns: Sequence[NDArray[Any]], salt: int, subsets: int) -> IntArray:
-    """Return the subset 0..subsets − 1 of every row, from its coordinates and a salt.
+    """Return the subset number of every row, 0 to subsets − 1, from its coordinates and a salt.
 
     So one row more moves no other; by position, deleting the first would move all.
 

@@ -31,7 +31,7 @@ bytes from the operating system cost more than the arithmetic; above 2^55 up to 
 
 @dataclass(frozen=True, slots=True)
 class UniformIntegers:
-    """Independent uniform integers below any bound, from a source of random bytes.
+    """A source of independent uniform integers below any bound, made from random bytes.
 
     entropy   ``entropy(n)`` returns n fresh, independent, uniform bytes
 
@@ -57,7 +57,8 @@ class UniformIntegers:
         return accepted
 
     def _attempt(self, bound: int, size: int) -> WholeNumbers:
-        """Return the accepted ones of ``size`` words; each is accepted independently."""
+        """Return the accepted part of ``size`` random words, where each is accepted
+        independently."""
         for largest, word in _WIDTHS:
             if bound <= largest:
                 width = np.dtype(word).itemsize
@@ -152,9 +153,10 @@ def refined_noise(
 def _second_fails(
     size: int, first: Fraction, second: Fraction, uniform: UniformIntegers
 ) -> NDArray[np.bool_]:
-    """Toss two coins in turn until one falls False; return whether it is the second, ``size``
-    times. They fall True with probability exp(−first) and exp(−second).
-    """
+    """Toss two coins in turn until one shows False; return whether it is the second, ``size``
+    times.
+
+    They show True with probability exp(−first) and exp(−second)."""
     answer = np.zeros(size, np.bool_)
     running = np.arange(size)
     while running.size:
@@ -211,7 +213,8 @@ def _accepted_radii(size: int, scale: Fraction, uniform: UniformIntegers) -> Ite
 
 
 def noisy_argmax(scores: IntArray, scale: Fraction, uniform: UniformIntegers) -> int:
-    """Return the index of the largest score + geometric noise (noisy max), ties to the lowest.
+    """Return the index of the largest score + geometric noise (noisy max); of equals, the lowest
+    index.
 
     Promise: if no score moves by more than Δ between neighbours, the index is 2Δ/scale-DP.
 
@@ -235,7 +238,7 @@ def noisy_argmax(scores: IntArray, scale: Fraction, uniform: UniformIntegers) ->
 
 
 def saturating_sum(counts: IntArray, noise: WholeNumbers) -> IntArray:
-    """Return counts + noise, cut to what int64 holds.
+    """Return counts + noise, clipped to the range of int64.
 
     The exact sum is what is private; cutting it afterwards is post-processing.
     """
@@ -286,7 +289,8 @@ def _magnitudes(proposals: int, scale: Fraction, uniform: UniformIntegers) -> Wh
 
 
 def _successes(size: int, uniform: UniformIntegers) -> IntArray:
-    """Return ``size`` numbers of successes, of chance 1/e, before a failure: P(v) ∝ e^(−v)."""
+    """Return ``size`` draws of the number of successes, of chance 1/e, before a failure: P(v) ∝
+    e^(−v)."""
     counts = np.zeros(size, np.int64)
     running = np.arange(size)
     while running.size:
@@ -303,7 +307,7 @@ def _signed(magnitudes: WholeNumbers, negative: NDArray[np.bool_]) -> WholeNumbe
 
 
 def _first_accepted(size: int, attempt: Callable[[int], WholeNumbers]) -> WholeNumbers:
-    """Return the first ``size`` accepted draws of independent proposals, block by block.
+    """Return the first ``size`` accepted draws among independent proposals, made in blocks.
 
     At least about 1 − 1/e of them are accepted: 7/4 of a block mostly suffice in one attempt.
     """
@@ -371,7 +375,7 @@ def gaussian_noise(size: int, sigma2: Fraction, uniform: UniformIntegers) -> Who
 def _accepted_gaussian(
     proposed: WholeNumbers, sigma2: Fraction, t: int, uniform: UniformIntegers
 ) -> WholeNumbers:
-    """Return the draws y that are accepted, with probability exp(−(|y| − σ²/t)² / (2σ²)).
+    """Return the proposed draws y that are accepted, with probability exp(−(|y| − σ²/t)² / (2σ²)).
 
     In integers, with σ² = n / d, the exponent is (|y|·d·t − n)² / (2·n·d·t²).
     """
@@ -416,7 +420,7 @@ def exponential_choice(scores: IntArray, scale: Fraction, uniform: UniformIntege
 
 
 def _gaps(scores: IntArray, scale: Fraction) -> WholeNumbers:
-    """Return (max − score) · d of every candidate, scale = n / d; int64 where it and n fit."""
+    """Return (max − score) · d for every candidate, where scale = n / d."""
     top, bottom = int(scores.max()), int(scores.min())
     fits = max((top - bottom) * scale.denominator, scale.numerator) <= _INT64.max
     return np.asarray((top - (scores if fits else scores.astype(object))) * scale.denominator)

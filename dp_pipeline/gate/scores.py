@@ -31,7 +31,8 @@ _UNREACHABLE = np.int64(-(1 << 60))
 
 
 class Score(Protocol):
-    """A function of one exact contingency table, and how far one protected unit moves it.
+    """A function of one exact contingency table, with the most by which one protected unit changes
+    it.
 
     kind   name of the formula in transcripts, which never changes
     """
@@ -50,7 +51,7 @@ class Score(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DependenceScore:
-    """G: the L1 distance of a pair table from the prediction of two *released* marginals.
+    """Score G: the L1 distance of a pair table from the prediction of two *released* marginals.
 
     G(c) = ‖2^16·c − expected‖₁,  expected = rint(2^16 · N̂ p̂_i p̂_jᵀ),  Δ⊕ = 2^16 per row.
 
@@ -81,7 +82,8 @@ class DependenceScore:
     def of_product(
         cls, noisy_rows: float, noisy_left: ArrayLike, noisy_right: ArrayLike
     ) -> DependenceScore:
-        """Return the distance from independence, by a released row count and released shares.
+        """Return the score of the distance from independence, given a released row count and
+        released shares.
 
         All three are public, so floats are allowed. BoundaryViolation for NaN, infinity and
         products above 2^46 rows.
@@ -92,7 +94,7 @@ class DependenceScore:
 
     @classmethod
     def of_shares(cls, noisy_rows: float, shares: NDArray[np.float64]) -> DependenceScore:
-        """Return the distance from a table of released shares; it raises as ``of_product`` does."""
+        """Return the score of the distance from a table of released shares."""
         with np.errstate(all="ignore"):  # the next line refuses an overflow
             product = UNIT * noisy_rows * shares
         if not np.all(np.abs(product) <= 2.0**62):
@@ -115,7 +117,7 @@ class DependenceScore:
         return int(np.abs(UNIT * wide - expected).sum())
 
     def require_shape(self, shape: tuple[int, ...]) -> None:
-        """Raise BoundaryViolation for another shape than that of ``expected``."""
+        """Raise BoundaryViolation for a shape other than that of ``expected``."""
         if shape != self.expected.shape:
             raise BoundaryViolation(
                 f"The table of a dependence score must have shape {self.expected.shape}, not "
@@ -123,13 +125,13 @@ class DependenceScore:
             )
 
     def linf(self, rows_per_unit: int) -> int:
-        """Return the sensitivity, 2^16 per row."""
+        """Return the sensitivity: 2^16 for each row."""
         return UNIT * _rows(rows_per_unit)
 
 
 @dataclass(frozen=True, slots=True)
 class Independence:
-    """U: half the L1 distance of a pair table from the product of its own margins, in rows.
+    """Score U: half the L1 distance of a pair table from the product of its own margins, in rows.
 
     U(c) = ⌊2^16 · Σ|n·c − r cᵀ| / (2n)⌋,  U(∅) = 0,  Δ⊕ = 2 rows, so
     Δ_int = ⌈2^16 · 2 · L⌉ + 1 for L rows per unit.
@@ -152,7 +154,7 @@ class Independence:
     kind: ClassVar[str] = "independence"
 
     def score(self, table: IntArray) -> int:
-        """Return U of an exact table, its first axis against all others."""
+        """Return U of an exact table, between its first axis and all others."""
         counts = _counts(table)
         self.require_shape(counts.shape)
         counts = _two_sides(counts)
@@ -170,13 +172,13 @@ class Independence:
         _require_axes(shape)
 
     def linf(self, rows_per_unit: int) -> int:
-        """Return the sensitivity, 2·2^16 per row and 1 for rounding."""
+        """Return the sensitivity: 2·2^16 for each row, plus 1 for rounding."""
         return 2 * UNIT * _rows(rows_per_unit) + 1
 
 
 @dataclass(frozen=True, slots=True)
 class Purity:
-    """S: the purity of the parents' cells, half of Σ n_gy²/n_g, in rows.
+    """Score S: the purity of a child within the cells of its parents, half of Σ n_gy²/n_g, in rows.
 
     S(c) = Σ_g ⌊2^15 · Σ_y n_gy² / n_g⌋ for the sizes n_g > 0 of the parents' cells g and the
     child's levels y in them; S(∅) = 0, Δ⊕ = ½ row, so Δ_int = 2^15 · L for L rows per unit.
@@ -199,7 +201,8 @@ class Purity:
     kind: ClassVar[str] = "purity"
 
     def score(self, table: IntArray) -> int:
-        """Return S of an exact table, its first axis within the cells of all others."""
+        """Return S of an exact table, whose first axis is the child and whose others are the
+        parents."""
         counts = _counts(table)
         self.require_shape(counts.shape)
         counts = _two_sides(counts)
@@ -215,13 +218,14 @@ class Purity:
         _require_axes(shape)
 
     def linf(self, rows_per_unit: int) -> int:
-        """Return the sensitivity, 2^15 per row."""
+        """Return the sensitivity: 2^15 for each row."""
         return UNIT // 2 * _rows(rows_per_unit)
 
 
 @dataclass(frozen=True, slots=True)
 class MutualInformation:
-    """I: n times the mutual information of the first axis and all others, in bits.
+    """Score I: the number of rows times the mutual information of the first axis and all others, in
+    bits.
 
     n·I(c) = Σ f(c_ij) − Σ f(r_i) − Σ f(c_j) + f(n),  f(x) = rint(2^16 · x·log2 x),  f(0) = 0.
     Δ↔ = log2 n + (n − 1)·log2(n/(n − 1)) where a side has two levels, else
@@ -254,7 +258,8 @@ class MutualInformation:
             )
 
     def require_shape(self, shape: tuple[int, ...]) -> None:
-        """Raise BoundaryViolation for a table without a side of two levels where ``binary``."""
+        """Raise BoundaryViolation if ``binary`` is set and neither side of the table has two
+        levels."""
         _require_axes(shape)
         if self.binary and min(shape[0], prod(shape[1:])) > 2:
             raise BoundaryViolation(
@@ -263,7 +268,7 @@ class MutualInformation:
             )
 
     def score(self, table: IntArray) -> int:
-        """Return n·I of an exact table of ``rows`` rows, its first axis against all others."""
+        """Return n·I of an exact table of ``rows`` rows, between its first axis and all others."""
         counts = _counts(table)
         self.require_shape(counts.shape)
         counts = _two_sides(counts)
@@ -275,7 +280,7 @@ class MutualInformation:
         return _bits(counts) + _bits(np.array([self.rows])) - sum(margins)
 
     def linf(self, rows_per_unit: int) -> int:
-        """Return the sensitivity, ⌈2^16·Δ↔⌉ + 9 for one replaced row."""
+        """Return the sensitivity for one replaced row: ⌈2^16·Δ↔⌉ + 9."""
         _require_one_replaced(rows_per_unit)
         n = self.rows
         if n < 2:
@@ -289,7 +294,8 @@ class MutualInformation:
 
 @dataclass(frozen=True, slots=True)
 class FScore:
-    """F: minus the rows to move until a binary child is a function of its parents, half and half.
+    """Score F: minus the number of rows to change until a binary child is a balanced function of
+    its parents.
 
     F(c) = −½ min over A ⊆ parents' cells of (n − 2·Σ_A c_0j)⁺ + (n − 2·Σ_Aᶜ c_1j)⁺, Δ↔ = 1 row.
     This is n times the score F of PrivBayes (SIGMOD 2014, Section 4.3), a whole number of half
@@ -329,7 +335,7 @@ class FScore:
         return -UNIT // 2 * int(missing.min())
 
     def linf(self, rows_per_unit: int) -> int:
-        """Return the sensitivity, 2^16 for one replaced row."""
+        """Return the sensitivity for one replaced row: 2^16."""
         _require_one_replaced(rows_per_unit)
         return UNIT
 
@@ -360,7 +366,7 @@ def _bits(counts: IntArray) -> int:
 
 
 def _most_ones(zero_counts: IntArray, one_counts: IntArray, half: int) -> IntArray:
-    """Return the largest k1 for every k0 in 0..half, where each cell adds to one of both."""
+    """Return, for every k0 in 0..half, the largest k1, where each cell adds to one of the two."""
     most = np.full(half + 1, _UNREACHABLE)
     most[0] = 0
     for zero_count, one_count in zip(zero_counts.tolist(), one_counts.tolist(), strict=True):
@@ -384,7 +390,7 @@ def _require_axes(shape: tuple[int, ...]) -> None:
 
 
 def _require_one_replaced(rows_per_unit: int) -> None:
-    """Raise BoundaryViolation unless neighbours replace one row: they differ by two."""
+    """Raise BoundaryViolation unless neighbours replace one row, and so differ by two rows."""
     if _rows(rows_per_unit) != 2:
         raise BoundaryViolation(
             "This score needs neighbours that differ by 2 rows, as with `relation: replace_one` "

@@ -23,7 +23,7 @@ MAX_CELLS_AT_ONCE = 1 << 22
 
 
 class Candidates:
-    """Candidate tables with their scores; all but the exact scores is public.
+    """The candidate tables of a selection, with their scores; all but the exact scores is public.
 
     scores    attributes → the score of their table, one of ``SCORES``; at least one
     distance  rows that two neighbouring data sets differ by
@@ -62,7 +62,8 @@ class Candidates:
         return tuple(self._scores)
 
     def places(self, names: Sequence[Names]) -> list[int]:
-        """Return the positions of candidates; BoundaryViolation for none, repeated or unknown."""
+        """Return the positions of some candidates; BoundaryViolation for none, repeated or unknown
+        ones."""
         if not names or len(set(names)) < len(names) or not set(names) <= set(self._places):
             raise BoundaryViolation(
                 "A choice needs one or more scored candidates, each once, but here is none, "
@@ -71,11 +72,12 @@ class Candidates:
         return [self._places[name] for name in names]
 
     def moves(self, places: Sequence[int]) -> list[int]:
-        """Return the sensitivity of each of these scores, in 1/2^16 row."""
+        """Return the sensitivities of the scores at some positions, in 1/2^16 row."""
         return [self._moves[place] for place in places]
 
     def penalties(self, penalties: Mapping[Names, int]) -> IntArray:
-        """Return the penalties as a vector in the order of ``names``, 0 where none is given."""
+        """Return the penalties as a vector in the order of ``names``, with 0 for a missing
+        penalty."""
         values = dict(penalties)
         is_integral = all(
             type(value) is int and abs(value) <= MAX_SCORE for value in values.values()
@@ -87,7 +89,8 @@ class Candidates:
         return np.array([values.get(names, 0) for names in self._scores], dtype=np.int64)
 
     def exact(self, counter: Counter) -> IntArray:
-        """Return every exact score, int64, in the order of ``names``; only after a charge."""
+        """Return every exact score as int64, in the order of ``names``; call this only after a
+        charge."""
         return self._exact(counter).open_at_the_gate()
 
     def _score_all(self, counter: Counter) -> Sealed:
@@ -112,12 +115,12 @@ class Candidates:
 
 
 def clip_score(score: int) -> int:
-    """Cut a score to ±MAX_SCORE."""
+    """Return a score clipped to ±MAX_SCORE."""
     return max(-MAX_SCORE, min(MAX_SCORE, score))
 
 
 class ScoreSession:
-    """Answers paid questions about the scores of candidate tables.
+    """A session of paid questions about the scores of candidate tables.
 
     The exact scores are computed at the first new answer and stay sealed. Every method charges for
     its own question first, in the release's currency, ε or ρ. Scores are integers in 1/2^16 row;
@@ -131,7 +134,8 @@ class ScoreSession:
         return f"{type(self).__name__}({len(self._candidates)} candidates)"
 
     def measure_all(self, *, amount: Fraction) -> IntArray:
-        """Return all noisy scores, (m,), in the candidates' order: Δ1 = Σ Δ_i, Δ2² = Σ Δ_i²."""
+        """Return all noisy scores, (m,), in the order of the candidates: Δ1 = Σ Δ_i, Δ2² = Σ
+        Δ_i²."""
         moves = self._moves(self._candidates.names)
         query = self._executor.vector_query(
             f"scores of {len(moves)} tables",
@@ -177,7 +181,8 @@ class ScoreSession:
         amount: Fraction,
         penalties: Mapping[Names, int] | None = None,
     ) -> Names:
-        """Return the candidate of ``among`` with a nearly highest score − penalty: Δ∞ = max Δ_i.
+        """Return a candidate of ``among`` whose score − penalty is nearly the highest: Δ∞ = max
+        Δ_i.
 
         penalties   public whole numbers in 1/2^16 row; 0 where none is given
         """

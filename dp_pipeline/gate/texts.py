@@ -35,7 +35,7 @@ _ROUNDING_ALLOWANCE = Decimal(10) ** -30
 
 
 def pack_texts(texts: tuple[bytes, ...]) -> IntArray:
-    """Pack texts into integers: their number, the length of each, and their bytes.
+    """Return texts packed into integers: their number, the length of each, and their bytes.
 
     >>> pack_texts((b"a", b"bc")).tolist()
     [2, 1, 2, 97, 98, 99]
@@ -46,7 +46,7 @@ def pack_texts(texts: tuple[bytes, ...]) -> IntArray:
 
 
 def unpack_texts(array: IntArray) -> tuple[tuple[bytes, ...], IntArray]:
-    """Unpack the texts of ``pack_texts``; return them and the numbers after them.
+    """Return the texts that ``pack_texts`` packed, and the numbers after them.
 
     >>> unpack_texts(np.array([2, 1, 2, 97, 98, 99, 7, 8]))
     ((b'a', b'bc'), array([7, 8]))
@@ -80,7 +80,7 @@ def noise_bound(scale: Fraction, delta: Fraction) -> int:
 
 
 def gaussian_noise_bound(sigma2: Fraction, chance: Fraction) -> int:
-    """Return an integer that discrete Gaussian noise reaches with at most a chance.
+    """Return an integer that discrete Gaussian noise exceeds with at most a given chance.
 
     It is √(2σ²·ln(1/chance)), rounded up.
 
@@ -98,7 +98,7 @@ def _decimal(value: Fraction) -> Decimal:
 
 @dataclass(frozen=True)
 class TextRule:
-    """Releases the texts of one attribute whose noisy weight is at least ``threshold``.
+    """A rule that releases the texts of one attribute whose noisy weight reaches ``threshold``.
 
     weights     at j − 1, the weight of a person with j different texts for each of them
     spend       the charge, with the mechanism and the scale of its noise
@@ -113,13 +113,14 @@ class TextRule:
 
     @property
     def persons(self) -> Fraction:
-        """Persons who need to share a text for it to be released with a chance of about a half, if
-        each has as many texts as she may.
-        """
+        """The number of persons who must share a text for a chance of about ½ that it is
+        released.
+
+        Each of them has as many texts as she may."""
         return Fraction(self.threshold, self.weights[-1])
 
     def select(self, exact: IntArray, noise: NoiseSource) -> IntArray:
-        """Return the released texts of packed exact ones, packed in the order of their bytes."""
+        """Return the released ones of packed exact texts, packed in the order of their bytes."""
         texts, numbers = unpack_texts(exact)
         noisy = self._noisy(numbers, noise)
         passed = np.flatnonzero(noisy >= self.threshold)
@@ -136,7 +137,7 @@ class TextRule:
 
 
 def draw_truncated_laplace(size: int, scale: Fraction, most: int, noise: NoiseSource) -> IntArray:
-    """Draw independent discrete Laplace noise within ±most, by rejection.
+    """Return independent discrete Laplace noise within ±most, drawn by rejection.
 
     Rejection depends on the noise alone, so its time depends on no row.
     """
@@ -151,7 +152,8 @@ def draw_truncated_laplace(size: int, scale: Fraction, most: int, noise: NoiseSo
 def text_rule(
     words: str, *, rows: int, persons: int, epsilon: Fraction, delta: Fraction, most: int
 ) -> TextRule:
-    """Return the proven rule that releases texts of fewer persons, by public numbers alone.
+    """Return the proven rule that needs fewer persons to share a text, chosen by public numbers
+    alone.
 
     rows      rows that one person can have
     persons   persons that neighbours differ by: 1, or 2 where one is replaced by another
@@ -169,7 +171,7 @@ def text_rule(
 def _truncated_rule(
     words: str, rows: int, persons: int, epsilon: Fraction, delta: Fraction, most: int
 ) -> TextRule:
-    """Return the rule of truncated Laplace noise.
+    """Return the rule that releases texts by truncated Laplace noise.
 
     Source: Desfontaines, Voss, Gipson, Mandayam, "Differentially Private Partition Selection",
     PoPETs 2022, their k-TSGD, which is optimal where its δ is met exactly. Let n be the persons of
@@ -198,7 +200,7 @@ def _truncated_rule(
 def _gaussian_rule(
     words: str, rows: int, persons: int, epsilon: Fraction, delta: Fraction, most: int
 ) -> TextRule:
-    """Return the rule of Gaussian noise on weighted texts.
+    """Return the rule that releases texts by Gaussian noise on their weights.
 
     Source: Gopi, Gulhane, Kulkarni, Shen, Shokouhi, Yekhanin, "Differentially Private Set Union",
     ICML 2020; Swanberg, Desfontaines, Haney 2023 compare it. A person with j texts adds
@@ -246,7 +248,7 @@ def _blocks(rows: int) -> Iterator[tuple[int, int]]:
 
 
 def parse_texts(array: IntArray) -> tuple[str, ...]:
-    """Return the released texts of an answer; BoundaryViolation for any other array."""
+    """Return the released texts that an answer holds; BoundaryViolation for any other array."""
     texts, remainder = unpack_texts(array)
     if len(remainder) or list(texts) != sorted(set(texts)):
         raise BoundaryViolation(

@@ -23,7 +23,7 @@ from dp_pipeline.results.trees import BitTree, Nodes, Prefixes
 
 
 class Expansion(NamedTuple):
-    """Arguments of ``TreeSession.expand``."""
+    """The arguments of one call of ``TreeSession.expand``."""
 
     nodes: Prefixes
     bits: int
@@ -31,7 +31,7 @@ class Expansion(NamedTuple):
 
 
 class TreeSession:
-    """Counts tree nodes, and accounts for ε on each path, in integer shares of ε/SHARES.
+    """A session that counts tree nodes and accounts for ε along each path, in shares of ε/SHARES.
 
     The *frontier* is a set of disjoint nodes, each with its remaining shares; at first the root
     with all of them. A node without shares drops out. A count of a frontier node takes shares from
@@ -52,7 +52,8 @@ class TreeSession:
         self._left = np.array([SHARES], dtype=np.int64)
 
     def expand(self, nodes: Prefixes, *, bits: int, shares: IntArray) -> IntArray:
-        """Return noisy counts of the 2^bits boxes below each node, (m, 2^bits), at its shares of ε.
+        """Return noisy counts of the 2^bits boxes below each node, (m, 2^bits), for its shares of
+        ε.
 
         nodes    different frontier nodes, m of them; bits = 0 counts the nodes themselves
         shares   int64 (m,), each from 1 to the node's remaining ones; noise scale
@@ -63,7 +64,7 @@ class TreeSession:
         return self.expand_all([Expansion(nodes, bits, shares)])[0]
 
     def expand_all(self, expansions: Sequence[Expansion]) -> list[IntArray]:
-        """Return the noisy counts of several expansions from one scan, as ``expand`` does."""
+        """Return the noisy counts of several expansions, counted in one scan of the rows."""
         # Shares are taken before the scan, like charges, even if it fails.
         for expansion in expansions:
             self._take(expansion)
@@ -80,7 +81,7 @@ class TreeSession:
         ]
 
     def _take(self, expansion: Expansion) -> None:
-        """Take the shares of one expansion from the nodes that have them."""
+        """Subtract the shares of one expansion from those that the nodes have left."""
         nodes, bits, shares = expansion
         require_nodes(self._tree, nodes, bits)
         places = self._places(nodes)
@@ -156,7 +157,7 @@ class TreeSession:
 
 
 def split_scale(*, fan: int, distance: int, epsilon: Fraction) -> Fraction:
-    """Return the scale of the noise on a β-way tree's splits, λ = L·(2β − 1)/((β − 1)·ε).
+    """Return the noise scale for the splits of a β-way tree, λ = L·(2β − 1)/((β − 1)·ε).
 
     >>> split_scale(fan=4, distance=1, epsilon=Fraction(1))
     Fraction(7, 3)
@@ -165,7 +166,7 @@ def split_scale(*, fan: int, distance: int, epsilon: Fraction) -> Fraction:
 
 
 def decay(*, fan: int, scale: Fraction) -> int:
-    """Return the rows δ by which a box's count is lowered on each level: e^(−δ/λ) ≤ 1/β.
+    """Return the number of rows δ subtracted from a box's count at each level: e^(−δ/λ) ≤ 1/β.
 
     >>> decay(fan=4, scale=Fraction(7, 3))
     4
@@ -175,7 +176,7 @@ def decay(*, fan: int, scale: Fraction) -> int:
 
 
 class SplitSession:
-    """Decides privately which boxes of a tree to split; the whole shape costs ε at any depth.
+    """A session that decides privately which boxes of a tree to split, for one ε at any depth.
 
     A box of c rows at level t of a β-way tree has the score b = max(−δ, c − t·δ); it is split when
     b + X > 0, X discrete Laplace of scale λ, δ ≥ λ·ln β an integer. The session decides on the
@@ -239,7 +240,8 @@ class SplitSession:
 
 
 def pyramid(finest: IntArray) -> list[IntArray]:
-    """Sum a grid of 2^h cells on each axis upwards; return levels 0..h of 2^i cells on each axis.
+    """Return the coarser levels 0..h of a grid of 2^h cells on each axis, level i with 2^i cells on
+    each.
 
     BoundaryViolation for any other shape.
 
@@ -267,7 +269,7 @@ def pyramid(finest: IntArray) -> list[IntArray]:
 
 
 class NodeLevels:
-    """Exact counts of quadtree nodes at all heights, sealed, from one scan for each release."""
+    """The exact, sealed counts of quadtree nodes at all heights, from one scan of the rows."""
 
     def __init__(self) -> None:
         self._levels: dict[tuple[tuple[str, ...], int], list[Sealed]] = {}
@@ -275,7 +277,7 @@ class NodeLevels:
     def counts(
         self, counter: Counter, columns: tuple[str, ...], nodes: Nodes, depth: int
     ) -> IntArray:
-        """Return exact counts of the nodes, in their order."""
+        """Return exact counts of quadtree nodes, in their order."""
         if (columns, depth) not in self._levels:
             finest = counter.grid(columns, 1 << depth).open_at_the_gate()
             self._levels[columns, depth] = [Sealed(level) for level in pyramid(finest)]

@@ -34,7 +34,8 @@ _NONE = "none"
 
 @dataclass(frozen=True)
 class Account:
-    """The declared budget of one population: protected unit, purpose and limits of ε and δ.
+    """The declared privacy budget of one population: its protected unit, its purpose, and its
+    limits of ε and δ.
 
     population   declared id of the population; never a file name or a content hash
     unit      the protected unit in words: "one row", "at most 20 rows of a person, column user"
@@ -126,8 +127,8 @@ class Account:
 
     @property
     def total_delta(self) -> Fraction:
-        """The δ of all releases together: the conversion's from ρ to ε, plus the sum of the
-        charges' own.
+        """The bound of the δ of all releases together: that of the conversion from ρ to ε, plus the
+        δ of all charges.
 
         *Proof.* A charge with a δ of its own is (ε, δ)-private, so δ-approximate ε²/2-zCDP. In pure
         ε, charges compose to (Σε, Σδ). In ρ they compose to Σδ-approximate Σρ-zCDP, which
@@ -138,7 +139,8 @@ class Account:
 
     @property
     def delta_limit(self) -> Fraction | None:
-        """The limit of the charges' own δ, in all or of each window; None without a limit."""
+        """The limit of the sum of δ of the charges, in total or in each window; None without a
+        limit."""
         if self.ceiling is None and self.each_window is None and self.delta_ceiling is None:
             return None
         return self.delta_ceiling or Fraction(0)
@@ -174,7 +176,8 @@ class Account:
                 )
 
     def facts(self) -> dict[str, str]:
-        """Return everything but the population as text, for the row that opens the account."""
+        """Return the account as texts by name, without its population, for the ledger row that
+        opens it."""
         facts = {
             "unit": self.unit,
             "relation": self.relation,
@@ -186,7 +189,7 @@ class Account:
         return facts if self.delta is None else {**facts, "delta": delta_text(self.delta)}
 
     def limits(self) -> dict[str, str]:
-        """Return the limits that exist as text, for the ledger row that raises them."""
+        """Return the limits that are set, as texts by name, for the ledger row that raises them."""
         facts = {}
         for name, limit in CONVERTED.items():
             if name == "ceiling" or getattr(self, name) is not None:
@@ -199,7 +202,8 @@ class Account:
 
     @classmethod
     def from_facts(cls, population: str, facts: Mapping[str, str]) -> Account:
-        """Return the account that ``facts()`` described; KeyError or ValueError for other text."""
+        """Return the account of a population from the texts of ``facts()``; KeyError or ValueError
+        for invalid texts."""
         is_pure = facts["currency"] == PURE.name
         amounts = dict[str, Fraction | None]()
         for name, limit in CONVERTED.items():
@@ -232,7 +236,7 @@ class Account:
         delta_ceiling: Fraction | None = None,
         each_window: Fraction | None = None,
     ) -> Account:
-        """Return a copy of the account with a higher ceiling, or with other limits of a month, a
+        """Return a copy of the account with a higher ceiling, or with changed limits of a month, a
         window or δ.
 
         total          None only where the account has none, because each window has a limit
@@ -266,7 +270,8 @@ class Account:
         return replace(self, delta_ceiling=delta_ceiling, **amounts, **changed)  # type: ignore[arg-type]
 
     def with_windows(self, declared: Account) -> Account:
-        """Return an account without windows with those of a declaration, its unit and limits.
+        """Return a copy of an account without windows that has the windows, unit and limits of a
+        declaration.
 
         Each window then has a limit; only where it protects a person's rows of one window may the
         total go. Raises DeclarationError for an account with windows, for a unit that the earlier
@@ -306,7 +311,8 @@ class Account:
     def require_room_for_earlier(
         self, opened: Account, spent: Fraction, *, delta: Fraction
     ) -> Fraction:
-        """Return what an account without windows has spent, as it counts in each of these windows.
+        """Return the amount that an account spent before it had windows, as each window now counts
+        it.
 
         opened   the account before it has windows
         delta    what it has spent of the charges' own δ
@@ -344,8 +350,8 @@ class Account:
             )
 
     def require_within(self, opened: Account) -> None:
-        """Require that this declaration matches an account that is open already; lower limits are
-        allowed.
+        """Raise DeclarationError unless this declaration agrees with the open account; its limits
+        may be lower.
 
         Raises DeclarationError with both values of every field that differs, and of every limit
         that is higher than the account's.
@@ -375,7 +381,8 @@ class Account:
             )
 
     def difference_from(self, opened: Account) -> str:
-        """Return a sentence on the limits that differ from the open account's; empty if none."""
+        """Return a sentence that names the limits that differ from the open account's; empty if
+        none does."""
         names = [name for name in _DECLARED_LIMITS if getattr(self, name) != getattr(opened, name)]
         if not names:
             return ""
@@ -393,7 +400,7 @@ class Account:
 
 
 def times_in_windows(opened: Account, unit: str) -> int:
-    """Return how many times what was spent without windows counts in each window added later.
+    """Return how many times each new window counts what its population spent before it had windows.
 
     unit   what is protected from now on, in words
 

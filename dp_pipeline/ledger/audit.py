@@ -16,7 +16,7 @@ _EVERYWHERE = ""
 
 
 def sums_to_charge(spends: tuple[SpendRow, ...], *, nano: int) -> bool:
-    """Return whether the ε of the spends sum to a charge of ``nano`` billionths, after rounding up.
+    """Return whether the ε of the spends add up to a charge of ``nano`` billionths, rounded up.
 
     A charge is ⌈ε·10⁹⌉, so ε itself is known only up to that rounding: the sum
     is compared after the same rounding, once, and not spend by spend.
@@ -25,7 +25,7 @@ def sums_to_charge(spends: tuple[SpendRow, ...], *, nano: int) -> bool:
 
 
 class Audit:
-    """Recomputes accounts, charges and releases from the rows of a ledger, in their order.
+    """A recomputation of accounts, charges and releases from the rows of a ledger, in their order.
 
     ``take`` raises Damaged, naming the row, at the first row that the ledger would have refused to
     write. The sums here are computed independently of those in ``state.py``, which decide whether a
@@ -42,15 +42,16 @@ class Audit:
         self._ended: set[str] = set()
 
     def account(self, population: str) -> Account:
-        """Return the account of a population after all rows taken so far."""
+        """Return the account of a population after all rows added so far."""
         return self._accounts[population]
 
     def reserved(self, key: str) -> Entry:
-        """Return the row that reserved the release of a key."""
+        """Return the ledger row that reserved the release with a key."""
         return self._reserved[key]
 
     def take(self, entry: Entry) -> None:
-        """Check the next row and add it; raise Damaged if the ledger could not have written it."""
+        """Add the next row after checking it; raise Damaged if the ledger could not have written
+        it."""
         if entry.nano_epsilon < 0:
             raise _impossible(entry, "its charge is negative")
         if entry.event == "restored":
@@ -72,7 +73,8 @@ class Audit:
             self._outcome(entry)
 
     def _restored(self, entry: Entry) -> None:
-        """Add the charge of a row that replaces a foreign one; it may exceed every limit."""
+        """Add the charge of a row that replaces an invalid one; the charge may exceed every
+        limit."""
         if entry.population not in (*self._accounts, ""):
             raise _impossible(entry, "its population has no account")
         self._charge(entry)
@@ -106,7 +108,7 @@ class Audit:
         self._accounts[entry.population] = after
 
     def _add_windows(self, entry: Entry) -> None:
-        """Count what was spent before in every window, as often as its unit says."""
+        """Count the earlier charges of a population in each of its new windows."""
         population, before = entry.population, self._accounts[entry.population]
         if not entry.facts.keys() <= {*LIMITS, *WINDOW_FACTS, "reason", "by"}:
             raise _impossible(entry, f"it changes more than windows and limits of {population}")
@@ -204,7 +206,7 @@ def _blocks_of(entry: Entry) -> tuple[str, ...]:
 
 
 def _is_lower(old: Fraction | None, new: Fraction | None, *, may_be_added: bool) -> bool:
-    """Return whether a limit was lowered or removed, or was added where that is not allowed."""
+    """Return whether a limit was lowered, removed, or added where that is not allowed."""
     if old is None:
         return new is not None and not may_be_added
     return new is None or new < old

@@ -16,7 +16,7 @@ from dp_pipeline.ledger.state import Block, Population
 
 @dataclass(frozen=True)
 class Balance:
-    """The amounts that a population has spent, exact, and its limits, in the currency of its
+    """The exact amounts that a population has spent, with its limits, in the currency of its
     account.
 
     ceiling      None if there is no limit, or no account yet
@@ -56,7 +56,7 @@ class Balance:
 
     @property
     def remaining(self) -> Fraction | None:
-        """The amount left in all and in the queried window; None without a limit."""
+        """The amount that is left, in total and in the chosen window; None without a limit."""
         amounts = [] if self.ceiling is None else [self.ceiling - self.spent]
         if self.window_remaining is not None:
             amounts.append(self.window_remaining)
@@ -64,14 +64,14 @@ class Balance:
 
     @property
     def window_remaining(self) -> Fraction | None:
-        """The amount left of the queried window's limit; None without a window or a limit."""
+        """The amount that is left in the chosen window; None without a window or a limit."""
         if not self.window or self.window_ceiling is None:
             return None
         return self.window_ceiling - self.window_spent
 
     @property
     def month_remaining(self) -> Fraction | None:
-        """The amount left this month, at most ``remaining``; None without a limit."""
+        """The amount that is left this month, at most ``remaining``; None without a limit."""
         if self.per_month is None:
             return None
         amount = self.per_month - self.month_spent
@@ -79,7 +79,7 @@ class Balance:
 
     @property
     def delta_summary(self) -> str:
-        """A phrase with the δ spent and left of the charges' own; empty where no charge has a δ."""
+        """A phrase with the δ that charges have spent and left; empty where no charge has a δ."""
         if not self.delta_ceiling and not self.delta_spent:
             return ""
         if self.delta_ceiling is None:
@@ -89,7 +89,7 @@ class Balance:
         return f"spent {float_text(self.delta_spent)}, left {remaining}, ceiling {ceiling}"
 
     def require_charge(self, charge: Charge) -> None:
-        """Raise BudgetExceeded if a charge is more than remains."""
+        """Raise BudgetExceeded if a charge is larger than the amount that is left."""
         self.require_budget(
             Fraction(charge.nano_epsilon, NANO),
             release=charge.what,
@@ -107,7 +107,8 @@ class Balance:
         delta: Fraction = Fraction(0),
         windows: int = 1,
     ) -> None:
-        """Raise BudgetExceeded if an amount is more than remains, in all or in this month.
+        """Raise BudgetExceeded if an amount is larger than what is left in total, this month or in
+        a window.
 
         delta     the charge's own δ
         release, account   their names, for the message
@@ -151,7 +152,7 @@ def balance_of(
     blocks: Mapping[str, Block] | None = None,
     delta_blocks: Mapping[str, Block] | None = None,
 ) -> Balance:
-    """Return the balance of an account, given the sums of its charges; zero without an account.
+    """Return the balance of an account from the sums of its charges; all zero without an account.
 
     month    the calendar month that ``month_spent`` is about, not before the newest charged one
     blocks   the queried windows, with the sums of each

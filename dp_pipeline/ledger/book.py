@@ -31,7 +31,7 @@ RequireLock = Callable[[], None]
 
 
 class Store(Protocol):
-    """A database with the tables of ``ledger/journal.py``, and its locks.
+    """A database with the tables of a ledger, and the locks of its writers.
 
     keys   folder of the populations' secret keys, which are never stored in the database
 
@@ -44,19 +44,21 @@ class Store(Protocol):
     def __str__(self) -> str: ...
 
     def exists(self) -> bool:
-        """Return whether there is a ledger; Damaged if there was one and it is lost."""
+        """Return whether the ledger exists; Damaged if it existed and is lost."""
 
     def format(self) -> int:
-        """Return the number of the stored format, whether this program reads it or not."""
+        """Return the version number of the stored format, even of one that this program cannot
+        read."""
 
     def create(self, before_visible: Callable[[], None]) -> None:
-        """Create an empty ledger if there is none; processes may do so at the same time.
+        """Create an empty ledger unless there is one; several processes may call this at the same
+        time.
 
         before_visible   called when the new ledger is complete, before another process can see it
         """
 
     def exclusive(self) -> AbstractContextManager[None]:
-        """Hold the lock of all writers until the block ends, also after a commit."""
+        """Hold the lock of all writers until the block ends, even after a commit."""
 
     def transaction(self, *, writing: bool) -> AbstractContextManager[Connection]:
         """Open one transaction, committed and on the disk when the block ends.
@@ -66,7 +68,8 @@ class Store(Protocol):
         """
 
     def holding(self, key: str) -> AbstractContextManager[RequireLock]:
-        """Hold the lock of one release; waits while another process or thread has it."""
+        """Hold the lock of one release, after waiting for any other process or thread that has
+        it."""
 
     def sweep_locks(self) -> int:
         """Remove the lock files of releases that nobody holds; return their number."""
@@ -76,7 +79,7 @@ class Store(Protocol):
 
 
 def require_format(stored: int, *, of: str) -> None:
-    """Raise PipelineError unless the ledger named ``of`` is stored in this program's format."""
+    """Raise PipelineError unless the ledger called ``of`` is stored in this program's format."""
     if stored != FORMAT:
         raise PipelineError(
             f"The ledger {of} has format {stored}, but this program reads format {FORMAT}: use "
@@ -85,8 +88,8 @@ def require_format(stored: int, *, of: str) -> None:
 
 
 class Book:
-    """The rows of a ledger; each access checks that the row named by the head is there, and that
-    the stored sums have the digest that the newest row contains.
+    """The rows of a ledger, checked at each access against the head file and the digest of the
+    stored sums.
 
     The head is read before a transaction begins, so that rows committed later are newer than it. It
     is moved after the commit, under the lock of all writers: after a crash in between it names a
@@ -100,7 +103,7 @@ class Book:
         return str(self.store)
 
     def exists(self) -> bool:
-        """Return whether there is a ledger; Damaged if there was one and it is lost."""
+        """Return whether the ledger exists; Damaged if it existed and is lost."""
         if self.store.exists():
             return True
         tip = self._head.read()
@@ -114,13 +117,14 @@ class Book:
         return self.store.exists()
 
     def create(self) -> None:
-        """Create the ledger if there is none; processes may do so at the same time."""
+        """Create the ledger unless there is one; several processes may call this at the same
+        time."""
         if not self.exists():
             self.store.create(self._head.begin)
 
     @contextmanager
     def reading(self) -> Iterator[View]:
-        """Open one consistent view of the rows, which does not wait for writers."""
+        """Open a consistent view of the rows, without waiting for writers."""
         view = self._current_view()
         if view is not None:
             yield view
@@ -133,7 +137,8 @@ class Book:
 
     @contextmanager
     def consistent_view(self) -> Iterator[None]:
-        """Let every ``reading`` inside the block see the same moment; writing is refused there."""
+        """Let every ``reading`` inside the block see the ledger at one moment; refuse writing
+        there."""
         if not self.exists():
             yield
             return
@@ -146,7 +151,8 @@ class Book:
 
     @contextmanager
     def auditing(self) -> Iterator[tuple[Connection, Tip]]:
-        """Open the rows unchecked, with the row that the head names.
+        """Open the rows without checking them, together with the newest row that the head file
+        names.
 
         ``require_head`` compares the two afterwards, so that a fault of a row is reported first.
         """
@@ -156,7 +162,8 @@ class Book:
 
     @contextmanager
     def writing(self) -> Iterator[Page]:
-        """Open one transaction alone; at its end, the head names the newest row on the disk."""
+        """Open an exclusive transaction; at its end, write the newest row's number and hash to the
+        head file."""
         from dp_pipeline.ledger.journal import newest
         from dp_pipeline.ledger.view import Page
 
@@ -172,7 +179,8 @@ class Book:
 
     @contextmanager
     def mending(self) -> Iterator[tuple[Connection, Tip]]:
-        """Open one transaction alone on unchecked rows, with the row that the head names."""
+        """Open an exclusive transaction on unchecked rows, together with the newest row that the
+        head file names."""
         from dp_pipeline.ledger.journal import newest
 
         if self._current_view() is not None:
@@ -195,7 +203,7 @@ class Book:
         return view if name == self._name else None
 
     def _tip(self) -> Tip:
-        """Return the row that the head file names; Damaged without the file."""
+        """Return the number and hash in the head file; Damaged if the file is missing."""
         tip = self._head.read()
         if tip is None:
             # What is stored is opened first: something else than a ledger has no head either.
@@ -206,7 +214,7 @@ class Book:
         return tip
 
     def require_head(self, tip: Tip, connection: Connection) -> None:
-        """Raise Damaged if the ledger does not have the row ``tip`` that its head file names."""
+        """Raise Damaged if the ledger lacks the row ``tip`` that its head file names."""
         from dp_pipeline.ledger.journal import require_row
 
         require_row(tip, connection, of=self._name)

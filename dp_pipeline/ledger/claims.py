@@ -48,7 +48,7 @@ Claims = Sequence[tuple[str, str]]
 
 @dataclass(frozen=True)
 class Claim:
-    """A population's request to read some sources.
+    """A request of a population to read some sources of rows.
 
     distinct_population   why its persons are others than those of a holder; None without a reason
     """
@@ -66,7 +66,8 @@ class Claim:
             page.append(draft)
 
     def new(self, view: View, purpose: str) -> list[str]:
-        """Return the sources that are not held yet; DeclarationError if one is refused."""
+        """Return the sources that the population does not hold yet; DeclarationError if one is
+        refused."""
         for source in self.sources:
             require_text(source, of=f"source of population {self.population}")
         reason = self.distinct_population
@@ -118,7 +119,8 @@ class Claim:
 
 
 def _overlap(sources: Sequence[str], claims: Claims) -> tuple[str, str] | None:
-    """Return the first source that is claimed already, in words, and its holder, if any."""
+    """Return a phrase for the first source that another population holds, with that population;
+    None if all are free."""
     overlap = first_overlap(sources, [source for source, _ in claims])
     if overlap is None:
         return None

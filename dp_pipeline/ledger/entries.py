@@ -14,7 +14,8 @@ from dp_pipeline.config.errors import Damaged, DeclarationError, PipelineError
 
 
 def require_line(text: str, *, of: str) -> None:
-    """Raise DeclarationError unless ``text`` is one printable line, as messages show it."""
+    """Raise DeclarationError unless ``text`` is one line of printable characters; ``of`` names it
+    in the message."""
     if not isinstance(text, str) or not text.strip() or text != text.strip():
         raise DeclarationError(f"The {of} must be text without outer spaces, not {text!r}")
     if not text.isprintable():
@@ -22,7 +23,7 @@ def require_line(text: str, *, of: str) -> None:
 
 
 def require_text(text: str, *, of: str) -> None:
-    """Raise DeclarationError for text that no database stores: NUL, lone surrogates."""
+    """Raise DeclarationError for a text that no database can store: with NUL or lone surrogates."""
     if not isinstance(text, str) or not text:
         raise DeclarationError(f"The {of} must be text, not {text!r}")
     if "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
@@ -30,7 +31,8 @@ def require_text(text: str, *, of: str) -> None:
 
 
 def to_single_line(text: str) -> str:
-    """Return any text as one printable line, so that a reason is never refused."""
+    """Return a text with its line breaks and unprintable characters replaced, as one printable
+    line."""
     line = " ".join(str(text).split())
     return "".join(letter if letter.isprintable() else "?" for letter in line) or "no reason given"
 
@@ -103,7 +105,7 @@ class Charge:
 
     @property
     def charge_in_all_windows(self) -> int:
-        """The charge in nanos, counted once for each of its windows and at least once."""
+        """The charge in nanos, multiplied by the number of its windows (at least 1)."""
         return charge_in_all_windows(self.nano_epsilon, self.blocks)
 
     def _delta_fact(self) -> dict[str, str]:
@@ -176,7 +178,8 @@ class SpendRow:
 
 
 def require_key(key: str, *, of: str = "release key") -> None:
-    """Raise DeclarationError unless a key is lower-case hex: it also names a lock file."""
+    """Raise DeclarationError unless a key is lower-case hexadecimal, so that it can name a lock
+    file."""
     if not isinstance(key, str) or not _KEY.fullmatch(key):
         raise DeclarationError(
             f"The {of} must be 16 to 128 lower-case hexadecimal digits, not {key!r}"
@@ -225,17 +228,17 @@ class Entry:
 
     @property
     def charge_in_all_windows(self) -> int:
-        """The charge in nanos, counted once for each of its windows and at least once."""
+        """The charge in nanos, multiplied by the number of its windows (at least 1)."""
         return charge_in_all_windows(self.nano_epsilon, blocks_of(self.facts))
 
     @property
     def is_charge(self) -> bool:
-        """Whether the row charges its account, even 0: a release, or a restored row."""
+        """Whether the row charges its account, even by 0, as releases and restored rows do."""
         return self.kind is not None and self.event in CHARGING
 
 
 def entry_from(row: Mapping[str, Any], spends: Sequence[Mapping[str, Any]]) -> Entry:
-    """Return a stored row and its spends as an Entry; Damaged if its text cannot be parsed."""
+    """Return a stored row and its spends as an Entry; Damaged if its text is invalid."""
     try:
         parsed = {"facts": json.loads(row["facts"]), "spends": tuple(map(_spend, spends))}
         return Entry(**{**row, **parsed})
@@ -258,7 +261,8 @@ def _fraction(text: object) -> Fraction:
 
 
 def delta_of(facts: Mapping[str, str]) -> Fraction:
-    """Return the own δ of a charge from its facts, else 0; Damaged if its text was changed."""
+    """Return the δ of a charge from its facts, 0 if there is none; Damaged if the text is
+    invalid."""
     try:
         return _fraction(facts.get(DELTA, "0"))
     except (TypeError, ValueError, ZeroDivisionError):
@@ -274,7 +278,7 @@ def _are_blocks(blocks: Sequence[str]) -> bool:
 
 
 def blocks_of(facts: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the windows of a charge from its facts; Damaged if their text was changed."""
+    """Return the windows of a charge from its facts; Damaged if the text is invalid."""
     text = facts.get(BLOCKS)
     if text is None:
         return ()
@@ -288,8 +292,9 @@ def blocks_of(facts: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def charge_in_all_windows(nano_epsilon: int, blocks: Sequence[str]) -> int:
-    """Return a charge in nanos, once for each window that it names and at least once: its part of
-    the total and of the month.
+    """Return a charge in nanos multiplied by the number of its windows (at least 1).
+
+    This is its part of the total and of the month.
 
     *Proof.* A release whose noise hides the rows that a person has in one window is ε-private for
     those. Take her rows out of m windows one after the other: m steps, each of which makes a result
@@ -303,12 +308,14 @@ def charge_in_all_windows(nano_epsilon: int, blocks: Sequence[str]) -> int:
 
 
 class DeadRelease(PipelineError):
-    """A release is charged and cannot continue: its answers are lost, or a person gave it up."""
+    """Raised when a charged release cannot continue: its answers are lost, or a person gave it
+    up."""
 
 
 class ReservationOver(PipelineError):
-    """A reservation is used again after it was settled, ended or left."""
+    """Raised when a reservation is used after it was settled, ended or left."""
 
 
 class UnbalancedSpends(PipelineError):
-    """The spends of a release do not sum to its charge, so it cannot be settled."""
+    """Raised when the spends of a release do not add up to its charge, so that it cannot be
+    settled."""

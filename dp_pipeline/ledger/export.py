@@ -77,7 +77,7 @@ _FACTS = {
 
 
 def export_lines(entries: Iterable[Entry]) -> list[tuple[Line, list[Line]]]:
-    """Return the lines of a ledger that readers may see, oldest first, each with its spends.
+    """Return the public lines of a ledger, oldest first, each with the lines of its spends.
 
     Accounts opened and raised, releases with their charges and the sum of their population so far,
     rows deleted, the reasons why persons of a shared source are others, and the rows of others that
@@ -163,7 +163,7 @@ def move_to_server(folder: Path, *, head: Path | None, url: str) -> Tip:
 
 
 def _copy(old: Connection, new: Connection) -> None:
-    """Copy every row in order; Damaged if a row read back differs from the row sent."""
+    """Copy every row in order; raise Damaged if a copied row differs from its original."""
     sent = []
     for row, children in journal.rows(old):
         new.execute(insert(entries), dict(row))

@@ -37,7 +37,7 @@ _REFUSAL = "the ledger is append-only"
 
 @dataclass(frozen=True)
 class Guard:
-    """One trigger that refuses a change of a table; on a server also its function of the same name.
+    """A database trigger that refuses a change of a table.
 
     event       INSERT, UPDATE, DELETE or TRUNCATE
     condition   SQL condition of the refused rows, in both dialects; empty: every statement
@@ -81,7 +81,8 @@ class Guard:
 
     @property
     def catalogue_row(self) -> tuple[str, str, int, str]:
-        """The row of the server's catalogue for this trigger, as ``_CATALOGUE`` reads it."""
+        """The row that the server's catalogue holds for this trigger, in the columns of
+        ``_CATALOGUE``."""
         level = _EACH_ROW if self.condition else 0
         return self.name, self.table, _BEFORE | level | _EVENTS[self.event], self.body
 
@@ -145,7 +146,7 @@ def create_guards(connection: Connection) -> None:
 
 
 def drop_guards(connection: Connection) -> None:
-    """Drop all triggers of the ledger's tables; on a server only their owner may."""
+    """Drop all triggers of the ledger's tables; on a server, only the owner of the tables may."""
     quoted = connection.dialect.identifier_preparer.quote_identifier
     for name, table in _triggers(connection):
         on = "" if connection.dialect.name == "sqlite" else f" ON {table}"
@@ -177,7 +178,8 @@ _LIMITS = text(
 
 
 def guard_faults(connection: Connection) -> list[str]:
-    """Return a phrase for each trigger, limit, index or column that differs from a new ledger."""
+    """Return a phrase for each trigger, constraint, index or column that differs from those of a
+    new ledger."""
     own = {guard.name for guard in guards_of(connection.dialect.name)}
     added = [name for name, _ in _triggers(connection) if name not in own]
     return [
@@ -198,12 +200,13 @@ def _missing(connection: Connection) -> list[str]:
 
 
 def _bare(limit: str) -> str:
-    """Return a limit as text without the server's parentheses and its NOT VALID."""
+    """Return the text of a constraint without the server's parentheses and NOT VALID."""
     return limit.removesuffix(" NOT VALID").replace("(", "").replace(")", "")
 
 
 def _parts_of_file(connection: Connection) -> dict[str, object]:
-    """Return the definitions of a file's triggers, indexes, columns, references and limits."""
+    """Return the definitions of an SQLite file's triggers, indexes, columns, foreign keys and
+    constraints."""
     parts: dict[str, object] = {}
     objects = connection.exec_driver_sql("SELECT type, name, tbl_name, sql FROM sqlite_master")
     for kind, name, table, sql in objects:

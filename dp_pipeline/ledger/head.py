@@ -41,7 +41,7 @@ FORMAT: Final = 1
 
 @dataclass(frozen=True)
 class Draft:
-    """A ledger row to be written, before it has a number and a hash; fields as in ``Entry``."""
+    """A ledger row before it has a number and a hash, with the fields of ``Entry``."""
 
     event: str
     population: str
@@ -63,7 +63,7 @@ class Draft:
         facts: Mapping[str, str] | None = None,
         spends: Sequence[SpendRow] = (),
     ) -> Draft:
-        """Return the draft of a row about the release that ``charge`` pays for."""
+        """Return the draft of a ledger row about the release that ``charge`` pays for."""
         return cls(
             event=event,
             population=charge.population,
@@ -105,13 +105,13 @@ def digest(row: Row, children: Sequence[Row]) -> str:
 
 
 def canonical(value: object) -> str:
-    """Return a value as JSON with one spelling: sorted names, no spaces, ASCII."""
+    """Return a value as canonical JSON: sorted names, no spaces, ASCII only."""
     # A planted blob or float must give another hash, not an exception: hence the default.
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, default=repr)
 
 
 class Chain:
-    """Checks the hashes and numbers of rows in order, beginning with the first.
+    """A check of the hashes and numbers of ledger rows, in their order.
 
     tip   the hash that the next row has to name as the one before
 
@@ -124,7 +124,7 @@ class Chain:
         self.tip = GENESIS
 
     def follow(self, row: Row, children: Sequence[Row]) -> None:
-        """Check the next row; raise Damaged if it is missing, changed or out of order."""
+        """Check the next row; raise Damaged if it was changed or is out of order."""
         number = f"ledger row {self.expected_sequence}"
         if row["sequence"] != self.expected_sequence:
             raise Damaged(f"{number} is missing: the next row is {row['sequence']}")
@@ -138,7 +138,7 @@ class Chain:
 
 @contextmanager
 def file_errors(path: Path) -> Iterator[None]:
-    """Turn the operating system's errors of a block into PipelineError of one line."""
+    """Turn errors of the operating system inside the block into a PipelineError."""
     try:
         yield
     except OSError as error:
@@ -146,7 +146,7 @@ def file_errors(path: Path) -> Iterator[None]:
 
 
 def make_folders(folder: Path, *below: Path) -> None:
-    """Create a ledger's folder and the folders below it, readable by their owner only."""
+    """Create the folder of a ledger with its subfolders, readable by their owner only."""
     with file_errors(folder):
         for new in (folder, *below):
             if not new.is_dir():
@@ -182,19 +182,20 @@ _MAX_BYTES = 4096
 
 
 class Head:
-    """The head file, which names the newest row; mode 0600, replaced as a whole."""
+    """The head file, which names the newest row of a ledger; only its owner can read it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     @classmethod
     def of(cls, ledger: Path, *, declared: Path | None) -> Head:
-        """Return the head of a ledger's folder: the declared file, or one next to it."""
+        """Return the head of a ledger's folder: the declared file, or a default file next to the
+        folder."""
         # Resolved: a rename in the place of a link to another disk would bring the head back here.
         return cls(follow_links(declared or ledger.with_name(f"{ledger.name}.head")))
 
     def read(self) -> Tip | None:
-        """Return the stored number and hash; None without a file, Damaged for other text."""
+        """Return the stored number and hash; None without a file, Damaged for an invalid text."""
         with file_errors(self.path):
             try:
                 content = bounded_bytes(self.path, max_bytes=_MAX_BYTES)
@@ -220,7 +221,7 @@ class Head:
                 self._write(Tip(), over=False)
 
     def move(self, tip: Tip) -> None:
-        """Write the newest row's number and hash; the writer calls it after its commit."""
+        """Write the number and hash of the newest row, after its commit."""
         with file_errors(self.path):
             self._write(tip)
 
@@ -234,7 +235,7 @@ KEY_BYTES = 32
 
 
 def ensure_key(folder: Path, *, population: str) -> bytes:
-    """Return the secret key of a population; the first call of any process makes it."""
+    """Return the secret key of a population, and create it at the first call."""
     path = _path(folder, population=population)
     with file_errors(path):
         if not path.exists():
@@ -244,7 +245,7 @@ def ensure_key(folder: Path, *, population: str) -> bytes:
 
 
 def read_key(folder: Path, *, population: str, commitment: str) -> bytes:
-    """Return the secret key that a population's account was opened with; Damaged if it is lost.
+    """Return the secret key with which a population's account was opened; Damaged if it is lost.
 
     A new key would sample other rows of the same persons, who paid for one sample.
     """
@@ -258,7 +259,8 @@ def read_key(folder: Path, *, population: str, commitment: str) -> bytes:
 
 
 def commit(key: bytes) -> str:
-    """Return the commitment to a key, which only shows whether another key is the same."""
+    """Return a cryptographic commitment to a key, which identifies the key and does not reveal
+    it."""
     return hashlib.sha256(b"dp_pipeline ledger key\0" + key).hexdigest()
 
 

@@ -86,13 +86,13 @@ def create_tables(connection: sa.Connection) -> None:
 
 
 def write_seal(connection: sa.Connection) -> None:
-    """Write the row of ``state`` whose ``entry`` is the newest row's number."""
+    """Write the number of the newest ledger row into the table ``state``."""
     seal = {"kind": "ledger", "population": "", "name": "", "entry": 0, "value": "{}"}
     connection.execute(sa.insert(state), seal)
 
 
 def current_time() -> str:
-    """Return the current time, UTC in ISO 8601; the first seven characters are the month."""
+    """Return the current time in UTC as ISO 8601 text, which begins with the month."""
     return datetime.now(UTC).isoformat(timespec="microseconds")
 
 
@@ -163,7 +163,7 @@ def _first(connection: sa.Connection, query: sa.Select[Any]) -> tuple[Row, list[
 
 
 def children_of(connection: sa.Connection, sequence: int) -> list[Row]:
-    """Return the spends of the row with a number."""
+    """Return the spends of the ledger row with a number."""
     query = sa.select(spends).where(spends.c.entry == sequence)
     return _children(connection, query).get(sequence, [])
 
@@ -194,7 +194,7 @@ def newest(connection: sa.Connection) -> Tip:
 
 
 def require_row(tip: Tip, connection: sa.Connection, *, of: str) -> None:
-    """Raise Damaged unless the ledger has the row ``tip`` that a head names."""
+    """Raise Damaged unless the ledger has the row ``tip`` that a head file names."""
     if tip.sequence == 0:
         return
     query = sa.select(entries.c.hash).where(entries.c.sequence == tip.sequence)

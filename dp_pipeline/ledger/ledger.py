@@ -46,7 +46,8 @@ class Ledger:
         self._book = Book(store or SqliteStore(folder), Head.of(folder, declared=head))
 
     def format(self) -> int | None:
-        """Return the number of the stored format, readable or not; None without a ledger."""
+        """Return the version number of the stored format, even if it is unreadable; None without a
+        ledger."""
         return self._book.store.format() if self._book.exists() else None
 
     def open_account(
@@ -56,7 +57,7 @@ class Ledger:
         sources: Sequence[str] = (),
         distinct_population: str | None = None,
     ) -> Account:
-        """Open an account with its claims unless it is open already; return the stored account.
+        """Open an account with its claims, unless it is open already; return the stored account.
 
         sources   the sources that the population will read, claimed in the same transaction
 
@@ -125,7 +126,7 @@ class Ledger:
         return raised
 
     def add_windows(self, declared: Account, *, reason: str, by: str) -> Account:
-        """Partition the rows of a population without windows, once; return its account from now on.
+        """Partition the rows of a population into windows from now on; return its account.
 
         declared   the account as the file with windows declares it
         reason     why, in one line; stored in the row, and exported
@@ -223,7 +224,8 @@ class Ledger:
                 entered.leave()
 
     def _read(self, question: Callable[[View], Answer], *, empty: Answer) -> Answer:
-        """Return a query's answer from one view; ``empty`` if there is no ledger."""
+        """Return the result of a function of one view of the ledger; ``empty`` if there is no
+        ledger."""
         if not self._book.exists():
             return empty
         with self._book.reading() as view:
@@ -238,8 +240,8 @@ class Ledger:
         return self._read(lambda view: view.account(population), empty=None)
 
     def balance(self, population: str, blocks: Sequence[str] = ()) -> Balance:
-        """Return the exact amounts that a population has spent and has left, in all and in this
-        month; zero without a ceiling for an unknown population.
+        """Return the exact amounts that a population has spent and has left, in total and this
+        month.
 
         blocks   the windows to include, where rows are partitioned by time
         """
@@ -247,7 +249,7 @@ class Ledger:
         return self._read(lambda view: view.balance(population, blocks), empty=nothing)
 
     def blocks(self, population: str) -> dict[str, Fraction]:
-        """Return the sum of the charges of every window that was ever charged, by name."""
+        """Return the sum of charges of every window that was ever charged, by the window's name."""
 
         def spent(view: View) -> dict[str, Fraction]:
             names = view.state.blocks(population)
@@ -257,7 +259,8 @@ class Ledger:
         return self._read(spent, empty={})
 
     def releases(self, population: str) -> int:
-        """Return the number of charges of a population, settled or not, also those without ε."""
+        """Return the number of charges of a population, including those that are not settled or
+        have no ε."""
 
         def count(view: View) -> int:
             sums = view.state.population(population)
@@ -274,7 +277,7 @@ class Ledger:
         return self.states([key])[0]
 
     def states(self, keys: Sequence[str]) -> tuple[str | None, ...]:
-        """Return the states of several releases, from one view of the ledger."""
+        """Return the states of several releases at one moment, in the order of ``keys``."""
         for key in keys:
             require_key(key)
         return self._read(
@@ -283,7 +286,7 @@ class Ledger:
         )
 
     def consistent_view(self) -> AbstractContextManager[None]:
-        """Let all reads inside the block see one moment; writing is refused there."""
+        """Let all reads inside the block see the ledger at one moment; refuse writing there."""
         return self._book.consistent_view()
 
     def unfinished(self) -> tuple[str, ...]:
@@ -347,11 +350,12 @@ class Ledger:
         return intact.tip
 
     def restore(self, strays: Mapping[int, str] | None = None, *, reason: str, by: str) -> Tip:
-        """Replace foreign rows by charges and recompute the sums: see ``ledger/verify.py``."""
+        """Replace invalid rows of the ledger by charges and recompute its sums; see
+        ``ledger/verify.py``."""
         from dp_pipeline.ledger import verify
 
         return verify.restore(self._book, strays or {}, reason=reason, by=by)
 
     def sweep_locks(self) -> int:
-        """Remove the lock files that killed runs left; return their number."""
+        """Remove the lock files of killed runs; return their number."""
         return self._book.store.sweep_locks() if self._book.exists() else 0

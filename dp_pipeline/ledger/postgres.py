@@ -30,7 +30,7 @@ DRIVER = "postgresql+psycopg2"
 
 
 def parse_postgres_url(text: str, *, of: str) -> URL:
-    """Return the database address that ``text`` spells; DeclarationError if it spells none.
+    """Return the database address that a text contains; DeclarationError for an invalid text.
 
     of   the variable's name, for messages, which never contain the address
 
@@ -78,7 +78,7 @@ _HELD = text(
 
 @lru_cache(maxsize=16)
 def _engine_of(address: URL) -> Engine:
-    """Return SQLAlchemy's engine of a server, kept because it caches compiled statements."""
+    """Return the SQLAlchemy engine of a server, cached because it keeps compiled statements."""
     declared = address.query.get("options", ())
     limits = [f"-c {name}_timeout=0" for name in _WAITING]
     options = [declared] if isinstance(declared, str) else list(declared)
@@ -96,7 +96,7 @@ def _engine_of(address: URL) -> Engine:
 
 
 def _number(name: str) -> int:
-    """Return the signed 64-bit number of a lock, from its name."""
+    """Return the signed 64-bit number of the lock with a name."""
     digest = hashlib.sha256(f"dp_pipeline ledger {name}".encode()).digest()
     return int.from_bytes(digest[:8], signed=True)
 
@@ -110,8 +110,7 @@ _MARKED = text("SELECT obj_description(to_regclass('entries'), 'pg_class')")
 
 
 class PostgresStore:
-    """The tables of a ledger in a PostgreSQL database, and a local folder with ``locks/`` and
-    ``keys/``.
+    """A ledger in a PostgreSQL database, with a local folder for its locks and keys.
 
     Every transaction is a session of its own, which costs about 10 milliseconds: nothing is shared
     across a fork, no lock outlives its holder. Connect to the server itself: a pooler that hands
@@ -136,7 +135,8 @@ class PostgresStore:
         return self._name
 
     def exists(self) -> bool:
-        """Return whether there is a ledger; Damaged if there was one, here or in a file.
+        """Return whether the ledger exists; Damaged if it existed, on the server or in a file, and
+        is lost.
 
         Keys are made after the tables only: keys without tables mean that the address names another
         database than before.
@@ -147,7 +147,8 @@ class PostgresStore:
         return self._has_tables
 
     def create(self, before_visible: Callable[[], None]) -> None:
-        """Create the ledger if there is none; processes may do so at the same time."""
+        """Create an empty ledger unless there is one; several processes may call this at the same
+        time."""
         if self.exists():
             return
         make_folders(self.folder, self.locks, self.keys)
@@ -160,7 +161,7 @@ class PostgresStore:
                 before_visible()
 
     def receive(self, copy: Callable[[Connection], None], tip: Tip) -> None:
-        """Create the ledger from existing rows in one transaction, unless they are there already.
+        """Create the ledger from existing rows in one transaction, unless it holds them already.
 
         copy   writes all rows, up to ``tip``; the caller holds the locks of the home
 
@@ -198,7 +199,7 @@ class PostgresStore:
 
     @contextmanager
     def transaction(self, *, writing: bool) -> Iterator[Connection]:
-        """Open one transaction that sees one state of the rows, taken after the lock.
+        """Open a transaction that sees the rows at one moment, after the lock was taken.
 
         If the server ever let a second writer in, its row's number would be taken.
         """
@@ -237,11 +238,11 @@ class PostgresStore:
                 yield require_lock
 
     def sweep_locks(self) -> int:
-        """Remove the lock files that killed runs left here; the server frees its own locks."""
+        """Remove the local lock files of killed runs; the server frees its own locks."""
         return sweep_locks(self.locks)
 
     def format(self) -> int:
-        """Return the format number in the comment on the table."""
+        """Return the number of the stored format, from the comment on the database table."""
         with self._session() as connection, connection.begin():
             return self._format(connection)
 
@@ -272,7 +273,8 @@ class PostgresStore:
             yield connection
 
     def _lock(self, connection: Connection, name: str) -> None:
-        """Take a lock until the session ends; PipelineError if the server may lose commits."""
+        """Take a lock until the session ends; PipelineError if the server's settings could lose
+        commits."""
         with connection.begin():
             fsync = connection.execute(_LOCK, {"number": _number(name)}).scalar_one()
         if fsync != "on":
@@ -282,7 +284,7 @@ class PostgresStore:
             )
 
     def _has_lock(self, connection: Connection, name: str) -> bool:
-        """Return whether the session is still connected and has the lock."""
+        """Return whether the session is still connected and holds the lock."""
         try:
             with connection.begin():
                 return bool(connection.execute(_HELD, {"number": _number(name)}).scalar_one())
@@ -291,7 +293,8 @@ class PostgresStore:
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        """Turn an error of the server or the driver into one line, without the statement."""
+        """Turn errors of the server or its driver into a PipelineError of one line, without the SQL
+        statement."""
         try:
             yield
         except DBAPIError as error:
@@ -334,7 +337,7 @@ class PostgresStore:
 
 
 def _close(connection: Connection) -> None:
-    """Create the triggers, and write the format number."""
+    """Create the triggers and write the number of the format, as the last step of a new ledger."""
     create_guards(connection)
     connection.exec_driver_sql(f"COMMENT ON TABLE entries IS '{_KIND}, format {FORMAT}'")
 
@@ -358,7 +361,7 @@ _CALLABLE = text(
 
 
 def _rows(connection: Connection, query: str, plan: dict[str, str]) -> list[tuple[object, ...]]:
-    """Return the rows of a query of indexed columns, under the planner settings ``plan``."""
+    """Return the rows of a query over indexed columns, with the planner settings ``plan``."""
     for name, value in plan.items():
         connection.exec_driver_sql(f"SET LOCAL enable_{name} = {value}")
     rows = [tuple(row) for row in connection.execute(text(query))]

@@ -76,7 +76,7 @@ class Reservation:
         self._end(draft, words="is dead")
 
     def leave(self) -> None:
-        """End the reservation when its lock is released; nothing can be recorded afterwards."""
+        """End the reservation together with its lock; nothing can be recorded afterwards."""
         self._end_words = self._end_words or "was left"
 
     def _end(self, draft: Draft, *, words: str) -> None:
@@ -136,7 +136,7 @@ def state_of(view: View, key: str) -> str | None:
 
 
 def _require_currency(account: Account, charge: entries.Charge) -> None:
-    """Raise DeclarationError unless charge and account count in the same currency."""
+    """Raise DeclarationError unless the charge is in the currency of its account."""
     if charge.currency != account.currency:
         delta = account.currency.delta
         raise DeclarationError(
@@ -147,7 +147,7 @@ def _require_currency(account: Account, charge: entries.Charge) -> None:
 
 
 def _require_blocks(account: Account, charge: entries.Charge) -> None:
-    """Raise DeclarationError unless charge and account both have windows, or neither."""
+    """Raise DeclarationError if only one of charge and account has windows."""
     if bool(account.windows) != bool(charge.blocks):
         expected = "a charge of a window" if account.windows else "a charge without a window"
         raise DeclarationError(

@@ -28,7 +28,7 @@ _CORRUPT = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 class SqliteStore:
-    """The file ``ledger.sqlite`` with its folders ``locks/`` and ``keys/``.
+    """A ledger in the file ``ledger.sqlite``, with folders for its locks and keys.
 
     Opening the file for every transaction costs about 2.5 ms. In return a fork shares nothing, no
     lock outlives its process, and the last one to close moves the write-ahead log into the file, so
@@ -45,7 +45,7 @@ class SqliteStore:
         return str(self.path)
 
     def exists(self) -> bool:
-        """Return whether there is a ledger; Damaged if there was one and it is lost.
+        """Return whether the ledger exists; Damaged if it existed and is lost.
 
         Locks and keys are made after the file only: an empty ledger in the place of a lost file
         would reset every budget.
@@ -63,7 +63,8 @@ class SqliteStore:
             return self.path.exists()
 
     def create(self, before_visible: Callable[[], None]) -> None:
-        """Create the ledger if there is none; processes may do so at the same time."""
+        """Create an empty ledger unless there is one; several processes may call this at the same
+        time."""
         if self.exists():
             return
         make_folders(self.folder, self.locks, self.keys)
@@ -89,24 +90,24 @@ class SqliteStore:
 
     @contextmanager
     def holding(self, key: str) -> Iterator[RequireLock]:
-        """Hold the lock of one release, a file's, which cannot be lost while it is held."""
+        """Hold the file lock of one release, which cannot be lost while it is held."""
         with locked(self.locks / f"{key}.lock", remove=True):
             yield lambda: None
 
     def sweep_locks(self) -> int:
-        """Remove the lock files that killed runs left, but none that a process waits for."""
+        """Remove the lock files of killed runs, except those that a process waits for."""
         return sweep_locks(self.locks)
 
     @contextmanager
     def transaction(self, *, writing: bool) -> Iterator[Connection]:
-        """Open one transaction; a reader sees one state of the rows and waits for no writer."""
+        """Open a transaction; a reader sees the rows at one moment and waits for no writer."""
         begin = "BEGIN IMMEDIATE" if writing else "BEGIN"
         with self._session(begin) as connection:
             require_format(self._format(connection), of=str(self))
             yield connection
 
     def format(self) -> int:
-        """Return the format number in the header of the file."""
+        """Return the number of the stored format, from the header of the file."""
         with self._session("BEGIN") as connection:
             return self._format(connection)
 
@@ -125,7 +126,8 @@ class SqliteStore:
             raise self._damage_error("the names of its tables are not text") from None
 
     def require_sound(self, connection: Connection) -> None:
-        """Raise Damaged if SQLite's own check finds a fault of a table, an index or a limit."""
+        """Raise Damaged if SQLite's own check finds a fault of a table, an index or a
+        constraint."""
         result = connection.exec_driver_sql("PRAGMA integrity_check(1)").scalars().all()
         if result != ["ok"]:
             raise Damaged(
@@ -156,7 +158,7 @@ class SqliteStore:
 
 @lru_cache(maxsize=16)
 def _engine(path: Path) -> Engine:
-    """Return SQLAlchemy's engine of a file, kept because it caches compiled statements."""
+    """Return the SQLAlchemy engine of a file, cached because it keeps compiled statements."""
     from sqlalchemy import create_engine, event
     from sqlalchemy.pool import NullPool
 

@@ -32,7 +32,7 @@ from dp_pipeline.ledger.head import canonical
 
 
 class Record(Protocol):
-    """The fields of a ledger row, written or not."""
+    """The fields that stored ledger rows and drafts have in common."""
 
     @property
     def event(self) -> str: ...
@@ -52,7 +52,7 @@ class Record(Protocol):
 
 @dataclass(frozen=True)
 class Population:
-    """One account and the sums of its charges, in nano-ε, or in nano-ρ where it counts in ρ.
+    """An account with the sums of its charges, in nano-ε or nano-ρ.
 
     opened       the number of the row that opened it
     facts        of the account, with raised limits, and the commitment to its key
@@ -113,7 +113,7 @@ class Population:
         )
 
     def with_windows(self, record: Record) -> Population:
-        """Return the sums once windows were added: all that was charged counts in each of them."""
+        """Return a copy with new windows, each of which counts all earlier charges."""
         facts = replace_limits(self.facts, record.facts, also=WINDOW_FACTS)
         times = times_in_windows(self.account(record.population), facts["unit"])
         return replace(
@@ -155,15 +155,16 @@ _DIGITS = 64
 
 @dataclass(frozen=True)
 class StateValue:
-    """The value of a row of the table ``state``: the ledger row that wrote it, and JSON."""
+    """The value of a row of the table ``state``: the number of the ledger row that wrote it, and
+    JSON."""
 
     entry: int
     value: str
 
 
 class _Digests:
-    """The digests of all rows of ``state``, sorted by key, for a total that changes in place: a
-    ledger row changes two or three of them.
+    """The digests of all rows of the table ``state``, sorted by key, with a total that is updated
+    in place.
 
     >>> _Digests({}).total == hashlib.sha256(b"").hexdigest()
     True
@@ -209,7 +210,7 @@ def _row_digest(key: StateKey, value: StateValue) -> bytes:
 
 @dataclass
 class State:
-    """The contents of the table ``state``; ``take`` updates them by one ledger row.
+    """The contents of the table ``state``, updated by each ledger row.
 
     >>> State().sequence
     0
@@ -221,7 +222,7 @@ class State:
 
     @property
     def sequence(self) -> int:
-        """The number of the newest ledger row that was added; -1 in an invalid table."""
+        """The number of the newest ledger row that was added; -1 if the table is invalid."""
         return self.rows[_SEAL].entry if _SEAL in self.rows else -1
 
     @property
@@ -246,7 +247,7 @@ class State:
         return None if sums is None else sums.account(population)
 
     def block(self, population: str, name: str) -> Block:
-        """Return the sums of one window, including charges that name no window."""
+        """Return the sums of one window, including charges that count in all windows."""
         own, sums = self._own_block(population, name), self.population(population)
         if sums is None:
             return own
@@ -289,7 +290,8 @@ class State:
         return tuple(sorted(key.name for key in self._keys("unfinished")))
 
     def take(self, record: Record, *, sequence: int, time: str) -> set[StateKey]:
-        """Add the next ledger row; return the keys of the table's changed or removed rows."""
+        """Add the next ledger row; return the keys of the rows of ``state`` that it changes or
+        removes."""
         changes = self._changes(record, sequence=sequence, month=time[:7])
         changes[_SEAL] = {}
         for key, content in changes.items():
@@ -306,7 +308,8 @@ class State:
     def _changes(
         self, record: Record, *, sequence: int, month: str
     ) -> dict[StateKey, dict[str, Any] | None]:
-        """Return the new contents of the table's changed rows; None for a removed one."""
+        """Return the new contents of the rows of ``state`` that a ledger row changes; None for a
+        removed row."""
         event, population, release = record.event, record.population, record.key or ""
         changes: dict[StateKey, dict[str, Any] | None] = {}
         sums, account = self.population(population), StateKey("population", population)
@@ -338,7 +341,7 @@ class State:
 def replace_limits(
     facts: Mapping[str, str], changed: Mapping[str, str], *, also: tuple[str, ...] = ()
 ) -> dict[str, str]:
-    """Return an account's facts with its limits, and ``also``, replaced by ``changed``."""
+    """Return the facts of an account, with its limits and ``also`` replaced by ``changed``."""
     replaced = (*LIMITS, *also)
     return {**{name: text for name, text in facts.items() if name not in replaced}, **changed}
 

@@ -54,8 +54,7 @@ StoredRow = tuple[Row, list[Row]]
 
 
 class Verification:
-    """Checks rows in order: hashes, times, whether each was admissible, and the digests of the
-    sums.
+    """A check of all ledger rows in order: their hashes, times, admissibility and sums.
 
     chain, audit, state   after the rows so far
     time                  the latest time so far
@@ -72,7 +71,8 @@ class Verification:
         return Tip(self.chain.expected_sequence - 1, self.chain.tip)
 
     def take(self, row: Row, children: list[Row]) -> None:
-        """Check and add the next row; raise Damaged if it cannot follow the others."""
+        """Add the next row after checking it; raise Damaged if it cannot follow the earlier
+        rows."""
         self.chain.follow(row, children)
         try:
             self._take(entry_from(row, children))
@@ -95,7 +95,7 @@ class Verification:
 
 @dataclass(frozen=True)
 class _CheckedRows:
-    """The result of checking all rows of a ledger up to the first invalid one.
+    """The result of checking all rows of a ledger up to the first invalid row.
 
     verification   that of the valid rows
     strays   the rows behind them that the head does not cover, and those with numbers below 1
@@ -108,12 +108,13 @@ class _CheckedRows:
 
     @property
     def digests(self) -> dict[int, str]:
-        """The digest of the bytes of every stray, by its number."""
+        """The SHA-256 of the bytes of every invalid row, by its number."""
         return {row["sequence"]: stored_bytes(row, children) for row, children in self.strays}
 
     @property
     def remedied(self) -> Damaged:
-        """The error for the first stray, with all strays and the command that restores."""
+        """The error for the first invalid row, which names all of them and the command that
+        restores."""
         first, *others = list(self.digests)[:_MAX_ROWS]
         also = f"; so it is with row {', '.join(map(str, others))}" if others else ""
         them = "them" if others else "it"
@@ -127,7 +128,8 @@ class _CheckedRows:
 
 
 def verify_rows(connection: Connection, *, head: Tip) -> Verification:
-    """Return the verification of all rows; Damaged names the invalid ones."""
+    """Return the verification of all rows; raise Damaged, with the rows named, if some are
+    invalid."""
     result = _check_rows(connection, head=head)
     if result.fault is not None:
         raise result.remedied
@@ -188,7 +190,8 @@ def restore(book: Book, strays: Mapping[int, str], *, reason: str, by: str) -> T
 
 
 def _require_strays(result: _CheckedRows, strays: Mapping[int, str]) -> None:
-    """Raise DeclarationError unless exactly the invalid rows are named, each with its digest."""
+    """Raise DeclarationError unless ``strays`` names exactly the invalid rows, each with its
+    digest."""
     for number, digits in strays.items():
         if len(digits) < LEAST_DIGITS or not result.digests.get(number, "").startswith(digits):
             raise DeclarationError(
@@ -201,7 +204,7 @@ def _require_strays(result: _CheckedRows, strays: Mapping[int, str]) -> None:
 
 
 def _charges(result: _CheckedRows) -> Iterator[Draft]:
-    """Yield the rows to write in the place of the strays."""
+    """Yield the charges that replace the invalid rows."""
     unfinished = set(result.verification.state.unfinished_keys())
     for row, children in result.strays:
         yield _in_place_of(row, children, state=result.verification.state)
@@ -219,7 +222,7 @@ def _charges(result: _CheckedRows) -> Iterator[Draft]:
 
 
 def _in_place_of(row: Row, children: list[Row], *, state: State) -> Draft:
-    """Return a row with the charge that an invalid row seems to have, to the same population.
+    """Return a row that charges the same population the amount that an invalid row seems to have.
 
     state   the sums of the rows before it
     """
@@ -251,7 +254,7 @@ def _in_place_of(row: Row, children: list[Row], *, state: State) -> Draft:
 
 
 def _readable(row: Row, read: Callable[[Mapping[str, str]], Value]) -> Value | None:
-    """Return a value that is read from the facts of a row; None if it cannot be read."""
+    """Return a value parsed from the facts of a row; None if it cannot be parsed."""
     try:
         return read(dict(json.loads(row["facts"])))
     except (ValueError, TypeError, RecursionError, Damaged):

@@ -21,7 +21,7 @@ _VERIFY = "`dp-pipeline budget verify` says what is wrong and what to do"
 
 
 class View:
-    """One consistent view of a ledger.
+    """A consistent view of a ledger at one moment.
 
     state   the sums of the rows, whose digest the newest row contains
     tip     the newest row
@@ -69,8 +69,7 @@ class View:
         return account
 
     def balance(self, population: str, blocks: Sequence[str] = ()) -> Balance:
-        """Return the amounts that a population has spent and has left; zero without a ceiling if
-        unknown.
+        """Return the amounts that a population has spent and has left; all zero without an account.
 
         blocks   the windows to include
         """
@@ -150,10 +149,10 @@ class View:
 
 
 class Page(View):
-    """A view that can also write rows, and with each the sums of all rows."""
+    """A view of a ledger that can also append rows and update the stored sums."""
 
     def append(self, draft: Draft) -> None:
-        """Write a row at the end of the chain, and the changed sums."""
+        """Append a row to the ledger, and write the sums that it changes."""
         sequence = self.tip.sequence + 1
         changed = self.state.take(draft, sequence=sequence, time=self.now)
         self.tip = journal.write(
@@ -179,7 +178,7 @@ def _require_as_hashed(stored: tuple[Row, list[Row]] | None, *, of: str) -> None
 
 
 def read_state(connection: Connection) -> State:
-    """Return the contents of the table ``state``, unchecked: a decision compares the digest."""
+    """Return the contents of the table ``state``, without checking their digest."""
     return State(
         {
             StateKey(row["kind"], row["population"], row["name"]): StateValue(
@@ -191,9 +190,9 @@ def read_state(connection: Connection) -> State:
 
 
 def write_state(connection: Connection, now: State, changed: Iterable[StateKey]) -> None:
-    """Write changed rows of the table ``state``; its row ``ledger`` last, as the triggers then
-    refuse changes until the next row.
-    """
+    """Write the changed rows of the table ``state``; the row ``ledger`` comes last.
+
+    The triggers then refuse changes until the next ledger row."""
     for key in sorted(changed, key=lambda key: (key.kind == "ledger", key)):
         is_key = [getattr(state.c, name) == text for name, text in key.columns().items()]
         row = now.rows.get(key)

@@ -24,7 +24,7 @@ from dp_pipeline.releases.store import BUNDLE_FILE, POPULATION, TRANSCRIPT_FILE
 
 
 def open_population(spec: DatasetSpec, home: Home) -> Ledger:
-    """Open the account of a data set's population, claim its source, and return the ledger.
+    """Open the account of a data set's population and claim its source; return the ledger.
 
     Both are one transaction: a refused claim opens no account. Where the file declares lower
     limits, those of the account apply.
@@ -50,18 +50,18 @@ def open_population(spec: DatasetSpec, home: Home) -> Ledger:
 
 
 def names_to_claim(spec: DatasetSpec) -> tuple[str, ...]:
-    """Return the names that a data set claims in the ledger: those of its source, and its own."""
+    """Return the names that a data set claims in the ledger: its own and those of its source."""
     return (*spec.source.identities, dataset_name(spec.name))
 
 
 def source_claimer(spec: DatasetSpec, ledger: Ledger) -> Callable[..., None]:
-    """Return a function that claims more names of the source for the data set's population."""
+    """Return a function that claims more names of the source for the population of a data set."""
     reason = spec.distinct_population
     return partial(ledger.claim_source, spec.population, distinct_population=reason)
 
 
 def limits_note(spec: DatasetSpec, home: Home) -> str:
-    """Return a line on limits of the file that differ from the account's; empty if none."""
+    """Return a line about limits that differ between file and account; empty if none do."""
     account, declared = home.ledger.account(spec.population), declared_account(spec)
     if account is None:
         return ""
@@ -79,7 +79,7 @@ def limits_note(spec: DatasetSpec, home: Home) -> str:
 
 
 def gains_windows(spec: DatasetSpec, account: Account) -> bool:
-    """Return whether the file declares windows that the account of its population lacks."""
+    """Return whether the file declares windows but the account of its population has none."""
     return spec.windows is not None and not account.windows
 
 
@@ -127,7 +127,7 @@ def require_snapshot(spec: DatasetSpec, home: Home, windows: Sequence[str] = ())
 
 @dataclass(frozen=True)
 class Trace:
-    """The rows or a release of a population on disk.
+    """A folder on disk with rows or a release of a population.
 
     population   None where no readable file names it
     """
@@ -137,8 +137,10 @@ class Trace:
 
 
 def require_no_history(spec: DatasetSpec, home: Home) -> None:
-    """Raise Damaged when a home holds rows or releases of a population, or evaluations of a data
-    set, that its ledger does not know.
+    """Raise Damaged if the home holds rows or releases of a population that its ledger does not
+    know.
+
+    So it does for evaluations of a data set.
 
     Any population counts: under another name the same persons would get a new budget.
     """
@@ -171,7 +173,7 @@ def require_no_history(spec: DatasetSpec, home: Home) -> None:
 
 
 def find_traces(home: Home) -> Iterator[Trace]:
-    """Yield every snapshot, release and published copy of a home."""
+    """Yield every snapshot, release and published copy in a home."""
     for path, population in stored_populations(home.raw):
         yield Trace(path, population)
     yield from _release_traces(home.released)
@@ -183,7 +185,7 @@ _BUNDLES = (BUNDLE_FILE, RELEASE)
 
 
 def _release_traces(root: Path) -> Iterator[Trace]:
-    """Yield every folder of a release, once for each population that it or its bundles name."""
+    """Yield every folder of a release, once for each population that its files name."""
     for name, folders, files in os.walk(root, followlinks=True, onerror=_refuse_unlisted):
         if not {POPULATION, TRANSCRIPT_FILE, *_BUNDLES}.isdisjoint(files):
             # What lies below belongs to it.
@@ -193,7 +195,7 @@ def _release_traces(root: Path) -> Iterator[Trace]:
 
 
 def _refuse_unlisted(error: OSError) -> None:
-    """Raise PipelineError for a folder that cannot be listed; a missing one is empty."""
+    """Raise PipelineError for a folder that cannot be listed; a missing folder counts as empty."""
     if not isinstance(error, FileNotFoundError):
         raise PipelineError(system_line(error)) from None
 
@@ -208,7 +210,7 @@ def _populations(folder: Path, below: list[Path]) -> set[str]:
 
 
 def _bundle_population(path: Path) -> str | None:
-    """Return the population that a bundle names; None if it is missing or unreadable."""
+    """Return the population that a bundle names; None if the bundle is missing or unreadable."""
     try:
         population = json.loads(path.read_text(encoding="utf-8"))["facts"]["population"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):

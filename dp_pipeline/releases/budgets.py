@@ -12,7 +12,7 @@ from dp_pipeline.ledger import Balance, Ledger
 
 @dataclass(frozen=True)
 class Budget:
-    """The budget of one population.
+    """The budget of one population, as it is shown to people.
 
     releases   number of charges, settled or not
     windows    sum of the charges to each time window, where rows are partitioned; else empty
@@ -25,7 +25,8 @@ class Budget:
 
     @property
     def window_summary(self) -> str:
-        """The number of charged time windows and the fullest, in words; empty without."""
+        """A phrase with the number of charged time windows and the fullest one; empty without
+        windows."""
         if not self.windows:
             return ""
         fullest, spent = max(self.windows.items(), key=lambda pair: pair[1])
@@ -39,7 +40,7 @@ class Budget:
         )
 
     def texts(self) -> dict[str, str]:
-        """Return the exact amounts as text by name; in ρ also δ and the implied ε."""
+        """Return the exact amounts as texts by name, for ρ also with δ and the implied ε."""
         texts, currency = self._texts(epsilon_text), self.balance.currency
         if self.balance.delta_summary:
             ceiling = self.balance.delta_ceiling
@@ -60,7 +61,7 @@ class Budget:
         }
 
     def cells(self) -> list[str]:
-        """Return the row of this population in the table of budgets."""
+        """Return the cells of this population's row in the table of budgets."""
         return list(self._texts(self.balance.currency.text).values())
 
     def _texts(self, text: Callable[[Fraction], str]) -> dict[str, str]:
@@ -81,7 +82,8 @@ class Budget:
 
 
 def budgets(ledger: Ledger, dataset: str | None) -> Sequence[Budget]:
-    """Return the budgets of all populations, or of one data set's, after verifying the ledger."""
+    """Return the budgets of all populations, or of that of one data set, after verifying the
+    ledger."""
     ledger.verify()
     population = None if dataset is None else population_of(dataset)
     return [
@@ -92,7 +94,7 @@ def budgets(ledger: Ledger, dataset: str | None) -> Sequence[Budget]:
 
 
 def population_of(dataset: str) -> str:
-    """Return the population of a data set by name; DeclarationError if it is not declared."""
+    """Return the population of a data set by its name; DeclarationError if it is not declared."""
     from dp_pipeline.config.catalogue import file_of
     from dp_pipeline.config.parser import load_spec
 

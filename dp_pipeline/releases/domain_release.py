@@ -67,17 +67,17 @@ class DomainRelease(NoisyRelease):
 
     @property
     def epsilon(self) -> Fraction:  # type: ignore[override]
-        """The ε of all its questions together."""
+        """The total ε of its questions."""
         return self.discover.epsilon
 
     @property
     def delta(self) -> Fraction:
-        """The own δ of the discovery; 0 where no levels are discovered."""
+        """The δ of the discovery; 0 if no levels are discovered."""
         return self.discover.delta or Fraction(0)
 
     @property
     def cost(self) -> Fraction:
-        """The cost to the population, in its currency."""
+        """The cost of the discovery, in the population's currency."""
         return self.spec.currency.cost_of(self.epsilon, PURE)
 
     @property
@@ -97,14 +97,14 @@ class DomainRelease(NoisyRelease):
 
     @property
     def summary(self) -> str:
-        """A sentence on what is discovered."""
+        """A sentence that says what is discovered."""
         return f"{', '.join(self.spec.to_discover)}, discovered"
 
     def questions(self, spec: ReleaseSpec) -> DomainQuestions:
         return DomainQuestions(self.spec, spec, self.epsilon, self.delta)
 
     def counter(self, snapshot: Snapshot) -> UndeclaredRows:
-        """Return the counter of the validated, unprepared rows."""
+        """Return the counter of the validated rows, which are not yet prepared."""
         from dp_pipeline.raw.counters.undeclared import UndeclaredRows
 
         return UndeclaredRows.open(self.spec, snapshot)
@@ -112,7 +112,7 @@ class DomainRelease(NoisyRelease):
 
 @dataclass(frozen=True)
 class DomainQuestions:
-    """The questions of the discovery of a domain, for one draw of the release."""
+    """The questions of one draw of a domain's discovery."""
 
     dataset: DatasetSpec
     draw: ReleaseSpec
@@ -132,7 +132,7 @@ class DomainQuestions:
         *,
         matches_reserved: bool = True,  # noqa: ARG002
     ) -> Bundle:
-        """Return the discovered domain."""
+        """Return the bundle with the discovered domain."""
         from dp_pipeline.gate.discovery import discover
 
         rows = cast("UndeclaredRows | None", counter)
@@ -145,15 +145,15 @@ class DomainQuestions:
 
 
 def declared_discovery(spec: DatasetSpec) -> Discover:
-    """Return the section ``discover`` of a data set that is known to have one."""
+    """Return the section ``discover`` of a data set that has one."""
     assert spec.discover is not None, f"{spec.name}: nothing is declared of discovery"
     return spec.discover
 
 
 def publish_domain(release: DomainRelease, *, new_draw: bool = False) -> PublishedBundle:
-    """Discover the domain of the current snapshot, or replay it at no cost; from now on the
-    snapshot is prepared and released with it.
-    """
+    """Discover the domain of the current snapshot, or replay an earlier discovery at no cost.
+
+    From now on the snapshot is prepared and released with this domain."""
     published = publish(release, new_draw=new_draw)
     pointer = {"folder": str(published.folder.relative_to(release.store.root))}
     path = _pointer_path(release.spec, release.home, published.bundle.facts["snapshot"])
@@ -164,8 +164,9 @@ def publish_domain(release: DomainRelease, *, new_draw: bool = False) -> Publish
 def with_discovered(
     spec: DatasetSpec, home: Home, *, snapshot: Snapshot | None = None
 ) -> DatasetSpec:
-    """Return a data set with the domain discovered from a snapshot, by default the current one; a
-    data set without anything to discover is returned as it is.
+    """Return a data set with the domain discovered from a snapshot, by default the current one.
+
+    A data set with nothing to discover is returned unchanged.
 
     NotPrepared where none was discovered yet, Damaged where what is stored is not what was settled.
     """
@@ -175,7 +176,7 @@ def with_discovered(
 
 
 def domain_bundle(spec: DatasetSpec, home: Home, *, snapshot: Snapshot | None = None) -> Bundle:
-    """Return the settled discovery for a snapshot as a bundle; NotPrepared if there is none."""
+    """Return the settled discovery of a snapshot as a bundle; NotPrepared if there is none."""
     snapshot = snapshot or current_snapshot(home.raw, spec.name, b"")
     pointer = None
     if snapshot is not None:
@@ -195,19 +196,19 @@ def domain_bundle(spec: DatasetSpec, home: Home, *, snapshot: Snapshot | None = 
 
 
 def domain_charge(spec: DatasetSpec, home: Home, *, run: str) -> int:
-    """Return the nanos that a run paid for discovery; 0 if an earlier run had paid."""
+    """Return the charge of a run for discovery, in nanos; 0 if an earlier run paid."""
     bundle = domain_bundle(spec, home)
     reserved = home.ledger.history(bundle.key)[0]
     return reserved.nano_epsilon if reserved.facts.get("run") == run else 0
 
 
 def discovered_domain(bundle: Bundle) -> DiscoveredDomain:
-    """Return the domain of a bundle."""
+    """Return the discovered domain in a bundle."""
     return DiscoveredDomain.from_facts(json.loads(bundle.facts[DISCOVERED]))
 
 
 def discovered_lines(published: PublishedBundle) -> list[tuple[str, str]]:
-    """Return every discovered attribute with its bounds, bins and levels in words, for a table."""
+    """Return every discovered attribute with its bounds, bins and levels as text, for a table."""
     domain = discovered_domain(published.bundle)
     return [(name, _description(attribute)) for name, attribute in domain.attributes]
 

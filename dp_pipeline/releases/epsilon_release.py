@@ -68,7 +68,7 @@ class EpsilonRelease(NoisyRelease):
 
     @staticmethod
     def names(spec: DatasetSpec) -> tuple[str, ...]:
-        """Return the declared models; of rows in time windows, the published ones."""
+        """Return the declared models; for rows in time windows, those that are published."""
         if spec.windows is not None:
             return tuple(publication.model for publication in spec.publications)
         return tuple(spec.models)
@@ -88,13 +88,14 @@ class EpsilonRelease(NoisyRelease):
         noise: str,
         run: Mapping[str, str] | None = None,
     ) -> Self:
-        """Return a declared release of a published span; DeclarationError for another ε."""
+        """Return the declared release of a model at an ε; DeclarationError for an undeclared ε."""
         epsilon, span = spec.partition(level), spec.span_of(name)
         return cls(spec, name, epsilon, home, noise, run or {}, span=span)
 
     @property
     def windows(self) -> tuple[str, ...]:
-        """The time windows that it covers, oldest first; DeclarationError if there are too few."""
+        """The time windows that the release covers, oldest first; DeclarationError if there are
+        too few."""
         if self.span == 1:
             return self.spec.blocks
         try:
@@ -103,7 +104,8 @@ class EpsilonRelease(NoisyRelease):
             raise DeclarationError(f"{self.where}: {error}") from None
 
     def require_allowed(self) -> None:
-        """Raise DeclarationError also if time windows are missing or cannot be charged together."""
+        """Raise DeclarationError if the release is not allowed, or its time windows are missing
+        or cannot be charged."""
         super().require_allowed()
         if self.span > 1 and self.spec.delta is not None:
             raise DeclarationError(
@@ -113,12 +115,12 @@ class EpsilonRelease(NoisyRelease):
 
     @property
     def where(self) -> str:
-        """The data set and the model, for messages about declarations."""
+        """The data set and the model, as messages about declarations name them."""
         return "/".join(self.path)
 
     @property
     def summary(self) -> str:
-        """A sentence on what the model does."""
+        """A sentence that says what the model does."""
         return self.model.summary
 
     @property
@@ -144,39 +146,40 @@ class EpsilonRelease(NoisyRelease):
 
     @cached_property
     def public_rows(self) -> PublicRows | None:
-        """The public rows of another data set that the model uses as its prior, if any."""
+        """The public rows of another data set that the model uses as prior knowledge; None if
+        there are none."""
         return PublicRows.of(self.spec, self.model, self.home, what=self.where)
 
     @property
     def measuring(self) -> Mapping[str, str]:
-        """The parameters that determine its questions to the rows, as text."""
+        """The parameters that determine the model's questions to the rows, as texts."""
         return texts_of(self.model, measuring=True)
 
     @property
     def postprocessing(self) -> dict[str, str]:
-        """The parameters and attributes that only affect post-processing, as text."""
+        """The parameters and attributes that affect only post-processing, as texts."""
         names = [attribute.name for attribute in self.spec.domain if attribute.is_integer]
         declared = {"integer": ", ".join(names)} if names else {}
         return {**texts_of(self.model, measuring=False), **declared}
 
     @property
     def evaluation(self) -> Fraction | None:
-        """The ε of its private quality numbers; None where no ε holds."""
+        """The ε of the private quality numbers; None if no finite ε holds."""
         return self.spec.evaluation if self.guarantee.is_dp else None
 
     @property
     def cost(self) -> Fraction:
-        """The cost of a draw with its evaluation; 0 where no finite ε holds."""
+        """The cost of one draw with its evaluation; 0 if no finite ε holds."""
         return price(self.spec, self.guarantee)
 
     def refinement_cost(self, refined: Fraction | None) -> Fraction:
-        """Return its cost when it refines a release at a smaller ε, which is not paid again."""
+        """Return the cost of refining a release at a smaller ε, which is not paid again."""
         if refined is None:
             return self.cost
         return self.cost - replace(self, epsilon=refined, refine=None).guarantee.amount
 
     def key(self, snapshot: Snapshot, *, new_draw: bool = False) -> ReleaseKey:
-        """Return the key of the requested refinement, else of the newest or next draw."""
+        """Return the key of the requested refinement, or of the newest or next draw."""
         if self.refine is not None:
             self._require_refining(self.refine)
             coarse = replace(self, epsilon=self.refine, refine=None).key(snapshot)
@@ -192,11 +195,11 @@ class EpsilonRelease(NoisyRelease):
 
     @property
     def can_refine(self) -> bool:
-        """Whether its model can be refined; noisy tables of units with parts are not."""
+        """Whether the model can be refined; tables of units with parts cannot."""
         return self.model.refines and self.spec.domain.parts is None
 
     def _require_refining(self, epsilon: Fraction) -> None:
-        """Raise DeclarationError unless this release may refine one of ``epsilon``."""
+        """Raise DeclarationError unless this release may refine a release at ``epsilon``."""
         model, where = self.model, f"{self.where}: refine"
         if not self.can_refine:
             reason = (
@@ -228,12 +231,14 @@ class EpsilonRelease(NoisyRelease):
             )
 
     def refined(self, key: ReleaseKey) -> refinement.RefinedRelease | None:
-        """Return the release that a draw refines, if any; DeclarationError if it is missing."""
+        """Return the release that a draw refines, None if it refines none; DeclarationError if
+        it is missing."""
         epsilon = self.refine or Fraction(0)
         return refinement.refined_release(key, self.home.ledger, what=self.where, epsilon=epsilon)
 
     def resolve(self, key: Key) -> ReleaseSpec:
-        """Return the draw with this key, with what it refines and its side information."""
+        """Return the draw with this key, with the release that it refines and its side
+        information."""
         spec, refined = super().resolve(key), self.refined(as_release_key(key))
         facts = {**spec.facts, **self.spec.discovered_fact, **self.spec.constraints_fact}
         facts |= {WINDOW: range_text(self.windows)} if self.windows else {}
@@ -249,9 +254,10 @@ class EpsilonRelease(NoisyRelease):
         )
 
     def _types_fact(self, spec: ReleaseSpec) -> dict[str, str]:
-        """Return the fact with the types that the source's schema has for declared columns, as
-        reserved once that is done; {} where it has none.
-        """
+        """Return the fact with the types of declared columns in the source's schema; empty if it
+        has none.
+
+        After the reservation, the types are those that were reserved."""
         if spec.reserved is not None:
             return {name: text for name, text in spec.reserved.facts.items() if name == TYPES}
         newest = spec.key.snapshot.rpartition("+")[2]
@@ -261,7 +267,7 @@ class EpsilonRelease(NoisyRelease):
         return {TYPES: json.dumps(types)} if types else {}
 
     def _side_information(self, spec: ReleaseSpec) -> dict[str, str]:
-        """Return the facts that name its side information; DeclarationError if that changed."""
+        """Return the facts that name the side information; DeclarationError if it changed."""
         folder, public = self._earlier_folder(spec), self.public_rows
         facts = {LEARNED: folder} if folder else {}
         if public is None:
@@ -274,8 +280,8 @@ class EpsilonRelease(NoisyRelease):
         return {**facts, PRIOR: public.fact}
 
     def _earlier_folder(self, spec: ReleaseSpec) -> str:
-        """Return the store folder of the release that this one plans from: of the window before, at
-        the same ε, if it was settled when this one was charged; else empty.
+        """Return the store folder of the previous window's release, from which this one plans;
+        empty if there is none.
 
         The ledger's row records it and the key does not: else a window that is published later
         would change the key of every later window, and charge it again.
@@ -307,19 +313,21 @@ class EpsilonRelease(NoisyRelease):
         )
 
     def _coarse(self, refined: refinement.RefinedRelease) -> FitResult:
-        """Return the release that is refined; Damaged if its answers were changed."""
+        """Return the fit of the release that is refined; Damaged if its answers were changed."""
         key = refined.key
         release = replace(self, epsilon=key.epsilon, noise_name=key.noise, refine=None)
         return release.replay_fit(key)
 
     def replay_fit(self, key: ReleaseKey) -> FitResult:
-        """Return the fit of a settled release, from its stored answers; no row is read."""
+        """Return the fit of a settled release, recomputed from its stored answers without
+        reading a row."""
         settled = settled_entry(key.digest, key.population, self.home.ledger)
         answers = settled_answers(self.store, key, settled)
         return self.questions(self.resolve(key)).fit_model(None, answers, self.noise)
 
     def open(self, spec: ReleaseSpec, snapshot: Snapshot) -> NoisyDrawing:
-        """Open the counter of its rows; DeclarationError if it cannot refine a release of them."""
+        """Open the counter of the snapshot's rows; DeclarationError if the release to refine has
+        other rows."""
         drawing, refined = super().open(spec, snapshot), self.refined(as_release_key(spec.key))
         if refined is not None:
             refined.require_refinable(self.home.ledger, drawing.rows)

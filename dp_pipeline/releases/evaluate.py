@@ -50,7 +50,7 @@ MOST_LEVELS = 20
 
 @dataclass(frozen=True)
 class TableComparison:
-    """A real and a synthetic table over the same attributes.
+    """A real and a synthetic table with the same attributes, to be compared.
 
     real, synthetic   codes of every attribute of the domain
     """
@@ -60,7 +60,7 @@ class TableComparison:
     synthetic: Codes
 
     def report(self, *, label: str | None = None) -> quality.QualityReport:
-        """Return the report of every comparison of both tables.
+        """Return the report with every comparison of the two tables.
 
         label   an attribute that classifiers learn to predict from the others; None for none
 
@@ -80,7 +80,8 @@ class TableComparison:
         )
 
     def compared(self) -> tuple[quality.ComparedTable, ...]:
-        """Return every column and pair, the worst first; of very many pairs a fixed sample."""
+        """Return the comparison of every column and pair, worst first; a fixed sample of very
+        many pairs."""
         names = tuple(self.real)
         tables = [*((name,) for name in names), *attribute_sets(names, 2)]
         sizes = {name: self.domain[name].size for name in names}
@@ -93,7 +94,8 @@ class TableComparison:
         )
 
     def learned_label(self, label: str) -> quality.LearnedLabel:
-        """Return how well logistic regression predicts a label from synthetic and from real rows.
+        """Return how well logistic regression predicts a label, fitted on synthetic rows and on
+        real rows.
 
         It learns from the synthetic rows, or from 4/5 of the real ones; a fixed 1/5 tests both.
         """
@@ -119,7 +121,8 @@ class TableComparison:
         return quality.LearnedLabel(label, accuracy, auc, real_accuracy, real_auc, majority)
 
     def _correlation_changes(self) -> dict[Names, float]:
-        """Return synthetic less real correlation of numeric pairs, from the bins' centres."""
+        """Return the synthetic minus the real correlation of each numeric pair, from the centres
+        of bins."""
         numbers = [name for name in self.real if isinstance(self.domain[name].cells, Bins)]
         if len(numbers) < 2:
             return {}
@@ -146,7 +149,7 @@ def _row_count(table: Codes) -> int:
 
 
 def _middles(attribute: Attribute, codes: NDArray[Any]) -> FloatArray:
-    """Return the centre of the bin of every row; NaN where it is missing."""
+    """Return the centre of the bin of every row; NaN for a missing value."""
     assert isinstance(attribute.cells, Bins)
     edges = np.asarray(attribute.cells.edges, dtype=np.float64)
     middles = np.append((edges[:-1] + edges[1:]) / 2, np.nan)
@@ -210,7 +213,7 @@ MOST_KEPT = 100
 def compared_tables(
     spec: DatasetSpec, home: Home, bundles: Mapping[str, Bundle]
 ) -> dict[str, list[dict[str, Any]]]:
-    """Return each model's columns and pairs against the released public rows, worst first."""
+    """Return the comparison of each model's columns and pairs with the public rows, worst first."""
     if spec.is_release:
         return {}
     documents = {}
@@ -253,7 +256,8 @@ def _exact_row(bundle: Bundle, metric: str, value: float, error: float | None) -
 
 
 def _exact_quality(spec: DatasetSpec, snapshot: Snapshot, bundle: Bundle) -> dict[str, float]:
-    """Return exact numbers, cached by bundle, label or targets, and the formulas' version."""
+    """Return the exact quality numbers of a release, from the cache if they were computed
+    before."""
     declared = f"{_VERSION} {spec.label} {spec.targets}"
     digest = hashlib.sha256(f"{declared} {bundle.to_json()}".encode()).hexdigest()[:32]
 
@@ -273,8 +277,7 @@ def _exact_quality(spec: DatasetSpec, snapshot: Snapshot, bundle: Bundle) -> dic
 def _k_anonymous_rows(
     spec: DatasetSpec, home: Home, snapshot: Snapshot, bundle: Bundle
 ) -> list[QualityRow]:
-    """Return the quality of a k-anonymous release of the current rows and declarations, else
-    nothing.
+    """Return the quality of a k-anonymous release of the current rows; empty if it is outdated.
 
     ``auc``: logistic regression, with columns selected inside each of five folds. ``auc_paper``: as
     in the papers, a support vector machine tested on rows that the selection has seen. ``kept``,

@@ -29,13 +29,13 @@ from dp_pipeline.results.bundle import Bundle
 
 
 def publications_of(spec: DatasetSpec) -> tuple[Publication, ...]:
-    """Return the models that a data set file publishes, of all rows or of each time window."""
+    """Return the models that a data set file publishes, for all rows or for each time window."""
     return spec.publications or ((spec.publish,) if spec.publish else ())
 
 
 @dataclass(frozen=True)
 class ExportRequest:
-    """A choice of the release to export.
+    """A choice of the release that is exported.
 
     name     of a model or method; empty: of what the data set publishes, or its only one
     level    its ε or K as a partition key; empty: any
@@ -52,7 +52,8 @@ class ExportRequest:
     def of(
         cls, spec: DatasetSpec, *, name: str = "", epsilon: str = "", k: str = "", window: str = ""
     ) -> ExportRequest:
-        """Return the request of a command's options; DeclarationError for undeclared ones."""
+        """Return the export request of a command's options; DeclarationError for undeclared
+        values."""
         published = publications_of(spec)
         model_names = (*EpsilonRelease.names(spec), *KAnonymousRelease.names(spec))
         if not name and not published and len(model_names) == 1:
@@ -83,7 +84,7 @@ class ExportRequest:
         return cls(name, level, window)
 
     def matches(self, facts: Mapping[str, str], kind: type[Release]) -> bool:
-        """Return whether a release with these facts is of this kind and fits the request."""
+        """Return whether a release of this kind with these facts matches the request."""
         level, windows = facts.get(level_fact(kind)), blocks_of(facts)
         return (
             facts.get("model") == self.name
@@ -96,7 +97,7 @@ class ExportRequest:
 
 @dataclass(frozen=True)
 class SettledRelease:
-    """A settled release and its bundle.
+    """A settled release together with its bundle.
 
     folder   the folder of the bundle
     day      the day on which it was settled, such as 2026-11-27
@@ -109,19 +110,19 @@ class SettledRelease:
 
     @property
     def words(self) -> str:
-        """The name, level and snapshot of the release, in words."""
+        """The name, level and snapshot of the release, as a phrase."""
         return f"{self.release.what}, snapshot {self.bundle.facts['snapshot']}"
 
     @property
     def standing(self) -> str:
-        """The permitted use of the release, in words."""
+        """The permitted use of the release, as a phrase."""
         return str(reported(self.release, self.bundle).standing)
 
 
 def find_newest_settled(
     spec: DatasetSpec, home: Home, request: ExportRequest, *, only_cleared: bool = False
 ) -> SettledRelease:
-    """Return the newest settled release that fits; NotPrepared where there is none."""
+    """Return the newest settled release that matches a request; NotPrepared if there is none."""
     is_k_anonymous = request.name in KAnonymousRelease.names(spec)
     kind: type[Release] = KAnonymousRelease if is_k_anonymous else EpsilonRelease
     for reserved, settled in _settled_entries(spec, home):
@@ -138,7 +139,8 @@ def find_newest_settled(
 
 
 def _settled_entries(spec: DatasetSpec, home: Home) -> Iterator[tuple[Entry, Entry]]:
-    """Yield the rows that charged and settled each release, newest window and release first."""
+    """Yield the ledger rows that charged and settled each release, newest window and release
+    first."""
     entries = home.ledger.entries(spec.population)
     reserved = {entry.key: entry for entry in entries if entry.event == "reserve"}
     pairs = [(reserved[entry.key], entry) for entry in entries if entry.event == "settled"]
@@ -181,7 +183,7 @@ def _settled_release(
 
 
 def _bundle_folder(release: Release, settled: Entry) -> str:
-    """Return the bundle's folder in the store: its partition's, else the settled one."""
+    """Return the folder of a release's bundle in the store."""
     folder = PurePath(*release.path, str(settled.key)[:32])
     pointer = replay.read_document(replay.pointer_path(release))
     if pointer is not None and PurePath(pointer["folder"]).parent == folder:
@@ -190,7 +192,7 @@ def _bundle_folder(release: Release, settled: Entry) -> str:
 
 
 def require_cleared(settled: SettledRelease, *, allow_not_dp: bool) -> None:
-    """Raise DeclarationError for a release that is not cleared, unless ``allow_not_dp`` permits it.
+    """Raise DeclarationError for a release that may not leave, unless ``allow_not_dp`` permits it.
 
     BoundaryViolation for a release of sensitive rows that must never leave.
     """
@@ -209,7 +211,7 @@ def require_cleared(settled: SettledRelease, *, allow_not_dp: bool) -> None:
 
 @dataclass(frozen=True)
 class Export:
-    """A written export.
+    """A finished export in a folder.
 
     files    name → size in bytes of every file
     digest   of the list of all digests
@@ -222,7 +224,7 @@ class Export:
 
 
 def export(settled: SettledRelease, target: Path, *, ending: str) -> Export:
-    """Write a release into a folder, replacing an earlier export of the same data set and model.
+    """Write a release into a folder, in place of an earlier export of the same data set and model.
 
     ending   table format: ``csv``, ``parquet`` or ``arrow``
     """

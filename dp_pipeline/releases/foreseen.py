@@ -34,7 +34,8 @@ class ForeseenTable:
 
     @property
     def warning(self) -> str:
-        """What will be lost, and what would help; empty where enough will be measured."""
+        """A sentence on what will not be measured and what would help; empty if enough is
+        measured."""
         pairs = self.pairs
         remedies = REMEDIES
         if self.release.spec.protection.rows > 1:
@@ -48,7 +49,7 @@ class ForeseenTable:
 
     @property
     def text(self) -> str:
-        """A line for a person."""
+        """A line of text on the expected measurements."""
         pairs, least, most = self.pairs, self.pairs.measured[0], self.pairs.measured[-1]
         of_all = (
             f"{self.release.name} at ε={epsilon_text(self.release.epsilon)}, {self.rows:,} rows"
@@ -60,9 +61,10 @@ class ForeseenTable:
 
 
 def foreseen_tables(options: RunOptions) -> Iterator[ForeseenTable]:
-    """Yield what each release at an ε is expected to measure, where its model foresees it and the
-    file declares ``nominal_rows``; of many windows the first, as the others are alike.
-    """
+    """Yield the tables that each release is expected to measure, if the file declares
+    ``nominal_rows``.
+
+    Of many windows, only the first is shown, as the others are alike."""
     first, rows = options.per_window[0], options.spec.nominal_rows
     for release in first.releases:
         if not isinstance(release, EpsilonRelease) or rows is None or not release.guarantee.is_dp:
@@ -77,7 +79,7 @@ def foreseen_tables(options: RunOptions) -> Iterator[ForeseenTable]:
 
 
 def _widest_domain(spec: DatasetSpec, rows: int) -> Domain:
-    """Return the widest domain, with no more levels than so many rows can make one each."""
+    """Return the widest domain that so many rows can lead to."""
     domain = spec.widest.domain
     fewer = {}
     for query in discovery_queries(spec) if spec.to_discover else ():
@@ -90,7 +92,8 @@ def _widest_domain(spec: DatasetSpec, rows: int) -> Domain:
 
 
 def discovery_lines(spec: DatasetSpec) -> Iterator[str]:
-    """Yield a line for each attribute to discover: how many persons or rows that takes."""
+    """Yield a line for each attribute to discover, with the number of persons or rows that this
+    takes."""
     rows = spec.nominal_rows
     for query in discovery_queries(spec) if spec.to_discover else ():
         name = query.attribute.name

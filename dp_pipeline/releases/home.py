@@ -23,8 +23,7 @@ SHELF = "published"
 
 @dataclass(frozen=True)
 class Home:
-    """The folders of one project under ``root``; apart from Dagster's, whose deletion resets no
-    budget.
+    """The folders of one project, below ``root``.
 
     database   address of the PostgreSQL server with the ledger's rows, and its password; None: a
                file below ``root``
@@ -37,7 +36,8 @@ class Home:
 
     @property
     def raw(self) -> Path:
-        """The private folder of snapshots and of the data custodian's exact results."""
+        """The private folder of snapshots and of exact results that only the data custodian may
+        see."""
         return self.root / "raw"
 
     @property
@@ -47,7 +47,7 @@ class Home:
 
     @property
     def internal(self) -> Path:
-        """The folder of evaluations and comparisons that assets hand to each other."""
+        """The folder of evaluations and comparisons that Dagster assets exchange."""
         return self.root / "internal"
 
     @property
@@ -57,12 +57,13 @@ class Home:
 
     @property
     def ledger_folder(self) -> Path:
-        """The folder of the ledger's keys and locks, and of its rows without a server."""
+        """The folder of the ledger's keys and locks, and of its rows if there is no server."""
         return self.root / "ledger"
 
     @property
     def answer_counts(self) -> Path:
-        """The folder of answer counts, which a restored copy of ``released`` does not replace."""
+        """The folder of answer counts, which show when an older copy of ``released`` was
+        restored."""
         head = follow_links(self.head or self.ledger_folder.with_name("ledger.head"))
         return head.with_name(f"{head.name}.answers")
 
@@ -73,7 +74,7 @@ class Home:
 
     @property
     def ledger(self) -> Ledger:
-        """The privacy ledger of this project; DeclarationError for an invalid address."""
+        """The privacy ledger of this project; DeclarationError if its address is invalid."""
         folder = self.ledger_folder
         if self.database is not None:
             from dp_pipeline.ledger.postgres import PostgresStore
@@ -88,8 +89,10 @@ class Home:
 
 
 def find_home() -> Home:
-    """Return the home in ``$DP_PIPELINE_HOME``, or in ``data/`` next to the nearest workspace.yaml
-    at or above the working folder; ``$DP_PIPELINE_LEDGER`` and ``$DP_PIPELINE_LEDGER_HEAD`` apply.
+    """Return the home in ``$DP_PIPELINE_HOME``, or in ``data/`` next to the nearest workspace.yaml.
+
+    That is searched at and above the working folder; ``$DP_PIPELINE_LEDGER`` and
+    ``$DP_PIPELINE_LEDGER_HEAD`` apply.
 
     Raises DeclarationError where there is none: a new ledger in an arbitrary working folder would
     be a new, unspent budget.
@@ -98,7 +101,7 @@ def find_home() -> Home:
 
 
 def home_in(folder: Path) -> Home:
-    """Return the home in a folder; the environment variables of the ledger apply.
+    """Return the home in a folder, with the ledger that the environment variables name.
 
     Raises DeclarationError for a relative path, and where ``$DP_PIPELINE_HOME`` names another
     folder: a second home would be a second, unspent budget of the same persons.
@@ -138,22 +141,23 @@ def _find_root() -> Path:
 
 
 def find_workspace() -> Path | None:
-    """Return the nearest workspace.yaml at or above the working folder, or None."""
+    """Return the nearest workspace.yaml in or above the working folder; None if there is none."""
     folder = Path.cwd()
     paths = (parent / "workspace.yaml" for parent in (folder, *folder.parents))
     return next((path for path in paths if path.is_file()), None)
 
 
 def noise_name() -> str:
-    """Return the noise source named by ``$DP_PIPELINE_NOISE``; by default OpenDP."""
+    """Return the name of the noise source in ``$DP_PIPELINE_NOISE``, by default OpenDP."""
     return os.environ.get(NOISE_VARIABLE) or "opendp"
 
 
 def engine_name() -> str:
-    """Return the engine named by ``$DP_PIPELINE_ENGINE``; by default empty."""
+    """Return the name of the engine in ``$DP_PIPELINE_ENGINE``, by default empty."""
     return os.environ.get(ENGINE_VARIABLE, "")
 
 
 def published_place(home: Home) -> str:
-    """Return the place in ``$DP_PIPELINE_PUBLISHED``; by default a folder below the home."""
+    """Return the address for published copies in ``$DP_PIPELINE_PUBLISHED``, by default a folder
+    in the home."""
     return os.environ.get(PUBLISHED_VARIABLE) or str(home.root / SHELF)

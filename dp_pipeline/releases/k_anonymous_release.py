@@ -47,7 +47,7 @@ REASON = "k-anonymity has no ε: it reads the rows as they are"
 
 
 def declared_k_anonymity(spec: DatasetSpec) -> KAnonymity:
-    """Return the section ``k_anonymity`` of a data set; DeclarationError without one."""
+    """Return the section ``k_anonymity`` of a data set; DeclarationError if it has none."""
     if spec.k_anonymity is None or spec.label is None:
         raise DeclarationError(
             f"{spec.name}: the file has no section `k_anonymity`: add it, or choose another data "
@@ -57,7 +57,7 @@ def declared_k_anonymity(spec: DatasetSpec) -> KAnonymity:
 
 
 def quasi_identifiers(spec: DatasetSpec) -> tuple[Column, ...]:
-    """Return the declared quasi-identifiers in order; missing values are a level of their own."""
+    """Return the declared quasi-identifiers in order, each with a level for missing values."""
     attributes = [spec.domain[name] for name in declared_k_anonymity(spec).attributes]
     return tuple(
         Column(
@@ -84,7 +84,8 @@ def coded_rows(spec: DatasetSpec, snapshot: Snapshot) -> CodedRows:
 
 
 def declared_method(spec: DatasetSpec, name: str) -> Method:
-    """Return a declared method; DeclarationError if it or one of its parameters is unknown."""
+    """Return a declared method; DeclarationError if its name or one of its parameters is
+    unknown."""
     methods = declared_k_anonymity(spec).methods
     if name not in methods:
         raise DeclarationError(f"{spec.name}: the method {one_of(methods, name)}")
@@ -97,7 +98,7 @@ def require_methods(spec: DatasetSpec) -> None:
 
 
 def guarantee_for(declared: KAnonymity, method: str, *, k: int) -> KAnonymityGuarantee:
-    """Return the promise of one method at K, with the declared or the default diversity.
+    """Return the guarantee of a method at K, with the declared or the default diversity.
 
     By default kjig keeps two labels in every class of a sensitive label, and other methods any
     number. At a K that promises nothing, no diversity is promised either.
@@ -129,7 +130,7 @@ class KAnonymousRelease(Release):
 
     @staticmethod
     def names(spec: DatasetSpec) -> tuple[str, ...]:
-        """Return the declared methods; none without a section `k_anonymity`."""
+        """Return the declared methods; empty without a section `k_anonymity`."""
         return tuple(spec.k_anonymity.methods) if spec.k_anonymity else ()
 
     @staticmethod
@@ -151,12 +152,12 @@ class KAnonymousRelease(Release):
 
     @property
     def level(self) -> str:
-        """The K, as the key of its partition."""
+        """The K as text, which is the key of its partition."""
         return str(self.k)
 
     @property
     def summary(self) -> str:
-        """A sentence on what the method does."""
+        """A sentence that says what the method does."""
         return self.method.summary
 
     @property
@@ -165,12 +166,12 @@ class KAnonymousRelease(Release):
         return f"{'/'.join(self.path)} at K={self.k}"
 
     def label_state(self, state: str) -> str:
-        """Return a state with the label not-dp."""
+        """Return a state with the label not-dp added."""
         return f"{'recorded' if state == 'charged' else state}, not-dp"
 
     @cached_property
     def declared(self) -> KAnonymity:
-        """The section `k_anonymity`; DeclarationError without one."""
+        """The section `k_anonymity` of the data set; DeclarationError if it has none."""
         return declared_k_anonymity(self.spec)
 
     @cached_property
@@ -180,7 +181,7 @@ class KAnonymousRelease(Release):
 
     @property
     def promise(self) -> KAnonymityGuarantee:
-        """The k and diversity that every class of the table must keep."""
+        """The K and the diversity that every equivalence class of the table must have."""
         return guarantee_for(self.declared, self.name, k=self.k)
 
     def require_allowed(self) -> None:
@@ -201,7 +202,7 @@ class KAnonymousRelease(Release):
             )
 
     def key(self, snapshot: Snapshot, *, new_draw: bool = False) -> KAnonymousKey:  # noqa: ARG002
-        """Return the key, of which there is one: the same seed makes the same table."""
+        """Return the single key of the release, since the same seed makes the same table."""
         return KAnonymousKey(
             population=self.spec.population,
             dataset=self.spec.name,
@@ -215,7 +216,7 @@ class KAnonymousRelease(Release):
 
     @property
     def _question(self) -> dict[str, str]:
-        """The promise, the method and its columns, as text."""
+        """The guarantee, the method and its columns, as texts."""
         declared = self.declared
         return {
             K_ANONYMITY: "k-anonymity",
@@ -243,7 +244,8 @@ class KAnonymousRelease(Release):
         }
 
     def open(self, spec: ReleaseSpec, snapshot: Snapshot) -> KAnonymousDrawing:  # noqa: ARG002
-        """Return the drawing, which reads the rows only after the ledger recorded the release."""
+        """Return the drawing, which reads the rows only after the ledger has recorded the
+        release."""
         # Imported late, as in ``coded_rows``.
         from dp_pipeline.raw.prepare import require_codes
 
@@ -251,7 +253,8 @@ class KAnonymousRelease(Release):
         return KAnonymousDrawing(self.spec, self.method, self.promise, self.declared.seed, snapshot)
 
     def rebuild(self, key: Key, settled: Entry) -> Bundle:  # noqa: ARG002
-        """Raise Damaged: without stored answers, a lost table cannot be rebuilt."""
+        """Raise Damaged, since a lost k-anonymous table has no stored answers to be rebuilt
+        from."""
         raise self.store.damaged(self.store.bundle_path(key, self.postprocessing))
 
 
@@ -276,7 +279,7 @@ def reported_k_anonymous_release(
 
 @dataclass(frozen=True)
 class KAnonymousDrawing(Drawing):
-    """The recoding of a snapshot's rows into a k-anonymous table."""
+    """A draw that recodes the rows of a snapshot into a k-anonymous table."""
 
     dataset: DatasetSpec
     method: Method
@@ -292,7 +295,8 @@ class KAnonymousDrawing(Drawing):
         *,
         is_resumed: bool,  # noqa: ARG002
     ) -> Bundle:
-        """Read and recode the rows; BoundaryViolation or TooFewRows without a valid table."""
+        """Return the bundle of the recoded rows; BoundaryViolation or TooFewRows if no valid
+        table exists."""
         if stored:
             return stored[0]
         rows = coded_rows(self.dataset, self.snapshot)
@@ -316,7 +320,8 @@ class KAnonymousDrawing(Drawing):
         return bundle
 
     def _aucs(self, rows: CodedRows, recoded: Recoding) -> dict[str, float]:
-        """Return the AUC of classifiers in folds of public rows, if the method measures it."""
+        """Return the AUC of classifiers, cross-validated on public rows, if the method measures
+        it."""
         if self.dataset.is_release or self.promise.diversity < 2 or recoded.auc is None:
             return {}
         one_label = replace(self.promise, diversity=1)

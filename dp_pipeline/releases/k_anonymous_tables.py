@@ -34,7 +34,7 @@ def k_anonymous_tables(
     is_public: bool,
     aucs: Mapping[str, float] | None = None,
 ) -> Tables:
-    """Return the tables of a release, by name.
+    """Return the tables of a k-anonymous release by name.
 
     ``released``: one text for each kept column, and the label; sorted rows. ``columns``: name,
     source attribute and rule of each column. ``measures``: name and value of every measure of the
@@ -63,7 +63,7 @@ def k_anonymous_tables(
 def measure_disclosure(
     tables: Tables, *, label: str, k: int, bits: bool = False
 ) -> DisclosureReport:
-    """Return every disclosure measure of a stored table; for bits, that by containment."""
+    """Return every disclosure measure of a stored table; for bits, matching is by containment."""
     released = tables[RELEASED]
     labels, target = _levels_and_codes(released, label)
     names = [name for name in released if name != label]
@@ -74,7 +74,7 @@ def measure_disclosure(
 
 
 def keeps_guarantee(bundle: Bundle) -> bool:
-    """Return whether the stored rows of a k-anonymous bundle keep its promise."""
+    """Return whether the stored rows of a k-anonymous bundle fulfil its guarantee."""
     k, diversity = int(bundle.facts["k"]), int(bundle.facts["diversity"])
     report = measure_disclosure(bundle.tables, label=bundle.facts["label"], k=k)
     return (k <= 1 or report.k >= k) and (diversity <= 1 or report.distinct_l >= diversity)
@@ -82,7 +82,7 @@ def keeps_guarantee(bundle: Bundle) -> bool:
 
 @dataclass(frozen=True)
 class TableFacts:
-    """The promise and the measures of a k-anonymous table.
+    """The guarantee and the disclosure measures of a k-anonymous table.
 
     columns       number of kept columns, without the label
     smallest      rows of the smallest class
@@ -113,13 +113,14 @@ class TableFacts:
 
 
 def measures_of(bundle: Bundle) -> dict[str, float]:
-    """Return the values of a release's measures by name."""
+    """Return the values of a release's disclosure measures by name."""
     stored = bundle.tables["measures"]
     return dict(zip(stored["name"].tolist(), stored["value"].tolist(), strict=True))
 
 
 def _levels_and_codes(table: Columns, name: str) -> tuple[np.ndarray, IntArray]:
-    """Return the sorted distinct texts of a column, and the index of every row's text in them."""
+    """Return the sorted distinct texts of a column, and the index of every row's text among
+    them."""
     levels = reduce(np.union1d, map(np.unique, batches_of(table, name)))
     codes = [np.searchsorted(levels, batch) for batch in batches_of(table, name)]
     return levels, np.concatenate(codes)
@@ -147,7 +148,7 @@ def _texts(released: CodedRows, label: str) -> Columns:
 
 
 def _text_batches(levels: np.ndarray, codes: NDArray[np.integer]) -> Iterator[np.ndarray]:
-    """Yield the text of every row in batches: a text takes a hundred bytes, its code one or two."""
+    """Yield the texts of the rows in batches, because texts take far more memory than codes."""
     for start in range(0, max(1, len(codes)), ROWS_A_BATCH):
         yield levels[codes[start : start + ROWS_A_BATCH]]
 
@@ -165,7 +166,7 @@ def _rules(recoding: RowRule) -> dict[str, np.ndarray]:
 
 
 def _rule(bit: Bit, column: Column) -> str:
-    """Return the condition under which a bit is 1, in words.
+    """Return the condition under which a bit is 1, as text.
 
     >>> _rule(Bit(0, 1, "at_least"), Column("age", ("[0, 20)", "[20, 40]"), ordered=True))
     '1 where age is in [20, 40] or above'
@@ -179,7 +180,7 @@ def _rule(bit: Bit, column: Column) -> str:
 def _suppressed_rows(
     rows: CodedRows, anonymized: Recoding, *, by_label: bool
 ) -> dict[str, np.ndarray]:
-    """Return the number of suppressed rows; by label also their share of the label's rows."""
+    """Return the number of suppressed rows, by label also as a share of the label's rows."""
     if not by_label:
         return {"rows": np.array([anonymized.suppressed.sum()], dtype=np.int64)}
     counts = np.bincount(rows.target[anonymized.suppressed], minlength=len(rows.target_levels))

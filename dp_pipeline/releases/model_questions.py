@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ModelQuestions:
-    """The questions of a model to a curator, and of the private evaluation of its result.
+    """The questions that a model and its private evaluation ask of a curator.
 
     facts     of the bundle
     earlier   tables of the release that it plans from; None where it plans from none
@@ -67,7 +67,7 @@ class ModelQuestions:
         *,
         matches_reserved: bool = True,
     ) -> Bundle:
-        """Return the bundle with its evaluation; its spends sum to its claimed ε.
+        """Return the bundle with its evaluation, whose spends add up to the claimed ε.
 
         counter            None draws nothing: every answer must be in the transcript
         matches_reserved   False for a settled release under another post-processing: the evaluation
@@ -100,7 +100,7 @@ class ModelQuestions:
     def fit_model(
         self, counter: ReleaseCounter | None, transcript: Transcript, noise: NoiseSource
     ) -> FitResult:
-        """Return the fit of the model."""
+        """Return the fit of the model, from answers that the curator gives."""
         coarse = None if self.coarse is None else self.coarse()
         paid = PaidMarginals() if coarse is None else coarse.paid
         rows = cast("FoldCounter | None", counter)

@@ -30,18 +30,18 @@ _DRY_RUN = "seeded:0"
 
 
 class ReleaseCounter(Protocol):
-    """A counter of the rows of a release."""
+    """A counter of the rows of a release, with their fingerprint."""
 
     @property
     def fingerprint(self) -> str:
         """The keyed fingerprint of the bytes that are counted."""
 
     def require_stored(self, rehearsed: object = None) -> None:
-        """Raise Damaged if tables that the dry run ``rehearsed`` read, or any, were changed."""
+        """Raise Damaged if files of rows that the dry run read, or any file, were changed."""
 
 
 class Questions(Protocol):
-    """The questions of a release to the counter of any rows."""
+    """The questions of a release, which can be asked of any counter."""
 
     def empty_counter(self) -> ReleaseCounter: ...
 
@@ -53,7 +53,7 @@ class Questions(Protocol):
         *,
         matches_reserved: bool = True,
     ) -> Bundle:
-        """Return the bundle; its spends sum to its claimed ε.
+        """Return the bundle, whose spends add up to the claimed ε.
 
         counter            None draws nothing: every answer must be in the transcript
         matches_reserved   False for a settled release under another post-processing
@@ -62,7 +62,7 @@ class Questions(Protocol):
 
 @dataclass(frozen=True)
 class NoisyDrawing(Drawing):
-    """The counter of a release's rows, with its stored answers.
+    """The counter of a release's rows, together with its stored answers.
 
     questions   returns the questions of the draw that a spec describes
     """
@@ -87,8 +87,8 @@ class NoisyDrawing(Drawing):
         return BundleStore(self.home.released).transcript_path(self.spec.key)
 
     def dry_run(self) -> None:
-        """Draw once over an empty table in memory, with a seed, so that nothing is charged that
-        cannot be drawn.
+        """Draw the release once over an empty table with seeded noise, to find faults before the
+        charge.
 
         Raises what the draw would raise for its declarations, such as a table with too many cells;
         Damaged if a stored table that it reads was changed.
@@ -99,7 +99,7 @@ class NoisyDrawing(Drawing):
         self.counter.require_stored(empty)
 
     def create_files(self) -> None:
-        """Create the transcript and the count of its answers.
+        """Create the files of the release's answers and of their number.
 
         Damaged if answers are stored that were never charged, as after rows of the ledger were
         removed: it is unknown which rows they are about.
@@ -119,7 +119,7 @@ class NoisyDrawing(Drawing):
             )
 
     def draw(self, spec: ReleaseSpec, stored: Sequence[Bundle], *, is_resumed: bool) -> Bundle:
-        """Draw the answers that the transcript does not have.
+        """Return the bundle, drawing the answers that the transcript lacks.
 
         AnswersLost if stored answers are lost, as they may have been seen, or if the rows changed
         since the first answer. Other damage can be repaired, and the key stays usable.
@@ -142,7 +142,7 @@ class NoisyDrawing(Drawing):
         self._count.remove()
 
     def _require_same_rows(self, spec: ReleaseSpec) -> None:
-        """Raise AnswersLost unless the rows are those with which the release started.
+        """Raise AnswersLost unless the rows are those with which the release was started.
 
         One charge pays for answers about one data set: answers about two may reveal nearly twice as
         much. OtherQuestion where the charge does not name the rows.
@@ -163,7 +163,7 @@ class NoisyDrawing(Drawing):
 
 
 class NoisyRelease(Release):
-    """A release of noisy answers, which are stored one by one.
+    """A release of noisy answers, each of which is stored as soon as it is drawn.
 
     epsilon      the requested ε
     noise_name   noise source: ``opendp``, ``exact`` or ``seeded:NUMBER``
@@ -176,7 +176,7 @@ class NoisyRelease(Release):
 
     @property
     def level(self) -> str:
-        """The ε, as the key of its partition."""
+        """The ε as text, which is the key of its partition."""
         return epsilon_text(self.epsilon)
 
     @property
@@ -187,24 +187,25 @@ class NoisyRelease(Release):
     @property
     @abstractmethod
     def measuring(self) -> Mapping[str, str]:
-        """The parameters that determine its questions to the rows, as text."""
+        """The parameters that determine the questions to the rows, as texts."""
 
     @property
     def evaluation(self) -> Fraction | None:
-        """The ε of its private quality numbers; None where there are none."""
+        """The ε of the private quality numbers; None if there are none."""
         return None
 
     @cached_property
     def noise(self) -> NoiseSource:
-        """The noise source: one stream for the whole release."""
+        """The noise source, which is one stream for the whole release."""
         return parse_noise(self.noise_name)
 
     def label_state(self, state: str) -> str:
-        """Return a state, with a label if the requested ε is not guaranteed."""
+        """Return a state, with a label added if the requested ε is not guaranteed."""
         return self.guarantee.label_state(state)
 
     def require_allowed(self) -> None:
-        """Raise DeclarationError for an unknown noise source, or a seed on release data."""
+        """Raise DeclarationError for an unknown noise source, or for seeded noise on sensitive
+        rows."""
         fit = self.noise.is_releasable
         if self.spec.is_release and not fit:
             raise DeclarationError(
@@ -214,7 +215,7 @@ class NoisyRelease(Release):
             )
 
     def key(self, snapshot: Snapshot, *, new_draw: bool = False) -> ReleaseKey:
-        """Return the key of the newest draw, or with ``new_draw`` of the next one.
+        """Return the key of the newest draw, or of the next draw with ``new_draw``.
 
         A draw that was charged and not finished is finished first, also with ``new_draw``.
         """
@@ -231,7 +232,7 @@ class NoisyRelease(Release):
         return key.with_replicate(following if new_draw and has_ended else following - 1)
 
     def draw_key(self, snapshot: str, replicate: int = 0) -> ReleaseKey:
-        """Return the key of one draw on a snapshot, charged or not."""
+        """Return the key of one draw from a snapshot, charged or not."""
         return ReleaseKey(
             population=self.spec.population,
             dataset=self.spec.name,
@@ -246,7 +247,7 @@ class NoisyRelease(Release):
         )
 
     def facts(self, key: Key) -> dict[str, str]:
-        """Return the facts of the release for the ledger and its bundle."""
+        """Return the facts about the release for the ledger and its bundle."""
         key, spec, guarantee = as_release_key(key), self.spec, self.guarantee
         is_releasable = self.noise.is_releasable and guarantee.is_plain
         facts = super().facts(key) | {

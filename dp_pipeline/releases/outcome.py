@@ -45,14 +45,14 @@ from dp_pipeline.results.bundle import Bundle
 
 
 def write_pointer(release: Release, published: PublishedBundle) -> None:
-    """Write which stored bundle is the result of a partition."""
+    """Write the file that names the stored bundle of a partition."""
     folder = published.folder.relative_to(release.store.root)
     pointer = {"folder": str(folder), "state": published.state, "nano": str(published.nano)}
     write_private(pointer_path(release), encode_document(pointer))
 
 
 def write_evaluation(options: RunOptions) -> list[QualityRow]:
-    """Evaluate the existing releases of one level or time window, and store the result."""
+    """Evaluate and store the quality of all existing releases of one level or time window."""
     spec, home, releases = options.resolve_spec(), options.home, options.releases
     pointers = {release.name: read_document(pointer_path(release)) for release in releases}
     released = [release for release in releases if pointers[release.name]]
@@ -80,7 +80,7 @@ def write_evaluation(options: RunOptions) -> list[QualityRow]:
 
 
 def write_comparison(spec: DatasetSpec, home: Home, kind: type[Release]) -> report.Comparison:
-    """Write the report that compares all evaluated releases, and store its content."""
+    """Write and store the report that compares all evaluated releases."""
     spec = with_discovered(spec, home)
     compare_all = report.compare_k_anonymous if kind.FOLDER else report.compare
     if spec.windows is not None:
@@ -92,7 +92,7 @@ def write_comparison(spec: DatasetSpec, home: Home, kind: type[Release]) -> repo
 
 
 def evaluations(spec: DatasetSpec, home: Home, kind: type[Release]) -> dict[str, Any]:
-    """Return the stored evaluations by level, or by window for rows in time windows."""
+    """Return the stored evaluations by level, or by time window if the rows have windows."""
     folder = Path(home.internal, spec.name, *kind.FOLDER, "evaluation")
     names: Iterable[str] = kind.levels(spec)
     if spec.windows is not None:
@@ -104,7 +104,8 @@ def evaluations(spec: DatasetSpec, home: Home, kind: type[Release]) -> dict[str,
 
 
 def _noisy_totals(spec: DatasetSpec, bundles: Iterable[Bundle]) -> dict[str, list[float]]:
-    """Return each model's noisy number of rows with its deviation; spans are in the names."""
+    """Return each model's noisy number of rows with its standard deviation; spans are in the
+    names."""
     totals = {}
     for bundle in bundles:
         span, name = len(spec.cut.parse_range(bundle.facts[WINDOW])), bundle.facts["model"]
@@ -116,7 +117,7 @@ def _noisy_totals(spec: DatasetSpec, bundles: Iterable[Bundle]) -> dict[str, lis
 
 
 def released_bundle(release: Release, pointer: dict[str, str]) -> Bundle:
-    """Return the settled bundle that a release's pointer names; Damaged for another release."""
+    """Return the settled bundle that a pointer file names; Damaged if it is of another release."""
     expected = release.level_facts
     if release.windows:
         expected[WINDOW] = range_text(release.windows)
@@ -128,7 +129,7 @@ def _comparison_path(spec: DatasetSpec, home: Home, kind: type[Release]) -> Path
 
 
 def published_windows(spec: DatasetSpec, home: Home) -> tuple[str, ...]:
-    """Return the time windows with all declared releases, oldest first."""
+    """Return the time windows in which all declared releases exist, oldest first."""
     published = []
     for publication in spec.publications:
         folder = Path(home.released, spec.name, publication.model)
@@ -156,8 +157,10 @@ DRY_WINDOWS = 3
 
 
 def has_source_ended(spec: DatasetSpec, home: Home, published: Sequence[str]) -> bool:
-    """Return whether a model counts next to no rows in the newest published windows, and many in an
-    earlier one, by its released noisy numbers; smoothed numbers show it some windows later.
+    """Return whether released noisy counts show next to no rows in the newest windows after many
+    earlier.
+
+    Smoothed numbers show it some windows later.
 
     published   oldest first
     """
@@ -171,14 +174,14 @@ def has_source_ended(spec: DatasetSpec, home: Home, published: Sequence[str]) ->
 
 
 def _released_totals(spec: DatasetSpec, home: Home, window: str) -> dict[str, NoisyTotal]:
-    """Return each model's noisy number of rows in a window; empty before its evaluation."""
+    """Return each model's noisy number of rows in a window; empty if it is not evaluated yet."""
     path = Path(home.internal, spec.name, "evaluation", f"{window}.json")
     totals = (read_document(path) or {}).get("totals", {})
     return {name: NoisyTotal(*total) for name, total in totals.items()}
 
 
 def is_level_complete(options: RunOptions, level: str) -> bool:
-    """Return whether a run at this level would change nothing.
+    """Return whether all releases at this level are complete, so that a run would change nothing.
 
     A damaged, unfinished, differently coded or differently evaluated release is not complete.
     """
@@ -191,7 +194,7 @@ def is_level_complete(options: RunOptions, level: str) -> bool:
 
 
 def is_prepared(spec: DatasetSpec, home: Home) -> bool:
-    """Return whether the snapshot has prepared rows, or releases from before their deletion."""
+    """Return whether a snapshot has prepared rows, or had them for the releases that exist."""
     snapshot = current_snapshot(home.raw, spec.name, home.ledger.key(spec.population), spec.window)
     if snapshot is None:
         return False
@@ -240,7 +243,7 @@ def report_digest(spec: DatasetSpec, home: Home, kind: type[Release]) -> str:
 
 
 def is_report_current(options: RunOptions) -> bool:
-    """Return whether the comparison shows the current state."""
+    """Return whether the stored comparison is up to date."""
     spec, home = options.resolve_spec(), options.home
     try:
         stored = read_document(_comparison_path(spec, home, options.kind)) or {}

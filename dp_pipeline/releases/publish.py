@@ -32,7 +32,7 @@ State = Literal["charged", "resumed", "replayed"]
 
 @dataclass(frozen=True)
 class PublishedBundle:
-    """A bundle, and how this run got it.
+    """A bundle, with the way in which this run obtained it.
 
     state   ``charged``: drawn now, and paid for or recorded; ``resumed``: finished under a charge
             made earlier; ``replayed``: stored before, nothing read, nothing paid
@@ -47,7 +47,7 @@ class PublishedBundle:
 
 
 def publish(release: Release, *, new_draw: bool = False) -> PublishedBundle:
-    """Return the bundle of a release: replayed if it was settled before, else charged and drawn.
+    """Return the bundle of a release: replayed if it was settled, otherwise charged and drawn.
 
     Raises, before a charge, DeclarationError for what the data set file does not allow,
     BudgetExceeded if a limit would be exceeded, and NotPrepared without a prepared snapshot.
@@ -67,7 +67,7 @@ def publish(release: Release, *, new_draw: bool = False) -> PublishedBundle:
 
 
 def _publish(release: Release, key: Key, snapshot: Snapshot) -> PublishedBundle:
-    """Replay, resume, or charge and draw the release with this key."""
+    """Return the bundle of the release with this key, after replaying, resuming or drawing it."""
     store, ledger = release.store, release.home.ledger
     if ledger.state(key.digest) == "settled":
         return _replay(release, key, ledger)
@@ -106,7 +106,7 @@ def _publish(release: Release, key: Key, snapshot: Snapshot) -> PublishedBundle:
 
 
 def require_reserved_parameters(release: Release, key: Key) -> None:
-    """Raise DeclarationError for a release that was started with another post-processing.
+    """Raise DeclarationError if the release was started with other post-processing parameters.
 
     Its charge holds one evaluation, of its own centres or tables. Once settled, the post-processing
     may change at no cost.
@@ -121,7 +121,7 @@ def require_reserved_parameters(release: Release, key: Key) -> None:
 
 
 def _replay(release: Release, key: Key, ledger: Ledger) -> PublishedBundle:
-    """Return a settled release from the store, or rebuild its bundle from its transcript."""
+    """Return a settled release from the store, or rebuilt from its transcript."""
     store, path = release.store, release.store.bundle_path(key, release.postprocessing)
     if not path.exists():
         bundle = replay.rebuild_missing(release, key, path)
@@ -140,7 +140,8 @@ def _replay(release: Release, key: Key, ledger: Ledger) -> PublishedBundle:
 def _abort_if_answers_lost(
     reservation: Reservation, drawing: Drawing, ledger: Ledger
 ) -> Iterator[None]:
-    """Mark the release as dead if answers are lost in the block: they may have been seen."""
+    """Mark the release as dead if the block finds its answers lost, since they may have been
+    seen."""
     try:
         yield
     except AnswersLost as error:
@@ -168,8 +169,9 @@ _SHORTEST = 8
 
 
 def give_up(home: Home, key: str, *, reason: str, by: str) -> Entry:
-    """Mark an unfinished release as dead, and return the row that charged it; its charge and stored
-    answers stay. Waits for a process that draws it.
+    """Mark an unfinished release as dead, and return the ledger row that charged it.
+
+    Its charge and stored answers stay. This waits for a process that draws it.
 
     key      the first digits of its key, as messages show them: at least 8
     reason   one line, kept in the ledger
@@ -202,7 +204,7 @@ def give_up(home: Home, key: str, *, reason: str, by: str) -> Entry:
 
 
 def _unfinished_key(ledger: Ledger, digits: str) -> str:
-    """Return the whole key of the one unfinished release that begins with these digits."""
+    """Return the full key of the only unfinished release whose key begins with some digits."""
     if len(digits) < _SHORTEST:
         raise DeclarationError(
             f"release: a key must be written with its first {_SHORTEST} digits or more, as "

@@ -41,7 +41,7 @@ CURRENT, VERSIONS = "current", "versions"
 
 @dataclass(frozen=True)
 class PublishedCopy:
-    """The published copy of one model.
+    """A published copy of one model's newest release.
 
     place     the folder or address that holds ``current.json``
     version   of the key of the release and the digest of the export
@@ -55,7 +55,8 @@ class PublishedCopy:
 
 
 def publish_copies(spec: DatasetSpec, home: Home) -> dict[str, PublishedCopy | None]:
-    """Copy the newest cleared release of each published model to its place; None without one."""
+    """Copy the newest cleared release of each published model to its place; return the copies,
+    None without a release."""
     return {
         publication.model: _publish_copy(spec, home, publication)
         for publication in publications_of(spec)
@@ -106,8 +107,9 @@ def _copy_to_address(settled: SettledRelease, place: str) -> Export:
 
 
 def _put_version(files: Any, exported: Export, folder: str) -> None:
-    """Upload a version unless it is there; the list of digests comes last, so it marks a complete
-    one.
+    """Upload a version of an export unless it exists.
+
+    The list of digests comes last, so it marks a complete version.
 
     Files are put whole, so that a store derives the content type from the name. Folders are made
     only where paths begin at a root: a bucket needs none, and a mistyped one would be created.
@@ -130,7 +132,8 @@ _REASONS: dict[type[Exception], str] = {
 
 @contextmanager
 def _one_line_errors(place: str) -> Iterator[None]:
-    """Turn a driver's error into PipelineError without its text, which may contain a key."""
+    """Turn a storage driver's error into a PipelineError without its text, which may contain a
+    key."""
     try:
         yield
     except PipelineError:
@@ -148,7 +151,8 @@ def _without_password(place: str) -> str:
 
 
 def _file_system(place: str) -> tuple[Any, str]:
-    """Return fsspec's file system of an address, and the path; DeclarationError if unusable."""
+    """Return the file system of an address and the path in it; DeclarationError if it cannot be
+    used."""
     expected = f"The variable {PUBLISHED_VARIABLE} must name a folder or a store of fsspec"
     try:
         import fsspec

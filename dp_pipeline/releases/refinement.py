@@ -21,7 +21,7 @@ from dp_pipeline.results.bundle import REFINED_FROM, REFINES, ReleaseKey
 
 @dataclass(frozen=True)
 class RefinedRelease:
-    """The earlier release that a refinement starts from.
+    """The earlier release from which a refinement starts.
 
     key       of its draw
     reserved  the row of the ledger that charged it
@@ -32,12 +32,13 @@ class RefinedRelease:
 
     @property
     def facts(self) -> dict[str, str]:
-        """The facts that name this release in its refinement."""
+        """The facts by which a refinement names this release."""
         return {REFINES: self.key.digest, REFINED_FROM: epsilon_text(self.key.epsilon)}
 
     def require_refinable(self, ledger: Ledger, rows: str) -> None:
-        """Raise DeclarationError unless the release is settled, and was drawn from the same rows:
-        else its noise is of other counts.
+        """Raise DeclarationError unless the release is settled and was drawn from the same rows.
+
+        Otherwise its noise is that of other counts.
 
         rows   keyed fingerprint of the rows that are counted now
         """
@@ -58,7 +59,7 @@ class RefinedRelease:
 def refined_release(
     key: ReleaseKey, ledger: Ledger, *, what: str, epsilon: Fraction
 ) -> RefinedRelease | None:
-    """Return the earlier release that the draw with this key refines; None for a first draw.
+    """Return the earlier release that the draw with a key refines; None for a first draw.
 
     what      words for messages
     epsilon   the requested ε of the release to refine
@@ -91,7 +92,7 @@ def refined_release(
 
 
 def require_unrefined(key: ReleaseKey, ledger: Ledger, *, what: str, epsilon: Fraction) -> None:
-    """Raise DeclarationError if the release at ``epsilon`` was refined to another ε before."""
+    """Raise DeclarationError if the release at ``epsilon`` was already refined to another ε."""
     history = ledger.history(key.digest)
     if history and (finer := history[0].facts["epsilon"]) != epsilon_text(key.epsilon):
         raise DeclarationError(
@@ -101,8 +102,9 @@ def require_unrefined(key: ReleaseKey, ledger: Ledger, *, what: str, epsilon: Fr
 
 
 def newest_key(key: ReleaseKey, ledger: Ledger, partitions: Sequence[Fraction]) -> ReleaseKey:
-    """Return the key that was charged last among a first draw and the refinements to its ε; that of
-    the draw if none was charged.
+    """Return the most recently charged key among a first draw and its refinements to the same ε.
+
+    If none was charged, it is that of the draw.
 
     key          of the first draw
     partitions   every declared ε
@@ -121,7 +123,7 @@ def newest_key(key: ReleaseKey, ledger: Ledger, partitions: Sequence[Fraction]) 
 
 
 def _refinements(draw: ReleaseKey, ledger: Ledger) -> Iterator[tuple[Entry, ...]]:
-    """Yield the ledger's rows of every refinement of this draw, or of a later one."""
+    """Yield the ledger rows of every refinement of this draw or of a later draw."""
     while ledger.state(draw.digest) is not None:
         finer = draw.refining(draw.digest)
         while entries := ledger.history(finer.digest):

@@ -38,7 +38,7 @@ _OF_PROJECT = ("DP_PIPELINE_DAGSTER", "DP_PIPELINE_PUBLISHED")
 
 
 def rehearsal_home(home: Home, name: str) -> Home:
-    """Return the empty home of a rehearsal, without the pages of the one before."""
+    """Return the home of a rehearsal, emptied and without the pages of the previous one."""
     root = home.root / FOLDER / name
     if root.is_dir():
         shutil.rmtree(root)
@@ -50,7 +50,7 @@ def rehearsal_home(home: Home, name: str) -> Home:
 def rehearsed(
     spec: DatasetSpec, home: Home, project: Home, *, rows: int = 0, like: str = ""
 ) -> DatasetSpec:
-    """Return a declaration like that of a data set, over rows that are drawn into a home.
+    """Return a declaration like that of a data set, over artificial rows drawn into a home.
 
     rows   how many; 0: as many as the file declares, or ROWS
     like   the model of the project's newest release after whose table the rows are drawn; empty:
@@ -96,7 +96,7 @@ def _released_columns(spec: DatasetSpec, home: Home, model: str) -> Mapping[str,
 
 
 def export_rehearsal(spec: DatasetSpec, home: Home, models: Iterable[str]) -> Path:
-    """Export the newest rehearsed release of each model, and return the folder of the exports."""
+    """Export the newest rehearsed release of each model; return the folder of the exports."""
     folder: Path = home.root / "export"
     for model in models:
         settled = find_newest_settled(spec, home, ExportRequest.of(spec, name=model))
@@ -108,8 +108,10 @@ def export_rehearsal(spec: DatasetSpec, home: Home, models: Iterable[str]) -> Pa
 def rehearsing(
     declared: DatasetSpec, project: Home, *, rows: int = 0, like: str = ""
 ) -> Iterator[tuple[DatasetSpec, Home]]:
-    """Give the declaration and the home of a rehearsal for the block, and keep what a run in it
-    writes outside of its home, Dagster's history, there too.
+    """Yield the declaration and the home of a rehearsal, where Dagster's history is kept for the
+    block too.
+
+    So a run in the block writes nothing outside that home.
 
     rows, like   see ``rehearsed``
     """

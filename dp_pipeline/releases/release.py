@@ -40,8 +40,8 @@ _MEASURING = ("config", "gate", "inference", "models", "results", "raw/counters"
 def other_non_dp_releases(
     spec: DatasetSpec, ledger: Ledger, *, before: str | None = None, exclude_key: str | None = None
 ) -> list[str]:
-    """Return a text for each release without ε of the same persons, oldest first, finished or not;
-    none on benchmarks.
+    """Return a text for each release of the same persons without ε, oldest first; empty on
+    benchmarks.
 
     before       key of a release: only those recorded before it, if it is recorded
     exclude_key  key of a release to leave out
@@ -63,7 +63,7 @@ def other_non_dp_releases(
 
 @cache
 def code_version(folders: tuple[str, ...] = _MEASURING) -> str:
-    """Return the package's version and a digest of the code in some of its folders.
+    """Return the version of the package with a digest of the code in some of its folders.
 
     It is recorded with each release, but not part of its key. FileNotFoundError for a folder
     without code: its changes would be no other version.
@@ -83,13 +83,13 @@ def code_version(folders: tuple[str, ...] = _MEASURING) -> str:
 
 
 def program_code() -> str:
-    """Return the version of the code behind evaluations, comparisons and budget reports."""
+    """Return the version of the code that makes evaluations, comparisons and budget reports."""
     return code_version(("raw", "metrics", "reporting", "ledger", "releases", "orchestration"))
 
 
 @dataclass(frozen=True)
 class ReleaseSpec:
-    """One draw of a release, as declarations and ledger describe it.
+    """One draw of a release, with its key and facts.
 
     facts     written into the ledger and the bundle: declarations and versions, no rows
     what      the name of the release in messages and in the ledger
@@ -109,7 +109,7 @@ class ReleaseSpec:
     reserved: Entry | None
 
     def charge(self, run: Mapping[str, str], *, rows: str) -> Charge:
-        """Return the charge that the ledger reserves or records before any row is counted.
+        """Return the charge that the ledger records before any row is counted.
 
         run    facts of the run for the ledger: run id, asset
         rows   fingerprint of the tables that its answers are about; may be empty
@@ -128,7 +128,7 @@ class ReleaseSpec:
 
 
 class Drawing(ABC):
-    """The opened rows of one release, from which its answers are drawn after the charge.
+    """The opened rows of one release, from which answers are drawn after the charge.
 
     rows   keyed fingerprint of the counted tables; empty where no answer is stored by itself, so
            that a resumed run draws everything again
@@ -137,10 +137,10 @@ class Drawing(ABC):
     rows: str
 
     def dry_run(self) -> None:  # noqa: B027
-        """Draw once over an empty table, to refuse before the charge what cannot be drawn."""
+        """Draw the release once over an empty table, to find faults before the charge."""
 
     def create_files(self) -> None:  # noqa: B027
-        """Create every file that a charged release must have."""
+        """Create all files that a charged release must have."""
 
     @abstractmethod
     def draw(self, spec: ReleaseSpec, stored: Sequence[Bundle], *, is_resumed: bool) -> Bundle:
@@ -154,15 +154,15 @@ class Drawing(ABC):
         """
 
     def texts(self, bundle: Bundle) -> dict[str, str]:  # noqa: ARG002
-        """Return the texts to store and seal with a bundle, by file name."""
+        """Return the texts that are stored and sealed with a bundle, by file name."""
         return {}
 
     def remove_files(self) -> None:  # noqa: B027
-        """Remove files that only an unfinished release needs."""
+        """Remove the files that only an unfinished release needs."""
 
 
 class Release(ABC):
-    """One release that a data set declares, of any kind.
+    """A release of any kind that a data set declares.
 
     name   of the model or method
     run    facts of the run for the ledger: run id, asset
@@ -182,12 +182,12 @@ class Release(ABC):
 
     @staticmethod
     def names(spec: DatasetSpec) -> tuple[str, ...]:  # noqa: ARG004
-        """Return the declared models or methods of a data set."""
+        """Return the names of the declared models or methods of a data set."""
         return ()
 
     @staticmethod
     def levels(spec: DatasetSpec) -> tuple[str, ...]:  # noqa: ARG004
-        """Return the declared ε or K of a data set, ascending, as keys of partitions."""
+        """Return the declared ε or K of a data set, ascending, as the keys of partitions."""
         return ()
 
     @classmethod
@@ -206,13 +206,13 @@ class Release(ABC):
 
     @classmethod
     def version(cls) -> str:
-        """Return the version of the code that measures."""
+        """Return the version of the code that makes the measurements."""
         return code_version(cls.ROOMS)
 
     @property
     @abstractmethod
     def level(self) -> str:
-        """The ε or K, as the key of its partition."""
+        """The ε or K as text, which is the key of its partition."""
 
     @property
     @abstractmethod
@@ -222,31 +222,32 @@ class Release(ABC):
     @property
     @abstractmethod
     def summary(self) -> str:
-        """A sentence on what the model or method does."""
+        """A sentence that says what the model or method does."""
 
     @property
     def cost(self) -> Fraction:
-        """The cost of a first draw, in the population's currency; 0 without a finite ε."""
+        """The cost of a first draw, in the population's currency; 0 if no finite ε holds."""
         return Fraction(0)
 
     @property
     def delta(self) -> Fraction:
-        """The own δ of the release, in addition to the δ of its population."""
+        """The δ of the release itself, in addition to the δ of its population."""
         return Fraction(0)
 
     @property
     def path(self) -> tuple[str, ...]:
-        """Data set, folder and name: the key of its asset and its path in the store."""
+        """The data set, folder and name, which are the key of the Dagster asset and the path in
+        the store."""
         return (self.spec.name, *self.FOLDER, self.name)
 
     @property
     def windows(self) -> tuple[str, ...]:
-        """The time windows that it covers; empty where rows are not partitioned."""
+        """The time windows that the release covers; empty for rows without windows."""
         return self.spec.blocks
 
     @property
     def partition(self) -> tuple[str, ...]:
-        """Its time windows, if any, and its level, as in names of files."""
+        """The time windows, if any, and the level, as they stand in names of files."""
         return (*filter(None, [range_text(self.windows)]), self.level)
 
     @property
@@ -259,20 +260,21 @@ class Release(ABC):
 
     @property
     def postprocessing(self) -> dict[str, str]:
-        """The parameters and declarations that only affect post-processing, as text."""
+        """The parameters and declarations that affect only post-processing, as texts."""
         return {}
 
     @abstractmethod
     def label_state(self, state: str) -> str:
-        """Return a state, with a label if the release does not have the ε that it names."""
+        """Return a state, with a label added if the release lacks the ε that it names."""
 
     @abstractmethod
     def require_allowed(self) -> None:
-        """Raise DeclarationError for what the data set file or the noise does not allow."""
+        """Raise DeclarationError if the data set file or the noise source does not allow the
+        release."""
 
     @abstractmethod
     def key(self, snapshot: Snapshot, *, new_draw: bool = False) -> Key:
-        """Return the key of the newest draw, or with ``new_draw`` of the next one."""
+        """Return the key of the newest draw, or of the next draw with ``new_draw``."""
 
     def resolve(self, key: Key) -> ReleaseSpec:
         """Return the draw with this key, as declarations and ledger describe it now."""
@@ -304,7 +306,7 @@ class Release(ABC):
 
     @abstractmethod
     def open(self, spec: ReleaseSpec, snapshot: Snapshot) -> Drawing:
-        """Return its rows, ready to be drawn from; NotPrepared where they are not prepared."""
+        """Return the opened rows, ready to be drawn from; NotPrepared if they are not prepared."""
 
     @abstractmethod
     def rebuild(self, key: Key, settled: Entry) -> Bundle:
@@ -312,10 +314,10 @@ class Release(ABC):
 
 
 def level_fact(kind: type[Release]) -> str:
-    """Return the name of the fact that holds the level of a kind of release."""
+    """Return the name of the fact that holds the level of a release of this kind."""
     return "k" if kind.FOLDER else "epsilon"
 
 
 def digest_of(*parts: object) -> str:
-    """Return a short digest of texts and declarations, to compare versions by."""
+    """Return a short digest of texts and declarations, for comparing versions."""
     return hashlib.sha256(" ".join(map(str, parts)).encode()).hexdigest()[:12]

@@ -19,7 +19,7 @@ from dp_pipeline.results.bundle import Bundle
 
 
 def describe(spec: DatasetSpec, kind: type[Release], name: str) -> str:
-    """Return a few sentences on what a model or method releases and costs."""
+    """Return a few sentences on what a model or method releases and what it costs."""
     if kind is DomainRelease:
         return _describe_domain(spec)
     return (_describe_method if kind.FOLDER else _describe_model)(spec, name)
@@ -69,7 +69,8 @@ def _describe_method(spec: DatasetSpec, name: str) -> str:
 
 
 def reported(release: Release, bundle: Bundle) -> ReportedRelease:
-    """Return a release as cards show it, with its balance, and its quality on public rows."""
+    """Return a release in the form that cards show, with its budget, and its quality on public
+    rows."""
     if bundle.is_k_anonymous:
         return k_anonymous_release.reported_k_anonymous_release(release.spec, bundle, {})
     ledger = release.home.ledger
@@ -84,8 +85,10 @@ def reported(release: Release, bundle: Bundle) -> ReportedRelease:
 
 
 def write_card(release: Release, bundle: Bundle, folder: Path) -> Path:
-    """Write the card of a release in Markdown and return its path; that of a k-anonymous release
-    was sealed with its bundle, others are rewritten by every run, as the total charge grows.
+    """Write the card of a release in Markdown and return its path.
+
+    The card of a k-anonymous release was sealed with its bundle; others are rewritten by every run,
+    as the total charge grows.
 
     folder   the folder of the bundle
     """

@@ -48,8 +48,9 @@ MADE_AGAIN = "made again"
 
 
 def settled_bundle(store: BundleStore, path: Path, *, ledger: Ledger, population: str) -> Bundle:
-    """Return a settled bundle; everything that is shown, compared or exported is read by this
-    function.
+    """Return a settled bundle from the store after checking it.
+
+    Everything that is shown, compared or exported is read by this function.
 
     Damaged, with what to do, unless a) its seal fits, b) it is made of the answers that the ledger
     settled, and c) the folder that was settled holds what was settled. A bundle of another
@@ -66,18 +67,19 @@ def settled_bundle(store: BundleStore, path: Path, *, ledger: Ledger, population
 
 
 def settled_facts(bundle: Bundle, path: Path) -> dict[str, str]:
-    """Return the facts of the ledger row that settles a bundle."""
+    """Return the facts of the ledger row that settled a bundle."""
     facts = {CONTENT: content_digest(bundle), FOLDER: path.name}
     return {**facts, TRANSCRIPT: bundle.transcript} if bundle.transcript else facts
 
 
 def snapshot_by_name(spec: DatasetSpec, home: Home, name: str) -> Snapshot:
-    """Return a snapshot of which only the name is known, for making keys."""
+    """Return a snapshot that has only a name, for making keys."""
     return Snapshot(Path(home.raw, spec.name, name), b"")
 
 
 def key_of(release: Release, bundle: Bundle) -> Key:
-    """Return a stored release's key from its declaration; Damaged if the bundle's differs."""
+    """Return the key of a stored release from its declaration; Damaged if the bundle has another
+    key."""
     key: Key = release.key(snapshot_by_name(release.spec, release.home, bundle.facts["snapshot"]))
     if isinstance(key, ReleaseKey):
         refines = bundle.facts.get(REFINES, "")
@@ -91,12 +93,13 @@ def key_of(release: Release, bundle: Bundle) -> Key:
 
 
 def rebuild_bundle(release: Release, key: Key) -> Bundle:
-    """Return the bundle of a settled release, rebuilt from its stored answers; no row is read."""
+    """Return the bundle of a settled release, rebuilt from its stored answers without reading a
+    row."""
     return release.rebuild(key, settled_entry(key.digest, key.population, release.home.ledger))
 
 
 def rebuild_missing(release: Release, key: Key, path: Path) -> Bundle:
-    """Return the rebuilt bundle of a settled release whose bundle is missing; no row is read.
+    """Return the rebuilt bundle of a settled release whose stored bundle is missing.
 
     Raises Damaged where its transcript is not the one that was settled, or there is none.
     """
@@ -108,13 +111,14 @@ def rebuild_missing(release: Release, key: Key, path: Path) -> Bundle:
 
 
 def content_digest(bundle: Bundle) -> str:
-    """Return a digest of a bundle's tables, charges, quality and facts but the code version."""
+    """Return a digest of the tables, charges, quality and facts of a bundle, without the code
+    version."""
     without_code = replace(bundle, facts={**bundle.facts, "code": ""})
     return hashlib.sha256(without_code.to_json().encode()).hexdigest()
 
 
 def settled_entry(key: str, population: str, ledger: Ledger) -> Entry:
-    """Return the row that settled a release; Damaged where there is none."""
+    """Return the ledger row that settled a release; Damaged if there is none."""
     entries = [entry for entry in ledger.history(key) if entry.event == "settled"]
     if not entries or entries[0].population != population:
         raise Damaged(
@@ -125,7 +129,7 @@ def settled_entry(key: str, population: str, ledger: Ledger) -> Entry:
 
 
 def reserved_entry(key: str, population: str, ledger: Ledger) -> Entry:
-    """Return the row that charged a release; Damaged where there is none."""
+    """Return the ledger row that charged a release; Damaged if there is none."""
     entries = ledger.history(key)
     if not entries or entries[0].population != population:
         raise Damaged(
@@ -136,7 +140,7 @@ def reserved_entry(key: str, population: str, ledger: Ledger) -> Entry:
 
 
 def settled_answers(store: BundleStore, key: Key, settled: Entry) -> Transcript:
-    """Return the stored answers of a settled release, from the first.
+    """Return all stored answers of a settled release.
 
     Damaged, never AnswersLost, if they are not those that were settled: AnswersLost would end the
     release that is being drawn, such as one that refines this one.
@@ -153,7 +157,8 @@ def settled_answers(store: BundleStore, key: Key, settled: Entry) -> Transcript:
 
 
 def spend_rows(bundle: Bundle) -> list[SpendRow]:
-    """Return the spends for the ledger; none where they add up to no ε of the release."""
+    """Return the spends of a bundle for the ledger; empty if they do not add up to an ε of the
+    release."""
     if not bundle.is_dp:
         return []
     return [
@@ -171,7 +176,8 @@ _PROMISED = (
 
 
 def require_intact(release: Release, folder: Path) -> Bundle:
-    """Return a release's bundle; Damaged unless seal, answers, facts and charges are right."""
+    """Return the bundle of a release; Damaged unless its seal, answers, facts and charges are
+    right."""
     ledger, population = release.home.ledger, release.spec.population
     bundle = settled_bundle(release.store, folder, ledger=ledger, population=population)
     key = key_of(release, bundle)
@@ -197,7 +203,8 @@ def require_intact(release: Release, folder: Path) -> Bundle:
 
 
 def require_reproducible(release: Release, bundle: Bundle) -> None:
-    """Raise Damaged unless today's code rebuilds the same bundle from its stored answers."""
+    """Raise Damaged unless the current code rebuilds an identical bundle from the stored
+    answers."""
     rebuilt = rebuild_bundle(release, key_of(release, bundle))
     # The digest of every table is in the text, so equal texts are equal tables.
     code = {name: bundle.facts[name] for name in ("code", MADE_AGAIN) if name in bundle.facts}
@@ -213,12 +220,13 @@ def _name(bundle: Bundle) -> str:
 
 
 def encode_document(value: Any) -> bytes:
-    """Return a value as the bytes of a document for ``read_document``."""
+    """Return a value encoded as the bytes that ``read_document`` reads."""
     return json.dumps({"format": FORMAT, "value": value}, sort_keys=True, indent=1).encode()
 
 
 def read_document(path: Path) -> Any:
-    """Return the value in a file, None without a file; PipelineError if it cannot be read."""
+    """Return the value in a document file, None without a file; PipelineError if it is
+    unreadable."""
     if not path.is_file():
         return None
     try:
@@ -236,13 +244,13 @@ def read_document(path: Path) -> Any:
 
 
 def pointer_path(release: Release) -> Path:
-    """Return the file that names the bundle of a partition, or of a time window at a level."""
+    """Return the path of the file that names the bundle of a partition or time window."""
     name = ".".join(release.partition)
     return Path(release.home.released, *release.path, f"partition-{name}.json")
 
 
 def evaluation_path(release: Release) -> Path:
-    """Return the file with the evaluation of all releases of its level, or of its time window."""
+    """Return the path of the file with the evaluation of all releases of a level or time window."""
     folder = Path(release.home.internal, *release.path[:-1])
     name = release.spec.window if is_published(release) else ".".join(release.partition)
     return folder / "evaluation" / f"{name}.json"
@@ -259,7 +267,8 @@ def is_published(release: Release) -> bool:
 
 
 def exact_rows(release: Release, bundle: Bundle) -> list[QualityRow]:
-    """Return the exact quality numbers of a public release; none if missing or outdated."""
+    """Return the exact quality numbers of a public release; empty if they are missing or
+    outdated."""
     from dp_pipeline.reporting.metrics import from_documents
 
     if release.spec.is_release:
@@ -284,7 +293,7 @@ _LAST = "last window"
 def pointed_bundle(
     spec: DatasetSpec, home: Home, pointer: Mapping[str, str], **expected: str
 ) -> Bundle:
-    """Return the settled bundle that a pointer names.
+    """Return the settled bundle that a pointer file names.
 
     expected   facts of it, such as its model and ε
 

@@ -63,7 +63,7 @@ _PANELS = {
 
 @dataclass(frozen=True)
 class Comparison:
-    """The content of the comparison asset.
+    """The content of the asset that compares releases.
 
     summary    the best model first, a line and a table of at most five columns in markdown;
                None without numbers
@@ -78,7 +78,7 @@ class Comparison:
 
 
 def compare(spec: DatasetSpec, home: Home, evaluations: Mapping[str, Any]) -> Comparison:
-    """Write the HTML report of all evaluated ε; return its table and pictures.
+    """Write the HTML report on all evaluated ε; return its table and pictures.
 
     The data set's account is opened first: the report names the protected unit.
     """
@@ -111,7 +111,7 @@ def compare(spec: DatasetSpec, home: Home, evaluations: Mapping[str, Any]) -> Co
 
 
 def _utility_pictures(rows: Sequence[QualityRow]) -> list[Picture]:
-    """Return a picture of the clusterings' main metric, and one for each kind of the tables'."""
+    """Return a picture of the clusterings' main metric, and one for each metric of the tables."""
     metrics = metrics_of(rows)
     first = next((metric for metric in _TITLES if metric in metrics), None)
     chosen = [] if first is None else [("utility over ε", _TITLES[first], [first])]
@@ -132,7 +132,7 @@ def _utility_pictures(rows: Sequence[QualityRow]) -> list[Picture]:
 
 
 def _pictures(spec: DatasetSpec, bundles: Sequence[Bundle]) -> list[Picture]:
-    """Return maps of clusterings, pictures of tables' marginals, and of tables' cliques."""
+    """Return maps of clusterings, and pictures of tables' marginals and cliques."""
     maps = [bundle for bundle in bundles if "centres" in bundle.tables]
     tables = [bundle for bundle in bundles if "marginals" in bundle.tables]
     pictures = []
@@ -143,13 +143,13 @@ def _pictures(spec: DatasetSpec, bundles: Sequence[Bundle]) -> list[Picture]:
 
 
 def _marginals_with_errors(bundle: Bundle) -> Columns:
-    """Return the marginals with the error of every share, where that is known."""
+    """Return the marginals, with the error of each share if it is known."""
     errors = share_errors(bundle.tables)
     return {**bundle.tables["marginals"], **({} if errors is None else {"error": errors})}
 
 
 def _marginals(bundles: Sequence[Bundle]) -> Iterator[Picture]:
-    """Yield as many pictures of the marginals as all attributes need."""
+    """Yield as many pictures of marginals as are needed to show all attributes."""
     if not bundles:
         return
     title = _title_of(bundles, "Marginals")
@@ -162,7 +162,7 @@ def _marginals(bundles: Sequence[Bundle]) -> Iterator[Picture]:
 
 
 def _graphs(bundles: Sequence[Bundle]) -> list[Picture]:
-    """Return a picture of every table that has cliques of several attributes."""
+    """Return a picture for every table whose cliques have several attributes."""
     titles = {f"Cliques of {_title(bundle)}": bundle.tables.get("cliques") for bundle in bundles}
     return [
         model_graph(cliques, title=title)
@@ -177,7 +177,7 @@ def _view(spec: DatasetSpec, name: str, bundle: Bundle) -> ClusterView:
 
 
 def _names(bundles: Sequence[Bundle]) -> list[str]:
-    """Return the names of the models, with their ε where these differ."""
+    """Return the names of the models, with their ε if several ε are shown."""
     is_same = len({bundle.facts["epsilon"] for bundle in bundles}) == 1
     return [bundle.model if is_same else _title(bundle) for bundle in bundles]
 
@@ -200,8 +200,7 @@ _MAPS = 4
 
 
 def compare_windows(spec: DatasetSpec, home: Home, evaluations: Mapping[str, Any]) -> Comparison:
-    """Write the HTML report over time windows: utility, noisy totals, costs, and maps of the
-    newest.
+    """Write the HTML report over time windows; return its tables and pictures.
 
     evaluations   window → its evaluation, of all that were evaluated
     """
@@ -233,7 +232,7 @@ def compare_windows(spec: DatasetSpec, home: Home, evaluations: Mapping[str, Any
 def _evaluated(
     spec: DatasetSpec, home: Home, evaluation: Mapping[str, Any], **expected: str
 ) -> Iterator[ReportedPrivateRelease]:
-    """Yield the releases of an evaluation, with what was compared with public rows.
+    """Yield the releases of an evaluation, with their comparison to public rows if there is one.
 
     expected   facts of each, beside its model
     """
@@ -296,7 +295,7 @@ def _windows_picture(
 
 
 def _last_maps(spec: DatasetSpec, newest: Sequence[ReportedPrivateRelease]) -> list[Picture]:
-    """Return the maps of the last time windows by the clustering that is published first."""
+    """Return maps of the last time windows for the first published clustering."""
     maps = [release for release in newest if "centres" in release.bundle.tables]
     first = [release for release in maps if release.bundle.model == maps[0].bundle.model][:_MAPS]
     if not first:
@@ -311,7 +310,7 @@ def _timeline(
     spent: Mapping[str, Fraction],
     totals: Mapping[str, Sequence[curves.WindowNumber]],
 ) -> Timeline:
-    """Return one line for each time window: the cost of all its releases, and its noisy totals."""
+    """Return the cost of all releases and the noisy number of rows in each time window."""
     by_window = {
         (model, total.window): noisy_text(total.value, total.deviation)
         for model, numbers in totals.items()
@@ -333,14 +332,14 @@ _PICTURES = {"auc": "AUC over K", "seconds": "run time over K"}
 
 
 def page_path(spec: DatasetSpec, home: Home) -> Path:
-    """Return the path of the HTML page of a data set's k-anonymous releases."""
+    """Return the path of the HTML page on the k-anonymous releases of a data set."""
     return home.reports / f"{spec.name}.k_anonymous.html"
 
 
 def compare_k_anonymous(
     spec: DatasetSpec, home: Home, evaluations: Mapping[str, Any]
 ) -> Comparison:
-    """Write the page of all evaluated K; return its tables and pictures.
+    """Write the HTML page on all evaluated K; return its tables and pictures.
 
     The data set's account is opened first: the page names whom it does not protect.
     """
@@ -372,7 +371,7 @@ def compare_k_anonymous(
 def _releases(
     spec: DatasetSpec, home: Home, evaluations: Mapping[str, Any]
 ) -> Iterator[ReportedKAnonymousRelease]:
-    """Yield every evaluated release, in the declared order of methods, K ascending."""
+    """Yield every evaluated k-anonymous release, in the declared order of methods, K ascending."""
     declared = declared_k_anonymity(spec)
     for name in declared.methods:
         for key in declared.partition_keys:

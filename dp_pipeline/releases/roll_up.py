@@ -49,7 +49,7 @@ HEAD = ("attributes", "cell", "rows", "deviation", "deviation of one release")
 
 @dataclass(frozen=True)
 class SummedTable:
-    """One table over the rows of all time windows.
+    """A table over the rows of all time windows, summed from their releases.
 
     labels       of its levels or groups, or of boxes
     counts       float (cells,)
@@ -65,12 +65,12 @@ class SummedTable:
 
     @property
     def single_release_deviations(self) -> FloatArray:
-        """The deviations of one release of all these rows at the same ε."""
+        """The standard deviations that one release of all these rows would have at the same ε."""
         return np.asarray(self.deviations / self.windows**0.5)
 
 
 def roll_up(releases: Sequence[EpsilonRelease]) -> list[SummedTable]:
-    """Return every table that all releases have measured, added up cell by cell, or box by box.
+    """Return every table that all releases have measured, added up cell by cell.
 
     releases   of one model, one for each time window
 
@@ -104,7 +104,7 @@ def _sum_boxes(releases: Sequence[EpsilonRelease]) -> SummedTable:
 
 
 def _counted_boxes(release: EpsilonRelease, bundle: Bundle) -> CountedBoxes:
-    """Return the noisy counts of a settled release, from its stored answers."""
+    """Return the noisy box counts of a settled release, from its stored answers."""
     released = release.replay_fit(as_release_key(key_of(release, bundle))).released
     synopsis = released.synopsis if isinstance(released, Clusters) else None
     if synopsis is None or synopsis.counted is None:
@@ -159,7 +159,7 @@ def _noisy_tables(release: EpsilonRelease, bundle: Bundle) -> EarlierTables:
 
 
 def _bundle(release: EpsilonRelease) -> Bundle:
-    """Return a window's settled bundle; DeclarationError if its declarations have changed."""
+    """Return the settled bundle of a window; DeclarationError if its declarations have changed."""
     spec, home, pointer = release.spec, release.home, read_document(pointer_path(release))
     if pointer is None:
         raise NotPrepared(
@@ -193,7 +193,7 @@ def sum_marginals(windows: Sequence[EarlierTables], names: Names) -> NoisyMargin
 
 
 def _labels(names: Names, tables: EarlierTables, release: EpsilonRelease) -> tuple[str, ...]:
-    """Return a name for each cell: its levels, or groups of levels in larger tables."""
+    """Return a name for each cell, made of its levels, or of groups of levels in large tables."""
     cells = [""]
     for name in names:
         labels = release.spec.domain[name].labels()
@@ -207,7 +207,7 @@ def _labels(names: Names, tables: EarlierTables, release: EpsilonRelease) -> tup
 
 
 def write_roll_up(releases: Sequence[EpsilonRelease]) -> Path:
-    """Write the sums as a CSV file below the reports, and return its path."""
+    """Write the sums to a CSV file in the folder of reports; return its path."""
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow(HEAD)

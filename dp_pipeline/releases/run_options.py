@@ -21,7 +21,7 @@ from dp_pipeline.releases.release import Release
 
 @dataclass(frozen=True)
 class RunOptions:
-    """The releases that one command makes of one data set.
+    """The releases of one data set that a command makes.
 
     spec       the data set; of one time window, or of all, of which ``windows`` names some
     kind       of release: at an ε, or at a K
@@ -50,11 +50,12 @@ class RunOptions:
 
     @property
     def per_window(self) -> tuple[RunOptions, ...]:
-        """The same options for each time window, oldest first."""
+        """The same options for each time window separately, oldest first."""
         return tuple(map(self.of_window, self.windows)) or (self,)
 
     def resolve_spec(self) -> DatasetSpec:
-        """Return the data set with its discovered domain, or the widest one for prices."""
+        """Return the data set with its discovered domain, or the widest possible domain if it is
+        not discovered yet."""
         if self.snapshot:
             return self.spec.widest
         try:
@@ -64,13 +65,13 @@ class RunOptions:
 
     @property
     def discovery(self) -> DomainRelease | None:
-        """The release that discovers the domain, if something is to be discovered."""
+        """The release that discovers the domain; None if all of it is declared."""
         noise = self.noise_name or noise_name()
         return DomainRelease(self.spec, self.home, noise) if self.spec.to_discover else None
 
     @property
     def releases(self) -> tuple[Release, ...]:
-        """Every model or method at every level, of each time window."""
+        """The releases of every model or method at every level, for each time window."""
         return tuple(
             release
             for options in self.per_window
@@ -79,7 +80,8 @@ class RunOptions:
         )
 
     def at(self, level: str) -> tuple[Release, ...]:
-        """Return every model or method at one level; with ``published``, those published at it."""
+        """Return the releases of every model or method at one level; with ``published``, only
+        those published at it."""
         spec, names = self.resolve_spec(), self.names
         if self.published:
             levels = {item.model: epsilon_text(item.epsilon) for item in spec.publications}
@@ -89,7 +91,8 @@ class RunOptions:
     def release_of(
         self, spec: DatasetSpec, name: str, level: str, run: Mapping[str, str] | None = None
     ) -> Release:
-        """Return one model or method at one level, of the requested number of time windows.
+        """Return the release of one model or method at one level, over the requested number of time
+        windows.
 
         spec   the data set with its discovered domain
         run    facts of the run for the ledger
@@ -116,7 +119,7 @@ PREVIOUS = "previous"
 
 
 def require_span(span: int) -> int:
-    """Return a valid number of time windows of a release, or 0; DeclarationError otherwise."""
+    """Return a number of time windows unchanged if it is valid or 0; DeclarationError otherwise."""
     if not 0 <= span <= MAX_SPAN:
         raise DeclarationError(f"The span of a release must be 1 to {MAX_SPAN} windows, not {span}")
     return span
@@ -133,7 +136,7 @@ def requested(
     windows: str = "",
     span: int = 0,
 ) -> RunOptions:
-    """Return the options of a command `run` or `plan`; DeclarationError for what is not declared.
+    """Return the options of a command `run` or `plan`; DeclarationError for undeclared values.
 
     dataset   a declaration, or the name of one
     """
@@ -169,7 +172,7 @@ def requested(
 def options_for(
     spec: DatasetSpec, *, models: tuple[str, ...] = (), epsilons: tuple[str, ...] = ()
 ) -> RunOptions:
-    """Return the options for all that a data set declares, or for some models and ε."""
+    """Return the options for all that a data set declares, or for only some models and ε."""
     if spec.k_anonymity is not None:
         require_methods(spec)
     model_names = EpsilonRelease.names(spec)

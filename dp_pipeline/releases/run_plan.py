@@ -29,7 +29,7 @@ COLUMNS = ("model", "ε", "state", "cost")
 
 @dataclass(frozen=True)
 class PlannedRelease:
-    """One release of a plan.
+    """A release of a plan, with its cost.
 
     cost    what it would charge, in the population's currency, to each of its time windows: 0 when
             it was settled or reserved before, or has no ε
@@ -55,18 +55,18 @@ class PlannedRelease:
 
     @property
     def megabytes(self) -> float | None:
-        """The memory for as many cells, in MB; None where there are none."""
+        """The memory for the release's cells, in MB; None without cells."""
         return None if self.cells is None else self.cells * BYTES_A_CELL / 1e6
 
     @property
     def noise_of_a_share(self) -> float | None:
-        """The noise of one count in shares of the rows; None where either is not known."""
+        """The noise of one count as a share of the rows; None if either is unknown."""
         return self.noise / self.rows if self.noise is not None and self.rows else None
 
 
 @dataclass(frozen=True, repr=False)
 class RunPlan:
-    """The planned releases of a run, and the account that pays for them.
+    """The planned releases of a run, with the account that pays for them.
 
     balance   before the run, under the limits of the account, or of the data set file where
               there is no account yet; all amounts in the population's currency
@@ -82,7 +82,7 @@ class RunPlan:
 
     @property
     def total_cost(self) -> Fraction:
-        """The sum of the costs, over all time windows."""
+        """The sum of the costs of all releases, over all time windows."""
         costs = (release.cost * max(1, len(release.windows)) for release in self.releases)
         return sum(costs, Fraction(0))
 
@@ -119,7 +119,7 @@ class RunPlan:
 
     @property
     def amounts(self) -> dict[str, Fraction | None]:
-        """The amounts spent, planned and left, by name; None for no limit."""
+        """The amounts that are spent, planned and left, by name; None without a limit."""
         amounts = {
             "requested": self.total_cost,
             "spent": self.spent,
@@ -139,11 +139,12 @@ class RunPlan:
         return [release for release in self.releases if window in release.windows]
 
     def cost_of(self, window: str) -> Fraction:
-        """Return the sum that its releases would charge to a time window."""
+        """Return the total cost of the plan for one time window."""
         return sum((release.cost for release in self.releases_of(window)), Fraction(0))
 
     def require_budget(self) -> None:
-        """Raise BudgetExceeded unless the whole plan fits, in all and in each window."""
+        """Raise BudgetExceeded unless the budget, in total and of each window, suffices for the
+        whole plan."""
         name, where = self.spec.name, f"population {self.spec.population}"
         for window, balance in self.windows.items():
             window_balance = replace(balance, ceiling=None, per_month=None)
@@ -172,7 +173,7 @@ class RunPlan:
 
 
 def plan_run(options: RunOptions) -> RunPlan:
-    """Return the plan of a run on the current snapshot, or the named one; only an ε has a price.
+    """Return the plan of a run on the current or a named snapshot.
 
     Raises DeclarationError for a forbidden noise source, and for a file that disagrees with the
     account of its population, or declares higher limits.
@@ -185,7 +186,8 @@ def plan_run(options: RunOptions) -> RunPlan:
 
 
 def refined_cost(options: RunOptions) -> Fraction | None:
-    """Return the cost if every release refined the one at the next smaller ε, if possible."""
+    """Return the total cost if each release refined the one at the next smaller ε; None if
+    impossible."""
     if options.refine or options.new_draw or options.snapshot or len(options.windows) > 1:
         return None
     in_steps = replace(options, refine=PREVIOUS)
@@ -247,14 +249,14 @@ def _balance(spec: DatasetSpec, home: Home, account: Account | None) -> Balance:
 
 
 def _snapshot(spec: DatasetSpec, home: Home, name: str) -> Snapshot:
-    """Return the snapshot that a run would read, by name alone."""
+    """Return the snapshot that a run would read, without its rows."""
     current = None if name else current_snapshot(home.raw, spec.name, b"", spec.window)
     default_name = snapshot_name(spec, name, datetime.now(UTC).date())
     return current or Snapshot(Path(home.raw, spec.name, default_name), b"")
 
 
 def _plan_domain(release: DomainRelease, snapshot: Snapshot) -> PlannedRelease:
-    """Return the planned discovery of a domain, charged once for each snapshot."""
+    """Return the planned discovery of a domain, which is charged once for each snapshot."""
     state = _state_words(release.home.ledger.state(release.key(snapshot).digest))
     is_new = state == "new"
     return PlannedRelease(
@@ -307,7 +309,8 @@ def _state_words(state: str | None) -> str:
 
 
 def _noise_of_a_count(release: EpsilonRelease) -> float | None:
-    """Return the mean |noise| of one count that all of its ε pays for; no row is read."""
+    """Return the mean |noise| of a single count that the whole ε pays for, without reading a
+    row."""
     guarantee, distance = release.guarantee, release.spec.distance
     if not guarantee.is_dp:
         return None
@@ -321,7 +324,8 @@ _CELLS: dict[tuple[str, str, str], int | None] = {}
 
 
 def _most_cells(release: EpsilonRelease) -> int | None:
-    """Return the most cells of a table model's tables, cached, as it takes a second."""
+    """Return the largest number of cells of a model's tables, cached because it takes a second
+    to compute."""
     spec, model = release.spec.widest, release.model
     cache_key = spec.digest, release.name, repr(model)
     if cache_key not in _CELLS:

@@ -30,7 +30,7 @@ MAIN_TABLES = ("synthetic", "centres", "classes")
 
 @dataclass(frozen=True, repr=False)
 class ReleaseResult:
-    """One release of a run.
+    """The result of one release of a run.
 
     origin    ``charged``, ``resumed`` or ``replayed``
     cost      what this run added to the ledger for it, in the population's currency
@@ -47,7 +47,7 @@ class ReleaseResult:
 
     @property
     def model(self) -> str:
-        """The name of its model or method."""
+        """The name of the model or method."""
         return self.release.name
 
     @property
@@ -56,7 +56,8 @@ class ReleaseResult:
 
     @property
     def state(self) -> str:
-        """The origin, with a label where the model does not promise the requested ε."""
+        """The way in which the release was obtained, with a label if the requested ε is not
+        guaranteed."""
         return self.release.label_state(self.origin)
 
     @property
@@ -65,32 +66,33 @@ class ReleaseResult:
 
     @property
     def windows(self) -> tuple[str, ...]:
-        """The time windows that it covers; empty where rows are not partitioned."""
+        """The time windows that the release covers; empty for rows without windows."""
         return self.release.windows
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """A line for each weakness that its own noisy counts suggest."""
+        """A line for each weakness that the release's own noisy counts suggest."""
         name = f"{self.bundle.model} at {self.release.SYMBOL}={self.release.level}"
         return tuple(f"{name}: {text}" for text in bundle_warnings(self.release.spec, self.bundle))
 
     @property
     def missing(self) -> dict[str, float]:
-        """The noisy share of missing cells, in 0..1, of each column that may have some."""
+        """The noisy share of missing values, in 0..1, of each column that may have some."""
         return bundle_missing(self.release.spec, self.bundle)
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """The names of its released tables."""
+        """The names of the released tables."""
         return tuple(self.bundle.tables)
 
     @property
     def table(self) -> pd.DataFrame:
-        """The synthetic table, the centres of clusters with their noisy sizes, or the classes."""
+        """The released table: synthetic rows, centres of clusters with noisy sizes, or classes."""
         return self.read_table(next(name for name in MAIN_TABLES if name in self.tables))
 
     def read_table(self, name: str) -> pd.DataFrame:
-        """Return one of ``tables``; KeyError for another name."""
+        """Return the released table called ``name``; KeyError for a name that is not in
+        ``tables``."""
         import pandas as pd
 
         return pd.DataFrame(dict(self.bundle.tables[name]))
@@ -103,7 +105,7 @@ class ReleaseResult:
 
 @dataclass(frozen=True, repr=False)
 class RunResult(Sequence[ReleaseResult]):
-    """The releases of a run, as a sequence.
+    """The results of all releases of a run, as a sequence.
 
     discovery   the cost of discovering the domain
     failures    time window → names of failed checks on rows that do not stop the run, under an
@@ -137,12 +139,12 @@ class RunResult(Sequence[ReleaseResult]):
 
     @property
     def spec(self) -> DatasetSpec:
-        """The data set, at its newest time window where rows are partitioned."""
+        """The data set, at its newest time window if the rows have windows."""
         return self.options.per_window[-1].spec
 
     @property
     def charged(self) -> Fraction:
-        """The sum that the run added to the ledger, with the discovery of a domain."""
+        """The amount that the run added to the ledger, including the discovery of a domain."""
         return sum((release.cost for release in self.releases), self.discovery)
 
     @property
@@ -152,12 +154,12 @@ class RunResult(Sequence[ReleaseResult]):
 
     @property
     def failed_checks(self) -> tuple[str, ...]:
-        """The checks on rows that failed, with exact shares; for the data custodian alone."""
+        """The failed checks on rows with exact shares, which only the data custodian may see."""
         return tuple(dict.fromkeys(name for names in self.failures.values() for name in names))
 
     @property
     def failing(self) -> DatasetSpec:
-        """The data set, at the newest time window with a failed check."""
+        """The data set, at the newest time window in which a check failed."""
         newest_first = (options.spec for options in reversed(self.options.per_window))
         return next((spec for spec in newest_first if self.failures.get(spec.window)), self.spec)
 
@@ -180,7 +182,7 @@ class RunResult(Sequence[ReleaseResult]):
 def release_results(
     options: RunOptions, *, ran: Collection[str] | None = None
 ) -> Iterator[ReleaseResult]:
-    """Yield every release of a run over one time window, as the last run left it.
+    """Yield the result of every release of a run over one time window, as it is stored now.
 
     ran   levels that were run now; others were complete before. None: all of them
     """

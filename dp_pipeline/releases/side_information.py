@@ -28,7 +28,7 @@ Codes = Mapping[str, np.ndarray]
 
 @dataclass(frozen=True)
 class PublicRows:
-    """The prepared rows of the data set that a model names as its prior.
+    """The prepared rows of the data set that a model uses as prior knowledge.
 
     fact   its name and a digest of all codes
     """
@@ -38,7 +38,7 @@ class PublicRows:
 
     @classmethod
     def of(cls, spec: DatasetSpec, model: Model, home: Home, *, what: str) -> PublicRows | None:
-        """Return the public rows that a model names; None where it names none.
+        """Return the public rows that a model names; None if it names none.
 
         what   words for messages
 
@@ -64,8 +64,10 @@ class PublicRows:
 
 
 def earlier_release_folder(key: ReleaseKey, spec: DatasetSpec, home: Home, pointer: Path) -> str:
-    """Return the store folder of the previous time window's release, if it was settled with the
-    same declarations and parameters; else empty.
+    """Return the store folder of the previous window's release; empty if none has equal
+    declarations.
+
+    That release has to be settled, with the same declarations and parameters.
 
     pointer   the file that names it
     """
@@ -87,7 +89,7 @@ def earlier_bundle(key: ReleaseKey, spec: DatasetSpec, home: Home, folder: str) 
 def _require_alike(
     spec: DatasetSpec, other: DatasetSpec, names: tuple[str, ...], where: str
 ) -> None:
-    """Raise DeclarationError where a code does not mean the same in both data sets."""
+    """Raise DeclarationError unless codes have the same meaning in both data sets."""
     for name in names:
         attribute = spec.domain[name]
         alike = other.domain[name] if name in other.domain.names else None

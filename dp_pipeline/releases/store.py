@@ -35,8 +35,10 @@ _NOT_STORED = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 
 @dataclass(frozen=True)
 class BundleStore:
-    """Releases on disk: ``<root>/<data set>/<model>/<key>/`` holds the transcript of one release
-    and one folder for every post-processing of it.
+    """The store of releases on disk.
+
+    ``<root>/<data set>/<model>/<key>/`` holds the transcript of one release and one folder for
+    every post-processing of it.
 
     Each bundle has a seal: a digest, keyed with the secret of its population, of every file and of
     its place. Without that key nobody can change, add or swap a file unnoticed.
@@ -49,11 +51,11 @@ class BundleStore:
         return Path(self.root, *key.place, key.digest[:32])
 
     def transcript_path(self, key: Key) -> Path:
-        """Return the file with the noisy answers of one release."""
+        """Return the path of the file with the noisy answers of one release."""
         return self.folder(key) / TRANSCRIPT_FILE
 
     def bundle_path(self, key: Key, postprocessing: Mapping[str, str]) -> Path:
-        """Return the folder of a release's bundle under one post-processing."""
+        """Return the folder of a release's bundle, given the post-processing."""
         text = json.dumps(dict(postprocessing), sort_keys=True)
         return self.folder(key) / f"bundle-{hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]}"
 
@@ -63,7 +65,7 @@ class BundleStore:
         return tuple(sorted(self.folder(key).glob(f"bundle-{'[0-9a-f]' * _DIGITS}")))
 
     def create_folder(self, folder: Path, population: str) -> None:
-        """Create the folder of a release; its population's name is the first file in it."""
+        """Create the folder of a release, with a file that names its population."""
         make_private(folder)
         if not (folder / POPULATION).exists():
             write_private(folder / POPULATION, f"{population}\n".encode())
@@ -71,7 +73,7 @@ class BundleStore:
     def write(
         self, path: Path, bundle: Bundle, *, key: bytes, texts: Mapping[str, str] | None = None
     ) -> None:
-        """Store a bundle in the folder of a release, for its owner only; an existing one is kept.
+        """Store a bundle in the folder of a release, unless it exists; only its owner may read it.
 
         key     the secret of its population
         texts   file name → text for a person, sealed with it
@@ -93,8 +95,8 @@ class BundleStore:
             sync(path.parent)
 
     def read_sealed(self, path: Path, *, key: bytes) -> Bundle:
-        """Return a stored bundle; Damaged if its folder was changed, UnknownFormat if another
-        program wrote it.
+        """Return a stored bundle; Damaged if its folder was changed, UnknownFormat for another
+        format.
 
         Only the ledger shows whether it was settled: ``replay.settled_bundle`` reads those.
         """
@@ -130,12 +132,12 @@ class BundleStore:
         return hmac.new(key, text.encode(), "sha256").hexdigest()
 
     def _place(self, path: Path) -> str:
-        """Return the bundle's path relative to the store, which may be moved as a whole."""
+        """Return the path of a bundle relative to the store, so that the store can be moved."""
         return path.relative_to(self.root).as_posix()
 
 
 def _contents(folder: Path) -> dict[str, bytes]:
-    """Return every file of a bundle, read once, so that the compared bytes are used."""
+    """Return the content of every file of a bundle, each read once."""
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
