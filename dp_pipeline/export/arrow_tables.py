@@ -25,7 +25,7 @@ Stored = Mapping[str, StoredColumn]
 
 
 def arrow_batches(table: Columns, stored: Stored | None = None) -> Iterator[Any]:
-    """Yield the batches of a table as Arrow tables of one schema; one empty table without rows."""
+    """Yield a table as Arrow tables of one schema, batch by batch; one empty table without rows."""
     stored = stored or {}
 
     def convert(name: str, type_: Any, values: np.ndarray) -> Any:
@@ -66,7 +66,7 @@ def _arrow_type(values: np.ndarray) -> Any:
 
 
 def columns_of(table: Any, labels: Labels | None = None) -> dict[str, np.ndarray]:
-    """Return the columns (n,) of an Arrow table: the inverse of ``arrow_batches``."""
+    """Return the columns (n,) of an Arrow table that ``arrow_batches`` made."""
     columns = {name: table.column(name) for name in table.column_names}
     for name, texts in (labels or {}).items():
         columns[name] = _released_column(columns[name], texts)
@@ -74,7 +74,7 @@ def columns_of(table: Any, labels: Labels | None = None) -> dict[str, np.ndarray
 
 
 def _numpy_column(column: Any, *, has_missing: bool = False) -> np.ndarray:
-    """Return the values of an Arrow column (n,).
+    """Return the values of an Arrow column (n,) as a NumPy array.
 
     has_missing   whether a value is missing in other batches of the column
     """
@@ -135,7 +135,7 @@ def write_parquet(file: BinaryIO, table: Columns, stored: Stored | None = None) 
 
 
 def write_arrow(file: BinaryIO, table: Columns, stored: Stored | None = None) -> None:
-    """Write a table as a file of Arrow."""
+    """Write a table as an Arrow file."""
     first, batches = _with_first(arrow_batches(table, stored))
     with pa.ipc.new_file(file, first.schema) as writer:
         for batch in batches:
@@ -148,7 +148,7 @@ def _with_first(batches: Iterator[Any]) -> tuple[Any, Iterator[Any]]:
 
 
 def _stored_type(column: StoredColumn) -> Any:
-    """Return the Arrow type of a column that has the type of the source."""
+    """Return the Arrow type for a column that keeps the type of the source."""
     if column.type.endswith("categories"):
         index = np.min_scalar_type(-max(2, len(column.labels)))
         is_ordered = column.type.startswith("ordered")
@@ -159,7 +159,7 @@ def _stored_type(column: StoredColumn) -> Any:
 
 
 def _stored_array(column: StoredColumn, type_: Any, values: list[Any]) -> Any:
-    """Return released values as an Arrow array of the source's type."""
+    """Return released values as an Arrow array in the type of the source."""
     if pa.types.is_dictionary(type_):
         places = {label: place for place, label in enumerate(column.labels)}
         indices = pa.array([places.get(value) for value in values], type_.index_type)
@@ -175,7 +175,8 @@ def _stored_array(column: StoredColumn, type_: Any, values: list[Any]) -> Any:
 
 
 def _released_column(column: Any, labels: Sequence[str]) -> Any:
-    """Return a column of the source's type as it was released: the inverse of ``stored_array``."""
+    """Return a column in the type of the source as it was released, the inverse of
+    ``_stored_array``."""
     if pa.types.is_dictionary(column.type):
         return column.cast(pa.string())
     if labels:

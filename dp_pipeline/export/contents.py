@@ -71,7 +71,7 @@ _MOST_MECHANISMS, _MOST_NUMBERS = 12, 10
 
 
 def guarantee(bundle: Bundle) -> dict[str, Any]:
-    """Return the guarantee, charges, quality and sizes of a release, with amounts as exact texts.
+    """Return the guarantee, charges, quality and sizes of a release, with exact amounts as texts.
 
     All of it follows from the bundle, so that ``verify`` can compute it again from the folder.
     """
@@ -101,7 +101,7 @@ def guarantee(bundle: Bundle) -> dict[str, Any]:
 
 
 def is_cleared(bundle: Bundle) -> bool:
-    """Whether a release may be exported without further permission.
+    """Return whether a release may be exported without further permission.
 
     It may where its ε holds and its noise was not drawn from a known seed.
     """
@@ -109,7 +109,8 @@ def is_cleared(bundle: Bundle) -> bool:
 
 
 def card_json(release: ReportedRelease) -> bytes:
-    """Return ``card.json``: the guarantee, the data set, the model, and the population's costs."""
+    """Return ``card.json``, with the guarantee, the data set, the model and the population's
+    costs."""
     spec = release.spec
     content = {
         "format": FORMAT,
@@ -130,7 +131,7 @@ def card_json(release: ReportedRelease) -> bytes:
 
 
 def _population(release: ReportedRelease) -> dict[str, str]:
-    """Return the total cost of all releases about the population, at the time of the card."""
+    """Return the total cost of all releases of the population, at the time of the card."""
     name = {"name": release.spec.population}
     if not isinstance(release, ReportedPrivateRelease) or release.balance is None:
         return name
@@ -145,7 +146,7 @@ def _population(release: ReportedRelease) -> dict[str, str]:
 
 
 def lines_on_card(bundle: Bundle) -> list[str]:
-    """Return the lines of Markdown that a card of this release must have."""
+    """Return the lines of Markdown that the card of this release must contain."""
     first = [str(standing_of(bundle)), bundle.key]
     if not bundle.is_dp:
         return first if bundle.is_k_anonymous else [*first, plain(bundle.caveat)]
@@ -194,12 +195,12 @@ class Sheet(NamedTuple):
 
     @property
     def table(self) -> Columns:
-        """All columns."""
+        """The table with all its columns."""
         return {**self.released, **self.added} if self.added else self.released
 
 
 def sheets_of(bundle: Bundle, ending: str) -> list[Sheet]:
-    """Return all tables of a release to write, those for most readers first."""
+    """Return all tables of a release to write, the most useful ones first."""
     order = [*(name for name in _FIRST if name in bundle.tables)]
     order += [name for name in bundle.tables if name not in (*_FIRST, SIZES)]
     paths = {name: name if name in _FIRST else f"{_DETAILS}/{name}" for name in order}
@@ -251,7 +252,7 @@ def write_contents(
 
 
 def _evidence(release: ReportedRelease, day: str) -> dict[str, bytes]:
-    """Return the files of evidence; none for a release that is not cleared."""
+    """Return the files of evidence; empty for a release that may not leave."""
     if isinstance(release, ReportedPrivateRelease) and is_cleared(release.bundle):
         return evidence(release, day)
     return {}
@@ -286,7 +287,8 @@ def _descriptor(
 
 
 def _resource(folder: Path, path: str) -> dict[str, Any]:
-    """Return the properties of a file that do not depend on its content: type, size, digest."""
+    """Return the properties that every kind of file has in ``datapackage.json``: type, size,
+    digest."""
     file = folder / path
     is_text = file.suffix not in (".parquet", ".arrow")
     return {
@@ -333,7 +335,8 @@ def _tabular(sheet: Sheet | None, release: ReportedRelease) -> dict[str, Any]:
 
 
 def _stored(sheet: Sheet, release: ReportedRelease) -> dict[str, StoredColumn]:
-    """Return the synthetic columns that have the type of the source: not in CSV, which is text."""
+    """Return the synthetic columns that keep the type of the source; empty for CSV, which is
+    text."""
     if sheet.name != SYNTHETIC or sheet.path.endswith(".csv"):
         return {}
     columns = _attributes(sheet, release.spec, release.bundle)
@@ -344,7 +347,7 @@ _FIELD_TYPES = {"bool": "boolean", "categories": "string", "float": "number", "d
 
 
 def _stored_field(name: str, column: StoredColumn, attribute: Attribute) -> dict[str, Any]:
-    """Return the description of a column with the type of the source, with its released texts."""
+    """Return the description of a column in the type of the source, with its released texts."""
     is_decimal = column.type.startswith("decimal")
     word = "float" if is_decimal else column.type.removeprefix("ordered ")
     field: dict[str, Any] = {"name": name, "type": _FIELD_TYPES.get(word, "integer")}
@@ -358,7 +361,7 @@ def _stored_field(name: str, column: StoredColumn, attribute: Attribute) -> dict
 
 
 def decimal_sign(spec: DatasetSpec) -> str:
-    """Return the decimal sign of exported CSV files: a comma where a column of the source has it.
+    """Return the decimal sign of exported CSV files: a comma if a column of the source has one.
 
     A spreadsheet reads all numbers of a file with one sign.
     """
@@ -367,7 +370,8 @@ def decimal_sign(spec: DatasetSpec) -> str:
 
 
 def _keys(sheet: Sheet) -> dict[str, Any]:
-    """Return the keys of the tables of units and of their parts, by the standard Table Schema."""
+    """Return the keys of the tables of units and parts, in the form of the Table Schema
+    standard."""
     if sheet.name == UNITS:
         return {"primaryKey": [UNIT]}
     if sheet.name == SYNTHETIC and UNIT in sheet.table:
@@ -378,7 +382,7 @@ def _keys(sheet: Sheet) -> dict[str, Any]:
 
 
 def _attributes(sheet: Sheet, spec: DatasetSpec, bundle: Bundle) -> Iterator[tuple[str, Attribute]]:
-    """Yield each column that shows a declared attribute, with that attribute."""
+    """Yield each column that shows a declared attribute, together with that attribute."""
     if sheet.name in (SYNTHETIC, UNITS):
         declared = [column for column in spec.domain if column.name in bundle.tables[CODES]]
         if spec.domain.parts is not None:
@@ -398,7 +402,7 @@ def _attributes(sheet: Sheet, spec: DatasetSpec, bundle: Bundle) -> Iterator[tup
 def _field(
     name: str, type_: str, attribute: Attribute | None, sheet: Sheet, *, is_csv: bool
 ) -> dict[str, Any]:
-    """Return the description of a column by the standard Table Schema."""
+    """Return the description of a column in the form of the Table Schema standard."""
     cell = escape_formula(name) if is_csv else name
     field: dict[str, Any] = {"name": cell, "type": type_}
     if name == cluster_view.SIZE:
@@ -418,7 +422,7 @@ def _field(
 
 
 def _number(attribute: Attribute, *, is_drawn: bool) -> Mapping[str, Any]:
-    """Return bounds and bins of a number, or for a date its format or the unit of its numbers."""
+    """Return the bounds and bins of a number, or the format or unit of a date."""
     coordinate, clock = attribute.coordinate, attribute.clock
     if coordinate is None:
         return {}

@@ -30,7 +30,7 @@ TITLES = {
 
 
 def evidence(release: ReportedPrivateRelease, day: str) -> dict[str, bytes]:
-    """Return path → content of the files of evidence.
+    """Return the content of the files of evidence by path.
 
     day   day on which the release was settled, shown as that of publication, such as 2026-11-27
     """
@@ -44,7 +44,7 @@ def evidence(release: ReportedPrivateRelease, day: str) -> dict[str, bytes]:
 
 
 def registry_entry(release: ReportedPrivateRelease, day: str) -> dict[str, Any]:
-    """Return an entry of tier 3 in the form of the deployments registry of OpenDP and NIST.
+    """Return the tier-3 entry of a release for the deployments registry of OpenDP and NIST.
 
     Source: the schema ``deployments-schema.yaml`` of github.com/opendp/deployments-registry-data.
     """
@@ -90,7 +90,7 @@ def registry_entry(release: ReportedPrivateRelease, day: str) -> dict[str, Any]:
 
 
 def filled_share(entry: Mapping[str, Any]) -> float:
-    """Return the share of the fields of an entry that are not ``MISSING``.
+    """Return the share of the fields of an entry that are filled.
 
     >>> filled_share({"a": "x", "b": {"c": MISSING}})
     0.5
@@ -151,7 +151,7 @@ def _delta(release: ReportedPrivateRelease) -> float:
 
 
 def unit_text(release: ReportedPrivateRelease) -> str:
-    """Return a sentence that says by what neighbouring tables differ."""
+    """Return a sentence that says how neighbouring tables differ."""
     spec, protection = release.spec, release.spec.protection
     verb = "replaced by another" if spec.relation == "replace_one" else "added or removed"
     if not protection.column:
@@ -256,7 +256,7 @@ def _implementation(release: ReportedPrivateRelease) -> dict[str, str]:
 
 
 def checklist(release: ReportedPrivateRelease) -> str:
-    """Return answers to the questions that NIST SP 800-226 (2025) asks of a claim of privacy."""
+    """Return the answers to the questions that NIST SP 800-226 (2025) asks of a privacy claim."""
     spec, bundle = release.spec, release.bundle
     delta = _delta(release)
     answers = {

@@ -24,7 +24,7 @@ OWN = "dp_pipeline"
 
 
 def file_digest(path: Path) -> str:
-    """Return the SHA-256 of a file, in hex digits."""
+    """Return the SHA-256 of a file in hex."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -42,18 +42,18 @@ def files_of(folder: Path) -> list[str]:
 
 
 def sums_text(folder: Path) -> str:
-    """Return the content of ``SHA256SUMS`` for the present files of a folder."""
+    """Return the content of ``SHA256SUMS`` for the files in a folder."""
     names = [name for name in files_of(folder) if name != SUMS]
     return "".join(f"{file_digest(folder / name)}  {name}\n" for name in names)
 
 
 def digest_of_export(folder: Path) -> str:
-    """Return the digest that stands for all files of an export, in hex digits."""
+    """Return the SHA-256 in hex that identifies all files of an export."""
     return file_digest(folder / SUMS)
 
 
 def read_descriptor(folder: Path) -> dict[str, Any]:
-    """Return the content of ``datapackage.json``; Damaged where it describes no export."""
+    """Return the content of ``datapackage.json``; Damaged if it does not describe an export."""
     try:
         descriptor = json.loads((folder / DESCRIPTOR).read_text(encoding="utf-8"))
         if isinstance(descriptor[OWN], dict) and isinstance(descriptor["resources"], list):
@@ -66,7 +66,8 @@ def read_descriptor(folder: Path) -> dict[str, Any]:
 
 
 def require_replaceable(target: Path, *, dataset: str, model: str) -> None:
-    """Raise DeclarationError if a path has more than an earlier export of this model's release."""
+    """Raise DeclarationError if a path holds anything but an earlier export of this data set and
+    model."""
     if not target.exists() and not target.is_symlink():
         return
     expected = f"{target} may only be an earlier export of {dataset}/{model}, but it is"
@@ -93,7 +94,7 @@ def require_replaceable(target: Path, *, dataset: str, model: str) -> None:
 def replace_folder(
     target: Path, write: Callable[[Path], None], *, dataset: str, model: str
 ) -> None:
-    """Replace a folder by the files that ``write`` adds to an empty one.
+    """Replace the content of a folder by the files that ``write`` adds to an empty one.
 
     If anything fails, the earlier folder stays as it was.
     """

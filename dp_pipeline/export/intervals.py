@@ -17,7 +17,7 @@ are within, of Gaussian noise 96."""
 
 
 def added_columns(name: str, tables: Tables) -> dict[str, FloatArray]:
-    """Return the columns that an export adds to a released table, each as long as that.
+    """Return the columns that an export adds to a released table, with one value for each row.
 
     name     of the table
     tables   of the whole release
@@ -39,7 +39,7 @@ def added_columns(name: str, tables: Tables) -> dict[str, FloatArray]:
 
 
 def _interval_ends(counts: FloatArray, deviations: FloatArray) -> dict[str, FloatArray]:
-    """Return the ends of intervals of numbers of rows, which are not below 0."""
+    """Return the ends of intervals for numbers of rows, which are at least 0."""
     reach = DEVIATIONS_TO_END * deviations
     ends = {"low": counts - reach, "high": counts + reach}
     return {name: np.maximum(0.0, end).round(3) for name, end in ends.items()}

@@ -50,7 +50,7 @@ _SPECIAL_NUMBERS = {"INF": "inf", "-INF": "-inf", "NaN": "nan"}
 
 
 def types_of(table: Columns) -> dict[str, str]:
-    """Return the type of each column by Table Schema; ``string`` for a column without values."""
+    """Return the Table Schema type of each column; ``string`` for a column without values."""
     return {name: _type(typed_batch(table, name)) for name in table}
 
 
@@ -64,7 +64,7 @@ def _type(values: np.ndarray) -> str:
 
 
 def has_missing(table: Columns) -> bool:
-    """Whether any value of a table is missing."""
+    """Return whether any value of a table is missing."""
     return any(
         bool(np.isnat(values).any())
         if values.dtype.kind == "M"
@@ -81,7 +81,7 @@ def write_table(
     decimal: str = POINT,
     stored: Mapping[str, StoredColumn] | None = None,
 ) -> None:
-    """Write a table in the format of the path's ending.
+    """Write a table in the format that the path's ending names.
 
     decimal   decimal sign of numbers in CSV
     stored    columns that have the type of the source in Parquet and Arrow
@@ -99,7 +99,7 @@ def write_table(
 
 
 def read_resource(folder: Path, resource: Mapping[str, Any]) -> Columns:
-    """Return an exported table by its description in ``datapackage.json``."""
+    """Return an exported table, given its description in ``datapackage.json``."""
     schema, dialect = resource["schema"], resource.get("dialect", {})
     # Dates in a format of their own are texts in the release.
     types = {
@@ -235,7 +235,7 @@ CENTRES, MAP = "centres", "synopsis"
 
 
 def place_of(spec: DatasetSpec, tables: Mapping[str, Columns]) -> Point | None:
-    """Return the columns of longitude and latitude of a clustering; None without such columns.
+    """Return the columns of longitude and latitude of a clustering; None if it has none.
 
     GeoJSON has degrees only: places in kilometres would be drawn far from where they are.
     """
@@ -247,7 +247,8 @@ def place_of(spec: DatasetSpec, tables: Mapping[str, Columns]) -> Point | None:
 
 
 def geojson(name: str, table: Columns, place: Point) -> bytes:
-    """Return the table ``centres`` or ``synopsis`` as GeoJSON (RFC 7946), one feature a row.
+    """Return the table ``centres`` or ``synopsis`` as GeoJSON (RFC 7946), with one feature for each
+    row.
 
     Centres are points, the boxes of a map are polygons, and other columns are properties.
     """
@@ -276,7 +277,8 @@ def _point(row: Mapping[str, float], place: Point) -> dict[str, Any]:
 
 
 def _box(row: Mapping[str, float], place: Point) -> dict[str, Any]:
-    """Return a box as a polygon: its corners counterclockwise, then the first one again."""
+    """Return a box as a GeoJSON polygon, with its corners counterclockwise and the first one
+    repeated."""
     x, y = place
     west, east = row[f"{x}_lower"], row[f"{x}_upper"]
     south, north = row[f"{y}_lower"], row[f"{y}_upper"]

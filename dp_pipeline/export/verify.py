@@ -58,7 +58,7 @@ _PLACES = ".geojson"
 
 
 class Check(NamedTuple):
-    """The result of a check.
+    """The result of checking one property of an export.
 
     of      the checked file or property
     result  what agrees, or what was expected and what was got
@@ -70,7 +70,7 @@ class Check(NamedTuple):
 
     @property
     def line(self) -> str:
-        """The result as printed."""
+        """The result as a line of text."""
         return f"{'ok ' if self.is_good else 'BAD'}  {self.of}: {self.result}"
 
 
@@ -79,7 +79,8 @@ _Inspection = tuple[str, Callable[[], str], tuple[str, ...]]
 
 
 def verified(folder: Path) -> list[Check]:
-    """Check an export; return the results, without failures that follow from another one."""
+    """Return the results of all checks of an export, without failures that follow from another
+    failure."""
     failed, checks = set[str](), list[Check]()
     for of, inspect, causes in _inspections(_Export(folder), failed):
         check = _checked(of, inspect)
@@ -92,7 +93,7 @@ def verified(folder: Path) -> list[Check]:
 
 
 def _inspections(export: _Export, failed: Collection[str]) -> Iterator[_Inspection]:
-    """Yield the checks to make, causes first.
+    """Yield the checks to make, causes before consequences.
 
     failed   names of the checks that failed so far
     """
@@ -120,7 +121,7 @@ _UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, LookupError, Ari
 
 
 def _checked(of: str, inspect: Callable[[], str]) -> Check:
-    """Make one check; a file that cannot be read fails it."""
+    """Return the result of one check, which fails if a file cannot be read."""
     try:
         return Check(of, True, inspect())
     except PipelineError as error:
@@ -133,7 +134,7 @@ def _checked(of: str, inspect: Callable[[], str]) -> Check:
 
 
 def _require_scale_of_left_out(bundle: Bundle) -> None:
-    """Raise unless the rows left out are one number with noise that costs at most the ε."""
+    """Raise Damaged unless the number of rows left out has noise that costs at most the ε."""
     for spend in bundle.beside:
         paid = sum((other.epsilon for other in bundle.spends[: bundle.model_spends]), Fraction(0))
         Accountant(paid).charge_beside(spend)
@@ -144,7 +145,7 @@ def _require_scale_of_left_out(bundle: Bundle) -> None:
 
 
 class _Export:
-    """An exported folder, of which each file is read once."""
+    """An exported folder, in which each file is read once."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -152,29 +153,29 @@ class _Export:
 
     @property
     def paths(self) -> list[str]:
-        """Files that are present or described, sorted, without ``SHA256SUMS``."""
+        """The sorted paths of files that are present or described, without ``SHA256SUMS``."""
         return sorted((set(self._there) | {DESCRIPTOR, *self._described}) - {SUMS})
 
     @property
     def table_names(self) -> list[str]:
-        """Names of the described tables."""
+        """The names of the described tables."""
         resources = self._described.values()
         return [str(file["name"]) for file in resources if file.get("type") == "table"]
 
     @property
     def read_files(self) -> tuple[str, ...]:
-        """Files from which the release is read, and ``SHA256SUMS`` where a link was found."""
+        """The files from which the release is read, with ``SHA256SUMS`` if a link was found."""
         cards = tuple(f"{CARD}.{ending}" for ending in ("html", "json", "md"))
         paths = [path for path in self.paths if path not in cards and Path(path).suffix != _PLACES]
         return (*paths, *(() if self._there else (SUMS,)))
 
     @property
     def has_places(self) -> bool:
-        """Whether places are described in GeoJSON."""
+        """Whether the export has GeoJSON files."""
         return any(path.endswith(_PLACES) for path in self._described)
 
     def sums(self, failed: Collection[str]) -> str:
-        """Check that ``SHA256SUMS`` is byte for byte the list of the present files.
+        """Check that ``SHA256SUMS`` is exactly the list of the present files.
 
         failed   files that failed a check of their own, which are not reported again
         """
@@ -210,7 +211,7 @@ class _Export:
         return f"{size:,} bytes, as described{tables}"
 
     def table(self, name: str) -> str:
-        """Check that a table has the released values; added columns are computed again."""
+        """Check that a table has the released values, and that its added columns are correct."""
         table = self._released_table(name)
         if table_digest(table) != self._stored["tables"][name]:
             raise Damaged("the table does not have the values that were released")
@@ -224,7 +225,7 @@ class _Export:
         return f"{lines:,} lines, every value as it was released"
 
     def places(self) -> str:
-        """Check that the GeoJSON files have the places of the tables."""
+        """Check that the GeoJSON files show the places in the tables."""
         x, y = self._descriptor[OWN]["place"]
         names = [name for name in self.table_names if f"{name}.geojson" in self._described]
         for name in names:
@@ -234,13 +235,13 @@ class _Export:
         return f"{', '.join(names)}: the same in GeoJSON as in the tables"
 
     def release(self) -> str:
-        """Check that the stored release is as this program writes it, with all tables."""
+        """Check that the stored release is what this program writes, with all its tables."""
         if f"{self._bundle.to_json()}\n".encode() != (self.folder / RELEASE).read_bytes():
             raise Damaged("the file is not a release as this program writes it")
         return f"{self._bundle.key[:12]}, with all of its tables"
 
     def scales(self) -> str:
-        """Check that each noise scale costs what was charged for it, by the accountant's rule."""
+        """Check that each noise scale proves the amount that was charged for it."""
         bundle = self._bundle
         for spend in bundle.spends:
             budget = bundle.budget if spend.currency != PURE.name else PURE
@@ -271,7 +272,8 @@ class _Export:
         return f"{bundle.spent_text}, exactly what is stated"
 
     def card(self) -> str:
-        """Check the format of ``card.json``, and its guarantee and standing against the release."""
+        """Check the format of ``card.json``, and that its guarantee and standing are those of
+        the release."""
         card = json.loads((self.folder / f"{CARD}.json").read_text(encoding="utf-8"))
         require_format(card.get("format"), of=f"{CARD}.json")
         stated, computed = card["guarantee"], json.loads(json.dumps(guarantee(self._bundle)))
@@ -283,7 +285,7 @@ class _Export:
         return f"{computed['standing']}, ε = {computed['epsilon']}, as in the release"
 
     def sentences(self) -> str:
-        """Check that ``card.md`` has the lines that this release must have."""
+        """Check that ``card.md`` contains the sentences that this release must have."""
         card = self._text(f"{CARD}.md")
         for line in lines_on_card(self._bundle):
             if line not in card:
@@ -291,20 +293,21 @@ class _Export:
         return "standing, amounts and mechanisms as in the release"
 
     def page(self) -> str:
-        """Check that ``card.html`` has the words of ``card.md``."""
+        """Check that ``card.html`` has the same words as ``card.md``."""
         if not has_same_words(self._text(f"{CARD}.html"), self._text(f"{CARD}.md")):
             raise Damaged(f"the page does not have the words of {CARD}.md")
         return f"the words of {CARD}.md"
 
     @cached_property
     def _lines(self) -> tuple[list[str], list[str]]:
-        """The lines of ``SHA256SUMS``, and those that the present files should have."""
+        """The lines of ``SHA256SUMS``, and the lines that the present files should have."""
         listed = (self.folder / SUMS).read_bytes().decode("ascii")
         return listed.splitlines(keepends=True), sums_text(self.folder).splitlines(keepends=True)
 
     @cached_property
     def _changed(self) -> list[str]:
-        """Files whose digests changed; none without a readable list, which ``sums`` reports."""
+        """The files whose digests changed; empty if the list is unreadable, which ``sums``
+        reports."""
         try:
             listed, present = self._lines
         except (PipelineError, *_UNREADABLE, OSError):
@@ -322,13 +325,13 @@ class _Export:
 
     @cached_property
     def _resources(self) -> dict[str, dict[str, Any]]:
-        """Path → description of the file."""
+        """The description of each file by its path; Damaged if it is unreadable."""
         resources = self._descriptor["resources"]
         return {str(resource["path"]): dict(resource) for resource in resources}
 
     @property
     def _described(self) -> dict[str, dict[str, Any]]:
-        """Path → description of the file; empty where the description is unreadable."""
+        """The description of each file by its path; empty if the descriptions are unreadable."""
         try:
             return self._resources
         except (PipelineError, *_UNREADABLE):
@@ -336,7 +339,7 @@ class _Export:
 
     @property
     def _there(self) -> list[str]:
-        """Present files; none where one is a link, which ``sums`` reports."""
+        """The present files; empty if one is a link, which ``sums`` reports."""
         try:
             return files_of(self.folder)
         except Damaged:
@@ -353,7 +356,7 @@ class _Export:
         return stored
 
     def _sheet(self, name: str) -> Columns:
-        """Return an exported table; Damaged unless exactly one file has it."""
+        """Return an exported table; Damaged unless exactly one file holds it."""
         if name not in self._sheets:
             resources = [file for file in self._resources.values() if file["name"] == name]
             # A path that leads out of the folder is none of its files.
@@ -367,7 +370,7 @@ class _Export:
 
     @cached_property
     def _tables(self) -> dict[str, Columns]:
-        """The tables of the release, with sizes of centres as a separate table."""
+        """The tables of the release, with the sizes of centres as a separate table."""
         tables = {name: self._released_table(name) for name in self.table_names}
         if CENTRES in tables and SIZES in self._stored["tables"]:
             tables[SIZES] = {"size": self._sheet(CENTRES)[SIZE]}
@@ -380,7 +383,7 @@ class _Export:
         return {key: sheet[key] for key in sheet if key not in added} if added else sheet
 
     def _added(self, name: str) -> list[str]:
-        """Columns that the export added to a table."""
+        """Return the names of the columns that the export added to a table."""
         resource = next(file for file in self._resources.values() if file["name"] == name)
         return [str(column) for column in resource.get(OWN, {}).get("added", [])]
 

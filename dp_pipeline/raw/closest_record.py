@@ -35,7 +35,8 @@ _A_ROW = 4
 def distance_to_closest_record(
     real: Mapping[str, NDArray[Any]], released: Mapping[str, NDArray[Any]]
 ) -> float:
-    """Return the mean share of attributes in which released rows differ from the nearest real row.
+    """Return the mean share of attributes in which released rows differ from their nearest real
+    row.
 
     real, released   attribute → codes, the same attributes in both, at least one
 
@@ -74,8 +75,10 @@ def distance_to_closest_record(
 def share_of_copies(
     real: Mapping[str, NDArray[Any]], released: Mapping[str, NDArray[Any]]
 ) -> tuple[float, float]:
-    """Return the share of released rows that equal a real row, and that of real rows that equal
-    another real row, to compare it with; NaN for an empty table.
+    """Return the share of released rows that equal a real row, and of real rows that equal another
+    real row.
+
+    The second share is there to compare the first with; both are NaN for an empty table.
 
     real, released   attribute → codes, the same attributes in both, at least one
 
@@ -96,8 +99,8 @@ def share_of_copies(
 
 
 def nearest_rows(table: NDArray[Any], queries: NDArray[Any], earlier: IntArray) -> IntArray:
-    """Return, for every column of ``queries``, the number of rows in which the nearest column of
-    ``table`` differs.
+    """Return, for every column of ``queries``, the fewest rows in which a column of ``table``
+    differs from it.
 
     earlier   the answer for other tables; the smaller number of both is returned
 
@@ -127,7 +130,7 @@ def nearest_rows(table: NDArray[Any], queries: NDArray[Any], earlier: IntArray) 
 
 @dataclass(frozen=True, eq=False)
 class _PartBuckets:
-    """Rows in the same buckets as the queries, by one part of their attributes.
+    """An index of rows by one part of their attributes, for finding rows equal in that part.
 
     buckets   bucket of every row
     queried   bucket of every query
@@ -145,7 +148,7 @@ class _PartBuckets:
 
     @property
     def cost(self) -> int:
-        """The time to compare all queries, in compared rows."""
+        """The cost of comparing all queries, as a number of compared rows."""
         pairs = int(self.counts[self.queried].sum())
         return pairs + _A_LOOK * len(self.queried) + _A_ROW * len(self.buckets)
 
@@ -162,7 +165,7 @@ class _PartBuckets:
 
 
 def _buckets(columns: NDArray[Any]) -> NDArray[np.uint16]:
-    """Return a bucket for every column; equal columns have the same one."""
+    """Return a bucket number for every column, equal for equal columns."""
     buckets = np.zeros(columns.shape[1], dtype=np.uint16)
     for codes in columns:
         buckets *= _SPREAD
@@ -171,7 +174,8 @@ def _buckets(columns: NDArray[Any]) -> NDArray[np.uint16]:
 
 
 def _least_difference(table: NDArray[Any], query: NDArray[Any]) -> int:
-    """Return the fewest rows in which a column differs from ``query``; all without a column."""
+    """Return the fewest rows in which a column differs from ``query``; the number of rows if
+    there are no columns."""
     nearest, count_type = len(table), np.min_scalar_type(len(table))
     for start in range(0, table.shape[1], _ROWS_A_LOOK):
         block = table[:, start : start + _ROWS_A_LOOK]

@@ -33,7 +33,8 @@ ANSWER_SECONDS = 30.0
 
 
 def workers_of(engine: str, *, local: ParallelMap = in_threads) -> ParallelMap:
-    """Return the workers of an engine; DeclarationError for an unknown or not installed one.
+    """Return the workers of an engine; DeclarationError for an engine that is unknown or not
+    installed.
 
     engine   name and address, see ``split_engine``
     local    the workers of every engine but Dask and Spark
@@ -78,7 +79,7 @@ def _spark_map(address: str) -> ParallelMap:
 
 @dataclass(frozen=True, repr=False)
 class RedactErrors(Generic[Task, Result]):
-    """Work whose errors show only their type, on any worker."""
+    """A wrapper of work whose errors show only their type, on any worker."""
 
     work: Callable[[Task], Result]
 
@@ -87,7 +88,7 @@ class RedactErrors(Generic[Task, Result]):
 
 
 def unwrap(get_result: Callable[[], Result]) -> Result:
-    """Return ``get_result()``, or raise a PipelineError that shows only the error's type."""
+    """Return ``get_result()``, or raise a PipelineError that shows only the type of the error."""
     try:
         return get_result()
     except PipelineError:
@@ -106,12 +107,12 @@ PACKED = "packed binary"
 
 
 def pack(result: Any) -> pa.RecordBatch:
-    """Pack a result of a Spark worker into a row of PACKED."""
+    """Return the result of a Spark worker as a row of PACKED."""
     return pa.record_batch({"packed": pa.array([pickle.dumps(result)], pa.binary())})
 
 
 def unpack(row: Any) -> Any:
-    """Unpack the result in a row of PACKED."""
+    """Return the result that a row of PACKED holds."""
     return pickle.loads(row.packed)  # noqa: S301
 
 
@@ -173,7 +174,7 @@ def spark_session(address: str) -> Any:
 
 
 def _require_answer(address: str, default_port: int) -> None:
-    """Raise PipelineError where no server answers: libraries would try again for minutes."""
+    """Raise PipelineError if no server answers, since the libraries would retry for minutes."""
     # The rest of an address, after host and port, may be secret.
     host, port, place = "", default_port, "an address without a host and its port"
     with suppress(ValueError):

@@ -32,7 +32,8 @@ _CELLS_A_STEP = 1 << 16
 def average_distance(
     real: Codes, released: Codes, sizes: Mapping[str, int], marginals: Sequence[Names]
 ) -> float:
-    """Return the average variation distance: the mean over marginals of ½ Σ |c/n − s/m|.
+    """Return the average variation distance of two tables: the mean over marginals of ½ Σ |c/n −
+    s/m|.
 
     real       the n rows that c counts
     released   the m rows that s counts; without rows their distribution is taken as uniform
@@ -58,7 +59,7 @@ def average_distance(
 
 @dataclass(frozen=True)
 class EstimatedDistance:
-    """A distance of samples in place of whole tables.
+    """A distance of tables that is estimated from samples of their rows.
 
     error   bound on the expected difference from that of all rows; None if all were compared
     """
@@ -70,7 +71,8 @@ class EstimatedDistance:
 def estimated_distances(
     real: Codes, released: Codes, sizes: Mapping[str, int], marginals: Mapping[str, Sequence[Names]]
 ) -> dict[str, EstimatedDistance]:
-    """Estimate the mean variation distance of each list of marginals, from a sample of rows.
+    """Return an estimate of the mean variation distance for each list of marginals, from a sample
+    of rows.
 
     *Error.* Let T be all rows, S their sample and d the variation distance. |d(S, R) − d(T, R)| ≤
     d(S, T) by the triangle inequality, and likewise for a sample of the released rows R. The
@@ -104,7 +106,8 @@ def estimated_distances(
 
 
 def _halves(table: Codes, names: Sequence[str]) -> tuple[Codes, ...]:
-    """Return a table of at most ``MOST_COMPARED`` rows, or the two halves of a seeded sample."""
+    """Return a table of at most ``MOST_COMPARED`` rows, or two halves of a seeded sample of a
+    larger table."""
     rows = _row_count(table, names)
     if rows <= MOST_COMPARED:
         return ({name: table[name] for name in names},)
@@ -126,7 +129,7 @@ def _row_count(table: Codes, names: Sequence[str]) -> int:
 def distances(
     real: Codes, released: Codes, sizes: Mapping[str, int], marginals: Sequence[Names]
 ) -> dict[Names, float]:
-    """Return marginal → variation distance ½ Σ |c/n − s/m|, where n · m is below 2^62.
+    """Return the variation distance ½ Σ |c/n − s/m| of each marginal, where n · m is below 2^62.
 
     Tables over few attributes are counted together, which makes one call cheaper than many.
     """
@@ -159,7 +162,8 @@ def distances(
 
 @dataclass(frozen=True, eq=False)
 class _TablePair:
-    """Two tables to compare: n real rows and m released ones, in the smallest types."""
+    """A pair of tables to compare, with n real and m released rows, in the smallest integer
+    types."""
 
     real: Codes
     released: Codes
@@ -185,13 +189,14 @@ class _TablePair:
                     yield frozenset(names), int(np.abs(table).sum()) / (2 * self.n * self.m)
 
     def dense_distance(self, marginal: Names, buffer: NDArray[np.int32]) -> float:
-        """Return the variation distance of a marginal, counted into ``buffer`` (2, cells)."""
+        """Return the variation distance of a marginal that is counted into ``buffer`` (2,
+        cells)."""
         for table, counts in zip((self.real, self.released), buffer, strict=True):
             _count(_cell_steps(table, self.sizes, marginal), counts)
         return self._distance_of_counts(*buffer)
 
     def sparse_distance(self, marginal: Names) -> float:
-        """Return the distance of a marginal with many more cells than rows."""
+        """Return the variation distance of a marginal with many more cells than rows."""
         keys, cells = np.zeros(1, dtype=np.int64), 1
         for name in marginal:
             # It only matters which rows share a cell, so occupied cells are renumbered.
@@ -214,7 +219,8 @@ class _TablePair:
         return min(1.0, off / 2)
 
     def _distance_of_counts(self, c: NDArray[np.int32], s: NDArray[np.int32]) -> float:
-        """Return ½ Σ |c/n − s/m| = 1 − Σ min(c/n, s/m), over the few cells with rows of both."""
+        """Return ½ Σ |c/n − s/m| = 1 − Σ min(c/n, s/m), summed over the cells that both tables
+        fill."""
         if self.m == 0:
             return self._distance_to_uniform(c.astype(np.int64), len(c))
         shared = 0
@@ -227,7 +233,7 @@ class _TablePair:
 
 
 def _cell_steps(table: Codes, sizes: Mapping[str, int], marginal: Names) -> Iterator[IntArray]:
-    """Yield the cells of rows, the last attribute fastest, some rows at a time."""
+    """Yield the cell numbers of the rows, the last attribute fastest, batch by batch."""
     for start in range(0, len(table[marginal[0]]), _ROWS_A_STEP):
         step = slice(start, start + _ROWS_A_STEP)
         keys = table[marginal[0]][step].astype(np.int32)
@@ -244,7 +250,7 @@ def _count(steps: Iterable[IntArray], counts: NDArray[np.int32]) -> None:
 
 
 def _renumber(keys: IntArray, cells: int) -> tuple[IntArray, int]:
-    """Renumber keys by occupied cells; return them and the number of occupied cells."""
+    """Return keys renumbered by occupied cells, and the number of occupied cells."""
     if cells > _DENSE_CELLS_A_ROW * len(keys):
         numbers = np.unique(keys, return_inverse=True)[1]
         return numbers, int(numbers.max(initial=0)) + 1

@@ -39,7 +39,7 @@ _ROWS_A_BLOCK = 1 << 16
 
 @dataclass(frozen=True)
 class _SipKeys:
-    """Keys of SipHash for tables with certain columns, each for one use."""
+    """The SipHash keys for tables with certain columns, one for each use."""
 
     rows: bytes = field(repr=False)
     texts: bytes = field(repr=False)
@@ -54,7 +54,7 @@ class _SipKeys:
 
 @dataclass(frozen=True)
 class PersonKeys:
-    """Keys for bounding the rows of persons, derived from the population's key for workers.
+    """The keys for bounding the rows of each person, derived from the population's key.
 
     column        the person's column
     other_columns the other columns, sorted, so that their order in a table does not matter
@@ -69,7 +69,7 @@ class PersonKeys:
 
     @classmethod
     def of(cls, columns: Iterable[str], person: str | None, key: bytes) -> PersonKeys | None:
-        """Derive the keys for tables with these columns; None without a person's column."""
+        """Return the keys for tables with these columns; None if no column identifies persons."""
         if person is None:
             return None
         if not key:
@@ -83,7 +83,8 @@ class PersonKeys:
 
 
 def keep_at_most(table: pa.Table, *, at_most: int, keys: PersonKeys | None) -> pa.Table:
-    """Return the ``at_most`` rows of every person with the smallest digests, in their old order.
+    """Return the ``at_most`` rows of every person with the smallest digests, in their original
+    order.
 
     table     the attributes' columns, text or numbers, and the person's, text or whole numbers;
               white space around a text id does not make another person
@@ -124,7 +125,8 @@ def keep_at_most(table: pa.Table, *, at_most: int, keys: PersonKeys | None) -> p
 def count_omitted_rows(
     rows: pa.Table, kept: pa.Table, *, at_most: int, keys: PersonKeys | None
 ) -> int:
-    """Return how many of some rows, which are no kept ones, persons may have beside those.
+    """Return how many omitted rows count, so that each person has at most ``at_most`` with the kept
+    ones.
 
     Kept and counted rows of one person are together at most ``at_most``.
 
@@ -146,13 +148,14 @@ def count_omitted_rows(
 
 
 def person_codes(table: pa.Table, column: str) -> IntArray:
-    """Return a number for the person of every row (n,), −1 for none, in arbitrary order."""
+    """Return a number for the person of every row (n,), −1 for a row without one, in arbitrary
+    order."""
     return _Persons.of(table, column).codes.astype(np.int64)
 
 
 @dataclass(frozen=True, eq=False)
 class _Persons:
-    """The persons of some rows.
+    """The persons of some rows, as numbers.
 
     codes   number of the person of each row (n,), −1 for none
     ids     id of each number: a text without white space around it, or a whole number
@@ -188,7 +191,7 @@ def _codes(indices: pa.Array) -> NDArray[np.int32]:
 
 
 def _plain(column: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
-    """Return a column without a dictionary, reals as doubles, and text as large text."""
+    """Return a column without dictionary encoding, with reals as doubles and text as large text."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     if column.type in REAL:
@@ -201,7 +204,8 @@ def _plain(column: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
 def _surplus_rows(
     table: pa.Table, keys: PersonKeys, persons: _Persons, rows: IntArray, at_most: int
 ) -> IntArray:
-    """Return the row indices that are not among the first ``at_most`` of their person by digest."""
+    """Return the indices of the rows that are not among their person's first ``at_most`` by
+    digest."""
     digests, codes = _row_digests(table, keys, persons, rows), persons.codes[rows]
     order = _order(codes, digests)
     is_copy = _equals_previous(codes[order]) & _equals_previous(digests[order])
@@ -215,7 +219,7 @@ def _surplus_rows(
 
 
 def _row_digests(table: pa.Table, keys: PersonKeys, persons: _Persons, rows: IntArray) -> Words:
-    """Return the digest of each of some rows (len(rows),), the same for copies."""
+    """Return the digest of each of some rows (len(rows),), equal for copies of a row."""
     digests = np.empty(len(rows), dtype=np.uint64)
     id_cells = _cells(keys.column, persons.ids, keys.rows.texts)
     for start in range(0, table.num_rows, _ROWS_A_BLOCK):
@@ -233,7 +237,7 @@ def _row_digests(table: pa.Table, keys: PersonKeys, persons: _Persons, rows: Int
 
 
 def _order(codes: NDArray[np.int32], digests: Words) -> IntArray:
-    """Return row indices in the order of person, then digest."""
+    """Return the row indices sorted by person, then by digest."""
     # One sort of both in one word is faster than two; the lost bits of a digest rarely matter.
     bits = np.uint64(int(codes.max()).bit_length())
     sort_keys = codes.astype(np.uint64) << (np.uint64(64) - bits)
@@ -250,7 +254,7 @@ def _equals_previous(values: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def _copies_before(is_copy: NDArray[np.bool_]) -> Words:
-    """Return, for each copy of a row, the number of equal rows before it, in sorted order."""
+    """Return, for each copy of a row in sorted order, the number of equal rows before it."""
     positions = np.flatnonzero(is_copy)
     starts = np.flatnonzero(np.append(True, np.diff(positions) != 1))
     lengths = np.diff(starts, append=len(positions))
@@ -264,7 +268,7 @@ _TOP = 2.0**63
 
 @dataclass(frozen=True, eq=False)
 class _Cells:
-    """Cells as 64-bit words with kinds, so that different numbers differ, also from missing ones.
+    """The values of a column as 64-bit words with kinds, so that different values stay different.
 
     words   (n,)
     kinds   (n,) with their words: missing, 0; a whole number below 2^63 in size, its two's
@@ -280,7 +284,8 @@ class _Cells:
 
 
 def _message(columns: list[_Cells]) -> list[Words]:
-    """Return the messages of rows as columns of words: cells, then their kinds, two bits each."""
+    """Return rows as columns of 64-bit words to hash: first the values, then their kinds in two
+    bits each."""
     words = [cells.words for cells in columns]
     for first in range(0, len(columns), _KINDS_A_WORD):
         kinds = np.zeros(len(words[0]), dtype=np.uint64)
@@ -327,7 +332,7 @@ def _integer_cells(values: NDArray[np.integer]) -> _Cells:
 
 
 def _double_cells(values: NDArray[np.float64]) -> _Cells:
-    """Return the cells of doubles, where 5.0 is the whole number 5.
+    """Return the words of doubles, where 5.0 is equal to the integer 5.
 
     A missing number may turn a file's integers into floats, and must not change the digests of
     other rows. −0.0 differs from 0; all NaN are equal.
@@ -352,7 +357,7 @@ Parts = tuple[int, ...]
 
 
 def assign_parts(table: pa.Table, keys: PersonKeys) -> IntArray:
-    """Return the part of every row's person (n,), by a keyed digest of the id; −1 for none."""
+    """Return the part of each row by a keyed digest of its person's id (n,); −1 for no id."""
     persons, secret = _Persons.of(table, keys.column), keys.ids.rows
     words = siphash.of_words([_cells(keys.column, persons.ids, secret).words], secret)
     # The last entry is for rows without an id, whose code is −1.
@@ -362,7 +367,7 @@ def assign_parts(table: pa.Table, keys: PersonKeys) -> IntArray:
 
 
 def split_by_person(table: pa.Table, keys: PersonKeys, path: Path) -> Parts:
-    """Write the rows of a table that have an id to a file, part by part; return its parts."""
+    """Write the rows of a table that have an id to a file, sorted into parts; return the parts."""
     # First of all, since a file has one dictionary a column.
     table = table.unify_dictionaries()
     tables = dict(_by_part(table, assign_parts(table, keys)))
@@ -371,7 +376,7 @@ def split_by_person(table: pa.Table, keys: PersonKeys, path: Path) -> Parts:
 
 
 def part_of_files(files: Sequence[tuple[Path, Parts]], part: int) -> pa.Table:
-    """Return the rows of one part that at least one of the files has."""
+    """Return the rows of one part from all files; at least one file has some."""
     batches = []
     for path, parts in files:
         if part in parts:
@@ -381,7 +386,7 @@ def part_of_files(files: Sequence[tuple[Path, Parts]], part: int) -> pa.Table:
 
 
 def _by_part(table: pa.Table, parts: IntArray) -> Iterator[tuple[int, pa.Table]]:
-    """Yield the number and the rows of every part that has rows, each in one chunk."""
+    """Yield the number and the rows of every non-empty part, each in one chunk."""
     order = np.argsort(parts, kind="stable")
     sorted_table = table.take(pa.array(order))
     ends = np.searchsorted(parts[order], np.arange(PART_COUNT + 1))

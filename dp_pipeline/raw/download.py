@@ -44,7 +44,7 @@ _HEADERS = {"Accept-Encoding": "identity", "User-Agent": "dp-pipeline"}
 
 @dataclass(frozen=True)
 class Download:
-    """One file to download.
+    """A file to download, with its limits and expected hash.
 
     dataset         name of its data set, for messages
     sha256          hash that the file must have; None: any, from a trusted server
@@ -57,7 +57,7 @@ class Download:
     max_megabytes: int
 
     def to(self, path: Path) -> str:
-        """Download the file to ``path``, for its owner alone, and return its hash.
+        """Download the file to ``path``, readable by its owner only; return its hash.
 
         SourceError, without a change at ``path``, if the server does not answer, redirects to
         another host, or sends a file that is too large, incomplete or of another hash.
@@ -79,7 +79,7 @@ class Download:
         return digest
 
     def _request(self, pool: PoolManager) -> BaseHTTPResponse:
-        """Return the response with the file, after all redirections."""
+        """Return the response with the file after all redirections."""
         url = self.url
         for _ in range(MAX_REDIRECTS + 1):
             try:
@@ -101,7 +101,7 @@ class Download:
         )
 
     def _redirected(self, url: str, location: str) -> str:
-        """Return the target of a redirection; SourceError unless it may be followed."""
+        """Return the target of a redirection; SourceError if it may not be followed."""
         try:
             target = urljoin(url, location)
         except ValueError:
@@ -118,7 +118,7 @@ class Download:
         return target
 
     def _copy_body(self, response: BaseHTTPResponse, file: BinaryIO, deadline: float) -> str:
-        """Copy the body to ``file`` and return its hash."""
+        """Copy the body of a response to ``file``; return its hash."""
         has_length = response.chunked or response.length_remaining is not None
         if self.sha256 is None and not has_length:
             raise self._refusal(
@@ -171,7 +171,7 @@ _DOWNLOAD_NAME = re.compile(r"[0-9a-f]{32}(\.[a-z0-9]+)?")
 
 @dataclass(frozen=True)
 class LocatedSource:
-    """A source with its downloaded files.
+    """A source with the paths of its downloaded files.
 
     source   the declared source, or the download in its place
     files    downloaded files of its locations; None without downloads
@@ -187,7 +187,7 @@ class LocatedSource:
 def located_source(
     spec: DatasetSpec, folder: Path, earlier: Mapping[str, str]
 ) -> Iterator[LocatedSource]:
-    """Give the source to read in the block: its own files if all exist, else its download.
+    """Yield the source to read: its local files if all exist, otherwise its download.
 
     folder    folder for downloads. Those of benchmarks stay there for other data sets; those of
               sensitive data are deleted after the block, because rows are in snapshots only.
@@ -217,7 +217,7 @@ def located_source(
 
 
 def _alternatives(spec: DatasetSpec) -> list[str]:
-    """Return hints for a failed download: a folder for the files, and a generated data set."""
+    """Return hints for a failed download: a folder for the files, or a generated data set."""
     alternatives, locations = [], spec.source.locations
     if not spec.source.is_resolved:
         names = ", ".join(Path(location).name for location in locations)
@@ -239,14 +239,15 @@ def _exists(location: str) -> bool:
 
 
 def _download_path(folder: Path, url: str) -> Path:
-    """Return the path of a URL's download; its suffix shows whether it is compressed."""
+    """Return the path for the download of a URL, with a suffix that shows whether it is
+    compressed."""
     name = hashlib.sha256(url.encode()).hexdigest()[:32]
     ending = PurePosixPath(urlsplit(url).path).suffix.lower()
     return folder / f"{name}{ending if ending[1:].isalnum() else ''}"
 
 
 def delete_downloads(folder: Path) -> None:
-    """Delete downloads that killed runs left in the locked folder of a sensitive data set."""
+    """Delete the downloads that killed runs left in the locked folder of a sensitive data set."""
     for path in folder.glob("*/*"):
         if _DOWNLOAD_NAME.fullmatch(path.name) and path.is_file():
             path.unlink()

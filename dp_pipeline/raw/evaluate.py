@@ -49,7 +49,7 @@ Codes = Mapping[str, NDArray[Any]]
 def table_quality(
     spec: DatasetSpec, snapshot: Snapshot, released: Codes, *, classify: bool = True
 ) -> dict[str, float]:
-    """Compute quality numbers of a released table on the prepared rows.
+    """Return quality numbers of a released table, measured exactly on the prepared rows.
 
     released   synthetic codes of some declared attributes, at least one
     classify   whether classifiers learn the declared targets, which takes seconds each
@@ -119,7 +119,7 @@ def _require_codes(domain: Domain, released: Codes) -> None:
 
 
 def class_quality(spec: DatasetSpec, snapshot: Snapshot, table: ClassTable) -> dict[str, float]:
-    """Compute quality numbers of a released class table on the prepared rows.
+    """Return quality numbers of a released class table, measured exactly on the prepared rows.
 
     ``auc_class_rate/<label>``: AUC of the published classes' rates against the true labels, where
     rows of other classes have the rates of all published ones together; of more than two labels the
@@ -150,7 +150,7 @@ MAX_REFINED_ROWS = 1_000_000
 def reference_centres(
     spec: DatasetSpec, snapshot: Snapshot, columns: tuple[str, ...], points: FloatArray, *, k: int
 ) -> FloatArray:
-    """Return the centres (m, d) of k-means without privacy, in data units, from a cache.
+    """Return the centres (m, d) of k-means without privacy, in data units, cached.
 
     points   the prepared rows on ``columns``, (N, d), N ≥ 1
 
@@ -173,7 +173,7 @@ def reference_centres(
 
 @one_thread(with_sklearn=True)
 def reference_kmeans(points: FloatArray, k: int) -> FloatArray:
-    """Compute k-means centres (m, d) of points, for ``reference_centres``.
+    """Return the k-means centres (m, d) of points, to compare private centres with.
 
     On one thread: with other work on the machine, several would mostly wait for each other.
     """
@@ -217,7 +217,7 @@ def exact_points(spec: DatasetSpec, snapshot: Snapshot, columns: tuple[str, ...]
 def clustering_quality(
     spec: DatasetSpec, snapshot: Snapshot, columns: tuple[str, ...], centres: FloatArray
 ) -> dict[str, float]:
-    """Compute quality numbers of released centres on the prepared rows, against plain k-means.
+    """Return quality numbers of released centres on the prepared rows, compared with plain k-means.
 
     columns   d numeric attributes
     centres   (k, d) in data units
@@ -260,7 +260,8 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 def custodian_facts(
     snapshot: Snapshot, name: str, compute: Callable[[], Mapping[str, float]]
 ) -> dict[str, float]:
-    """Return exact facts about a release, computed once and cached in a 0600 file of the snapshot.
+    """Return exact facts about a release, computed once and cached in a private file of the
+    snapshot.
 
     So a later evaluation of a settled release reads no row. The file is sealed with the
     population's key: after any change it is computed again. DeclarationError unless ``name`` is a

@@ -28,7 +28,7 @@ Rule = Literal["exists", "type", "rows", "present", "levels", "bounds", "kept", 
 
 @dataclass(frozen=True)
 class Expectation:
-    """One expectation that a snapshot should fulfil.
+    """An expectation that a snapshot should fulfil.
 
     name         also the name of its asset check, of letters, digits and _
     description  a sentence for people, about the declaration and not the rows
@@ -51,7 +51,7 @@ class Expectation:
 
 
 def expectations_of(spec: DatasetSpec) -> tuple[Expectation, ...]:
-    """Return all expectations that follow from the declaration, without reading anything.
+    """Return all expectations that follow from the declaration, without reading any row.
 
     Row-dependent ones block benchmark data only, and require the declared share ``usable`` of the
     rows. Cells of an attribute that has a level for what is not as declared never block.
@@ -79,7 +79,7 @@ def _expectations(spec: DatasetSpec) -> Iterator[Expectation]:
 
 
 def source_columns(spec: DatasetSpec) -> dict[str, str]:
-    """Return frame column, that is attribute, PERSON or TIME → source column.
+    """Return the source column of every column of a validation frame.
 
     An attribute that is derived from two columns has its name plus " 2" for the second.
     """
@@ -95,12 +95,12 @@ def source_columns(spec: DatasetSpec) -> dict[str, str]:
 
 
 def frame_column(spec: DatasetSpec, column: str) -> str:
-    """Return the frame column of a column that a declared expectation names."""
+    """Return the validation frame's name of a column that a declared expectation names."""
     return column if column in spec.domain.names else PERSON
 
 
 def constraint_column(number: int) -> str:
-    """Return the frame column with True for the rows that meet a constraint."""
+    """Return the name of the frame column that says which rows meet a constraint."""
     return f"constraint {number}"
 
 
@@ -135,7 +135,7 @@ def _value_expectations(attribute: Attribute, *, may_block: bool) -> Iterator[Ex
 def _row_expectation(
     spec: DatasetSpec, name: str, verb: str, words: str, rule: Rule, column: str
 ) -> Expectation:
-    """Return an expectation of every row, or of the declared share of the rows.
+    """Return an expectation that every row, or the declared share of the rows, has to meet.
 
     verb    plural verb of the sentence "Every row VERB WORDS."
     column  frame column

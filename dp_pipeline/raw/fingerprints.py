@@ -19,12 +19,12 @@ _BYTES_A_READ = 1 << 20
 
 
 def fingerprint_of(path: Path, key: bytes) -> str:
-    """Return the fingerprint of a file under the key of a snapshot (``Snapshot.secret``)."""
+    """Return the fingerprint of a file under the key of its snapshot."""
     return fingerprints_of([path], key)[0]
 
 
 def fingerprints_of(paths: Sequence[Path], key: bytes) -> list[str]:
-    """Return the fingerprints of several files, read with one thread a core."""
+    """Return the fingerprints of several files, read by one thread for each core."""
     with ThreadPoolExecutor(os.cpu_count() or 1) as threads:
         files = [
             [threads.submit(_digest, path, start) for start in _starts(path.stat().st_size)]

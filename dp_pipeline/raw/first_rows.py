@@ -25,7 +25,7 @@ from dp_pipeline.raw.values import column_of, have_time, level_words, levels_of,
 
 @dataclass(frozen=True)
 class ParsedColumn:
-    """Counts of all rows by how one attribute parses.
+    """The numbers of rows whose value of an attribute is valid, missing or invalid.
 
     good      rows with a declared value
     missing   rows with an empty cell, or a word for a missing value
@@ -42,7 +42,7 @@ class ParsedColumn:
 
 @dataclass(frozen=True)
 class ParsedRows:
-    """Counts of the first rows of a source by how they parse.
+    """The numbers of first rows of a source that can be read and used.
 
     rows       number of rows
     columns    counts of each attribute
@@ -69,7 +69,7 @@ class ParsedRows:
 
 
 def parse_first_rows(spec: DatasetSpec, rows: int) -> ParsedRows:
-    """Count how at most ``rows`` first rows of a source parse, attribute by attribute.
+    """Return how at most ``rows`` first rows of a source are parsed, attribute by attribute.
 
     It reads the source and stores nothing; it raises what ``read_source`` does.
     """
@@ -108,7 +108,7 @@ def parse_first_rows(spec: DatasetSpec, rows: int) -> ParsedRows:
 
 
 def _count_omitted_rows(spec: DatasetSpec, table: pa.Table) -> tuple[int, dict[str, int]]:
-    """Return how many rows would be left out, and because of what; a row may have two reasons."""
+    """Return how many rows would be dropped, and for which reasons; a row may have several."""
     domain = spec.domain
     attributes = [each for each in domain if each.undeclared is None]
     is_kept = rows_as_declared(Domain(tuple(attributes), domain.constraints), table)

@@ -43,7 +43,7 @@ _COUNTS_ONLY = {"result_format": "BASIC", "partial_unexpected_count": 0}
 def evaluate(
     spec: DatasetSpec, expectations: tuple[Expectation, ...], frame: pd.DataFrame
 ) -> dict[str, bool]:
-    """Evaluate expectations on a frame; return name → whether it is fulfilled.
+    """Return whether each expectation, by name, is fulfilled on a frame.
 
     PipelineError if an expectation has no result, since the library drops unknown ones silently.
     """
@@ -57,7 +57,7 @@ def evaluate_batches(
     batches: Sequence[BatchReader],
     parallel_map: ParallelMap,
 ) -> dict[str, Tally]:
-    """Evaluate expectations on batches of rows; return name → counts, which add up."""
+    """Return the counts of each expectation, by name, over batches of rows."""
     totals = {expectation.name: Tally() for expectation in expectations}
     for tallies in parallel_map(partial(_tally_batch, spec, expectations), batches):
         totals = {name: total.plus(tallies[name]) for name, total in totals.items()}
@@ -76,7 +76,7 @@ def _tally_batch(
 
 
 class Tally(NamedTuple):
-    """Counts of an expectation's evaluation.
+    """The counts of an expectation's evaluation, which can be added up.
 
     row_count    evaluated rows
     unexpected   rows that break it
@@ -115,14 +115,14 @@ class Tally(NamedTuple):
 
     @property
     def share(self) -> float:
-        """The share of the evaluated rows that are as expected, 1 without any."""
+        """The share of the evaluated rows that meet the expectation; 1 without rows."""
         return (self.row_count - self.unexpected) / self.row_count if self.row_count else 1.0
 
 
 def _results(
     spec: DatasetSpec, expectations: tuple[Expectation, ...], frame: pd.DataFrame, form: Any
 ) -> dict[str, Any]:
-    """Return expectation's name → the library's result, which may quote rows."""
+    """Return the library's result of each expectation, which may quote rows."""
     suite = library_suite(spec, spec.name, expectations)
     results = _frame_batch(frame).validate(suite, result_format=form)
     by_name = {str(r.expectation_config.meta["name"]): r for r in results.results}
@@ -140,7 +140,7 @@ def _frame_batch(frame: pd.DataFrame) -> Any:
 
 
 def load_library() -> Any:
-    """Import Great Expectations, with its analytics switched off."""
+    """Return Great Expectations as a module, imported with its analytics switched off."""
     # The library reads it when it is imported.
     os.environ["GX_ANALYTICS_ENABLED"] = "false"
     if not has_driver():
@@ -162,7 +162,7 @@ def load_library() -> Any:
 
 
 def library_context() -> Any:
-    """Return a project of the library in memory, without files or progress bars."""
+    """Return a Great Expectations project in memory, without files or progress bars."""
     context = load_library().get_context(mode="ephemeral")
     from great_expectations.data_context.types.base import ProgressBarsConfig
 
@@ -172,13 +172,13 @@ def library_context() -> Any:
 
 
 def frame_definition(context: Any, name: str) -> Any:
-    """Return the library's definition of a batch of a whole frame."""
+    """Return the Great Expectations definition of a batch that is a whole frame."""
     asset = context.data_sources.add_pandas(name).add_dataframe_asset(name)
     return asset.add_batch_definition_whole_dataframe("all")
 
 
 def library_suite(spec: DatasetSpec, name: str, expectations: Sequence[Expectation]) -> Any:
-    """Return expectations as a suite of the library."""
+    """Return expectations as a suite of Great Expectations."""
     translated = [_translate(spec, expectation) for expectation in expectations]
     return load_library().ExpectationSuite(name=name, expectations=translated)
 

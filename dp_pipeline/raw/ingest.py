@@ -68,7 +68,8 @@ def ingest(
     today: date,
     claim: Claim | None = None,
 ) -> Snapshot:
-    """Return the snapshot that releases read from now on; read it from the source if it is new.
+    """Return the snapshot that releases read from now on, after reading it from the source if it is
+    new.
 
     store         the raw store's folder; the snapshot is ``store/<data set>/<id>``
     key           the population's secret key
@@ -112,7 +113,7 @@ def ingest(
 
 
 def _sweep(store: Path, spec: DatasetSpec) -> None:
-    """Delete the remains of killed runs on this data set, which is locked."""
+    """Delete the files that killed runs left in this locked data set."""
     sweep(store / spec.name, below=True)
     if spec.is_release:
         delete_downloads(store / spec.name)
@@ -121,7 +122,7 @@ def _sweep(store: Path, spec: DatasetSpec) -> None:
 
 
 def _require_closed(spec: DatasetSpec, moment: int) -> None:
-    """Raise NotPrepared before a window's end plus its grace: read once, it would lack late rows.
+    """Raise NotPrepared before a window's end plus its grace, when late rows could still arrive.
 
     moment   seconds since 1970 in UTC
     """
@@ -209,7 +210,7 @@ def _source_names(located: LocatedSource) -> tuple[str, ...]:
 
 
 def _earlier_downloads(snapshot: Snapshot) -> dict[str, str]:
-    """Return identity → hash of the data set's latest download of it."""
+    """Return the hash of the latest download of each URL of the data set."""
     manifests = []
     for folder in snapshot.folder.parent.iterdir():
         try:
@@ -223,9 +224,9 @@ def _earlier_downloads(snapshot: Snapshot) -> dict[str, str]:
 
 
 def _rows_of_window(spec: DatasetSpec, table: pa.Table) -> pa.Table:
-    """Return the rows of the window, and those without a time, which a check counts and
-    preparation drops.
-    """
+    """Return the rows of the window, and those without a time.
+
+    A check counts the rows without a time, and preparation drops them."""
     if spec.windows is None or not spec.window:
         return table
     is_kept = in_window(spec.windows, spec.window, table) | ~have_time(spec.windows, table)
@@ -244,7 +245,7 @@ def _deleted_on_failure(snapshot: Snapshot) -> Iterator[None]:
 
 
 def _file_fingerprints(snapshot: Snapshot, spec: DatasetSpec) -> Mapping[str, str]:
-    """Return path from the source → keyed fingerprint, of each file of a source."""
+    """Return the keyed fingerprint of each file of a source, by its path."""
     source = Path(spec.source.location)
     paths = [source] if source.is_file() else parquet_parts(source)
     fingerprints = fingerprints_of(paths, snapshot.secret)
@@ -271,7 +272,7 @@ def ingested_schema(spec: DatasetSpec, snapshot: Snapshot) -> pa.Schema:
 
 @contextmanager
 def ingested_batches(spec: DatasetSpec, snapshot: Snapshot) -> Iterator[list[BatchReader]]:
-    """Give readers of the ingested rows, in batches of one schema, at least one, for the block.
+    """Yield readers of the ingested rows, in at least one batch, all of one schema.
 
     They read the snapshot's copy or the files in place; it raises what ``stage_batches`` does.
     """
@@ -298,7 +299,7 @@ def ingested_tables(spec: DatasetSpec, snapshot: Snapshot) -> Iterator[pa.Table]
 
 
 def _files_in_place(spec: DatasetSpec, snapshot: Snapshot) -> list[Path]:
-    """Return the files of a snapshot without a copy; Damaged if one has changed."""
+    """Return the files of a snapshot that has no copy of them; Damaged if one has changed."""
     stored: dict[str, str] = snapshot.manifest[IN_PLACE]
     files = [Path(spec.source.location) / name for name in stored]
     if not all(path.is_file() for path in files):

@@ -92,7 +92,7 @@ _ONE_HOT_ROWS = 1 << 16
 
 
 def stages_of(spec: DatasetSpec) -> tuple[str, ...]:
-    """Return the stages that this data set needs, in order."""
+    """Return the stages of preparation that this data set needs, in order."""
     if spec.domain.parts is not None:
         return ("discretized",)
     stages = ["normalized"]
@@ -102,7 +102,7 @@ def stages_of(spec: DatasetSpec) -> tuple[str, ...]:
 
 
 def prepare(spec: DatasetSpec, snapshot: Snapshot, engine: str = "") -> None:
-    """Store every stage that the data set needs, in order, and mark the snapshot prepared."""
+    """Store every stage of preparation in order, and mark the snapshot as prepared."""
     for stage in stages_of(spec):
         prepare_stage(spec, snapshot, stage, engine)
     mark_prepared(spec, snapshot)
@@ -111,7 +111,7 @@ def prepare(spec: DatasetSpec, snapshot: Snapshot, engine: str = "") -> None:
 def prepare_stage(
     spec: DatasetSpec, snapshot: Snapshot, stage: str, engine: str = "", *, again: bool = True
 ) -> None:
-    """Store one stage and mark it in the manifest, while the data set is locked.
+    """Store one stage of preparation and mark it in the manifest, while the data set is locked.
 
     engine   engine whose workers do the work, see ``split_engine``
     again    whether to replace a stage that was stored under this declaration
@@ -148,7 +148,7 @@ def prepare_stage(
 
 
 def mark_prepared(spec: DatasetSpec, snapshot: Snapshot) -> None:
-    """Mark a snapshot with all stages as prepared in its manifest: ``prepared: {digest, stages}``.
+    """Mark a snapshot with all stages as prepared in its manifest.
 
     NotPrepared if a stage is missing or was stored under another declaration.
     """
@@ -177,9 +177,8 @@ def _store_first(
 def _normalized_tables(
     spec: DatasetSpec, snapshot: Snapshot, parallel_map: ParallelMap, scratch: Path
 ) -> Iterator[pa.Table]:
-    """Yield the tables of the first stage, after gathering the rows of each person from
-    several batches.
-    """
+    """Yield the tables of the first stage, with the rows of each person gathered from several
+    batches."""
     normalizer = _Normalizer(spec, _person_keys(spec, snapshot.key), scratch)
     with ingested_batches(spec, snapshot) as batches:
         if normalizer.keys is None or len(batches) == 1:
@@ -201,7 +200,7 @@ def _person_keys(spec: DatasetSpec, key: bytes) -> PersonKeys | None:
 
 @dataclass(frozen=True)
 class _Normalizer:
-    """The work of workers, who do not hold the population's key.
+    """The normalization of rows by workers, who do not have the population's key.
 
     keys      keys for bounding persons; None where rows are not of persons
     scratch   folder for batches that are split by person
@@ -212,11 +211,11 @@ class _Normalizer:
     scratch: Path
 
     def normalize_batch(self, read: BatchReader) -> list[pa.Table]:
-        """Normalize a batch that has all rows of its persons."""
+        """Return the normalized rows of a batch that contains all rows of its persons."""
         return [self._normalize(_add_mark_of_declared_rows(self.spec, read()))]
 
     def split_batch(self, numbered_batch: tuple[int, BatchReader]) -> Parts:
-        """Store the rows of a batch in parts by person."""
+        """Store the rows of a batch in parts by person; return the parts."""
         number, read = numbered_batch
         assert self.keys is not None
         return split_by_person(
@@ -224,13 +223,14 @@ class _Normalizer:
         )
 
     def normalize_part(self, task: tuple[int, tuple[tuple[int, Parts], ...]]) -> list[pa.Table]:
-        """Normalize the rows of one part of the persons, gathered from all batches."""
+        """Return the normalized rows of one part of the persons, gathered from all batches."""
         part, numbered_parts = task
         files = [(self._path(number), parts) for number, parts in numbered_parts]
         return [self._normalize(part_of_files(files, part))]
 
     def _normalize(self, marked: pa.Table) -> pa.Table:
-        """Normalize rows, and note in the schema how many of their persons are left out."""
+        """Return normalized rows, with the number of omitted rows of their persons in the
+        schema."""
         is_declared = marked.column(_IS_DECLARED)
         at_most, others = self.spec.protection.at_most, marked.filter(pc.invert(is_declared))
         kept = keep_at_most(marked.filter(is_declared), at_most=at_most, keys=self.keys)
@@ -242,7 +242,7 @@ class _Normalizer:
 
 
 def normalized(spec: DatasetSpec, table: pa.Table, key: bytes) -> pa.Table:
-    """Normalize the rows of a source, as ``read_source`` gives them.
+    """Return the normalized rows of a source, as ``read_source`` gives them.
 
     key   the population's secret key
     """
@@ -257,16 +257,15 @@ def _add_mark_of_declared_rows(spec: DatasetSpec, table: pa.Table) -> pa.Table:
 
 
 def rows_of_window(spec: DatasetSpec, table: pa.Table) -> pa.Table:
-    """Return the rows in the declared window, none without a time; all rows without windows."""
+    """Return the rows with a time in the declared window; all rows if there are no windows."""
     if spec.windows is None or not spec.window:
         return table
     return table.filter(pa.array(in_window(spec.windows, spec.window, table)))
 
 
 def rows_as_declared(domain: Domain, table: pa.Table) -> NDArray[np.bool_]:
-    """Return a mask of the rows (n,) with a valid value in every attribute that meet all
-    constraints.
-    """
+    """Return a mask of the rows (n,) that meet all constraints and have a valid value of every
+    attribute."""
     is_kept = np.ones(table.num_rows, dtype=np.bool_)
     for attribute in domain:
         column = column_of(attribute, table)
@@ -284,13 +283,15 @@ def rows_as_declared(domain: Domain, table: pa.Table) -> NDArray[np.bool_]:
 
 
 def _without_sizes(domain: Domain) -> Domain:
-    """Return the domain without constraints on the size of units, which no row by itself shows."""
+    """Return the domain without constraints on the size of units, which a single row does not
+    show."""
     constraints = [each for each in domain.constraints if not domain.is_counted(each.attributes)]
     return replace(domain, constraints=tuple(constraints))
 
 
 def rows_breaking(constraint: Constraint, domain: Domain, table: pa.Table) -> NDArray[np.bool_]:
-    """Return a mask of the rows (n,) that break a constraint; rows without a cell do not."""
+    """Return a mask of the rows (n,) that break a constraint; a row with an invalid value breaks
+    none."""
     return breaking_rows(constraint, domain, _constrained_codes([constraint], domain, table))
 
 
@@ -302,7 +303,7 @@ def _constrained_codes(
 
 
 def _first_stage(spec: DatasetSpec, table: pa.Table) -> pa.Table:
-    """Convert bounded rows, all of their persons, to the first stage of the data set."""
+    """Return bounded rows, complete for each person, in the form of the first stage."""
     rows = _normalized(spec, table)
     if spec.domain.parts is None:
         return rows
@@ -359,9 +360,9 @@ def _normalized_columns(attribute: Attribute, column: pa.ChunkedArray) -> dict[s
 
 
 def _stage_table(columns: Mapping[str, pa.Array], nullable: Collection[str] = ()) -> pa.Table:
-    """Return the table of a stage, whose schema marks columns without missing values: otherwise
-    every query would check each value, which takes longer than reading it.
-    """
+    """Return the table of a stage, whose schema marks columns without missing values.
+
+    Otherwise every query would check each value, which takes longer than reading it."""
     fields = [pa.field(name, column.type, name in nullable) for name, column in columns.items()]
     return pa.table(list(columns.values()), schema=pa.schema(fields))
 
@@ -379,7 +380,7 @@ def _discretize_batch(spec: DatasetSpec, read: BatchReader) -> Iterator[pa.Table
 
 
 def discretized(spec: DatasetSpec, table: pa.Table) -> pa.Table:
-    """Convert the stage ``normalized`` to the stage ``discretized``."""
+    """Return the table of the stage ``discretized`` made from that of the stage ``normalized``."""
     columns: dict[str, pa.Array] = {}
     for name in spec.domain.discrete:
         attribute = spec.domain[name]
@@ -399,7 +400,7 @@ def _codes(attribute: Attribute, table: pa.Table) -> IntArray:
 
 
 def bit_names(attribute: Attribute) -> tuple[str, ...]:
-    """Return ``attribute=label`` of every cell, in code order.
+    """Return the name ``attribute=label`` of every cell, in code order.
 
     >>> from dp_pipeline.config.encoding import Levels
     >>> bit_names(Attribute("sex", "sex", "drop", cells=Levels(("f", "m"))))
@@ -409,7 +410,7 @@ def bit_names(attribute: Attribute) -> tuple[str, ...]:
 
 
 def _one_hot_batch(spec: DatasetSpec, read: BatchReader) -> Iterator[pa.Table]:
-    """Convert a batch of the stage ``discretized`` to bits, uint8, in one or more parts."""
+    """Yield a batch of the stage ``discretized`` as bits, uint8, in one or more parts."""
     attributes = [spec.domain[name] for name in spec.domain.discrete]
     schema = pa.schema([(bit, pa.uint8()) for a in attributes for bit in bit_names(a)])
     codes = read()
@@ -421,7 +422,8 @@ def _one_hot_batch(spec: DatasetSpec, read: BatchReader) -> Iterator[pa.Table]:
 
 
 def require_codes(spec: DatasetSpec, snapshot: Snapshot) -> None:
-    """Raise NotPrepared unless the snapshot is prepared, DeclarationError without cells."""
+    """Raise NotPrepared unless the snapshot is prepared, DeclarationError for attributes without
+    cells."""
     require_prepared(spec, snapshot)
     if not spec.domain.discrete:
         raise DeclarationError(

@@ -46,7 +46,7 @@ _MAX_NAME_LENGTH = 200
 
 
 def first_look(source: Source) -> tuple[SourceColumn, ...]:
-    """Return the columns of a source, in its order, without reading a row.
+    """Return the columns of a source in its order, without reading a row.
 
     SourceError, without quoting the source, if it cannot be read, for a repeated name, and for a
     first line of a CSV file that hardly has names.
@@ -73,7 +73,7 @@ def first_look(source: Source) -> tuple[SourceColumn, ...]:
 
 
 def likely_encoding(path: Path, *, is_public: bool) -> str:
-    """Return the encoding of a CSV file where it is not UTF-8, else an empty text.
+    """Return the likely encoding of a CSV file that is not UTF-8; empty for UTF-8.
 
     is_public   whether all of the file may be looked at; else its first line says it alone
     """
@@ -89,7 +89,8 @@ def likely_encoding(path: Path, *, is_public: bool) -> str:
 
 
 def likely_delimiter(path: Path, encoding: str = "") -> str:
-    """Return the delimiter that gives most cells in the first line; SourceError without a line."""
+    """Return the delimiter that splits the first line into most cells; SourceError for an empty
+    file."""
     return max(
         DELIMITERS,
         key=lambda d: len(_header(Source("csv", str(path), delimiter=d, encoding=encoding))),
@@ -150,8 +151,7 @@ def _source_column(column: pa.Field) -> SourceColumn:
 
 def _guarded(source: Source, read: Callable[[], Result]) -> Result:
     """Return ``read()``, or raise a SourceError without the original message, which may quote a
-    cell.
-    """
+    cell."""
     expected = f"a {source.kind} source with columns"
     try:
         return read()
@@ -197,7 +197,7 @@ Fields = dict[str, Value]
 def public_look(
     source: Source, columns: Sequence[SourceColumn], *, name: str
 ) -> tuple[int, tuple[SourceColumn, ...]]:
-    """Read a public source; return its number of rows, and all columns with proposals or remarks.
+    """Return the number of rows of a public source, and all columns with proposals or remarks.
 
     name   name of the data set, for messages
 
@@ -210,7 +210,7 @@ def public_look(
 
 
 def _readable_spec(source: Source, columns: Sequence[SourceColumn], *, name: str) -> DatasetSpec:
-    """Return a minimal declaration of some columns, for reading them."""
+    """Return a minimal declaration of some columns, with which they can be read."""
     unbounded = Attribute("", "", "drop", coordinate=Coordinate(0.0, 1.0))
     clocks = {"date": Clock("date"), "timestamp": Clock("timestamp")}
     attributes = [
@@ -221,7 +221,7 @@ def _readable_spec(source: Source, columns: Sequence[SourceColumn], *, name: str
 
 
 def proposed(source_column: SourceColumn, column: pa.ChunkedArray) -> SourceColumn:
-    """Propose the fields of an attribute that fit all values of a column, or remark why none do.
+    """Return a column with proposed fields that fit all its values, or with a remark why none do.
 
     column   texts, numbers or times, as sources give them
     """
@@ -255,7 +255,7 @@ _SENTINEL = re.compile(r"-?9{3,9}(\.0+)?", re.ASCII)
 
 
 def _sentinels(values: set[str]) -> set[str]:
-    """Return numbers such as −999 that are hardly any: negative alone, or twice as large as others.
+    """Return numbers such as −999 that probably mean a missing value.
 
     >>> sorted(_sentinels({"-999", "0", "12"})), sorted(_sentinels({"998", "999", "997"}))
     (['-999'], [])
@@ -277,7 +277,8 @@ def _float(word: str | None) -> float:
 
 
 def _uneven_edges(read: FloatArray, fields: Fields, missing: set[str]) -> list[str]:
-    """Return edges at neat deciles where a bin of equal width would hold most of the rows."""
+    """Return edges at round deciles, if one of the bins of equal width would hold most of the
+    rows."""
     bounds = [float(bound) for bound in fields["bounds"]]
     numbers_of_missing = [number for number in map(_float, missing) if math.isfinite(number)]
     present = read[np.isfinite(read) & ~np.isin(read, numbers_of_missing)]
@@ -299,7 +300,7 @@ MIN_IDS = 100
 
 
 def _fields(values: Sequence[str], rows: int = 0) -> tuple[Fields, str]:
-    """Return the fields for the different texts of some rows, or {} and a reason."""
+    """Return the fields that fit the different texts of some rows, or {} with a reason."""
     is_id = len(values) == rows >= MIN_IDS and all(text.isdecimal() for text in values)
     if len(values) < 2 or is_id:
         single = "a single value" if values else "no value"
@@ -336,7 +337,8 @@ def _text_fields(values: Sequence[str]) -> tuple[Fields, str]:
 
 
 def _fields_of_dates(values: Sequence[str], clocks: Sequence[Clock]) -> tuple[Fields, str]:
-    """Return the fields of dates by the only clock that reads all texts; nothing without one."""
+    """Return the fields of dates if exactly one format fits all texts, otherwise {} with a
+    reason."""
     fitting = [c for c in clocks if all(c.number(text) is not None for text in values)]
     if len(fitting) > 1:
         return {}, "dates that fit two formats: declare `format`"
@@ -358,7 +360,7 @@ def _proposed_times(source_column: SourceColumn, column: pa.ChunkedArray) -> Sou
 
 
 def _time_fields(clock: Clock, first: int, last: int) -> Fields:
-    """Return fields with whole days around two times as bounds, and few calendar bins."""
+    """Return the fields of times: whole days around two times as bounds, and few calendar bins."""
     days = (last - first) / (1 if clock.kind == "date" else DAY) + 1
     lengths = {"day": 1, "week": 7, "month": 30, "year": 365}
     every = next((span for span, long in lengths.items() if days / long <= MAX_SPANS), "year")
@@ -381,7 +383,7 @@ def _number_fields(values: Sequence[str], read: FloatArray) -> tuple[Fields, str
 
 
 def neat_bounds(least: float, most: float) -> tuple[str, str]:
-    """Return round bounds around two numbers, as texts, less than an eighth of their distance away.
+    """Return round bounds around two numbers, as texts, at less than an eighth of their difference.
 
     >>> neat_bounds(17.0, 90.0), neat_bounds(0.0, 0.93), neat_bounds(-3.2, 1041.5)
     (('15', '90'), ('0', '0.95'), ('-100', '1100'))

@@ -17,7 +17,8 @@ from dp_pipeline.raw.snapshot import CURRENT, MANIFEST, Snapshot
 
 
 def retire(snapshot: Snapshot, *, population: str, on: date) -> None:
-    """Delete everything of a snapshot but its name; a repetition completes an interrupted one."""
+    """Delete everything of a snapshot but its name; a repetition completes an interrupted
+    deletion."""
     with snapshot.locked():
         if not snapshot.is_retired():
             snapshot.mark_retired(population=population, on=on)
@@ -30,7 +31,7 @@ def retire(snapshot: Snapshot, *, population: str, on: date) -> None:
 
 
 def remaining_paths(snapshot: Snapshot) -> list[Path]:
-    """Return all paths in a snapshot's folder except a manifest that says retired."""
+    """Return all paths in a snapshot's folder except the manifest of a retired snapshot."""
     manifest = {MANIFEST} if snapshot.is_retired() else set()
     return [path for path in sorted(snapshot.folder.iterdir()) if path.name not in manifest]
 
@@ -38,7 +39,7 @@ def remaining_paths(snapshot: Snapshot) -> list[Path]:
 def snapshots_of(
     store: Path, population: str, *, datasets: Collection[str]
 ) -> tuple[Snapshot, ...]:
-    """Return all snapshots of one population on a raw store that are not completely retired.
+    """Return all snapshots of one population in a raw store that are not completely retired.
 
     datasets   names of the data sets that are declared under the population
 
@@ -59,9 +60,8 @@ def snapshots_of(
 
 
 def stored_populations(store: Path) -> Iterator[tuple[Path, str | None]]:
-    """Yield every snapshot and stray file of a raw store with the population of its manifest, or
-    None without one.
-    """
+    """Yield every snapshot and stray file of a raw store with its population; None if that is
+    unknown."""
     for folder in sorted(store.iterdir()) if store.is_dir() else ():
         if not folder.is_dir() or folder.name.startswith("."):
             continue

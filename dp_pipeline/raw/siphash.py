@@ -46,9 +46,9 @@ def of_words(words: Sequence[Words], key: bytes) -> Words:
 
 
 def of_texts(texts: pa.LargeStringArray, key: bytes) -> Words:
-    """Return SipHash-2-4 (n,) of n texts, none of them null; of texts of more than ``LONGEST``
-    bytes the first word of their HMAC.
-    """
+    """Return SipHash-2-4 (n,) of n texts, none of them null.
+
+    Of texts of more than ``LONGEST`` bytes, it is the first word of their HMAC."""
     ends = np.frombuffer(texts.buffers()[1], dtype=np.int64)
     ends = ends[texts.offset : texts.offset + len(texts) + 1]
     data = texts.buffers()[2]

@@ -36,7 +36,8 @@ _RETIRED = "retired"
 
 
 def check_snapshot_id(text: str) -> str:
-    """Return a snapshot id; DeclarationError unless it is a safe folder name and not reserved."""
+    """Return a snapshot id unchanged; DeclarationError unless it is a safe folder name and not
+    reserved."""
     if not _ID.fullmatch(text) or text.lower().partition(".")[0] == CURRENT:
         raise DeclarationError(
             "The name of a snapshot must have letters, digits, . _ or - alone and not be "
@@ -46,13 +47,13 @@ def check_snapshot_id(text: str) -> str:
 
 
 def lock_dataset(folder: Path) -> AbstractContextManager[None]:
-    """Lock a data set for the block, so that no other run reads or writes it; not reentrant."""
+    """Lock a data set inside the block, so that no other run reads or writes it; not reentrant."""
     make_private(folder)
     return locked(folder / ".lock")
 
 
 def snapshot_name(spec: DatasetSpec, name: str, today: date) -> str:
-    """Return the id of a snapshot: ``name`` or the day; in a window it begins with the window.
+    """Return the id of a snapshot: ``name`` or the date, after the window's name if there is one.
 
     >>> from dp_pipeline.config.catalogue import find_spec
     >>> snapshot_name(find_spec("trips"), "", date(2026, 11, 23))
@@ -64,7 +65,8 @@ def snapshot_name(spec: DatasetSpec, name: str, today: date) -> str:
 
 
 def preparation_hint(dataset: str) -> str:
-    """Return a hint with the job and the command that read and prepare the rows of a data set."""
+    """Return a hint that names the job and the command that read and prepare the rows of a data
+    set."""
     return f"Dagster's job {dataset}_prepare does it, or `dp-pipeline run {dataset}`"
 
 
@@ -75,7 +77,7 @@ def new_snapshot_hint(dataset: str) -> str:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """One snapshot's folder on the raw store.
+    """A snapshot of rows, as a folder in the raw store.
 
     folder   <raw store>/<data set>/<snapshot id>
     key      the population's secret key, for fingerprints
@@ -91,12 +93,12 @@ class Snapshot:
 
     @property
     def members(self) -> tuple[Snapshot, ...]:
-        """The snapshots that are read together, oldest first, this one last."""
+        """The snapshots that are read together, oldest first, including this one at the end."""
         return (*self.earlier, replace(self, earlier=()))
 
     @property
     def names(self) -> str:
-        """The ids of all members, joined by +, as a release records them."""
+        """The ids of all members joined by +, as a release records them."""
         return "+".join(member.id for member in self.members)
 
     @property
@@ -111,14 +113,15 @@ class Snapshot:
 
     @property
     def ledger_name(self) -> str:
-        """Data set and id, as the ledger writes them."""
+        """The data set and the id, as the ledger writes them."""
         return f"{self.dataset}/{self.id}"
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """The stored facts; NotPrepared without ingested rows or after they were retired; Damaged
-        for the manifest of another snapshot.
-        """
+        """The stored facts of the snapshot; NotPrepared without ingested rows, or after they
+        were retired.
+
+        Damaged for the manifest of another snapshot."""
         stored = self._stored_manifest()
         if _RETIRED in stored:
             raise NotPrepared(
@@ -134,7 +137,7 @@ class Snapshot:
 
     @property
     def secret(self) -> bytes:
-        """The key of the fingerprints, derived from the population's key and this snapshot's name.
+        """The key of the fingerprints, derived from the population's key and the snapshot's name.
 
         So the folder of another window cannot take its place, whose rows would be charged wrongly.
         """
@@ -142,18 +145,18 @@ class Snapshot:
 
     @property
     def claimed(self) -> tuple[str, ...]:
-        """The canonical names of the sources; () without a readable manifest."""
+        """The canonical names of the sources; empty without a readable manifest."""
         return tuple(self._readable_manifest().get("claimed", ()))
 
     @property
     def types(self) -> dict[str, str]:
-        """The stored type of each column of a source that has types; {} where none is known."""
+        """The stored type of each column of a source that has types; {} if none is known."""
         types: dict[str, str] = self._readable_manifest().get("types", {})
         return types
 
     @property
     def population(self) -> str | None:
-        """The population of these present or retired rows; None without a readable manifest.
+        """The population of the present or retired rows; None without a readable manifest.
 
         UnknownFormat for a manifest of another format, which may name it.
         """
@@ -201,7 +204,7 @@ class Snapshot:
         self._write_manifest({**stored, **facts})
 
     def mark_retired(self, *, population: str, on: date) -> None:
-        """Replace the manifest by one that refuses these rows and their name for ever."""
+        """Replace the manifest by one that refuses these rows and their name permanently."""
         facts = {"format": FORMAT, "id": self.id, "population": population}
         self._write_manifest({**facts, _RETIRED: on.isoformat()})
 
@@ -231,7 +234,7 @@ class Snapshot:
         return str(fingerprint)
 
     def checked_path(self, stage: str) -> Path:
-        """Return the path of a stage's table; Damaged if its fingerprint is another one."""
+        """Return the path of a stage's table; Damaged if its fingerprint differs."""
         expected, path = self.fingerprint(stage), self.table_path(stage)
         if not path.is_file() or not hmac.compare_digest(
             expected, fingerprint_of(path, self.secret)
@@ -240,7 +243,7 @@ class Snapshot:
         return path
 
     def checked_content(self, stage: str) -> tuple[bytes, str]:
-        """Return the bytes of a stage's table and their fingerprint; Damaged if it is another one.
+        """Return the bytes of a stage's table with their fingerprint; Damaged if it differs.
 
         The file is read once, so the compared bytes are returned even if it is replaced meanwhile.
         """
@@ -259,7 +262,7 @@ class Snapshot:
 
 
 def current_snapshot(store: Path, dataset: str, key: bytes, window: str = "") -> Snapshot | None:
-    """Return the current snapshot of a data set, or of its window; None without one."""
+    """Return the current snapshot of a data set, or of its window; None if there is none."""
     pointer = store / dataset / _pointer(window)
     if not pointer.is_file():
         return None
@@ -274,7 +277,7 @@ def current_snapshot(store: Path, dataset: str, key: bytes, window: str = "") ->
 
 
 def make_current(snapshot: Snapshot, window: str = "") -> None:
-    """Record a snapshot as the one that releases read, of a window if there are any."""
+    """Record a snapshot as the one that releases read, for its window if there are windows."""
     write_private(snapshot.folder.parent / _pointer(window), snapshot.id.encode())
 
 
@@ -285,7 +288,7 @@ def _pointer(window: str) -> str:
 def mark_validated(
     spec: DatasetSpec, snapshot: Snapshot, *, structural: bool, refused: bool
 ) -> None:
-    """Record the outcome of a validation; a refused snapshot loses its mark ``prepared``."""
+    """Record the outcome of a validation; a refused snapshot loses its mark as prepared."""
     facts = {
         "structural": structural,
         "refused": refused,
@@ -296,7 +299,8 @@ def mark_validated(
 
 
 def require_validated(spec: DatasetSpec, snapshot: Snapshot) -> None:
-    """Raise NotPrepared unless the snapshot was validated under this declaration, not refused."""
+    """Raise NotPrepared unless the snapshot was validated under this declaration and not
+    refused."""
     validated = _marks(snapshot, "validated")
     if validated.get("refused"):
         raise NotPrepared(
@@ -310,7 +314,7 @@ def require_validated(spec: DatasetSpec, snapshot: Snapshot) -> None:
 
 
 def forget_preparation(snapshot: Snapshot) -> None:
-    """Remove the marks of all stages, so that stages of two runs never mix."""
+    """Remove the marks of all stages, so that stages of different runs never mix."""
     snapshot.record(prepared=None, stages={})
 
 

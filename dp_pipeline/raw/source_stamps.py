@@ -16,7 +16,7 @@ from dp_pipeline.raw.sources import parquet_parts
 
 @dataclass(frozen=True)
 class SourceStamp:
-    """A summary of a source's files.
+    """A summary of the files of a source, by which a change is noticed.
 
     text        digest that changes when a file is written, added or removed
     changed_at  time at which the newest file was written; None for URLs
@@ -40,7 +40,8 @@ def is_watchable(source: Source) -> bool:
 
 
 def source_stamp(source: Source) -> SourceStamp | None:
-    """Return the stamp of the files that would be read now; None if they are absent or incomplete.
+    """Return the stamp of the files of a source as they are now; None if they are absent or
+    incomplete.
 
     It is of names, sizes and times of files, or of the declared hashes of URLs, without opening
     them.
@@ -56,9 +57,8 @@ def source_stamp(source: Source) -> SourceStamp | None:
 
 
 def source_digest(source: Source) -> str | None:
-    """Return a hash of all bytes that would be read now; None if there are none, or if they change
-    meanwhile.
-    """
+    """Return a hash of all bytes of a source; None if there are none, or if they change while
+    they are read."""
     stamp = source_stamp(source)
     if stamp is None or stamp.changed_at is None:
         return None if stamp is None else stamp.text

@@ -36,7 +36,7 @@ def store_parts(
     compression: str = "snappy",
     rows: int = ROWS_A_BATCH,
 ) -> None:
-    """Store tables of one schema, at least one, as one stage, without all of them in memory.
+    """Store tables of one schema as one stage, without having all of them in memory.
 
     rows   rows of every row group but the last
     """
@@ -52,7 +52,7 @@ def store_parts(
 
 
 def in_batches(tables: Iterable[pa.Table], rows: int) -> Iterator[pa.Table]:
-    """Regroup the rows of tables into tables of ``rows`` rows and a rest; yield at least one."""
+    """Yield the rows of tables regrouped into tables of ``rows`` rows and one with the rest."""
     waiting: list[pa.Table] = []
     is_first = True
     for table in tables:
@@ -69,7 +69,8 @@ def in_batches(tables: Iterable[pa.Table], rows: int) -> Iterator[pa.Table]:
 
 
 def public_row_count(spec: DatasetSpec, snapshot: Snapshot, stage: str) -> int | None:
-    """Return the number of rows of a benchmark's stage; None for sensitive rows or no table."""
+    """Return the number of rows of a benchmark's stage; None for sensitive rows or a missing
+    table."""
     path = snapshot.table_path(stage)
     if spec.is_release or not path.is_file():
         return None
@@ -82,7 +83,7 @@ BatchReader = Callable[[], pa.Table]
 
 @dataclass(frozen=True)
 class StoredBatch:
-    """A ``BatchReader`` of one row group of a stored table.
+    """A reader of one row group of a stored table.
 
     name    name of the table, for messages
     group   None for a table without rows
@@ -106,7 +107,7 @@ class StoredBatch:
 
 @contextmanager
 def stage_batches(snapshot: Snapshot, stage: str) -> Iterator[list[BatchReader]]:
-    """Give readers of the row groups of a stage, at least one, for the block.
+    """Yield readers of the row groups of a stage, at least one, for use inside the block.
 
     It raises what ``read_stage`` does; the fingerprint is checked before the block. Damaged also if
     the file changes during the block.
@@ -132,13 +133,14 @@ def _changed(table: str) -> Damaged:
 
 
 def file_mark(path: Path) -> tuple[int, ...]:
-    """Return inode, size and time of a file, which change if it is replaced or written to."""
+    """Return the inode, size and time of a file, which change if the file is replaced or
+    written."""
     state = path.stat()
     return state.st_ino, state.st_size, state.st_mtime_ns
 
 
 def read_stage(snapshot: Snapshot, stage: str, columns: Sequence[str] | None = None) -> pa.Table:
-    """Read the table of one stage, of all members of a snapshot, with its fingerprint checked.
+    """Return the table of one stage, of all members of a snapshot, after checking its fingerprint.
 
     columns   columns that are read, in the order of the table; None: all
 
@@ -152,7 +154,7 @@ def read_stage(snapshot: Snapshot, stage: str, columns: Sequence[str] | None = N
 def read_with_fingerprint(
     snapshot: Snapshot, stage: str, columns: Sequence[str] | None = None
 ) -> tuple[pa.Table, str]:
-    """Read a stage's table; return it with the keyed fingerprint of its bytes."""
+    """Return a stage's table with the keyed fingerprint of its bytes."""
     content, fingerprint = snapshot.checked_content(stage)
     try:
         with pq.ParquetFile(pa.BufferReader(content)) as file:
@@ -165,7 +167,7 @@ def read_with_fingerprint(
 def prepared_codes(
     spec: DatasetSpec, snapshot: Snapshot, names: Iterable[str]
 ) -> dict[str, NDArray[Any]]:
-    """Return attribute → codes of the prepared rows; NotPrepared if there are none."""
+    """Return the codes of the prepared rows by attribute; NotPrepared if there are none."""
     require_prepared(spec, snapshot)
     columns = list(names)
     read = columns if spec.domain.parts is None else spec.counted_domain.names

@@ -45,7 +45,7 @@ def units_of_parts(
     order: FloatArray | None = None,
     is_empty: NDArray[np.bool_] | None = None,
 ) -> dict[str, tuple[IntArray, int]]:
-    """Return columns of rows of units, over ``domain.parts.of_units(domain)``, and their sizes.
+    """Return the columns of rows that each hold a whole unit, with their numbers of levels.
 
     codes   attributes of each part and its unit (n,), the size of its unit aside
     units   number of each part's unit (n,), in any order; at most ``at_most`` parts have one
@@ -90,7 +90,7 @@ def units_of_parts(
 
 
 def _keeps_constraints(domain: Domain, units: Codes) -> NDArray[np.bool_]:
-    """Return a mask of the units (n,) none of whose parts breaks a constraint."""
+    """Return a mask of the units (n,) in which no part breaks a constraint."""
     is_kept = np.ones(len(units[SIZE]), dtype=np.bool_)
     if domain.constraints:
         parts = parts_of_units(domain, units)
@@ -102,7 +102,7 @@ def _keeps_constraints(domain: Domain, units: Codes) -> NDArray[np.bool_]:
 
 
 def parts_of_units(domain: Domain, codes: Codes) -> dict[str, IntArray]:
-    """Return the attributes of each part and its unit (n,), unit by unit, from rows of units."""
+    """Return the attributes of each part and the number of its unit (n,), from rows of units."""
     parts = domain.parts
     assert parts is not None
     sizes = parts.row_counts(codes[SIZE])

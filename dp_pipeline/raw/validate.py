@@ -21,7 +21,7 @@ from dp_pipeline.raw.workers import one_by_one
 
 @dataclass(frozen=True)
 class Verdict:
-    """The outcome of one expectation.
+    """The outcome of checking one expectation.
 
     share   exact share of the rows that are as expected; None where no row was read
     ran     False for a row-dependent one after a structural failure, when no row was read; it then
@@ -35,7 +35,8 @@ class Verdict:
 
 
 def validate(spec: DatasetSpec, snapshot: Snapshot, engine: str = "") -> tuple[Verdict, ...]:
-    """Test all expectations with Great Expectations, and mark the outcome in the manifest.
+    """Check all expectations with Great Expectations, record the outcome in the manifest, and
+    return it.
 
     engine   engine whose workers read batches, see ``split_engine``
 
@@ -77,9 +78,8 @@ _SHARES = "failed_shares.json"
 
 
 def failed_checks(snapshot: Snapshot, names: Iterable[str]) -> tuple[str, ...]:
-    """Return names of failed checks, each with the exact share of the rows that are as expected:
-    for the custodian alone.
-    """
+    """Return the names of failed checks with the exact shares of rows that pass, for the
+    custodian alone."""
     path = snapshot.folder / _SHARES
     shares = json.loads(path.read_text()) if path.is_file() else {}
     return tuple(
@@ -88,7 +88,7 @@ def failed_checks(snapshot: Snapshot, names: Iterable[str]) -> tuple[str, ...]:
 
 
 def refusal(spec: DatasetSpec, verdicts: tuple[Verdict, ...]) -> str | None:
-    """Return a message with the failed blocking expectations, or None without any.
+    """Return a message about the failed expectations that block a release; None if all are met.
 
     >>> from dp_pipeline.config.catalogue import find_spec
     >>> refusal(find_spec("trips"), ())

@@ -51,7 +51,7 @@ _PLAIN_LENGTH = 40
 
 
 def kind_of(type_: pa.DataType) -> Kind:
-    """Return the kind of a stored type; ``other`` for all types that cannot be read."""
+    """Return the kind of a stored type; ``other`` for a type that cannot be read."""
     if pa.types.is_dictionary(type_):
         return kind_of(type_.value_type)
     if type_ in TEXT:
@@ -62,7 +62,7 @@ def kind_of(type_: pa.DataType) -> Kind:
 
 
 def type_word(type_: pa.DataType) -> str:
-    """Return a type's name for messages, without the names of its fields.
+    """Return the name of a type for messages, without the names of its fields.
 
     >>> type_word(pa.list_(pa.int64())), type_word(pa.timestamp("s"))
     ('list', 'timestamp')
@@ -75,7 +75,7 @@ PLAIN = Signs()
 
 
 def numbers(column: pa.ChunkedArray, signs: Signs = PLAIN) -> FloatArray:
-    """Return the numbers of a text or number column (n,); NaN for missing values and other texts.
+    """Return the numbers in a text or number column (n,); NaN for missing values and other texts.
 
     signs   decimal and thousands signs of texts
     """
@@ -97,7 +97,7 @@ def numbers(column: pa.ChunkedArray, signs: Signs = PLAIN) -> FloatArray:
 
 
 def _with_point(text: pa.ChunkedArray, signs: Signs) -> pa.ChunkedArray:
-    """Rewrite texts of numbers with a decimal point; null for all other texts."""
+    """Return texts of numbers rewritten with a decimal point; null for all other texts."""
     groups = SPACES if signs.thousands == " " else signs.thousands
     decimal_sign, thousands_sign = re.escape(signs.decimal), f"[{groups}]"
     integer_form = (
@@ -114,8 +114,7 @@ def _with_point(text: pa.ChunkedArray, signs: Signs) -> pa.ChunkedArray:
 
 
 def times(column: pa.ChunkedArray, clock: Clock) -> FloatArray:
-    """Return the days or seconds of a text or time column (n,); NaN for missing values, other texts
-    and times out of range.
+    """Return the days or seconds in a text or time column (n,); NaN for missing or invalid values.
 
     The declared format applies to texts alone. A time without an offset is local time in the
     declared zone.
@@ -161,7 +160,8 @@ def _stored_times(column: pa.ChunkedArray, clock: Clock) -> FloatArray:
 
 
 def _clock_numbers(seconds: IntArray, clock: Clock, *, is_placed: bool) -> IntArray:
-    """Convert seconds since 1970 to a clock's numbers; they are UTC if placed, else local time."""
+    """Return seconds since 1970 as a clock's numbers; the seconds are in UTC if placed, else in
+    local time."""
     if clock.kind == "date" and (not is_placed or clock.zone == "UTC"):
         return seconds // DAY
     if clock.kind == "timestamp" and (is_placed or clock.zone == "UTC"):
@@ -172,7 +172,7 @@ def _clock_numbers(seconds: IntArray, clock: Clock, *, is_placed: bool) -> IntAr
 
 
 def numbers_in(attribute: Attribute, column: pa.ChunkedArray) -> FloatArray:
-    """Return the numbers or times (n,) of an attribute's column, read as declared."""
+    """Return the numbers or times (n,) in an attribute's column, read as declared."""
     if attribute.clock is not None:
         return times(column, attribute.clock)
     if attribute.aliases and kind_of(column.type) == "text":
@@ -214,7 +214,7 @@ def _floats(column: pa.ChunkedArray) -> FloatArray:
 
 
 def _unusual_number(text: str) -> float:
-    """Return infinity, a very long number, or NaN; 1_0, which Python reads as ten, is NaN."""
+    """Return the number that an unusual text stands for: infinity, a very long number, or NaN."""
     try:
         return float(text) if "_" not in text else float("nan")
     except ValueError:
@@ -222,7 +222,8 @@ def _unusual_number(text: str) -> float:
 
 
 def texts(column: pa.ChunkedArray) -> tuple[IntArray, NDArray[np.object_]]:
-    """Return the stripped texts of a text or number column, as places (n,) in an array of texts.
+    """Return the distinct stripped texts of a column, and the index (n,) of each row's text among
+    them.
 
     The place is −1 for null, the text None for NaN; texts may be repeated. 1.0 is the text 1, since
     a missing number may turn a file's integers into floats.
@@ -252,7 +253,7 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def missing_cells(attribute: Attribute, column: pa.ChunkedArray) -> NDArray[np.bool_]:
-    """Return a mask of the missing values (n,) of a numeric attribute that has a cell for them."""
+    """Return a mask of the missing values (n,) of a numeric attribute that has a level for them."""
     if not attribute.nullable:
         return np.zeros(len(column), dtype=np.bool_)
     return missing(column, attribute.missing, partial(numbers_in, attribute))
@@ -286,7 +287,7 @@ def _numbers_or_nan(attribute: Attribute, column: pa.ChunkedArray) -> FloatArray
 
 
 def level_codes(attribute: Attribute, column: pa.ChunkedArray) -> IntArray:
-    """Return the codes (n,) of a nominal attribute's column; INVALID for rows to drop."""
+    """Return the codes (n,) of a nominal attribute's column, with INVALID for rows to drop."""
     levels = levels_of(attribute)
     places, words = level_words(attribute, column)
     # The last entry is for missing values, whose place is −1.
@@ -299,7 +300,8 @@ def level_codes(attribute: Attribute, column: pa.ChunkedArray) -> IntArray:
 
 
 def cell_codes(attribute: Attribute, column: pa.ChunkedArray) -> IntArray:
-    """Return the codes (n,) of an attribute's column, levels or bins; INVALID for rows to drop."""
+    """Return the codes (n,) of an attribute's column, levels or bins, with INVALID for rows to
+    drop."""
     if not isinstance(attribute.cells, Bins):
         return level_codes(attribute, column)
     codes = attribute.cells.encode(valid_numbers(attribute, column))
@@ -309,7 +311,7 @@ def cell_codes(attribute: Attribute, column: pa.ChunkedArray) -> IntArray:
 
 
 def _keep_invalid(attribute: Attribute, codes: IntArray) -> IntArray:
-    """Return codes in which a cell that is not as declared is missing, and costs no row."""
+    """Return codes in which an invalid value is a missing one, so that it costs no row."""
     if attribute.keeps_rows and attribute.nullable:
         codes[codes == INVALID] = attribute.missing_code
     return codes
@@ -318,7 +320,8 @@ def _keep_invalid(attribute: Attribute, codes: IntArray) -> IntArray:
 def breaking_rows(
     constraint: Constraint, domain: Domain, codes: Mapping[str, IntArray]
 ) -> NDArray[np.bool_]:
-    """Return which rows (n,) break a constraint: none without a cell, as those are left out."""
+    """Return a mask of the rows (n,) that break a constraint; rows with an invalid value break
+    none."""
     constrained = {name: codes[name] for name in constraint.attributes}
     is_complete: NDArray[np.bool_] = np.logical_and.reduce(
         [column != INVALID for column in constrained.values()]
@@ -329,8 +332,10 @@ def breaking_rows(
 
 
 def mend_constraints(domain: Domain, codes: dict[str, IntArray]) -> NDArray[np.bool_]:
-    """Make a cell missing in each row that breaks a constraint, and return which rows (n,) keep
-    all constraints then: a contradiction costs a cell, not a row.
+    """Make a value missing in each row that breaks a constraint; return a mask of the rows (n,)
+    that keep all.
+
+    So a contradiction costs a cell, not a row.
 
     codes   of every constrained attribute; the cell is that of the constraint's last attribute
             with a level of missing values
@@ -352,7 +357,8 @@ def mend_constraints(domain: Domain, codes: dict[str, IntArray]) -> NDArray[np.b
 def level_words(
     attribute: Attribute, column: pa.ChunkedArray
 ) -> tuple[IntArray, NDArray[np.object_]]:
-    """Return a nominal column's texts as ``texts`` does, with aliases replaced and missing None."""
+    """Return the distinct texts and indices of a nominal column, with aliases replaced and
+    missing texts as None."""
     places, words = texts(column)
     aliases = dict(attribute.aliases)
     if kind_of(column.type) == "number" and isinstance(attribute.cells, Levels):
@@ -374,14 +380,14 @@ def levels_of(attribute: Attribute) -> Levels:
 
 
 def column_of(attribute: Attribute, table: pa.Table) -> pa.ChunkedArray:
-    """Return the column that an attribute is read from, of the source or derived."""
+    """Return the column from which an attribute is read, of the source or derived."""
     if attribute.derived is None:
         return table.column(attribute.column)
     return derived(attribute.derived, [table.column(name) for name in attribute.derived.inputs])
 
 
 def derived(rule: Derived, inputs: list[pa.ChunkedArray]) -> pa.ChunkedArray:
-    """Compute a derived column of texts or numbers (n,); null where an input is missing."""
+    """Return a derived column of texts or numbers (n,), null where an input is missing."""
     if rule.function == "size":
         # Every row by itself is a unit of one part; preparation counts those of each unit.
         return pa.chunked_array([pa.array(["1"] * len(inputs[0]), pa.string())])
@@ -397,7 +403,7 @@ def derived(rule: Derived, inputs: list[pa.ChunkedArray]) -> pa.ChunkedArray:
 
 
 def _input_numbers(rule: Derived, column: pa.ChunkedArray) -> FloatArray:
-    """Return the numbers or times (n,) of an input; NaN where missing or other."""
+    """Return the numbers or times (n,) of an input; NaN for missing and other values."""
     clock = rule.clock
     read_numbers: Read = (
         partial(times, clock=clock) if clock else partial(numbers, signs=rule.signs)

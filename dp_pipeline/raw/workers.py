@@ -29,7 +29,8 @@ Result = TypeVar("Result")
 
 
 class ParallelMap(Protocol):
-    """Does work on tasks in parallel, and yields a small result for each, in the order of tasks."""
+    """A function that does work on tasks in parallel and yields a result for each, in the order
+    of tasks."""
 
     def __call__(
         self, work: Callable[[Task], Result], tasks: Sequence[Task], /
@@ -37,7 +38,7 @@ class ParallelMap(Protocol):
 
 
 def split_engine(text: str) -> tuple[str, str]:
-    """Split an engine's text into name and address; DeclarationError for an unknown engine.
+    """Return the name and the address in an engine's text; DeclarationError for an unknown engine.
 
     text   one of ENGINES, or empty; dask and spark of other machines have ":ADDRESS" at the end
     """
@@ -48,7 +49,7 @@ def split_engine(text: str) -> tuple[str, str]:
 
 
 def in_threads(work: Callable[[Task], Result], tasks: Sequence[Task], /) -> Iterator[Result]:
-    """Yield results of work in threads of this process, one for each core, a few ahead."""
+    """Yield the results of work on tasks in threads of this process, one for each core."""
     threads = min(os.cpu_count() or 1, MAX_THREADS)
     with ThreadPoolExecutor(threads) as pool:
         futures: deque[Future[Result]] = deque()
@@ -61,7 +62,7 @@ def in_threads(work: Callable[[Task], Result], tasks: Sequence[Task], /) -> Iter
 
 
 def one_by_one(work: Callable[[Task], Result], tasks: Sequence[Task], /) -> Iterator[Result]:
-    """Yield results of work in this thread, in the order of tasks."""
+    """Yield the results of work on tasks in this thread, in order."""
     yield from map(work, tasks)
 
 
@@ -71,7 +72,7 @@ def map_to_tables(
     tasks: Sequence[Task],
     folder: Path,
 ) -> Iterator[pa.Table]:
-    """Yield the tables of all tasks, in order, which workers write to files.
+    """Yield the tables of all tasks in order, which workers write to files.
 
     folder   private folder for these files, which are deleted after reading
     """

@@ -29,7 +29,8 @@ ROUNDED_UP = Fraction(1, 10**6)
 
 
 def biased_splits(fan: int) -> str:
-    """Return the name of PrivTree's mechanism for splitting the boxes of a ``fan``-way tree."""
+    """Return the name of the mechanism that decides privately on splits of a ``fan``-way tree
+    (PrivTree)."""
     return f"biased splits in {fan}"
 
 
@@ -52,7 +53,7 @@ _CONCENTRATED = (GAUSSIAN, EXPONENTIAL)
 
 @dataclass(frozen=True)
 class Spend:
-    """One charged question to the rows.
+    """A charge for one question about the rows.
 
     what          the question, in words
     mechanism     one of those above: pure ones cost ε, concentrated ones ρ
@@ -77,7 +78,7 @@ class Spend:
 
     @property
     def epsilon_of_scale(self) -> Fraction:
-        """The ε, or ρ, that the scale of the noise proves.
+        """The ε or ρ that the noise scale proves.
 
         Laplace, refined or not, and tree paths: Δ1/scale. L∞ mechanism: Δ∞/scale. Noisy max of
         scores that may move in either direction: 2Δ∞/scale. Biased splits in β:
@@ -97,7 +98,7 @@ class Spend:
 
 @dataclass(frozen=True)
 class Disclosure:
-    """One exact question to the rows, after which no ε holds for the release.
+    """A question about the rows that was answered exactly, so that no ε holds for the release.
 
     what     the question, in words
     reason   why a published method needs it
@@ -108,7 +109,7 @@ class Disclosure:
 
 
 class Accountant:
-    """The budget of one release, to which charges are added under basic composition.
+    """The budget of one release, whose charges add up by basic composition.
 
     epsilon    the budget, in ``currency``
     currency   pure ε; or ρ, where a pure charge of ε enters as ε²/2
@@ -135,12 +136,12 @@ class Accountant:
 
     @property
     def spends(self) -> tuple[Spend, ...]:
-        """Every charge so far, in order."""
+        """All charges so far, in order."""
         return tuple(self._spends)
 
     @property
     def disclosures(self) -> tuple[Disclosure, ...]:
-        """Every exact question so far, in order."""
+        """All exact disclosures so far, in order."""
         return tuple(self._disclosures)
 
     @property
@@ -149,7 +150,7 @@ class Accountant:
         return "not-dp" if self._disclosures else "dp"
 
     def disclose(self, disclosure: Disclosure) -> None:
-        """Record an exact question."""
+        """Record a question that is answered exactly."""
         self._disclosures.append(disclosure)
 
     @property
@@ -164,11 +165,11 @@ class Accountant:
 
     @property
     def remaining(self) -> Fraction:
-        """The rest of the budget, in its currency."""
+        """The part of the budget that is left, in its currency."""
         return self.epsilon - self.spent
 
     def cost(self, spend: Spend) -> Fraction:
-        """Return the cost of a spend in this budget; BoundaryViolation for ρ in one of ε."""
+        """Return the cost of a spend in this budget; BoundaryViolation for a ρ in a budget of ε."""
         if spend.currency == self.currency.name:
             return spend.epsilon
         if self.currency == PURE:
@@ -179,7 +180,7 @@ class Accountant:
         return rho_of_pure(spend.epsilon)
 
     def charge(self, *spends: Spend, require_complete: Callable[[], None] | None = None) -> None:
-        """Record charges, or raise BudgetExceeded and record none of them.
+        """Record some charges; raise BudgetExceeded and record none if they do not all fit.
 
         require_complete   raises while a charge that is spent in parts has an unspent part
         """
@@ -209,7 +210,7 @@ class Accountant:
             self._completion_checks.append(require_complete)
 
     def charge_beside(self, spend: Spend) -> None:
-        """Record the charge for rows that no other charge is about; it adds nothing to the sum.
+        """Record the charge for rows that no other charge concerns, which adds nothing to the sum.
 
         Proof, of pure ε: ``Curator.measure_left_out``. BoundaryViolation for a second one, for one
         above the budget, and for a budget in ρ.
@@ -224,7 +225,7 @@ class Accountant:
         self.beside = spend
 
     def require_all_spent(self) -> None:
-        """Raise BoundaryViolation unless the charges are exactly the budget and fully spent."""
+        """Raise BoundaryViolation unless the charges add up to exactly the budget."""
         if self.remaining != 0:
             raise BoundaryViolation(
                 "A release must spend exactly "
@@ -273,7 +274,7 @@ def _require_proven(spend: Spend) -> None:
 
 
 def _proves(spend: Spend) -> bool:
-    """Return whether the scale costs what is charged.
+    """Return whether the noise scale proves the ε or ρ that is charged.
 
     It may cost a little less where it is rounded: the square root of the exponential mechanism, and
     on texts, whose scale is a float or comes from an ε by way of integer nano-ρ.
@@ -305,7 +306,8 @@ def split(epsilon: Fraction, weights: Sequence[int | Fraction]) -> tuple[Fractio
 
 
 def root_weights(sizes: Sequence[int]) -> tuple[int, ...]:
-    """Return √size in integer thousandths: shares of ε with the least total noise for such tables.
+    """Return √size in integer thousandths, the shares of ε that minimise the total noise of such
+    tables.
 
     They minimise Σ size/ε_i subject to Σ ε_i = ε, without a float.
     """
@@ -313,7 +315,7 @@ def root_weights(sizes: Sequence[int]) -> tuple[int, ...]:
 
 
 def rho_costs(spends: Sequence[Spend], *, budget: Currency) -> tuple[Fraction, ...]:
-    """Return the ρ of every spend to a population that pays in ρ.
+    """Return the ρ that every spend costs a population that pays in ρ.
 
     budget   the currency that the spends were accounted in
 

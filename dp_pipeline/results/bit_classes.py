@@ -23,7 +23,7 @@ from dp_pipeline.results.measurement import codes_of_keys
 
 @dataclass(frozen=True)
 class DeclaredBit:
-    """A question: whether a row's level of an attribute is one of some levels.
+    """A yes-or-no question: whether a row's level of an attribute is one of some levels.
 
     name    the question, for a person; not unique, as levels may be spelled alike
     codes   of the levels with the answer yes, ascending: at least one, and not all
@@ -34,7 +34,7 @@ class DeclaredBit:
     codes: tuple[int, ...]
 
     def answers(self, size: int) -> tuple[int, ...]:
-        """Return the answer, 1 or 0, for every code of an attribute of that size.
+        """Return the answer, 1 or 0, for every code of an attribute with ``size`` levels.
 
         >>> DeclaredBit("colour=red", "colour", (0,)).answers(3)
         (1, 0, 0)
@@ -44,16 +44,17 @@ class DeclaredBit:
 
     @property
     def key(self) -> str:
-        """A name that is unique among ``declared_bits``, whose codes have no gaps."""
+        """The name of the bit, unique among ``declared_bits`` for attributes whose codes have no
+        gaps."""
         return f"{self.attribute} in {self.codes[0]}..{self.codes[-1]}"
 
     def derived(self, domain: Domain) -> DerivedAttribute:
-        """Return the attribute of the answers: no is 0, yes is 1."""
+        """Return the attribute of the answers, where 0 is no and 1 is yes."""
         return DerivedAttribute((self.attribute,), self.answers(domain[self.attribute].size))
 
 
 def declared_bits(domain: Domain, attributes: tuple[str, ...]) -> tuple[DeclaredBit, ...]:
-    """Return every bit of the attributes with cells, from the declaration alone.
+    """Return every bit of the attributes with levels or bins, from the declaration alone.
 
     ``x>=t`` for every bin but the first of an attribute with bins, ``x=v`` for every level of any
     other one: declared levels have no order. Missing values are a level of their own, above no
@@ -91,7 +92,7 @@ CLASS = "class of answers"
 
 @dataclass(frozen=True)
 class BitClasses:
-    """The classes of rows by m bits: at most 2^m, fewer where bits are about one attribute.
+    """The classes into which m bits divide the rows, at most 2^m.
 
     bits     without any, all rows are one class; a release has at least one
     domain   declared attributes
@@ -110,7 +111,7 @@ class BitClasses:
 
     @cached_property
     def groups(self) -> Mapping[str, tuple[int, ...]]:
-        """The groups of levels with equal answers, by attribute, one number a level."""
+        """The group of each level by attribute, where levels with equal answers share a group."""
         groups = {}
         for name in dict.fromkeys(bit.attribute for bit in self.bits):
             size = self.domain[name].size
@@ -131,7 +132,7 @@ class BitClasses:
 
     @cached_property
     def answers(self) -> IntArray:
-        """The answers of every class, 1 or 0, int (classes, bits)."""
+        """The answers of every class as 1 or 0, int (classes, bits)."""
         codes = codes_of_keys(np.arange(self.size), self.shape)
         table = np.empty((self.size, len(self.bits)), dtype=np.int64)
         for i, bit in enumerate(self.bits):
@@ -142,21 +143,22 @@ class BitClasses:
         return table
 
     def are_split_by(self, bit: DeclaredBit) -> bool:
-        """Return whether another bit separates two levels of one group."""
+        """Return whether another bit separates two levels that are in one group."""
         groups = self.groups.get(bit.attribute)
         if groups is None:
             return True
         return len(set(zip(groups, bit.answers(len(groups)), strict=True))) > max(groups) + 1
 
     def derived_groups(self) -> dict[str, DerivedAttribute]:
-        """Return the groups of every attribute as derived attributes, to be derived first."""
+        """Return the groups of every attribute as derived attributes, which have to be derived
+        first."""
         return {
             _groups_of(name): DerivedAttribute((name,), groups)
             for name, groups in self.groups.items()
         }
 
     def derived_class(self) -> dict[str, DerivedAttribute]:
-        """Return the class as an attribute derived from the groups."""
+        """Return the class as an attribute that is derived from the groups."""
         names = tuple(_groups_of(name) for name in self.groups)
         return {CLASS: DerivedAttribute(names, tuple(range(self.size)))}
 
@@ -213,7 +215,7 @@ def tail_of_sum(terms: int, scale: Fraction, above: int) -> float:
 
 
 def margin_of_sum(terms: int, scale: Fraction, *, most: Fraction) -> int:
-    """Return the smallest integer t ≥ 0 with P(S > t) ≤ ``most``; see ``tail_of_sum``.
+    """Return the smallest integer t ≥ 0 with P(S > t) ≤ ``most``, for the sum S of ``tail_of_sum``.
 
     Twice the margin of one number, 2·scale·ln(1/most), is too little where there are many: ten
     exceed it with a probability of .089, not .05.
@@ -237,7 +239,7 @@ def margin_of_sum(terms: int, scale: Fraction, *, most: Fraction) -> int:
 
 
 def _log_above(terms: int, rate: float, above: int) -> float:
-    """Return ln P(G > above) of a sum G of ``terms`` geometric numbers, P(x) = (1 − q)q^x."""
+    """Return ln P(G > above) for the sum G of ``terms`` geometric numbers, P(x) = (1 − q)q^x."""
     if above < 0:
         return 0.0
     trials, successes = above + terms, np.arange(terms)
@@ -246,7 +248,8 @@ def _log_above(terms: int, rate: float, above: int) -> float:
 
 
 def _log_at_most(terms: int, rate: float, most: int) -> float:
-    """Return ln P(G ≤ most) of the same sum, term by term: for small ``most``."""
+    """Return ln P(G ≤ most) for the sum G of ``_log_above``, computed term by term for small
+    ``most``."""
     if most < 0:
         return -inf
     failures = np.arange(most + 1)
@@ -255,18 +258,18 @@ def _log_at_most(terms: int, rate: float, most: int) -> float:
 
 
 def _running_sum(logs: FloatArray) -> FloatArray:
-    """Return the sums of the first 0, 1, … numbers."""
+    """Return the cumulative sums of numbers, beginning with 0."""
     return np.concatenate([[0.0], np.cumsum(logs)])
 
 
 def _log_sum(logs: FloatArray) -> float:
-    """Return ln Σ e^x."""
+    """Return ln Σ e^x over the numbers x."""
     most = float(logs.max())
     return most + log(float(np.exp(logs - most).sum()))
 
 
 def _log_success(rate: float) -> float:
-    """Return ln(1 − q)."""
+    """Return ln(1 − q) for the rate −ln q."""
     return log(-expm1(-rate))
 
 

@@ -42,7 +42,7 @@ ALLOWED = "allow_not_dp"
 
 @dataclass(frozen=True)
 class Bundle:
-    """One release.
+    """The stored result of one release: its tables, charges and facts.
 
     key             hex digest of its release key
     facts           data set, model, parameters, ε, snapshot, noise, versions …: text
@@ -63,24 +63,24 @@ class Bundle:
 
     @property
     def spent(self) -> Fraction:
-        """The sum of the costs; neither ε nor ρ of the release where ``is_dp`` is False."""
+        """The sum of the costs, which is no ε or ρ of the release if ``is_dp`` is False."""
         return sum(self.costs, Fraction(0))
 
     @property
     def currency(self) -> Currency:
-        """The currency of its population."""
+        """The currency of the population's budget."""
         delta = self.facts.get("delta")
         return Currency(None if delta is None else Fraction(delta))
 
     @property
     def budget(self) -> Currency:
-        """The currency that its model accounted in: pure ε, or ρ."""
+        """The currency in which the model accounted: pure ε, or ρ."""
         # A population that pays in pure ε has models of pure ε alone, and says nothing.
         return PURE if self.facts.get("currency", PURE.name) == PURE.name else self.currency
 
     @property
     def costs(self) -> tuple[Fraction, ...]:
-        """The cost of each charge in the currency of its population."""
+        """The cost of each charge, in the currency of the population."""
         if self.currency == PURE:
             return tuple(spend.epsilon for spend in self.spends)
         last = self.model_spends
@@ -89,7 +89,7 @@ class Bundle:
 
     @property
     def model_spends(self) -> int:
-        """The number of the model's own charges, which precede those of the evaluation."""
+        """The number of charges of the model, which precede those of the evaluation."""
         unexplained = Fraction(self.facts["evaluation"]) if self.quality else Fraction(0)
         first = len(self.spends)
         while unexplained > 0 and first > 0:
@@ -99,12 +99,13 @@ class Bundle:
 
     @property
     def charged(self) -> Fraction:
-        """The amount in the ledger, with that of an evaluation of earlier centres."""
+        """The amount in the ledger, including an evaluation of earlier centres."""
         return self.spent + self.currency.cost_of(self._earlier, PURE)
 
     @property
     def charged_in_all(self) -> Fraction:
-        """``charged`` with the earlier releases that it refines: the cost of a first draw."""
+        """The cost of a first draw: ``charged`` together with the earlier releases that this one
+        refines."""
         if not self._coarse:
             return self.charged
         return self.charged + self.currency.cost_of(
@@ -113,7 +114,7 @@ class Bundle:
 
     @property
     def _coarse(self) -> Fraction:
-        """The ε of the refined release; 0 for a first draw."""
+        """The ε of the release that is refined; 0 for a first draw."""
         return Fraction(self.facts.get(REFINED_FROM, "0"))
 
     @property
@@ -122,34 +123,34 @@ class Bundle:
 
     @property
     def epsilon(self) -> Fraction:
-        """The ε of all its charges with the refined release: pure, or at the population's δ."""
+        """The ε of all charges, with those of a refined release: pure, or at the population's δ."""
         if self.budget == PURE:
             return sum((spend.epsilon for spend in self.spends), self._earlier + self._coarse)
         return self.currency.epsilon_of(self.charged_in_all)
 
     @property
     def own_delta(self) -> Fraction:
-        """Its own δ, that of discovered levels, without the δ of its population."""
+        """The δ of the discovery of levels, without the δ of the population."""
         return Fraction(self.facts.get("own_delta", "0"))
 
     @property
     def kind(self) -> str:
-        """``dp``, or ``not-dp`` where no finite ε holds for it."""
+        """The kind of guarantee: ``dp``, or ``not-dp`` if no finite ε holds."""
         return self.facts["kind"]
 
     @property
     def is_dp(self) -> bool:
-        """Whether a finite ε holds for it."""
+        """Whether a finite ε holds for the release."""
         return self.kind == "dp"
 
     @property
     def is_k_anonymous(self) -> bool:
-        """Whether it promises k-anonymity of its table, and no ε."""
+        """Whether the release guarantees k-anonymity of its table, and no ε."""
         return not self.is_dp and K_ANONYMITY in self.facts
 
     @property
     def spent_text(self) -> str:
-        """The charged ε, exactly, with its ρ where that is the currency; ``none`` without ε."""
+        """The exact charged ε as text, with its ρ if that is the currency; ``none`` without ε."""
         if not self.is_dp:
             return "none"
         refined = f" + that of ε={self.facts[REFINED_FROM]}" if REFINED_FROM in self.facts else ""
@@ -159,7 +160,7 @@ class Bundle:
 
     @property
     def caveat(self) -> str:
-        """A line on why the requested ε does not hold for it; empty when it does."""
+        """A sentence on why the requested ε does not hold for the release; empty if it does."""
         reason = self.facts.get("reason", "")
         if not self.is_dp:
             return f"not differentially private: {reason}"
@@ -170,13 +171,13 @@ class Bundle:
 
     @property
     def model(self) -> str:
-        """The name of its model, with a mark where the requested ε does not hold."""
+        """The name of the model, with a mark if the requested ε does not hold."""
         name = self.facts["model"]
         return f"{name} (published)" if self.caveat and not self.is_k_anonymous else name
 
     @property
     def is_releasable(self) -> bool:
-        """Whether it may be published: not with a seed, nor without the requested ε."""
+        """Whether the release may be published, which seeded noise or a missing ε forbids."""
         return self.facts["releasable"] == "yes"
 
     def require_exportable(self) -> None:
@@ -191,7 +192,8 @@ class Bundle:
             raise BoundaryViolation(f"The release {self.key[:12]} must not be exported: {why}")
 
     def to_json(self) -> str:
-        """Return everything but the tables, of which names and digests are included."""
+        """Return the bundle as JSON text, with the names and digests of its tables but not their
+        values."""
         fields = {
             **vars(self),
             "format": FORMAT,
@@ -205,7 +207,8 @@ class Bundle:
 
     @classmethod
     def from_json(cls, text: str, tables: Tables) -> Bundle:
-        """Return the bundle of ``to_json``'s text and its tables; Damaged if they do not belong."""
+        """Return the bundle of a JSON text and its tables; Damaged if they do not belong
+        together."""
         with _damaged_unless_stored():
             stored = _stored_fields(text)
             digests = {name: table_digest(table) for name, table in tables.items()}
@@ -226,7 +229,7 @@ class Bundle:
 
 
 def table_names(text: str) -> tuple[str, ...]:
-    """Return the names of the tables in ``to_json``'s text; Damaged if there are none."""
+    """Return the names of the tables in a bundle's JSON text; Damaged if there are none."""
     with _damaged_unless_stored():
         return tuple(_stored_fields(text)["tables"])
 
@@ -249,7 +252,7 @@ def _stored_fields(text: str) -> dict[str, Any]:
 
 
 def table_digest(table: Mapping[str, np.ndarray]) -> str:
-    """Return a hex digest of a table's names, types and values."""
+    """Return the SHA-256 in hex of a table's names, types and values."""
     digest = hashlib.sha256()
     for name in table:
         rows = sum(len(values) for values in batches_of(table, name))
@@ -268,7 +271,8 @@ def table_digest(table: Mapping[str, np.ndarray]) -> str:
 
 
 def _value_bytes(column: Iterator[np.ndarray]) -> Iterator[bytes]:
-    """Yield the values as bytes: numbers as 64 bits, texts joined, dates as days or seconds."""
+    """Yield the values of a column as bytes: numbers as 64 bits, texts joined, dates as days or
+    seconds."""
     for batch, values in enumerate(column):
         if values.dtype.kind == "M":
             unit = b"" if batch else values.dtype.str[1:].encode()
@@ -293,14 +297,14 @@ def _spend(fields: dict[str, Any]) -> Spend:
 
 
 class Key(Protocol):
-    """The identity of a release, by which an equal request is replayed at no cost."""
+    """The identity of a release; a request with an equal key is replayed at no cost."""
 
     @property
     def population(self) -> str: ...
 
     @property
     def snapshot(self) -> str:
-        """The name of its snapshot."""
+        """The name of the snapshot."""
 
     @property
     def place(self) -> tuple[str, ...]:
@@ -308,11 +312,11 @@ class Key(Protocol):
 
     @property
     def digest(self) -> str:
-        """The hex digest of everything that determines its content."""
+        """The SHA-256 in hex of everything that determines the content of the release."""
 
 
 def refinement_digest(population: str, refines: str) -> str:
-    """Return the digest shared by all refinements of the release with the digest ``refines``."""
+    """Return the digest that all refinements of the release with the digest ``refines`` share."""
     return _digest({"population": population, "refines": refines})
 
 
@@ -322,7 +326,7 @@ def _digest(fields: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class ReleaseKey:
-    """The fields that determine the noisy answers of a release; no row is among them.
+    """The identity of a noisy release: the fields that determine its answers, without any row.
 
     declaration   digest of the measured declarations of the data set
     measuring     the model's measuring parameters, as text
@@ -354,7 +358,7 @@ class ReleaseKey:
 
     @property
     def digest(self) -> str:
-        """The hex digest of all fields; of a refinement, of the release that it refines."""
+        """The SHA-256 in hex of all fields; for a refinement, with the release that it refines."""
         if self.refines:
             return refinement_digest(self.population, self.refines)
         fields = dict(vars(self))
@@ -367,13 +371,14 @@ class ReleaseKey:
         return replace(self, replicate=replicate)
 
     def refining(self, digest: str) -> ReleaseKey:
-        """Return the key that refines the release with this digest, if one is given."""
+        """Return the key of a refinement of the release with this digest; the key itself for an
+        empty digest."""
         return replace(self, refines=digest)
 
 
 @dataclass(frozen=True)
 class KAnonymousKey:
-    """The fields that determine a k-anonymous table; no row is among them.
+    """The identity of a k-anonymous table: the fields that determine it, without any row.
 
     question   promise, method and its columns, as text
     """
@@ -392,6 +397,6 @@ class KAnonymousKey:
 
     @property
     def digest(self) -> str:
-        """The hex digest of all fields."""
+        """The SHA-256 in hex of all fields."""
         fields = dict(vars(self))
         return _digest(fields | fields.pop("question"))

@@ -22,8 +22,8 @@ from dp_pipeline.results.clusters import Tables
 
 @dataclass(frozen=True)
 class ClassPromise:
-    """The promise of a class table: published classes have a noisy size of (K − 1)·L + 1 + t or
-    more.
+    """The guarantee of a class table: a published class has a noisy size of at least (K − 1)·L + 1
+    + t.
 
     k         persons a published class has, but for a probability of β
     rows      L: most rows that neighbouring data sets differ by, so at least as many as a person
@@ -50,21 +50,21 @@ class ClassPromise:
 
     @cached_property
     def margin(self) -> int:
-        """The margin t for noise, in rows."""
+        """The margin t that allows for noise, in rows."""
         return margin_of_sum(self.labels, self.scale, most=self.beta)
 
     @property
     def least_size(self) -> int:
-        """The least noisy size of a published class."""
+        """The smallest noisy size of a published class, in rows."""
         return (self.k - 1) * self.rows + 1 + self.margin
 
     @property
     def most_small(self) -> Fraction:
-        """The most published classes of fewer than K persons, on average."""
+        """A bound of the mean number of published classes with fewer than K persons."""
         return self.beta * self.classes
 
     def claims(self) -> dict[str, np.ndarray]:
-        """Return a table with a row for each claim, also for claims that do not hold."""
+        """Return a table with one row for each claim, including claims that do not hold."""
         few = f"fewer than {self.k} {'rows' if self.rows == 1 else 'persons'}"
         beta, most = f"{float(self.beta):g}", f"{float(self.most_small):.4g}"
         claims = (
@@ -79,7 +79,7 @@ class ClassPromise:
         }
 
     def numbers(self) -> dict[str, np.ndarray]:
-        """Return the parameters of the promise, in one row; ``from_numbers`` reads them."""
+        """Return the parameters of the guarantee as a table of one row."""
         return {
             "k": np.array([self.k], dtype=np.int64),
             "rows that neighbours differ by": np.array([self.rows], dtype=np.int64),
@@ -101,7 +101,7 @@ class ClassPromise:
 
 @dataclass(frozen=True)
 class ClassTable:
-    """The release of ``dp_kjig``: the classes that are large enough after noise.
+    """The release of ``dp_kjig``: the classes that are large enough after noise, with their counts.
 
     label       the attribute with C levels that is counted
     classes     every class that the selected bits separate
@@ -123,27 +123,29 @@ class ClassTable:
     def of_noisy(
         cls, label: str, classes: BitClasses, noisy: IntArray, promise: ClassPromise
     ) -> ClassTable:
-        """Return the table of noisy counts (classes, C), without classes that are too small."""
+        """Return the class table of noisy counts (classes, C), without the classes that are too
+        small."""
         published = np.flatnonzero(noisy.sum(axis=1) >= promise.least_size)
         return cls(label, classes, published, noisy[published], promise)
 
     @property
     def total(self) -> IntArray:
-        """The noisy counts of all published classes together (C,)."""
+        """The sum of the noisy counts of all published classes (C,)."""
         total: IntArray = self.counts.sum(axis=0)
         return total
 
     @property
     def places(self) -> IntArray:
-        """The position of every class among the published ones (classes,); p for the others."""
+        """The position of every class among the p published ones (classes,); p for unpublished
+        classes."""
         places = np.full(self.classes.size, len(self.published))
         places[self.published] = np.arange(len(self.published))
         return places
 
     @property
     def rates(self) -> FloatArray:
-        """The shares of the label's levels (p + 1, C), in each published class and, last,
-        elsewhere.
+        """The shares of the label's levels (p + 1, C), in each published class and, in the last
+        row, elsewhere.
 
         To each class one row is added that has the rates of the published classes together, which
         are also those of an unpublished class: equal where none is published. Noise below 0 counts
@@ -156,7 +158,7 @@ class ClassTable:
         return shares
 
     def places_of(self, codes: Mapping[str, NDArray[Any]]) -> IntArray:
-        """Return the position of each row's rates (n,), from codes (n,) of the attributes."""
+        """Return the position in ``rates`` for each row (n,), from codes (n,) of the attributes."""
         return self.places[self.classes.of(codes)]
 
     def tables(self) -> Tables:
@@ -205,7 +207,7 @@ class ClassTable:
 
     @classmethod
     def from_tables(cls, tables: Tables, domain: Domain) -> ClassTable:
-        """Return the class table that ``tables`` stored, under the same declaration."""
+        """Return the class table that was stored as ``tables`` under the same declaration."""
         bits, levels, total = tables["bits"], tables["bit_levels"], tables["total"]
         declared = tuple(
             DeclaredBit(name, attribute, tuple(levels["code"][levels["bit"] == i].tolist()))

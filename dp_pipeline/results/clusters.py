@@ -25,7 +25,7 @@ Batches = Callable[[], Iterator[np.ndarray]]
 
 
 class LongColumns(Mapping[str, np.ndarray]):
-    """The columns of a table of many rows, produced in batches to save memory.
+    """The columns of a long table, which are produced in batches to save memory.
 
     columns   name → its batches
 
@@ -64,7 +64,8 @@ def batches_of(table: Columns, name: str) -> Iterator[np.ndarray]:
 
 
 def typed_batch(table: Columns, name: str) -> np.ndarray:
-    """Return the first batch of a column with a value, which shows its type; else the last."""
+    """Return the first batch of a column that has a value and so shows its type; else the last
+    batch."""
     for values in batches_of(table, name):
         if values.dtype.kind != "O" or any(value is not None for value in values.tolist()):
             break
@@ -82,8 +83,7 @@ def rows_in_batches(table: Columns) -> Iterator[dict[str, np.ndarray]]:
 
 @dataclass(frozen=True)
 class Synopsis:
-    """Disjoint boxes in data units with noisy weights, from which centres for any k follow at no
-    cost.
+    """Disjoint boxes in data units with noisy weights, from which centres are computed for any k.
 
     lower, upper   float (m, d)
     weights        float (m,); may be negative
@@ -106,7 +106,8 @@ class Synopsis:
         return (self.lower + self.upper) / 2
 
     def refined(self, *, target: int = 3000, most: int = 4) -> Synopsis:
-        """Return the boxes with positive ones cut into equal parts, if these are few.
+        """Return the synopsis with its boxes of positive weight cut into equal parts, if they are
+        few.
 
         target   number of positive boxes from which on none is cut; else each is cut into
                  ⌊(target/m)^{1/d}⌋ parts an axis, at most ``most``
@@ -134,9 +135,8 @@ class Synopsis:
         )
 
     def table(self) -> dict[str, np.ndarray]:
-        """Return a row for each box: bounds on every axis, the weight, and the deviation of its
-        noise where that is known.
-        """
+        """Return a table with one row for each box: bounds on every axis, weight, and noise
+        deviation if known."""
         columns: dict[str, np.ndarray] = {}
         for axis, name in enumerate(self.columns):
             columns[f"{name}_lower"] = self.lower[:, axis]
@@ -168,7 +168,7 @@ class Synopsis:
     def of_grid(
         cls, table: FloatArray, columns: tuple[str, ...], box: tuple[Coordinate, ...]
     ) -> Synopsis:
-        """Return the synopsis of a grid of equal cells, table (g,)·d."""
+        """Return the synopsis of a grid of equal cells, with a table of shape (g,)·d."""
         positions = np.stack(np.unravel_index(np.arange(table.size), table.shape), axis=1)
         cells = np.full((table.size, 1), table.shape[0])
         return cls._of_cells(positions, cells, table.ravel().astype(float), columns, box)
@@ -196,7 +196,8 @@ Tables = Mapping[str, Columns]
 
 @dataclass(frozen=True)
 class Clusters:
-    """The release of a clustering model.
+    """The released centres of a clustering model, with their noisy sizes and synopsis if it has
+    them.
 
     centres    float (k, d), data units, inside the declared box
     synopsis   noisy boxes behind the centres: another k needs no further ε; None without boxes
@@ -211,9 +212,11 @@ class Clusters:
     left_out: NoisyNumber | None = None
 
     def tables(self) -> Tables:
-        """Return ``centres``, and, if there are any, ``synopsis`` (a row a box), ``sizes`` and
-        ``left_out``: a number of rows, and the deviation of its noise.
-        """
+        """Return the tables to store, by name: ``centres``, ``synopsis``, ``sizes`` and
+        ``left_out``.
+
+        All but the centres are there only if the model has them; ``synopsis`` has one row for
+        each box, ``left_out`` a number of rows and the deviation of its noise."""
         tables = {"centres": dict(zip(self.columns, self.centres.T, strict=True))}
         if self.synopsis is not None:
             tables["synopsis"] = self.synopsis.table()

@@ -37,7 +37,7 @@ class DerivedAttribute:
         return max(self.groups) + 1
 
     def as_attribute(self, name: str) -> Attribute:
-        """Return the attribute whose levels are the groups."""
+        """Return the declared form of the attribute, with the groups as its levels."""
         levels = Levels(tuple(f"group {group}" for group in range(self.size)))
         return Attribute(name, name, "drop", cells=levels)
 
@@ -77,14 +77,15 @@ def rounded_counts(table: FloatArray, totals: IntArray, rng: np.random.Generator
 def sample_cells(
     table: FloatArray, groups: IntArray, rng: np.random.Generator
 ) -> tuple[IntArray, IntArray]:
-    """Return sampled cells (rows,) and the row of each, by every row's slice of ``table``."""
+    """Return cells (rows,) sampled by the slice of ``table`` of each row's group, and the row of
+    each."""
     order = shuffled_rows(len(groups), rng)
     counts = rounded_counts(table, rows_of_groups(groups, len(table)), rng)
     return deal_cells(counts, groups, order)
 
 
 def shuffled_rows(rows: int, rng: np.random.Generator) -> IntArray:
-    """Return the indices of so many rows in random order, of the smallest integer type."""
+    """Return the indices of ``rows`` rows in random order, in the smallest integer type."""
     return rng.permutation(np.arange(rows, dtype=np.min_scalar_type(-rows - 1)))
 
 
@@ -92,7 +93,7 @@ _ROWS_AT_ONCE = 1 << 20
 
 
 def rows_of_groups(groups: IntArray, group_count: int) -> IntArray:
-    """Return the number of rows of every group (group_count,)."""
+    """Return the number of rows in every group (group_count,)."""
     rows = np.zeros(group_count, dtype=np.int64)
     # In parts: bincount makes a copy of 64 bits.
     for start in range(0, len(groups), _ROWS_AT_ONCE):
@@ -101,7 +102,8 @@ def rows_of_groups(groups: IntArray, group_count: int) -> IntArray:
 
 
 def deal_cells(counts: IntArray, groups: IntArray, order: IntArray) -> tuple[IntArray, IntArray]:
-    """Return cells (rows,) and the row of each, assigned in the order ``order``.
+    """Return cells (rows,) dealt to the rows of each group in the order ``order``, and the row of
+    each.
 
     Every group gets as many of each cell as ``counts`` (groups, cells).
     """
@@ -115,7 +117,7 @@ def deal_cells(counts: IntArray, groups: IntArray, order: IntArray) -> tuple[Int
 
 @dataclass(frozen=True)
 class Grouping:
-    """The group of every level: integers 0, 1, …, ascending, without a gap.
+    """A mapping of levels to groups 0, 1, …, ascending and without a gap.
 
     >>> Grouping.by_share(np.array([0.5, 0.01, 0.015, 0.475]), least=0.02).groups
     (0, 1, 1, 2)
@@ -127,7 +129,8 @@ class Grouping:
     def by_share(
         cls, shares: FloatArray, *, least: float, kinds: IntArray | None = None
     ) -> Grouping:
-        """Return the grouping in which levels with a share below ``least`` join their neighbours.
+        """Return the grouping in which levels with a share below ``least`` are merged with their
+        neighbours.
 
         kinds   of every level, where only levels of one kind may be together
         """
@@ -150,17 +153,17 @@ class Grouping:
         return np.array(self.groups, dtype=np.int64)
 
     def summed(self, values: FloatArray | IntArray) -> FloatArray:
-        """Return the sum of the values of the levels in each group."""
+        """Return the sums of values over the levels of each group."""
         sums = np.bincount(self.labels, weights=values, minlength=self.size)
         return sums.astype(np.float64)
 
     def of(self, attribute: Attribute) -> Attribute:
-        """Return the attribute whose levels are the groups."""
+        """Return the declared form of an attribute with the groups as its levels."""
         levels = Levels(tuple(f"group {group}" for group in range(self.size)))
         return Attribute(attribute.name, attribute.column, attribute.on_invalid, cells=levels)
 
     def expanded(self, codes: IntArray, shares: FloatArray, rng: np.random.Generator) -> IntArray:
-        """Return a level for every group in ``codes``, drawn by the shares of its levels."""
+        """Return a random level for every group in ``codes``, drawn by the shares of its levels."""
         table = np.zeros((self.size, len(self.groups)))
         table[self.labels, np.arange(len(self.groups))] = shares
         empty = table.sum(axis=1) <= 0

@@ -24,7 +24,7 @@ SHARES = 1 << 12
 
 @dataclass(frozen=True)
 class NoisyMarginal:
-    """A contingency table after noise.
+    """A noisy contingency table, with the scale of its noise.
 
     attributes   in the order of the table's axes
     table        int64, shape ``domain.shape(attributes)``; cells may be negative
@@ -48,7 +48,7 @@ class NoisyMarginal:
         return gaussian_moments(self.scale)[0] if self.gaussian else deviation(self.scale)
 
     def averaged(self, other: NoisyMarginal) -> NoisyMarginal:
-        """Return the precision-weighted mean of two Gaussian measurements of a table, in integers.
+        """Return the precision-weighted mean of two Gaussian measurements of a table, as integers.
 
         >>> first = NoisyMarginal(("a",), np.array([4, 9]), Fraction(6), gaussian=True)
         >>> again = NoisyMarginal(("a",), np.array([1, 9]), Fraction(3), gaussian=True)
@@ -63,8 +63,7 @@ class NoisyMarginal:
 
 
 def marginal_of(table: NDArray[Any], names: Names, onto: Collection[str]) -> NDArray[Any]:
-    """Return the sums of a table with axes ``names`` over what is not in ``onto``, axes in its
-    order.
+    """Return a table with axes ``names`` summed over all axes that are not in ``onto``.
 
     >>> marginal_of(np.array([[1.0, 2.0], [3.0, 4.0]]), ("a", "b"), ("b",)).tolist()
     [4.0, 6.0]
@@ -76,7 +75,7 @@ def marginal_of(table: NDArray[Any], names: Names, onto: Collection[str]) -> NDA
 
 @dataclass(frozen=True)
 class NoisyCounts:
-    """A measured table, or its sum over some axes.
+    """A measured table, or its sum over some axes, with its noise.
 
     attributes   in the order of the table's axes
     table        int64; cells may be negative
@@ -97,7 +96,7 @@ class NoisyCounts:
         return cls(measured.attributes, measured.table, deviation, measured.gaussian)
 
     def summed(self, names: tuple[str, ...]) -> NoisyCounts:
-        """Return the sum over all axes but those of ``names``, in their order.
+        """Return the sum over all axes except ``names``, with axes in the order of ``names``.
 
         >>> NoisyCounts(("a", "b"), np.array([[1, 2], [3, 4]]), 2.0).summed(("b",)).deviation
         2.8284271247461903
@@ -108,7 +107,7 @@ class NoisyCounts:
         return NoisyCounts(names, table, deviation, self.gaussian, self.terms * terms)
 
     def noise_distance(self, rows: float) -> tuple[float, float]:
-        """Return mean and standard deviation of ½ Σ |noise|/rows, the error of shares by noise
+        """Return the mean and standard deviation of ½ Σ |noise|/rows, the error of shares by noise
         alone.
 
         For a sum of m Laplace numbers of scale b, E|x| = b · 2m · C(2m, m)/4^m.
@@ -128,7 +127,8 @@ class NoisyCounts:
 def least_noisy(
     measured: Iterable[NoisyCounts], names: tuple[str, ...], shape: tuple[int, ...]
 ) -> NoisyCounts | None:
-    """Return the table over these axes with the least noise, summed from a measured one, if any."""
+    """Return the table over some axes with the least noise, summed from a measured table; None
+    if there is none."""
     sums = [counts.summed(names) for counts in measured if set(names) <= set(counts.attributes)]
     return min(
         (counts for counts in sums if counts.table.shape == shape),
@@ -139,7 +139,7 @@ def least_noisy(
 
 @dataclass(frozen=True)
 class NoisyGrid:
-    """Counts of equal cells over the declared box, after noise.
+    """The noisy counts of equal cells over the declared box.
 
     table   int64, shape (cells,) · d, empty cells included; may be negative
     scale   Laplace scale in rows
@@ -152,7 +152,7 @@ class NoisyGrid:
 
 @dataclass(frozen=True)
 class NoisyNodes:
-    """Counts of disjoint tree nodes, after noise; ``table`` is in the requested order."""
+    """The noisy counts of disjoint tree nodes, in the requested order."""
 
     table: IntArray
     scale: Fraction
@@ -160,7 +160,7 @@ class NoisyNodes:
 
 @dataclass(frozen=True)
 class NoisyClusters:
-    """Sizes and fixed-point totals of clusters in m subsets, after noise.
+    """The noisy sizes and fixed-point totals of clusters in m subsets.
 
     sizes         int64 (m, k), rows
     totals        int64 (m, k, d), coordinates; one half-width is 2^16
@@ -176,7 +176,7 @@ class NoisyClusters:
 
 @dataclass(frozen=True)
 class NoisyNumber:
-    """One number after noise.
+    """A noisy number, with the scale of its noise.
 
     value   in ``unit``; a float only because the unit may be a fraction of a row
     scale   Laplace scale, or that of Laplace noise with the same deviation; in the same unit
@@ -188,7 +188,7 @@ class NoisyNumber:
 
 
 def variance(scale: Fraction) -> float:
-    """Return the variance of the discrete Laplace: 2q/(1−q)², q = e^(−1/scale).
+    """Return the variance of discrete Laplace noise: 2q/(1−q)², q = e^(−1/scale).
 
     >>> round(variance(Fraction(1)), 4)
     1.8413
@@ -197,7 +197,7 @@ def variance(scale: Fraction) -> float:
 
 
 def deviation(scale: Fraction) -> float:
-    """Return the mean |x| of the discrete Laplace: 1/sinh(1/scale).
+    """Return the mean |x| of discrete Laplace noise: 1/sinh(1/scale).
 
     >>> round(deviation(Fraction(1)), 4)
     0.8509
@@ -206,7 +206,7 @@ def deviation(scale: Fraction) -> float:
 
 
 def gaussian_moments(sigma2: Fraction) -> tuple[float, float]:
-    """Return mean |x| and variance of the discrete Gaussian, P(x) ∝ exp(−x²/(2σ²)).
+    """Return the mean |x| and the variance of discrete Gaussian noise, P(x) ∝ exp(−x²/(2σ²)).
 
     >>> [round(moment, 4) for moment in gaussian_moments(Fraction(100))]
     [7.9722, 100.0]
@@ -222,7 +222,7 @@ def gaussian_moments(sigma2: Fraction) -> tuple[float, float]:
 
 
 def variances(rates: FloatArray) -> FloatArray:
-    """Return the variance of the discrete Laplace at every rate 1/scale.
+    """Return the variance of discrete Laplace noise at every rate 1/scale.
 
     >>> variances(np.array([1.0])).round(4).tolist()
     [1.8413]
@@ -233,7 +233,7 @@ def variances(rates: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True)
 class NoiseRate:
-    """The noise of answers for an amount of ε or ρ, as floats for planning.
+    """The noise of answers as a function of the ε or ρ paid, in floats for planning.
 
     concentrated   amounts are ρ, noise is Gaussian; else amounts are ε, noise is Laplace
     distance       rows of one protected unit
@@ -261,29 +261,32 @@ class NoiseRate:
         )
 
     def scale(self, moves: float, amount: float) -> float:
-        """Return the Laplace scale or Gaussian σ of a number that one row moves by ``moves``."""
+        """Return the Laplace scale or Gaussian σ of a number that one row changes by at most
+        ``moves``."""
         moved = self.distance * moves
         return moved / (sqrt(2 * amount) if self.concentrated else amount)
 
     def share(self, weight: float) -> float:
-        """Return the number to which a table's share of the amount is proportional."""
+        """Return a number proportional to the share of ε or ρ that a table should get."""
         return weight ** (2 / 3) if self.concentrated else sqrt(weight)
 
     def least(self, weights: Sequence[float], amount: float) -> float:
-        """Return the least Σ weight · deviation: (Σ share)²/a, or (Σ share)^(3/2)/√(πa)."""
+        """Return the least possible Σ weight · deviation for an amount a: (Σ share)²/a, or (Σ
+        share)^(3/2)/√(πa)."""
         total = sum(map(self.share, weights))
         return self.distance * (
             total**1.5 / sqrt(pi * amount) if self.concentrated else total**2 / amount
         )
 
     def integer_shares(self, weights: Sequence[float]) -> list[Fraction]:
-        """Return the shares in integer thousandths, at least one, as exact weights."""
+        """Return the shares of tables in integer thousandths, each at least one, as exact
+        fractions."""
         return [Fraction(max(1, round(1000 * self.share(weight)))) for weight in weights]
 
 
 @dataclass(frozen=True)
 class SparseTable:
-    """All cells with a noisy count of at least a threshold.
+    """All cells of a table whose noisy count is at least a threshold.
 
     attributes   of the table
     shape        its size; the product may be larger than any array
@@ -311,7 +314,7 @@ class SparseTable:
 
 
 def codes_of_keys(keys: IntArray, shape: tuple[int, ...]) -> IntArray:
-    """Return the codes (m, axes) of cells with these keys, the last axis fastest.
+    """Return the codes (m, axes) of the cells with these keys, the last axis fastest.
 
     >>> codes_of_keys(np.array([0, 5]), (2, 3)).tolist()
     [[0, 0], [1, 2]]
@@ -323,7 +326,7 @@ def codes_of_keys(keys: IntArray, shape: tuple[int, ...]) -> IntArray:
 
 
 def threshold_for(cells: int, scale: Fraction, *, empty_cells: int) -> int:
-    """Return the least threshold that on average at most ``empty_cells`` of the empty cells reach.
+    """Return the least threshold that, on average, at most ``empty_cells`` empty cells reach.
 
     An integer, at least 1. With q = e^(−1/scale) it is the least one with cells · q^threshold / (1
     + q) ≤ empty_cells.

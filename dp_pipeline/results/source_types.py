@@ -25,13 +25,13 @@ _TRUTHS = {"true": True, "1": True, "false": False, "0": False}
 
 
 def stored_types(facts: Mapping[str, str]) -> dict[str, str]:
-    """Return column → type of its source, by the facts of a release."""
+    """Return the source's type of each column, from the facts of a release."""
     types: dict[str, str] = json.loads(facts.get(TYPES, "{}"))
     return types
 
 
 def typed_domain(domain: Domain, facts: Mapping[str, str]) -> Domain:
-    """Return a domain whose synthetic numbers are integers or decimals where the source's are."""
+    """Return a domain whose synthetic numbers are integers or decimals like those of the source."""
     types = stored_types(facts)
     typed = (_typed(each, types.get(each.column, "")) for each in domain)
     return replace(domain, attributes=tuple(typed)) if types else domain
@@ -64,7 +64,7 @@ class StoredColumn(NamedTuple):
 def stored_columns(
     columns: Iterable[tuple[str, Attribute]], facts: Mapping[str, str]
 ) -> dict[str, StoredColumn]:
-    """Return column → how it is exported, of those whose declared values have the source's type.
+    """Return how each column is exported that has values in the type of the source.
 
     columns   name in the synthetic table, with its attribute
     """
@@ -83,7 +83,8 @@ def stored_columns(
 
 
 def typed_levels(levels: Sequence[str], type_: str) -> dict[str, Any]:
-    """Return level → its value in the type of the source; {} where one has none, or two have one.
+    """Return the value of each level in the type of the source; {} unless all values are valid and
+    distinct.
 
     >>> typed_levels(["0", "1"], "bool"), typed_levels(["no", "1"], "bool")
     ({'0': False, '1': True}, {})
@@ -109,7 +110,8 @@ def _typed_value(level: str, type_: str) -> Any:
 
 
 def has_stored_numbers(attribute: Attribute, type_: str) -> bool:
-    """Return whether every number between the bounds is one of the source's type."""
+    """Return whether every number between an attribute's bounds is valid in the type of the
+    source."""
     edges: Sequence[float] = attribute.cells.edges if isinstance(attribute.cells, Bins) else ()
     if not edges or attribute.clock is not None:
         return False

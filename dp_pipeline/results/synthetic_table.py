@@ -27,7 +27,7 @@ from dp_pipeline.results.measurement import NoisyMarginal
 def decode_columns(
     codes: IntArray, attributes: tuple[str, ...], domain: Domain, rng: np.random.Generator
 ) -> Columns:
-    """Return synthetic columns (rows,) in declared order, by their names in the source.
+    """Return synthetic columns (rows,) in declared order, under their names in the source.
 
     codes        integers (rows, attributes), each 0..size−1 of its attribute
     attributes   names of the columns of ``codes``, in any order
@@ -52,7 +52,8 @@ def decode_columns(
 
 
 def _column_names(attributes: list[Attribute]) -> list[str]:
-    """Return a column name for each attribute: the source's, or its own where several share one."""
+    """Return a column name for each attribute: that of the source, or its own if several share
+    one."""
     columns = [attribute.column for attribute in attributes]
     names = [
         attribute.name if columns.count(attribute.column) > 1 else attribute.column
@@ -65,7 +66,7 @@ def _column_names(attributes: list[Attribute]) -> list[str]:
 
 @dataclass(frozen=True, eq=False)
 class _Decoding:
-    """A column and its codes."""
+    """A synthetic column to be sampled from its codes."""
 
     attribute: Attribute
     codes: IntArray
@@ -76,7 +77,8 @@ class _Decoding:
         return attribute.nullable and bool((self.codes == attribute.missing_code).any())
 
     def repeatable(self, rng: np.random.Generator) -> Batches:
-        """Return a sampler of the same column at each call, and advance ``rng`` past it."""
+        """Return a sampler that gives the same column at each call, and advance ``rng`` past
+        that column."""
         start = copy.deepcopy(rng)
         if isinstance(self.attribute.cells, Bins):
             for _ in self.sample(rng):
@@ -93,7 +95,7 @@ class _Decoding:
 def _column(
     attribute: Attribute, codes: IntArray, rng: np.random.Generator, *, has_missing: bool
 ) -> np.ndarray:
-    """Return some rows of a column; an array of objects where a value of the column is missing."""
+    """Return some rows of a synthetic column, as objects if the column has missing values."""
     if not has_missing:
         return _values(attribute, codes, rng)
     missing = codes == attribute.missing_code
@@ -120,7 +122,8 @@ def _values(attribute: Attribute, codes: IntArray, rng: np.random.Generator) -> 
 def _sample_numbers(
     bins: Bins, codes: IntArray, rng: np.random.Generator, pieces: Pieces = ()
 ) -> FloatArray:
-    """Return numbers in [edge, next edge), uniform or with the distribution of the bin's pieces."""
+    """Return numbers in [edge, next edge) of each code, uniform or by the distribution of the
+    bin's pieces."""
     edges = np.asarray(bins.edges)
     low, high = edges[:-1], edges[1:]
     last = np.append(np.nextafter(high[:-1], -np.inf), high[-1])
@@ -141,7 +144,8 @@ def _sample_numbers(
 def _rounded(
     values: FloatArray | IntArray, bins: Bins, codes: IntArray, decimals: int
 ) -> FloatArray | IntArray:
-    """Return numbers with so many decimals, each in its bin where the bin has such a number."""
+    """Return numbers rounded to some decimals, each kept in its bin if the bin has such a
+    number."""
     step, result = 10.0**-decimals, values
     # The nearest number comes last, so that it is taken where it is in the bin.
     for distance in (-step, step, 0.0):
@@ -153,7 +157,7 @@ def _rounded(
 def _sample_integers(
     bins: Bins, codes: IntArray, rng: np.random.Generator, pieces: Pieces = ()
 ) -> IntArray:
-    """Return integers in [edge, next edge), the last bin with its upper edge."""
+    """Return integers in [edge, next edge) of each code; the last bin includes its upper edge."""
     first, last = _integer_ends(bins)
     if pieces:
         values = np.floor(_sample_numbers(bins, codes, rng, pieces)).astype(np.int64)
@@ -162,7 +166,8 @@ def _sample_integers(
 
 
 def _integer_ends(bins: Bins) -> tuple[IntArray, IntArray]:
-    """Return the first and last integer of every bin; twice the nearest one where it has none."""
+    """Return the first and last integer of every bin; twice the nearest integer for a bin
+    without one."""
     edges = np.asarray(bins.edges)
     low, high = edges[:-1], edges[1:]
     first = np.ceil(low)
@@ -175,7 +180,7 @@ def _integer_ends(bins: Bins) -> tuple[IntArray, IntArray]:
 
 
 def _join_columns(*tables: Columns) -> Columns:
-    """Return the columns of all tables, in batches where one of them is."""
+    """Return the columns of all tables together, in batches if one table has batches."""
     if not any(isinstance(table, LongColumns) for table in tables):
         return {name: values for table in tables for name, values in table.items()}
     return LongColumns(
@@ -192,7 +197,7 @@ UNIT, PART = "unit", "part"
 
 
 def first_parts(sizes: IntArray) -> IntArray:
-    """Return the row of the first part of each unit, of rows unit by unit.
+    """Return the row of the first part of each unit, where rows are ordered by unit.
 
     sizes   (rows,): number of parts of the unit of each
 
@@ -208,7 +213,7 @@ def first_parts(sizes: IntArray) -> IntArray:
 
 @dataclass(frozen=True)
 class SyntheticTable:
-    """The release of a table model: synthetic rows, and the noisy tables behind them.
+    """The release of a table model: synthetic rows, and the noisy tables from which they come.
 
     attributes   in declared order
     codes        integers (rows, attributes), of any type: synthetic rows
@@ -261,7 +266,8 @@ class SyntheticTable:
         return counts.reshape(shape)
 
     def probabilities(self, attributes: Names) -> FloatArray:
-        """Return the synthetic distribution over some attributes; uniform without rows."""
+        """Return the distribution of the synthetic rows over some attributes; uniform without
+        rows."""
         counts = self.counts(attributes)
         rows = counts.sum()
         return counts / rows if rows else np.full(counts.shape, 1 / counts.size)
@@ -347,7 +353,7 @@ class SyntheticTable:
         }
 
     def _groups(self) -> dict[str, np.ndarray]:
-        """Return the group of every level, as used by tables of several attributes."""
+        """Return the group of every level, as tables of several attributes use it."""
         levels = {name: self.domain[name].labels() for name in self.groupings}
         pairs = [(name, label) for name, labels in levels.items() for label in labels]
         return {

@@ -29,11 +29,12 @@ _DIGITS = re.compile(rb"(\d{20})\n")
 
 
 class AnswersLost(Damaged):
-    """Answers of a charged release are lost or uncertain, so it can never be finished."""
+    """Raised when answers of a charged release are lost or uncertain, so that it can never be
+    finished."""
 
 
 class AnswerCount:
-    """The number of answers of an unfinished release that were written, kept in another folder.
+    """The number of stored answers of an unfinished release, kept in a second folder.
 
     A transcript that was cut at the end of a line, by hand or because an older copy was restored,
     is a valid transcript of fewer answers, and the lost ones would be drawn again under one charge.
@@ -51,12 +52,12 @@ class AnswerCount:
         self.path = path
 
     def create(self) -> None:
-        """Write the count 0 before the release is charged; an existing count stays."""
+        """Write the count 0 before the release is charged, unless a count exists."""
         make_private(self.path.parent)
         write_atomically(self.path, _digits(0), overwrite=False)
 
     def read(self) -> int:
-        """Return the number of counted answers; AnswersLost if it cannot be read."""
+        """Return the number of stored answers; AnswersLost if it cannot be read."""
         content = self.path.read_bytes() if self.path.is_file() else b""
         match = _DIGITS.fullmatch(content)
         if match is None:
@@ -89,7 +90,7 @@ _HEADER = "release "
 
 @dataclass(frozen=True)
 class AnswerRecord:
-    """One question and its noisy answer.
+    """One question with its noisy answer.
 
     words   the question for a person
     scale   exact scale of its discrete Laplace noise, for a refinement of the answer; None: noise
@@ -103,7 +104,7 @@ class AnswerRecord:
 
 
 class Transcript:
-    """The answers of one release; on disk when ``path`` is given, else in memory.
+    """The questions and answers of one release, on disk if ``path`` is given, otherwise in memory.
 
     Opening a file drops an incomplete last record (a crash while writing it: the line has no end)
     and refuses any other damage: a complete last record may have been seen, so drawing it again
@@ -122,7 +123,7 @@ class Transcript:
 
     @staticmethod
     def create(path: Path, key: str, *, salt: bytes = b"") -> None:
-        """Create the file of a release before its charge; an existing file stays.
+        """Create the file of a release before its charge, unless it exists.
 
         salt   secret bytes that the chain begins with, 8 or a multiple of 8: a reader of the digest
                in a bundle, who knows most answers, could find the others by trying
@@ -134,7 +135,7 @@ class Transcript:
 
     @classmethod
     def read(cls, path: Path) -> Transcript:
-        """Return the answers in a file, to be replayed; the file is not changed."""
+        """Return the answers in a file for a replay, which does not change the file."""
         transcript = cls()
         transcript._load(path)
         return transcript.rewind()
@@ -148,7 +149,7 @@ class Transcript:
             )
 
     def count_answers_in(self, count: AnswerCount) -> None:
-        """Count every answer in another file before it is returned, from now on.
+        """From now on, count every answer in another file before it is returned.
 
         AnswersLost unless the transcript has as many answers as were counted, or one more, which a
         crash kept from being counted and seen. That one is counted now.
@@ -173,11 +174,11 @@ class Transcript:
 
     @property
     def chain(self) -> str:
-        """The hex digest over all records in their order."""
+        """The SHA-256 in hex over all records in their order."""
         return self._chain
 
     def recall(self, question: str, *, words: str = "") -> AnswerRecord | None:
-        """Return the stored answer to the next question; None if it was never answered.
+        """Return the stored answer to the next question; None if it was not answered yet.
 
         words   of the question, for the message
 
@@ -198,7 +199,7 @@ class Transcript:
     def store(
         self, question: str, answer: IntArray, *, words: str = "", scale: Fraction | None = None
     ) -> AnswerRecord:
-        """Append one answer; it is on disk, and counted, when this returns its record."""
+        """Store one answer on disk and count it; return its record."""
         record = AnswerRecord(question, answer.copy(), words, scale)
         line, chain = _encode(record, self._chain)
         if self._path is not None:
@@ -213,7 +214,7 @@ class Transcript:
         return replace(record, answer=answer)
 
     def rewind(self) -> Transcript:
-        """Return a copy to be replayed from the first answer, never written to."""
+        """Return a read-only copy that replays from the first answer."""
         copy = Transcript()
         copy._records = [
             record for record in self._records if not record.question.startswith(_HEADER)
@@ -253,7 +254,7 @@ def _question_label(question: str, words: str) -> str:
 
 
 def _encode(record: AnswerRecord, chain: str, **header: int) -> tuple[bytes, str]:
-    """Return the line of a record and the new digest of the chain."""
+    """Return the line of a record, and the digest of the chain after it."""
     packed = base64.b64encode(zlib.compress(record.answer.astype("<i8").tobytes(), 1)).decode()
     fields = {
         "question": record.question,
@@ -273,7 +274,7 @@ def _chained(chain: str, fields: dict[str, Any]) -> str:
 
 
 def _parse(line: bytes) -> tuple[dict[str, Any] | None, object]:
-    """Return the fields of a line and its digest, right or not; None where it is no record."""
+    """Return the fields of a line and its unchecked digest; None if the line is not a record."""
     try:
         stored = json.loads(line)
         fields, digest = stored["record"], stored["chain"]
@@ -283,7 +284,7 @@ def _parse(line: bytes) -> tuple[dict[str, Any] | None, object]:
 
 
 def _decode(line: bytes, chain: str) -> tuple[AnswerRecord, str] | None:
-    """Return the record of a line and the new digest; None if it is not the next of this chain."""
+    """Return the record of a line and the new digest; None if it does not continue this chain."""
     fields, digest = _parse(line)
     if fields is None or not line.endswith(b"\n") or digest != _chained(chain, fields):
         return None

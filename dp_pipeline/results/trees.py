@@ -23,7 +23,7 @@ MOST_FAN_BITS = 16
 
 @dataclass(frozen=True)
 class BitTree:
-    """A binary tree over the declared box: bit i of a node halves its axis ``axes[i]``.
+    """A binary tree over the declared box, in which bit i of a node halves the axis ``axes[i]``.
 
     columns   numeric attributes, d of them
     axes      axis of each bit, first bit first, known in advance; none more than AXIS_BITS times
@@ -36,7 +36,7 @@ class BitTree:
     def over(
         cls, columns: tuple[str, ...], box: Sequence[Coordinate], *, most: int = MOST_BITS
     ) -> BitTree:
-        """Return the tree that always halves the longest side, the first of equal ones.
+        """Return the tree that always halves the longest side of a box, the first of equal ones.
 
         >>> BitTree.over(("x", "y"), [Coordinate(0, 4), Coordinate(0, 1)], most=4).axes
         (0, 0, 0, 1)
@@ -55,7 +55,8 @@ class BitTree:
         return len(self.axes)
 
     def require_axes(self) -> None:
-        """Raise BoundaryViolation unless every bit halves one of the columns, none too often."""
+        """Raise BoundaryViolation unless every bit halves one of the columns, and none is halved
+        too often."""
         counts = [self.axes.count(axis) for axis in range(len(self.columns))]
         are_distinct = 1 <= len(counts) == len(set(self.columns))
         are_axes = sum(counts) == self.depth <= MOST_BITS
@@ -67,7 +68,8 @@ class BitTree:
             )
 
     def require_nodes(self, nodes: Prefixes, bits: int) -> None:
-        """Raise BoundaryViolation unless nodes, and boxes ``bits`` below them, are in this tree."""
+        """Raise BoundaryViolation unless the nodes, and boxes ``bits`` levels below them, are in
+        this tree."""
         self.require_axes()
         deepest = self.depth - bits
         if not 0 <= bits <= MOST_FAN_BITS:
@@ -108,7 +110,7 @@ class BitTree:
 
 @dataclass(frozen=True)
 class Prefixes:
-    """Nodes of a BitTree.
+    """Nodes of a binary tree, given by the bits of their paths.
 
     depths   int64 (m,): number of bits, 0 is the whole box
     bits     int64 (m,): those bits as a number, the first bit highest
@@ -158,13 +160,13 @@ class Prefixes:
 
     @property
     def keys(self) -> IntArray:
-        """A number for each node, unique among nodes: a 1 before its bits."""
+        """A number for each node, unique among nodes: a 1 followed by its bits."""
         return (np.int64(1) << self.depths) | self.bits
 
 
 @dataclass(frozen=True)
 class Nodes:
-    """Nodes of a 2^d-way tree: cells of grids with 2^height equal intervals an axis.
+    """Nodes of a 2^d-way tree, which are cells of grids with 2^height intervals on each axis.
 
     heights   int64 (m,): 0 is the whole box
     cells     int64 (m,): index, last axis fastest, in the grid of 2^height intervals an axis
@@ -217,7 +219,8 @@ class Nodes:
         return Prefixes(self.heights * dimensions, bits)
 
     def children(self, dimensions: int) -> Nodes:
-        """Return all 2^d children of every node; bit t of a child is its half of axis t."""
+        """Return all 2^d children of every node; bit t of a child says in which half of axis t
+        it is."""
         corners = np.arange(1 << dimensions)[:, None] >> np.arange(dimensions) & 1
         doubled = 2 * self.positions(dimensions)[:, None, :] + corners[None, :, :]
         heights = np.repeat(self.heights + 1, 1 << dimensions)
@@ -236,7 +239,7 @@ class Nodes:
 
 @dataclass(frozen=True)
 class CountedBoxes:
-    """Boxes that cover the declared box, and their noisy counts before any post-processing.
+    """Boxes that cover the declared box, with their noisy counts before any post-processing.
 
     They are sorted on a line by the smallest boxes that they could be cut into. Where all time
     windows halve the same sides in the same order, two boxes are disjoint or one contains the
@@ -265,7 +268,8 @@ class CountedBoxes:
     def of_tree(
         cls, tree: BitTree, nodes: Prefixes, box: Sequence[Coordinate], counts: FloatArray, v: float
     ) -> CountedBoxes:
-        """Return disjoint nodes that cover the box, with counts of variance ``v`` each."""
+        """Return disjoint tree nodes that cover the box, with noisy counts of variance ``v``
+        each."""
         first = nodes.bits << (tree.depth - nodes.depths)
         order = np.argsort(first)
         ends = tree.boxes(nodes.where(order), box)

@@ -16,7 +16,7 @@ MAX_BYTES_IN_MEMORY = 1 << 27
 
 
 def open_counter(spec: DatasetSpec, snapshot: Snapshot, engine: str = "") -> FoldCounter:
-    """Open a prepared snapshot for counting by an engine.
+    """Return a counter of a prepared snapshot that counts by the named engine.
 
     engine   see ``split_engine``; empty: ``memory``, or ``stream`` for larger tables
 

@@ -45,13 +45,14 @@ Answer = tuple[IntArray, ...]
 
 @dataclass(frozen=True)
 class BatchRecoding:
-    """A recoding of rows before a query: levels are merged into groups, then attributes derived."""
+    """A recoding of rows before a query, which merges levels into groups and then derives
+    attributes."""
 
     groupings: Mapping[str, Grouping] = field(default_factory=dict)
     derived: Mapping[str, DerivedAttribute] = field(default_factory=dict)
 
     def input_attributes(self, names: frozenset[str]) -> frozenset[str]:
-        """Return the attributes from which ``names`` are recoded."""
+        """Return the attributes from which ``names`` are computed."""
         return frozenset(
             source
             for name in names
@@ -61,7 +62,7 @@ class BatchRecoding:
 
 @dataclass(frozen=True)
 class BatchQuery:
-    """One query of ``gate.counter`` with the recodings of rows before it.
+    """One query about rows, with the recodings that precede it.
 
     kind        name of the method there, and of ``Batch``
     arguments   arguments of the method
@@ -86,13 +87,14 @@ class BatchQuery:
 
     @property
     def stages(self) -> frozenset[str]:
-        """The stages of which the query reads a column; none for the number of rows."""
+        """The stored stages from which the query reads columns; empty for the number of rows."""
         columns_read = {"normalized": self.axes, "discretized": self.prepared_cells}
         return frozenset(stage for stage, columns in columns_read.items() if columns)
 
 
 class Batch:
-    """Prepared rows that answer the queries of ``gate.counter``, with arguments already checked.
+    """A batch of prepared rows that answers the queries of ``gate.counter``, whose arguments are
+    already checked.
 
     coordinates   numeric attribute → fixed-point integers (rows,) in [−2^16, 2^16]
     codes         attribute with cells → codes (rows,) below its size
@@ -126,7 +128,7 @@ class Batch:
             )
 
     def recoded(self, recoding: BatchRecoding) -> Batch:
-        """Return the same rows recoded, as far as the attributes are present."""
+        """Return the same rows recoded, as far as their attributes are present."""
         groupings = {name: g for name, g in recoding.groupings.items() if name in self.codes}
         codes, sizes = dict(self.codes), dict(self.sizes)
         for name, grouping in groupings.items():
@@ -199,7 +201,8 @@ class Batch:
 
 
 def merge(query: BatchQuery, answer: Answer, addend: Answer) -> Answer:
-    """Merge the answers of two batches with rows; ``answer`` is overwritten."""
+    """Merge the answer of a second batch into ``answer``, which is overwritten; return the
+    result."""
     match query.kind:
         case "occupied":
             cells = np.concatenate([answer[0], addend[0]])
@@ -219,7 +222,8 @@ def merge(query: BatchQuery, answer: Answer, addend: Answer) -> Answer:
 
 
 def exact_bounds(columns: Columns) -> IntArray:
-    """Return the smallest and largest coordinate of each column, (2, d); the box without rows."""
+    """Return the smallest and largest coordinate of each column, (2, d); the box if there are no
+    rows."""
     edge = 1 << COORDINATE_BITS
     if not len(columns[0]):
         return np.array([[-edge] * len(columns), [edge] * len(columns)], dtype=np.int64)
@@ -227,9 +231,8 @@ def exact_bounds(columns: Columns) -> IntArray:
 
 
 def first_by_hash(columns: Columns, limit: int, salt: int) -> IntArray:
-    """Return the ``limit`` rows with the smallest hashes, (limit, d), ascending, then by
-    coordinates.
-    """
+    """Return the ``limit`` rows with the smallest hashes, (limit, d), sorted by hash, then by
+    coordinates."""
     hashes = hash_of(columns, salt)
     if len(hashes) > limit:
         candidates = np.flatnonzero(hashes <= np.partition(hashes, limit - 1)[limit - 1])
@@ -239,7 +242,7 @@ def first_by_hash(columns: Columns, limit: int, salt: int) -> IntArray:
 
 
 def count_right_and_wrong(rule: PredictedLabel, codes: Codes, *, rows: int) -> IntArray:
-    """Count the rows that an exact rule predicts rightly and wrongly, (2,).
+    """Return the numbers of rows that an exact rule predicts correctly and incorrectly, (2,).
 
     >>> rule = PredictedLabel("b", (1,), ("a",), ((-1, 1),), 0)
     >>> count_right_and_wrong(rule, {"a": np.array([0, 1, 1]), "b": np.array([0, 1, 0])}, rows=3)

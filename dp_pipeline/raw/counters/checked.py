@@ -30,7 +30,8 @@ Result = TypeVar("Result")
 
 
 class CheckedRows:
-    """The rows of all members of a prepared snapshot.
+    """The stored rows of all members of a prepared snapshot, which are read only after their files
+    are checked.
 
     stored_rows   their files
     fingerprint   fingerprint of their tables in the manifests, and of their times of reading
@@ -54,7 +55,7 @@ class CheckedRows:
 
     @classmethod
     def open(cls, spec: DatasetSpec, snapshot: Snapshot) -> CheckedRows:
-        """Open the rows of a snapshot; NotPrepared or Damaged unless all members are prepared."""
+        """Return the rows of a snapshot; NotPrepared or Damaged unless all members are prepared."""
         stages = [stage for stage in stages_of(spec) if stage != "one_hot"]
         # All members are of one data set, under one lock.
         with snapshot.locked():
@@ -75,7 +76,8 @@ class CheckedRows:
         )
 
     def require_stages(self, stages: Collection[str] | None = None) -> None:
-        """Raise Damaged unless these stages (None: all) are as stored; each is checked once."""
+        """Raise Damaged unless these stages (None: all) are stored unchanged; each is checked
+        once."""
         with self._lock:
             unchecked = [
                 stage
@@ -92,7 +94,8 @@ class CheckedRows:
     def run_checked(
         self, work: Callable[[], Result], stages: Collection[str] | None = None
     ) -> Result:
-        """Run ``work`` while these stages are checked; Damaged, in any case, if one changed."""
+        """Return the result of ``work``, run while these stages are checked; Damaged if one
+        changed."""
         with ThreadPoolExecutor(1) as threads:
             check = threads.submit(self.require_stages, stages)
             try:
@@ -101,7 +104,7 @@ class CheckedRows:
                 check.result()
 
     def checked_fold(self, fold: Fold) -> Fold:
-        """Wrap an engine so that it gives no answer before the files are checked."""
+        """Return an engine that gives no answer before the files are checked."""
 
         def checked(queries: Sequence[BatchQuery]) -> Partial:
             stages = frozenset[str]().union(*(query.stages for query in queries))
@@ -112,7 +115,8 @@ class CheckedRows:
 
 
 def combined_fingerprint(*parts: str) -> str:
-    """Combine the fingerprints of tables and their times of reading into one.
+    """Return one fingerprint made of the fingerprints of several tables and the times of their
+    reading.
 
     With the times, rows that are read again always differ: no outcome may reveal whether they
     changed.

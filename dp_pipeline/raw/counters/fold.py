@@ -30,7 +30,7 @@ RequireStages = Callable[[Collection[str] | None], None]
 
 
 def answer_batch(batch: Batch, queries: Sequence[BatchQuery]) -> Partial:
-    """Return the answers of one batch, recoding it once for queries with equal recodings."""
+    """Return the answers of one batch, recoded once for queries with equal recodings."""
     if not batch.rows:
         return [None] * len(queries)
     # A list, because recodings have mappings and so no hash.
@@ -48,7 +48,7 @@ def answer_batch(batch: Batch, queries: Sequence[BatchQuery]) -> Partial:
 
 
 def merge_partials(queries: Sequence[BatchQuery], partials: Iterable[Partial]) -> Partial:
-    """Merge the answers of several batches into those about all their rows."""
+    """Return the answers about all rows, merged from those of several batches."""
     totals: Partial = [None] * len(queries)
     for partial in partials:
         for i, (query, answer) in enumerate(zip(queries, partial, strict=True)):
@@ -59,7 +59,7 @@ def merge_partials(queries: Sequence[BatchQuery], partials: Iterable[Partial]) -
 
 
 class FoldCounter:
-    """Counts prepared rows exactly, as ``Counter`` and ``Disclosing`` of ``gate.counter`` define.
+    """A counter that counts prepared rows exactly, batch by batch.
 
     domain          the declared attributes
     fold            the engine
@@ -91,11 +91,11 @@ class FoldCounter:
 
     @property
     def domain(self) -> Domain:
-        """The declared attributes."""
+        """The domain of the declared attributes."""
         return self._domain
 
     def require_stored(self, rehearsed: object = None) -> None:
-        """Raise Damaged if a stored table that a rehearsal has read has changed.
+        """Raise Damaged if a stored table changed after a rehearsal read it.
 
         rehearsed   the EmptyCounter of the rehearsal; None: all tables are checked
 
@@ -105,22 +105,23 @@ class FoldCounter:
             self._require_stages(rehearsed.stages if isinstance(rehearsed, EmptyCounter) else None)
 
     def count(self, marginals: Sequence[tuple[str, ...]]) -> list[Sealed]:
-        """Return the tables of marginals, in their order; () is the number of rows, shape ()."""
+        """Return the tables of marginals, in their order; () stands for the number of rows,
+        shape ()."""
         return [Sealed(table) for table in self.exact_tables(marginals)]
 
     def count_left_out(self) -> Sealed:
-        """Return the number of rows that preparation left out, shape ()."""
+        """Return the number of rows that preparation omitted, shape ()."""
         return Sealed(np.array(self._left_out, dtype=np.int64))
 
     def exact_tables(self, marginals: Sequence[tuple[str, ...]]) -> list[IntArray]:
-        """Return the unsealed tables of ``count``, for comparisons inside ``raw`` only."""
+        """Return the tables of ``count`` unsealed, for comparisons inside ``raw`` only."""
         for marginal in marginals:
             checks.require_table(self._domain, marginal)
         names = [name for marginal in marginals for name in marginal]
         return list(self._answer("count", tuple(marginals), cells=names))
 
     def grouped(self, groupings: Mapping[str, Grouping]) -> FoldCounter:
-        """Return a counter of the same rows with levels of some attributes merged into groups."""
+        """Return a counter of the same rows, with levels of some attributes merged into groups."""
         checks.require_groupings(self._domain, groupings)
         grouped = {name: g.of(self._domain[name]) for name, g in groupings.items()}
         return self._recoded(
@@ -139,12 +140,12 @@ class FoldCounter:
         return FoldCounter(domain, self._fold, recodings=recodings, left_out=self._left_out)
 
     def occupied(self, attributes: tuple[str, ...]) -> Sealed:
-        """Return key and count of every cell with rows, (m, 2)."""
+        """Return the key and the count of every non-empty cell, (m, 2)."""
         checks.require_cells(self._domain, attributes)
         return Sealed(*self._answer("occupied", attributes, cells=attributes))
 
     def grid(self, columns: tuple[str, ...], cells: int) -> Sealed:
-        """Return the counts of a grid over the declared box, ``cells`` on each axis."""
+        """Return the counts of a grid over the declared box, with ``cells`` cells on each axis."""
         checks.require_grid(self._domain, columns, cells)
         return Sealed(*self._answer("grid", columns, cells, axes=columns))
 
@@ -155,7 +156,8 @@ class FoldCounter:
         return Sealed(*self._answer("distance_total", rule, clip, shift, axes=rule.columns))
 
     def children(self, tree: BitTree, queries: Sequence[tuple[Prefixes, int]]) -> list[Sealed]:
-        """Return, for each query, the rows in every box ``bits`` below a node, (m, 2^bits)."""
+        """Return the number of rows in every box ``bits`` levels below each queried node, (m,
+        2^bits)."""
         checks.require_tree(self._domain, tree)
         for nodes, bits in queries:
             checks.require_nodes(tree, nodes, bits)
@@ -183,7 +185,7 @@ class FoldCounter:
         )
 
     def mistakes(self, rule: PredictedLabel) -> Sealed:
-        """Return the numbers of rows that the rule predicts rightly and wrongly, (2,)."""
+        """Return the numbers of rows that a rule predicts correctly and incorrectly, (2,)."""
         rule.require_exact(self._domain)
         return Sealed(*self._answer("mistakes", rule, cells=(*rule.columns, rule.target)))
 
@@ -193,7 +195,7 @@ class FoldCounter:
         return Sealed(*self._answer("bounds", columns, axes=columns))
 
     def records(self, columns: tuple[str, ...], limit: int, salt: int) -> Sealed:
-        """Return the ``limit`` rows with the smallest hashes, (limit, d), filled up with zeros."""
+        """Return the ``limit`` rows with the smallest hashes, (limit, d), padded with zeros."""
         checks.require_axes(self._domain, columns)
         (rows,) = self._answer("records", columns, limit, salt, axes=columns)
         records = np.zeros((limit, len(columns)), dtype=np.int64)
@@ -218,7 +220,7 @@ class FoldCounter:
 
 
 class EmptyCounter(FoldCounter):
-    """The counter of an empty table, for rehearsing queries.
+    """A counter of an empty table, for rehearsing queries.
 
     stages   stages of which a column was read
     """

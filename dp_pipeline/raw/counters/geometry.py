@@ -24,7 +24,8 @@ _MAX_PRODUCTS = 1 << 18
 
 
 class Assignment:
-    """Assigns blocks of rows to their nearest centres, by a rule that ``require_exact`` has passed.
+    """The assignment of rows to their nearest centres, block by block, by a rule with exact
+    distances.
 
     >>> rule = NearestCentre(("x",), ((-8,), (8,)), (1,))
     >>> Assignment(rule).labels([np.array([-9, 0, 1])]).tolist()
@@ -38,7 +39,7 @@ class Assignment:
         self._matrix = self._products() if rule.fits_floats else None
 
     def blocks(self, rows: int) -> Iterator[slice]:
-        """Yield all rows in order, in blocks that stay in the cache of one core."""
+        """Yield all rows in order, in blocks that fit in the cache of one core."""
         k, d = self._centres.shape
         # BLAS divides larger products among threads, which takes longer.
         step = max(16, min(_MAX_ROWS, _MAX_PRODUCTS // (k * (d + 1))))
@@ -46,7 +47,8 @@ class Assignment:
             yield slice(start, start + step)
 
     def labels(self, columns: Columns) -> IntArray:
-        """Return the index of every row's nearest centre, the lowest of equal ones."""
+        """Return the index of every row's nearest centre, the lowest index among equally near
+        ones."""
         if self._matrix is None:
             return self._by_differences(columns)
         x = np.ones((len(columns[0]), len(self._matrix)))
@@ -56,17 +58,18 @@ class Assignment:
         return labels
 
     def differences(self, columns: Columns, labels: IntArray) -> IntArray:
-        """Return weight · (q − c) of every row, c the centre of its label, (d, rows)."""
+        """Return weight · (q − c) for every row, where c is the centre of its label, (d, rows)."""
         axes = zip(columns, self._centres.T, self._weights, strict=True)
         return np.stack([(q.astype(np.int64) - c[labels]) * weight for q, c, weight in axes])
 
     def _products(self) -> FloatArray:
-        """Return the matrix that maps (x, 1) to |c|² − 2xc, of integers that floats represent."""
+        """Return the matrix that maps (x, 1) to |c|² − 2xc, with integers that floats represent
+        exactly."""
         squares = (self._reduced * self._centres) ** 2
         return np.vstack([-2.0 * (self._reduced**2 * self._centres).T, squares.sum(axis=1)])
 
     def _by_differences(self, columns: Columns) -> IntArray:
-        """Return the same labels by int64 arithmetic, which holds the largest distance."""
+        """Return the labels computed in int64 arithmetic, which holds the largest distance."""
         table = np.zeros((len(columns[0]), len(self._centres)), dtype=np.int64)
         for q, c, weight in zip(columns, self._centres.T, self._reduced, strict=True):
             difference = q.astype(np.int64)[:, None] - c
@@ -83,9 +86,8 @@ _ROWS_TO_SORT = 1 << 18
 def sums_by_centre(
     rules: Sequence[NearestCentre], columns: Columns, *, rows: int, salt: int
 ) -> IntArray:
-    """Return sizes and coordinate totals of the clusters of every subset, as
-    ``gate.counter.Counter.sum_by_centre`` defines, (subsets, centres, 1 + columns).
-    """
+    """Return sizes and coordinate totals of the clusters of every subset, (subsets, centres, 1 +
+    columns)."""
     sums = np.zeros((len(rules), len(rules[0].centres), 1 + len(columns)), dtype=np.int64)
     if len(rules) == 1:
         _add_sums(sums[0], rules[0], columns, rows=rows)
@@ -99,7 +101,7 @@ def sums_by_centre(
 def _add_subsets(
     sums: IntArray, rules: Sequence[NearestCentre], columns: Columns, *, salt: int
 ) -> None:
-    """Add rows to the sums, sorted by subset, so that each rule reads its own rows together."""
+    """Add rows to the sums, sorted by subset so that each rule reads only its own rows."""
     subsets = subset_of(columns, salt, len(rules))
     # Small whole numbers are sorted by radix.
     order = np.argsort(subsets.astype(np.min_scalar_type(len(rules))), kind="stable")
@@ -122,9 +124,7 @@ def _add_sums(sums: IntArray, rule: NearestCentre, columns: Columns, *, rows: in
 def residual_totals(
     rule: NearestCentre, radii: Sequence[int], columns: Columns, *, rows: int
 ) -> IntArray:
-    """Return the totals of clipped distances from the centre of every cluster, (k, d), as
-    ``gate.counter.Counter.residuals`` defines.
-    """
+    """Return the totals of clipped distances from the centre of every cluster, (k, d)."""
     assignment, k = Assignment(rule), len(rule.centres)
     least = np.array(radii, dtype=np.int64)
     sums = np.zeros((k, len(columns)), dtype=np.int64)
@@ -152,16 +152,17 @@ def levels_by_centre(
 
 
 def _totals(labels: IntArray, values: NDArray[Any], k: int) -> IntArray:
-    """Return sums by label of values of at most 2^16; floats hold those of less than 2^37 rows."""
+    """Return the sums by label of values up to 2^16; floats are exact below 2^37 rows."""
     return np.bincount(labels, weights=values, minlength=k).astype(np.int64)
 
 
 def exact_distance_total(
     rule: NearestCentre, columns: Columns, *, rows: int, clip: int, shift: int
 ) -> int:
-    """Return the sum over rows of min(D, clip) >> shift, D the squared distance to the nearest
-    centre: min over centres of Σ (weight · (q − c))².
-    """
+    """Return the sum over rows of min(D, clip) >> shift, where D is the squared distance to the
+    nearest centre.
+
+    D is the minimum over centres of Σ (weight · (q − c))²."""
     assignment = Assignment(rule)
     most = min(clip, rule.largest_distance)
     total = 0
@@ -187,7 +188,7 @@ def cells_of(coordinates: NDArray[Any], cells: int) -> IntArray:
 
 
 def grid_counts(columns: Sequence[NDArray[Any]], cells: int, *, rows: int) -> IntArray:
-    """Return the counts of a grid over the box, ``cells`` on each of d axes."""
+    """Return the counts of a grid over the box, with ``cells`` cells on each of d axes."""
     size = cells ** len(columns)
     table = np.zeros(size, dtype=np.int64)
     # At least as many rows as cells, since bincount writes a whole grid every time.
@@ -209,9 +210,9 @@ _LOW_BITS = 8
 
 
 def sorted_keys(tree: BitTree, columns: Sequence[NDArray[Any]], *, rows: int) -> Keys:
-    """Return the first ``tree.depth`` bits of every row as a number, ascending, (rows,): int32
-    where they fit, else int64.
-    """
+    """Return the first ``tree.depth`` bits of every row as a number, ascending, (rows,).
+
+    Numbers are int32 where they fit, else int64."""
     kind: type[np.signedinteger[Any]] = np.int32 if tree.depth < 31 else np.int64
     keys: Keys = np.zeros(rows, dtype=kind)
     # Two small tables an axis, which stay in the cache, spread the bits.
@@ -231,7 +232,8 @@ def sorted_keys(tree: BitTree, columns: Sequence[NDArray[Any]], *, rows: int) ->
 
 
 def prefix_counts(keys: Keys, depth: int, nodes: Prefixes, bits: int) -> IntArray:
-    """Return the rows in every box ``bits`` below each node, (nodes, 2^bits), from sorted keys."""
+    """Return the number of rows in every box ``bits`` levels below each node, (nodes, 2^bits),
+    from sorted keys."""
     counts = np.zeros((len(nodes), 1 << bits), dtype=np.int64)
     step = max(1, _BOXES_A_CHUNK >> bits)
     for start in range(0, len(nodes), step):
@@ -244,7 +246,7 @@ def prefix_counts(keys: Keys, depth: int, nodes: Prefixes, bits: int) -> IntArra
 
 
 def _spread(axes: Sequence[int], axis: int, places: IntArray) -> IntArray:
-    """Return the bits that cells of one axis contribute to the keys of their rows."""
+    """Return the bits that the cells of one axis contribute to the keys of their rows."""
     spread = np.zeros(len(places), dtype=np.int64)
     halvings = [bit for bit, halved in enumerate(axes) if halved == axis]
     for done, bit in enumerate(halvings):

@@ -22,7 +22,7 @@ from dp_pipeline.raw.workers import in_threads
 
 
 class MemoryCounter(FoldCounter):
-    """Counts prepared rows that are arrays in memory.
+    """A counter of prepared rows that are arrays in memory.
 
     coordinates   numeric attribute → fixed-point integers (rows,) in [−2^16, 2^16]
     codes         attribute with cells → codes (rows,) below its size
@@ -60,12 +60,12 @@ class MemoryCounter(FoldCounter):
 
     @classmethod
     def open(cls, spec: DatasetSpec, snapshot: Snapshot) -> MemoryCounter:
-        """Read a prepared snapshot into memory; it raises what ``CheckedRows.open`` does."""
+        """Return a counter of a prepared snapshot, whose rows are read into memory."""
         return cls.of_stored(spec.counted_domain, CheckedRows.open(spec, snapshot))
 
     @classmethod
     def of_stored(cls, domain: Domain, rows: CheckedRows) -> MemoryCounter:
-        """Read rows on disk into memory, while their files are checked."""
+        """Return a counter of stored rows, read into memory while their files are checked."""
         coordinates, codes = rows.run_checked(lambda: _read_columns(domain, rows.stored_rows))
         return cls(
             domain,

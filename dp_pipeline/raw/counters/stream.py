@@ -24,7 +24,8 @@ from dp_pipeline.raw.stages import file_mark
 
 @dataclass(frozen=True)
 class StoredRows:
-    """The files of prepared rows, their row groups and their marks; it can be pickled for workers.
+    """The files of prepared rows with their row groups and file marks, which can be pickled for
+    workers.
 
     pairs    for each snapshot the file with coordinates, and the one with codes or None
     sizes    (attribute with cells, number of cells)
@@ -39,9 +40,9 @@ class StoredRows:
 
     @classmethod
     def of(cls, domain: Domain, *pairs: tuple[Path, Path | None]) -> StoredRows:
-        """Open some pairs of files; Damaged unless both files of a pair have the same row groups,
-        and all together fewer than MAX_ROWS rows.
-        """
+        """Return the stored rows of pairs of files; Damaged unless the files of a pair match.
+
+        They match if they have the same row groups; all together have fewer than MAX_ROWS rows."""
         marks = tuple(map(file_mark, _files(pairs)))
         groups: list[tuple[int, int, int]] = []
         is_sound = True
@@ -64,18 +65,18 @@ class StoredRows:
 
     @property
     def bytes_in_memory(self) -> int:
-        """Bytes of all columns as arrays."""
+        """The number of bytes of all columns as arrays."""
         types = [field.type for path in _files(self.pairs[:1]) for field in pq.read_schema(path)]
         bits: int = sum(type_.bit_width for type_ in types if pa.types.is_integer(type_))
         return self.row_count * bits // 8
 
     @property
     def row_count(self) -> int:
-        """Number of rows."""
+        """The number of rows."""
         return sum(rows for _, _, rows in self.groups)
 
     def answer_batches(self, indices: Iterable[int], queries: Sequence[BatchQuery]) -> Partial:
-        """Return the answers about some batches together; Damaged if a file has changed."""
+        """Return the merged answers about some batches; Damaged if a file has changed."""
         axes = sorted(frozenset().union(*(query.axes for query in queries)))
         cells = sorted(frozenset().union(*(query.prepared_cells for query in queries)))
         batches = self.batches(axes, cells, indices)
@@ -84,7 +85,7 @@ class StoredRows:
     def batches(
         self, axes: Sequence[str], cells: Sequence[str], indices: Iterable[int]
     ) -> Iterator[Batch]:
-        """Yield some columns of some batches; Damaged after the last if a file has changed."""
+        """Yield some columns of some batches; raise Damaged at the end if a file has changed."""
         for index in indices:
             pair_index, group_number, rows = self.groups[index]
             coordinates, codes = self.pairs[pair_index]
@@ -97,7 +98,7 @@ class StoredRows:
         self.require_unchanged()
 
     def require_unchanged(self) -> None:
-        """Raise Damaged if a file was replaced or written to since these rows were opened."""
+        """Raise Damaged if a file was replaced or changed since these rows were opened."""
         if tuple(map(file_mark, _files(self.pairs))) != self.marks:
             raise Damaged("The files of prepared rows changed while they were counted: run again")
 

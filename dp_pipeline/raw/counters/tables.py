@@ -28,7 +28,8 @@ ROWS_A_CHUNK = 1 << 16
 def cell_keys(
     codes: Codes, sizes: Mapping[str, int], names: Sequence[str], rows: slice
 ) -> IntArray:
-    """Return the cell of each of ``rows`` in the table over ``names``, the last fastest."""
+    """Return the cell number of each of ``rows`` in the table over ``names``, the last axis
+    fastest."""
     keys = codes[names[0]][rows].astype(np.int64)
     for name in names[1:]:
         keys *= sizes[name]
@@ -37,7 +38,7 @@ def cell_keys(
 
 
 def add_counts(table: IntArray, keys: IntArray) -> None:
-    """Add 1 to the cell of every key; ``table`` is flat."""
+    """Add 1 to the cell of every key in a flat table."""
     # bincount writes a whole new table, which takes too long for few rows and many cells.
     if table.size <= 2 * ROWS_A_CHUNK:
         table += np.bincount(keys, minlength=table.size)
@@ -48,7 +49,7 @@ def add_counts(table: IntArray, keys: IntArray) -> None:
 def occupied_cells(
     codes: Codes, sizes: Mapping[str, int], names: Sequence[str], *, rows: int
 ) -> IntArray:
-    """Return key and count of every cell that is not empty, int64 (m, 2), ascending by key.
+    """Return the key and the count of every non-empty cell, int64 (m, 2), ascending by key.
 
     >>> codes = {"a": np.array([0, 1, 1]), "b": np.array([2, 0, 0])}
     >>> occupied_cells(codes, {"a": 2, "b": 3}, ("a", "b"), rows=3).tolist()
@@ -61,7 +62,7 @@ def occupied_cells(
 def contingency_table(
     codes: Codes, sizes: Mapping[str, int], names: Sequence[str], *, rows: int
 ) -> IntArray:
-    """Return the exact counts over ``names``, at least one and all different, as a table.
+    """Return the exact table of counts over at least one attribute, without repeated attributes.
 
     >>> codes = {"a": np.array([0, 1, 1]), "b": np.array([2, 0, 0])}
     >>> contingency_table(codes, {"a": 2, "b": 3}, ("a", "b"), rows=3).tolist()
@@ -98,7 +99,7 @@ _Keys = NDArray[np.unsignedinteger[Any]]
 
 @dataclass(frozen=True)
 class SuperColumn:
-    """Several columns coded as one.
+    """Several columns that are coded as a single one.
 
     names, sizes   names and sizes of the columns, the last one fastest
     """
@@ -108,12 +109,12 @@ class SuperColumn:
 
     @property
     def size(self) -> int:
-        """Number of codes."""
+        """The number of codes."""
         return math.prod(self.sizes)
 
 
 def fuse(sizes: Mapping[str, int], *, cap: int) -> tuple[SuperColumn, ...]:
-    """Fuse columns into super-columns of at most ``cap`` cells, by first fit, large ones first.
+    """Return columns fused into super-columns of at most ``cap`` cells, large columns first.
 
     >>> [column.names for column in fuse({"a": 2, "b": 40, "c": 3}, cap=64)]
     [('b',), ('c', 'a')]
@@ -134,7 +135,7 @@ def fuse(sizes: Mapping[str, int], *, cap: int) -> tuple[SuperColumn, ...]:
 
 @dataclass(frozen=True)
 class FusedTable:
-    """A table over super-columns, and the tables that are sums of it.
+    """A table over super-columns, with the tables that are sums of it.
 
     columns   one to three super-columns
     holds     names of the columns of each such table, in the order of ``columns``
@@ -145,18 +146,18 @@ class FusedTable:
 
     @property
     def size(self) -> int:
-        """Number of cells."""
+        """The number of cells."""
         return math.prod(column.size for column in self.columns)
 
 
 def is_fusible(sizes: Mapping[str, int], names: Names) -> bool:
-    """Return whether a table is small enough for super-columns."""
+    """Return whether a table is small enough to be counted over super-columns."""
     cells = math.prod(sizes[name] for name in names)
     return len(names) <= MAX_FUSED and cells <= _FUSED_CELLS
 
 
 def _cost(cells: int, rows: int) -> int:
-    """Return about the nanoseconds to count a table and to sum it up."""
+    """Return the approximate time, in nanoseconds, to count a table and to sum it up."""
     return rows * (1 if cells <= _CACHED_CELLS else 2) + 4 * cells
 
 
@@ -184,9 +185,9 @@ def _plan(
     *,
     rows: int,
 ) -> tuple[FusedTable, ...]:
-    """Return the plan for some super-columns, with large groups of them first, whose tables also
-    contain those over fewer of them.
-    """
+    """Return the plan for some super-columns, in which larger fused tables come first.
+
+    Their tables also contain those over fewer of the super-columns."""
     positions = {name: (i, j) for i, c in enumerate(columns) for j, name in enumerate(c.names)}
     by_group: dict[tuple[int, ...], list[Names]] = {}
     for table in tables:
@@ -223,7 +224,7 @@ def _unfused(names: Names, sizes: Mapping[str, int]) -> FusedTable:
 def count_plan(
     tables: Sequence[FusedTable], codes: Codes, *, rows: int
 ) -> Iterator[tuple[FusedTable, IntArray]]:
-    """Count the tables of a plan, and yield each with its flat counts, few at a time in memory."""
+    """Yield each table of a plan with its flat counts, a few tables at a time to save memory."""
     for group in _groups(tables):
         counts = [np.zeros(fused.size, dtype=np.int64) for fused in group]
         for start in range(0, rows, _ROWS_A_BLOCK):
@@ -247,7 +248,7 @@ def _groups(tables: Sequence[FusedTable]) -> Iterator[list[FusedTable]]:
 
 
 class _BlockKeys:
-    """Keys of one block of rows, computed once for all tables that share them."""
+    """The cell numbers of one block of rows, computed once for all tables that share them."""
 
     def __init__(self, codes: Codes, rows: slice) -> None:
         self._codes, self._rows = codes, rows
@@ -255,7 +256,7 @@ class _BlockKeys:
         self._pair: tuple[tuple[SuperColumn, ...], _Keys] | None = None
 
     def count(self, table: FusedTable) -> NDArray[np.int32]:
-        """Return the flat counts of the block, as int32, of which more stay in the cache."""
+        """Return the flat counts of the block as int32, which fit better in the cache."""
         counts = np.zeros(table.size, dtype=np.int32)
         first, last = self._leading_keys(table.columns[:-1]), table.columns[-1]
         own = self._column_keys(last)
@@ -307,7 +308,7 @@ def _key_type(cells: int) -> np.dtype[Any]:
 
 
 def summed_tables(fused: FusedTable, counts: IntArray) -> dict[Names, IntArray]:
-    """Sum the counts of a fused table to the tables that it holds.
+    """Return the tables that a fused table contains, summed from its counts.
 
     Super-columns are summed one after the other, and tables share equal first sums.
     """
@@ -326,9 +327,9 @@ def summed_tables(fused: FusedTable, counts: IntArray) -> dict[Names, IntArray]:
 
 
 def _sum_down(table: IntArray, column: SuperColumn, names: Names) -> IntArray:
-    """Sum a super-column to some of its columns: (before, column.size · after) becomes
-    (before · their cells, after).
-    """
+    """Return a table with one super-column summed to some of its columns.
+
+    The shape (before, column.size · after) becomes (before · their cells, after)."""
     digits = table.reshape(len(table), *column.sizes, -1)
     summed_axes = tuple(axis for axis, name in enumerate(column.names, 1) if name not in names)
     after = digits.shape[-1]
@@ -339,7 +340,7 @@ def _sum_down(table: IntArray, column: SuperColumn, names: Names) -> IntArray:
 def exact_marginals(
     codes: Codes, sizes: Mapping[str, int], marginals: Sequence[Names], *, rows: int
 ) -> list[IntArray]:
-    """Return the exact int64 tables of marginals, in the order of marginals and of their names.
+    """Return the exact int64 tables of marginals, in the order of the marginals and of their names.
 
     codes      attribute → codes (rows,), each below the attribute's size
     marginals  different names each; () is the number of rows, shape ()

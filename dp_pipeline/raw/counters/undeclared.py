@@ -56,7 +56,7 @@ Parts = Callable[[], Iterator[pa.Table]]
 
 
 class UndeclaredRows:
-    """Counts validated rows exactly, as ``UndeclaredCounter`` of ``gate.counter`` defines.
+    """A counter of validated rows whose domain is still to be discovered.
 
     parts         the counted rows
     fingerprint   fingerprint of the stored table and its reading; empty without a table
@@ -73,7 +73,7 @@ class UndeclaredRows:
     def of_table(
         cls, spec: DatasetSpec, table: pa.Table, key: bytes, *, fingerprint: str = ""
     ) -> UndeclaredRows:
-        """Return the engine over rows in memory.
+        """Return the counter of rows in memory.
 
         table   the declared columns of the source, as ``read_source`` gives them
         key     the population's secret key
@@ -87,13 +87,13 @@ class UndeclaredRows:
 
     @classmethod
     def empty(cls, spec: DatasetSpec) -> UndeclaredRows:
-        """Return the engine over an empty table."""
+        """Return the counter of an empty table."""
         columns = {name: pa.array([], pa.string()) for name in spec.columns}
         return cls.of_table(spec, pa.table(columns), b"no rows")
 
     @classmethod
     def open(cls, spec: DatasetSpec, snapshot: Snapshot) -> UndeclaredRows:
-        """Open the engine over a validated snapshot.
+        """Return the counter of a validated snapshot.
 
         NotPrepared unless the snapshot was validated under this declaration and not refused;
         Damaged if the stored table has changed.
@@ -118,10 +118,10 @@ class UndeclaredRows:
         return f"UndeclaredRows({self._spec.name})"
 
     def require_stored(self, rehearsed: object = None) -> None:
-        """Do nothing, since the one stored table was checked when it was opened."""
+        """Do nothing, since the only stored table was checked when it was opened."""
 
     def magnitudes(self, attribute: str, edges: tuple[float, ...]) -> Sealed:
-        """Return the number of rows of every bucket, (len(edges) − 1,)."""
+        """Return the number of rows in every bucket, (len(edges) − 1,)."""
         open_attribute = self._open_attribute(attribute)
         counts = np.zeros(len(edges) - 1, dtype=np.int64)
         for table in self._parts():
@@ -134,7 +134,7 @@ class UndeclaredRows:
         return Sealed(counts)
 
     def texts(self, attribute: str, weights: tuple[int, ...]) -> Sealed:
-        """Return all texts that may be levels, with the weights of their persons.
+        """Return all texts that may become levels, with the total weights of their persons.
 
         Texts of more than MAX_LEVEL_BYTES, with control characters, or equal to the name of missing
         values are no levels.
@@ -147,7 +147,8 @@ class UndeclaredRows:
         return Sealed(np.concatenate([pack_texts(texts), totals]))
 
     def within(self, attribute: str, interval: Coordinate) -> MemoryCounter:
-        """Return a counter of the rows whose value lies in an interval, encoded in it."""
+        """Return a counter of the rows whose value lies in an interval, with codes relative to
+        that interval."""
         open_attribute = self._open_attribute(attribute)
         bounded = replace(open_attribute, coordinate=interval, cells=None, undeclared=None)
         arrays = [np.zeros(0, dtype=np.int32)]
@@ -169,7 +170,7 @@ class UndeclaredRows:
         return attribute
 
     def _persons(self, table: pa.Table) -> IntArray:
-        """Return a number for the person of every row of a part (n,); −1 for none."""
+        """Return a number for the person of every row (n,), −1 for a row without one."""
         column = self._spec.protection.column
         if column is None:
             return np.arange(table.num_rows, dtype=np.int64)
@@ -186,7 +187,7 @@ def _as_declared(spec: DatasetSpec, table: pa.Table) -> pa.Table:
 def _tables_by_person(
     spec: DatasetSpec, keys: PersonKeys | None, batches: Sequence[BatchReader], scratch: Path
 ) -> Iterator[pa.Table]:
-    """Yield the bounded rows of many batches, with all rows of a person in one table."""
+    """Yield the bounded rows of many batches, so that all rows of a person are in one table."""
     tables = (_as_declared(spec, rows_of_window(spec, read())) for read in batches)
     if keys is None:
         yield from tables
@@ -203,7 +204,7 @@ def _tables_by_person(
 
 
 def _write_parts(tables: Iterator[pa.Table], path: Path) -> Parts:
-    """Write tables to a file, as row groups; it stays open, so its name may be deleted."""
+    """Write tables to an unnamed temporary file as row groups; return the open file."""
     first = next(tables)
 
     def write(file: BinaryIO) -> None:
@@ -233,7 +234,7 @@ def _weigh_texts(
 
 
 def _as_level(word: str | None, reserved: set[str]) -> bytes | None:
-    """Return a text as bytes, or None if it can never be a level."""
+    """Return a text as bytes; None if it can never be a level."""
     if word is None or word in reserved or not word.isprintable():
         return None
     text = word.encode("utf-8", "replace")
@@ -243,7 +244,8 @@ def _as_level(word: str | None, reserved: set[str]) -> bytes | None:
 def _sum_weights(
     codes: IntArray, persons: IntArray, texts: int, weights: tuple[int, ...]
 ) -> IntArray:
-    """Return the total weight (texts,) of the persons who have each text, each counted once."""
+    """Return the total weight of the persons who have each text (texts,), with each person
+    counted once."""
     # Fewer than 2^31 persons and texts, so a pair of them is an integer of 62 bits.
     pairs = np.unique(persons * max(1, texts) + codes)
     _, owners, text_counts = np.unique(

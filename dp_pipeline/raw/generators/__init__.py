@@ -37,12 +37,12 @@ STREAMS = ("rides_stream",)
 
 
 def random_numbers(seed: int) -> np.random.Generator:
-    """Return a PCG64 generator; ``default_rng`` may be another one in a later NumPy."""
+    """Return a seeded PCG64 generator, which stays the same in later versions of NumPy."""
     return np.random.Generator(np.random.PCG64(seed))
 
 
 def shares(rows: int, weights: Sequence[float]) -> IntArray:
-    """Divide ``rows`` into integers in proportion to ``weights``, by largest remainders.
+    """Return ``rows`` divided into integers in proportion to ``weights``, by largest remainders.
 
     >>> shares(7, [1, 1, 1]).tolist()
     [3, 2, 2]
@@ -57,7 +57,7 @@ def shares(rows: int, weights: Sequence[float]) -> IntArray:
 def draw_category(
     rng: np.random.Generator, weights: FloatArray, parents: tuple[IntArray, ...], rows: int
 ) -> IntArray:
-    """Draw one of k categories for each row, given the categories of its parents.
+    """Return one of k categories for each row, drawn given the categories of its parents.
 
     weights   (…sizes of parents, k)
     parents   codes (rows,) of each parent
@@ -70,7 +70,7 @@ def draw_category(
 
 
 def draw_one_of_many(rng: np.random.Generator, weights: FloatArray, rows: int) -> IntArray:
-    """Draw one of very many categories for each row, by bisection."""
+    """Return one of very many categories for each row, drawn by bisection."""
     cumulative = np.cumsum(weights)
     positions = np.searchsorted(cumulative, rng.random(rows) * cumulative[-1], side="right")
     codes: IntArray = np.minimum(positions, len(weights) - 1).astype(np.int64)

@@ -35,7 +35,7 @@ _MOST_ROUNDS = 50
 def draw_declared_rows(
     spec: DatasetSpec, rows: int, *, seed: int, columns: Mapping[str, NDArray[Any]] | None = None
 ) -> pa.Table:
-    """Return rows as a source of the data set could have them, which depend on no row of anybody.
+    """Return artificial rows that fit the declaration, which depend on no real row.
 
     Every value is uniform over what is declared; rows that break constraints are drawn again. A
     person has as many rows as may count, and times are in the closed windows.
@@ -64,7 +64,7 @@ def draw_declared_rows(
 def _draw(
     spec: DatasetSpec, rows: int, rng: np.random.Generator, released: Mapping[str, NDArray[Any]]
 ) -> pa.Table:
-    """Return some rows, without those that break a constraint."""
+    """Return artificial rows without those that break a constraint."""
     columns_of_rows: dict[str, pa.Array] = {}
     if released:
         places = rng.integers(0, len(next(iter(released.values()))), rows)
@@ -84,7 +84,7 @@ def _draw(
 
 
 def _uniform_values(attribute: Attribute, rows: int, rng: np.random.Generator) -> NDArray[Any]:
-    """Return values of a column of the source from which an attribute is read."""
+    """Return uniform values for the source column from which an attribute is read."""
     if attribute.derived is not None:
         return _inputs(attribute.derived, rows, rng)
     cells, box, undeclared = attribute.cells, attribute.coordinate, attribute.undeclared
@@ -102,7 +102,7 @@ def _uniform_values(attribute: Attribute, rows: int, rng: np.random.Generator) -
 
 
 def _inputs(derived: Derived, rows: int, rng: np.random.Generator) -> NDArray[Any]:
-    """Return texts, times or numbers, of which a column is derived."""
+    """Return random texts, times or numbers from which a column is derived."""
     if derived.is_text:
         letters = np.array([*"ABCDEFGH"])[rng.integers(0, 8, (rows, derived.letters + 2))]
         return np.array(["".join(text) for text in letters], dtype=object)
@@ -121,7 +121,7 @@ def _today(clock: Clock) -> float:
 
 
 def _times(spec: DatasetSpec, rows: int, rng: np.random.Generator) -> pa.Array:
-    """Return times in the windows that a release of the newest closed one may read."""
+    """Return random times in the windows that a release of the newest closed window may read."""
     from dp_pipeline.config.windows import now
 
     windows = spec.cut

@@ -36,7 +36,7 @@ NARROWEST, WIDEST = 8_000.0, 30_000.0
 
 
 def birch3_like(seed: int = 0, rows: int = 100_000) -> pa.Table:
-    """Generate points x, y, whole numbers in the box [0, 1e6]², of 100 clusters.
+    """Return generated points x, y: integers in the box [0, 1e6]², in 100 clusters.
 
     Centres are uniform in the box, standard deviations uniform from 8,000 to 30,000, sizes a
     uniform random split of ``rows``. Points past the box are moved to its edge.
@@ -56,7 +56,8 @@ SPARSE += [(540_000.0, 300_000.0), (540_000.0, 400_000.0)]
 
 
 def unbalance_like(seed: int = 0, rows: int = 6_500) -> pa.Table:
-    """Generate points x, y in the box [0, 1e6]² and their cluster ``label``, the texts 1 to 8.
+    """Return generated points x, y in the box [0, 1e6]² with their cluster ``label``, the texts 1
+    to 8.
 
     With 6,500 rows 3 × 2,000 points are dense (labels 1 to 3) and 5 × 100 sparse; other numbers
     of rows keep the proportion 20 : 1.
@@ -74,7 +75,8 @@ CENTRES = np.array([(1.0, 1.0), (1.0, -1.0), (-1.0, 1.0), (-1.0, -1.0), (0.0, 0.
 
 
 def pytest2d(seed: int = 0, rows: int = 10_000) -> pa.Table:
-    """Generate points x, y of five equal clusters at (±1, ±1) and (0, 0), standard deviation 0.2.
+    """Return generated points x, y of five equal clusters at (±1, ±1) and (0, 0), standard
+    deviation 0.2.
 
     Rare points outside the box (−2, 2)² are moved to its edge.
     """
@@ -91,7 +93,7 @@ MIXTURE_CLUSTERS = 8
 
 
 def mixture(seed: int = 0, rows: int = 100_000, *, dimensions: int) -> pa.Table:
-    """Generate points x1, …, xd in the box [−1, 1]^d and their cluster ``label``, 1 to 8.
+    """Return generated points x1, …, xd in the box [−1, 1]^d with their cluster ``label``, 1 to 8.
 
     Centres are uniform in [−0.7, 0.7]^d, every standard deviation is 0.08, clusters are equal in
     size up to one row. Points past the box are moved to its edge.
@@ -136,7 +138,7 @@ OUTSIDE_SHARE, OUTSIDE_REACH = 0.004, 4.0
 
 
 def trips_like(seed: int = 0, rows: int = 60_000) -> pa.Table:
-    """Generate trips (rows,) with the text ``rider`` and the end point ``x``, ``y`` in km.
+    """Return generated trips (rows,) with the text ``rider`` and the end point ``x``, ``y`` in km.
 
     The city is fixed: seven hubs, a corridor, a background. A rider makes about 8 trips, with
     a heavy tail (some make hundreds), three in four of them to one of her own four favourite
@@ -162,7 +164,7 @@ def trips_like(seed: int = 0, rows: int = 60_000) -> pa.Table:
 
 
 def draw_places(rng: np.random.Generator, count: int, hubs: FloatArray = HUBS[:, 3]) -> FloatArray:
-    """Draw points (count, 2) of hubs, corridor or background, all inside the city's box.
+    """Return random points (count, 2) of hubs, corridor or background, all inside the city's box.
 
     hubs   weight of each hub
     """
@@ -197,8 +199,10 @@ END = int(datetime(2027, 1, 1, tzinfo=UTC).timestamp())
 def rides_stream(
     seed: int = 0, rows: int = 15_000, *, start: int = START, end: int = END
 ) -> pa.Table:
-    """Generate rides with the text ``rider``, the time ``ended_at`` (ISO 8601, UTC), the end point
-    ``x``, ``y`` in km, ``vehicle``, ``minutes`` and ``member`` (yes or no).
+    """Return generated rides with rider, time, end point, vehicle, minutes and membership.
+
+    The columns are the text ``rider``, ``ended_at`` (ISO 8601, UTC), ``x`` and ``y`` in km,
+    ``vehicle``, ``minutes`` and ``member`` (yes or no).
 
     rows         rides of each week from Monday; a week does not depend on the others
     start, end   seconds since 1970 in UTC; all weeks that overlap with them are generated
@@ -232,7 +236,7 @@ def _week(seed: int, week: int, rows: int) -> pa.Table:
 
 
 def _activity(seed: int, week: int) -> FloatArray:
-    """Return the activity of each rider of a week (RIDERS,), the same for all her weeks."""
+    """Return the activity of each rider in a week (RIDERS,), equal in all weeks of that rider."""
     first = NEW_RIDERS * week // NEW_RIDERS
     cohorts = [
         random_numbers(seed * 1_000_003 - 1 - week_joined).pareto(HEAVY_TAIL, size=NEW_RIDERS)

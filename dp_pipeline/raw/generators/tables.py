@@ -58,7 +58,7 @@ _COMMUTE = np.array([34.0, 22.0, 20.0, 24.0, 18.0])
 
 
 def census_like(seed: int = 0, rows: int = 45_000) -> pa.Table:
-    """Generate persons (rows,) with 12 attributes; one row is one person.
+    """Return generated persons (rows,) with 12 attributes; one row is one person.
 
     Text: sex, region, education, marital_status, workclass, occupation, tenure.
     Numbers: age (years), hours_per_week, income (thousands a year), household_size
@@ -166,7 +166,7 @@ _LINK, _CLEAR = 0.6, 3.0
 
 
 def tic_like(seed: int = 0, rows: int = 9_822) -> pa.Table:
-    """Generate rows (rows,) of 86 texts c1 to c86, whole numbers from 0.
+    """Return generated rows (rows,) of 86 texts c1 to c86, which are integers from 0.
 
     In a block an attribute depends on one or two before it, and most blocks begin with one that
     depends on the beginning of another; all else is independent. The size is that of the CoIL 2000

@@ -48,7 +48,7 @@ BUNDLED = ("breast_cancer", "digits", "iris", "wine")
 
 
 def read_source(spec: DatasetSpec, files: Sequence[Path] | None = None) -> pa.Table:
-    """Read the declared columns of a source, in declared order: all rows, or the declared sample.
+    """Return the declared columns of a source, in declared order: all rows, or the declared sample.
 
     files   downloaded files of the declared locations; None: the locations themselves
 
@@ -196,7 +196,7 @@ def _require_listed(spec: DatasetSpec, names: tuple[str, ...]) -> None:
 
 
 def sample_by_class(classes: IntArray, *, rows: int, seed: int) -> IntArray:
-    """Draw a sample with every class in proportion; return the row indices (rows,), ascending.
+    """Return the row indices (rows,), ascending, of a sample with every class in proportion.
 
     classes   (n,) integers of at least 0, n ≥ rows
 

@@ -79,7 +79,7 @@ def _read_file(spec: DatasetSpec, path: Path) -> Iterator[pa.Table]:
 
 
 def csv_columns(path: Path, source: Source, *, line_is_row: bool = False) -> list[str]:
-    """Return the declared header, or the names in the first line that is not blank.
+    """Return the declared column names, or those in the first line that is not blank.
 
     line_is_row   whether the names end with the line, so that an unclosed quotation mark does not
                   make the following rows part of a name
@@ -109,7 +109,7 @@ def csv_columns(path: Path, source: Source, *, line_is_row: bool = False) -> lis
 
 
 def with_names(names: Sequence[str]) -> list[str]:
-    """Return the names of columns without empty ones at the end, which spreadsheets write.
+    """Return column names without the empty ones at the end, which spreadsheets write.
 
     >>> with_names(["a", "", "b", "", ""])
     ['a', '', 'b']
@@ -119,13 +119,15 @@ def with_names(names: Sequence[str]) -> list[str]:
 
 
 def _name_all_columns(names: Sequence[str]) -> list[str]:
-    """Return names in which the empty ones at the end differ: no attribute is read from them."""
+    """Return names in which the empty ones at the end are made distinct, as no attribute is read
+    from them."""
     named = with_names(names)
     return [*named, *(f" {place}" for place in range(len(named), len(names)))]
 
 
 def _bounded_lines(text: io.TextIOWrapper) -> Iterator[str]:
-    """Yield the lines of a file; OddFile for too long a line, before its rest is read."""
+    """Yield the lines of a file; raise OddFile for a line that is too long, before reading its
+    rest."""
     while line := text.readline(MAX_LINE_BYTES + 1):
         # In bytes; those that are no text are at least one byte each in this encoding too.
         if len(line.encode()) > MAX_LINE_BYTES:
@@ -160,7 +162,8 @@ def _csv_tables(
 
 
 def unreadable_lines(spec: DatasetSpec) -> Counter[str]:
-    """Return why lines of sensitive CSV files are no rows → how many: for the custodian alone."""
+    """Return the reasons why lines of sensitive CSV files are not rows, with their numbers, for
+    the custodian alone."""
     reasons: Counter[str] = Counter()
     for location in spec.source.locations:
         source, path = spec.source.only(location), Path(location)
@@ -174,9 +177,11 @@ def unreadable_lines(spec: DatasetSpec) -> Counter[str]:
 
 
 def count_odd_lines(spec: DatasetSpec) -> tuple[int, int]:
-    """Return the number of lines with bytes that are no text in the encoding of the files, and of
-    files whose last line has at most one cell that is not empty, of several.
-    """
+    """Return the numbers of lines with invalid bytes, and of files whose last line has at most
+    one cell.
+
+    Bytes are invalid if they are no text in the encoding of the files; cells are those that are
+    not empty, of several."""
     odd_texts = footers = 0
     for location in spec.source.locations:
         source, last = spec.source.only(location), b""
@@ -197,7 +202,7 @@ def _is_text(line: bytes) -> bool:
 
 
 def _row_lines(path: Path, source: Source) -> Iterator[list[bytes] | None]:
-    """Yield the lines behind that of names, without blank ones, part by part; then None."""
+    """Yield the lines after the header, without blank ones, part by part; yield None at the end."""
     above = 0 if source.header else source.header_row
     for part in _file_parts(path, source, line_is_row=True):
         lines = _content(part, source).splitlines()
@@ -215,7 +220,7 @@ def _row_lines(path: Path, source: Source) -> Iterator[list[bytes] | None]:
 
 
 def _file_content(path: Path, source: Source) -> bytes:
-    """Return the content of a file; OddFile before more of it is in memory than may be."""
+    """Return the content of a file; OddFile if it needs more memory than is allowed."""
     parts, size = [], 0
     for part in _file_parts(path, source, line_is_row=False):
         parts.append(part)
@@ -227,16 +232,17 @@ def _file_content(path: Path, source: Source) -> bytes:
 
 
 class _Transcoded:
-    """A stream as UTF-8. What is not valid in its encoding becomes a byte that is none in UTF-8
-    either, so that it spoils its own cell and is never read as another text.
-    """
+    """A stream that is converted to UTF-8, with invalid bytes kept invalid.
+
+    What is not valid in its encoding becomes a byte that is none in UTF-8 either, so that it
+    spoils its own cell and is never read as another text."""
 
     def __init__(self, stream: BinaryIO, encoding: str) -> None:
         self._stream = stream
         self._decoder = codecs.getincrementaldecoder(encoding)(errors=_UNREADABLE)
 
     def read(self, size: int) -> bytes:
-        """Return the next bytes, at least one before the end."""
+        """Return the next bytes, at least one unless the stream has ended."""
         while data := self._stream.read(size):
             if text := self._decoder.decode(data):
                 return text.encode("utf-8", "surrogateescape")
@@ -256,6 +262,7 @@ codecs.register_error(_UNREADABLE, _mark_unreadable)
 
 def _file_parts(path: Path, source: Source, *, line_is_row: bool) -> Iterator[bytes]:
     """Yield the content of a file as UTF-8 in parts of about BYTES_A_PART, each of whole lines.
+
     However long a line is, no more of it is in memory than such a part.
 
     line_is_row   whether a line longer than MAX_LINE_BYTES is dropped; else it is an OddFile
@@ -319,8 +326,8 @@ def _comment_marks(source: Source) -> tuple[str, ...]:
 
 
 def _content(data: bytes, source: Source) -> bytes:
-    """Remove byte order marks at the beginning of lines, and comments; replace white space between
-    cells by one character.
+    """Return a part without byte order marks and comments, and with one character as white space
+    between cells.
 
     A line is a comment by its first character, even in a quoted cell.
     """
@@ -335,7 +342,7 @@ def _content(data: bytes, source: Source) -> bytes:
 
 
 def _without_header(data: bytes, source: Source) -> bytes:
-    """Return everything behind the line of names, which may hold quoted line ends itself."""
+    """Return everything after the line of column names, which may contain quoted line ends."""
     if source.footer:
         lines = data.splitlines(keepends=True)
         filled = [place for place, line in enumerate(lines) if line.strip(b"\r\n")]
@@ -351,7 +358,8 @@ def _without_header(data: bytes, source: Source) -> bytes:
 
 
 class _RowReader:
-    """The rows of sensitive lines, each in so many cells, quoted as pyarrow cannot misread.
+    """A reader of sensitive lines that returns rows of a fixed number of cells, safely quoted for
+    pyarrow.
 
     A *candidate* is a line at which a row of the right number of cells would begin and end within
     `multiline` = N lines; that depends on these lines alone. Rows are the candidates one behind the
@@ -380,7 +388,8 @@ class _RowReader:
         self.unreadable: Counter[str] = Counter()
 
     def rows(self, lines: list[bytes] | None) -> Iterator[bytes]:
-        """Yield the rows that begin in these lines or in earlier ones; None: there are no more."""
+        """Yield the rows that begin in these lines or in earlier ones; None marks the end of the
+        file."""
         self._ahead += lines or []
         end = max(0, len(self._ahead) - self._footer)
         end_of_starts = end if lines is None else max(0, end - self._lines + 1)
@@ -402,7 +411,8 @@ class _RowReader:
         self._certain -= end_of_starts
 
     def _candidate(self, place: int, end: int) -> tuple[int, bytes]:
-        """Return how many lines a row that begins here has, and the row; 0 where there is none."""
+        """Return the number of lines of a row that begins here, and the row; 0 if there is no
+        row."""
         line, separator = self._ahead[place], self._delimiter.encode()
         if b'"' not in line:
             if line.count(separator) == self._cells - 1:
@@ -424,7 +434,7 @@ class _RowReader:
         return (reader.line_num, separator.join(quoted)) if cells else (0, b"")
 
     def _fitted(self, cells: list[bytes], place: int) -> list[bytes]:
-        """Return the cells of a row; none where they are too few, or too many to be empty ones."""
+        """Return the cells of a row; empty if there are too few, or too many non-empty ones."""
         is_row = len(cells) >= self._least_cells and not any(cells[self._cells :])
         if not is_row:
             self._count(place, f"of {len(cells)} cells in place of {self._cells}")

@@ -63,7 +63,7 @@ _READ_ONLY = (
 
 @dataclass(frozen=True)
 class SelectStatement:
-    """A SELECT statement and the types of its columns, known before a row is read.
+    """A SELECT statement with the types of its columns, which are known before a row is read.
 
     types   column → int64, double, or binary for text
     times   binary column of dates or times → their type
@@ -79,7 +79,7 @@ class SelectStatement:
 
 
 class ColumnType(NamedTuple):
-    """A column of PostgreSQL with the name and the category of its type."""
+    """A column of PostgreSQL, with the name and the category of its type."""
 
     column: str
     name: str
@@ -112,7 +112,7 @@ def open_database(url: URL) -> Engine:
 
 
 def select_declared(connection: Connection, spec: DatasetSpec) -> SelectStatement:
-    """Return the statement for the declared columns, without reading a row.
+    """Return the statement that selects the declared columns, without reading a row.
 
     SourceError if a column is missing. On PostgreSQL also if one is neither text, number, truth
     value nor date, if the person's is neither whole number, text nor uuid, and for sensitive rows
@@ -218,20 +218,20 @@ def _select_sqlite(connection: Connection, spec: DatasetSpec) -> SelectStatement
 
 
 def sqlite_columns(connection: Connection, query: str) -> list[str]:
-    """Return the names of a query's columns, and make the connection read-only."""
+    """Return the names of a query's columns, after making the connection read-only."""
     connection.exec_driver_sql("PRAGMA query_only = ON")
     return list(connection.exec_driver_sql(select_from(query, "*") + " LIMIT 0").keys())
 
 
 def _bounded_column(name: str) -> str:
-    """Return the SQL for a column with its cells cut where they are too long."""
+    """Return the SQL for a column in which cells that are too long are cut."""
     column, length = quote_name(name), MAX_CELL_BYTES + 1
     is_long = f"typeof({column}) IN ('text', 'blob') AND length(CAST({column} AS blob)) > {length}"
     return f"CASE WHEN {is_long} THEN substr(CAST({column} AS blob), 1, {length}) ELSE {column} END"
 
 
 def quote_name(name: str) -> str:
-    """Quote a column's name for SQL."""
+    """Return a column's name quoted for SQL."""
     return '"' + name.replace('"', '""') + '"'
 
 

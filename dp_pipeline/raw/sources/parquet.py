@@ -27,15 +27,16 @@ _EXPECTED = "a whole Parquet file"
 
 
 def parquet_parts(folder: Path) -> list[Path]:
-    """Return the ``*.parquet`` files below a folder, sorted, without engines' own files, whose
-    names or folders begin with ``_`` or a point.
-    """
+    """Return the ``*.parquet`` files below a folder, sorted.
+
+    Engines' own files, whose names or folders begin with ``_`` or a point, are left out."""
     names = sorted(path.relative_to(folder) for path in folder.rglob("*.parquet"))
     return [folder / n for n in names if not any(p.startswith(("_", ".")) for p in n.parts)]
 
 
 def folder_parts(spec: DatasetSpec, path: Path) -> list[Path]:
-    """Return the file itself, or the files of a folder; SourceError for Delta, Iceberg or none."""
+    """Return the file itself or the files of a folder; SourceError for Delta, Iceberg or an
+    empty folder."""
     if not path.is_dir():
         return [path]
     if (path / "_delta_log").is_dir() or any(path.glob("metadata/*.metadata.json")):
@@ -61,7 +62,8 @@ def parquet_tables(spec: DatasetSpec, files: Sequence[Path]) -> Iterator[pa.Tabl
 
 
 def source_types(spec: DatasetSpec, path: Path) -> dict[str, str]:
-    """Return declared column → its type, in Arrow's words, where all files of a source have one.
+    """Return the Arrow type of each declared column that has the same type in all files of a
+    source.
 
     The values of categories are left out: they may be of rows.
     """
@@ -81,7 +83,7 @@ def _type_words(type_: pa.DataType) -> str:
 
 
 class RowGroup(NamedTuple):
-    """A row group of a file; in a file without any, ``number`` is None and ``rows`` 0."""
+    """A row group of a file, or a whole file that has no rows."""
 
     path: Path
     number: int | None
@@ -89,9 +91,10 @@ class RowGroup(NamedTuple):
 
 
 def parquet_batches(spec: DatasetSpec, files: Sequence[Path]) -> list[BatchReader]:
-    """Return readers of batches of the files' rows, at least one, each of at most ROWS_A_BATCH rows
-    or of one row group; they can be pickled for workers.
-    """
+    """Return readers of batches of the files' rows, at least one, which can be pickled for
+    workers.
+
+    A batch has at most ROWS_A_BATCH rows, or is one row group."""
     schemas = [_checked_schema(_of_file(spec, path), path) for path in files]
     types = reading.fulfillable_types(spec, schemas)
     batches: list[list[RowGroup]] = []
@@ -135,14 +138,15 @@ def _read_group(spec: DatasetSpec, group: RowGroup) -> pa.Table:
 
 
 def _of_file(spec: DatasetSpec, path: Path) -> DatasetSpec:
-    """Return the data set with a single file as its source, so that messages name the file."""
+    """Return the data set with a single file as its source, so that messages name that file."""
     return replace(spec, source=spec.source.only(str(path)))
 
 
 def _checked_schema(spec: DatasetSpec, path: Path) -> pa.Schema:
-    """Return the schema of a file; SourceError if a declared column is missing or of a type that
-    cannot be read, or a row group too large.
-    """
+    """Return the schema of a file; SourceError if a declared column is missing or cannot be
+    read.
+
+    So it is if a row group is too large."""
     reading.require_readable(spec, path)
     with _open(spec, path) as file:
         schema = reading.guarded(spec, lambda: file.schema_arrow, expected=_EXPECTED)
@@ -163,7 +167,8 @@ def _checked_schema(spec: DatasetSpec, path: Path) -> pa.Schema:
 
 
 def _file_tables(spec: DatasetSpec, path: Path, schema: pa.Schema) -> Iterator[pa.Table]:
-    """Yield an empty table, then the rows; SourceError if the file's schema has changed."""
+    """Yield an empty table and then the rows; raise SourceError if the file's schema has
+    changed."""
     with _open(spec, path) as file:
         if not schema.equals(reading.guarded(spec, lambda: file.schema_arrow, expected=_EXPECTED)):
             raise reading.refusal(

@@ -43,11 +43,11 @@ Result = TypeVar("Result")
 
 
 class NoHeader(ValueError):
-    """A file has no line with column names."""
+    """Raised when a file has no line with column names."""
 
 
 class OddFile(ValueError):
-    """A file does not have the form of its kind."""
+    """Raised when a file does not have the form of its kind."""
 
     def __init__(self, expected: str, got: str) -> None:
         self.expected, self.got = expected, got
@@ -59,14 +59,15 @@ def declared_columns(spec: DatasetSpec) -> list[str]:
 
 
 def refusal(spec: DatasetSpec, expected: str, got: str) -> SourceError:
-    """Return the error for a source, which names but does not quote it."""
+    """Return the error for a source, which names the source but does not quote it."""
     return SourceError(f"{spec.name}: {spec.source.identity}: expected {expected}, got {got}")
 
 
 def guarded(
     spec: DatasetSpec, read: Callable[[], Result], *, expected: str, got: str = "a damaged file"
 ) -> Result:
-    """Return ``read()``, or raise a SourceError without the error itself, which may quote rows."""
+    """Return ``read()``, or raise a SourceError without the original error, which may quote
+    rows."""
     try:
         return read()
     except OSError:
@@ -82,7 +83,7 @@ def guarded(
 def guarded_each(
     spec: DatasetSpec, tables: Iterator[pa.Table], *, expected: str, got: str = "a damaged file"
 ) -> Iterator[pa.Table]:
-    """Yield tables, raising the same SourceError as ``guarded`` for each."""
+    """Yield tables, and raise the same SourceError as ``guarded`` if one cannot be read."""
     while True:
         table = guarded(spec, lambda: next(tables, None), expected=expected, got=got)
         if table is None:
@@ -91,9 +92,9 @@ def guarded_each(
 
 
 def require_readable(spec: DatasetSpec, path: Path) -> None:
-    """Raise SourceError unless the file can be opened and is not empty; with a declared header it
-    may be.
-    """
+    """Raise SourceError unless the file can be opened and is not empty.
+
+    With a declared header it may be empty."""
     try:
         # A pipe would wait for its writer, and a device may never end.
         require_regular(path, path.stat().st_mode)
@@ -141,7 +142,7 @@ MAX_NAMES = 12
 
 
 def check_names(spec: DatasetSpec, names: Sequence[str]) -> None:
-    """Raise SourceError unless every declared column exists and no name is repeated.
+    """Raise SourceError unless every declared column exists and no column name is repeated.
 
     The names are said, and the nearest one: they are public. The first line of a CSV file may be a
     row: it is quoted only where another declared column is named in it.
@@ -174,7 +175,7 @@ _BYTES_SOURCES = ("csv", "sql")
 
 
 def plain_types(spec: DatasetSpec, schemas: Sequence[pa.Schema]) -> dict[str, pa.DataType]:
-    """Return the plain type of each declared column, common to all parts of a source.
+    """Return the common type of each declared column over all parts of a source.
 
     schemas   schemas of the parts, with every declared column
 
@@ -194,7 +195,8 @@ def plain_types(spec: DatasetSpec, schemas: Sequence[pa.Schema]) -> dict[str, pa
 
 
 def fulfillable_types(spec: DatasetSpec, schemas: Sequence[pa.Schema]) -> dict[str, pa.DataType]:
-    """Return ``plain_types`` of all parts of a source.
+    """Return the common types of all parts of a source, after checking that values can be
+    converted.
 
     SourceError where no value of its type can be as an attribute declares, before anything is paid
     for a column of missing values.
@@ -238,7 +240,7 @@ def _require_fulfillable(spec: DatasetSpec, attribute: Attribute, types: Set[pa.
 def plain_columns(
     spec: DatasetSpec, table: pa.Table, types: dict[str, pa.DataType] | None = None
 ) -> pa.Table:
-    """Convert the declared columns of a table to plain ones, in declared order.
+    """Return the declared columns of a table in simple types, in declared order.
 
     types   plain types of all parts, if the table is one part of the source
     """
@@ -269,7 +271,7 @@ def _plain_type(spec: DatasetSpec, name: str, part_types: Sequence[pa.DataType])
 
 
 def _checked_type(spec: DatasetSpec, name: str, type_: pa.DataType) -> pa.DataType:
-    """Return the type of the cells of one part; SourceError if it has no plain type."""
+    """Return the simple type of a column of one part; SourceError if it has none."""
     if pa.types.is_dictionary(type_):
         return _checked_type(spec, name, type_.value_type)
     if type_ == pa.binary() and spec.source.kind in _BYTES_SOURCES:
@@ -361,7 +363,7 @@ def _converted(
 
 
 def convert_times(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
-    """Convert ISO texts or times to days or whole seconds; null for all other values."""
+    """Return ISO texts or times as days or whole seconds; null for all other values."""
     clock = Clock("date" if type_ == pa.date32() else "timestamp")
     values = times(column, clock)
     is_missing = np.isnan(values)
@@ -371,7 +373,9 @@ def convert_times(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArra
 
 
 def _as_text(spec: DatasetSpec, name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Convert cells to UTF-8 text. Invalid bytes and too long cells are an error of public data.
+    """Return values as UTF-8 text.
+
+    Invalid bytes and too long cells are an error of public data.
 
     In sensitive data they change their own cell only: invalid bytes are null, and a long cell is
     cut in an attribute and null in the person's column, since else two persons could become one.

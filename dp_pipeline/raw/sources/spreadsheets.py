@@ -33,7 +33,7 @@ _DAMAGED: Row = ("damaged",)
 
 
 def read_xlsx(spec: DatasetSpec, path: Path) -> Iterator[pa.Table]:
-    """Yield the declared columns of a sheet as text, in parts; the first one has no row.
+    """Yield the declared columns of a spreadsheet as text, in parts; the first part has no row.
 
     Raises SourceError for a file that is no spreadsheet, and for a sheet or column that it lacks.
     """
@@ -57,7 +57,7 @@ def read_xlsx(spec: DatasetSpec, path: Path) -> Iterator[pa.Table]:
 
 
 def sheet_names(path: Path, source: Source) -> list[str]:
-    """Return the names of the columns of a sheet; NoHeader where there is no row of them."""
+    """Return the column names of a spreadsheet; NoHeader if it has no row of names."""
     row = next(_sheet_rows(path, source, source.header_row), None)
     names = with_names([_text(cell, write=None) for cell in row or ()])
     if not names:
@@ -66,7 +66,7 @@ def sheet_names(path: Path, source: Source) -> list[str]:
 
 
 def _rows(path: Path, source: Source) -> Iterator[Row]:
-    """Yield the rows behind that of names that are not blank."""
+    """Yield the rows after the header that are not blank."""
     rows = _sheet_rows(path, source, source.header_row + 1)
     return (row for row in rows if any(cell is not None and cell != "" for cell in row))
 
@@ -133,7 +133,7 @@ Write = Callable[[Any], str]
 
 
 def _writer(spec: DatasetSpec, column: str) -> Write:
-    """Return how numbers and times of a column are written, to be read as declared."""
+    """Return a function that writes numbers and times of a column as declared."""
     signs = next(iter(spec.signs_of(column)), PLAIN)
     clock = next(
         (each.clock for each in spec.domain if each.clock and column in each.inputs), None
@@ -160,7 +160,7 @@ def _time_text(value: Any, clock: Clock | None) -> str:
 
 
 def _text(cell: Any, *, write: Write | None) -> str:
-    """Return the text of a cell, empty for a blank one."""
+    """Return the text of a cell; empty for a blank cell."""
     if cell is None:
         return ""
     if isinstance(cell, bool):

@@ -65,7 +65,9 @@ _REASONS = {
 
 def read_sql(spec: DatasetSpec) -> Iterator[pa.Table]:
     """Yield the declared columns of a query's rows, in the database's order; the first table is
-    empty. Whole and floating numbers of PostgreSQL keep their type, all else is bytes of text.
+    empty.
+
+    Integers and floats of PostgreSQL keep their type, all else is bytes of text.
 
     All rows are of one moment. SourceError if the database cannot be opened or answer the query, or
     if a declared column is missing or of a wrong type. DeclarationError if the variable has another
@@ -91,7 +93,7 @@ def read_sql(spec: DatasetSpec) -> Iterator[pa.Table]:
 
 
 def _source_url(spec: DatasetSpec) -> URL:
-    """Return the database's URL, from the declared path or the server's variable."""
+    """Return the URL of the database, from the declared path or an environment variable."""
     location = spec.source.location
     if location.startswith(_SQLITE):
         # Not parsed, since a folder's name may have a question mark.
@@ -160,7 +162,7 @@ def _array(cells: tuple[Cell, ...], field: pa.Field, statement: SelectStatement)
 
 
 def as_bytes(cell: Cell, signs: Signs = PLAIN) -> bytes | None:
-    """Return a cell's text as bytes; a whole number has no point, also if stored as a float.
+    """Return a cell's text as bytes; an integer has no decimal point, even if stored as a float.
 
     signs   decimal sign to write numbers with
     """
@@ -173,7 +175,7 @@ def as_bytes(cell: Cell, signs: Signs = PLAIN) -> bytes | None:
 
 
 def person_as_bytes(cell: Cell) -> bytes | None:
-    """Return the id in a cell of a person's column; None if it identifies no person.
+    """Return the id in a cell of a person's column as bytes; None if it identifies no person.
 
     A floating number is an id only if whole and below 2^53, since larger ones are rounded.
     """
@@ -196,7 +198,8 @@ _INTEGER_TYPES = ("int2", "int4", "int8")
 
 
 def query_columns(source: Source) -> tuple[SourceColumn, ...]:
-    """Return the columns of a query, in its order, without reading a row; SQLite's have no type.
+    """Return the columns of a query in its order, without reading a row; those of SQLite have no
+    type.
 
     SourceError if the database does not answer, DeclarationError if its variable is not set.
     """
