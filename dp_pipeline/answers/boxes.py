@@ -18,7 +18,7 @@ POINTS = 64
 
 
 class OpenClusters:
-    """Released centres with the noisy boxes behind them.
+    """Released centres, with the noisy boxes from which they were made.
 
     columns    of the centres, in the units of the data
     centres    float (k, d)
@@ -36,7 +36,8 @@ class OpenClusters:
         return f"OpenClusters({len(self.centres)} centres in {', '.join(self.columns)}, {rows})"
 
     def count(self, where: str = "", *, level: float = 0.95) -> Estimate:
-        """Return the number of rows in a region, such as ``x > 3 and y <= 7``; all when empty.
+        """Return the estimated number of rows in a region, such as ``x > 3 and y <= 7``; of all
+        rows when empty.
 
         DeclarationError for another kind of condition or an unknown column.
         """
@@ -46,7 +47,7 @@ class OpenClusters:
         return self._sum(self._parts(condition.rows), level)
 
     def share(self, where: str, *, level: float = 0.95) -> Estimate:
-        """Return which part of all rows are in a region, from 0 to 1."""
+        """Return the estimated share of all rows that are in a region, from 0 to 1."""
         parts = self._parts(Condition.parse(where, self.columns).rows)
         weights = self._synopsis.weights
         total = max(1.0, float(weights.sum()))
@@ -57,17 +58,17 @@ class OpenClusters:
         return Estimate.within(value, deviation, level=level, basis="measured", least=0.0, most=1.0)
 
     def sizes(self, *, level: float = 0.95) -> list[Estimate]:
-        """Return the number of rows nearest to each centre."""
+        """Return the estimated number of rows nearest to each centre."""
         return [self._sum(parts, level) for parts in self._nearest]
 
     @property
     def size_deviations(self) -> FloatArray:
-        """Standard deviation of the size of every centre, in rows: (k,)."""
+        """The standard deviation of the size of every centre, in rows (k,)."""
         return np.array([self._variance(parts) ** 0.5 for parts in self._nearest])
 
     @property
     def centre_deviations(self) -> FloatArray:
-        """Standard deviation of the noise in every coordinate of the centres: (k, d).
+        """The standard deviation of the noise in every coordinate of the centres (k, d).
 
         A centre is the mean of the places near it, weighted by noisy counts c of boxes: to first
         order its variance is Σ σ²(x − centre)²/(Σ c)². What only a further question moved is left
@@ -86,9 +87,11 @@ class OpenClusters:
         return Estimate.within(max(0.0, value), deviation, level=level, basis="measured", least=0.0)
 
     def _variance(self, parts: FloatArray) -> float:
-        """Variance of the rows in these parts of the boxes: of noise, and of rows that are not
-        uniform inside, of which a part f has f·c ± f(1 − f)·c/√3 (``OpenTable``).
-        """
+        """Return the variance of the rows in some parts of the boxes: from noise, and from
+        uneven rows.
+
+        Rows that are not uniform inside a box have f·c ± f(1 − f)·c/√3 in a part f of it
+        (``OpenTable``)."""
         uneven = self._synopsis.weights * parts * (1 - parts)
         return float(((parts * self._noise) ** 2).sum() + (uneven**2).sum() / 3)
 
@@ -100,7 +103,7 @@ class OpenClusters:
 
     @cached_property
     def _places(self) -> FloatArray:
-        """Places on a grid inside every box: (places, boxes, d)."""
+        """The points of a grid inside every box: (points, boxes, d)."""
         boxes, d = self._synopsis, len(self.columns)
         many = max(2, int(POINTS ** (1 / d)))
         corners = np.stack(np.unravel_index(np.arange(many**d), (many,) * d), axis=1)
@@ -108,14 +111,14 @@ class OpenClusters:
         return np.asarray(boxes.lower + (corners[:, None, :] + 0.5) * size)
 
     def _parts(self, inside: Callable[[Mapping[str, np.ndarray]], np.ndarray]) -> FloatArray:
-        """Part of every box that is inside a region: (boxes,)."""
+        """Return the part of every box that is inside a region: (boxes,)."""
         places = self._places
         columns = {name: places[..., axis].ravel() for axis, name in enumerate(self.columns)}
         return np.asarray(inside(columns).reshape(places.shape[:2]).mean(axis=0))
 
     @cached_property
     def _nearest(self) -> FloatArray:
-        """Part of every box that is nearest to each centre: (k, boxes)."""
+        """The part of every box that is nearest to each centre: (k, boxes)."""
         places = self._places
         nearest = np.zeros(places.shape[:2], dtype=np.int64)
         for row, here in enumerate(places):
@@ -125,7 +128,8 @@ class OpenClusters:
 
 
 def open_clusters(tables: Tables) -> OpenClusters:
-    """Return a clustering from its tables; DeclarationError without boxes and their noise."""
+    """Return a clustering opened from its tables; DeclarationError without boxes and their
+    noise."""
     if "deviation" not in tables.get("synopsis", {}):
         raise DeclarationError(
             "The clustering must have boxes with the deviation of their noise, but it has "

@@ -40,7 +40,7 @@ _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`")
 
 @dataclass(frozen=True)
 class Condition:
-    """A condition that was read.
+    """A parsed condition on rows.
 
     text      as it was written
     columns   names of the columns that it compares, in their order
@@ -52,7 +52,8 @@ class Condition:
 
     @classmethod
     def parse(cls, text: str, columns: Names) -> Condition:
-        """Read a condition; DeclarationError for anything but comparisons of known columns.
+        """Return the parsed condition; DeclarationError for anything but comparisons of known
+        columns.
 
         columns   names of columns; one that is no identifier is written between backticks
 
@@ -76,7 +77,7 @@ class Condition:
         return condition
 
     def texts(self) -> Iterator[tuple[str, str]]:
-        """Yield column and text of each comparison for equality with a text.
+        """Yield the column and the text of each comparison for equality with a text.
 
         >>> list(Condition.parse("sex = 'm' or job in ('cook', 'nurse')", ("sex", "job")).texts())
         [('sex', 'm'), ('job', 'cook'), ('job', 'nurse')]
@@ -91,7 +92,8 @@ class Condition:
             yield from ((name, str(v)) for name in names for v in values if isinstance(v, str))
 
     def rows(self, columns: Columns) -> Mask:
-        """Return which rows hold the condition: bool (rows,); a missing value holds none."""
+        """Return a mask (rows,) of the rows that meet the condition, which a missing value never
+        does."""
         return _rows(self.tree, columns)
 
 
@@ -100,7 +102,7 @@ def _elements(node: ast.expr) -> Sequence[ast.expr]:
 
 
 class _Renamed(ast.NodeTransformer):
-    """Gives placeholders the names of their columns."""
+    """A transformer that replaces placeholders in a syntax tree by the names of their columns."""
 
     def __init__(self, places: Mapping[str, str]) -> None:
         self.places = places
@@ -110,7 +112,7 @@ class _Renamed(ast.NodeTransformer):
 
 
 def _with_identifiers(text: str, places: Mapping[str, str]) -> str:
-    """Return the text with `=` as `==` and names between backticks as identifiers."""
+    """Return the text with `=` as `==` and with names between backticks as identifiers."""
     parts, start = [], 0
     for quoted in _QUOTED.finditer(text):
         parts.append(_LONE_EQUALS.sub("==", text[start : quoted.start()]))
@@ -133,7 +135,7 @@ def _require_column(name: str, columns: Names) -> str:
 
 
 def _check(node: ast.expr, text: str) -> None:
-    """Raise DeclarationError for a node that is not in the closed list."""
+    """Raise DeclarationError for a part of an expression that is not allowed."""
     if isinstance(node, ast.BoolOp):
         for value in node.values:
             _check(value, text)
@@ -198,7 +200,7 @@ def _side(node: ast.expr, columns: Columns) -> Any:
 
 
 def _compare(compare: Callable[[Any, Any], Any], first: Any, second: Any) -> Mask:
-    """Return the comparison of two sides, of which one or both are columns.
+    """Return the mask of a comparison of two sides, of which at least one is a column.
 
     A column of texts is compared with a number as numbers where every text is one, else as texts.
     """
@@ -225,7 +227,7 @@ def _is_present(column: np.ndarray) -> Mask:
 
 
 def _alike(values: np.ndarray, other: Any) -> tuple[np.ndarray, Any]:
-    """Return both sides of one kind; DeclarationError where they are of two."""
+    """Return both sides of a comparison in one type; DeclarationError if their types differ."""
     if values.dtype.kind == "M":
         return values, _read_value(lambda: np.datetime64(str(other)), "a date", other)
     if values.dtype.kind == "O":

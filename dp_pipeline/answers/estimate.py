@@ -22,7 +22,7 @@ widens the interval.
 
 @dataclass(frozen=True)
 class Estimate:
-    """A number taken from a release.
+    """An estimate of a number from a release, with its interval.
 
     value        the estimate, in rows, shares or the unit of a column
     low, high    ends of its interval
@@ -56,16 +56,15 @@ class Estimate:
         least: float = -np.inf,
         most: float = np.inf,
     ) -> Estimate:
-        """Return the normal interval of a value with this standard deviation, cut at the least and
-        the most that is possible.
-        """
+        """Return the estimate with the normal interval of a standard deviation, clipped to the
+        possible range."""
         reach = quantile_of_normal(level) * deviation
         low, high = max(least, value - reach), min(most, value + reach)
         return cls(value, min(low, value), max(high, value), level, basis)
 
 
 def quantile_of_normal(level: float) -> float:
-    """Return how many standard deviations a two-sided interval of this level reaches.
+    """Return the number of standard deviations that a two-sided interval of a level reaches.
 
     DeclarationError unless the level is between 0 and 1.
 
@@ -78,7 +77,7 @@ def quantile_of_normal(level: float) -> float:
 
 
 def combine(results: Sequence[tuple[float, float]], *, level: float = 0.95) -> Estimate:
-    """Return one estimate from those of several replicates.
+    """Return one estimate combined from those of several replicates.
 
     results   (estimate, standard error) for each replicate, as if its rows were real; at least two
     level     of the interval

@@ -23,7 +23,7 @@ WIDEST_PRIOR = 1e4
 
 
 class FitResponse:
-    """The variance that noise gives to linear numbers of a fit, and draws of the fit.
+    """The response of a fit to noise: variances of linear numbers, and random draws of the fit.
 
     weight   true rows that a released row of the weight 1 stands for
 
@@ -65,7 +65,7 @@ class FitResponse:
         return self._variances(moments.reshape(features, many))
 
     def _variances(self, moments: FloatArray) -> FloatArray:
-        """Return gᵀ (F W F + F/κ)⁻¹ g of every column g of the moments."""
+        """Return gᵀ (F W F + F/κ)⁻¹ g for every column g of the moments."""
         from scipy.linalg import solve_triangular
 
         scaled = moments * self._weight
@@ -73,9 +73,10 @@ class FitResponse:
         return np.asarray((solved**2).sum(axis=0))
 
     def draw(self, rng: np.random.Generator) -> FloatArray:
-        """Return weights of the released rows as another draw of the same noise could have made
-        them, relative to what they are: float (rows,), none below 0.
-        """
+        """Return random relative weights of the released rows (rows,), as another draw of the
+        noise gives.
+
+        None is below 0."""
         from scipy.linalg import solve_triangular
 
         normal = rng.standard_normal(len(self._noise))
@@ -88,19 +89,20 @@ class FitResponse:
 
     @property
     def cells(self) -> IntArray:
-        """Cell of every row in every table, numbered through all tables: int (tables, rows)."""
+        """The cell number of every row in every table, numbered through all tables: int (tables,
+        rows)."""
         return self._features[0]
 
     @property
     def _noise(self) -> FloatArray:
-        """Variance of the noise in every cell, or pool of a table's cells with few rows."""
+        """The variance of the noise in every cell, or in a pool of a table's cells with few
+        rows."""
         return self._features[1]
 
     @cached_property
     def _features(self) -> tuple[IntArray, FloatArray, list[tuple[int, int]]]:
-        """Cells (tables, rows), variances of their noise, and where each table's cells lie: those
-        with too few rows for their noise are pooled.
-        """
+        """The cells (tables, rows) with few rows pooled, the variances of their noise, and each
+        table's range."""
         tables, threshold = self._tables.tables, POOLED
         cells_of_tables = [self._tables.cells(table) for table in tables]
         while True:

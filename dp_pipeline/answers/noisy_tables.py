@@ -47,13 +47,13 @@ class NoisyTables:
 
     @property
     def total(self) -> float:
-        """Estimated number of true rows, averaged by precision; at least 1."""
+        """The estimated number of true rows, averaged by precision; at least 1."""
         precisions = np.array([1 / (t.variance * t.counts.size) for t in self.tables])
         totals = np.array([float(t.counts.sum()) for t in self.tables])
         return float(max(1.0, precisions @ totals / precisions.sum()))
 
     def having(self, attributes: Names) -> list[MeasuredTable]:
-        """Return the tables that have all these attributes, by levels or groups of them."""
+        """Return the tables that contain all these attributes, by levels or groups of levels."""
         return [table for table in self.tables if set(attributes) <= set(table.attributes)]
 
     def groups_of(self, name: str) -> IntArray:
@@ -61,19 +61,19 @@ class NoisyTables:
         return self._groups.get(name, np.arange(self._rows.sizes[name]))
 
     def merged(self, attributes: Names) -> Names:
-        """Return the attributes of which some group has several levels."""
+        """Return the attributes in which some group contains several levels."""
         sizes = self._rows.sizes
         return tuple(n for n in attributes if int(self.groups_of(n).max()) + 1 < sizes[n])
 
     def has_levels(self, attributes: Names) -> bool:
-        """Return whether a table has these attributes by their levels."""
+        """Return whether a table contains these attributes with all their levels."""
         tables = self.having(attributes)
         return any(not table.is_grouped for table in tables) or (
             bool(tables) and not self.merged(attributes)
         )
 
     def cells(self, table: MeasuredTable) -> IntArray:
-        """Return the cell of a table that every released row is in: int (rows,)."""
+        """Return the cell of a table that contains each released row: int (rows,)."""
         cells = np.zeros(len(self._rows), dtype=np.int64)
         for name, size in zip(table.attributes, table.counts.shape, strict=True):
             codes = self._rows.codes[name]
@@ -83,8 +83,10 @@ class NoisyTables:
         return cells
 
     def direct_sum(self, values: FloatArray, attributes: Names) -> tuple[float, float]:
-        """Return a sum over rows by tables that hold all its attributes, averaged by precision, and
-        its variance: infinite where no table tells these values apart.
+        """Return a sum over rows, averaged over the tables that contain its attributes, and its
+        variance.
+
+        The average is by precision; the variance is infinite where no table separates these values.
 
         values       what each released row adds: float (rows,)
         attributes   on which the values depend
@@ -128,7 +130,7 @@ class NoisyTables:
 
 
 def _is_same(values: FloatArray, expected: FloatArray) -> bool:
-    """Return whether two sides agree up to the last digits."""
+    """Return whether two arrays agree except for rounding errors."""
     return bool(
         np.allclose(values, expected, rtol=1e-9, atol=1e-12 * float(np.abs(expected).max()))
     )

@@ -30,7 +30,8 @@ MOST_CELLS = 10**6
 
 @dataclass(frozen=True)
 class Sums:
-    """What is known of weighted sums over rows, such as counts of cells: float (sums,) each.
+    """Weighted sums over rows, such as counts of cells, with their sources of error: float (sums,)
+    each.
 
     values            of the release
     noise             variance by the noise of all tables
@@ -47,7 +48,7 @@ class Sums:
 
     @property
     def variances(self) -> FloatArray:
-        """Variance of the values about the true sums.
+        """The variance of the values as estimates of the true sums.
 
         Where a value disagrees with its own tables by more than noise, the fit has moved it away
         from what was measured: the square of that is added.
@@ -60,7 +61,7 @@ class Sums:
 
     @property
     def bases(self) -> list[Basis]:
-        """What each rests on."""
+        """The basis of each estimate: which tables or scores it comes from."""
         is_measured = np.isfinite(self.direct_variance).tolist()
         is_bounded = np.isfinite(self.unmeasured).tolist()
         return [
@@ -70,7 +71,7 @@ class Sums:
 
 
 class Precision:
-    """Variances of linear numbers of a release.
+    """The variances of linear numbers of a release.
 
     rows         released rows
     tables       what was measured
@@ -101,7 +102,7 @@ class Precision:
         self._scored = ScoredPairs(rows, self._tables, dependence)
 
     def weighted_sum(self, weights: FloatArray, attributes: Names) -> Sums:
-        """Return a sum over rows.
+        """Return a weighted sum over rows with its sources of error.
 
         weights      what each row adds: float (rows,)
         attributes   on which the weights depend
@@ -117,7 +118,7 @@ class Precision:
         return Sums(*(np.array([part]) for part in parts))
 
     def _unmeasured(self, weights: FloatArray, attributes: Names) -> Iterator[float]:
-        """Yield the variance that each pair without a table gives to a sum over rows."""
+        """Yield the variance that each unmeasured pair adds to a sum over rows."""
         if len(attributes) < 2:
             yield nan
         for pair in combinations(attributes, 2):
@@ -130,9 +131,10 @@ class Precision:
                 yield BEYOND_PAIRS * self.total * self._variance_beyond_pairs(weights, triple)
 
     def _variance_beyond_pairs(self, weights: FloatArray, triple: Names) -> float:
-        """Return the variance, over independent attributes, of a value for each row without its
-        means over one and two of them.
-        """
+        """Return the variance of a value for each row that means over one and two attributes do
+        not explain.
+
+        It is over independent attributes."""
         if prod(self.sizes[name] for name in triple) > MOST_CELLS:
             return float(weights.var())
         values, shares = self.released.means(weights, triple), self._shares_along_axes(triple)
@@ -141,22 +143,24 @@ class Precision:
         return float((shares[0] * shares[1] * shares[2] * values**2).sum())
 
     def _shares_along_axes(self, attributes: Names) -> list[FloatArray]:
-        """Return the shares of the levels of each attribute, along an axis of its own."""
+        """Return the shares of the levels of each attribute, each along an axis of its own."""
         return [
             self.released.shares(name).reshape([-1 if other == name else 1 for other in attributes])
             for name in attributes
         ]
 
     def cell_counts(self, attributes: Names) -> Sums:
-        """Return the rows in every cell over these attributes."""
+        """Return the number of rows in every cell over some attributes, with their sources of
+        error."""
         cells, shape = self.released.cells(attributes)
         counts = self.rough_counts(attributes)
         return replace(counts, noise=self._response.variances_of_cells(cells, prod(shape)))
 
     def rough_counts(self, attributes: Names) -> Sums:
-        """Return the same at once, with more noise than is in truth: that of tables over these
-        attributes alone, or of the margins of two.
-        """
+        """Return quick counts of every cell over some attributes, with an upper bound of their
+        noise.
+
+        The noise is that of tables over these attributes alone, or of the margins of two."""
         cells, shape = self.released.cells(attributes)
         counts = self.released.sums(cells, prod(shape)) * self.weight
         attributes = self._with_several_levels(attributes)
@@ -169,7 +173,7 @@ class Precision:
         return Sums(np.asarray(counts), noise, unmeasured, direct, variance)
 
     def _unmeasured_of_cells(self, attributes: Names) -> FloatArray:
-        """Return ``_unmeasured`` of the count of every cell: float (cells,).
+        """Return the variance that unmeasured pairs add to the count of every cell: float (cells,).
 
         A cell has a part of the rows of its pair's cell, and the square of it of the variance.
         """
@@ -194,9 +198,10 @@ class Precision:
         return variances.ravel()
 
     def _margin_noise(self, attributes: Names, cells: int) -> FloatArray:
-        """Variance that noise of two margins gives to counts if the attributes are independent;
-        without bound for another number of attributes.
-        """
+        """Return the variance that noise of two margins gives to counts of independent
+        attributes.
+
+        It is infinite for another number of attributes."""
         if len(attributes) != 2:
             return np.full(cells, inf)
         variances = [
@@ -207,16 +212,17 @@ class Precision:
         return np.asarray(noise.ravel())
 
     def least_noise(self, attributes: Names) -> float:
-        """Return the least variance of the noise in a cell with one of these attributes."""
+        """Return the least variance of the noise in a cell that involves one of these
+        attributes."""
         tables = [table for name in attributes for table in self._tables.having((name,))]
         return min(table.variance for table in tables or self._tables.tables)
 
     def has_table(self, attributes: Names) -> bool:
-        """Return whether a table has all of these, by levels or groups of them."""
+        """Return whether a table contains all these attributes, by levels or groups of levels."""
         return bool(self._tables.having(attributes))
 
     def is_scored(self, pair: Names) -> bool:
-        """Return whether the dependence of these two was scored."""
+        """Return whether the dependence of a pair was scored."""
         first, second = pair
         return self._scored.get(first, second) is not None
 
@@ -224,9 +230,10 @@ class Precision:
         return tuple(name for name in attributes if self.sizes[name] > 1)
 
     def draw_weights(self, rng: np.random.Generator) -> FloatArray:
-        """Return weights of the released rows as another draw of the same noise could have made
-        them, in true rows: float (rows,), none below 0.
-        """
+        """Return random weights of the released rows (rows,), as another draw of the noise
+        gives.
+
+        They are in true rows, none below 0."""
         tilted = self._response.draw(rng)
         pairs = self._scored.pairs_to_draw
         change = np.zeros(self.rows)
@@ -246,7 +253,7 @@ class Precision:
 
 
 def _part_of(shares: FloatArray, attributes: Names, chosen: Names) -> FloatArray:
-    """Return which part of the rows of its cell over chosen attributes each cell has."""
+    """Return the share that each cell has of the rows of its cell over chosen attributes."""
     axes = tuple(axis for axis, name in enumerate(attributes) if name not in chosen)
     sums = shares.sum(axis=axes, keepdims=True)
     return np.asarray(np.divide(shares, sums, out=np.ones(shares.shape), where=sums > 0))

@@ -51,7 +51,7 @@ def lines_of(
     level: float = 0.95,
     of_parts: bool = False,
 ) -> list[Line]:
-    """Return the estimates that answer a question in words.
+    """Return the estimates that answer a question, with a line of text for each.
 
     question   as in ``EXAMPLES``; of clusters also ``sizes``
     level      of the intervals

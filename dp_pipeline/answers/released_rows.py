@@ -14,7 +14,7 @@ from dp_pipeline.results.clusters import Tables
 
 @dataclass(frozen=True)
 class ReleasedRows:
-    """The released rows, which stand for the fitted distribution.
+    """The released rows, which represent the fitted distribution.
 
     codes     attribute → codes of the rows: int (rows,)
     sizes     attribute → number of its levels
@@ -69,24 +69,22 @@ class ReleasedRows:
         return cells, shape
 
     def shares(self, *attributes: str) -> FloatArray:
-        """Return the share of the rows in every cell, of the shape of the table."""
+        """Return the share of the rows in every cell, in the shape of the table."""
         cells, shape = self.cells(attributes)
         counts = self.sums(cells, prod(shape)).reshape(shape)
         return np.asarray(counts / max(1, self.total))
 
     def means(self, values: FloatArray, attributes: Names) -> FloatArray:
-        """Return the mean of a value for each row in every cell, of the shape of the table; 0 where
-        there is no row.
-        """
+        """Return the mean over rows of a value in every cell, in the shape of the table; 0
+        without rows."""
         cells, shape = self.cells(attributes)
         return self.means_in(cells, prod(shape), values).reshape(shape)
 
     def means_of_filled_cells(
         self, values: FloatArray, attributes: Names
     ) -> tuple[FloatArray, IntArray]:
-        """Return the mean of a value for each row in every cell that has rows: (cells,); and the
-        cell of each row: (rows,).
-        """
+        """Return the mean over rows of a value, and the number of rows, in every non-empty cell:
+        (cells,) each."""
         cells = np.zeros(len(self), dtype=np.int64)
         for name in attributes:
             cells = np.unique(cells * self.sizes[name] + self.codes[name], return_inverse=True)[1]

@@ -29,7 +29,7 @@ FEWEST_MEASURED = 3
 
 @dataclass(frozen=True)
 class ScoredPair:
-    """How far the cells of a pair may be from the model: arrays of its table's shape.
+    """The possible deviations of the cells of a pair from the model, given its score.
 
     Deviations of cells are a random dependence between the attributes: independent normal ones,
     of which what is known is taken off. Without a table these are the means over margins, and the
@@ -55,7 +55,7 @@ class ScoredPair:
 
     @classmethod
     def unmeasured(cls, first: FloatArray, second: FloatArray, distance: float) -> ScoredPair:
-        """Return a pair without a table whose L1 distance from the model is that many rows."""
+        """Return a pair without a table, given its L1 distance from the model in rows."""
         model = np.outer(first, second)
         deviations = np.sqrt(np.outer(first * (1 - first), second * (1 - second)))
         scale = distance * sqrt(pi / 2) / max(float(deviations.sum()), np.finfo(float).tiny)
@@ -70,7 +70,7 @@ class ScoredPair:
         joint: FloatArray,
         labels: IntArray,
     ) -> ScoredPair:
-        """Return a pair with a table over groups.
+        """Return a pair with a table over groups of levels.
 
         joint   shares of the released rows in every cell
         """
@@ -84,11 +84,11 @@ class ScoredPair:
 
     @property
     def _parts(self) -> FloatArray:
-        """Part of its group that every cell has."""
+        """The share that every cell has of its group."""
         return np.asarray(self.model**2 / np.maximum(self.weights, np.finfo(float).tiny))
 
     def off_margins(self, values: FloatArray) -> FloatArray:
-        """Return values of the cells without their means over margins, or over groups."""
+        """Return values of the cells minus their means over margins or groups."""
         if self.labels is None:
             values = values - (values @ self.second)[:, None]
             return np.asarray(values - self.first @ values)
@@ -96,12 +96,13 @@ class ScoredPair:
         return np.asarray(values - means[self.labels])
 
     def variance(self, values: FloatArray) -> float:
-        """Return the variance of the sum of a value for each row, by its cell, in rows²."""
+        """Return the variance of the sum of a value over rows, given the value of each cell, in
+        rows²."""
         return self.scale**2 * float((self.weights * self.off_margins(values) ** 2).sum())
 
     @property
     def variances(self) -> FloatArray:
-        """Variance of the count of every cell, in rows²."""
+        """The variance of the count of every cell, in rows²."""
         if self.labels is None:
             squares = np.outer(self.first * (1 - self.first), self.second * (1 - self.second))
         else:
@@ -109,13 +110,14 @@ class ScoredPair:
         return np.asarray(self.scale**2 * squares)
 
     def draw(self, rng: np.random.Generator) -> FloatArray:
-        """Return deviations of the cells, as parts of their rows times the number of all rows."""
+        """Return random deviations of the cells, relative to their rows and times the number of
+        all rows."""
         normal = rng.standard_normal(self.weights.shape) * np.sqrt(self.weights)
         return self.scale * self.off_margins(normal / np.maximum(self.model, 1e-9))
 
 
 class ScoredPairs:
-    """All pairs that were scored.
+    """All pairs of attributes whose dependence was scored.
 
     dependence   (attribute, attribute) → likely L1 distance of the pair from independence, in rows
 
@@ -132,14 +134,14 @@ class ScoredPairs:
         self._pairs: dict[Names, ScoredPair | None] = {}
 
     def get(self, first: str, second: str) -> ScoredPair | None:
-        """Return what the score of a pair says; None unless it was scored."""
+        """Return the scored pair of two attributes; None if they were not scored."""
         if (first, second) not in self._pairs:
             self._pairs[first, second] = self._new(first, second)
         return self._pairs[first, second]
 
     @cached_property
     def pairs_to_draw(self) -> list[tuple[Names, ScoredPair]]:
-        """Pairs whose levels no table tells apart, at most 300: those with the largest scores."""
+        """The at most 300 pairs with the largest scores whose levels no table separates."""
         names = [pair for pair in self._dependence if not self._tables.has_levels(pair)]
         names.sort(key=lambda pair: -self._dependence[pair])
         pairs = [(pair, self.get(pair[0], pair[1])) for pair in names[:MOST_PAIRS_DRAWN]]
@@ -167,7 +169,8 @@ class ScoredPairs:
         return self._total * float(np.abs(joint - independent).sum())
 
     def _shares(self, name: str) -> FloatArray:
-        """Return shares of levels and their noise: one without a released row may have some."""
+        """Return the shares of an attribute's levels with their noise, above 0 even without
+        released rows."""
         size = self._rows.sizes[name]
         noise = min(table.variance * table.counts.size for table in self._tables.having((name,)))
         noise /= size * self._total**2
@@ -176,9 +179,10 @@ class ScoredPairs:
 
     @cached_property
     def _error(self) -> float:
-        """Rows by which scores are off from the dependence of pairs that were measured as well,
-        in the square mean; the mean of all scores where such pairs are too few to tell.
-        """
+        """The root mean square error of scores in rows, compared with pairs that were also
+        measured.
+
+        It is the mean of all scores where such pairs are too few."""
         errors = [
             score - self._distance_of_model(*pair)
             for pair, score in self._dependence.items()

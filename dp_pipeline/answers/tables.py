@@ -36,7 +36,7 @@ linearly from nothing to twice its mean."""
 
 
 class OpenTable:
-    """A synthetic table with the noisy tables that it was made from.
+    """A synthetic table, with the noisy tables from which it was made.
 
     columns      column → its values (rows,); as a property, their names
     precision    variances of its numbers
@@ -65,7 +65,7 @@ class OpenTable:
 
     @property
     def columns(self) -> Names:
-        """Names of the columns, as conditions know them."""
+        """The names of the columns, as conditions use them."""
         return tuple(self._columns)
 
     def __repr__(self) -> str:
@@ -73,7 +73,7 @@ class OpenTable:
         return f"OpenTable({len(self.columns)} columns, {rows})"
 
     def count(self, where: str = "", *, of: Of = "table", level: float = 0.95) -> Estimate:
-        """Return the number of rows that hold a condition, in rows.
+        """Return the estimated number of rows that meet a condition.
 
         where   comparisons of columns with values, joined by ``and``, ``or``, ``not``; a name that
                 is no identifier stands between backticks; all rows when empty
@@ -88,7 +88,8 @@ class OpenTable:
     def share(
         self, where: str, *, among: str = "", of: Of = "table", level: float = 0.95
     ) -> Estimate:
-        """Return which part of the rows that hold ``among`` hold ``where`` too, from 0 to 1."""
+        """Return the estimated share, from 0 to 1, of the rows meeting ``among`` that also meet
+        ``where``."""
         rows, used = self.rows_where(where)
         base, used_base = self.rows_where(among)
         return self._ratio(
@@ -104,9 +105,10 @@ class OpenTable:
         of: Of = "table",
         level: float = 0.95,
     ) -> Estimate | dict[str, Estimate]:
-        """Return the mean of a column of numbers, in its unit; with ``by``, one for each value of
-        that column. Missing values are left out.
-        """
+        """Return the estimated mean of a numeric column, in its unit; with ``by``, for each
+        value of that column.
+
+        Missing values are left out."""
         rows, used = self.rows_where(where)
         if not by:
             return self._mean(column, rows, used, of=of, level=level)
@@ -142,7 +144,7 @@ class OpenTable:
         of: Of = "table",
         level: float = 0.95,
     ) -> Estimate:
-        """Return the value below which that part of a column of numbers lies, in its unit.
+        """Return the estimated quantile of a numeric column, in its unit.
 
         The interval holds the values whose cumulative share is within its own error of
         ``probability``.
@@ -184,8 +186,9 @@ class OpenTable:
         return float(np.interp(probability, places, values[rows][order]))
 
     def table(self, *columns: str, of: Of = "table", level: float = 0.95) -> pd.DataFrame:
-        """Return a frame of all combinations of values of these columns: one line each, with
-        ``count``, ``low``, ``high`` and ``basis``.
+        """Return a frame with a line for each combination of values of some columns.
+
+        The columns are ``count``, ``low``, ``high`` and ``basis``.
 
         DeclarationError for columns with more than 10,000 combinations.
         """
@@ -213,7 +216,7 @@ class OpenTable:
         return cells.values, *self._ends(cells, cells.values, of=of, level=level), cells.bases
 
     def replicates(self, number: int, *, seed: int, of: Of = "table") -> Iterator[pd.DataFrame]:
-        """Yield plausible true tables: they differ as the noise of the release makes them differ.
+        """Yield plausible true tables, which differ as the noise of the release allows.
 
         number   of tables
         seed     of their draws; the same seed gives the same tables
@@ -258,7 +261,7 @@ class OpenTable:
     def count_rows(
         self, rows: np.ndarray, used: Names, *, of: Of = "table", level: float = 0.95
     ) -> Estimate:
-        """Return the number of true rows that some released rows stand for.
+        """Return the estimated number of true rows that some released rows represent.
 
         rows   which: bool (rows,)
         used   attributes that decide it
@@ -285,7 +288,7 @@ class OpenTable:
     def _ends(
         self, counts: Sums, sampling: FloatArray | float, *, of: Of, level: float
     ) -> tuple[FloatArray, FloatArray]:
-        """Low and high of counts: (cells,) each; ``sampling`` is the variance by it.
+        """Return the low and high ends of intervals for counts: (cells,) each.
 
         A count near 0 may have been below 0 before the fit, which no deviation around 0 tells: it
         goes up to where its own table says, if every number from 0 on was as likely before.
@@ -328,7 +331,8 @@ class OpenTable:
         bounds: tuple[float, float] = (-np.inf, np.inf),
         extra: float = 0.0,
     ) -> Estimate:
-        """A ratio of two sums, its error linearised: (part − ratio · base) / Σ base."""
+        """Return the estimate of a ratio of two sums, with its error linearised: (part − ratio ·
+        base) / Σ base."""
         many = float((base * self._mass).sum())
         if many == 0:
             raise DeclarationError(
@@ -354,7 +358,7 @@ class OpenTable:
         return [column for column, attribute in self._attributes.items() if attribute in used]
 
     def _numbers(self, column: str) -> tuple[FloatArray, np.ndarray]:
-        """The numbers of a column, and where they are present."""
+        """Return the numbers in a column, and a mask of those that are present."""
         if column not in self._columns:
             Condition.parse(f"`{column}` == 0", self.columns)
         values = self._columns[column]
@@ -371,7 +375,7 @@ class OpenTable:
             ) from None
 
     def _width_of_bins(self, column: str) -> FloatArray:
-        """Width of the bin of every row's number: 0 where a level is a number."""
+        """Return the width of the bin of every row's number, 0 if a level is a number."""
         values, present = self._numbers(column)
         codes = self.precision.codes[self._attributes[column]]
         size = self.precision.sizes[self._attributes[column]]
@@ -382,7 +386,7 @@ class OpenTable:
         return np.asarray(np.where(present, widths[codes], 0.0))
 
     def _require_column(self, column: str) -> str:
-        """The column; DeclarationError where there is none of this name."""
+        """Return the name of a column unchanged; DeclarationError if there is no such column."""
         Condition.parse(f"`{column}` == 0", self.columns)
         return column
 
@@ -391,7 +395,7 @@ class OpenTable:
 
 
 def of_tables(tables: Tables) -> OpenTable:
-    """Return a release of rows from its tables, named as in a bundle."""
+    """Return a synthetic table opened from the tables of a bundle."""
     codes, labels = codes_and_labels(tables)
     synthetic = dict(tables["synthetic"])
     attributes = dict(zip(synthetic, codes, strict=True))

@@ -27,9 +27,10 @@ READABLE = 1 / 3
 
 
 def verdict(tables: Tables) -> tuple[str, ...]:
-    """Return sentences about single columns, pairs with a table, and pairs without one; or why
-    there are no intervals. None about centres with boxes, and where no row is released.
-    """
+    """Return sentences on the accuracy of columns, pairs with a table, and pairs without; or why
+    it is unknown.
+
+    There are none about centres with boxes, and where no row is released."""
     reason = reason_without_intervals(tables)
     if reason:
         return (f"No interval says how sure these numbers are: {reason}.",)
@@ -53,7 +54,7 @@ def verdict(tables: Tables) -> tuple[str, ...]:
 
 
 def reason_without_intervals(tables: Tables) -> str:
-    """Return why no number of a release has an interval; empty where numbers have one."""
+    """Return the reason why numbers of a release have no intervals; empty if they have."""
     if "centres" in tables:
         has_noise = "deviation" in tables.get("synopsis", {})
         return "" if has_noise else "rounds that move centres store no noise"
@@ -66,10 +67,10 @@ def reason_without_intervals(tables: Tables) -> str:
 
 
 def share_errors(tables: Tables) -> FloatArray | None:
-    """Return half the width of a 95 % interval for the share of every level, in the order of
-    ``marginals``: (levels,), an upper bound; None where the noisy counts are not stored, and for
-    parts, whose marginals do not weigh units alike.
-    """
+    """Return half the width of a 95 % interval for the share of every level, (levels,), as an
+    upper bound.
+
+    It is in the order of ``marginals``; None where the noisy counts are not stored."""
     if not _is_stored(tables) or "units" in tables:
         return None
     precision, reach = open_tables(tables).precision, quantile_of_normal(0.95)
@@ -81,7 +82,7 @@ def share_errors(tables: Tables) -> FloatArray | None:
 
 
 def _is_stored(tables: Tables) -> bool:
-    """Whether the noisy counts, and any row, are stored."""
+    """Return whether the noisy counts, and at least one row, are stored."""
     noisy = {"weighted", "weighted_cells"} if "units" in tables else {"measured", "cells"}
     stored = {"codes", "marginals", *noisy} <= set(tables)
     return stored and len(next(iter(tables["codes"].values()), ())) > 0
@@ -108,9 +109,10 @@ def _about_others(precision: Precision, pairs: Sequence[Names]) -> str:
 
 
 def _width(precision: Precision, tables: Sequence[Names]) -> tuple[float, float]:
-    """Half widths of 95 % intervals that most cells have at most: in parts of all rows; and
-    the median in parts of the cell.
-    """
+    """Return half widths of 95 % intervals: the bound for most cells, and the median relative to
+    the cell.
+
+    The first is in parts of all rows."""
     places = np.unique(np.linspace(0, len(tables) - 1, MOST_TABLES).round().astype(int))
     shares, widths = [np.zeros(1)], [np.zeros(1)]
     for place in places.tolist():

@@ -15,7 +15,7 @@ from dp_pipeline.results.clusters import Columns
 
 
 def open_release(folder: str | Path) -> OpenTable | OpenUnits | OpenClusters:
-    """Return an exported synthetic table, units with parts or clustering, to compute numbers from.
+    """Return an exported synthetic table or clustering, from which numbers can be computed.
 
     folder   folder of ``dp-pipeline export``, in any of its formats
 

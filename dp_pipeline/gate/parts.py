@@ -108,7 +108,7 @@ class PartsCounter:
         return replace(self, groupings=groupings)
 
     def with_attributes(self, derived: object) -> NoReturn:  # noqa: ARG002
-        """Raise BoundaryViolation: no proof covers it."""
+        """Raise BoundaryViolation, since no proof covers derived attributes of parts."""
         raise BoundaryViolation(
             "Units with parts can be counted in tables of declared "
             "attributes alone, not of derived ones"

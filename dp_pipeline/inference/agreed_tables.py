@@ -31,7 +31,7 @@ that part of it is expected in what a pair is off from independence."""
 
 @dataclass(frozen=True, eq=False)
 class AgreedTables:
-    """What tables of one release say together.
+    """Noisy tables of one release, adjusted until they agree with each other.
 
     cells       attributes → cells ≥ 0, in rows, axes in the order of all attributes; no set of
                 attributes is inside another one
@@ -50,8 +50,10 @@ class AgreedTables:
 
     @classmethod
     def of(cls, measured: Sequence[NoisyTable], sizes: Mapping[str, int]) -> AgreedTables:
-        """Return the least-squares solution for all tables, each weighted by its own noise, then
-        Ripple and consistency in turn; equal cells where the tables say that there is no row.
+        """Return the agreed tables: least squares weighted by noise, then Ripple and consistency in
+        turn.
+
+        Cells are equal where the tables say that there is no row.
 
         measured   at least one of an attribute or more
         """
@@ -67,19 +69,20 @@ class AgreedTables:
 
     @property
     def rows(self) -> float:
-        """Above 0; the total of every table."""
+        """The total of every table in rows, above 0."""
         return float(next(iter(self.cells.values())).sum())
 
     def one_way(self, name: str) -> FloatArray:
-        """Return rows of every level, from the first table that has the attribute."""
+        """Return the number of rows of every level, from the first table that has the attribute."""
         names = next(names for names in self.cells if name in names)
         return marginal_of(self.cells[names], names, (name,))
 
     def pair(self, first: str, second: str) -> tuple[FloatArray, float] | None:
-        """Return the table over two attributes, axes in this order, the mean of all that hold them
-        by inverse variance, and the variance of one of its cells; None where none does. What it is
-        off from independence is shrunk by its noise.
-        """
+        """Return the table over two attributes and the variance of one of its cells; None if no
+        table has both.
+
+        Axes are in this order; it is the mean of all tables that hold both, by inverse variance.
+        What it is off from independence is shrunk by its noise."""
         total, precision = np.zeros(()), 0.0
         for names, table in self.cells.items():
             if first in names and second in names:
@@ -90,9 +93,10 @@ class AgreedTables:
 
 
 def _shrunk(table: FloatArray, variance: float) -> FloatArray:
-    """Nearer to the product of its margins, which stay (the positive part of the estimator of
-    James and Stein, Proc. Fourth Berkeley Symposium 1, 1961, with ``OF_NOISE`` of the noise).
-    """
+    """Return a table shrunk towards the product of its margins, by its noise.
+
+    It is the positive part of the estimator of James and Stein, Proc. Fourth Berkeley Symposium
+    1, 1961, with ``OF_NOISE`` of the noise; the margins stay."""
     product = np.outer(table.sum(axis=1), table.sum(axis=0)) / table.sum()
     noise = variance * (table.shape[0] - 1) * (table.shape[1] - 1)
     off = table - product

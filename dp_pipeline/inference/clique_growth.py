@@ -23,7 +23,8 @@ from dp_pipeline.inference.junction_tree import (
 
 @dataclass(frozen=True)
 class CliqueGrowth:
-    """A graph, the cliques of its triangulation, and the edges that they have room for.
+    """A graph with the cliques of its triangulation, to which edges are added below a limit of
+    cells.
 
     sizes        cells of every attribute, the graph's vertices; pairs are in this order
     most_cells   of a clique of two attributes or more
@@ -40,13 +41,14 @@ class CliqueGrowth:
 
     @cached_property
     def cliques(self) -> tuple[Names, ...]:
-        """Maximal cliques after triangulation in min-fill order, names as in ``sizes``."""
+        """The maximal cliques after triangulation in min-fill order, with names as in ``sizes``."""
         import networkx as nx
 
         return triangulated_cliques(nx.Graph(self.edges), self.sizes)
 
     def with_edge(self, pair: Names) -> CliqueGrowth:
-        """With one more edge, or the same where a clique would pass the cap."""
+        """Return the graph with one more edge, or unchanged if a clique would exceed the limit
+        of cells."""
         grown = replace(self, edges=(*self.edges, pair))
         cells = (
             math.prod(self.sizes[name] for name in clique)
@@ -57,12 +59,14 @@ class CliqueGrowth:
 
     @cached_property
     def held(self) -> frozenset[Names]:
-        """Pairs that are inside a clique: an edge between them changes no clique."""
+        """The pairs that are inside a clique already, so that an edge between them changes no
+        clique."""
         return frozenset(pair for clique in self.cliques for pair in combinations(clique, 2))
 
     @cached_property
     def fitting(self) -> frozenset[Names]:
-        """Pairs whose edge surely has a triangulation within the cap, those held included.
+        """The pairs whose edge certainly has a triangulation below the limit of cells, including
+        those in cliques.
 
         For an edge u–v in one component, u can be joined to every separator on the way through
         the junction tree from its cliques to those of v: that leaves a chordal graph, whose new
@@ -77,7 +81,8 @@ class CliqueGrowth:
         return frozenset(found)
 
     def _within_reach(self, index: int) -> Iterator[int]:
-        """Attributes outside the cliques of one that it can be joined to from its side."""
+        """Yield the attributes outside an attribute's cliques that can be joined to it from its
+        side."""
         one = 1 << index
         start = [clique for clique, members in enumerate(self._sets) if members & one]
         around, seen = 0, set(start)
@@ -95,12 +100,12 @@ class CliqueGrowth:
         yield from self._fitting(self._apart(index), one)
 
     def _fitting(self, others: int, to: int) -> Iterator[int]:
-        """Those of ``others`` that make no clique over the cap with all of ``to``."""
+        """Yield those attributes of ``others`` that fit into a clique with all of ``to``."""
         room = self.most_cells // self._cells(to)
         return (index for index in members_of(others) if self._counts[index] <= room)
 
     def _apart(self, index: int) -> int:
-        """Attributes in other components."""
+        """Return the attributes in other components, as the bits of an integer."""
         everyone = (1 << len(self._counts)) - 1
         return everyone & ~next(part for part in self._forest.parts if part >> index & 1)
 
@@ -113,7 +118,7 @@ class CliqueGrowth:
 
     @cached_property
     def _sets(self) -> tuple[int, ...]:
-        """Every clique as the bits of a whole number."""
+        """Every clique as the bits of an integer."""
         places = {name: index for index, name in enumerate(self.sizes)}
         return tuple(sum(1 << places[name] for name in clique) for clique in self.cliques)
 
@@ -124,7 +129,7 @@ class CliqueGrowth:
 
 @dataclass(frozen=True)
 class _Forest:
-    """Cliques that share attributes, joined along the most shared: a junction tree a component.
+    """A junction tree for each component of a graph.
 
     links   of every clique: (clique, separator)
     parts   attributes of every component
@@ -160,7 +165,8 @@ def _shared(cliques: Sequence[int], first: int, second: int) -> int:
 
 
 def expected_error(cells: Sequence[int], epsilon: Fraction) -> Fraction:
-    """Expected squared error of the tables of m cliques that share ε: 2m²/ε² · Σ_C |Ω_C|.
+    """Return the expected squared error of the tables of m cliques that share ε: 2m²/ε² · Σ_C
+    |Ω_C|.
 
     Each of |Ω_C| cells has Laplace noise of scale m/ε, of variance 2(m/ε)² (Zhang et al., J.
     Computer Research and Development 55(12), 2018, Equation 13). The paper's example prints m²
@@ -176,7 +182,7 @@ def expected_error(cells: Sequence[int], epsilon: Fraction) -> Fraction:
 def bigger_cliques(
     tree: JunctionTree, sizes: Mapping[str, int], *, most_cells: int
 ) -> JunctionTree:
-    """Merge linked cliques as long as that lowers :func:`expected_error`, the best pair first.
+    """Return the tree with linked cliques merged while that lowers :func:`expected_error`.
 
     sizes        cells of every attribute
     most_cells   of a merged clique; cliques that have more already stay as they are
@@ -203,7 +209,8 @@ def bigger_cliques(
 def _growth(
     tree: JunctionTree, link: tuple[int, int], sizes: Mapping[str, int], most_cells: int
 ) -> float:
-    """Cells that merging a link's cliques adds; infinite above ``most_cells``."""
+    """Return the number of cells that merging the cliques of a link adds; infinite above
+    ``most_cells``."""
     merged = cell_count(_union(tree, link, sizes), sizes)
     if merged > most_cells:
         return math.inf

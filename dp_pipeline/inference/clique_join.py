@@ -35,8 +35,9 @@ def join_cliques(
     rng: np.random.Generator,
     sizes: Mapping[str, int],
 ) -> IntArray:
-    """Synthetic codes (rows, attributes), columns in the order of ``sizes``, rows in no order; of
-    the smallest type, the codes of a column side by side.
+    """Return synthetic codes (rows, attributes) drawn along a junction tree, in arbitrary order.
+
+    Columns are in the order of ``sizes``, of the smallest type, the codes of a column side by side.
 
     tables   clique of the tree → cells ≥ 0 of any total; axes in the clique's order
     sizes    cells of every attribute that some clique has
@@ -81,7 +82,8 @@ def join_cliques(
 
 
 def _keys(codes: IntArray, given: list[tuple[int, int]]) -> IntArray:
-    """Return the cell of every row in the table over some attributes, (place, size) each."""
+    """Return the cell of every row in the table over some attributes, given as (position, size)
+    each."""
     # One more: with a single attribute its size is a factor too.
     cells = prod(size for _, size in given) + 1
     keys = np.zeros(codes.shape[1], dtype=code_type([cells]))
@@ -98,7 +100,7 @@ ROUNDS = 3
 def clique_counts(
     measured: Sequence[NoisyMarginal], *, total: float | None = None
 ) -> dict[Names, FloatArray]:
-    """Cells ≥ 0 of one total for every set of attributes, nearly consistent.
+    """Return nearly consistent tables with cells ≥ 0 and one total, for every set of attributes.
 
     measured   at least one; where two are over the same attributes they count as one
     total      of every table; None: what the tables estimate, at least 1
@@ -133,7 +135,7 @@ def clique_counts(
 
 @dataclass(frozen=True)
 class Conditional:
-    """How one attribute is drawn from those before it.
+    """The conditional distribution by which one attribute is drawn, given earlier ones.
 
     parents   drawn before it; () for an attribute that is drawn by itself
     table     float64 ≥ 0 of any total, one axis a parent and the child's as the last
@@ -150,7 +152,9 @@ def sample_network(
     rng: np.random.Generator,
     sizes: Mapping[str, int],
 ) -> IntArray:
-    """Synthetic codes (rows, attributes), columns in the order of ``sizes``, rows in no order.
+    """Return synthetic codes (rows, attributes) drawn along a Bayesian network, in arbitrary order.
+
+    Columns are in the order of ``sizes``.
 
     network   every attribute of ``sizes`` once, after its parents
 
@@ -177,8 +181,10 @@ def sample_network(
 
 
 def overlap_links(sets: Sequence[tuple[str, ...]]) -> tuple[tuple[int, int], ...]:
-    """Return the links of a tree over the sets, as places (parent, child): each set is below the
-    earlier one that it shares most attributes with, the first of several.
+    """Return the links (parent, child) of a tree in which each set hangs below the earlier set most
+    like it.
+
+    That is the earlier one with which it shares most attributes, the first of several.
 
     >>> overlap_links((("b", "a"), ("c", "b"), ("d", "b", "a")))
     ((0, 1), (0, 2))

@@ -16,15 +16,14 @@ CELLS_A_BATCH = 1 << 22
 
 @dataclass
 class _Factor:
-    """Weights of the cells of a clique for each row (rows, *sizes), over the attributes ``names``
-    that are not given.
-    """
+    """Weights of the cells of a clique for each row (rows, *sizes), over the attributes that are
+    not given."""
 
     table: FloatArray
     names: Names
 
     def at(self, codes: Mapping[str, IntArray]) -> _Factor:
-        """Return the factor where some of its attributes have these codes (rows,)."""
+        """Return the factor with some of its attributes fixed to these codes (rows,)."""
         fixed = [name for name in self.names if name in codes]
         free = tuple(name for name in self.names if name not in codes)
         axes = [1 + self.names.index(name) for name in (*fixed, *free)]
@@ -41,7 +40,7 @@ def sample_conditionally(
     evidence: Mapping[str, IntArray],
     rng: np.random.Generator,
 ) -> dict[str, IntArray]:
-    """Draw a code of every other attribute of each row, given some of its attributes.
+    """Return a random code of every other attribute of each row, given some of its attributes.
 
     tree     its cliques have all attributes
     tables   clique → cells ≥ 0 of any total, that agree on what cliques share
@@ -81,7 +80,8 @@ def _batch(
     evidence: Mapping[str, IntArray],
     rng: np.random.Generator,
 ) -> dict[str, IntArray]:
-    """Return all attributes of some rows: sums go up the tree, and draws come down."""
+    """Return all attributes of some rows, after passing sums up the tree and drawing codes
+    downwards."""
     rows = len(next(iter(evidence.values())))
     factors = {}
     for index, table in conditionals.items():
@@ -111,7 +111,7 @@ def _batch(
 
 
 def _draw_cells(weights: FloatArray, rng: np.random.Generator) -> IntArray:
-    """Return a cell of each row (n,) by its weights (n, cells)."""
+    """Return a random cell of each row (n,), drawn by its weights (n, cells)."""
     sums = np.cumsum(weights, axis=1)
     is_empty = sums[:, -1] <= 0
     sums[is_empty] = np.arange(1, sums.shape[1] + 1)

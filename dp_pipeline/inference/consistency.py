@@ -23,7 +23,7 @@ def make_consistent(
     *,
     variances: Mapping[Names, float] | None = None,
 ) -> dict[Names, FloatArray]:
-    """Tables of which every two have the same marginal over the attributes that they share.
+    """Return tables of which every two have equal marginals over the attributes that they share.
 
     tables      attributes → cells, of any sign; one axis an attribute
     variances   of one cell of each table; alike in all when None
@@ -57,7 +57,7 @@ def make_consistent(
 
 
 def shared_sets(cliques: Iterable[Names]) -> tuple[frozenset[str], ...]:
-    """Return all intersections of two or more cliques and the empty set, small to large.
+    """Return the empty set and all intersections of two or more cliques, small to large.
 
     The sets are closed under intersection and every one comes after its subsets (a linear
     extension of ⊆, read off the Hasse diagram level by level), so no step of
@@ -77,7 +77,7 @@ def shared_sets(cliques: Iterable[Names]) -> tuple[frozenset[str], ...]:
 
 
 def spread(table: NDArray[Any], names: Names, over: Names) -> NDArray[Any]:
-    """Return a table with axes ``names`` in the shape that broadcasts over the axes ``over``.
+    """Return a table with axes ``names``, reshaped so that it broadcasts over the axes ``over``.
 
     >>> spread(np.ones((2, 3)), ("a", "b"), ("b", "c", "a")).shape
     (3, 1, 2)
@@ -88,27 +88,27 @@ def spread(table: NDArray[Any], names: Names, over: Names) -> NDArray[Any]:
 
 
 class NoisyTable(Protocol):
-    """A noisy marginal: a NoisyMarginal, or sums of one."""
+    """A noisy marginal, or sums of one."""
 
     @property
     def attributes(self) -> Names:
-        """In the order of the axes."""
+        """The attributes in the order of the axes."""
         ...
 
     @property
     def table(self) -> FloatArray | IntArray:
-        """Counts; may be negative."""
+        """The noisy counts, which may be negative."""
         ...
 
     @property
     def variance(self) -> float:
-        """Of every cell, in squared rows."""
+        """The variance of the noise in every cell, in squared rows."""
         ...
 
 
 @dataclass(frozen=True)
 class TableEstimate:
-    """A table made of noisy ones; see ``NoisyTable``."""
+    """A noisy table that was computed from others."""
 
     attributes: Names
     table: FloatArray
@@ -120,7 +120,7 @@ SMALLEST_VARIANCE = 1e-100
 
 
 def variance_of(names: Names, measured: Sequence[NoisyTable]) -> float:
-    """Return the variance of one cell of the table over these attributes, above 0.
+    """Return the variance of one cell of the table over some attributes, above 0.
 
     Several measurements of the same table are combined by inverse variance.
     """
@@ -131,7 +131,7 @@ def variance_of(names: Names, measured: Sequence[NoisyTable]) -> float:
 def reconciled(
     measured: Sequence[NoisyTable], sizes: Mapping[str, int]
 ) -> tuple[float, dict[Names, FloatArray]]:
-    """Return the number of rows, and every largest measured marginal, all of them consistent.
+    """Return the number of rows and all largest measured marginals, made consistent.
 
     measured   noisy tables, at least one; () is the number of rows
     sizes      levels of every attribute; marginals come out in this order of attributes
@@ -177,9 +177,10 @@ def reconciled(
 
 
 def _reflected(table: FloatArray) -> FloatArray:
-    """Coefficients of a table in an orthonormal basis of every axis whose first vector is
-    constant, or the table of such coefficients: a Householder reflection, its own inverse.
-    """
+    """Return the coefficients of a table in an orthonormal basis of every axis, or the table of
+    coefficients.
+
+    The first vector of the basis is constant; it is a Householder reflection, its own inverse."""
     for axis, size in enumerate(table.shape):
         if size > 1:
             last = np.moveaxis(table, axis, -1)
@@ -193,7 +194,8 @@ def _reflected(table: FloatArray) -> FloatArray:
 def _parts(
     names: Names, sizes: Mapping[str, int]
 ) -> Iterator[tuple[Names, tuple[slice | int, ...], int]]:
-    """Yield every set of attributes, the place of its coefficients and how many cells it sums."""
+    """Yield every set of attributes with the positions of its coefficients and the number of
+    cells it sums."""
     for is_in in product((False, True), repeat=len(names)):
         part = tuple(name for name, keep in zip(names, is_in, strict=True) if keep)
         place = tuple(slice(1, None) if keep else 0 for keep in is_in)
@@ -201,7 +203,7 @@ def _parts(
 
 
 def project_to_simplex(table: FloatArray | IntArray, total: float = 1.0) -> FloatArray:
-    """Euclidean projection of ``table`` onto {x ≥ 0, Σx = total}, of the same shape;
+    """Return the Euclidean projection of ``table`` onto {x ≥ 0, Σx = total}, of the same shape;
     total > 0.
 
     A noisy table keeps its large cells' differences and loses its small cells' noise.
@@ -218,7 +220,7 @@ def project_to_simplex(table: FloatArray | IntArray, total: float = 1.0) -> Floa
 
 
 def project_rows(table: FloatArray, totals: FloatArray) -> FloatArray:
-    """Project each row of ``table`` (g, m) onto {x ≥ 0, Σx = its total}; totals (g,) ≥ 0.
+    """Return each row of ``table`` (g, m) projected onto {x ≥ 0, Σx = its total}, totals (g,) ≥ 0.
 
     >>> project_rows(np.array([[3.0, 1.0], [1.0, -2.0]]), np.array([2.0, 0.0])).tolist()
     [[2.0, 0.0], [0.0, 0.0]]
@@ -236,7 +238,7 @@ SWEEPS = 1000
 
 
 def ripple(table: FloatArray | IntArray, *, tolerance: float = 1e-3) -> FloatArray:
-    """Return a table ≥ 0 of the same shape and total; all 0 where the total is not above 0.
+    """Return a table ≥ 0 of the same shape and total; all 0 if the total is not above 0.
 
     tolerance   in rows: cells above −tolerance count as settled and are cut at 0 in the end,
                 where the others are scaled back to the total

@@ -20,7 +20,7 @@ FEWEST_OTHERS = 3
 
 @dataclass(frozen=True)
 class Dependence:
-    """Symmetric arrays over d attributes.
+    """The pairwise dependences between d attributes, as symmetric arrays.
 
     names   of the attributes
     scores  (d, d): rows by which a pair is off from independence, ‖c_ij − c_i c_jᵀ/n‖₁, about
@@ -51,7 +51,7 @@ class Dependence:
         spread: Mapping[str, float],
         rows: float,
     ) -> Dependence:
-        """From pairs of names.
+        """Return the dependences given by scores of pairs of names.
 
         spread   attribute → 1 − Σ p², of its shares
         rows     number of rows, at least 1
@@ -67,14 +67,16 @@ class Dependence:
 
     @cached_property
     def strengths(self) -> FloatArray:
-        """How strongly two attributes depend on each other, 0 to 1 (d, d): each score as a share of
-        what it is where they decide each other; 0 where that is not known.
-        """
+        """The strength of each dependence, 0 to 1 (d, d), as a share of its largest possible
+        score.
+
+        It is 0 where the score is unknown; 1 is where two attributes decide each other."""
         shares = self.scores / np.where(self.most > 0, self.most, np.inf)
         return np.asarray(np.clip(shares, 0.0, 1.0))
 
     def paths(self, pairs: Iterable[tuple[str, str]]) -> FloatArray:
-        """Return the best product of strengths along these pairs (d, d); 1 on the diagonal."""
+        """Return the largest product of strengths along paths of these pairs (d, d); 1 on the
+        diagonal."""
         place = {name: place for place, name in enumerate(self.names)}
         best = np.eye(len(self.names))
         for a, b in pairs:
@@ -83,7 +85,7 @@ class Dependence:
         return _closure(best)
 
     def with_table(self, paths: FloatArray, places: Sequence[int]) -> FloatArray:
-        """Return ``paths`` with all pairs of one table more (d, d)."""
+        """Return ``paths`` extended by all pairs of one more table (d, d)."""
         inside = _closure(np.maximum(self.strengths, paths)[np.ix_(places, places)])
         to_table = paths[:, places]
         through = (to_table[:, :, None] * inside[None]).max(axis=1)
@@ -93,16 +95,17 @@ class Dependence:
         return best
 
     def unexplained(self, paths: FloatArray) -> FloatArray:
-        """Return how many rows of every score paths do not predict, in the shape of ``paths``."""
+        """Return the part of every score, in rows, that paths do not predict, in the shape of
+        ``paths``."""
         strengths = np.where(self.strengths > 0, self.strengths, 1.0)
         part = np.where(self.strengths > 0, self.explained * paths / strengths, 0.0)
         return np.asarray(self.scores * np.maximum(0.0, 1 - part))
 
     @cached_property
     def by_tree(self) -> dict[tuple[str, str], float]:
-        """Pair outside the tree of the strongest pairs → rows of its score by the product of
-        strengths along that tree; pairs without a strength left out.
-        """
+        """The predicted score in rows of each pair outside the tree of the strongest pairs.
+
+        It is the product of strengths along that tree; pairs without a strength are left out."""
         import networkx as nx
 
         graph = nx.from_numpy_array(self.strengths)
@@ -116,7 +119,9 @@ class Dependence:
 
     @cached_property
     def explained(self) -> float:
-        """How much of a path's product explains a pair, 0 to 1; half where too few pairs say so.
+        """The share of a pair's dependence that the product along a path explains, 0 to 1.
+
+        It is a half where too few pairs show it.
 
         By regression of the scores outside the tree of the strongest pairs on what that tree
         predicts, its slope times their correlation: in a table of chains 1, and little where
@@ -134,7 +139,7 @@ class Dependence:
 
 
 def _closure(best: FloatArray) -> FloatArray:
-    """Return the best products along paths of any length."""
+    """Return the largest products along paths of any length."""
     for via in range(len(best)):
         best = np.maximum(best, best[:, via, None] * best[None, via, :])
     return best

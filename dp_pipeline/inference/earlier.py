@@ -45,7 +45,7 @@ of 95 % intervals held without this, and .93 do with it."""
 def smoothed(
     now: FloatArray, variance: float, before: FloatArray, earlier: float, *, doubt: float = 0.0
 ) -> tuple[FloatArray, float]:
-    """Noisy numbers now and estimates of before as one, and the variance of that.
+    """Return current noisy numbers combined with earlier estimates, and the variance of the result.
 
     doubt   standard errors of the squares of Laplace noise by which a drift has to be seen; below
             0, by which one is assumed beyond what is seen
@@ -63,7 +63,7 @@ def smoothed(
 
 @dataclass(frozen=True)
 class EarlierTree:
-    """How many rows the leaves of an earlier tree had, taken as even inside each of them.
+    """The numbers of rows in the leaves of an earlier tree, taken as uniform inside each leaf.
 
     tree     the binary tree that both are cut by
     places   float (m + 1,): where the leaves begin, and the last one ends, in the order of the
@@ -77,7 +77,7 @@ class EarlierTree:
 
     @classmethod
     def of(cls, tree: BitTree, synopsis: Synopsis, box: Sequence[Coordinate]) -> EarlierTree:
-        """From released boxes that are nodes of the tree."""
+        """Return the earlier tree made of released boxes that are nodes of a tree."""
         low = np.array([axis_bounds.lower for axis_bounds in box])
         width = np.array([axis_bounds.upper - axis_bounds.lower for axis_bounds in box])
         shares = (synopsis.upper - synopsis.lower) / width
@@ -98,18 +98,19 @@ class EarlierTree:
 
     @property
     def rows(self) -> float:
-        """Of all leaves together."""
+        """The number of rows of all leaves together."""
         return float(self.below[-1])
 
     def mass(self, nodes: Prefixes) -> FloatArray:
-        """Return how many rows nodes had (m,)."""
+        """Return the number of rows that nodes had in the earlier release (m,)."""
         size = np.exp2(self.tree.depth - nodes.depths.astype(np.float64))
         first = nodes.bits * size
         below = np.interp(first + size, self.places, self.below)
         return np.asarray(below - np.interp(first, self.places, self.below))
 
     def leaves(self, *, rate: float, caution: float) -> Prefixes:
-        """Disjoint nodes that cover the box, small where many rows were.
+        """Return disjoint nodes that cover the box, smaller where the earlier release had many
+        rows.
 
         rate      ε a row of one unit
         caution   factor on counts, in (0, 1], as in the growth of a new tree
@@ -134,7 +135,7 @@ def whole_counts(values: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True)
 class EarlierTables:
-    """The tables of an earlier release with their noise.
+    """The tables of an earlier release, with their noise.
 
     measured    all of them, the number of rows first
     groupings   attribute → groups of its levels in tables of several attributes
@@ -145,9 +146,10 @@ class EarlierTables:
 
     @classmethod
     def of(cls, tables: Tables, domain: Domain) -> EarlierTables | None:
-        """From what was released; None where its noisy counts were too many to be stored, or it
-        is of attributes that are declared otherwise now.
-        """
+        """Return the tables of an earlier release; None if they are not stored or declared
+        otherwise now.
+
+        They are not stored where its noisy counts were too many."""
         if "cells" not in tables or "measured" not in tables:
             return None
         groupings = _groupings(tables)
@@ -168,11 +170,11 @@ class EarlierTables:
         return cls(tuple(measured), groupings)
 
     def of_names(self, names: Names) -> NoisyMarginal | None:
-        """Return the table over these attributes; None where there was none."""
+        """Return the table over some attributes; None if there was none."""
         return next((table for table in self.measured if table.attributes == names), None)
 
     def smoothed(self, now: NoisyMarginal) -> NoisyMarginal:
-        """Return a table measured now, with what was known of it before."""
+        """Return a current table averaged with the earlier one over the same attributes."""
         before = self.of_names(now.attributes)
         if before is None or before.table.shape != now.table.shape:
             return now
@@ -187,12 +189,12 @@ class EarlierTables:
 
 
 def believed(names: Names, table: np.ndarray, variance: float) -> NoisyMarginal:
-    """Return a table whose cells have this variance, as one of Gaussian noise says it."""
+    """Return a table as a marginal with Gaussian noise of a given variance."""
     return NoisyMarginal(names, table, Fraction(max(variance, 1e-9)), gaussian=True)
 
 
 def _shape(names: Names, groupings: Mapping[str, Grouping], domain: Domain) -> tuple[int, ...]:
-    """Return the shape of a table: one attribute has its levels, several have their groups."""
+    """Return the shape of a table: levels for one attribute, groups of levels for several."""
     grouped = len(names) > 1
     return tuple(
         groupings[name].size if grouped and name in groupings else domain[name].size
@@ -216,7 +218,7 @@ ROUNDS = 10
 
 @dataclass(frozen=True, eq=False)
 class PublicTable:
-    """Public rows, counted as exactly as anybody likes: nothing is paid for them.
+    """A table of public rows, which may be counted exactly at no cost.
 
     codes       attribute → (rows,) codes, each below its size
     sizes       attribute → number of its levels
@@ -229,19 +231,20 @@ class PublicTable:
 
     @property
     def rows(self) -> int:
-        """How many there are."""
+        """The number of public rows."""
         return len(next(iter(self.codes.values()), ()))
 
     @property
     def digest(self) -> str:
-        """A hash of all codes in their order, by which the same rows are known again."""
+        """The SHA-256 of all codes in their order, which identifies the public rows."""
         fingerprint = hashlib.sha256()
         for name, column in self.codes.items():
             fingerprint.update(f"{name} {len(column)} ".encode() + column.astype("<i8").tobytes())
         return fingerprint.hexdigest()[:32]
 
     def shares(self, names: Names) -> FloatArray:
-        """Shares of the cells over these attributes: of levels of one, of groups of several."""
+        """Return the shares of the cells over some attributes: of levels for one, of groups for
+        several."""
         cells = np.zeros(self.rows, dtype=np.int64)
         shape = []
         for name in names:
@@ -257,8 +260,10 @@ class PublicTable:
         return np.asarray((likely / likely.sum()).reshape(shape))
 
     def with_margins(self, names: Names, margins: Mapping[str, FloatArray]) -> FloatArray:
-        """Return the same of several attributes, with these shares of each in place of its own: how
-        they depend on each other stays as it is (iterative proportional fitting).
+        """Return the shares over several attributes with their margins replaced, keeping the
+        dependence.
+
+        They are fitted by iterative proportional fitting.
 
         margins   attribute → shares of its levels, or groups
         """

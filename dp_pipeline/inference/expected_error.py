@@ -27,7 +27,7 @@ TINY = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class TableInformation:
-    """What c candidate sets of tables say about one-way marginals and pairs.
+    """The precision that c candidate sets of tables give to one-way marginals and pairs.
 
     precision    (c, tables, d): what a table adds to the precision of a one-way marginal, in
                  precisions of one of its cells; 0 where it has not all its levels
@@ -44,9 +44,9 @@ class TableInformation:
 
 
 def least_noise(noise: FloatArray) -> tuple[IntArray, FloatArray]:
-    """Return the table with the least noise in each pair (c, pairs), and its noise there, from that
-    of every table (c, tables, pairs).
-    """
+    """Return the table with the least noise in each pair (c, pairs), and its noise there.
+
+    ``noise`` is that of every table (c, tables, pairs)."""
     count, tables, pairs = noise.shape
     if not tables:
         return np.zeros((count, pairs), dtype=np.int64), np.full((count, pairs), np.inf)
@@ -56,8 +56,9 @@ def least_noise(noise: FloatArray) -> tuple[IntArray, FloatArray]:
 
 @dataclass(frozen=True, eq=False)
 class ExpectedError:
-    """The error that noisy tables are expected to leave in all pairs of attributes, in rows in L1:
-    Σ w_ij √(o_i² + o_j² + q_ij² + b_ij²) over the pairs.
+    """The expected error of all pairs of attributes, in rows in L1, that noisy tables leave.
+
+    It is Σ w_ij √(o_i² + o_j² + q_ij² + b_ij²) over the pairs.
 
     sizes        levels of every attribute, d of them, as one-way marginals have them
     grouped      the same, as tables have them
@@ -81,7 +82,7 @@ class ExpectedError:
     def divide(
         self, tables: Sequence[Names], amount: float, *, singles: bool = True
     ) -> tuple[FloatArray, FloatArray]:
-        """Return what each table gets, and what is added for each one-way marginal.
+        """Return the amount for each table, and the amount added for each one-way marginal.
 
         singles   whether one-way marginals are measured at all
         """
@@ -90,17 +91,18 @@ class ExpectedError:
         return amount * shares[: len(tables)], amount * shares[len(tables) :]
 
     def of(self, tables: Sequence[Names], amount: float) -> float:
-        """Return the error of tables and one-way marginals, by the best division of the amount."""
+        """Return the error of tables and one-way marginals, when the amount is divided in the
+        best way."""
         information, start = self.information(tables), self.start(tables)
         return float(self.minimise(information, start, amount, STEPS)[0][0])
 
     def of_tables(self, tables: Sequence[Names], amount: float) -> float:
-        """Return the error of tables alone, by the best division of the amount."""
+        """Return the error of tables alone, when the amount is divided in the best way."""
         start = self.start(tables, singles=False)
         return float(self.minimise(self.information(tables), start, amount, STEPS)[0][0])
 
     def of_pairs(self, order: IntArray, counts: Sequence[int], amount: float) -> FloatArray:
-        """Return the errors of several numbers of tables of one pair each.
+        """Return the errors that remain after measuring several numbers of pairs, one table each.
 
         order    places of pairs, those first that are measured first
         counts   numbers of pairs that are tried
@@ -133,7 +135,7 @@ class ExpectedError:
         return self.minimise(information, shares, amount, STEPS // 2)[0]
 
     def information(self, tables: Sequence[Names]) -> TableInformation:
-        """Return what one set of tables says (c = 1)."""
+        """Return the information that one set of tables gives (c = 1)."""
         of_tables = [self.table_information(table) for table in tables]
         precision = np.array([of_table for of_table, _ in of_tables]).reshape(
             1, len(of_tables), len(self.sizes)
@@ -146,7 +148,7 @@ class ExpectedError:
         return TableInformation(precision, *least_noise(noise), unexplained)
 
     def table_information(self, table: Names) -> tuple[FloatArray, FloatArray]:
-        """Return a table's precision (d,) and noise (pairs,): see ``TableInformation``."""
+        """Return a table's precision of one-way marginals (d,) and its noise in pairs (pairs,)."""
         cells = prod(self.grouped[name] for name in table)
         precision, noise = np.zeros(len(self.sizes)), np.full(len(self.first), np.inf)
         levels = {self.place[name]: self.grouped[name] for name in table}
@@ -159,14 +161,15 @@ class ExpectedError:
         return precision, noise
 
     def unexplained(self, paths: FloatArray) -> FloatArray:
-        """Return how many rows of every pair's dependence the paths do not explain (c, pairs)."""
+        """Return the part of every pair's dependence, in rows, that the paths do not explain (c,
+        pairs)."""
         remaining = self.dependence.unexplained(paths.reshape(-1, *paths.shape[-2:]))
         return np.asarray(remaining[:, self.first, self.second])
 
     def minimise(
         self, information: TableInformation, shares: FloatArray, amount: float, steps: int
     ) -> tuple[FloatArray, FloatArray]:
-        """Return the error (c,) and shares (c, tables + d) after ``steps`` gradient steps.
+        """Return the error (c,) and the shares (c, tables + d) after ``steps`` gradient steps.
 
         Where the error falls alike for every next bit of a share, moving some gains nothing.
         """
@@ -181,7 +184,7 @@ class ExpectedError:
         return (remaining.errors * self._weights).sum(axis=1), shares
 
     def falls(self, information: TableInformation, shares: FloatArray, amount: float) -> FloatArray:
-        """Return how fast the error falls with each share, up to a common factor."""
+        """Return the rate at which the error falls with each share, up to a common factor."""
         remaining, count = self._remaining(information, shares, amount), shares.shape[1] - self._d
         slopes = self._weights / np.maximum(remaining.errors, TINY)
         # Of what is known of an attribute, the error falls by the square of what that leaves.
@@ -197,7 +200,7 @@ class ExpectedError:
         return np.hstack([of_tables / remaining.amounts, of_singles])
 
     def start(self, tables: Sequence[Names], *, singles: bool = True) -> FloatArray:
-        """Return shares to begin with (1, tables + d)."""
+        """Return the initial shares of tables and one-way marginals (1, tables + d)."""
         of_singles = np.sqrt(self.levels)
         if not tables:
             return np.asarray(of_singles / of_singles.sum())[None]
@@ -208,7 +211,8 @@ class ExpectedError:
         return np.concatenate(parts)[None]
 
     def _squares(self, amounts: FloatArray) -> FloatArray:
-        """Squared mean deviations of one cell of tables for these amounts."""
+        """Return the squared mean deviations of one cell of tables, for the amounts paid for
+        them."""
         square = self.rate.distance**2
         return square / (pi * amounts) if self.rate.concentrated else square / amounts**2
 
@@ -236,17 +240,17 @@ class ExpectedError:
 
     @cached_property
     def first(self) -> IntArray:
-        """The place of the first attribute of each pair (pairs,)."""
+        """The position of the first attribute of each pair (pairs,)."""
         return np.array([first for first, _ in self._pair_place], dtype=np.int64)
 
     @cached_property
     def second(self) -> IntArray:
-        """The place of the second attribute of each pair (pairs,)."""
+        """The position of the second attribute of each pair (pairs,)."""
         return np.array([other for _, other in self._pair_place], dtype=np.int64)
 
     @cached_property
     def place(self) -> dict[str, int]:
-        """Attribute → its place in all arrays."""
+        """The position of each attribute in all arrays."""
         return {name: place for place, name in enumerate(self.sizes)}
 
     @property
@@ -255,12 +259,12 @@ class ExpectedError:
 
     @cached_property
     def _pair_place(self) -> dict[tuple[int, int], int]:
-        """Two places of attributes → that of their pair."""
+        """The position of the pair of two attributes, given their positions."""
         return {pair: place for place, pair in enumerate(combinations(range(self._d), 2))}
 
     @cached_property
     def _pairs_of(self) -> IntArray:
-        """The places of the pairs that each attribute is in (d, d − 1)."""
+        """The positions of the pairs that contain each attribute (d, d − 1)."""
         every = range(self._d)
         places = [[self._pair_place[min(i, j), max(i, j)] for j in every if j != i] for i in every]
         return np.array(places, dtype=np.int64).reshape(self._d, -1)
@@ -271,7 +275,7 @@ class ExpectedError:
 
     @cached_property
     def _weights(self) -> FloatArray:
-        """How much the error of each pair counts (pairs,)."""
+        """The weight of the error of each pair (pairs,)."""
         if self.weights is None:
             return np.ones(len(self.first))
         return np.asarray(self.weights[self.first, self.second])
@@ -283,7 +287,7 @@ STEPS = 12
 
 @dataclass(frozen=True, eq=False)
 class _Remaining:
-    """What amounts let be known, and the errors that they leave, for c sets of tables.
+    """The errors that remain after c sets of tables are measured for some amounts.
 
     amounts     (c, tables)
     paid        (c, d): for each one-way marginal, with what was paid before

@@ -43,7 +43,7 @@ ROWS_OF_A_COUNT = 1 << 16
 
 @dataclass(frozen=True, eq=False)
 class FittedTree:
-    """Probabilities of the cells of every clique.
+    """A distribution fitted to noisy tables, as the probabilities of the cells of every clique.
 
     tree     its cliques are those of the model, in its order
     model    the same cliques, with the axes of its nodes
@@ -68,7 +68,7 @@ class FittedTree:
         iterations: int,
         zeros: StructuralZeros = NONE,
     ) -> FittedTree:
-        """Return the distribution that fits the tables best.
+        """Return the distribution that fits the noisy tables best.
 
         measured     each inside a clique; every attribute is in one of them
         iterations   at most
@@ -85,16 +85,16 @@ class FittedTree:
         return cls(tree, model, tuple(fitted), rows, zeros)
 
     def codes(self, rows: int, rng: np.random.Generator) -> IntArray:
-        """Synthetic codes (rows, attributes)."""
+        """Return synthetic codes (rows, attributes) drawn from the distribution."""
         tables, sizes = self.model.by_clique(list(self.tables)), self.model.sizes
         return self.zeros.satisfying(
             lambda many: join_cliques(self.tree, tables, many, rng, sizes), rows, tuple(sizes)
         )
 
     def predicted(self, names: Names) -> FloatArray:
-        """Return rows expected in every cell over two attributes or more, in declared order: exact
-        inside a clique and for two, else counted in drawn rows.
-        """
+        """Return the expected rows in every cell over two or more attributes, in declared order.
+
+        They are exact inside a clique and for two, else counted in drawn rows."""
         for node, table in zip(self.model.nodes, self.tables, strict=True):
             if set(names) <= set(node.names):
                 return np.asarray(self.rows * marginal_of(table, node.names, names))
@@ -109,13 +109,14 @@ class FittedTree:
 
     @cached_property
     def _drawn(self) -> dict[str, IntArray]:
-        """Always drawn alike: what is asked next must not depend on another seed."""
+        """Codes drawn from the distribution with a fixed seed, so that later questions do not
+        depend on another seed."""
         codes = self.codes(ROWS_OF_A_COUNT, np.random.default_rng(0))
         return dict(zip(self.model.sizes, np.ascontiguousarray(codes.T), strict=True))
 
     @cached_property
     def _pairs(self) -> dict[Names, FloatArray]:
-        """Probabilities of all pairs, also where no clique has both."""
+        """The probabilities of all pairs, including pairs that no clique contains."""
         place = {name: index for index, name in enumerate(self.model.sizes)}
         tables: dict[Names, FloatArray] = {}
         # From the attribute with fewer levels to the other: less to carry through the tree.
@@ -128,9 +129,9 @@ class FittedTree:
         return tables
 
     def _with(self, name: str) -> Iterator[tuple[str, FloatArray]]:
-        """Tables of one attribute, the first axis, and each other one: carried outwards from the
-        cliques that have it.
-        """
+        """Yield the joint table of an attribute, as the first axis, with each other attribute.
+
+        Tables are carried outwards from the cliques that have the attribute."""
         to_do = []
         for index, node in enumerate(self.model.nodes):
             if name in node.names:
@@ -159,7 +160,7 @@ class FittedTree:
             ]
 
     def _carried(self, table: FloatArray, index: int, shared: Names) -> FloatArray:
-        """Return P(x, clique) from P(x, what it shares): nothing where that has no probability."""
+        """Return P(x, clique) from P(x, separator), 0 where the separator has no probability."""
         clique, names = self.tables[index], self.model.nodes[index].names
         axes = tuple(axis for axis, name in enumerate(names) if name not in shared)
         total = clique.sum(axis=axes, keepdims=True)
@@ -168,7 +169,7 @@ class FittedTree:
 
     @cached_property
     def _around(self) -> list[list[int]]:
-        """Neighbours of every node."""
+        """The neighbours of every node of the tree."""
         around: list[list[int]] = [[] for _ in self.model.nodes]
         for index, node in enumerate(self.model.nodes):
             if node.parent is not None:
@@ -178,7 +179,7 @@ class FittedTree:
 
 
 def _shares(name: str, tables: Mapping[Names, FloatArray], rows: float) -> FloatArray:
-    """Shares of the levels of an attribute, from a table that has it."""
+    """Return the shares of an attribute's levels, from a table that contains it."""
     names, table = next((names, table) for names, table in tables.items() if name in names)
     counts = project_to_simplex(marginal_of(table, names, (name,)), total=rows)
     return np.asarray(counts / counts.sum())
@@ -186,7 +187,7 @@ def _shares(name: str, tables: Mapping[Names, FloatArray], rows: float) -> Float
 
 @dataclass(frozen=True)
 class OneWays:
-    """Noisy one-way marginals.
+    """The noisy one-way marginals of a release.
 
     measured   one table an attribute
     rows       number of rows, at least 1
@@ -223,7 +224,7 @@ class OneWays:
 
     @classmethod
     def within(cls, measured: Sequence[NoisyTable], sizes: Mapping[str, int]) -> OneWays:
-        """One-way marginals inside larger tables, which tell no more by being looked at alone."""
+        """Return the one-way marginals inside larger tables, as sums of these."""
         rows, tables = reconciled(measured, sizes)
         rows = max(1.0, rows)
         shares = {}
@@ -234,7 +235,8 @@ class OneWays:
         return cls((), rows, shares)
 
     def grouped(self, groupings: dict[str, Grouping]) -> list[TableEstimate]:
-        """Return the marginals over groups of levels; a sum of levels has the noise of all."""
+        """Return the marginals over groups of levels, each with the noise of the levels that it
+        sums."""
         estimates = []
         for marginal in self.measured:
             grouping = groupings[marginal.attributes[0]]
@@ -247,7 +249,8 @@ class OneWays:
 
 
 def estimated_rows(marginals: Sequence[NoisyMarginal]) -> int:
-    """Inverse-variance mean of the tables' totals, at least 0: each total estimates n."""
+    """Return the inverse-variance mean of the tables' totals, at least 0, as an estimate of the
+    rows."""
     variances = np.array(
         [table.table.size * max(table.variance, SMALLEST_VARIANCE) for table in marginals]
     )
@@ -257,7 +260,8 @@ def estimated_rows(marginals: Sequence[NoisyMarginal]) -> int:
 
 
 def shares(marginal: NoisyMarginal, rows: float) -> FloatArray:
-    """Probabilities of the cells: the nearest counts that add up to ``rows``, divided by them.
+    """Return the probabilities of cells: the nearest counts ≥ 0 that add up to ``rows``, divided by
+    ``rows``.
 
     Projecting the counts themselves to a sum of 1 would leave their largest cell alone.
     """
@@ -267,7 +271,7 @@ def shares(marginal: NoisyMarginal, rows: float) -> FloatArray:
 
 @dataclass(frozen=True)
 class FittedRows:
-    """Noisy tables of one release.
+    """The noisy tables of one release, from which synthetic rows are drawn.
 
     measured    all of them, () first; those of groups of levels too
     sizes       levels of every attribute
@@ -296,7 +300,7 @@ class FittedRows:
         rng: np.random.Generator,
         rows_to_draw: Callable[[float], int],
     ) -> SyntheticTable:
-        """Synthetic rows; attributes of ``names`` without a size have one level."""
+        """Return the table of synthetic rows, where attributes without a size have one level."""
         ways = self.one_way_marginals
         rows = rows_to_draw(ways.rows)
         cliques = self.cliques
@@ -355,7 +359,7 @@ class FittedRows:
 
     @property
     def _levels(self) -> dict[str, int]:
-        """Groups, or levels, of every attribute in the tables."""
+        """The number of groups, or of levels, of every attribute in the tables."""
         return {
             name: self.groupings[name].size if name in self.groupings else size
             for name, size in self.sizes.items()
@@ -363,12 +367,12 @@ class FittedRows:
 
     @property
     def one_way_marginals(self) -> OneWays:
-        """The one-way marginals that were measured first, or else are inside the tables."""
+        """The one-way marginals that were measured first, or those inside the tables."""
         return self.ways or OneWays.within(self._cleared, self.sizes)
 
     @property
     def cliques(self) -> tuple[Names, ...]:
-        """The cliques of the graph of all tables and constraints, triangulated."""
+        """The cliques of the triangulated graph of all tables and constraints."""
         import networkx as nx
 
         graph = nx.Graph()
@@ -380,7 +384,7 @@ class FittedRows:
 
     @property
     def _cleared(self) -> tuple[NoisyTable, ...]:
-        """The tables without the noise of cells that are empty."""
+        """The tables without the noise in cells that must be empty."""
         return self.zeros.grouped(self.groupings).cleared(self.measured)
 
     def _cells(self, names: Names) -> int:
@@ -390,7 +394,8 @@ class FittedRows:
     def _by_tree(
         self, cliques: Sequence[Names], ways: OneWays, rows: int, rng: np.random.Generator
     ) -> tuple[IntArray, tuple[Names, ...], tuple[tuple[int, int], ...]]:
-        """Return the tree that fits all tables best."""
+        """Return synthetic rows drawn from the tree that fits all tables best, with its cliques
+        and links."""
         if not cliques:
             return np.zeros((rows, 0), dtype=np.int8), (), ()
         fitted = self.fit_tree(cliques, ways)
@@ -411,7 +416,7 @@ class FittedRows:
     def _by_network(
         self, ways: OneWays, rows: int, rng: np.random.Generator
     ) -> tuple[IntArray, tuple[Names, ...], tuple[tuple[int, int], ...]]:
-        """Return rows that are drawn one attribute after another, so that all pairs fit."""
+        """Return synthetic rows drawn attribute by attribute, so that all pairs fit the tables."""
         levels, zeros = self._levels, self.zeros.grouped(self.groupings)
         paired = PairedRows(AgreedTables.of(self._all_tables(ways), levels), levels, zeros)
         codes = zeros.satisfying(lambda many: paired.codes(many, rng), rows, tuple(levels))
@@ -422,16 +427,16 @@ class FittedRows:
 
     @property
     def all_groupings(self) -> dict[str, Grouping]:
-        """Those of the tables, and every level alone for the other attributes."""
+        """The groupings of all attributes, where an attribute without one keeps its levels."""
         ungrouped = {name: Grouping(tuple(range(size))) for name, size in self.sizes.items()}
         return {**ungrouped, **self.groupings}
 
     def _all_tables(self, ways: OneWays) -> tuple[NoisyTable, ...]:
-        """Return all tables, over groups where there are groups."""
+        """Return all tables, over groups of levels where there are groups."""
         return (*self._cleared, *ways.grouped(self.all_groupings))
 
     def _expanded(self, codes: IntArray, ways: OneWays, rng: np.random.Generator) -> IntArray:
-        """Codes of levels from those of groups, (rows, attributes)."""
+        """Return codes of levels drawn from codes of groups, (rows, attributes)."""
         columns = [
             self.groupings[name].expanded(column, ways.shares[name], rng)
             if name in self.groupings

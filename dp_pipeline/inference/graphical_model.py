@@ -19,7 +19,7 @@ from dp_pipeline.inference.junction_tree import JunctionTree
 
 @dataclass(frozen=True)
 class Clique:
-    """One clique, its axes ordered so that the separator to the parent comes first.
+    """A clique whose axes are ordered so that the separator to its parent comes first.
 
     names      attributes in the order of the axes
     shape      their sizes
@@ -38,14 +38,14 @@ class Clique:
 
     @property
     def split(self) -> tuple[int, int]:
-        """The number of cells of the separator, and that of the rest given the separator."""
+        """The number of cells of the separator, and of all other axes together."""
         cells = int(np.prod(self.shape[: self.separator], dtype=np.int64))
         return cells, int(np.prod(self.shape[self.separator :], dtype=np.int64))
 
 
 class GraphicalModel:
-    """A distribution of rows from log-potentials on the cliques of a junction tree:
-    P(x) ∝ exp Σ_C θ_C(x_C).
+    """A distribution P(x) ∝ exp Σ_C θ_C(x_C), given by log-potentials on the cliques of a junction
+    tree.
 
     tree    cliques and links
     sizes   levels of every attribute
@@ -79,14 +79,15 @@ class GraphicalModel:
         return [np.zeros(node.shape) for node in self.nodes]
 
     def home(self, attributes: Names) -> int:
-        """Return the node with the fewest cells that holds the attributes; ValueError for none."""
+        """Return the node with the fewest cells that contains the attributes; ValueError if
+        there is none."""
         holding = [
             index for index, node in enumerate(self.nodes) if set(attributes) <= set(node.names)
         ]
         return min(holding, key=lambda index: int(np.prod(self.nodes[index].shape)))
 
     def marginals(self, potentials: Sequence[FloatArray]) -> tuple[list[FloatArray], float]:
-        """Probabilities of every clique's cells, one table a node with sum 1; and log Z.
+        """Return the probabilities of every clique's cells, one table for each node, and log Z.
 
         potentials   one table a node, of its shape; finite
         """
@@ -111,7 +112,8 @@ class GraphicalModel:
         return tables, log_total
 
     def by_clique(self, tables: Sequence[FloatArray]) -> dict[Names, FloatArray]:
-        """Clique of the tree → its table, axes in the clique's order, from one table a node."""
+        """Return the table of each clique, with axes in the clique's order, from one table for
+        each node."""
         return {
             clique: tables[index].transpose(
                 [self.nodes[index].names.index(name) for name in clique]
@@ -136,9 +138,10 @@ def _largest(rows: FloatArray) -> FloatArray:
 
 
 def _summed(table: FloatArray, axes: tuple[int, ...]) -> FloatArray:
-    """Return the table without these axes, in ascending order. The first of them go first, one by
-    one: of what is then summed most lies side by side.
-    """
+    """Return the table summed over some axes.
+
+    They are in ascending order; the first of them go first, one by one, as most of what is then
+    summed lies side by side."""
     for before, axis in enumerate(axes):
         table = np.asarray(table.sum(axis=axis - before))
     return table
@@ -165,7 +168,7 @@ CELLS_A_GROUP = 16
 
 @dataclass(frozen=True)
 class _Stage:
-    """One set of groups of one node.
+    """One step of a projection: a set of axes of one node and the tables that it gives.
 
     node     place in the model's nodes
     shape    of the node with its groups as axes
@@ -182,7 +185,8 @@ class _Stage:
 
 
 class Projection:
-    """All cells of ``tables``, in their order, from clique tables of ``model``; and back.
+    """The linear map from the clique tables of a model to the cells of ``tables``, with its
+    adjoint.
 
     A linear map and its transpose, both in two stages. Axes of a clique are fused into a few
     groups; the clique is summed to every set of groups that some marginal needs, once for all
@@ -222,7 +226,7 @@ class Projection:
         self._turned = self._matrix.T.tocsr()
 
     def forward(self, cliques: Sequence[FloatArray]) -> FloatArray:
-        """Cells of the marginals, flat, from one table a node."""
+        """Return the cells of the marginals, flat, from one table for each node."""
         sums = [
             _summed(cliques[stage.node].reshape(stage.shape), stage.summed).ravel()
             for stage in self._stages
@@ -230,7 +234,8 @@ class Projection:
         return np.asarray(self._matrix @ np.concatenate([np.zeros(0), *sums]))
 
     def backward(self, cells: FloatArray) -> list[FloatArray]:
-        """Return one table a node: every cell is the sum of the marginals' cells that it is in."""
+        """Return the adjoint: one table for each node, in which every cell sums the marginals'
+        cells it is in."""
         cliques = self._model.zeros()
         added = self._turned @ cells
         for stage in self._stages:
@@ -243,7 +248,8 @@ class Projection:
 def _marginal_stages(
     model: GraphicalModel, tables: Sequence[Names]
 ) -> Iterator[tuple[int, list[tuple[int, ...]], tuple[int, ...], list[int]]]:
-    """Yield of every stage the node, its groups, the retained groups and the table positions."""
+    """Yield for every stage the node, its fused axes, the axes that are retained, and the
+    tables' positions."""
     groups = [_groups(node) for node in model.nodes]
     places_of: dict[tuple[int, tuple[int, ...]], list[int]] = {}
     for place, names in enumerate(tables):
@@ -256,7 +262,7 @@ def _marginal_stages(
 
 
 def _groups(node: Clique) -> list[tuple[int, ...]]:
-    """Neighbouring axes, fused."""
+    """Return the axes of a node, with neighbouring axes fused where no table separates them."""
     groups: list[tuple[int, ...]] = []
     cells = CELLS_A_GROUP + 1
     for axis, size in enumerate(node.shape):
@@ -270,7 +276,7 @@ def _groups(node: Clique) -> list[tuple[int, ...]]:
 
 
 def _cells(node: Clique, axes: Sequence[int], names: Names) -> np.ndarray:
-    """For every cell over ``axes`` of the node the cell over ``names`` that it is in."""
+    """Return the cell over ``names`` that contains every cell over ``axes`` of a node."""
     shape = [node.shape[axis] for axis in axes]
     cell, width = np.zeros(shape, dtype=np.int64), 1
     for name in reversed(names):

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class JunctionTree:
-    """Cliques, and links (parent, child) that span them breadth-first from clique 0.
+    """A junction tree: cliques, and links (parent, child) that span them breadth-first from clique
+    0.
 
     cliques   attributes of each, in the order of its table's axes
     links     positions in ``cliques``; cliques that share nothing are linked too
@@ -36,7 +37,8 @@ class JunctionTree:
 
     @classmethod
     def of(cls, cliques: Sequence[tuple[str, ...]], sizes: Mapping[str, int]) -> JunctionTree:
-        """Return the maximum spanning tree of the clique graph, weighted by the attributes shared.
+        """Return the junction tree that is the maximum spanning tree of the clique graph, by shared
+        attributes.
 
         The root is the clique with the most cells, and ``cliques`` of the tree are in
         breadth-first order from it, each with its names as given. Ties go to the earlier
@@ -61,11 +63,11 @@ class JunctionTree:
 
     @property
     def order(self) -> tuple[int, ...]:
-        """Positions of the cliques, every parent before its children."""
+        """The positions of the cliques, with every parent before its children."""
         return tuple(range(len(self.cliques)))[:1] + tuple(child for _, child in self.links)
 
     def separator(self, link: tuple[int, int]) -> tuple[str, ...]:
-        """Return the attributes that both cliques of a link have, in the child's order."""
+        """Return the attributes that both cliques of a link contain, in the child's order."""
         parent, child = link
         return tuple(name for name in self.cliques[child] if name in self.cliques[parent])
 
@@ -78,8 +80,10 @@ class JunctionTree:
         return tuple(cell_count(clique, sizes) for clique in self.cliques)
 
     def require_running_intersection(self) -> None:
-        """Raise BoundaryViolation unless the links span the cliques from clique 0, and the cliques
-        with any one attribute hang together.
+        """Raise BoundaryViolation unless the tree spans all cliques and has the running
+        intersection property.
+
+        Links span the cliques from clique 0, and the cliques with any one attribute hang together.
 
         Along ``order`` that is: what a clique shares with any earlier one, its parent has.
         """
@@ -109,7 +113,7 @@ class JunctionTree:
 
 
 def cell_count(clique: Sequence[str], sizes: Mapping[str, int]) -> int:
-    """Return the number of cells of the table over a clique; 1 for no attribute.
+    """Return the number of cells of the table over a clique; 1 for an empty clique.
 
     >>> cell_count(("a", "b"), {"a": 2, "b": 3})
     6
@@ -118,7 +122,7 @@ def cell_count(clique: Sequence[str], sizes: Mapping[str, int]) -> int:
 
 
 def _spanning(cliques: Sequence[tuple[str, ...]], root: int) -> list[tuple[int, int]]:
-    """Links of the heaviest tree over the cliques, breadth-first from ``root``."""
+    """Return the links of the heaviest tree over the cliques, breadth-first from ``root``."""
     import networkx as nx
 
     graph = nx.Graph()
@@ -131,7 +135,8 @@ def _spanning(cliques: Sequence[tuple[str, ...]], root: int) -> list[tuple[int, 
 
 
 def elimination_cliques(graph: nx.Graph, order: Sequence[str]) -> tuple[frozenset[str], ...]:
-    """Maximal cliques of ``graph`` after its triangulation along ``order``, as they arise.
+    """Return the maximal cliques of ``graph`` after its triangulation along ``order``, as they
+    arise.
 
     For each u in ``order`` all pairs of its neighbours that are not yet eliminated are
     connected, and N(u) ∪ {u} is a clique (Triangulation-Partition: Zhang et al., J. Computer
@@ -155,7 +160,7 @@ def elimination_cliques(graph: nx.Graph, order: Sequence[str]) -> tuple[frozense
 
 
 def min_fill_order(graph: nx.Graph, sizes: Mapping[str, int]) -> tuple[str, ...]:
-    """Return an elimination order: each time the vertex that adds the fewest edges.
+    """Return an elimination order that always takes the vertex that adds the fewest edges.
 
     sizes   cells of every attribute; their keys are the vertices
 
@@ -183,7 +188,7 @@ def min_fill_order(graph: nx.Graph, sizes: Mapping[str, int]) -> tuple[str, ...]
 
 
 def triangulated_cliques(graph: nx.Graph, sizes: Mapping[str, int]) -> tuple[tuple[str, ...], ...]:
-    """Maximal cliques of ``graph`` after triangulation in min-fill order.
+    """Return the maximal cliques of ``graph`` after triangulation in min-fill order.
 
     Names inside a clique are in the order of ``sizes``; an attribute without edges is a
     clique of its own. BoundaryViolation for a vertex without a size.
@@ -197,7 +202,7 @@ def triangulated_cliques(graph: nx.Graph, sizes: Mapping[str, int]) -> tuple[tup
 
 
 def _neighbours(graph: nx.Graph, order: Sequence[str]) -> list[int]:
-    """Neighbours of each vertex of ``order``, as the bits of a whole number."""
+    """Return the neighbours of each vertex of ``order``, as the bits of an integer."""
     places = {name: index for index, name in enumerate(order)}
     if len(places) != len(order) or not all(vertex in places for vertex in graph):
         raise BoundaryViolation(
@@ -213,7 +218,8 @@ def _neighbours(graph: nx.Graph, order: Sequence[str]) -> list[int]:
 
 
 def _eliminate(neighbours: list[int], index: int) -> int:
-    """Connect all neighbours of a vertex with each other and take it out; returns them."""
+    """Connect all neighbours of a vertex with each other and remove the vertex; return these
+    neighbours."""
     around = neighbours[index]
     for vertex in members_of(around):
         neighbours[vertex] = (neighbours[vertex] | around) & ~(1 << vertex | 1 << index)
@@ -222,7 +228,7 @@ def _eliminate(neighbours: list[int], index: int) -> int:
 
 
 def _cost(neighbours: list[int], index: int, cells: Sequence[int]) -> tuple[int, int, int]:
-    """Edges that eliminating a vertex adds, cells of its clique, and the vertex."""
+    """Return the edges that eliminating a vertex adds, the cells of its clique, and the vertex."""
     missing, product = 0, cells[index]
     around = neighbours[index]
     for vertex in members_of(around):
@@ -233,7 +239,7 @@ def _cost(neighbours: list[int], index: int, cells: Sequence[int]) -> tuple[int,
 
 
 def members_of(vertices: int) -> Iterator[int]:
-    """Positions of the bits of a set, smallest first."""
+    """Yield the positions of the bits that are set in an integer, smallest first."""
     while vertices:
         lowest = vertices & -vertices
         yield lowest.bit_length() - 1

@@ -19,7 +19,7 @@ _BLOCK_CELLS = 1 << 21
 
 
 class _NearestPairs:
-    """The two nearest centres of every point: indices and squared distances."""
+    """The two nearest centres of every point, with their squared distances."""
 
     def __init__(self, points: FloatArray, centres: FloatArray) -> None:
         self.first, self.second = (np.empty(len(points), dtype=np.int64) for _ in range(2))
@@ -27,7 +27,7 @@ class _NearestPairs:
         self.search(np.arange(len(points)), points, centres)
 
     def search(self, indices: IntArray, points: FloatArray, centres: FloatArray) -> None:
-        """Search again for some points."""
+        """Find the two nearest centres of some points again."""
         step = max(1, _BLOCK_CELLS // len(centres))
         for start in range(0, len(indices), step):
             block = indices[start : start + step]
@@ -41,7 +41,7 @@ class _NearestPairs:
             self.to_first[block], self.to_second[block] = np.maximum(pair, 0.0).T
 
     def move(self, j: int, distances: FloatArray, points: FloatArray, centres: FloatArray) -> None:
-        """Follow centre j to a place with these squared distances."""
+        """Update the nearest pairs after centre j has moved, given its new squared distances."""
         lost = (self.first == j) | (self.second == j)
         closest = ~lost & (distances < self.to_first)
         closer = ~lost & ~closest & (distances < self.to_second)
@@ -55,7 +55,7 @@ class _NearestPairs:
 def swap_centres(
     points: FloatArray, weights: FloatArray, centres: FloatArray, *, steps: int, rng: Generator
 ) -> tuple[FloatArray, bool]:
-    """Return centres after ``steps`` trials of a swap, and whether any was made.
+    """Return centres after ``steps`` attempted swaps, and whether any swap was made.
 
     points    (n, d), near the origin
     weights   (n,) ≥ 0
@@ -87,8 +87,10 @@ def swap_centres(
 def lightweight_coreset(
     points: FloatArray, weights: FloatArray, *, size: int, rng: Generator
 ) -> tuple[FloatArray, FloatArray]:
-    """Return ``size`` points, drawn with replacement, and weights that keep every k-means cost
-    right in expectation; all points as they are when there are no more than ``size``.
+    """Return ``size`` random points with weights that keep every k-means cost right in expectation.
+
+    They are drawn with replacement; all points are returned as they are when there are no more than
+    ``size``.
 
     points    (n, d)
     weights   (n,) > 0
@@ -116,7 +118,7 @@ ROUNDS = 3
 
 
 def cluster_synopsis(synopsis: Synopsis, *, k: int, starts: int, rng: Generator) -> FloatArray:
-    """Return k centres, float (k, d) in data units, each inside the box that the synopsis covers.
+    """Return k centres, float (k, d) in data units, inside the box that the synopsis covers.
 
     Boxes stand for their middles; negative weights count as 0. Fewer positive
     boxes than centres (an empty or tiny population): every such middle is a centre
@@ -136,7 +138,7 @@ def cluster_synopsis(synopsis: Synopsis, *, k: int, starts: int, rng: Generator)
 def _search_centres(
     points: FloatArray, weights: FloatArray, *, k: int, starts: int, rng: Generator
 ) -> FloatArray:
-    """Return the best of several starts, improved by swaps until those are of no use."""
+    """Return the best centres of several starts, improved by swaps as long as that helps."""
     sample, sample_weights = lightweight_coreset(points, weights, size=MOST_SEARCHED, rng=rng)
     seed = int(rng.integers(2**31 - 1))
     centres, cost = _run_lloyd(sample, sample_weights, k=k, starts=starts, seed=seed)
@@ -161,7 +163,8 @@ def _run_lloyd(
     starts: int = 1,
     seed: int = 0,
 ) -> tuple[FloatArray, float]:
-    """Run Lloyd's iterations from given centres, or from the best k-means++ start of some."""
+    """Return centres after Lloyd's iterations from given centres, or from the best k-means++
+    start."""
     from sklearn.cluster import KMeans
     from sklearn.exceptions import ConvergenceWarning
 
@@ -177,7 +180,7 @@ def _run_lloyd(
 
 
 def uniform_places(k: int, box: Sequence[Coordinate], rng: Generator) -> FloatArray:
-    """Return k independent uniform places in the box, float (k, d) in data units."""
+    """Return k independent uniform points in the box, float (k, d) in data units."""
     low, high = ([getattr(side, end) for side in box] for end in ("lower", "upper"))
     return rng.uniform(low, high, size=(k, len(box)))
 
@@ -185,7 +188,7 @@ def uniform_places(k: int, box: Sequence[Coordinate], rng: Generator) -> FloatAr
 def spread_seeds(
     synopsis: Synopsis, *, k: int, box: Sequence[Coordinate], rng: Generator
 ) -> FloatArray:
-    """Return k middles of boxes of positive weight by greedy D² sampling, float (k, d).
+    """Return k middles of boxes with positive weight, chosen by greedy D² sampling, float (k, d).
 
     Each time 2 + ⌊ln k⌋ boxes are drawn with probability ∝ weight · squared distance to the
     nearest seed so far, and the one that leaves the least of that sum becomes a seed
@@ -209,14 +212,14 @@ def spread_seeds(
 
 
 def _squares(points: FloatArray, chosen: Sequence[int] | IntArray) -> FloatArray:
-    """Return squared distances of chosen points to all, (chosen, points)."""
+    """Return the squared distances of chosen points to all points, (chosen, points)."""
     return np.asarray(((points[chosen][:, None] - points) ** 2).sum(axis=2))
 
 
 def dense_seeds(
     synopsis: Synopsis, *, k: int, box: Sequence[Coordinate], rng: Generator
 ) -> FloatArray:
-    """Return k middles (k, d) of the heaviest boxes of a grid with equally many cells an axis.
+    """Return k middles (k, d) of the heaviest cells of a grid with equally many cells on each axis.
 
     A cell beside a chosen one comes after all others; cells without positive weight are
     no places, and uniform ones stand in for them.
@@ -244,7 +247,7 @@ _BATCHES, _BATCH = 20, 5
 
 
 def pack_spheres(k: int, box: Sequence[Coordinate], rng: Generator) -> FloatArray:
-    """Return k places, float (k, d) in data units, inside the box.
+    """Return k points, float (k, d) in data units, that are spread as packed spheres in the box.
 
     In the box scaled to [−1, 1]^d, the centres of k spheres that lie inside it and do not
     overlap; their common radius is the largest, by bisection, for which random
@@ -274,7 +277,7 @@ def _insert_spheres(shape: tuple[int, ...], radius: float, rng: Generator) -> Fl
 
 
 def _free_place(places: FloatArray, radius: float, rng: Generator) -> FloatArray | None:
-    """Return a random place for one more sphere beside those at ``places``, if one is found."""
+    """Return a random centre for one more sphere that overlaps no other; None if none is found."""
     for _ in range(_BATCHES):
         candidates = rng.uniform(radius - 1, 1 - radius, size=(_BATCH, places.shape[1]))
         # Axis by axis, not by a matrix product, whose last digit depends on the machine: a

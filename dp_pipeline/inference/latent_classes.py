@@ -47,8 +47,8 @@ SMALLEST_CELL = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class LatentClasses:
-    """A distribution of rows as a mixture of classes, inside each of which attributes are
-    independent: P(x) = Σ_c w_c Π_j P(x_j | c).
+    """A mixture of classes with independent attributes inside each class: P(x) = Σ_c w_c Π_j P(x_j
+    | c).
 
     weights   of the classes, (k,), of sum 1
     shares    attribute → (levels, k): of its levels in every class, columns of sum 1
@@ -64,9 +64,10 @@ class LatentClasses:
     def of(
         cls, codes: IntArray, sizes: Mapping[str, int], *, classes: int = CLASSES
     ) -> LatentClasses:
-        """Return the classes that make these rows likely, by expectation and maximisation
-        (Dempster, Laird, Rubin 1977) from equal parts of the rows along their first principal
-        component.
+        """Return the latent classes that fit these rows best, found by expectation maximisation.
+
+        Source: Dempster, Laird, Rubin 1977; it starts from equal parts of the rows along their
+        first principal component.
 
         codes   (rows, attributes), at least one row; columns in the order of ``sizes``
 
@@ -110,7 +111,7 @@ def _indicators(codes: IntArray, sizes: Sequence[int]) -> Any:
 
 
 def _first_memberships(has: Any, shares: FloatArray, classes: int) -> FloatArray:
-    """Return how far every row belongs to every class at first, (rows, classes)."""
+    """Return the initial degree to which every row belongs to every class, (rows, classes)."""
     rows = has.shape[0]
     scale = 1 / np.sqrt(np.maximum(shares, 1 / rows))
     along = _first_component(has, shares, scale)
@@ -125,9 +126,10 @@ def _first_memberships(has: Any, shares: FloatArray, classes: int) -> FloatArray
 
 
 def _first_component(has: Any, shares: FloatArray, scale: FloatArray) -> FloatArray:
-    """Return the first principal component of scaled indicators, (levels,), nearly: the best
-    direction among those that Lanczos steps reach from a fixed start. Source: Lanczos, 1950.
-    """
+    """Return approximately the first principal component of scaled indicators, (levels,).
+
+    It is the best direction among those that Lanczos steps reach from a fixed start. Source:
+    Lanczos, 1950."""
 
     def covariance(direction: FloatArray) -> FloatArray:
         scaled = scale * direction
@@ -180,9 +182,12 @@ def fit_near_classes(
     start: Mapping[str, FloatArray],
     beside: Sequence[FloatArray],
 ) -> list[FloatArray]:
-    """``fit_tree``; where noise is much of what tables tell, twice: the second time near to the
-    latent classes of the first fit, in place of independent attributes, if they tell most of what
-    the tables do. One table a node of the model.
+    """Return the fitted probabilities of every node, regularised by latent classes if noise is
+    strong.
+
+    Where noise is much of what tables tell, it fits twice: the second time near to the latent
+    classes of the first fit, in place of independent attributes, if they tell most of what the
+    tables do. There is one table for each node.
 
     Post-processing: it reads noisy tables alone.
     """
@@ -205,9 +210,8 @@ def fit_near_classes(
 def _may_help(
     model: GraphicalModel, measured: Sequence[NoisyTable], start: Mapping[str, FloatArray]
 ) -> bool:
-    """Return whether noise is much of what tables of several attributes tell, and none has them
-    all.
-    """
+    """Return whether noise is strong in the tables of several attributes, and no table has all
+    attributes."""
     tables = [set(table.attributes) for table in measured]
     if not any(len(names) > 1 for names in tables) or set(model.sizes) in tables:
         return False
@@ -221,8 +225,9 @@ def _may_help(
 def missed(
     classes: LatentClasses, measured: Sequence[NoisyTable], start: Mapping[str, FloatArray]
 ) -> float:
-    """Return how much of what tables of several attributes tell of a dependence, beyond their
-    noise, the classes do not tell: 0 for all of it, 1 for none; without any dependence 1.
+    """Return the share of the tables' dependence beyond noise that the classes miss, 0 to 1.
+
+    It is 1 without any dependence.
 
     start   attribute → shares, of every attribute of a table
     """
@@ -234,7 +239,8 @@ def missed(
 def _beyond_noise(
     classes: LatentClasses, measured: Sequence[NoisyTable], start: Mapping[str, FloatArray]
 ) -> float:
-    """Σ over cells of (table − what is expected)², in variances of the noise, without the noise."""
+    """Return Σ over cells of (table − expected)² in variances of the noise, without the part due
+    to noise."""
     rows, tables = reconciled(measured, {name: len(shares) for name, shares in start.items()})
     beyond = 0.0
     for names, table in tables.items():
@@ -247,9 +253,10 @@ def _beyond_noise(
 def _potentials(
     model: GraphicalModel, classes: LatentClasses, start: Mapping[str, FloatArray]
 ) -> list[FloatArray]:
-    """Return for each clique, given its separator, by how much the logarithms of the classes'
-    probabilities differ from those of independent attributes.
-    """
+    """Return log-potentials of each clique by which the classes differ from independent
+    attributes.
+
+    Each is given its separator."""
     near = []
     for node, product in zip(model.nodes, product_potentials(model, start), strict=True):
         cells = np.log(np.maximum(classes.table(node.names), SMALLEST_CELL))

@@ -36,19 +36,19 @@ class ScoreNoise(Protocol):
     def variance(self) -> float: ...
 
     def density(self, off: FloatArray) -> FloatArray:
-        """Return how likely it is to be so many rows, up to a factor."""
+        """Return the density of the noise at these values, in rows, up to a factor."""
         ...
 
 
 @dataclass(frozen=True)
 class NormalNoise:
-    """Gaussian noise."""
+    """Gaussian noise of a score."""
 
     deviation: float
 
     @property
     def reach(self) -> float:
-        """Five standard deviations."""
+        """The largest noise considered: five standard deviations."""
         return 5 * self.deviation
 
     @property
@@ -61,25 +61,26 @@ class NormalNoise:
 
 @dataclass(frozen=True)
 class CubeNoise:
-    """The noise of the L∞ mechanism in one of ``many`` numbers by itself: uniform in ± R, where R
-    has a Gamma distribution of shape many + 1 and that scale.
-    """
+    """The noise of the L∞ mechanism in one of ``many`` numbers: uniform in ±R, where R is
+    random.
+
+    R has a Gamma distribution of shape many + 1 and that scale."""
 
     many: int
     scale: float
 
     @property
     def reach(self) -> float:
-        """Four standard deviations above the mean of R."""
+        """The largest noise considered: four standard deviations above the mean of R."""
         return self.scale * (self.many + 1 + 4 * sqrt(self.many + 1))
 
     @property
     def variance(self) -> float:
-        """A third of the mean of R²."""
+        """The variance of the noise, a third of the mean of R²."""
         return self.scale**2 * (self.many + 1) * (self.many + 2) / 3
 
     def density(self, off: FloatArray) -> FloatArray:
-        """Return the mean of 1/R over all R beyond."""
+        """Return the density up to a factor: the mean of 1/R over all R beyond a value."""
         from scipy.special import gammaincc
 
         return np.asarray(gammaincc(self.many, np.abs(off) / self.scale))
@@ -87,7 +88,7 @@ class CubeNoise:
 
 @dataclass(frozen=True)
 class NoisyScores:
-    """Of each pair √(g² + b²) and noise, for a dependence of g rows.
+    """Noisy scores of pairs: √(g² + b²) plus noise, for a dependence of g rows.
 
     noisy    (pairs,): as they were measured
     floor   (pairs,): b, the rows that the noise of one-way marginals puts there
@@ -99,12 +100,12 @@ class NoisyScores:
     noise: ScoreNoise
 
     def of(self, places: IntArray) -> NoisyScores:
-        """Those of some pairs alone."""
+        """Return the noisy scores of some pairs."""
         return replace(self, noisy=self.noisy[places], floor=self.floor[places])
 
     def expected(self, priors: Sequence[tuple[float, float]]) -> tuple[FloatArray, float]:
-        """Return the mean of g given its noisy value (pairs,), where g has one of these
-        distributions, each as likely as the others; and how likely the noisy values are.
+        """Return the posterior mean of g (pairs,) under equally likely priors, and the likelihood
+        of the scores.
 
         priors   mean and tail of each, as ``weibull`` takes them
         """
@@ -116,9 +117,10 @@ class NoisyScores:
         return np.asarray(likely / total), float(evidence.max() + np.log(total / len(priors)))
 
     def expected_near(self, prediction: FloatArray) -> tuple[FloatArray, float]:
-        """Return the same where g is Laplace distributed around a prediction (pairs,) in rows, with
-        one of several widths.
-        """
+        """Return the posterior mean of g (pairs,) under Laplace priors around a prediction, and
+        the likelihood.
+
+        The prediction is in rows; the priors have one of several widths."""
         widths = (np.sqrt(self.noise.variance) * WIDTHS).tolist()
         results = [self.integrate(self._laplace(prediction, width)) for width in widths]
         likely, evidence = max(results, key=lambda result: float(result[1].sum()))
@@ -126,7 +128,8 @@ class NoisyScores:
 
     @staticmethod
     def weibull(mean: float, tail: float = 1.0) -> Callable[[FloatArray], FloatArray]:
-        """Return the logarithm of the density of ``mean`` · X^tail / Γ(1 + tail), X exponential."""
+        """Return the log-density of a Weibull prior, ``mean`` · X^tail / Γ(1 + tail) with X
+        exponential."""
         scale = mean / gamma(1 + tail)
 
         def log_density(scores: FloatArray) -> FloatArray:
@@ -145,9 +148,9 @@ class NoisyScores:
     def integrate(
         self, log_prior: Callable[[FloatArray], FloatArray]
     ) -> tuple[FloatArray, FloatArray]:
-        """Return the mean of g given its noisy value (pairs,), and the logarithm of how likely all
-        noisy values are, up to a factor that the density of the noise leaves open.
-        """
+        """Return the posterior mean of g (pairs,), and the log-likelihood of all scores.
+
+        The latter is up to a factor that the density of the noise leaves open."""
         noisy, reach, floor = self.noisy, self.noise.reach, self.floor
         low = np.sqrt(np.maximum(0.0, np.maximum(0.0, noisy - reach) ** 2 - floor**2))
         width = np.maximum(0.0, noisy + reach - low)

@@ -21,7 +21,7 @@ SHRINK = 0.25
 
 @dataclass(frozen=True)
 class Sparsity:
-    """When the small ones among siblings are taken for empty.
+    """The rule by which small counts among siblings are taken for empty.
 
     one    deviations above which a child is certainly not empty
     rest   deviations that the sum of all other children must pass to be kept
@@ -33,7 +33,7 @@ class Sparsity:
 
 @dataclass(frozen=True)
 class _Families:
-    """Parents with the same number of children.
+    """The nodes of a tree that have the same number of children, with these.
 
     parents    int64 (g,): positions among all nodes
     children   int64 (g, m)
@@ -44,7 +44,7 @@ class _Families:
 
 
 class NoisyTree:
-    """Noisy counts of a tree that grows downwards. The root itself is not counted."""
+    """The noisy counts of a tree that grows downwards, without a count of its root."""
 
     def __init__(self) -> None:
         self._nodes = [Prefixes.root()]
@@ -63,7 +63,7 @@ class NoisyTree:
         values: FloatArray | IntArray,
         variance: FloatArray,
     ) -> IntArray:
-        """Put counted children below their parents; returns their positions, (g·m,).
+        """Add counted children below their parents; return the children's positions, (g·m,).
 
         parents    int64 (g,), positions
         nodes      the children, parent by parent, g·m of them
@@ -81,24 +81,25 @@ class NoisyTree:
         return positions
 
     def count_again(self, positions: IntArray, values: IntArray, variance: FloatArray) -> None:
-        """Combine second counts (m,) of nodes with their first, by inverse variance."""
+        """Combine second counts (m,) of nodes with their first counts, by inverse variance."""
         estimates = _Estimates(self._values, self._precisions)
         estimates.combine(positions, values.astype(np.float64), 1 / variance)
 
     @property
     def leaves(self) -> tuple[IntArray, Prefixes]:
-        """Positions of the nodes without children, and those nodes."""
+        """The positions of the nodes without children, and those nodes."""
         is_leaf = np.ones(len(self), dtype=np.bool_)
         for family in self._families:
             is_leaf[family.parents] = False
         return np.flatnonzero(is_leaf), Prefixes.concatenate(self._nodes).where(is_leaf)
 
     def estimates(self, positions: IntArray) -> tuple[FloatArray, FloatArray]:
-        """Return the noisy counts of nodes by themselves, (m,), and their variances."""
+        """Return the noisy counts of nodes, (m,), and their variances, without using other
+        nodes."""
         return self._values[positions], 1 / self._precisions[positions]
 
     def counts(self, *, first: Sparsity | None, below: Sparsity | None) -> FloatArray:
-        """Return a count ≥ 0 for every node, (m,); the counts add up along the tree.
+        """Return a count ≥ 0 for every node, (m,), where counts add up along the tree.
 
         first   for the root's children; None takes no child for empty
         below   for all others
@@ -124,13 +125,13 @@ class NoisyTree:
 
 @dataclass(frozen=True)
 class _Estimates:
-    """Counts of all nodes and their inverse variances; combined in place."""
+    """The estimated counts of all nodes with their inverse variances, updated in place."""
 
     values: FloatArray
     precisions: FloatArray
 
     def combine(self, index: IntArray, values: FloatArray, precision: FloatArray) -> None:
-        """Average with second estimates of the nodes ``index``, by inverse variance."""
+        """Average the estimates of the nodes ``index`` with second ones, by inverse variance."""
         total = self.precisions[index] + precision
         weighted = self.values[index] * self.precisions[index] + values * precision
         self.values[index] = weighted / total
@@ -139,7 +140,7 @@ class _Estimates:
     def shared(
         self, family: _Families, parents: FloatArray, sparsity: Sparsity | None
     ) -> FloatArray:
-        """Counts of parents (g,) given to their children, (g, m)."""
+        """Return the counts of parents (g,) divided among their children, (g, m)."""
         fan = family.children.shape[1]
         values, variance = self.values[family.children], 1 / self.precisions[family.children]
         away = values - values.mean(axis=1, keepdims=True)
@@ -171,7 +172,8 @@ TOO_WIDE = 8.0
 def find_far_leaves(
     lower: FloatArray, upper: FloatArray, values: FloatArray, variance: FloatArray
 ) -> Mask:
-    """Find the leaves far from all rows, (m,), in a box that is far too wide for its rows.
+    """Return a mask of the leaves that are far from all rows, (m,), in a box much too wide for its
+    rows.
 
     lower, upper   the boxes of the leaves, (m, d)
     values         their noisy counts, by themselves
@@ -208,7 +210,8 @@ def find_far_leaves(
 
 
 def _first_with_rows(order: FloatArray, values: FloatArray, variance: FloatArray) -> int | None:
-    """Return the first leaf in an order by which leaves hold rows for sure."""
+    """Return the first leaf, in some order, from which on leaves certainly contain rows; None if
+    there is none."""
     passed = np.argsort(order, kind="stable")
     together = np.cumsum(values[passed]) > SURE * np.sqrt(np.cumsum(variance[passed]))
     is_sure = together | (values[passed] > CERTAIN * np.sqrt(variance[passed] / 2))
@@ -226,7 +229,7 @@ levels above the rows, as noise there is far from all rows and moves a centre fa
 
 
 def may_hold_rows(depths: IntArray, values: FloatArray, variance: FloatArray) -> Mask:
-    """Return whether leaves may hold any row, (m,).
+    """Return a mask of the leaves that may contain any row, (m,).
 
     depths     of the leaves
     values     their noisy counts, by themselves

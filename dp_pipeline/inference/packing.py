@@ -21,7 +21,7 @@ def packed_tables(
     most_cells: int,
     weights: FloatArray | None = None,
 ) -> tuple[Names, ...]:
-    """Return tables that hold every attribute once, names in the order of ``sizes``.
+    """Return tables that contain every attribute once, with names in the order of ``sizes``.
 
     rate         what noise an amount buys
     most_cells   of a table of several attributes

@@ -76,7 +76,8 @@ def swap_parts(
 
 
 def shrunk_pairs(pairs: NoisyPairs, margin: FloatArray) -> FloatArray:
-    """Return noisy pairs (k, k) with this margin on both sides, drawn to independence by noise.
+    """Return noisy pairs (k, k), shrunk towards independence by their noise, with this margin on
+    both axes.
 
     The positive part of the estimator of James and Stein, Proc. Fourth Berkeley Symposium 1, 1961.
     """
@@ -90,7 +91,7 @@ def shrunk_pairs(pairs: NoisyPairs, margin: FloatArray) -> FloatArray:
 
 @dataclass
 class _Search:
-    """Residuals of all tables, changed in place by swaps.
+    """A local search for swaps of parts, which updates the residuals of all tables.
 
     parts     attribute of the part → codes (n, size)
     partners    (size, m): positions of the parts that each makes pairs with, and
@@ -157,7 +158,7 @@ class _Search:
         return search
 
     def swap(self, rng: np.random.Generator) -> None:
-        """Swap parts of some pairs of units where that lowers the sum of squares."""
+        """Swap the parts of some pairs of units if that lowers the sum of squares."""
         count, size = next(iter(self.parts.values())).shape
         swaps = count // UNITS_A_SWAP + 1
         chosen = rng.permutation(count)[: 2 * min(swaps, count // 2)].reshape(2, -1)
@@ -170,9 +171,8 @@ class _Search:
     def _cells(
         self, name: str, chosen: IntArray, positions: IntArray
     ) -> tuple[IntArray, IntArray, NDArray[np.bool_]]:
-        """Return the codes of both parts (2, b), and of the parts they have pairs with (2, b, m),
-        with whether there is a pair.
-        """
+        """Return the codes of the swapped parts (2, b) and of their partners (2, b, m), with a
+        mask of the partners."""
         codes = self.parts[name]
         own = codes[chosen, positions]
         return own, codes[chosen[..., None], self.partners[positions]], self.is_pair[positions]
@@ -180,7 +180,8 @@ class _Search:
     def _pair_cells(
         self, own: IntArray, partners: IntArray, positions: IntArray
     ) -> tuple[IntArray, IntArray]:
-        """Return the cells (2, b, m) of pairs of parts, by which of both is the first."""
+        """Return the cells (2, b, m) of pairs of parts, in which the order of the two parts
+        counts."""
         if self.is_symmetric:
             return np.broadcast_to(own[..., None], partners.shape), partners
         is_later = self.is_later[positions]
@@ -188,7 +189,7 @@ class _Search:
         return np.where(is_later, partners, own), np.where(is_later, own, partners)
 
     def _change(self, chosen: IntArray, positions: IntArray) -> FloatArray:
-        """Return how the sum of squares changes with each swap (b,)."""
+        """Return the change of the sum of squares for each swap (b,)."""
         change = np.zeros(chosen.shape[1])
         for name, (residuals, weight) in self.of_pairs.items():
             own, partners, is_pair = self._cells(name, chosen, positions)

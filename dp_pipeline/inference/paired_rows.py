@@ -40,7 +40,8 @@ OF_LEVEL = 1e-3
 
 @dataclass(frozen=True, eq=False)
 class PairedRows:
-    """What rows are drawn from.
+    """A method that draws synthetic rows attribute by attribute, so that pairs fit their noisy
+    tables.
 
     tables   every attribute is in one
     sizes    levels of every attribute
@@ -62,9 +63,11 @@ class PairedRows:
 
     @one_thread()
     def codes(self, rows: int, rng: np.random.Generator) -> IntArray:
-        """Synthetic codes (rows, attributes), columns in the order of ``sizes``, rows in no order;
-        on one thread, so that a release is drawn to the same bytes by any computer.
-        """
+        """Return synthetic codes (rows, attributes), with columns in the order of ``sizes``, in
+        arbitrary order.
+
+        They are drawn on one thread, so that a release is drawn to the same bytes by any
+        computer."""
         drawn = _RowKinds((), np.zeros((1, 0), dtype=np.int64), np.array([rows]))
         for conditional in self._network if rows else ():
             drawn = drawn.with_next(
@@ -84,9 +87,10 @@ class PairedRows:
     def _rows_of_levels(
         self, one: Conditional, drawn: _RowKinds, rng: np.random.Generator
     ) -> IntArray:
-        """Return rows of every kind that get each level of the next attribute, (kinds, levels):
-        level by level, each fitted together with all later ones.
-        """
+        """Return the rows of every kind that get each level of the next attribute, (kinds,
+        levels).
+
+        Level by level, each is fitted together with all later ones."""
         chances = self._family_chances(one, drawn)
         features, wanted, doubt = self._moments(one.child, drawn)
         rows_of_levels, left = np.zeros(chances.shape, dtype=np.int64), drawn.rows.copy()
@@ -100,7 +104,8 @@ class PairedRows:
         return rows_of_levels
 
     def _family_chances(self, one: Conditional, drawn: _RowKinds) -> FloatArray:
-        """Chances of the levels (kinds, levels), as the family says them."""
+        """Return the probabilities of the levels for each kind (kinds, levels), given by the
+        family's table."""
         table = one.table.reshape(-1, self.sizes[one.child])
         level = table.sum(axis=0) + LEAST_ROWS
         table = table + LEAST_ROWS * level / level.sum()
@@ -110,7 +115,7 @@ class PairedRows:
         return np.where(allowed | ~allowed.any(axis=1, keepdims=True), chances, 0.0)
 
     def _allowed(self, child: str, drawn: _RowKinds) -> np.ndarray:
-        """Which levels (kinds, levels) are in a cell that there may be."""
+        """Return a mask of the levels (kinds, levels) that the constraints allow."""
         allowed = np.ones((len(drawn.rows), self.sizes[child]), dtype=np.bool_)
         for entry in self.zeros.allowed:
             if child in entry.names:
@@ -126,11 +131,12 @@ class PairedRows:
         return allowed
 
     def _moments(self, child: str, drawn: _RowKinds) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return the targets of the next attribute: features of the kinds (kinds, f), the rows
-        (levels, f) that each level has to have of them, and what those may be off by for a nat
-        (f,). The first is 1 everywhere, the others say what levels of earlier attributes a kind
-        has.
-        """
+        """Return features of the kinds (kinds, f), their target rows (levels, f) and tolerances
+        (f,).
+
+        The targets are those of the next attribute; a tolerance is what they may be off by for a
+        nat. The first feature is 1 everywhere, the others say what levels of earlier attributes
+        a kind has."""
         many = drawn.rows.sum()
         scale = many / self.tables.rows
         own = scale * self.tables.one_way(child)
@@ -152,7 +158,7 @@ class PairedRows:
 
 @dataclass(frozen=True, eq=False)
 class _RowKinds:
-    """Rows so far, those that are alike together, in the order of their codes.
+    """The rows drawn so far, with identical rows counted together in the order of their codes.
 
     names   attributes that have been drawn
     codes   (kinds, attributes)
@@ -164,24 +170,25 @@ class _RowKinds:
     rows: IntArray
 
     def cells(self, names: Names, sizes: Mapping[str, int]) -> IntArray:
-        """Return the cell of every kind in the table over some of the attributes."""
+        """Return the cell of every kind of row in the table over some attributes."""
         cells = np.zeros(len(self.rows), dtype=np.int64)
         for name in names:
             cells = cells * sizes[name] + self.codes[:, self.names.index(name)]
         return cells
 
     def with_next(self, name: str, rows_of_levels: IntArray) -> _RowKinds:
-        """With one more attribute, from the rows (kinds, levels) of its levels."""
+        """Return the kinds of rows with one more attribute, given the rows (kinds, levels) of
+        its levels."""
         kinds, levels = np.nonzero(rows_of_levels)
         codes = np.concatenate([self.codes[kinds], levels[:, None]], axis=1)
         return _RowKinds((*self.names, name), codes, rows_of_levels[kinds, levels])
 
 
 def _in_turn(expected: FloatArray, most: IntArray, rng: np.random.Generator) -> IntArray:
-    """Whole numbers whose sums over the first so many kinds are expectations, rounded up or down
-    without bias: kinds beside each other have most codes in common, so pairs keep theirs too
-    (systematic sampling of an ordered list: Madow, Annals of Mathematical Statistics 20, 1949).
-    """
+    """Return random integers whose cumulative sums are the expected ones, rounded without bias.
+
+    Kinds beside each other have most codes in common, so pairs keep their sums too (systematic
+    sampling of an ordered list: Madow, Annals of Mathematical Statistics 20, 1949)."""
     upto = np.floor(np.cumsum(expected) + rng.random()).astype(np.int64)
     return np.minimum(np.diff(upto, prepend=0), most)
 
@@ -197,7 +204,8 @@ ENOUGH = 1e-4
 def fitted_chances(
     start: FloatArray, features: FloatArray, rows: IntArray, wanted: FloatArray, doubt: FloatArray
 ) -> FloatArray:
-    """Return the chance in every group (g,) for which the event has the wanted sums of features.
+    """Return the probability in every group (g,) with which the event has the wanted sums of
+    features.
 
     start      (g,) from 0 to 1; where it is 0 or 1 it stays
     features   (g, f)
@@ -231,9 +239,10 @@ def _chance(logits: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class _Dual:
-    """The function that is minimised: Σ rows · log(1 + exp(logits)) − ⟨wanted, θ⟩ + ½ Σ doubt · θ²,
-    with logits = start + features · θ.
-    """
+    """The convex function that fits logits to targets: Σ rows · log(1 + exp(logits)) − ⟨wanted,
+    θ⟩ + ½ Σ doubt · θ².
+
+    Here logits = start + features · θ."""
 
     start: FloatArray
     features: FloatArray
@@ -242,7 +251,7 @@ class _Dual:
     doubt: FloatArray
 
     def minimum(self) -> FloatArray:
-        """Return the logits where it is least."""
+        """Return the logits at the minimum."""
         theta = np.zeros(len(self.wanted))
         value, logits = self._at(theta)
         for _ in range(STEPS):
@@ -264,7 +273,7 @@ class _Dual:
         return logits
 
     def _at(self, theta: FloatArray) -> tuple[float, FloatArray]:
-        """Return the value, and the logits."""
+        """Return the value of the function, and the logits."""
         logits = self.start + self.features @ theta
         linear = float(self.wanted @ theta) - float(self.doubt @ theta**2) / 2
         return float(self.rows @ np.logaddexp(0.0, logits)) - linear, logits

@@ -32,7 +32,7 @@ CLOSE = 1e-9
 
 @dataclass(frozen=True)
 class StructuralZeros:
-    """What constraints leave to some attributes.
+    """The cells of some attributes that constraints leave allowed.
 
     allowed   which cells there may be; nothing where all may be
 
@@ -50,11 +50,11 @@ class StructuralZeros:
 
     @cached_property
     def pairs(self) -> tuple[tuple[str, str], ...]:
-        """Edges that a graph has to have, for every entry to be inside a clique."""
+        """The edges that a graph needs so that every constraint is inside a clique."""
         return constrained_pairs(self.allowed)
 
     def holds(self, codes: Mapping[str, IntArray]) -> Mask:
-        """Which rows (n,) are in cells that there may be."""
+        """Return a mask of the rows (n,) whose cells are all allowed."""
         rows = len(next(iter(codes.values())))
         keep = np.ones(rows, dtype=np.bool_)
         for entry in self.allowed:
@@ -62,9 +62,10 @@ class StructuralZeros:
         return keep
 
     def potentials(self, model: GraphicalModel) -> list[FloatArray]:
-        """Return log-potentials, one table a node, that take all mass from cells that there cannot
-        be; every entry is inside a clique of the model.
-        """
+        """Return log-potentials, one table for each node, that remove all mass from forbidden
+        cells.
+
+        Every entry is inside a clique of the model."""
         tables = model.zeros()
         for entry in self.allowed:
             index = model.home(entry.names)
@@ -74,10 +75,11 @@ class StructuralZeros:
         return tables
 
     def satisfying(self, draw: Callable[[int], IntArray], rows: int, names: Names) -> IntArray:
-        """Codes (rows, attributes) that hold, from ``draw``, which gives as many as are asked for,
-        attributes in the order of ``names``. What does not hold is drawn again; after ``DRAWS``
-        draws the rows that hold are repeated, and there is no row where none does.
-        """
+        """Return codes (rows, attributes) of drawn rows that meet the constraints.
+
+        ``draw`` gives as many rows as are asked for, attributes in the order of ``names``. Other
+        rows are drawn again; after ``DRAWS`` draws the rows that hold are repeated, and there is
+        no row where none does."""
         codes = draw(rows)
         if not self.allowed:
             return codes
@@ -94,7 +96,7 @@ class StructuralZeros:
         return codes[self.holds(dict(zip(names, codes.T, strict=True)))]
 
     def cleared(self, measured: Iterable[NoisyTable]) -> tuple[NoisyTable, ...]:
-        """Noisy tables without the noise of cells that are empty."""
+        """Return noisy tables without the noise of cells that must be empty."""
         return tuple(self._cleared(table) for table in measured)
 
     def _cleared(self, one: NoisyTable) -> NoisyTable:
@@ -107,7 +109,7 @@ class StructuralZeros:
         return TableEstimate(one.attributes, table, one.variance)
 
     def _within(self, names: Names) -> list[AllowedCells]:
-        """Return what every entry says of these attributes alone."""
+        """Return the constraints as they apply to some attributes alone."""
         masks = []
         for entry in self.allowed:
             inside = tuple(name for name in entry.names if name in names)
@@ -118,10 +120,11 @@ class StructuralZeros:
         return masks
 
     def kinds(self, name: str) -> IntArray | None:
-        """Return the kind of every level of an attribute, as a number; None where no entry is about
-        it. Levels are of one kind if they can occur with the same cells of all other attributes,
-        and only such levels are grouped.
-        """
+        """Return a number for the kind of every level of an attribute; None if no constraint is
+        about it.
+
+        Levels are of one kind if they can occur with the same cells of all other attributes, and
+        only such levels are grouped."""
         about = [
             (entry.mask, entry.names.index(name)) for entry in self.allowed if name in entry.names
         ]
@@ -132,13 +135,13 @@ class StructuralZeros:
         return np.asarray(kinds, dtype=np.int64).ravel()
 
     def grouped(self, groupings: Mapping[str, Grouping]) -> StructuralZeros:
-        """Return the same over groups of levels, each of levels of one kind."""
+        """Return the constraints over groups of levels, each of levels of one kind."""
         return StructuralZeros(tuple(_grouped(entry, groupings) for entry in self.allowed))
 
     def predict_shares(
         self, pair: tuple[str, str], left: FloatArray, right: FloatArray
     ) -> FloatArray:
-        """Return the shares of a pair's cells that follow from those of both attributes.
+        """Return the shares of a pair's cells that follow from the shares of both attributes.
 
         They are their product or, with empty cells, the table nearest to it that has these
         marginals (iterative proportional fitting, Deming, Stephan 1940), or nearly has them.
@@ -161,7 +164,8 @@ class StructuralZeros:
         return np.asarray(table)
 
     def cliques(self, sizes: Mapping[str, int]) -> tuple[Names, ...]:
-        """Cliques that hold every entry, of the attributes that entries are about."""
+        """Return the cliques of the constrained attributes in which every constraint is inside
+        one."""
         import networkx as nx
 
         names = {name for entry in self.allowed for name in entry.names}
@@ -169,20 +173,21 @@ class StructuralZeros:
         return triangulated_cliques(nx.Graph(self.pairs), within)
 
     def most_cells(self, sizes: Mapping[str, int]) -> int:
-        """Return the number of cells of the largest of these cliques; 1 where there is none."""
+        """Return the number of cells of the largest of these cliques; 1 if there are none."""
         return max((cell_count(clique, sizes) for clique in self.cliques(sizes)), default=1)
 
     def leave_nothing(self, sizes: Mapping[str, int]) -> bool:
-        """Return whether all entries together leave no row at all."""
+        """Return whether all constraints together allow no row at all."""
         if not self.allowed:
             return False
         model = GraphicalModel(JunctionTree.of(self.cliques(sizes), sizes), sizes)
         return model.marginals(self.potentials(model))[1] < NOTHING / 2
 
     def without_twins(self) -> tuple[StructuralZeros, tuple[Twin, ...]]:
-        """Return what is left for the other attributes where one of two that say the same in other
-        words is left out; and those that were, in the order in which they can be put back.
-        """
+        """Return the constraints without attributes that repeat another one, and those
+        attributes.
+
+        The latter are in the order in which they can be put back."""
         zeros, twins = self, tuple[Twin, ...]()
         while (found := zeros._first_twin()) is not None:
             entry, twin = found
@@ -202,7 +207,7 @@ NONE = StructuralZeros()
 
 @dataclass(frozen=True, eq=False)
 class Twin:
-    """An attribute that says the same as another one in other words.
+    """An attribute whose levels correspond one to one to those of another attribute.
 
     levels   its level for every level of the other one
     """
@@ -217,7 +222,8 @@ def _ratio(wanted: FloatArray, got: FloatArray) -> FloatArray:
 
 
 def _grouped(one: AllowedCells, groupings: Mapping[str, Grouping]) -> AllowedCells:
-    """Return the entry over groups: all levels of a group are allowed where its first one is."""
+    """Return a constraint over groups, which allows all levels of a group if it allows the
+    first."""
     mask = one.mask
     for axis, name in enumerate(one.names):
         if name in groupings:
@@ -227,7 +233,7 @@ def _grouped(one: AllowedCells, groupings: Mapping[str, Grouping]) -> AllowedCel
 
 
 def _renamed(one: AllowedCells, twin: Twin) -> AllowedCells:
-    """Return what an entry about a twin says of the other attribute."""
+    """Return a constraint about a twin attribute as one about the other attribute."""
     if twin.name not in one.names:
         return one
     index = one.names.index(twin.name)
@@ -241,7 +247,7 @@ def _renamed(one: AllowedCells, twin: Twin) -> AllowedCells:
 
 
 def _merged(entries: Iterable[AllowedCells]) -> tuple[AllowedCells, ...]:
-    """Return one entry a set of attributes; none that says nothing."""
+    """Return one constraint for each set of attributes, without those that allow everything."""
     merged: dict[frozenset[str], AllowedCells] = {}
     for entry in entries:
         same = merged.get(frozenset(entry.names))

@@ -43,7 +43,7 @@ another computer, which replays a release, chooses the same tables."""
 
 @dataclass(frozen=True, eq=False)
 class TableGrowth:
-    """A search for tables that begins with one-way marginals alone.
+    """A greedy search for tables to measure, which begins with one-way marginals alone.
 
     error    what it minimises
     amount   for all tables and for better one-way marginals
@@ -62,7 +62,8 @@ class TableGrowth:
     edges: tuple[tuple[str, str], ...] = ()
 
     def run(self) -> tuple[Names, ...]:
-        """Tables of several attributes, none inside another, in the order of their attributes."""
+        """Return the chosen tables of several attributes, none inside another, in the order of
+        their attributes."""
         choice = self._grow(self._empty, self._first_pairs, joins=False)
         tables = choice.tables
         unions = {union for place in range(len(tables)) for union in self._unions(tables, place)}
@@ -72,7 +73,8 @@ class TableGrowth:
         return tuple(sorted(choice.tables, key=lambda table: [place[name] for name in table]))
 
     def _grow(self, choice: _Choice, candidates: Sequence[Names], *, joins: bool) -> _Choice:
-        """Take candidates while the error falls; with ``joins`` also unions of what was taken."""
+        """Return the choice after adding candidates while the error falls; with ``joins``, also
+        unions of tables."""
         gains = self._gains(choice, candidates)
         current, refused = set(gains), list[set[str]]()
         while gains:
@@ -108,7 +110,7 @@ class TableGrowth:
         return choice
 
     def fits(self, tables: Sequence[Names]) -> bool:
-        """Return whether there is a tree for these tables, small enough."""
+        """Return whether the tables have a junction tree that is small enough."""
         cells = [self._cells(table) for table in tables]
         if max(cells) > self.cap or sum(cells) > 2 * self.cap:
             return False
@@ -141,7 +143,7 @@ class TableGrowth:
         return sorted(pairs, key=rank)[:FIRST_PAIRS]
 
     def _unions(self, tables: Sequence[Names], place: int) -> list[Names]:
-        """Return a table with each one that overlaps it, and with each attribute."""
+        """Return the unions of a table with each overlapping table and with each attribute."""
         table = tables[place]
         partners = (*tables, *((name,) for name in self.error.sizes))
         unions = {
@@ -152,7 +154,7 @@ class TableGrowth:
         return sorted(t for t in unions if self._cells(t) <= MAX_TABLE_CELLS and t != table)
 
     def _gains(self, choice: _Choice, candidates: Sequence[Names]) -> dict[Names, float]:
-        """By how much the error would fall with each candidate, as a part of it."""
+        """Return the relative decrease of the error for each candidate."""
         gains: dict[Names, float] = {}
         for start in range(0, len(candidates), BATCH):
             batch = candidates[start : start + BATCH]
@@ -178,7 +180,7 @@ class TableGrowth:
         )
 
     def _try(self, choice: _Choice, candidates: Sequence[Names]) -> _Trial:
-        """Return what would be known with each candidate, as the last of its tables."""
+        """Return the result of adding each candidate as the last table."""
         count, most = len(candidates), len(choice.tables)
         inside = np.array(
             [[set(table) <= set(new) for table in choice.tables] for new in candidates], dtype=bool
@@ -219,7 +221,7 @@ class TableGrowth:
 
 @dataclass(frozen=True, eq=False)
 class _Choice:
-    """Tables that were chosen.
+    """The tables chosen so far, with their noise and information.
 
     precision   (tables, d): see ``TableInformation``
     noise       (tables, pairs): of each of them
@@ -236,18 +238,19 @@ class _Choice:
     error: float
 
     def with_table(self, table: Names) -> list[Names]:
-        """Return the tables when ``table`` takes the place of what is inside it."""
+        """Return the tables after ``table`` replaces those inside it."""
         return [*(other for other in self.tables if not set(other) <= set(table)), table]
 
     @cached_property
     def _best(self) -> tuple[IntArray, FloatArray]:
-        """The table with the least noise in each pair, and its noise there: both (1, pairs)."""
+        """The table with the least noise in each pair, and its noise there, both (1, pairs)."""
         return least_noise(self.noise[None])
 
     def best_without(self, inside: Mask) -> tuple[IntArray, FloatArray]:
-        """Return the table with the least noise in each pair (c, pairs), and its noise there,
-        without those that are ``inside`` (c, tables).
-        """
+        """Return the table with the least noise in each pair, and its noise there, without
+        tables ``inside`` others.
+
+        Both are (c, pairs), ``inside`` is (c, tables)."""
         best = np.repeat(self._best[0], len(inside), axis=0)
         least = np.repeat(self._best[1], len(inside), axis=0)
         fewer = inside.any(axis=1)
@@ -257,13 +260,13 @@ class _Choice:
         return best, least
 
     def holds(self, table: Names) -> bool:
-        """Return whether the table is inside another one."""
+        """Return whether a table is inside a chosen one."""
         return any(set(table) <= set(other) for other in self.tables)
 
 
 @dataclass(frozen=True, eq=False)
 class _Trial:
-    """The choice with each of c candidates.
+    """The result of adding each of c candidates to a choice.
 
     noise    (c, pairs): of the candidate
     inside   (c, tables): which tables it takes the place of

@@ -47,7 +47,8 @@ def fit_tree(
     entropy: float = ENTROPY,
     iterations: int = ITERATIONS,
 ) -> list[FloatArray]:
-    """Probabilities of every clique's cells, one table a node of the model.
+    """Return the fitted probabilities of every clique's cells, one table for each node of the
+    model.
 
     measured   each inside one clique of the model
     start      attribute → shares: where nothing is measured the fit stays at their product
@@ -120,7 +121,7 @@ def fit_tree(
 
 @dataclass(frozen=True, eq=False)
 class _Dual:
-    """The dual of a fit over θ, one number a cell of the tables.
+    """The dual problem of a fit over θ, with one number for each cell of the tables.
 
     base      log-potentials where θ is 0, one table a node of the model
     target    share of the rows that each cell is to have
@@ -139,14 +140,14 @@ class _Dual:
         return self.model.marginals([b + t for b, t in zip(self.base, added, strict=True)])
 
     def value_and_slope(self, theta: FloatArray) -> tuple[float, FloatArray]:
-        """Return the dual and its slope along every number of θ."""
+        """Return the value of the dual and its gradient in θ."""
         tables, log_total = self.marginals(theta)
         slope = self.projection.forward(tables) - self.target + self.penalty * theta
         value = log_total - float(theta @ self.target) + float(self.penalty @ theta**2) / 2
         return value, slope
 
     def fit_in_turn(self, theta: FloatArray, firsts: IntArray, *, times: int) -> FloatArray:
-        """Return θ after the table that is furthest off was made to fit alone, again and again.
+        """Return θ after repeatedly fitting the single table that is furthest off.
 
         firsts   (tables,) place of the first cell of each
 
@@ -178,7 +179,7 @@ class _Dual:
 def _inside(
     tables: Mapping[Names, FloatArray], measured: Sequence[NoisyTable], sizes: Mapping[str, int]
 ) -> dict[Names, FloatArray]:
-    """Marginals of the reconciled tables that were measured by themselves as well."""
+    """Return the marginals of the reconciled tables that were also measured by themselves."""
     marginals: dict[Names, FloatArray] = {}
     for table in measured:
         names = tuple(name for name in sizes if name in table.attributes)
@@ -190,8 +191,8 @@ def _inside(
 
 
 def entropy_part(measured: Sequence[NoisyTable], start: Mapping[str, FloatArray]) -> float:
-    """Return how much of the entropy is wanted by these tables, 0 to 1: the less, the more they
-    exceed their noise.
+    """Return the weight of the entropy in the fit, 0 to 1, smaller for tables that exceed their
+    noise.
 
     start   attribute → shares, of every attribute of a table
     """
@@ -206,7 +207,7 @@ def _entropy_part(
     start: Mapping[str, FloatArray],
     rows: float,
 ) -> float:
-    """Return how much of the entropy is wanted, 0 to 1: less where tables tell far more than their
+    """Return the weight of the entropy in the fit, 0 to 1, smaller for tables that exceed their
     noise.
 
     By the median over tables of several attributes of what a cell is off from the product of its
@@ -221,7 +222,7 @@ def _entropy_part(
 
 
 def product_potentials(model: GraphicalModel, start: Mapping[str, FloatArray]) -> list[FloatArray]:
-    """Return log-potentials of independent attributes with these shares, each in one clique."""
+    """Return log-potentials of independent attributes with these shares, each inside one clique."""
     position = model.zeros()
     for name, shares in start.items():
         index = model.home((name,))

@@ -25,7 +25,8 @@ ROUNDS = 3
 
 
 def view_tables(measured: Sequence[NoisyMarginal]) -> dict[Names, FloatArray]:
-    """Cells ≥ 0 of one total for every view, nearly consistent; all 0 where no total is above 0.
+    """Return nearly consistent tables ≥ 0 with one total for every view; all 0 without a positive
+    total.
 
     measured   views with noise of one scale, at least one
 
@@ -63,8 +64,7 @@ def max_entropy(
     *,
     sweeps: int = ENTROPY_SWEEPS,
 ) -> FloatArray:
-    """Return the marginal over ``attributes``, of shape ``sizes`` of them, that the views leave
-    open.
+    """Return the marginal over ``attributes`` that has maximum entropy given the views.
 
     views   attributes → cells ≥ 0 that agree on what they share, one axis an attribute
     sizes   cells of every attribute
@@ -111,8 +111,7 @@ NETWORK_SWEEPS = 30
 def view_network(
     views: Mapping[Names, FloatArray], sizes: Mapping[str, int], *, most_cells: int
 ) -> tuple[Conditional, ...]:
-    """Return every attribute of ``sizes`` once, after its parents: what ``sample_network`` draws
-    from.
+    """Return a network that contains every attribute of ``sizes`` once, after its parents.
 
     views        attributes → cells ≥ 0, nearly consistent; every two attributes are in one
     most_cells   of a family's table, unless the attribute alone has more
@@ -156,7 +155,7 @@ def view_network(
 
 
 def _dependence(views: Mapping[Names, FloatArray], names: Names) -> FloatArray:
-    """Distance of every pair from independence, (d, d), in rows; 0 on the diagonal."""
+    """Return the distance of every pair from independence, (d, d), in rows; 0 on the diagonal."""
     places = {name: index for index, name in enumerate(names)}
     distances = np.zeros((len(names), len(names)))
     for view, table in views.items():
@@ -178,7 +177,7 @@ TRIES = 8
 def covering_design(
     sizes: Mapping[str, int], *, most_cells: int, most_attributes: int
 ) -> tuple[tuple[str, ...], ...]:
-    """Views of the attributes, names in the order of ``sizes``: a function of its arguments.
+    """Return the views of a covering design, with names in the order of ``sizes``.
 
     sizes            cells of every attribute
     most_cells       of a view with more than two attributes
@@ -200,7 +199,7 @@ def covering_design(
 def _design(
     sizes: tuple[tuple[str, int], ...], most_cells: int, most_attributes: int
 ) -> tuple[tuple[str, ...], ...]:
-    """Return the views of a design, kept: a data set's chain asks for it several times."""
+    """Return the views of a covering design, cached because it is needed several times."""
     names = tuple(name for name, _ in sizes)
     if len(names) == 1:
         return (names,)
@@ -228,7 +227,7 @@ def _view(
     most_attributes: int,
     rng: np.random.Generator,
 ) -> list[int]:
-    """Places of one view; it covers a pair at least."""
+    """Return the positions of the attributes of one view, which covers at least one new pair."""
     uncovered_pairs = uncovered.sum(axis=1)
     view = [_best(uncovered_pairs, uncovered_pairs, rng)]
     view.append(_best(uncovered[view[0]] * 1, uncovered_pairs, rng))
@@ -242,6 +241,7 @@ def _view(
 
 
 def _best(gains: NDArray[np.int64], left: NDArray[np.int64], rng: np.random.Generator) -> int:
-    """Return the place that gains most; of several that of which most is left, of several any."""
+    """Return the position with the largest gain; among equal ones, a random one of those with
+    most left."""
     best = np.flatnonzero(gains == gains.max())
     return int(rng.choice(best[left[best] == left[best].max()]))

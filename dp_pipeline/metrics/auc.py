@@ -13,8 +13,7 @@ from dp_pipeline.config.errors import DeclarationError
 
 
 def auc(scores: FloatArray, positive: NDArray[np.bool_]) -> float:
-    """Return the AUC: the share of pairs of a positive and a negative row in which the positive one
-    scores higher, in 0..1.
+    """Return the AUC: the share of pairs in which a positive row scores higher than a negative one.
 
     scores     (n,) numbers, infinite ones included
     positive   (n,) True for positive rows
@@ -67,7 +66,7 @@ def macro_auc(scores: FloatArray, target: IntArray) -> float:
 
 @dataclass(frozen=True)
 class ClassAuc:
-    """Mean AUC of each present label against the rest, and its gradient by the counts.
+    """The mean AUC of each present label against the others, with its gradient by the counts.
 
     value      in 0..1 for exact counts; NaN if all rows have one label, or there are none
     gradient   (classes, labels): change of ``value`` by one more row in a class with a label
@@ -78,7 +77,7 @@ class ClassAuc:
 
     @classmethod
     def of(cls, counts: IntArray, scores: FloatArray) -> ClassAuc:
-        """Compute the AUC of rows whose class decides their scores; it equals ``macro_auc``.
+        """Return the AUC of rows whose class determines their score; it equals ``macro_auc``.
 
         counts   (classes, labels) rows; noisy ones may be negative
         scores   (classes, labels) score of each label for a row of the class
@@ -104,9 +103,10 @@ class ClassAuc:
 
 
 def _one_label(counts: IntArray, scores: FloatArray, label: int) -> ClassAuc:
-    """Compute the AUC of one label, Σ_i Σ_j p_i n_j (1[s_i > s_j] + ½·1[s_i = s_j]) / (P·N), p the
-    label's rows of each class and n all others.
-    """
+    """Return the AUC of one label against all others, with its gradient.
+
+    It is Σ_i Σ_j p_i n_j (1[s_i > s_j] + ½·1[s_i = s_j]) / (P·N), p the label's rows of each
+    class and n all others."""
     positive = counts[:, label]
     negative = counts.sum(axis=1) - positive
     # Twice the ranks are integers, so the result does not depend on the order of tied classes.
@@ -121,7 +121,8 @@ def _one_label(counts: IntArray, scores: FloatArray, label: int) -> ClassAuc:
 
 
 def _half_ranks(scores: FloatArray, rows: IntArray) -> IntArray:
-    """Return, for each class, twice the rows with lower scores plus those with equal ones."""
+    """Return, for each class, twice the number of rows with lower scores plus that with equal
+    scores."""
     values, places = np.unique(scores, return_inverse=True)
     rows_by_value = np.zeros(len(values), dtype=np.int64)
     np.add.at(rows_by_value, places, rows)
@@ -134,7 +135,7 @@ ClassTable = NDArray[Any]
 
 
 def class_table(classes: IntArray, clusters: IntArray, *, shape: tuple[int, int]) -> IntArray:
-    """Count the rows of every class in every cluster.
+    """Return the number of rows of every class in every cluster.
 
     classes    (N,) in 0..shape[0] − 1
     clusters   (N,) in 0..shape[1] − 1

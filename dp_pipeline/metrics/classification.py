@@ -59,7 +59,8 @@ class LinearClassifier:
         return self.totals(codes, rows=rows) > 0
 
     def totals(self, codes: Codes, *, rows: int) -> IntArray:
-        """Return the weighted sum of each row, (rows,), which is larger for surer rows."""
+        """Return the weighted sum of each row, (rows,), which is larger for more certain
+        predictions."""
         total = np.full(rows, self.intercept, dtype=np.int64)
         for name, weights in zip(self.columns, self.weights, strict=True):
             total += np.array(weights, dtype=np.int64)[codes[name]]
@@ -69,7 +70,7 @@ class LinearClassifier:
 def train(
     method: Method, codes: Codes, answers: Answers, sizes: Mapping[str, int]
 ) -> LinearClassifier:
-    """Train a classifier on the one-hot bits of codes.
+    """Return a classifier fitted on the one-hot bits of codes.
 
     ``svm``        support vectors with a linear kernel and squared hinge loss, C = 1 (LIBLINEAR);
                    the papers' radial kernel takes minutes a target, and on Adult misclassifies as
@@ -100,7 +101,8 @@ def train(
 
 
 def misclassification(classifier: LinearClassifier, codes: Codes, answers: Answers) -> float:
-    """Return the share of rows that a classifier predicts wrongly, in 0..1; NaN for no rows."""
+    """Return the share of rows that a classifier predicts incorrectly, in 0..1; NaN without
+    rows."""
     if len(answers) == 0:
         return float("nan")
     wrong = 0
@@ -166,7 +168,7 @@ def _sums(
 
 
 def split_rows(rows: int, *, seed: int) -> tuple[IntArray, IntArray]:
-    """Split row numbers at random into four fifths to learn from and the rest to test on.
+    """Return row numbers split at random into four fifths for training and one fifth for testing.
 
     >>> learn, test = split_rows(10, seed=0)
     >>> len(learn), len(test), sorted([*learn.tolist(), *test.tolist()]) == list(range(10))
@@ -227,8 +229,8 @@ def scores(
     features: Features,
     classes: int,
 ) -> FloatArray:
-    """Learn from rows with classes, and return the score of each class for tested rows,
-    (rows, classes).
+    """Return the score of each class for tested rows, (rows, classes), after training on labelled
+    rows.
 
     ``logistic``     probabilities of logistic regression, C = 1, at most 1000 steps
     ``class_rate``   rates of the classes among learned rows with equal features, plus one row with
@@ -288,7 +290,7 @@ def _require_matching(
 
 
 def _alike(features: Features) -> IntArray:
-    """Return the class of exactly equal rows that every row is in, (n,)."""
+    """Return the number of the group of equal rows that each row belongs to, (n,)."""
     with np.errstate(invalid="ignore"):
         small = features.astype(np.uint8)
     if np.array_equal(small, features):
@@ -299,7 +301,7 @@ def _alike(features: Features) -> IntArray:
 
 @dataclass(frozen=True, eq=False)
 class _Learned:
-    """Different rows that a solver learns from, weighted by their counts, which are fewer.
+    """The distinct rows on which a classifier is trained, weighted by their counts.
 
     width   scikit-learn's ``gamma="scale"`` of all rows
     """
@@ -330,7 +332,7 @@ class _Learned:
 def _solved_scorer(
     scorer: Scorer, rows: _Learned, features: FloatArray
 ) -> tuple[IntArray, FloatArray]:
-    """Return the codes of the learned classes, and their scores for every row."""
+    """Return the codes of the classes in the training rows, and their scores for every row."""
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
     from sklearn.svm import SVC
@@ -348,8 +350,10 @@ def _solved_scorer(
 
 
 def stratified_folds(target: IntArray, folds: int, *, seed: int) -> IntArray:
-    """Assign every row a random fold (n,), 0..folds − 1, whose sizes differ by at most one row, in
-    each class too.
+    """Return a random fold of every row (n,), 0..folds − 1, with equal sizes in total and in each
+    class.
+
+    Sizes differ by at most one row.
 
     >>> folds = stratified_folds(np.array([0, 1, 0, 1, 0, 0]), 2, seed=0)
     >>> np.bincount(folds).tolist(), np.bincount(folds[[1, 3]]).tolist()

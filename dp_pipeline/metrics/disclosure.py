@@ -34,8 +34,9 @@ def t_closeness(classes: EquivalenceClasses) -> float:
 
 
 def ordered_t_closeness(classes: EquivalenceClasses) -> float:
-    """Return the t of t-closeness for ordered labels: the largest Σ_i |Q_i − P_i|/(labels − 1), Q
-    and P cumulative shares.
+    """Return the t of t-closeness for ordered labels: the largest Σ_i |Q_i − P_i|/(labels − 1).
+
+    Q and P are cumulative shares.
 
     It is the earth mover's distance over the declared codes, where moving all rows from the first
     label to the last costs 1; 0 for a single label. Source: as ``t_closeness``.
@@ -172,7 +173,8 @@ def recursive_c(classes: EquivalenceClasses, *, diversity: int) -> float:
 
 
 def homogeneous_rows(classes: EquivalenceClasses) -> int:
-    """Return the number of rows in classes with a single label, which the class discloses.
+    """Return the number of rows in classes with a single label, which membership in the class
+    reveals.
 
     >>> codes, target = np.array([[0], [0], [1], [1]]), np.array([0, 1, 2, 2])
     >>> homogeneous_rows(EquivalenceClasses.of(codes, target, labels=3))
@@ -239,7 +241,7 @@ _NAN = float("nan")
 
 @dataclass(frozen=True)
 class DisclosureReport:
-    """The disclosure measures of one released table, of its worst class or summed over classes.
+    """The disclosure measures of one released table.
 
     rows, classes             number of rows, and of classes of equal rows
     promised_k                K that was requested
@@ -283,7 +285,7 @@ class DisclosureReport:
     containment_k: float
 
     def facts(self) -> dict[str, float]:
-        """Return name → number, which may be infinite or NaN."""
+        """Return the measures by name; a number may be infinite or NaN."""
         return {name: float(value) for name, value in asdict(self).items()}
 
 
@@ -296,7 +298,7 @@ def disclosure_report(
     k: int,
     bits: bool = True,
 ) -> DisclosureReport:
-    """Compute all disclosure measures of a released table.
+    """Return all disclosure measures of a released table.
 
     codes     (n, m) whole numbers ≥ 0; a missing value has a separate code
     target    (n,) codes of the sensitive label, in 0..labels − 1
@@ -336,7 +338,7 @@ def disclosure_report(
 
 
 def smallest_class(sizes: IntArray) -> int:
-    """Return the k of k-anonymity: the rows of the smallest class; 0 without classes.
+    """Return the k of k-anonymity, the number of rows of the smallest class; 0 without classes.
 
     Source: Sweeney, "k-anonymity: a model for protecting privacy", 2002.
     """
@@ -344,7 +346,7 @@ def smallest_class(sizes: IntArray) -> int:
 
 
 def rows_in_small_classes(sizes: IntArray, *, k: int) -> int:
-    """Return the number of rows in classes of less than k rows.
+    """Return the number of rows in classes of fewer than k rows.
 
     >>> rows_in_small_classes(np.array([1, 4, 2]), k=3)
     3

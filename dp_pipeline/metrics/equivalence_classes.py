@@ -56,7 +56,7 @@ def _are_codes(codes: NDArray[Any]) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class EquivalenceClasses:
-    """The rows of every class by label, with entries for combinations that occur.
+    """The equivalence classes of a table, with their rows by label.
 
     sizes    (classes,) rows of every class
     totals   (labels,) rows of every label
@@ -77,7 +77,8 @@ class EquivalenceClasses:
 
     @classmethod
     def of(cls, codes: NDArray[Any], target: NDArray[Any], *, labels: int) -> EquivalenceClasses:
-        """Return the classes of released codes (n, m), with the code of a label (n,) for every row.
+        """Return the equivalence classes of released codes (n, m), with a label code (n,) for every
+        row.
 
         DeclarationError for other shapes, and for codes outside the labels.
         """
@@ -108,22 +109,22 @@ class EquivalenceClasses:
 
     @property
     def rows(self) -> int:
-        """Number of rows in all classes."""
+        """The number of rows in all classes."""
         return int(self.sizes.sum())
 
     @property
     def shares(self) -> FloatArray:
-        """Share of the entry's label in its class (entries,), above 0."""
+        """The share of the entry's label in its class (entries,), above 0."""
         return np.asarray(self.counts / self.sizes[self.groups])
 
     @property
     def overall(self) -> FloatArray:
-        """Share of every label in the whole table (labels,)."""
+        """The share of every label in the whole table (labels,)."""
         return np.asarray(self.totals / max(1, self.rows))
 
     @property
     def labels_of_class(self) -> IntArray:
-        """Number of different labels of every class (classes,)."""
+        """The number of different labels in every class (classes,)."""
         return np.bincount(self.groups, minlength=len(self))
 
 

@@ -30,7 +30,8 @@ MOST_PLACES = 2000
 
 
 def attribute_sets(names: Sequence[str], k: int) -> tuple[tuple[str, ...], ...]:
-    """Return the sets of k attributes to average over: all, or a sample seeded by their names.
+    """Return the sets of k attributes to average over: all of them, or a sample seeded by their
+    names.
 
     There are at most ``MOST_PAIRS`` pairs, ``MOST_TRIPLES`` triples and ``MOST_WAYS`` larger sets,
     drawn uniformly; () for fewer than k attributes.

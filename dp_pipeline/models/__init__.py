@@ -102,7 +102,7 @@ def _build(spec: DatasetSpec, name: str) -> Model:
 
 
 def _require_ceiling(spec: DatasetSpec) -> None:
-    """Raise DeclarationError where the prices of all models in ρ exceed the ceiling.
+    """Raise DeclarationError if the prices of all models, in ρ, exceed the ceiling.
 
     The parser checks pure ε. Each release is charged in whole nano-ρ, which a sum of exact squares
     does not show.
@@ -129,7 +129,8 @@ def price_of_everything(spec: DatasetSpec) -> Fraction:
 
 
 def _prices(spec: DatasetSpec) -> list[Fraction]:
-    """Return the price of every model at every ε, and of discovery; of windows, of one window."""
+    """Return the price of every model at every ε, and of the discovery; with windows, for one
+    window."""
     releases = [(name, epsilon, 1) for name in spec.models for epsilon in spec.partitions]
     if spec.windows is not None:
         releases = [(each.model, each.epsilon, each.span) for each in spec.publications]

@@ -70,24 +70,24 @@ class PrivacyGuarantee:
 
     @property
     def is_plain(self) -> bool:
-        """Whether the requested ε holds, as for every release that may leave."""
+        """Whether the requested ε itself holds, as for every release that may leave."""
         return not self.reason
 
     def label_state(self, state: str) -> str:
-        """Return a state with the label ``not-dp``, or ``composed`` where another ε holds."""
+        """Return a state with the label ``not-dp``, or ``composed`` if an ε other than the
+        requested one holds."""
         if self.is_plain:
             return state
         return f"{state}, composed" if self.is_dp else f"{state}, {self.kind}"
 
     @property
     def composed(self) -> str:
-        """The ε that holds, exactly; ``none`` where there is none."""
+        """The exact ε that holds for the release, as text; ``none`` if no ε holds."""
         return epsilon_text(self.epsilon) if self.is_dp else "none"
 
 
 class Model:
-    """A private model: a frozen dataclass whose fields are public parameters
-    (``config.parameters``).
+    """A private model, whose fields are its public parameters.
 
     summary           one sentence for lists and the Dagster page
     accounts_in_rho   whether it accounts in ρ where a δ is declared
@@ -111,34 +111,34 @@ class Model:
 
     @property
     def needs_public_rows(self) -> bool:
-        """Whether it reads the number of rows: on benchmarks under ``replace_one`` alone."""
+        """Whether the model reads the number of rows, as on benchmarks under ``replace_one``
+        only."""
         return False
 
     def guarantee(self, epsilon: Fraction, domain: Domain | None = None) -> PrivacyGuarantee:  # noqa: ARG002
-        """Return its guarantee for ε; ``domain`` where that depends on the attributes."""
+        """Return the guarantee of the model for ε; pass ``domain`` if it depends on the
+        attributes."""
         return PrivacyGuarantee("dp", epsilon)
 
     def is_better_pure(self, domain: Domain, delta: Fraction) -> bool:  # noqa: ARG002
-        """Return whether pure ε has less noise than the ρ that implies ε at δ, by declarations
-        alone.
+        """Return whether pure ε has less noise than the ρ that implies ε at δ, judged by
+        declarations alone.
 
         A refinement needs the same answer at every ε.
         """
         return False
 
     def for_targets(self, names: Names, domain: Domain) -> Model:  # noqa: ARG002
-        """Return the model for attributes that are to be predicted, unless it is declared what
-        counts for it.
-        """
+        """Return the model adapted to predicting some attributes, unless its declaration already
+        weights pairs."""
         return self
 
     def check(self, domain: Domain) -> None:
-        """Raise DeclarationError when the parameters do not fit the declared attributes."""
+        """Raise DeclarationError if the parameters do not fit the declared attributes."""
         raise NotImplementedError
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> Released:
-        """Return a release that spends exactly the ``amount`` of its guarantee, the curator's
-        budget.
+        """Return a release that spends exactly the budget of the curator.
 
         rng   for post-processing only
         """
@@ -147,7 +147,7 @@ class Model:
     def fit_after(
         self, earlier: Tables, curator: Curator, *, epsilon: Fraction, rng: Generator
     ) -> Released:
-        """Return a release as ``fit`` does, planned with public tables of an earlier one."""
+        """Return a release as ``fit`` does, planned by the public tables of an earlier release."""
         raise NotImplementedError
 
     def refine(
@@ -163,17 +163,18 @@ class Model:
     def fit_with_public_rows(
         self, public: PublicTable, curator: Curator, *, epsilon: Fraction, rng: Generator
     ) -> Released:
-        """Return a release as ``fit`` does, using public rows of the same attributes at no cost."""
+        """Return a release as ``fit`` does, with public rows of the same attributes as prior
+        knowledge."""
         raise NotImplementedError
 
     @property
     def prior_name(self) -> str:
-        """The data set whose public rows it is declared to use; empty where there is none."""
+        """The data set whose public rows the model is declared to use; empty if there is none."""
         return str(getattr(self, "prior", ""))
 
     @property
     def plans_from_earlier(self) -> bool:
-        """Whether it is declared to plan from the release of the window before."""
+        """Whether the model is declared to plan from the release of the previous window."""
         return getattr(self, "plan_from", NOTHING) != NOTHING
 
 
@@ -181,17 +182,19 @@ NOTHING = "nothing"
 
 
 def plan_from() -> Any:
-    """Return the parameter ``plan_from``: ``previous`` for the last window's release, or none."""
+    """Return the parameter field ``plan_from``: ``previous`` for the previous window's release,
+    or none."""
     return choice(NOTHING, "previous")
 
 
 def smooth() -> Any:
-    """Return the parameter ``smooth``: whether counts are averaged with the last window's."""
+    """Return the parameter field ``smooth``: whether counts are averaged with the previous
+    window's."""
     return choice("false", "true")
 
 
 def prior() -> Any:
-    """Return the parameter ``prior``: the name of a data set of public rows."""
+    """Return the parameter field ``prior``: the name of a data set of public rows."""
 
     def parse(text: str) -> str | None:
         return text if re.fullmatch(r"[a-z][a-z0-9_]{0,63}", text) else None
@@ -202,7 +205,7 @@ def prior() -> Any:
 
 
 def require_plan(plans: str, smooths: str) -> None:
-    """Raise DeclarationError where counts are to be smoothed without planning from a release."""
+    """Raise DeclarationError if counts are to be smoothed but no earlier release is used."""
     if smooths == "true" and plans == NOTHING:
         raise DeclarationError(
             "The parameter `smooth` counts the same boxes or tables again, so it needs "
@@ -213,7 +216,7 @@ def require_plan(plans: str, smooths: str) -> None:
 def guarantee_of(
     model: Model, epsilon: Fraction, delta: Fraction | None = None, *, domain: Domain | None = None
 ) -> PrivacyGuarantee:
-    """Return the guarantee of a model at ``epsilon``: that ε, unless the model has another.
+    """Return the guarantee of a model at ``epsilon``, which is that ε unless the model has another.
 
     A model that accounts in ρ guarantees ε at a declared δ; any other one guarantees pure ε.
     ``domain`` is for a guarantee that depends on the attributes.
@@ -266,7 +269,8 @@ def guarantee_at(
 
 
 def declared_guarantee(spec: DatasetSpec, model: Model, epsilon: Fraction) -> PrivacyGuarantee:
-    """Return the guarantee of a model at ``epsilon``, under the δ of a data set if it has one."""
+    """Return the guarantee of a declared model at ``epsilon``, under the δ of the data set if it
+    has one."""
     return guarantee_of(model, epsilon, spec.delta, domain=spec.widest.domain)
 
 
@@ -278,7 +282,8 @@ def price(spec: DatasetSpec, guarantee: PrivacyGuarantee) -> Fraction:
 
 
 def clustering_columns(columns: tuple[str, ...], domain: Domain) -> tuple[str, ...]:
-    """Return the named numeric attributes, or all; DeclarationError when none fit."""
+    """Return the named numeric attributes, or all numeric ones; DeclarationError if there are
+    none."""
     chosen = columns or domain.numeric
     if not chosen:
         raise DeclarationError(
@@ -297,7 +302,7 @@ def clustering_columns(columns: tuple[str, ...], domain: Domain) -> tuple[str, .
 def planning_units(
     curator: Curator, nominal_rows: int | None, epsilon: Fraction
 ) -> tuple[float, Fraction]:
-    """Return a number of protected units to plan with, and the ε that remains.
+    """Return a number of protected units to plan with, and the ε that is left after measuring it.
 
     Published formulas take the number of rows N where a person is one row. With up to L rows of a
     person, noise is L times as large, so N rows at distance L count as N/L rows at distance 1. N is
@@ -364,7 +369,7 @@ class FitResult:
     beside: tuple[Spend, ...] = ()
 
     def require_guaranteed(self, *, what: str) -> None:
-        """Raise BoundaryViolation unless the fit is of the kind that its guarantee claims."""
+        """Raise BoundaryViolation unless the fit has the guarantee that was claimed."""
         if self.kind != self.guarantee.kind:
             raise BoundaryViolation(
                 f"The fit of {what} must be {self.guarantee.kind} as its model claims, not "
@@ -383,7 +388,8 @@ def fit(
     coarse: FitResult | None = None,
     public: PublicTable | None = None,
 ) -> FitResult:
-    """Fit a model with the budget of its guarantee; BoundaryViolation unless all of it is spent.
+    """Return the fit of a model with the budget of its guarantee; BoundaryViolation unless all of
+    it is spent.
 
     epsilon   the requested ε, for which ``guarantee`` holds
     rng       for post-processing only

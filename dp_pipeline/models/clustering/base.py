@@ -55,13 +55,15 @@ class Clustering(Model):
 
 @dataclass(frozen=True)
 class SynopsisClustering(Clustering):
-    """A model that counts boxes and clusters them: k and starts are post-processing."""
+    """A clustering model that measures noisy boxes once and then clusters them at no further
+    cost."""
 
     k: int = integer(8, at_least=1, at_most=10_000)
     starts: int = integer(10, at_least=1, at_most=1000)
 
     def clusters(self, synopsis: Synopsis, rng: Generator) -> Clusters:
-        """Return the best of ``starts`` weighted k-means on the synopsis, and the synopsis."""
+        """Return the best clusters of ``starts`` runs of weighted k-means on a synopsis, with
+        the synopsis."""
         centres = cluster_synopsis(synopsis, k=self.k, starts=self.starts, rng=rng)
         return Clusters(synopsis.columns, centres, synopsis)
 
@@ -91,13 +93,13 @@ class NoisyMeans:
     sizes: FloatArray
 
     def clusters(self) -> Clusters:
-        """Return the clusters of the only subset."""
+        """Return the clusters, where the rows are a single subset."""
         return Clusters(self.columns, self.centres[0], sizes=self.sizes[0])
 
 
 @dataclass(frozen=True)
 class Lloyd:
-    """Noisy rounds of Lloyd's algorithm in some columns, and a noisy grid to begin with."""
+    """Noisy rounds of Lloyd's algorithm in some columns, which start from a noisy grid."""
 
     curator: Curator
     columns: tuple[str, ...]
@@ -107,7 +109,7 @@ class Lloyd:
         return self.curator.domain.box(self.columns)
 
     def grid(self, *, units: float, epsilon: Fraction) -> Synopsis:
-        """Return the noisy boxes of a grid with as many cells as suit ``units`` rows at this ε.
+        """Return the noisy boxes of a grid whose number of cells suits ``units`` rows at this ε.
 
         *Proof.* All cells of the declared box are measured, empty ones included; one row is
         in one cell, so Δ1 = 1 under add/remove, times the distance: it costs ε. ∎
@@ -130,7 +132,8 @@ class Lloyd:
         sizes_share: Fraction | None = None,
         salt: int = 0,
     ) -> NoisyMeans:
-        """Return the noisy means of the rows nearest to each centre: noisy totals over noisy sizes.
+        """Return the noisy means of the rows nearest to each centre, as noisy totals over noisy
+        sizes.
 
         centres       (m, k, d) in data units, one set a subset of the rows; rounded to fixed
                       point, and to the box, before rows are sought
@@ -162,7 +165,7 @@ class Lloyd:
         sizes_share: Fraction | None = None,
         salt: int = 0,
     ) -> NoisyMeans:
-        """Return the noisy means after one round for each of the ``epsilons``."""
+        """Return the noisy means after as many rounds as there are ``epsilons``."""
         means = NoisyMeans(self.columns, centres, np.zeros(centres.shape[:2]))
         for epsilon in epsilons:
             means = self.round(means.centres, epsilon=epsilon, sizes_share=sizes_share, salt=salt)

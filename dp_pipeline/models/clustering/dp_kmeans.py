@@ -50,13 +50,13 @@ class DpKMeans(Clustering):
     variant: str = variant()
 
     def guarantee(self, epsilon: Fraction, domain: Domain | None = None) -> PrivacyGuarantee:  # noqa: ARG002
-        """Return ε, or no ε where it starts from records."""
+        """Return the guarantee of ε, or of no ε if the start is a sample of records."""
         if self.variant == "sound":
             return PrivacyGuarantee("dp", epsilon)
         return PrivacyGuarantee("not-dp", epsilon, "the initial centres are records without noise")
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> Clusters:
-        """Return centres (k, d) and noisy sizes of the last round; spends exactly ``epsilon``."""
+        """Return centres (k, d) and noisy sizes of the last round; spend exactly ``epsilon``."""
         lloyd = self.lloyd(curator)
         if self.variant == "sound":
             places = uniform_places if self.start == "uniform" else pack_spheres

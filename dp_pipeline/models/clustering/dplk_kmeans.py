@@ -49,7 +49,7 @@ class DplkKMeans(Clustering):
     starts: int = integer(10, at_least=1, at_most=1000, measuring=True)
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> Clusters:
-        """Return centres (k, d) and noisy sizes of the last round; spends exactly ``epsilon``."""
+        """Return centres (k, d) and noisy sizes of the last round; spend exactly ``epsilon``."""
         lloyd = self.lloyd(curator)
         budgets = round_budgets(epsilon, self.subset_rounds + self.rounds)
         starts = np.stack([pack_spheres(self.k, lloyd.box, rng) for _ in range(self.subsets)])

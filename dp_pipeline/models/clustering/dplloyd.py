@@ -46,7 +46,7 @@ class DpLloyd(Clustering):
     nominal_rows: int | None = integer(None, at_least=1, measuring=True)
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> Clusters:
-        """Return centres (k, d) and noisy sizes of the last round; spends exactly ``epsilon``."""
+        """Return centres (k, d) and noisy sizes of the last round; spend exactly ``epsilon``."""
         lloyd = self.lloyd(curator)
         dimensions = len(lloyd.columns)
         units, remaining = planning_units(curator, self.nominal_rows, epsilon)
@@ -68,11 +68,11 @@ def planned_rounds(units: float, epsilon: float, *, k: int, dimensions: int) -> 
 
 
 def least_error(dimensions: int) -> Fraction:
-    """Return the share of the sizes with the least error of a centre: c/(d + c)."""
+    """Return the share of ε for sizes that minimises the error of a centre: c/(d + c)."""
     weight = _sizes_weight(dimensions)
     return weight / (dimensions + weight)
 
 
 def _sizes_weight(dimensions: int) -> Fraction:
-    """Return c = (4dρ²)^{1/3}, rounded to thousandths."""
+    """Return the weight c = (4dρ²)^{1/3} of sizes against coordinates, rounded to thousandths."""
     return Fraction(round(1000 * (4 * dimensions * _RHO**2) ** (1 / 3)), 1000)

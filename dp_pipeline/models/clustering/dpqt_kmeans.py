@@ -24,7 +24,7 @@ from dp_pipeline.results.trees import BitTree, CountedBoxes, Nodes
 
 @dataclass(frozen=True)
 class DpqtKMeans(SynopsisClustering):
-    """Split boxes while their noisy count is large, count the leaves, cluster them.
+    """k-means on the leaves of a noisy quadtree, in which boxes with large noisy counts are split.
 
     k              number of centres
     columns        numeric attributes, d of them; all when empty
@@ -62,7 +62,7 @@ class DpqtKMeans(SynopsisClustering):
     variant: str = variant()
 
     def guarantee(self, epsilon: Fraction, domain: Domain | None = None) -> PrivacyGuarantee:  # noqa: ARG002
-        """Return ε, or no ε where the box comes from the data."""
+        """Return the guarantee of ε, or of no ε if the box is computed from the data."""
         if self.variant == "sound":
             return PrivacyGuarantee("dp", epsilon)
         return PrivacyGuarantee(
@@ -70,7 +70,7 @@ class DpqtKMeans(SynopsisClustering):
         )
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> Clusters:
-        """Return centres (k, d) and the noisy leaves as synopsis; spends exactly ``epsilon``."""
+        """Return centres (k, d) and the noisy leaves as synopsis; spend exactly ``epsilon``."""
         columns = clustering_columns(self.columns, curator.domain)
         units, remaining = planning_units(curator, self.nominal_rows, epsilon)
         leaves, remaining = self._grow(curator, columns, units, remaining)
@@ -92,7 +92,7 @@ class DpqtKMeans(SynopsisClustering):
     def _grow(
         self, curator: Curator, columns: tuple[str, ...], units: float, epsilon: Fraction
     ) -> tuple[Nodes, Fraction]:
-        """Return the leaves, and the ε that remains for counting them."""
+        """Return the leaves of the grown tree, and the ε that is left for counting them."""
         height = tree_height(units, len(columns))
         live, leaves = Nodes.root(), list[Nodes]()
         if self.variant == "published":
@@ -118,7 +118,8 @@ def finest_height(dimensions: int) -> int:
 
 
 def node_around(bounds: IntArray, *, most: int) -> Nodes:
-    """Return the smallest node of height up to ``most`` that holds two fixed-point corners (2, d).
+    """Return the smallest node of height up to ``most`` that contains two fixed-point corners (2,
+    d).
 
     >>> node_around(np.array([[1, 1], [65536, 9]]), most=5)
     Nodes(heights=array([1]), cells=array([3]))

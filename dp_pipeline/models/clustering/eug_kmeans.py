@@ -18,7 +18,7 @@ from dp_pipeline.results.clusters import Clusters
 
 @dataclass(frozen=True)
 class EugKMeans(SynopsisClustering):
-    """One noisy count a cell of a public grid, then weighted k-means on the cells.
+    """Weighted k-means on the noisy counts of a public grid.
 
     k              number of centres
     columns        numeric attributes, d of them; all when empty
@@ -42,6 +42,6 @@ class EugKMeans(SynopsisClustering):
     nominal_rows: int | None = integer(None, at_least=1, measuring=True)
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> Clusters:
-        """Return centres (k, d) and the noisy grid as synopsis; spends exactly ``epsilon``."""
+        """Return centres (k, d) and the noisy grid as synopsis; spend exactly ``epsilon``."""
         units, remaining = planning_units(curator, self.nominal_rows, epsilon)
         return self.clusters(self.lloyd(curator).grid(units=units, epsilon=remaining), rng)

@@ -69,7 +69,7 @@ MOST_NODES = 400_000
 
 @dataclass(frozen=True)
 class GrowthPlan:
-    """The limits of growth that the counts of the first generation imply.
+    """The limits of a tree's growth that follow from the counts of its first generation.
 
     units           noisy rows, in units of the noise's scale at all of ε
     signal          the same a cluster; at least 1
@@ -90,7 +90,7 @@ class GrowthPlan:
 
     @classmethod
     def of(cls, total: float, *, clusters: int, rate: float) -> GrowthPlan:
-        """Return the plan for a noisy number of rows, k, and ε per row of one unit."""
+        """Return the plan for a noisy number of rows, k, and the ε for each row of a unit."""
         units = total * rate
         signal = max(1.0, units / clusters)
         return cls(
@@ -104,14 +104,15 @@ class GrowthPlan:
 
 
 def _sparsity(deviations: float) -> noisy_tree.Sparsity | None:
-    """Return the deviations below which boxes count as empty, for one child and for the rest."""
+    """Return the deviations below which boxes count as empty: for one child, and for all others."""
     capped = min(3.0, deviations)
     return noisy_tree.Sparsity(capped, capped - 1) if capped >= 1 else None
 
 
 @dataclass(frozen=True)
 class _Frontier:
-    """Nodes of one generation: position in the tree, count, variance, remaining shares of ε."""
+    """The nodes of one generation of a tree, with their counts, variances and remaining shares
+    of ε."""
 
     nodes: Prefixes
     positions: IntArray
@@ -125,7 +126,7 @@ class _Frontier:
 
 
 class _Growth:
-    """The growth of one tree in its session; ``rate`` is ε a row of one unit."""
+    """The growth of one tree in its session, where ``rate`` is the ε for each row of a unit."""
 
     def __init__(self, session: TreeSession, tree: BitTree, rate: float) -> None:
         self._session, self._tree, self._rate = session, tree, rate
@@ -137,7 +138,7 @@ class _Growth:
         return self.count([(root, BITS_A_BLOCK, np.array([max(1, int(FIRST_SHARE * SHARES))]))])[0]
 
     def count(self, requests: Sequence[tuple[_Frontier, int, IntArray]]) -> list[_Frontier]:
-        """Count all descendants some bits below nodes, and return them as the next generations.
+        """Count all descendants of nodes some bits below them; return them as the next generations.
 
         requests   nodes, bits, and the shares that each spends; 0 bits count the node once more
 
@@ -163,7 +164,8 @@ class _Growth:
         return _Frontier(nodes, positions, counts, np.repeat(variance, fan), remaining)
 
     def count_unsure_again(self, frontier: _Frontier) -> _Frontier:
-        """Count nodes once more, for a part of what is left to each, that may be noise alone."""
+        """Count again, for a part of their remaining ε, the nodes whose counts may be noise
+        alone; return all nodes."""
         is_unsure = frontier.values < noisy_tree.CERTAIN * np.sqrt(frontier.variance / 2)
         unsure = frontier.where(is_unsure & (frontier.shares > 1))
         spent = np.maximum(1, (FIRST_SHARE * unsure.shares).astype(np.int64))
@@ -174,7 +176,7 @@ class _Growth:
         return replace(frontier, values=values, variance=variance, shares=shares)
 
     def depths(self, frontier: _Frontier, plan: GrowthPlan) -> FloatArray:
-        """Return the depth of the leaves below each node, in bits, (m,).
+        """Return the depth to which the leaves below each node should go, in bits, (m,).
 
         A uniform grid over z rows at rate e is best with about (z·e)^{2d/(2+d)} cells (Su et al.
         2016); a node is treated as a small grid of its own.
@@ -191,14 +193,14 @@ class _Growth:
 
 @dataclass(frozen=True)
 class GrownTree:
-    """A tree that has spent all of its session's ε, its plan, and ε a row of one unit."""
+    """A grown tree that has spent all ε of its session, with its plan."""
 
     noisy: noisy_tree.NoisyTree
     plan: GrowthPlan
     rate: float
 
     def synopsis(self, tree: BitTree, box: Sequence[Coordinate]) -> Synopsis:
-        """Return the leaves with their counts ≥ 0.
+        """Return the leaves of the tree with counts ≥ 0 as a synopsis.
 
         box   of the columns of ``tree``
 
@@ -223,7 +225,7 @@ class GrownTree:
 
 
 def grow(session: TreeSession, tree: BitTree, *, clusters: int, rate: float) -> GrownTree:
-    """Grow a tree, spending all of a session's ε on every path.
+    """Return a tree grown in a session, after spending all of its ε on every path.
 
     clusters   k that the tree is planned for
     rate       ε divided by the distance
@@ -271,7 +273,7 @@ Mover = Callable[..., FloatArray]
 
 @dataclass(frozen=True)
 class HTreeKMeans(Clustering):
-    """k-means on the leaves of a noisy tree, deeper where noisy counts are large.
+    """k-means on the leaves of a noisy tree, which is deeper where noisy counts are large.
 
     k           number of centres that the tree is planned for
     columns     numeric attributes, d of them; all when empty
@@ -316,12 +318,14 @@ class HTreeKMeans(Clustering):
     smooth: str = smooth()
 
     def check(self, domain: Domain) -> None:
-        """Raise DeclarationError also for smoothing without the tree of the window before."""
+        """Raise DeclarationError if the columns do not fit, or smoothing is declared without an
+        earlier tree."""
         super().check(domain)
         require_plan(self.plan_from, self.smooth)
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> Clusters:
-        """Return centres (k, d) and the tree's leaves as synopsis; spends exactly ``epsilon``."""
+        """Return centres (k, d) and the leaves of the tree as synopsis; spend exactly
+        ``epsilon``."""
         columns = clustering_columns(self.columns, curator.domain)
         budget = moving_share(len(columns)) * epsilon
         box, rate = curator.domain.box(columns), float(epsilon - budget) / curator.distance
@@ -343,7 +347,7 @@ class HTreeKMeans(Clustering):
     def fit_after(
         self, earlier: Tables, curator: Curator, *, epsilon: Fraction, rng: Generator
     ) -> Clusters:
-        """Return clusters from the leaves of an earlier tree, counted at once.
+        """Return clusters from the leaves of an earlier tree, which are all counted at once.
 
         *Proof.* The leaves are a function of released numbers, ε and the distance. They are
         disjoint: a count of all costs what it is given; smoothing is post-processing. ∎
@@ -381,7 +385,8 @@ class HTreeKMeans(Clustering):
     def _mover(
         self, curator: Curator, synopsis: Synopsis, signal: float, budget: Fraction
     ) -> tuple[Mover | None, Fraction]:
-        """Return the function that moves centres and its ε; None where leaves are counted again."""
+        """Return the function that moves centres, with its ε; None if leaves are counted again
+        instead."""
         if signal >= ENOUGH_SIGNAL:
             return partial(moved_centres.move_by_residuals, curator), budget
         price = budget / 8
@@ -396,7 +401,7 @@ class HTreeKMeans(Clustering):
     def _clusters(
         self, synopsis: Synopsis, mover: Mover | None, budget: Fraction, rng: Generator
     ) -> Clusters:
-        """Return the centres of a synopsis, moved for the budget where there is a mover."""
+        """Return the centres of a synopsis, moved with ``budget`` if there is a ``mover``."""
         centres = self._tree_centres(synopsis, self.k)
         if mover is not None:
             centres = mover(centres, synopsis, epsilon=budget)
@@ -415,7 +420,7 @@ class HTreeKMeans(Clustering):
 
 
 def moving_share(dimensions: int) -> Fraction:
-    """Return φ, the share of ε that moves centres instead of growing the tree."""
+    """Return the share φ of ε that moves centres and does not grow the tree."""
     return Fraction(0) if dimensions < 3 else min(Fraction(2, 5), Fraction(dimensions, 16))
 
 
@@ -426,7 +431,7 @@ def _counted_leaves(
     values: FloatArray,
     noise_variance: float,
 ) -> Synopsis:
-    """Return the leaves of a tree with their noisy counts, all of one variance."""
+    """Return the leaves of a tree with noisy counts of equal variance, as a synopsis."""
     counted = CountedBoxes.of_tree(tree, leaves, box, values, noise_variance)
     deviations = np.full(len(leaves), noise_variance**0.5)
     boxes = tree.boxes(leaves, box)

@@ -43,7 +43,7 @@ class HybridKMeans(Clustering):
     starts: int = integer(10, at_least=1, at_most=1000, measuring=True)
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> Clusters:
-        """Return centres (k, d), noisy sizes and the noisy grid; spends exactly ``epsilon``."""
+        """Return centres (k, d), noisy sizes and the noisy grid; spend exactly ``epsilon``."""
         lloyd = self.lloyd(curator)
         units, remaining = planning_units(curator, self.nominal_rows, epsilon)
         synopsis = lloyd.grid(units=units, epsilon=remaining / 2)

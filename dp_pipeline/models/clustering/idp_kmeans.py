@@ -44,7 +44,7 @@ class IdpKMeans(Clustering):
     variant: str = variant()
 
     def guarantee(self, epsilon: Fraction, domain: Domain | None = None) -> PrivacyGuarantee:  # noqa: ARG002
-        """Return ε, or ε·(T+1)/T where the start is not charged."""
+        """Return the guarantee of ε, or of ε·(T+1)/T if the start is not charged."""
         if self.variant == "sound":
             return PrivacyGuarantee("dp", epsilon)
         return PrivacyGuarantee(
@@ -55,7 +55,8 @@ class IdpKMeans(Clustering):
         )
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> Clusters:
-        """Return centres (k, d) and noisy sizes of the last round; spends exactly the claim."""
+        """Return centres (k, d) and noisy sizes of the last round; spend exactly the guaranteed
+        ε."""
         lloyd = self.lloyd(curator)
         share = self.guarantee(epsilon).epsilon / (self.rounds + 1)
         # Noisy means of k subsets; a random place for one whose noisy size is below 1.

@@ -81,7 +81,8 @@ def move_by_residuals(
 
 
 def _shrunk(mean_residuals: FloatArray, deviations: FloatArray) -> FloatArray:
-    """Return mean residuals (k, d) times signal / (signal + noise), signals pooled by axis."""
+    """Return mean residuals (k, d) multiplied by signal / (signal + noise), with signals pooled
+    by axis."""
     moved = (mean_residuals != 0).any(axis=1)
     if not moved.any():
         return mean_residuals
@@ -90,7 +91,7 @@ def _shrunk(mean_residuals: FloatArray, deviations: FloatArray) -> FloatArray:
 
 
 def _quantile(distances: FloatArray, weights: FloatArray) -> float:
-    """Return the distance within which QUANTILE of the weight lies; 0 without weight."""
+    """Return the distance within which the share QUANTILE of the weight lies; 0 without weight."""
     order = np.argsort(distances, kind="stable")
     passed = np.cumsum(weights[order])
     if not passed.size or passed[-1] <= 0:
@@ -103,7 +104,8 @@ FAR = 1.5
 
 
 def part_of_the_spread(curator: Curator, synopsis: Synopsis, *, epsilon: Fraction) -> float:
-    """Return the noisy mean squared distance of rows from their centre, over that of even boxes.
+    """Return the noisy mean squared distance of rows from their centre, relative to evenly filled
+    boxes.
 
     The divisor is the same mean if the rows filled the synopsis' boxes evenly.
 
@@ -161,7 +163,7 @@ def move_as_many_as_can(
 def fill_up(
     moved: FloatArray, start: FloatArray, centres: FloatArray, synopsis: Synopsis
 ) -> FloatArray:
-    """Return k centres: the moved ones, and the largest others, shifted as the moved ones suggest.
+    """Return k centres: the moved ones and the largest others, shifted by the same trend.
 
     moved, start   where some centres are now, and where they were, (m, d) with m ≤ k
     centres        float (k, d), of the synopsis

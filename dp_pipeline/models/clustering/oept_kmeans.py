@@ -50,7 +50,7 @@ class OeptKMeans(Clustering):
     rounds: int = integer(2, at_least=1, at_most=20, measuring=True)
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> Clusters:
-        """Return centres (k, d) and noisy sizes of the last round; spends exactly ``epsilon``."""
+        """Return centres (k, d) and noisy sizes of the last round; spend exactly ``epsilon``."""
         lloyd = self.lloyd(curator)
         units, remaining = planning_units(curator, self.nominal_rows, epsilon)
         of_grid = remaining * self.density

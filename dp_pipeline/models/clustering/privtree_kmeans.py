@@ -21,7 +21,7 @@ from dp_pipeline.results.trees import BitTree, CountedBoxes, Prefixes
 
 @dataclass(frozen=True)
 class PrivTreeKMeans(SynopsisClustering):
-    """Split boxes by biased noisy counts at a cost that depth does not raise; count the leaves.
+    """k-means on the noisy leaves of a PrivTree, whose cost does not grow with its depth.
 
     k         number of centres
     columns   numeric attributes, d of them; all when empty
@@ -45,7 +45,7 @@ class PrivTreeKMeans(SynopsisClustering):
     levels: int = integer(40, at_least=1, at_most=40, measuring=True)
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> Clusters:
-        """Return centres (k, d) and the noisy leaves as synopsis; spends exactly ``epsilon``."""
+        """Return centres (k, d) and the noisy leaves as synopsis; spend exactly ``epsilon``."""
         columns = clustering_columns(self.columns, curator.domain)
         box = curator.domain.box(columns)
         tree, bits = BitTree.over(columns, box), min(len(columns), 4)

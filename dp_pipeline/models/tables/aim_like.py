@@ -32,7 +32,8 @@ QUICK, THOROUGH = 60, 2000
 
 @dataclass(frozen=True)
 class AimLike(TableModel):
-    """Measure the table that the model predicts worst, fit the model again, and so on.
+    """Repeated rounds that measure the table predicted worst by the fitted model, and fit the model
+    again.
 
     attributes        discrete attributes, d of them; all when empty
     synthetic_rows    rows to draw; None: the number that all tables estimate
@@ -73,12 +74,13 @@ class AimLike(TableModel):
     measuring_share: Fraction = share(Fraction(9, 10))
 
     def most_cells(self, domain: Domain) -> int:
-        """Return the cells of one-way tables, and of a table for every T/d of the budget."""
+        """Return the most cells of all tables: those of the one-way marginals, and of a table in
+        every round."""
         sizes = domain.shape(self.modelled(domain))
         return sum(sizes) + self.rounds * len(sizes) * self.clique_cells
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> SyntheticTable:  # noqa: ARG002
-        """Return noisy tables and rows of the tree fitted to them; spends the whole budget."""
+        """Return noisy tables, and rows of the tree fitted to them; spend the whole budget."""
         sizes, zeros = self.sizes(curator.domain), self.zeros(curator.domain)
         growth = CliqueGrowth(sizes, self.clique_cells, zeros.pairs)
         candidates, unfit = self._candidates(sizes), set[Names]()
@@ -108,7 +110,8 @@ class AimLike(TableModel):
         return self._sample(curator, state, rng)
 
     def _candidates(self, sizes: Mapping[str, int]) -> list[Names]:
-        """Return the pairs and triples under the cap, by declared sizes."""
+        """Return the pairs and triples of attributes below the limit of cells, by declared
+        sizes."""
 
         def cells(names: Names) -> int:
             return prod(sizes[name] for name in names)
@@ -129,7 +132,7 @@ class AimLike(TableModel):
 
 @dataclass(frozen=True)
 class _State:
-    """The measured tables after a round, and the tree fitted to them."""
+    """The measured tables after a round, with the tree fitted to them."""
 
     growth: CliqueGrowth
     measured: tuple[NoisyMarginal, ...]
@@ -144,11 +147,12 @@ class _State:
         return cls(growth, measured, fitted)
 
     def may_hold(self, names: Names) -> bool:
-        """Return whether a clique may hold the attributes, under the cap."""
+        """Return whether a clique with these attributes is below the limit of cells."""
         return all(pair in self.growth.fitting for pair in combinations(names, 2))
 
     def grown(self, names: Names) -> CliqueGrowth | None:
-        """Return the cliques with one that holds the attributes; None if it exceeds the cap."""
+        """Return the cliques grown by one with these attributes; None if it exceeds the limit of
+        cells."""
         growth, pairs = self.growth, tuple(combinations(names, 2))
         for pair in pairs:
             growth = growth if pair in growth.edges else growth.with_edge(pair)
@@ -158,7 +162,8 @@ class _State:
 def _worst(
     curator: Curator, expected: Mapping[Names, FloatArray], noise: float, *, amount: Fraction
 ) -> Names:
-    """Return the table with nearly the largest error beyond the noise of its measurement."""
+    """Return the attributes of the table whose error most exceeds the noise of measuring it,
+    chosen privately."""
     gaps = {
         names: DependenceScore(np.rint(UNIT * table).astype(np.int64))
         for names, table in expected.items()

@@ -40,13 +40,14 @@ BYTES_A_CELL = 8 * 6
 
 
 def clique_cells(default: int) -> Any:
-    """Return the parameter that bounds the cells of one measured table or clique."""
+    """Return the parameter field for the most cells of one measured table or clique."""
     return integer(default, at_least=4, at_most=1 << 24, measuring=True)
 
 
 @dataclass(frozen=True)
 class ExpectedPairs:
-    """The pairs of attributes that a release is expected to measure; no row decides anything of it.
+    """The numbers of pairs of attributes that a release is expected to measure, from public facts
+    alone.
 
     measured   number of pairs: where attributes depend on each other weakly, as most do, strongly
     total      number of all pairs
@@ -59,7 +60,7 @@ class ExpectedPairs:
 
     @property
     def likely(self) -> int:
-        """The number where attributes depend on each other as most do."""
+        """The expected number if attributes depend on each other as in most data sets."""
         return self.measured[len(self.measured) // 2]
 
 
@@ -79,11 +80,12 @@ class TableModel(Model):
     synthetic_rows: int | None = integer(None, at_least=0, at_most=10**9)
 
     def chosen(self, domain: Domain) -> tuple[str, ...]:
-        """Return the attributes to model, in declared order where none is named."""
+        """Return the attributes to model, or all in declared order if none are named."""
         return self.attributes or domain.discrete
 
     def modelled(self, domain: Domain) -> tuple[str, ...]:
-        """Return the attributes to measure: of two that a constraint makes equal, the first.
+        """Return the attributes to measure; of two that a constraint makes equivalent, only the
+        first.
 
         ``with_decided`` adds the other again.
         """
@@ -95,7 +97,7 @@ class TableModel(Model):
         return self._zeros(domain).without_twins()[0]
 
     def sizes(self, domain: Domain) -> dict[str, int]:
-        """Return the number of cells of every measured attribute."""
+        """Return the number of levels or bins of every measured attribute."""
         names = self.modelled(domain)
         return dict(zip(names, domain.shape(names), strict=True))
 
@@ -113,7 +115,8 @@ class TableModel(Model):
         *,
         groupings: Mapping[str, Grouping] | None = None,
     ) -> SyntheticTable:
-        """Return the table of sampled codes of the ``modelled`` and the decided attributes."""
+        """Return the released table, made from sampled codes of the modelled attributes and
+        those that follow from them."""
         names, seed, groups = self.modelled(domain), int(rng.integers(1 << 62)), groupings or {}
         table = SyntheticTable(names, codes, measured, cliques, links, domain, seed, groups)
         return self.with_decided(table)
@@ -147,7 +150,7 @@ class TableModel(Model):
         return self.released_table(domain, rng, codes, measured, tree.cliques, tree.links)
 
     def with_decided(self, table: SyntheticTable) -> SyntheticTable:
-        """Return the table with the unmeasured attributes that others decide."""
+        """Return the table with the unmeasured attributes that follow from measured ones."""
         decided = self._zeros(table.domain).without_twins()[1]
         if not decided:
             return table
@@ -214,19 +217,22 @@ class TableModel(Model):
         amount: Fraction,  # noqa: ARG002
         rate: NoiseRate,  # noqa: ARG002
     ) -> ExpectedPairs | None:
-        """Return which pairs a release of so many rows is expected to measure; None where the
-        model chooses its tables otherwise than by their expected error.
-        """
+        """Return the numbers of pairs that a release of so many rows should measure; None if
+        they are unknown.
+
+        They are unknown where the model chooses its tables otherwise than by their expected
+        error."""
         return None
 
     def most_cells(self, domain: Domain) -> int:
-        """Return the most cells that all tables of this model can have, known before it runs."""
+        """Return the most cells that all tables of this model together can have, known before it
+        runs."""
         cap = getattr(self, "clique_cells", 0)
         sizes = domain.shape(self.chosen(domain))
         return 1 + sum(sizes) + sum(max(cap, size) for size in sizes)
 
     def rows_to_draw(self, estimate: float) -> int:
-        """Return the declared number of synthetic rows, else the estimate as an integer.
+        """Return the declared number of synthetic rows, otherwise the estimate as an integer.
 
         >>> TableModel().rows_to_draw(1e30), TableModel(synthetic_rows=5).rows_to_draw(9.4)
         (2000000, 5)
@@ -245,7 +251,7 @@ DRAWS_A_FAMILY = 4
 
 @dataclass(frozen=True)
 class Family:
-    """One attribute of a network and its parents.
+    """An attribute of a Bayesian network, with its parents.
 
     parents   in declared order; none for an attribute that is drawn by itself
     """
@@ -255,7 +261,7 @@ class Family:
 
     @property
     def attributes(self) -> tuple[str, ...]:
-        """The child, then its parents: the axes of the family's table."""
+        """The child and then its parents, which are the axes of the family's table."""
         return (self.child, *self.parents)
 
 
@@ -290,7 +296,7 @@ def maximal_sets(sizes: Sizes, cells: int) -> Iterator[tuple[str, ...]]:
 
 
 def random_maximal_set(sizes: Sizes, cells: int, rng: Generator) -> tuple[str, ...]:
-    """Return a random maximal set: attributes in random order, each taken if it still fits."""
+    """Return a random maximal set of attributes, which are tried in random order."""
     names = list(sizes)
     chosen, size = set(), 1
     for i in rng.permutation(len(names)).tolist():
@@ -303,7 +309,7 @@ def random_maximal_set(sizes: Sizes, cells: int, rng: Generator) -> tuple[str, .
 def candidate_families(
     sizes: Sizes, parents: Sequence[str], *, most_cells: int, most: int, rng: Generator
 ) -> tuple[Family, ...]:
-    """Return the families that a network may add next: a new child and a maximal set of parents.
+    """Return the families that a network may add next: a new child with a maximal set of parents.
 
     sizes    of all attributes, in declared order
     most_cells  of a family's table
@@ -335,7 +341,7 @@ def candidate_families(
 
 
 def covering_sets(families: Sequence[Family]) -> tuple[tuple[str, ...], ...]:
-    """Return the attributes of the families whose tables no other family's table includes.
+    """Return the attribute sets of the families that are not part of another family's set.
 
     The other tables are sums of these: PrivBayes measures d − k tables for a network of degree k
     over d binary attributes (TODS 2017, Algorithm 1).

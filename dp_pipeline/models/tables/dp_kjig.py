@@ -29,7 +29,8 @@ MOST_BITS = 2048
 
 @dataclass(frozen=True)
 class DpKjig(Model):
-    """K-anonymous joint information gain with noise: m bits, and the classes of their answers.
+    """k-anonymous joint information gain with noise: m bits chosen privately, and the classes they
+    form.
 
     label         one attribute with cells, of C levels, that the classes are to tell apart
     attributes    quasi-identifiers with cells; all but the label when empty
@@ -86,7 +87,7 @@ class DpKjig(Model):
     score_share: Fraction = share(Fraction(7, 10))
 
     def check(self, domain: Domain) -> None:
-        """Raise DeclarationError unless label and attributes fit a table of all classes."""
+        """Raise DeclarationError unless the label and the attributes fit a table of all classes."""
         if len(self.label) != 1:
             raise DeclarationError(
                 f"DpKjig needs one attribute as label, not {' '.join(self.label) or 'none'}: "
@@ -117,11 +118,11 @@ class DpKjig(Model):
             )
 
     def chosen(self, domain: Domain) -> tuple[str, ...]:
-        """Return the quasi-identifiers, in declared order where none is named."""
+        """Return the quasi-identifiers, or all in declared order if none are named."""
         return self.attributes or tuple(name for name in domain.discrete if name not in self.label)
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> ClassTable:  # noqa: ARG002
-        """Return the bits and the large classes; spends exactly ``epsilon``."""
+        """Return the chosen bits and the large classes; spend exactly ``epsilon``."""
         bits, remaining = self._choose_bits(curator, epsilon)
         classes = BitClasses(bits, curator.domain)
         view = _by_class(curator, classes)
@@ -139,7 +140,7 @@ class DpKjig(Model):
     def _choose_bits(
         self, curator: Curator, epsilon: Fraction
     ) -> tuple[tuple[DeclaredBit, ...], Fraction]:
-        """Return the bits in the order in which they were chosen, and the ε that remains."""
+        """Return the bits in the order in which they were chosen, and the ε that is left."""
         domain = curator.domain
         candidates = declared_bits(domain, self.chosen(domain))
         steps = min(self.bits, len(candidates))
@@ -166,7 +167,7 @@ class DpKjig(Model):
 
 
 def _by_class(curator: Curator, classes: BitClasses) -> Curator:
-    """Return a curator of the same rows with their class by the bits."""
+    """Return a curator of the same rows that also knows their class by the bits."""
     groups = curator.with_attributes(classes.derived_groups())
     return groups.with_attributes(classes.derived_class())
 

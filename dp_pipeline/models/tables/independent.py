@@ -46,7 +46,7 @@ class Independent(TableModel):
         return sum(domain.shape(self.modelled(domain)))
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> SyntheticTable:
-        """Return marginals and synthetic rows; spends exactly ``epsilon``."""
+        """Return marginals and synthetic rows; spend exactly ``epsilon``."""
         amounts = self._amounts(curator.domain, epsilon)
         return self._sample(OneWays.of(curator.tabulate(amounts)), curator, rng)
 
@@ -58,7 +58,8 @@ class Independent(TableModel):
         epsilon: Fraction,  # noqa: ARG002
         rng: Generator,
     ) -> SyntheticTable:
-        """Return the same marginals, each refined for its share of the added amount."""
+        """Return the same marginals with less noise, each refined with its share of the added
+        amount."""
         amounts = self._amounts(curator.domain, curator.accountant.remaining)
         return self._sample(OneWays.of(curator.refine(amounts)), curator, rng)
 

@@ -28,7 +28,8 @@ PATIENCE = 2
 
 @dataclass(frozen=True)
 class JTree(TableModel):
-    """Edges between attributes that depend more than a threshold, and tables of the cliques.
+    """A junction tree over attributes whose dependence exceeds a threshold, with noisy tables of
+    its cliques.
 
     attributes       discrete attributes, d of them; all when empty
     synthetic_rows   rows to draw; None: the number that the tables estimate
@@ -76,7 +77,8 @@ class JTree(TableModel):
     nominal_rows: int | None = integer(None, at_least=1, measuring=True)
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> SyntheticTable:
-        """Return noisy tables of a junction tree and rows down it; spends exactly ``epsilon``."""
+        """Return noisy tables of a junction tree, and rows drawn along it; spend exactly
+        ``epsilon``."""
         sizes = self.sizes(curator.domain)
         units, remaining = planning_units(curator, self.nominal_rows, epsilon)
         draws = draw_count(self.edges, len(sizes))
@@ -94,7 +96,7 @@ class JTree(TableModel):
     def _draw_network(
         self, curator: Curator, growth: CliqueGrowth, *, units: float, draws: int, price: Fraction
     ) -> Network:
-        """Return the graph, and the number of draws.
+        """Return the graph of dependent attributes, and the number of draws.
 
         units   protected units that are planned with
         price   ε of one draw
@@ -122,6 +124,6 @@ class JTree(TableModel):
         return Network(growth, draws)
 
     def _threshold(self, pair: Names, growth: CliqueGrowth, rows: float) -> int:
-        """Return N·√(θ_ij/2) in units of a score."""
+        """Return the threshold of a score, N·√(θ_ij/2)."""
         smaller = min(growth.sizes[name] for name in pair) - 1
         return clip_score(round(UNIT * rows * float(self.correlation) * sqrt(smaller) / 2))

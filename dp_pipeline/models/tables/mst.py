@@ -32,7 +32,8 @@ ITERATIONS = 2000
 
 @dataclass(frozen=True)
 class Mst(TableModel):
-    """A spanning tree of pairs far from independent, fitted to noisy tables of its pairs.
+    """A spanning tree of pairs far from independence, with a distribution fitted to their noisy
+    tables.
 
     attributes        discrete attributes, d of them; all when empty
     synthetic_rows    rows to draw; None: the number that all tables estimate
@@ -61,7 +62,7 @@ class Mst(TableModel):
     clique_cells: int = clique_cells(1 << 16)
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> SyntheticTable:  # noqa: ARG002
-        """Return noisy tables and rows of the tree fitted to them; spends the whole budget."""
+        """Return noisy tables, and rows of the tree fitted to them; spend the whole budget."""
         import networkx as nx
 
         names, zeros = self.modelled(curator.domain), self.zeros(curator.domain)
@@ -113,14 +114,14 @@ class Mst(TableModel):
 
 
 def _frequent(marginal: NoisyMarginal, rows: float, kinds: IntArray | None) -> Grouping:
-    """Return the grouping in which levels that are hardly above their noise join neighbours."""
+    """Return the grouping that merges levels hardly above their noise with their neighbours."""
     least = SIGMAS * marginal.variance**0.5 / rows
     return Grouping.by_share(marginal.table / rows, least=least, kinds=kinds)
 
 
 @dataclass(frozen=True)
 class _SpanningTree:
-    """The draw of a spanning tree, or of a forest where pairs or the cap allow no tree.
+    """A private draw of a spanning tree, or of a forest if no tree is possible.
 
     coarse   curator of groups of levels
     zeros    empty cells over the groups
@@ -136,7 +137,7 @@ class _SpanningTree:
     rows: float
 
     def draw(self, pairs: Sequence[Names], amount: Fraction) -> list[Names]:
-        """Return edges, each drawn by its distance from independence; none without pairs."""
+        """Return the edges, each drawn by its distance from independence; empty without pairs."""
         import networkx as nx
 
         if not pairs:

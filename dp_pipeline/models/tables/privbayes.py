@@ -49,7 +49,7 @@ def grow_network(
     step_price: Fraction,
     rng: Generator,
 ) -> tuple[tuple[Family, ...], int]:
-    """Return every attribute's family, parents first, and the number of paid steps.
+    """Return the family of every attribute, parents first, and the number of paid steps.
 
     sizes        of the attributes, in declared order
     score_of     the score of a family's table
@@ -89,7 +89,8 @@ and must not change what was asked."""
 
 @dataclass(frozen=True)
 class PrivBayes(TableModel):
-    """A network grown one attribute at a time, each with the parents that it depends on most.
+    """A Bayesian network grown privately: each new attribute gets the parents that it depends on
+    most.
 
     attributes        discrete attributes, d of them; all when empty
     synthetic_rows    rows to draw; None: the number that the tables' totals estimate
@@ -137,17 +138,20 @@ class PrivBayes(TableModel):
 
     @property
     def needs_public_rows(self) -> bool:
-        """Whether it reads the number of rows: under ``replace_one``, on benchmarks alone."""
+        """Whether the model reads the number of rows, as on benchmarks under ``replace_one``
+        only."""
         return self.score != "R"
 
     def guarantee(self, epsilon: Fraction, domain: Domain | None = None) -> PrivacyGuarantee:  # noqa: ARG002
-        """Return ε, with a reason to stay on benchmarks where the number of rows must be public."""
+        """Return the guarantee of ε, restricted to benchmarks if the number of rows must be
+        public."""
         if not self.needs_public_rows:
             return PrivacyGuarantee("dp", epsilon)
         return PrivacyGuarantee("dp", epsilon, f"score {self.score} needs a public number of rows")
 
     def check(self, domain: Domain) -> None:
-        """Raise DeclarationError also for score F over attributes that are not binary."""
+        """Raise DeclarationError if the parameters do not fit, such as score F with non-binary
+        attributes."""
         super().check(domain)
         for name in self.chosen(domain) if self.score == "F" else ():
             if domain[name].size != 2:
@@ -157,7 +161,7 @@ class PrivBayes(TableModel):
                 )
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> SyntheticTable:
-        """Return noisy tables of a network, and rows drawn along it; spends exactly ``epsilon``."""
+        """Return noisy tables of a network, and rows drawn along it; spend exactly ``epsilon``."""
         names = self.chosen(curator.domain)
         sizes = dict(zip(names, curator.domain.shape(names), strict=True))
         public = curator.public_rows() if self.needs_public_rows else None
@@ -187,7 +191,8 @@ class PrivBayes(TableModel):
         return self.released_table(curator.domain, rng, codes, measured, sets, overlap_links(sets))
 
     def _useful_cells(self, sizes: Sizes, signal: float) -> int:
-        """Return the most cells of a table; ``signal`` is N·ε2, of units at distance 1."""
+        """Return the most cells of a useful table, where ``signal`` is N·ε2 of units at distance
+        1."""
         d = len(sizes)
         if max(sizes.values()) > 2:
             return int(min(self.clique_cells, signal / (self.usefulness * d)))
@@ -210,7 +215,7 @@ class PrivBayes(TableModel):
 def _conditional(
     family: Family, sets: Sequence[tuple[str, ...]], tables: Sequence[FloatArray]
 ) -> Conditional:
-    """Return the family's table, summed from the first one that holds it."""
+    """Return the table of a family, summed from the first measured table that contains it."""
     names = (*family.parents, family.child)
     i = next(i for i, attributes in enumerate(sets) if set(names) <= set(attributes))
     return Conditional(family.child, family.parents, marginal_of(tables[i], sets[i], names))

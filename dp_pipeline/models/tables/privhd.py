@@ -30,7 +30,7 @@ from dp_pipeline.results.synthetic_table import SyntheticTable
 
 @dataclass(frozen=True)
 class NetworkPlan:
-    """The budget of the network and of its tables, fixed before the rows are read.
+    """The budget of a network and its tables, fixed before the rows are read.
 
     filter   ε of the comparison of all pairs; 0 where pairs are not compared
     draws    number of edges that are drawn
@@ -47,13 +47,13 @@ class NetworkPlan:
 
     @property
     def total(self) -> Fraction:
-        """The ε of everything together."""
+        """The total ε of the network and its tables."""
         return self.filter + self.draws * self.draw + self.tables
 
 
 @dataclass(frozen=True)
 class Network:
-    """A drawn network, and the number of draws."""
+    """A privately drawn network, with the number of draws."""
 
     growth: CliqueGrowth
     draws: int
@@ -101,7 +101,7 @@ def paper_plan(variant: str, epsilon: Fraction, *, attributes: int, kappa: Fract
 def high_pass(
     session: ScoreSession, thresholds: Mapping[Names, int], *, epsilon: Fraction
 ) -> tuple[Names, ...]:
-    """Return the pairs whose noisy score reaches their threshold: Algorithm 2, its first half.
+    """Return the pairs whose noisy score reaches its threshold (Algorithm 2, first half).
 
     thresholds   of every candidate of the session, in its order and unit
 
@@ -119,7 +119,7 @@ def high_pass(
 def draw_network(
     session: ScoreSession, growth: CliqueGrowth, pairs: Collection[Names], plan: NetworkPlan
 ) -> Network:
-    """Return edges with nearly the highest scores, one for each draw: Algorithm 2, its second half.
+    """Return edges with nearly the highest scores, one for each draw (Algorithm 2, second half).
 
     pairs   to draw from, each at most once, as long as its cliques fit; a pair inside a
             clique would change nothing
@@ -147,7 +147,7 @@ Sizes = Mapping[str, int]
 
 @dataclass(frozen=True)
 class _Structure:
-    """A drawn network, and the parameters of measuring its tables.
+    """A privately drawn network, with the parameters for measuring its tables.
 
     epsilon      of the tables
     most_cells   of a merged clique
@@ -164,7 +164,7 @@ class _Structure:
 
 @dataclass(frozen=True)
 class PrivHd(TableModel):
-    """Draw edges between dependent attributes, triangulate, count cliques with noise, join them.
+    """A network of dependent attributes, triangulated, with noisy tables of its cliques.
 
     attributes        discrete attributes, d of them; all when empty
     synthetic_rows    rows to draw; None: the number that the tables' totals estimate
@@ -216,7 +216,8 @@ class PrivHd(TableModel):
     clique_cells: int = clique_cells(1024)
 
     def check(self, domain: Domain) -> None:
-        """Raise DeclarationError also for shares that leave nothing for the tables."""
+        """Raise DeclarationError if the parameters do not fit, such as shares that leave no ε
+        for the tables."""
         super().check(domain)
         total = self.structure_share + self.one_way_share
         if total >= 1:
@@ -227,11 +228,13 @@ class PrivHd(TableModel):
 
     @property
     def needs_public_rows(self) -> bool:
-        """Whether it reads the number of rows: under ``replace_one``, on benchmarks alone."""
+        """Whether the model reads the number of rows, as on benchmarks under ``replace_one``
+        only."""
         return self.variant != "tuned"
 
     def guarantee(self, epsilon: Fraction, domain: Domain | None = None) -> PrivacyGuarantee:
-        """Return ε, or the sum of the published comparisons and draws over these attributes."""
+        """Return the guarantee: ε, or the composed ε of the published variant over these
+        attributes."""
         if not self.needs_public_rows:
             return PrivacyGuarantee("dp", epsilon)
         if self.variant != "published":
@@ -251,7 +254,8 @@ class PrivHd(TableModel):
         )
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> SyntheticTable:
-        """Return noisy tables of cliques and rows drawn from them; spends exactly the claim."""
+        """Return noisy tables of cliques, and rows drawn from them; spend exactly the guaranteed
+        ε."""
         sizes = self.sizes(curator.domain)
         learn = self._tuned if self.variant == "tuned" else self._by_information
         structure = learn(curator, sizes, epsilon)
@@ -263,7 +267,7 @@ class PrivHd(TableModel):
         return self.sample_tree(curator, rng, measured, tree, rows=structure.rows)
 
     def _tuned(self, curator: Curator, sizes: Sizes, epsilon: Fraction) -> _Structure:
-        """Return a network by distances from independence, which need no number of rows."""
+        """Return a network drawn by distances from independence, which need no number of rows."""
         prices = split(epsilon * self.one_way_share, root_weights(tuple(sizes.values())))
         one_ways = curator.tabulate(
             {(name,): price for name, price in zip(sizes, prices, strict=True)}
@@ -285,7 +289,7 @@ class PrivHd(TableModel):
         return _Structure(growth, remaining, most_cells, one_ways)
 
     def _tuned_plan(self, epsilon: Fraction, units: Fraction, attributes: int) -> NetworkPlan:
-        """Return a plan of at most N̂·ε1/10 draws, whose noise has a scale of N̂/5."""
+        """Return a plan of at most N̂·ε1/10 draws, each with noise of scale N̂/5."""
         structure_epsilon = epsilon * self.structure_share
         most = max(draw_count(Fraction(1, 2), attributes), ceil(units * structure_epsilon / 10))
         draws = min(draw_count(self.kappa or Fraction(5), attributes), most)
@@ -293,11 +297,12 @@ class PrivHd(TableModel):
         return NetworkPlan(Fraction(0), draws, structure_epsilon / max(1, draws), tables)
 
     def _useful_cells(self, sizes: Sizes, signal: Fraction) -> int:
-        """Return the most cells of a clique whose rows exceed the noise of about d tables."""
+        """Return the most cells of a useful clique, whose rows exceed the noise of about d
+        tables."""
         return min(self.clique_cells, int(signal / (4 * len(sizes))))
 
     def _by_information(self, curator: Curator, sizes: Sizes, epsilon: Fraction) -> _Structure:
-        """Return a network by mutual information, from the public number of rows."""
+        """Return a network drawn by mutual information, with the public number of rows."""
         rows, plan = curator.public_rows(), self._paper_plan(epsilon, len(sizes))
         growth, remaining = CliqueGrowth(sizes, self.clique_cells), plan.tables
         if plan.draws:

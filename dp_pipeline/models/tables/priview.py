@@ -30,8 +30,7 @@ from dp_pipeline.results.synthetic_table import SyntheticTable
 
 @dataclass(frozen=True)
 class PriView(TableModel):
-    """Noisy tables of views such that every two attributes are in one; maximum entropy for the
-    rest.
+    """Noisy tables of views that cover every pair of attributes, with maximum entropy for all else.
 
     attributes       discrete attributes; all when empty
     synthetic_rows   rows to draw; None: the number that the views estimate
@@ -64,7 +63,8 @@ class PriView(TableModel):
     family_cells: int = integer(256, at_least=4, at_most=1 << 16)
 
     def check(self, domain: Domain) -> None:
-        """Raise DeclarationError also for a view with too many cells."""
+        """Raise DeclarationError if the parameters do not fit, such as a view with too many
+        cells."""
         super().check(domain)
         sizes = self.sizes(domain)
         for view in self.views(domain):
@@ -76,7 +76,7 @@ class PriView(TableModel):
                 )
 
     def views(self, domain: Domain) -> tuple[Names, ...]:
-        """Return the measured sets of attributes, known before it runs."""
+        """Return the sets of attributes that are measured, known before the model runs."""
         sizes = self.sizes(domain)
         if self.view_size is None:
             most_cells = min(self.view_cells, self.clique_cells)
@@ -90,7 +90,7 @@ class PriView(TableModel):
         return sum(view_cells(view, sizes) for view in self.views(domain))
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> SyntheticTable:
-        """Return noisy tables of the views and rows drawn from them; spends exactly ``epsilon``."""
+        """Return noisy tables of the views, and rows drawn from them; spend exactly ``epsilon``."""
         views = self.views(curator.domain)
         measured = curator.tabulate(dict.fromkeys(views, epsilon / len(views)))
         return self._sample(measured, curator, rng)
@@ -103,7 +103,8 @@ class PriView(TableModel):
         epsilon: Fraction,  # noqa: ARG002
         rng: Generator,
     ) -> SyntheticTable:
-        """Return the same views, each refined for an equal share of the added amount."""
+        """Return the same views with less noise, each refined with an equal share of the added
+        amount."""
         views = self.views(curator.domain)
         amounts = dict.fromkeys(views, curator.accountant.remaining / len(views))
         return self._sample(curator.refine(amounts), curator, rng)
@@ -121,5 +122,6 @@ class PriView(TableModel):
         )
 
     def answer(self, table: SyntheticTable, attributes: Names) -> FloatArray:
-        """Return the maximum-entropy marginal of the released views over some attributes."""
+        """Return the marginal over some attributes that has maximum entropy given the released
+        views."""
         return max_entropy(attributes, view_tables(table.measured), self.sizes(table.domain))

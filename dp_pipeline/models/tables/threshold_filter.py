@@ -51,7 +51,7 @@ class ThresholdFilter(TableModel):
     empty_cells: int = integer(100, at_least=1, at_most=10**6, measuring=True)
 
     def check(self, domain: Domain) -> None:
-        """Raise DeclarationError also for more than 2^62 cells."""
+        """Raise DeclarationError if the parameters do not fit, such as more than 2^62 cells."""
         super().check(domain)
         names = self.chosen(domain)
         cells = domain.cell_count(names)
@@ -62,12 +62,12 @@ class ThresholdFilter(TableModel):
             )
 
     def most_cells(self, domain: Domain) -> int:
-        """Return the usual most retained cells: as many as rows are drawn, and the empty ones."""
+        """Return the usual largest number of retained cells: the drawn rows and the empty cells."""
         cells = domain.cell_count(self.chosen(domain))
         return min(cells, MOST_ESTIMATED_ROWS + 2 * self.empty_cells)
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> SyntheticTable:
-        """Return the large cells, and rows drawn from them; spends exactly ``epsilon``."""
+        """Return the large cells, and rows drawn from them; spend exactly ``epsilon``."""
         names = self.chosen(curator.domain)
         of_rows = curator.measure((), epsilon=epsilon * ROWS_SHARE)
         of_cells = epsilon * (1 - ROWS_SHARE)

@@ -36,7 +36,8 @@ from dp_pipeline.results.synthetic_table import SyntheticTable
 
 
 def _refined(coarse: SyntheticTable, curator: Curator) -> list[NoisyMarginal]:
-    """Everything that was measured, in its order, for all that is left."""
+    """Return all measured tables with less noise, in their order, for the whole remaining
+    budget."""
     # An amount is to the scale of its noise as 1 to it, in ε and, of a variance, in ρ.
     parts = split(curator.accountant.remaining, [1 / table.scale for table in coarse.measured])
     names = [table.attributes for table in coarse.measured]
@@ -56,7 +57,8 @@ where ρ buys more, it is then about as much."""
 
 @dataclass(frozen=True)
 class OneShot(TableModel):
-    """One round of noisy tables, those that leave the least expected error, and a tree fitted.
+    """One round of noisy tables, chosen together for the least expected error, and a tree fitted to
+    them.
 
     attributes       discrete attributes, d of them; all when empty
     synthetic_rows   rows to draw; None: the number that all tables estimate
@@ -133,9 +135,8 @@ class OneShot(TableModel):
     prior: str = prior()
 
     def check(self, domain: Domain) -> None:
-        """Also DeclarationError for tables that cannot be smoothed, and a workload of attributes
-        that are not modelled.
-        """
+        """Raise DeclarationError if the parameters do not fit, such as smoothing or a workload
+        that is impossible."""
         super().check(domain)
         if domain.parts is not None:
             self._check_units(domain)
@@ -149,7 +150,7 @@ class OneShot(TableModel):
             )
 
     def _check_units(self, domain: Domain) -> None:
-        """Raise DeclarationError for what is not fitted to units with parts."""
+        """Raise DeclarationError for parameters that do not apply to units with parts."""
         if self.prior or self.quality != "best":
             other = "prior" if self.prior else "quality"
             raise DeclarationError(
@@ -169,7 +170,8 @@ class OneShot(TableModel):
             )
 
     def for_targets(self, names: Names, domain: Domain) -> OneShot:
-        """Return the same with a workload of those that it models, where it has none."""
+        """Return the model with a workload for the attributes to predict, unless it has a
+        workload."""
         targets = [name for name in names if name in self.modelled(domain)]
         return self if self.workload else replace(self, workload=workload_of_targets(targets))
 
@@ -189,7 +191,8 @@ class OneShot(TableModel):
     def expected_pairs(
         self, domain: Domain, rows: int, amount: Fraction, rate: NoiseRate
     ) -> ExpectedPairs | None:
-        """Return what the best plan is expected to measure, and the error that it leaves."""
+        """Return the number of pairs that the best plan should measure, with the error that it
+        leaves."""
         sizes = self.sizes(domain)
         weights = self._workload.weights(sizes)
         if len(sizes) < 2 or self.quality != "best":
@@ -228,7 +231,7 @@ class OneShot(TableModel):
         return Workload.of(self.workload) or Workload()
 
     def sizes(self, domain: Domain) -> dict[str, int]:
-        """Levels of the measured attributes that have two or more."""
+        """Return the number of levels of the measured attributes that have two or more."""
         names = self.modelled(domain)
         shape = zip(names, domain.shape(names), strict=True)
         return {name: size for name, size in shape if size > 1}
@@ -259,7 +262,7 @@ class OneShot(TableModel):
 
     @property
     def _rounds(self) -> AimLike:
-        """``aim_like`` under this cap, or under its own where that is less."""
+        """The model ``aim_like`` with this limit of cells, or with its own if that is smaller."""
         return AimLike(
             attributes=self.attributes,
             synthetic_rows=self.synthetic_rows,
@@ -290,7 +293,7 @@ class OneShot(TableModel):
         return self._drawn(self._start(curator).fitted(), curator.domain, rng)
 
     def _fit_units(self, curator: Curator, rng: np.random.Generator) -> SyntheticTable:
-        """Return parts with their units, unit by unit (``units``).
+        """Return synthetic parts with their units, unit by unit.
 
         *Proof.* A unit weighs at most ``UNIT_WEIGHT`` in each table, which is the distance; shares
         are public and all add up to the amount. The rest is post-processing. ∎
@@ -316,7 +319,8 @@ class OneShot(TableModel):
         epsilon: Fraction,
         rng: np.random.Generator,
     ) -> SyntheticTable:
-        """Return the same with the tables of an earlier release; cold where those are not stored.
+        """Return a release measured on the tables of an earlier release, or planned anew if those
+        are not stored.
 
         *Proof.* Tables, groups and shares are functions of released numbers. Each table costs what
         it is given: Δ1 = Δ2 = 1 a row, over groups of levels too; smoothing is post-processing. ∎
@@ -341,7 +345,7 @@ class OneShot(TableModel):
         epsilon: Fraction,
         rng: np.random.Generator,
     ) -> SyntheticTable:
-        """Return the same with tables that public rows choose, combined with theirs.
+        """Return a release whose tables are chosen with public rows and combined with theirs.
 
         *Proof.* Tables, groups and shares are functions of released numbers and of public rows;
         each table costs what it is given: Δ1 = Δ2 = 1 a row. The rest is post-processing. ∎
@@ -356,7 +360,7 @@ class OneShot(TableModel):
         return self._drawn(PriorRound(round_, known).fitted(), domain, rng)
 
     def _start(self, curator: Curator) -> Round:
-        """Return a noisy number of rows, and what is planned with it."""
+        """Return the first round, planned with a noisy number of rows."""
         sizes, amount = self.sizes(curator.domain), curator.accountant.remaining
         counted = curator.tabulate({(): amount * ROWS_SHARE if sizes else amount})[0]
         rate = NoiseRate(curator.currency != PURE, curator.distance)
@@ -374,10 +378,10 @@ class OneShot(TableModel):
         epsilon: Fraction,  # noqa: ARG002
         rng: np.random.Generator,
     ) -> SyntheticTable:
-        """Return every table that the release at a smaller ε has measured, refined; which tables
-        those are is not asked again. What each gets of what is added is as much as it got of the
-        tables' part then.
-        """
+        """Return every table that the release at a smaller ε measured, refined in the earlier
+        proportions.
+
+        The choice of tables is not asked for again."""
         assert isinstance(coarse, SyntheticTable)
         domain, sizes = curator.domain, self.sizes(curator.domain)
         if self.prior:

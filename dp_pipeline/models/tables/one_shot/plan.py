@@ -64,7 +64,7 @@ FEW_GROUPS = 4
 
 @dataclass(frozen=True)
 class Plan:
-    """What is measured after the number of rows.
+    """A plan of what is measured after the number of rows.
 
     tables     that are measured at once: packed, or a covering design
     one_ways   share of the amount for one-way marginals, which scores need
@@ -82,7 +82,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Planning:
-    """What plans are compared by; all of it is public or released.
+    """The comparison of plans by their expected error, from public and released numbers alone.
 
     sizes     levels of every attribute in which rows are expected, each at least 2
     rows      noisy number of rows, at least 1
@@ -118,7 +118,7 @@ class Planning:
 
     @cached_property
     def plans(self) -> tuple[Plan, ...]:
-        """Every plan there is: packed tables, a covering design, and scores at some price."""
+        """All plans to compare: packed tables, a covering design, and scores at several prices."""
         plans = [Plan(self.packed)]
         if self.pairs and self.is_coverable:
             plans.append(Plan(self.covering, is_covering=True))
@@ -134,31 +134,31 @@ class Planning:
 
     @cached_property
     def heaviest(self) -> list[Pair]:
-        """Pairs that count more than the others; none where all count alike."""
+        """The pairs with the largest weights; empty if all weights are equal."""
         is_heavy = dict(zip(combinations(self.sizes, 2), self._is_heavy.tolist(), strict=True))
         return [pair for pair in self.pairs if is_heavy[pair]]
 
     @cached_property
     def _is_heavy(self) -> Mask:
-        """Of every pair of attributes (pairs,), in the order of the sizes."""
+        """Whether each pair of attributes has the largest weight (pairs,)."""
         first, second = np.triu_indices(len(self.sizes), 1)
         weights = np.zeros((len(self.sizes),) * 2) if self.weights is None else self.weights
         return np.asarray(weights[first, second] > weights[first, second].min(initial=np.inf))
 
     @property
     def priors(self) -> list[tuple[float, float]]:
-        """Mean dependence of all pairs that there may be, in rows, and the tail of each."""
+        """The possible mean dependences of all pairs, in rows, each with its tail parameter."""
         return [(share * self.rows, t) for share, t in zip(MEAN_DEPENDENCE, TAILS, strict=True)]
 
     @cached_property
     def errors(self) -> FloatArray:
-        """The error that each plan would leave for each mean dependence (plans, means)."""
+        """The error that each plan would leave at each possible mean dependence (plans, means)."""
         return np.array(
             [[self.error_of(plan, *prior) for prior in self.priors] for plan in self.plans]
         )
 
     def error_of(self, plan: Plan, mean: float, tail: float) -> float:
-        """Return the error that a plan would leave where the mean dependence is so many rows."""
+        """Return the error that a plan would leave at a mean dependence, in rows."""
         if not plan.tables:
             return self.error_of_scores(plan, mean, tail)
         if plan.is_covering:
@@ -175,14 +175,14 @@ class Planning:
 
     @cached_property
     def mean_share(self) -> Fraction:
-        """The share of the amount that is worth paying for the noisy mean dependence; 0 where
-        knowing it would gain less than it costs.
-        """
+        """The share of the budget to pay for the noisy mean dependence; 0 if it gains less than
+        it costs."""
         pays = self._error_with_mean(MEAN_SHARE) < float(self.errors.mean(axis=1).min())
         return MEAN_SHARE if pays else Fraction(0)
 
     def _error_with_mean(self, share: Fraction) -> float:
-        """Return what is expected of the best plan for each noisy mean that there may be."""
+        """Return the expected error of the best plan, averaged over the possible noisy mean
+        dependences."""
         scale = self.mean_scale(share)
         means = np.array(MEAN_DEPENDENCE) * self.rows
         # Noise at its octiles, by Laplace's distribution for either kind of noise.
@@ -198,29 +198,30 @@ class Planning:
         return total / len(noise) / len(means) / (1 - float(share))
 
     def mean_scale(self, share: Fraction) -> float:
-        """Scale of the noise in the mean dependence, in rows: a row moves each U, half of a
-        dependence, by less than 2.
-        """
+        """Return the scale of the noise in the mean dependence, in rows.
+
+        A row moves each U, half of a dependence, by less than 2."""
         return self.rate.scale(4.0, float(self.amount * share))
 
     def likelihoods(self, noisy: float, share: Fraction) -> FloatArray:
-        """Return how likely a noisy mean is for each mean dependence, up to a factor (means,)."""
+        """Return the likelihood of a noisy mean for each possible mean dependence, up to a
+        factor (means,)."""
         off = np.abs(noisy - np.array(MEAN_DEPENDENCE) * self.rows) / self.mean_scale(share)
         return np.asarray(np.exp(off.min() - off))
 
     def error_of_tables(self, tables: Sequence[Names], mean: float, tail: float) -> float:
-        """Return the error where tables alone are measured."""
+        """Return the error that remains if only tables are measured, without scores."""
         return self.error_model(self.foreseen_dependence(mean, tail)).of_tables(
             tables, self.late_amount
         )
 
     @property
     def late_amount(self) -> float:
-        """What the number of rows leaves of the amount."""
+        """The part of the budget that is left after the number of rows."""
         return float(self.amount * (1 - ROWS_SHARE))
 
     def error_model(self, pairs: FloatArray | float) -> ExpectedError:
-        """Return the error of all pairs for their dependence, in rows: of each, or of all alike."""
+        """Return the error model of all pairs, for their dependence in rows."""
         d = len(self.sizes)
         scores, (first, second) = np.zeros((d, d)), np.triu_indices(d, 1)
         scores[first, second] = scores[second, first] = pairs
@@ -228,7 +229,7 @@ class Planning:
         return ExpectedError(self.sizes, self.sizes, {}, dependence, self.rate, self.weights)
 
     def measured_pairs(self) -> tuple[int, ...]:
-        """Return the number of pairs that tables are expected to hold, for each mean dependence.
+        """Return the number of pairs that tables are expected to contain, for each mean dependence.
 
         Where scores choose them, a table is of one pair: unions are known from scores alone.
         """
@@ -246,9 +247,8 @@ class Planning:
         return int(np.argmin(error.of_pairs(order, range(len(order) + 1), amount)))
 
     def error_of_scores(self, plan: Plan, mean: float, tail: float) -> float:
-        """Return the error where pairs are measured that have the largest scores, the best of a few
-        numbers of them.
-        """
+        """Return the error if the pairs with the largest scores are measured, for the best
+        number of them."""
         actual, expected, order, amount = self._after_scores(plan, mean, tail)
         counts = [round(part * len(self.sizes)) for part in SCORED_TABLES]
         best = int(np.argmin(expected.of_pairs(order, counts, amount)))
@@ -257,8 +257,11 @@ class Planning:
     def _after_scores(
         self, plan: Plan, mean: float, tail: float
     ) -> tuple[ExpectedError, ExpectedError, IntArray, float]:
-        """Return the error that tables leave, the one that is expected by scores, places of pairs
-        in the order in which they are measured, and the amount for them.
+        """Return the error models and the order of measuring the pairs after scores, with the
+        budget for them.
+
+        The first model is the true error that tables leave, the second the one expected by scores;
+        the order is in places of pairs.
 
         What scores will be is foreseen: dependence has the distribution of that mean and tail, and
         both it and the noise are always drawn alike. Tables of the best pairs alone are compared.
@@ -296,7 +299,8 @@ class Planning:
         floor: FloatArray,
         penalty: FloatArray,
     ) -> FloatArray:
-        """Return what scores of all pairs are expected to be once the plan has asked for them."""
+        """Return the scores that all pairs are expected to have after the plan has measured
+        them."""
         noiseless, share, pairs = np.hypot(true, floor), plan.scores, np.arange(len(true))
         if plan.scored == "heaviest":
             pairs = np.flatnonzero(self._is_heavy)
@@ -313,44 +317,48 @@ class Planning:
         return likely
 
     def foreseen_dependence(self, mean: float, tail: float) -> FloatArray:
-        """Return the dependence of every pair, in rows, always drawn alike."""
+        """Return simulated dependences of every pair, in rows, always from the same seed."""
         return np.asarray(mean * self._foreseen[0] ** tail / gamma(1 + tail))
 
     def table_noise(self, cells: FloatArray, amount: float) -> FloatArray:
-        """Return the noise in tables of so many cells, in rows in L1, if d − 1 share an amount."""
+        """Return the L1 noise, in rows, of tables with so many cells if d − 1 of them share the
+        budget."""
         return cells * self.rate.deviation(amount / max(1, len(self.sizes) - 1))
 
     @cached_property
     def _foreseen(self) -> tuple[FloatArray, FloatArray]:
-        """Return what is drawn of every pair: of mean 1, and noise from −1 to 1."""
+        """Simulated dependences of mean 1 and noise from −1 to 1 for every pair, from a fixed
+        seed."""
         rng, many = np.random.default_rng(0), len(self.sizes) * (len(self.sizes) - 1) // 2
         middle = (np.arange(many) + 0.5) / many
         return rng.permutation(-np.log(1 - middle)), 2 * rng.permutation(middle) - 1
 
     def pick_scale(self, plan: Plan) -> float:
-        """Scale of the noise with which one pair is picked, in rows."""
+        """Return the scale of the noise with which one pair is chosen, in rows."""
         price = float(self.amount * plan.scores * PICKED_PART) / PICKS
         return self.rate.scale(1.0 if self.rate.concentrated else 2.0, price)
 
     def score_noise(self, many: int, share: Fraction) -> ScoreNoise:
-        """Noise in one of so many scores that are measured together: by the L∞ mechanism in pure
-        ε, as one row moves each by 1; else Gaussian, √many in L2.
-        """
+        """Return the noise of one among several scores that are measured together.
+
+        It is that of the L∞ mechanism in pure ε, as one row moves each by 1; else Gaussian,
+        √many in L2."""
         if self.rate.concentrated:
             return NormalNoise(self.rate.scale(sqrt(many), float(self.amount * share)))
         return CubeNoise(many, self.rate.scale(1.0, float(self.amount * share)))
 
     @property
     def measures_all_pairs(self) -> bool:
-        """Whether the best plan is a covering design, whatever the mean dependence may be."""
+        """Whether the best plan is a covering design at every possible mean dependence."""
         plan = self.choose()
         return not self.mean_share and plan.is_covering
 
     @property
     def noise_of_two_plans(self) -> tuple[float, float]:
-        """The errors that noise alone makes of two plans, in rows: packed tables, and all pairs.
-        Where these cannot be covered, a chain of pairs of few groups stands for them.
-        """
+        """The errors, in rows, that noise alone causes in packed tables and in a covering of all
+        pairs.
+
+        Where all pairs cannot be covered, a chain of pairs of few groups stands for them."""
         packed = self.error_model(0.0).of_tables(self.packed, self.late_amount)
         if self.is_coverable:
             return packed, self.error_of_covering(self.covering)
@@ -376,7 +384,7 @@ class Planning:
 
     @property
     def is_small(self) -> bool:
-        """Whether one clique may hold all attributes."""
+        """Whether all attributes fit into one clique."""
         return self.cells(self.sizes) <= self.cap
 
     @cached_property
@@ -392,7 +400,7 @@ class Planning:
         return min(fitting, key=self.error_of_covering)
 
     def error_of_covering(self, views: Sequence[Names]) -> float:
-        """Return the error where every pair is in at least one view."""
+        """Return the error if every pair is in at least one view of a covering design."""
         of_singles, of_pairs = self._precision_of(views)
         levels = np.array(list(self.sizes.values()), dtype=np.float64)
         first, second = np.triu_indices(len(levels), 1)
@@ -402,9 +410,8 @@ class Planning:
         return float((weights * np.sqrt(squares)).sum())
 
     def _precision_of(self, views: Sequence[Names]) -> tuple[FloatArray, FloatArray]:
-        """Return what views say of one-way marginals (d,), and of pairs (d, d), in 1 / squares of
-        rows.
-        """
+        """Return the precision of one-way marginals (d,) and of pairs (d, d) that views give, in
+        1/rows²."""
         d, levels = len(self.sizes), np.array(list(self.sizes.values()), dtype=np.float64)
         place = {name: place for place, name in enumerate(self.sizes)}
         of_pairs, of_singles = np.zeros((d, d)), np.zeros(d)
@@ -417,7 +424,8 @@ class Planning:
         return of_singles, of_pairs
 
     def covering_amounts(self, views: Sequence[Names], amount: float) -> list[float]:
-        """Return each view's part of an amount, by the noise in its pairs and their margins."""
+        """Return the part of a budget for each view, by the noise in its pairs and their
+        margins."""
         place = {name: place for place, name in enumerate(self.sizes)}
 
         def noise(view: Names) -> float:
@@ -431,9 +439,10 @@ class Planning:
         return [amount * share / sum(shares) for share in shares]
 
     def least_share(self, late: float) -> float:
-        """Share of rows that a group of levels needs: its square in a pair then has as many rows
-        as a cell has noise, if d − 1 tables share an amount ``late`` alike.
-        """
+        """Return the share of rows that a group of levels needs to stand out from the noise.
+
+        Its square in a pair then has as many rows as a cell has noise, if d − 1 tables share an
+        amount ``late`` alike."""
         return sqrt(float(self.table_noise(np.ones(1), late)[0]) / self.rows)
 
     def cells(self, names: Iterable[str]) -> int:

@@ -29,8 +29,9 @@ DOUBT = 1.0
 
 @dataclass(frozen=True)
 class PriorRound:
-    """A round that measures one-way marginals and those tables of which public rows say too
-    little, and fits a tree to these and to what public rows say of all others.
+    """A round that measures what public rows predict badly, and takes all other tables from them.
+
+    It measures one-way marginals too, and fits a tree to all of these.
 
     round    what is asked, and pays
     public   rows of others over the same attributes
@@ -52,7 +53,7 @@ class PriorRound:
     public: PublicTable
 
     def fitted(self) -> FittedRows:
-        """Measure everything, and return what rows are drawn from."""
+        """Measure all tables, and return the fitted rows."""
         round_ = self.round
         stage = round_.one_way_stage(round_.planning.amount * ONE_WAY_SHARES[1])
         public = replace(self.public, groupings=stage.groupings)
@@ -81,7 +82,8 @@ class PriorRound:
     def _better_measured(
         self, growth: TableGrowth, public: PublicTable, squares: float
     ) -> list[Names]:
-        """Return the tables that are known better by being measured than by public rows."""
+        """Return the tables that are more accurate when measured than when taken from public
+        rows."""
         rate, tables = growth.error.rate, list(growth.run())
         errors = {names: _public_error(public, names, squares) for names in tables}
         while tables:
@@ -97,7 +99,8 @@ class PriorRound:
         return tables
 
     def _difference(self, stage: OneWayStage) -> float:
-        """φ, at least 1 and what the number of public rows adds."""
+        """Return φ ≥ 1, the factor by which public rows differ from the private ones beyond
+        their number."""
         rows = stage.marginals.rows
         squares, unsure = 0.0, 0.0
         for marginal in stage.measured:
@@ -110,7 +113,7 @@ class PriorRound:
     def _with_public(
         self, measured: tuple[NoisyMarginal, ...], public: PublicTable, rows: float
     ) -> OneWays:
-        """Return the one-way marginals, each combined with the public one."""
+        """Return the one-way marginals, each combined with that of the public rows."""
         combined = [
             self._combined(marginal, public.shares(marginal.attributes), rows)
             for marginal in measured
@@ -118,7 +121,7 @@ class PriorRound:
         return OneWays.of(combined, self.round.counted)
 
     def _combined(self, one: NoisyMarginal, shares: FloatArray, rows: float) -> NoisyMarginal:
-        """Return a noisy table combined with public shares of its cells."""
+        """Return a noisy table combined with the public shares of its cells."""
         table = one.table.astype(np.float64)
         # Two samples of one population differ by this in a cell.
         apart = rows * (1 + rows / max(1, self.public.rows)) / table.size
@@ -134,7 +137,7 @@ class PriorRound:
         squares: float,
         rows: float,
     ) -> list[NoisyMarginal]:
-        """Tables that fit the tree alongside the measured ones, as public rows have them."""
+        """Return tables of the public rows that fit the tree next to the measured ones."""
         held_pairs = {pair for names in tables for pair in combinations(names, 2)}
         edges = tuple({*growth.edges, *held_pairs})
         added = []
@@ -147,7 +150,7 @@ class PriorRound:
 
 
 def _public_error(public: PublicTable, names: Names, squares: float) -> float:
-    """Return what a public table is off by given its one-way marginals, in rows in L1."""
+    """Return the L1 error of a public table, in rows, given its one-way marginals."""
     shares = public.shares(names)
     known = 1 + sum(size - 1 for size in shares.shape)
     freedom = max(0.0, shares.size - known) / shares.size
@@ -155,7 +158,7 @@ def _public_error(public: PublicTable, names: Names, squares: float) -> float:
 
 
 def _score(public: PublicTable, pair: Pair, rows: float) -> float:
-    """Return how far a pair is from independence in public rows, in rows."""
+    """Return the distance of a pair from independence in the public rows, in rows."""
     shares = public.shares(pair)
     product = np.outer(shares.sum(axis=1), shares.sum(axis=0))
     return rows * float(np.abs(shares - product).sum())

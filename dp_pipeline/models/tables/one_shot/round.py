@@ -35,7 +35,7 @@ SMALLEST_REFINEMENT = 1e-4
 
 
 def amounts_of(amounts: Mapping[Names, Fraction], tables: Iterable[Names]) -> dict[Names, Fraction]:
-    """Return the amounts of these tables alone."""
+    """Return the amounts of some tables."""
     return {names: amounts[names] for names in tables}
 
 
@@ -45,7 +45,7 @@ def _as_measured(table: NoisyMarginal) -> NoisyMarginal:
 
 @dataclass(frozen=True)
 class Round:
-    """The questions of one release after the first one.
+    """The questions of one release after the noisy number of rows.
 
     counted   the noisy number of rows
     zeros     cells that are empty
@@ -63,11 +63,11 @@ class Round:
 
     @property
     def left(self) -> Fraction:
-        """What is left of the amount."""
+        """The part of the budget that is left."""
         return self.curator.accountant.remaining
 
     def fitted(self) -> FittedRows:
-        """Measure everything, by the best plan, and return what rows are drawn from."""
+        """Measure all tables by the best plan, and return the fitted rows."""
         if not self.sizes:
             return FittedRows((self.counted,), self.sizes)
         chances = self._chances()
@@ -90,9 +90,9 @@ class Round:
         )
 
     def _chances(self) -> FloatArray:
-        """Return the chance of each mean dependence that there may be, up to a factor: all are
-        alike where knowing more does not pay.
-        """
+        """Return the probability of each possible mean dependence, up to a factor.
+
+        All are alike where measuring the mean does not pay."""
         share = self.planning.mean_share
         if not share:
             return np.ones(len(MEAN_DEPENDENCE))
@@ -100,7 +100,7 @@ class Round:
         return self.planning.likelihoods(noisy, share)
 
     def again(self, known: EarlierTables, *, smooths: bool) -> FittedRows:
-        """Return the tables of an earlier release, measured again.
+        """Return the fitted rows after measuring the tables of an earlier release again.
 
         One-way marginals that stood beside tables of groups get the share that they had there.
         """
@@ -135,10 +135,11 @@ class Round:
     def _amounts_as_before(
         self, tables: Sequence[Names], grouped: Mapping[str, int]
     ) -> dict[Names, Fraction]:
-        """Return what tables and one-way marginals get beside each other: each marginal what it is
-        worth before there is a table, and of the rest what ``fitted`` would add. Without the first,
-        one whose attribute is in a good table would get next to nothing, and the fit begins at it.
-        """
+        """Return the amounts for known tables and one-way marginals.
+
+        Each marginal gets what it is worth before there is a table, and of the rest what
+        ``fitted`` would add. Without the first, a marginal whose attribute is in a good table
+        would get next to nothing, and the fit begins at it."""
         early = self.planning.amount * max(plan.one_ways for plan in self.planning.plans) / 2
         first = self._one_way_amounts(early)
         paid = {name: float(amount) for (name,), amount in first.items()}
@@ -158,9 +159,8 @@ class Round:
         return replace(fitted, measured=self._flattened(fitted.measured))
 
     def _flattened(self, measured: Sequence[NoisyMarginal]) -> tuple[NoisyMarginal, ...]:
-        """Return the number of rows and tables, drawn to flat ones as far as all of them together
-        are not further from flat than their noise.
-        """
+        """Return the number of rows, and the tables shrunk towards uniform ones as far as noise
+        explains them."""
         rows = max(FEWEST_ROWS, float(estimated_rows(measured)))
         tables = [table.table - rows / table.table.size for table in measured[1:]]
         squares = [
@@ -177,7 +177,7 @@ class Round:
     def _amounts_of_tables(
         self, tables: Sequence[Names], is_covering: bool
     ) -> dict[Names, Fraction]:
-        """Return all that is left, for tables alone."""
+        """Return amounts that spend the whole remaining budget on tables alone."""
         if is_covering:
             left = float(self.left)
             return self._split(tables, np.array(self.planning.covering_amounts(tables, left)))
@@ -186,9 +186,8 @@ class Round:
         return self._split(tables, model.divide(tables, float(self.left), singles=False)[0])
 
     def one_way_stage(self, amount: Fraction) -> OneWayStage:
-        """Measure one-way marginals for an amount; return them and the groups of levels that they
-        give.
-        """
+        """Measure one-way marginals for an amount; return them with the groups of levels that
+        they suggest."""
         singles = self._one_way_amounts(amount)
         measured = self.curator.tabulate(singles)
         complete = complete_attributes(measured, self.planning.nullable)
@@ -206,13 +205,14 @@ class Round:
         return OneWayStage(measured, marginals, sizes, groupings, paid)
 
     def growth(self, stage: OneWayStage, scores: Mapping[Pair, float]) -> TableGrowth:
-        """Return a search for tables with what is left."""
+        """Return a search for tables that spends the remaining budget."""
         error, zeros = self.error(stage, scores), self.zeros.grouped(stage.groupings)
         cap = max(4, self.planning.cap, zeros.most_cells(dict(error.grouped)))
         return TableGrowth(error, float(self.left), cap, zeros.pairs)
 
     def error(self, stage: OneWayStage, scores: Mapping[Pair, float]) -> ExpectedError:
-        """Return the expected error of all pairs after one-way marginals and scores."""
+        """Return the expected error of all pairs after one-way marginals and scores were
+        measured."""
         return ExpectedError(
             stage.sizes,
             {name: grouping.size for name, grouping in stage.groupings.items()},
@@ -225,7 +225,8 @@ class Round:
     def measured(
         self, stage: OneWayStage, scores: Mapping[Pair, float], tables: Sequence[Names]
     ) -> tuple[tuple[NoisyMarginal, ...], OneWays]:
-        """Measure the tables, and refine one-way marginals, for all that is left."""
+        """Measure the tables and refine one-way marginals with the whole remaining budget;
+        return both."""
         left, has_parts = float(self.left), self.curator.domain.parts is not None
         if has_parts and not tables:
             tables = [(name,) for name in self.sizes]
@@ -243,7 +244,7 @@ class Round:
         return tuple(measured), OneWays.of(singles, self.counted)
 
     def _split(self, tables: Sequence[Names], amounts: FloatArray) -> dict[Names, Fraction]:
-        """Return all that is left, about in these proportions."""
+        """Return exact amounts that sum to the remaining budget, in about the given proportions."""
         parts = amounts / amounts.sum()
         exact = [Fraction(max(1, round(10**5 * part))) for part in parts.tolist()]
         return dict(zip(tables, split(self.left, exact), strict=True))

@@ -30,7 +30,7 @@ from dp_pipeline.results.measurement import NoisyMarginal
 
 
 def noisy_mean_dependence(planning: Planning, curator: Curator, share: Fraction) -> float:
-    """Return twice the noisy mean of U over all pairs, in rows: U is about half of a dependence.
+    """Return the noisy mean dependence of all pairs, in rows.
 
     *Proof.* Each U moves by less than 2 a row, a sum of p of them by less than 2p. ∎
     """
@@ -41,7 +41,7 @@ def noisy_mean_dependence(planning: Planning, curator: Curator, share: Fraction)
 
 @dataclass(frozen=True)
 class OneWayStage:
-    """One-way marginals as they were measured first.
+    """The one-way marginals after their first measurement, with the groups of their levels.
 
     measured   one an attribute
     marginals  what they say together
@@ -58,21 +58,24 @@ class OneWayStage:
 
     @cached_property
     def shares(self) -> dict[str, FloatArray]:
-        """Attribute → shares of its groups."""
+        """The shares of the groups of each attribute."""
         return {
             n: grouping.summed(self.marginals.shares[n]) for n, grouping in self.groupings.items()
         }
 
     def dependence(self, scores: Mapping[Pair, float]) -> Dependence:
-        """How attributes depend on each other by the scores of their pairs, in rows."""
+        """Return the dependence between attributes that the scores of their pairs imply, in
+        rows."""
         spread = {name: 1 - float((share**2).sum()) for name, share in self.shares.items()}
         return Dependence.of(self.groupings, scores, spread=spread, rows=self.marginals.rows)
 
 
 @dataclass(frozen=True)
 class DependenceQueries:
-    """The scores G_ij = ‖c_ij − N̂p̂_i p̂_jᵀ‖₁ of all pairs, over groups of levels; where
-    constraints empty cells, the distance from what follows from these.
+    """The private queries of the dependence scores G_ij = ‖c_ij − N̂p̂_i p̂_jᵀ‖₁ of pairs.
+
+    They are over groups of levels; where constraints empty cells, the distance is from what follows
+    from these.
 
     *Proof.* N̂ and p̂ are released, so a row moves each score by 1: all p of them by 1 in L∞, which
     the L∞ mechanism pays for, and by √p in L2. ∎
@@ -87,7 +90,7 @@ class DependenceQueries:
     zeros: StructuralZeros
 
     def measure(self, plan: Plan, chances: FloatArray) -> dict[Pair, float]:
-        """Return the expected score of every pair, in rows.
+        """Return the expected dependence score of every pair, in rows.
 
         chances   of each mean dependence that there may be, up to a factor
         """
@@ -100,7 +103,7 @@ class DependenceQueries:
     def _of_some(
         self, pairs: Sequence[Pair], share: Fraction, chances: FloatArray
     ) -> dict[Pair, float]:
-        """Return the scores of these pairs, and for all others what is left of the mean."""
+        """Return measured scores of some pairs, and for all others their share of the mean."""
         every, scores = (
             self.planning.pairs,
             self._noisy(pairs, share).expected(self.planning.priors)[0],
@@ -112,9 +115,9 @@ class DependenceQueries:
         return {pair: measured.get(pair, unmeasured) for pair in every}
 
     def _picked(self, plan: Plan) -> list[Pair]:
-        """Return pairs of large scores beside the noise in them, no circle of pairs: paths tell
-        about the pair that would close it.
-        """
+        """Return pairs with large scores that form no cycle, chosen privately.
+
+        The paths already predict the pair that would close a cycle."""
         import networkx as nx
 
         pairs, forest = self.planning.pairs, nx.utils.UnionFind(self.planning.sizes)
@@ -137,7 +140,8 @@ class DependenceQueries:
         return picked
 
     def _of_all(self, share: Fraction) -> dict[Pair, float]:
-        """Return the expected score of every pair, in rows, for that share of the amount.
+        """Return the expected score of every pair, in rows, if all are measured with a share of the
+        budget.
 
         Pairs outside the tree of the strongest are near to what that tree predicts, where noisy
         scores are likelier so.
@@ -185,9 +189,9 @@ class DependenceQueries:
         )
 
     def _floor(self, pair: Pair) -> float:
-        """Rows that the noise of one-way marginals puts into a score, about: of p̂_i p̂_jᵀ that of
-        p̂_i is in the column of each level of j, by its share.
-        """
+        """Return the part of a score, in rows, that the noise of one-way marginals causes.
+
+        In p̂_i p̂_jᵀ, the noise of p̂_i is in the column of each level of j, by its share."""
         first, other = (self.stage.shares[name] for name in pair)
         of_one, of_other = (self._variances[name] for name in pair)
         variances = np.outer(of_one, other**2) + np.outer(first**2, of_other)
@@ -195,9 +199,10 @@ class DependenceQueries:
 
     @cached_property
     def _variances(self) -> dict[str, FloatArray]:
-        """Attribute → variance of the noise in each of its groups. What all have in common is known
-        from the number of rows.
-        """
+        """The variance of the noise in each group of each attribute, without the part that all
+        groups share.
+
+        That part is known from the number of rows."""
         paid, variance = self.stage.paid, self.planning.rate.variance
         return {
             name: np.asarray(

@@ -26,7 +26,7 @@ PAIRS_SHARE = Fraction(1, 3)
 
 @dataclass(frozen=True)
 class UnitRelease:
-    """Everything that was measured of units with parts.
+    """The measured tables of a release of units with parts.
 
     fitted   noisy tables of a part with its unit, in which each unit weighs ``UNIT_WEIGHT``
     pairs    noisy pairs of parts, one table for each attribute of a part
@@ -77,7 +77,8 @@ class UnitRelease:
     def _pair_up(
         self, columns: dict[str, IntArray], rows: IntArray, size: int, rng: np.random.Generator
     ) -> None:
-        """Exchange the parts of units of one size, by their noisy pairs; ``rows`` are theirs."""
+        """Exchange the parts of units of one size, in place, until their pairs are nearer to the
+        noisy ones."""
         in_order = bool(self.parts.order)
         noisy = {table.attributes[1]: self._pairs(table, size) for table in self.pairs}
         of_parts = {
@@ -103,7 +104,7 @@ class UnitRelease:
         return NoisyPairs(counts, table.variance * (pairs / UNIT_WEIGHT) ** 2)
 
     def _keeping(self, codes: IntArray, names: Names) -> IntArray:
-        """Return the rows of the units all of whose parts keep the constraints."""
+        """Return the rows of the units in which every part meets the constraints."""
         zeros = StructuralZeros(self.domain.allowed(names))
         if not zeros:
             return codes
@@ -117,7 +118,7 @@ class UnitRelease:
 
 
 def measure_pairs(curator: Curator, sizes: Mapping[str, int]) -> tuple[NoisyMarginal, ...]:
-    """Measure the pairs of parts by each attribute of a part, for a share of the amount."""
+    """Return the noisy tables of pairs of parts by each attribute, for a share of the budget."""
     parts = curator.domain.parts
     assert parts is not None
     names = [name for name in parts.attributes if name in sizes]

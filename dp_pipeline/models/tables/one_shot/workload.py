@@ -23,7 +23,7 @@ TARGET_WEIGHT = 4
 
 
 def workload_of_targets(names: Iterable[str]) -> str:
-    """Return the workload of attributes that are to be predicted.
+    """Return the workload text that weights the attributes to be predicted.
 
     >>> workload_of_targets(["income", "sex"])
     'income 4, sex 4'
@@ -33,7 +33,7 @@ def workload_of_targets(names: Iterable[str]) -> str:
 
 @dataclass(frozen=True)
 class Workload:
-    """Entries of attribute names and a weight, in their order.
+    """A weighting of sets of one to three attributes, by which errors of pairs count.
 
     >>> str(Workload.of("income 4,  age sex  0.5"))
     'income 4, age sex 0.5'
@@ -43,9 +43,7 @@ class Workload:
 
     @classmethod
     def of(cls, text: str) -> Workload | None:
-        """From entries between commas, each of one to three names and a weight; None for another
-        text.
-        """
+        """Return the workload of a text with comma-separated entries; None for an invalid text."""
         entries = []
         for entry in filter(None, map(str.strip, text.split(","))):
             *names, weight = entry.split()
@@ -61,7 +59,7 @@ class Workload:
         return ", ".join(f"{' '.join(names)} {float(weight):g}" for names, weight in self.entries)
 
     def require_modelled(self, names: Iterable[str], *, of: str) -> None:
-        """Raise DeclarationError for a name that is none of the attributes that are modelled."""
+        """Raise DeclarationError for a name that is not among the modelled attributes."""
         modelled = set(names)
         for entry, _ in self.entries:
             for name in entry:
@@ -72,7 +70,7 @@ class Workload:
                     )
 
     def weights(self, names: Iterable[str]) -> FloatArray | None:
-        """Return how much each pair's error counts (d, d), symmetric; None where all count alike.
+        """Return the weight of each pair's error (d, d), symmetric; None if all weights are equal.
 
         An entry of one name is of every pair with it, one of two or three of their pairs; of
         several entries a pair has the product.
@@ -97,7 +95,7 @@ class Workload:
 
 
 def workload() -> Any:
-    """Return the weights of a model's pairs; none where all pairs count alike."""
+    """Return the parameter field for the weights of pairs; empty if all weights are equal."""
     expected = "entries of one to three attributes and a weight, such as income 4, age sex 2"
 
     def parse(text: str) -> str | None:
