@@ -18,8 +18,8 @@ HEAD = """\
 
 For everyone who writes one. Afterwards you know each key, what it may hold, and what holds when
 it is absent. [Your own data](../your_own_data.md) shows when to use which; parameters of models are
-in [their reference](models.rst). This page is made from the schema that `dp-pipeline data schema`
-prints for editors. Scalars are read as text: `no` is a level.
+in [their reference](models.rst). Keys in bold are required. This page is made from the schema that
+`dp-pipeline data schema` prints for editors. Scalars are read as text: `no` is a level.
 """
 
 ATTRIBUTES = ("Category", "Numeric", "Moment")
@@ -78,10 +78,11 @@ def _cells(section: Schema, key: str, value: Schema) -> tuple[str, str]:
     """Return the key, and its description with the values or the section that it may hold."""
     values, default = _values(value), _text(value.get("default", ""))
     parts = [values] if set("`[") & set(values) and values != "`true`, `false`" else []
-    parts += ["required"] if key in section.get("required", ()) else []
-    parts += [f"default {default}"] if default and key not in section.get("required", ()) else []
+    is_required = key in section.get("required", ())
+    parts += [f"default {default}"] if default and not is_required else []
     words = value.get("description", "")
-    return f"`{key}`", " ".join(filter(None, (words, f"({'; '.join(parts)})" if parts else "")))
+    allowed = f"({'; '.join(parts)})" if parts else ""
+    return f"**`{key}`**" if is_required else f"`{key}`", " ".join(filter(None, (words, allowed)))
 
 
 def _row(*cells: str) -> str:
@@ -91,7 +92,7 @@ def _row(*cells: str) -> str:
 def _values(value: Schema) -> str:
     """Return what a key may hold, in a few words."""
     choices = value.get("oneOf") or value.get("anyOf")
-    if value.get("description") == "Where the rows are.":
+    if {"$ref": "#/$defs/CsvFile"} in (choices or ()):
         text = "[source](#source)"
     elif "$ref" in value:
         text = _link(value["$ref"])
