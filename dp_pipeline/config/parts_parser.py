@@ -136,8 +136,6 @@ def domain_of_parts(
     parts = Parts(
         name, tuple(section.attributes), section.at_most, section.order or "", section.key or ""
     )
-    levels = Levels(tuple(map(str, range(parts.fewest, section.at_most + 1))))
-    size = Attribute(SIZE, SIZE, "drop", cells=levels, derived=Derived("size", (key,)))
     numbers = [each.name for each in domain if each.is_numeric and each.name not in own]
     if section.order is not None and section.order not in numbers:
         expected = "a number or a date of a part"
@@ -146,6 +144,18 @@ def domain_of_parts(
     of_parts = [each for each in domain if each.name not in own]
     if section.source is not None:
         _require_apart(unit, of_parts, (key, parts.key), name)
+    return add_size(unit, of_parts, parts, key)
+
+
+def add_size(
+    unit: Sequence[Attribute], of_parts: Sequence[Attribute], parts: Parts, key: str
+) -> Domain:
+    """Return the attributes of a part with those of its unit and the size of that.
+
+    key   column that names the unit
+    """
+    levels = Levels(tuple(map(str, range(parts.fewest, parts.at_most + 1))))
+    size = Attribute(SIZE, SIZE, "drop", cells=levels, derived=Derived("size", (key,)))
     return Domain((*unit, size, *of_parts), no_part_in_empty_units(parts, of_parts), parts)
 
 

@@ -59,6 +59,11 @@ class TableAnswers:
     def _open_release(self) -> OpenTable:
         """Return what was released, opened once a fit."""
         if self._opened is None or self._opened[0] is not self._table:
+            if self._table.domain.parts is not None:
+                raise DeclarationError(
+                    "Questions with intervals are about one frame, but this fit is of units with "
+                    "parts, of which some may have none: count in `sample()`"
+                )
             self._opened = self._table, of_tables(self._table.tables())
         return self._opened[1]
 

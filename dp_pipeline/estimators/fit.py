@@ -84,6 +84,7 @@ class PrivateFit:
     def is_refinable(self) -> bool:
         """Whether a fit at a larger ε may ever refine it."""
         has_context = self.earlier is not None or self.public is not None
+        has_context |= self.spec.domain.parts is not None
         return self.model.refines and not has_context and self.spec.discover is None
 
     def run(
@@ -124,7 +125,7 @@ class PrivateFit:
     def run_without_rows(self) -> FitResult:
         """Fit an empty table with a seed: what cannot be drawn must not be charged."""
         widest_fit = replace(self, spec=self.spec.widest)
-        counter, rng = EmptyCounter(widest_fit.spec.domain), np.random.default_rng(0)
+        counter, rng = EmptyCounter(widest_fit.spec.counted_domain), np.random.default_rng(0)
         return widest_fit.run(counter, noise=SeededNoise(0), rng=rng, transcript=Transcript())
 
     def run_over(

@@ -5,12 +5,13 @@ from __future__ import annotations
 import pickle
 import threading
 import warnings
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import is_dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, cast
 
+import pyarrow as pa
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
@@ -22,7 +23,7 @@ from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.config.parameters import from_text
 from dp_pipeline.estimators.column_types import identifiers
 from dp_pipeline.estimators.fit import FinishedFit, PrivateFit, discovery_cost
-from dp_pipeline.estimators.frames import Features
+from dp_pipeline.estimators.frames import Features, require_exact_ids
 from dp_pipeline.estimators.parameters import (
     InvalidParameter,
     decimal_text,
@@ -33,10 +34,10 @@ from dp_pipeline.estimators.parameters import (
     require_integer,
 )
 from dp_pipeline.estimators.payment import row_secret, run_fit
-from dp_pipeline.estimators.rows import draw_table, prepared_rows, stored_table
+from dp_pipeline.estimators.rows import draw_table, prepared_rows
 from dp_pipeline.files import write_atomically
 from dp_pipeline.gate.noise import SeededNoise
-from dp_pipeline.models import MODELS
+from dp_pipeline.models import MODELS, require_units_released
 from dp_pipeline.models.base import Model, guarantee_at, guarantee_of
 from dp_pipeline.results.clusters import Clusters
 from dp_pipeline.results.synthetic_table import SyntheticTable
@@ -155,6 +156,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
             name, domain, discover=cost, protection=protection, purpose="release"
         )
         epsilon, domain = epsilon - (cost.epsilon if cost else 0), spec.widest.domain
+        require_units_released(model, domain, of=method)
         model.check(domain)
         guarantee = guarantee_of(model, epsilon, delta, domain=domain)
         if not guarantee.is_plain:
@@ -169,15 +171,15 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     def _run_declared(
         self,
         fit: PrivateFit,
-        values: Sequence[Any],
+        rows_of_X: Callable[[], pa.Table],
         *,
         refined: FinishedFit | None = None,
         must_fit: bool = False,
         rehearse: bool = False,
     ) -> tuple[FinishedFit, str]:
-        """Run a declared fit over the columns of X, and return it with its promise.
+        """Run a declared fit over X, and return it with its promise.
 
-        values     of each declared column, then those of the person's column, if any
+        rows_of_X  its rows as a source gives them, with the declared and the person's column
         refined    the fit that it refines, or None
         must_fit   whether a row that does not fit the declaration raises, instead of being dropped
         rehearse   whether rows are drawn from the declaration, and those of X are not read
@@ -185,7 +187,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         if rehearse:
             return self._rehearse(fit), self._promise(fit, is_rehearsal=True)
         first_rng, noise = generator(self.random_state), noise_of(self.noise)
-        table = stored_table(fit.spec.domain, values, fit.spec.protection.column)
+        table = rows_of_X()
         key = row_secret(self.population)
         # Rows are looked at after the charge, unless something before depends on them.
         is_early = fit.is_refinable or (must_fit and not fit.spec.to_discover)
@@ -283,11 +285,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
             )
         rows = require_integer(at_most, of="at_most", least=1)
         values = features.columns[labels.index(person)]
-        if values.dtype.kind in "fcmM":
-            raise DeclarationError(
-                f"person: the column must hold texts or integers, not {values.dtype.name}, which "
-                "may round two persons to one"
-            )
+        require_exact_ids(values)
         return RowsOfPerson(str(person), rows), (values,)
 
     def save(self, path: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from dp_pipeline.estimators.declared import box_columns, domain_of
 from dp_pipeline.estimators.fit import FinishedFit, PrivateFit
 from dp_pipeline.estimators.frames import features_of, numeric_features, numeric_rows, plain_frame
 from dp_pipeline.estimators.private_estimator import PrivateEstimator, declared_model
+from dp_pipeline.estimators.rows import stored_table
 from dp_pipeline.inference.kmeans import cluster_synopsis
 from dp_pipeline.metrics.clustering import nicv
 from dp_pipeline.models.clustering.base import Clustering
@@ -234,9 +236,9 @@ class PrivateKMeans(
                 X = X.drop(columns=[person])
             features = numeric_features(X)
             fit = self._declare(features.names, features.keys, protection)
-            finished, promise = self._run_declared(
-                fit, (*features.columns, *persons), rehearse=rehearse
-            )
+            values, person = (*features.columns, *persons), fit.spec.protection.column
+            table = partial(stored_table, fit.spec.domain, values, person)
+            finished, promise = self._run_declared(fit, table, rehearse=rehearse)
         validate_data(self, X, skip_check_array=True)
         self._set_fitted(finished)
         self._promise_text = promise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,11 +18,12 @@ from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.estimators import parameters, synthetic_frames
 from dp_pipeline.estimators.answers import TableAnswers
 from dp_pipeline.estimators.column_types import columns_of_types
-from dp_pipeline.estimators.declared import Columns, declared_columns, domain_of, every_column
+from dp_pipeline.estimators.declared import declared_columns, domain_of, every_column
 from dp_pipeline.estimators.fit import FinishedFit, PrivateFit, discovered_form
 from dp_pipeline.estimators.frames import features_of, frame_kind
 from dp_pipeline.estimators.private_estimator import PrivateEstimator, declared_model
 from dp_pipeline.estimators.rows import declared_values, prepared_rows, public_rows, stored_table
+from dp_pipeline.estimators.units import TableForm, TwoFrames, are_two_frames, frames_of
 from dp_pipeline.models.tables.base import TableModel
 from dp_pipeline.releases.evaluate import TableComparison
 from dp_pipeline.reporting import plausibility
@@ -195,6 +197,8 @@ noise protects nobody
     Fraction(1, 1)
     """
 
+    _forms: tuple[()] | tuple[TableForm, TableForm]
+
     def __init__(  # noqa: PLR0913
         self,
         *,
@@ -246,14 +250,18 @@ noise protects nobody
         X : frame, array of shape (n, d) or nested lists
             A frame of pandas, polars or Arrow with the declared columns, of any types, and any
             number of rows, 0 too; other columns are left out. Of an array, the d columns in the
-            order of ``domain``.
+            order of ``domain``. Or **two frames by name**, of units and of their parts, such as
+            ``{"households": h, "persons": p}``; then ``domain`` has the columns of both by these
+            names, and one household with all its persons is protected.
         y : ignored
         person : column of a frame X, default=None
             Who a row is about, by a text or an integer; this column is not released. None protects
-            single rows.
+            single rows. Of two frames the column of both that names the unit: synthetic frames have
+            it with numbers of their own.
         at_most : int, default=None
             Rows that count of a person, with ``person``: all of them together are protected. Which
-            ones is a keyed choice among her own rows.
+            ones is a keyed choice among her own rows. Of two frames, the parts of a unit that
+            count: a unit may have none. Parts without a unit do not count.
         rehearse : bool, default=False
             Fit ``nominal_rows`` rows, or 1000, that are drawn from the declaration or from
             ``prior``: for nothing, with seeded noise and without a population. Of X the names and
@@ -305,7 +313,21 @@ noise protects nobody
         >>> spends = few.fit(people).spends_ + more.fit(people, refines=few).spends_
         >>> sum(spend.epsilon for spend in spends)
         Fraction(2, 1)
+        >>> homes = pd.DataFrame({"home": range(300), "place": ["hill", "river", "river"] * 100})
+        >>> whose = [home for home in range(300) for _ in range(home % 3)]
+        >>> people = pd.DataFrame({"home": whose, "smokes": ["no", "yes", "no"] * 100})
+        >>> domain = {"homes": {"place": ["hill", "river"]}, "people": {"smokes": ["no", "yes"]}}
+        >>> both = PrivateSynthesizer(domain=domain, epsilon=1).fit(
+        ...     {"homes": homes, "people": people}, person="home", at_most=3
+        ... )
+        >>> {name: list(frame) for name, frame in both.sample().items()}
+        {'homes': ['home', 'place'], 'people': ['home', 'smokes']}
         """
+        if are_two_frames(X):
+            others = {"rehearse": rehearse or None, "prior": prior, "refines": refines}
+            self._fit_units(X, person, at_most, others)
+            self._warn()
+            return self
         with parameters.invalid_parameters():
             features = features_of(X, typed=False)
             protection, persons = self._protection(features, person, at_most)
@@ -320,7 +342,7 @@ noise protects nobody
                 )
             values = declared_values(features, names)
             columns = columns_of_types(columns, values)
-            fit = self._declare(columns, protection, has_prior=prior is not None)
+            fit = self._declare(domain_of(columns), protection, has_prior=prior is not None)
             must_fit = self._raises_on_unknown()
             if prior is not None:
                 fit = self._add_public_rows(fit, prior, X, names)
@@ -330,20 +352,44 @@ noise protects nobody
                     "rehearse: a fit that refines another cannot be rehearsed: leave out "
                     "rehearse or `refines`"
                 )
+            person_column = fit.spec.protection.column
             finished, promise = self._run_declared(
                 fit,
-                (*values, *persons),
+                partial(stored_table, domain_of(columns), (*values, *persons), person_column),
                 refined=refined,
                 must_fit=must_fit,
                 rehearse=rehearse,
             )
         self._finished = finished
         self._columns = synthetic_frames.typed_columns(columns, values, finished.fit.spec.domain)
-        self._frame_kind, self._promise_text = frame_kind(X), promise
+        self._frame_kind, self._promise_text, self._forms = frame_kind(X), promise, ()
         self._set_fitted(finished)
         self._name_features(has_names=features.labels is not None)
         self._warn()
         return self
+
+    def _fit_units(
+        self, X: Mapping[Any, Any], key: Any, at_most: Any, others: Mapping[str, Any]
+    ) -> None:
+        """Fit the frames of units and of their parts.
+
+        others   arguments that are for one frame alone
+        """
+        with parameters.invalid_parameters():
+            others = {**others, "plan_from": self.plan_from, "discover": self.discover}
+            given = [name for name, value in others.items() if value is not None]
+            given += ["on_unknown"] if self.on_unknown != "keep" else []
+            if given:
+                raise DeclarationError(
+                    f"{given[0]}: expected none with two frames, got one: leave it out"
+                )
+            frames = TwoFrames.of(X, self.domain, key, at_most)
+            fit = self._declare(frames.domain, frames.protection, has_prior=False)
+            self._finished, self._promise_text = self._run_declared(fit, frames.stored)
+        self._forms = (frames.units.typed(), frames.parts.typed())
+        self._columns = tuple(column for form in self._forms for column in form.columns)
+        self._set_fitted(self._finished)
+        self._name_features(has_names=True)
 
     def _set_fitted(self, finished: FinishedFit) -> None:
         table, spec = finished.result.released, finished.fit.spec
@@ -394,7 +440,7 @@ noise protects nobody
         Returns
         -------
         frame of ``num_rows`` rows
-            A column a declared one.
+            A column a declared one. Of two frames a dict of both, with ``num_rows`` units.
 
         Raises
         ------
@@ -413,16 +459,20 @@ noise protects nobody
         """
         check_is_fitted(self)
         if num_rows is None and random_state is None:
-            return synthetic_frames.synthetic_frame(self._table, self._columns, self._frame_kind)
+            return self._frames(self._table)
         requested_rows = len(self._table.codes) if num_rows is None else num_rows
         with parameters.invalid_parameters():
             rows = parameters.require_integer(
                 requested_rows, of="num_rows", least=0, most=MOST_ROWS
             )
         rng = parameters.generator(self.random_state if random_state is None else random_state)
-        return synthetic_frames.synthetic_frame(
-            self._finished.sample_again(rows, rng), self._columns, self._frame_kind
-        )
+        return self._frames(self._finished.sample_again(rows, rng))
+
+    def _frames(self, table: SyntheticTable) -> Any:
+        """Return synthetic rows in a frame, or units and parts in two."""
+        if self._forms:
+            return frames_of(table, *self._forms)
+        return synthetic_frames.synthetic_frame(table, self._columns, self._frame_kind)
 
     def marginal(self, *columns: str | int | Sequence[str | int]) -> Any:
         """Return the released shares and noisy counts of some columns together: ``marginal("age",
@@ -510,6 +560,11 @@ noise protects nobody
 
     def _report(self, real: Any, label: str | None) -> QualityReport:
         table, domain = self._table, self._finished.fit.spec.domain
+        if domain.parts is not None:
+            raise DeclarationError(
+                "X: a quality report is of one frame, but this fit is of units with parts: compare "
+                "the tables of `sample()` yourself"
+            )
         codes = dict(zip(table.attributes, np.ascontiguousarray(table.codes.T), strict=True))
         answers = NoisyAnswers.of_table(table)
         measured, unmeasured = answers.compared(codes, domain), answers.unmeasured(codes)
@@ -535,11 +590,11 @@ noise protects nobody
             left_out=len(values[0]) - rows.row_count,
         )
 
-    def _declare(self, columns: Columns, protection: Protection, *, has_prior: bool) -> PrivateFit:
+    def _declare(self, domain: Domain, protection: Protection, *, has_prior: bool) -> PrivateFit:
         """Return the fit; before a discovery, with the most cells that may be discovered."""
-        domain = domain_of(columns)
         if self.constraints is not None:
-            domain = Domain(domain.attributes, constraints_of(self.constraints, domain))
+            declared = constraints_of(self.constraints, domain)
+            domain = replace(domain, constraints=(*domain.constraints, *declared))
         elsewhere = {"attributes": "the columns of domain"}
         model = declared_model(self, TableModel, elsewhere=elsewhere, has_prior=has_prior)
         fit = self._declare_fit(

@@ -30,6 +30,8 @@ from dp_pipeline.inference.earlier import PublicTable
 from dp_pipeline.raw.contributions import PersonKeys, count_omitted_rows, keep_at_most
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.raw.generators.declared import draw_declared_rows
+from dp_pipeline.raw.prepare import normalized
+from dp_pipeline.raw.units import join_parts, unit_keys
 from dp_pipeline.raw.values import breaking_rows, cell_codes, mend_constraints, valid_numbers
 from dp_pipeline.results.synthetic_table import decode_columns
 
@@ -143,11 +145,13 @@ def prepared_rows(
 ) -> PreparedRows:
     """Return the rows that fit a declaration: those that ``raw.prepare`` keeps of a file.
 
-    table    as ``stored_table`` has it
+    table    as ``stored_table`` has it; of units with parts as ``TwoFrames.stored`` has it
     key      the secret that chooses the rows of a person; empty where a row is a person
     refuse   raise where a row does not fit, in place of leaving it out: DeclarationError
              with the column's name, which tells about a row
     """
+    if spec.domain.parts is not None:
+        return _prepared_units(spec, table, key)
     domain, rows, written = spec.domain, table.num_rows, 0
     codes = {
         name: np.empty(rows, dtype=np.min_scalar_type(domain[name].size - 1))
@@ -174,6 +178,14 @@ def prepared_rows(
         written if isinstance(chosen, slice) else len(chosen),
         left_out,
     )
+
+
+def _prepared_units(spec: DatasetSpec, table: pa.Table, key: bytes) -> PreparedRows:
+    """Return a row of each unit with its parts."""
+    with np.errstate(all="ignore"):
+        units = normalized(spec, join_parts(table, unit_keys(spec, key)).table, key)
+    codes = {name: units.column(name).to_numpy() for name in units.column_names}
+    return PreparedRows(spec.counted_domain, codes, {}, units.num_rows, 0)
 
 
 def _bounded(

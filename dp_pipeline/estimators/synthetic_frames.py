@@ -6,10 +6,11 @@ texts, truth values, integers or others. Categories are declared, never those th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from importlib.util import find_spec
+from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
@@ -43,8 +44,13 @@ _USUAL: dict[Family, tuple[str, pa.DataType]] = {
 """The type of each with missing values, of pandas and of Arrow."""
 
 
-def synthetic_frame(table: SyntheticTable, columns: Columns, kind: FrameKind = "pandas") -> Any:
-    """Return synthetic rows as a frame with the declared columns in their order.
+def synthetic_frame(
+    table: SyntheticTable,
+    columns: Columns,
+    kind: FrameKind = "pandas",
+    keys: Mapping[Any, NDArray[Any]] = MappingProxyType({}),
+) -> Any:
+    """Return synthetic rows as a frame with the declared columns in their order, behind any keys.
 
     Levels are as they were declared; a number is drawn uniformly inside its bin: float64, or an
     integer. Integers and truth values that may be missing have pandas' nullable types. Then each
@@ -53,7 +59,7 @@ def synthetic_frame(table: SyntheticTable, columns: Columns, kind: FrameKind = "
     import pandas as pd
 
     rng, codes_by_column = np.random.default_rng(table.seed), table.codes.T
-    frame = {}
+    frame: dict[Any, Any] = dict(keys)
     for column in columns:
         attribute = column.attribute
         codes = codes_by_column[table.attributes.index(attribute.name)]
@@ -374,7 +380,7 @@ def clique_graph(table: SyntheticTable, columns: Columns) -> Any:
     import networkx as nx
 
     public_names = {column.attribute.name: column.name for column in columns}
-    cliques = [tuple(public_names[name] for name in clique) for clique in table.cliques]
+    cliques = [tuple(public_names.get(name, name) for name in clique) for clique in table.cliques]
     graph = nx.Graph()
     for clique, names in zip(cliques, table.cliques, strict=True):
         graph.add_node(clique, cells=table.domain.cell_count(names))

@@ -6,6 +6,7 @@ from fractions import Fraction
 
 from dp_pipeline.config.amounts import NANO, PURE, nano_epsilon
 from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.domain import Domain
 from dp_pipeline.config.errors import DeclarationError, one_of
 from dp_pipeline.config.parameters import Registry, from_text
 from dp_pipeline.models.base import Model, declared_guarantee, price
@@ -58,6 +59,15 @@ def build_model(spec: DatasetSpec, name: str) -> Model:
     return model
 
 
+def require_units_released(model: Model, domain: Domain, *, of: str) -> None:
+    """Raise DeclarationError where units have parts, and the model releases rows."""
+    if domain.parts is not None and not model.releases_units:
+        raise DeclarationError(
+            f"{of}: the protected units have parts, so the model must be one_shot, which releases "
+            "whole units: choose it"
+        )
+
+
 def _build(spec: DatasetSpec, name: str) -> Model:
     if name not in MODELS or name not in spec.models:
         declared = [model for model in spec.models if model in MODELS] or MODELS
@@ -73,11 +83,7 @@ def _build(spec: DatasetSpec, name: str) -> Model:
     model = from_text(MODELS[name], texts, of=f"{spec.name}: {name}").for_targets(
         tuple(dict.fromkeys([*([spec.label] if spec.label else []), *targets])), spec.domain
     )
-    if spec.domain.parts is not None and not model.releases_units:
-        raise DeclarationError(
-            f"{spec.name}: {name}: the protected units have parts, so the model must be "
-            "one_shot, which releases whole units: choose it"
-        )
+    require_units_released(model, spec.domain, of=f"{spec.name}: {name}")
     model.check(spec.widest.domain)
     if model.plans_from_earlier and spec.windows is None:
         raise DeclarationError(

@@ -132,6 +132,20 @@ class PartsOfUnits:
     copies: int
 
 
+def concatenate_sources(units: pa.Table, parts: pa.Table, key: str) -> pa.Table:
+    """Return the rows of both sources, with null in the columns of the other, and ``OF_UNIT``.
+
+    key   column of both; of two types in both, it becomes text
+    """
+    both = []
+    is_alike = units.schema.field(key).type == parts.schema.field(key).type
+    for table, is_of_unit in ((units, True), (parts, False)):
+        ids = table.column(key) if is_alike else table.column(key).cast(pa.large_string())
+        marked = table.append_column(OF_UNIT, pa.array(np.full(table.num_rows, is_of_unit)))
+        both.append(marked.set_column(table.column_names.index(key), key, ids))
+    return pa.concat_tables(both, promote_options="default")
+
+
 def join_parts(rows: pa.Table, keys: PersonKeys) -> PartsOfUnits:
     """Join parts to their units, by whole keys.
 
@@ -194,7 +208,9 @@ def unit_keys(spec: DatasetSpec, key: bytes) -> PersonKeys:
 
     key   the population's secret key
     """
-    units, _ = spec.of_sources
-    keys = PersonKeys.of(units.columns, units.protection.column, key)
+    parts, person = spec.domain.parts, spec.protection.column
+    assert parts is not None
+    of_units = [each for each in spec.domain if each.name not in parts.attributes]
+    keys = PersonKeys.of({column for each in of_units for column in each.inputs}, person, key)
     assert keys is not None
     return keys
