@@ -31,7 +31,7 @@ METHODS: Registry[type[Method]] = Registry(
 
 
 def build_method(name: str, texts: Mapping[str, str], *, of: str) -> Method:
-    """Return a method with its parameters read from text; DeclarationError names what is wrong.
+    """Return a method with parameters parsed from text; DeclarationError for an invalid one.
 
     of   whose declaration it is, for the message
     """

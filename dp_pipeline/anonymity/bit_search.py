@@ -21,7 +21,7 @@ Splits = tuple[IntArray, IntArray]
 
 
 class ClassPartition:
-    """The classes of n rows under the bits that were accepted so far, none at first.
+    """The partition of n rows into classes by the bits that were accepted so far.
 
     bits       the candidates; everywhere below a bit is its position among them
     by_label   whether rows are counted by class and label; a guarantee about labels always does
@@ -68,7 +68,7 @@ class ClassPartition:
 
     @property
     def counts(self) -> IntArray:
-        """The number of rows of every class, by label (classes, labels) or in one column."""
+        """The number of rows of every class, by label (classes, labels) or in a single column."""
         return self._counts
 
     @property
@@ -77,20 +77,22 @@ class ClassPartition:
         return np.asarray(self._counts.sum(axis=1))
 
     def allows(self, bit: int) -> bool:
-        """Return whether the classes keep the guarantee when one more bit splits them."""
+        """Return whether the classes keep the guarantee after a split by one more bit."""
         return bool(self.keeps_guarantee(self.split([bit]))[0])
 
     def takes(self, bit: int) -> bool:
-        """Return whether a bit is allowed and worth a column. Where rows may be left out, one that
-        cuts no class into two that are released is not: it only shows which rows are missing.
-        """
+        """Return whether a bit is allowed and separates released rows.
+
+        Where rows may be left out, one that cuts no class into two that are released only shows
+        which rows are missing."""
         splits = self.split([bit])
         is_always_worth = not self._max_suppressed or self._guarantee.is_empty
         is_worth = is_always_worth or self.cut_classes(splits)[0] > 0
         return bool(is_worth and self.keeps_guarantee(splits)[0])
 
     def split(self, bits: Sequence[int]) -> Splits:
-        """Return how each of some bits would split every class, (bits, classes, labels)."""
+        """Return the counts of every class after a split by each of some bits, (bits, classes,
+        labels)."""
         cells, sides = self._counts.size, [self._rarer[bit] for bit in bits]
         offsets = np.repeat(np.arange(len(bits)) * cells, [len(side) for side in sides])
         patterns = np.concatenate(sides)
@@ -104,7 +106,8 @@ class ClassPartition:
         return rarer, self._counts - rarer
 
     def keeps_guarantee(self, splits: Splits) -> NDArray[np.bool_]:
-        """Return for each bit whether at most the allowed rows would be in broken classes."""
+        """Return for each bit whether at most the allowed number of rows would be in classes
+        below the guarantee."""
         if self._guarantee.is_empty:
             return np.ones(len(splits[0]), dtype=np.bool_)
         broken_rows = sum(
@@ -114,14 +117,12 @@ class ClassPartition:
         return np.asarray(broken_rows <= self._max_suppressed)
 
     def cut_classes(self, splits: Splits) -> IntArray:
-        """Return for each bit how many classes it cuts into two that both keep the guarantee
-        (bits,): a bit that cuts none tells no released rows apart.
-        """
+        """Return for each bit the number of classes that it cuts into two allowed ones (bits,)."""
         rarer, other = (self._guarantee.is_met(side) for side in splits)
         return np.asarray(np.count_nonzero(rarer & other, axis=-1))
 
     def refine(self, bit: int) -> None:
-        """Split every class by one more bit, whether the guarantee is kept or not."""
+        """Split every class by one more bit, even if that breaks the guarantee."""
         rarer, other = (side[0] for side in self.split([bit]))
         sides = np.stack([other, rarer], axis=1).reshape(2 * len(rarer), -1)
         # Of no rows there stays one empty class.
@@ -132,9 +133,9 @@ class ClassPartition:
         self._keys = self._class_keys()
 
     def result(self, accepted: Iterable[int]) -> Recoding:
-        """Return the recoding by the bits that have refined the classes, and the rows that it
-        exposes; bits in the order of the candidates: that of acceptance tells more.
-        """
+        """Return the recoding by the accepted bits, with the rows that it releases.
+
+        Bits are in the order of the candidates, as that of acceptance tells more."""
         rule = BitRule(self._columns, tuple(self.bits[bit] for bit in sorted(accepted)))
         suppressed = np.zeros(len(self._distinct.codes), dtype=np.bool_)
         if not self._guarantee.is_empty:
@@ -149,15 +150,14 @@ class ClassPartition:
 
 
 def _rarer_side(answers: NDArray[np.bool_]) -> IntArray:
-    """Return the patterns on the side with fewer of them, in a tie where the answer is yes: a bit
-    and its contrary make the same classes.
-    """
+    """Return the patterns on the rarer side of a bit, which makes the same classes as its
+    contrary."""
     is_rare = 2 * np.count_nonzero(answers) <= len(answers)
     return np.flatnonzero(answers if is_rare else ~answers)
 
 
 def accept_in_order(partition: ClassPartition, order: Iterable[int]) -> list[int]:
-    """Refine the classes by each bit that they take, in this order, and return those bits.
+    """Refine the classes by each allowed bit in an order; return these bits.
 
     RFKA, algorithm 1, lines 5 to 10. Its line 7 as printed removes a bit *where* the test is
     passed: it lacks the word "not", and would keep just what breaks the guarantee. K is passed

@@ -30,7 +30,7 @@ _INTERVAL = re.compile(r"([\[(][^,]*), ([^,]*[\])])")
 def boxes_around(
     codes: NDArray[np.integer], columns: Sequence[Column], groups: Groups
 ) -> tuple[Box, ...]:
-    """Return the smallest box around the rows of each group, which has some, of codes (n, d)."""
+    """Return the smallest box around the rows of each non-empty group, from codes (n, d)."""
     code_sets = [
         [codes_of for part in groups.parts(column.size) for codes_of in _sets(values, column, part)]
         for values, column in zip(codes.T, columns, strict=True)
@@ -39,7 +39,7 @@ def boxes_around(
 
 
 def _sets(values: NDArray[np.integer], column: Column, groups: Groups) -> list[tuple[int, ...]]:
-    """Return the codes of one column in each group; in order, those between them too."""
+    """Return the set of codes of one column in each group, without gaps for an ordered column."""
     cells = groups.keys * column.size + values[groups.members]
     is_held = np.bincount(cells, minlength=groups.size * column.size) > 0
     is_held = is_held.reshape(groups.size, column.size)
@@ -56,7 +56,7 @@ def _sets(values: NDArray[np.integer], column: Column, groups: Groups) -> list[t
 
 
 def text_of(codes: Sequence[int], column: Column) -> str:
-    """Return the text of a set of codes: ``any``, an interval, the levels or those it lacks.
+    """Return a set of codes as text: ``any``, an interval, its levels, or the levels that it lacks.
 
     >>> ages = Column("age", ("[0, 20)", "[20, 40)", "[40, 60]", "?"), ordered=True, missing=3)
     >>> [text_of(codes, ages) for codes in ((1,), (0, 1), (1, 2, 3), (0, 1, 2, 3))]
@@ -79,7 +79,7 @@ def text_of(codes: Sequence[int], column: Column) -> str:
 
 
 def _interval(values: Sequence[int], column: Column) -> str:
-    """Return values of an ordered column: one interval where they follow one another."""
+    """Return consecutive values of an ordered column as an interval in text form."""
     if len(values) == 1 or values[-1] - values[0] != len(values) - 1:
         return _set(values, column)
     low, high = column.levels[values[0]], column.levels[values[-1]]
@@ -93,7 +93,7 @@ def _set(codes: Sequence[int], column: Column) -> str:
 
 
 class BoxFinder(Protocol):
-    """A public rule from a row to a box. Every row there could be has one."""
+    """A public rule that assigns a box to every possible row."""
 
     def box_numbers(self, codes: NDArray[np.integer]) -> IntArray:
         """Return the number of the box of every row (n,), of codes (n, d)."""
@@ -102,7 +102,7 @@ class BoxFinder(Protocol):
 
 @dataclass(frozen=True)
 class BoxRule:
-    """The columns are released as they are, with sets of levels in place of levels.
+    """A rule that releases columns with sets of levels in the place of levels.
 
     source   the quasi-identifiers
     boxes    what is released; equal ones are one equivalence class
@@ -123,7 +123,7 @@ class BoxRule:
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:
-        """One released column a quasi-identifier, of the same name."""
+        """The released columns, one for each quasi-identifier and of the same name."""
         released = []
         for column, sets in zip(self.source, self._sets, strict=True):
             missing = len(sets) - 1 if sets and sets[-1] == (column.missing,) else None
@@ -133,12 +133,12 @@ class BoxRule:
 
     @property
     def about(self) -> tuple[int, ...]:
-        """Every column is made of itself."""
+        """The position of each released column's quasi-identifier, which is its own position."""
         return tuple(range(len(self.source)))
 
     @cached_property
     def _codes(self) -> IntArray:
-        """Released codes of every box (boxes, d)."""
+        """The released codes of every box (boxes, d)."""
         table = np.zeros((len(self.boxes), len(self.source)), dtype=np.int64)
         for i, sets in enumerate(self._sets):
             code_of = {codes: code for code, codes in enumerate(sets)}
@@ -147,7 +147,7 @@ class BoxRule:
 
     @cached_property
     def _features(self) -> FloatArray:
-        """Share of every box's levels where each cumulative bit is true (boxes, bits)."""
+        """The share of every box's levels for which each cumulative bit is true (boxes, bits)."""
         parts = [
             _bit_shares(column, sets)[self._codes[:, i]]
             for i, (column, sets) in enumerate(zip(self.source, self._sets, strict=True))
@@ -155,20 +155,21 @@ class BoxRule:
         return np.hstack([np.zeros((len(self.boxes), 0)), *parts])
 
     def released(self, rows: CodedRows) -> CodedRows:
-        """Return the box of every row."""
+        """Return the rows with the codes of their boxes."""
         codes = self._codes[self.finder.box_numbers(rows.codes)]
         return replace(rows, columns=self.columns, codes=codes)
 
     def features(self, rows: CodedRows) -> FloatArray:
-        """Return how likely each cumulative bit of a row is true when the levels of its box are
-        equally likely. So ordered columns become numbers near the middle of their interval, with
-        a bend at each edge; nominal ones, membership.
-        """
+        """Return the probability (n, bits) that each cumulative bit is true when a box's levels
+        are equally likely.
+
+        So ordered columns become numbers near the middle of their interval."""
         return self._features[self.finder.box_numbers(rows.codes)]
 
 
 def _bit_shares(column: Column, sets: list[tuple[int, ...]]) -> FloatArray:
-    """Return the share of each set where each cumulative bit of the column is true (sets, bits)."""
+    """Return the share of each set for which each cumulative bit of the column is true (sets,
+    bits)."""
     bits, is_held = cumulative_bits((column,)), np.zeros((len(sets), column.size), dtype=np.bool_)
     for codes, held in zip(sets, is_held, strict=True):
         held[list(codes)] = True
@@ -177,7 +178,8 @@ def _bit_shares(column: Column, sets: list[tuple[int, ...]]) -> FloatArray:
 
 
 class Fork(NamedTuple):
-    """Rows whose code of a column is in first..end − 1 go to the node ``yes``, others to ``no``."""
+    """A fork of a tree: rows with a code in first..end − 1 go to the node ``yes``, others to
+    ``no``."""
 
     column: int
     first: int
@@ -188,7 +190,7 @@ class Fork(NamedTuple):
 
 @dataclass(frozen=True)
 class BoxTree:
-    """The cuts, which are real rules: they send rows to boxes that they were not made of.
+    """A tree of cuts, which assigns any row to a box.
 
     nodes   the root first, a fork before its sides; None is a box. Boxes are numbered in this
             order
@@ -212,7 +214,7 @@ class BoxTree:
 
     @cached_property
     def _table(self) -> IntArray:
-        """The fields of every fork, and the number of every box, −1 of a fork (6, nodes)."""
+        """The fields of every fork, and the number of every box, −1 for a fork (6, nodes)."""
         is_box = np.array([node is None for node in self.nodes])
         table = np.full((6, len(self.nodes)), -1)
         forks = [fork for fork in self.nodes if fork is not None]
@@ -221,9 +223,7 @@ class BoxTree:
         return table
 
     def boxes(self, columns: Sequence[Column]) -> tuple[Box, ...]:
-        """Return all rows that the cuts send to each box: together they are every row there could
-        be.
-        """
+        """Return the set of possible rows that the cuts assign to each box."""
         boxes, pending = [], {0: tuple(tuple(range(column.size)) for column in columns)}
         for i, fork in enumerate(self.nodes):
             box = pending.pop(i)

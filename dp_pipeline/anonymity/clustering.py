@@ -29,9 +29,10 @@ ROWS_AT_ONCE = 1024
 
 @dataclass(frozen=True, eq=False)
 class Gower:
-    """The sum over columns of a distance in 0..1024: for ordered columns the steps between two
-    values in proportion to all of its steps, for others 1024 where they differ. A missing value
-    is 1024 from every other.
+    """The Gower distance of rows, a sum over columns of distances in 0..1024.
+
+    For ordered columns it is the steps between two values in proportion to all steps, for others
+    1024 where they differ. A missing value is 1024 from every other.
 
     distances   one matrix a column, the distance of each two of its levels
     starts      where the levels of each column start when all lie in one line, and its end (d + 1,)
@@ -51,18 +52,20 @@ class Gower:
         return cls(tuple(_level_distances(column) for column in columns), level_starts(columns))
 
     def between(self, codes: NDArray[np.integer], targets: IntArray) -> FloatArray:
-        """Return the distances (n,) of codes (n, d) from targets (n, d), one each."""
+        """Return the distances (n,) between codes (n, d) and their targets (n, d), row by row."""
         pairs = zip(self.distances, codes.T, targets.T, strict=True)
         columns = [matrix[code, target] for matrix, code, target in pairs]
         return np.asarray(np.sum([np.zeros(len(codes)), *columns], axis=0))
 
     def from_centres(self, centres: IntArray) -> NDArray[np.float32]:
-        """Return the distance of every level from centres (m, d), for ``nearest``, (levels, m)."""
+        """Return the distance of every level from centres (m, d), in the form (levels, m) for
+        ``nearest``."""
         parts = [matrix[:, centres[:, i]] for i, matrix in enumerate(self.distances)]
         return np.concatenate([np.zeros((0, len(centres))), *parts], dtype=np.float32)
 
     def nearest(self, codes: NDArray[np.integer], by_level: NDArray[np.float32]) -> IntArray:
-        """Return the number of the nearest centre, in a tie the first, for codes (n, d)."""
+        """Return the number of the nearest centre for codes (n, d), the first of equally near
+        ones."""
         nearest = np.zeros(len(codes), dtype=np.int64)
         for start in range(0, len(codes), ROWS_AT_ONCE):
             block = slice(start, start + ROWS_AT_ONCE)
@@ -73,10 +76,10 @@ class Gower:
         return nearest
 
     def middles(self, codes: NDArray[np.integer], weights: IntArray, groups: Groups) -> IntArray:
-        """Return the codes (groups, d) of least total distance from each group's members, which
-        have codes of (n, d), each counted ``weights`` (n,) times: medians of ordered columns, the
-        most frequent levels of others; the first of ties.
-        """
+        """Return the codes (groups, d) with the least total distance to each group's members.
+
+        Members have codes of (n, d), each counted ``weights`` (n,) times; for ordered columns
+        they are medians."""
         middles = np.zeros((0, len(self.distances)), dtype=np.int64)
         for part in groups.parts(self.starts[-1]):
             positions = self._positions(codes[part.members])
@@ -91,7 +94,7 @@ class Gower:
         return middles
 
     def _positions(self, codes: NDArray[np.integer]) -> IntArray:
-        """Return the positions of codes (n, d) in the line of all levels."""
+        """Return the positions of codes (n, d) in the joint sequence of all columns' levels."""
         return np.asarray(codes + self.starts[:-1], dtype=np.int64)
 
 
@@ -107,7 +110,7 @@ def _level_distances(column: Column) -> FloatArray:
 
 @dataclass(frozen=True)
 class CentreRule:
-    """The rule of a clustering, for rows that it was made of and for others alike.
+    """A rule that assigns rows to the nearest of the released centres.
 
     source    the columns
     centres   one code a column each; the first of equally near ones counts
@@ -133,7 +136,7 @@ ROUNDS = 5
 
 @dataclass(frozen=True)
 class ClusterKAnonymity:
-    """Clusters of more than 2K rows are split, those of fewer than K join the nearest others.
+    """k-anonymity by clustering: clusters above 2K rows are split, those below K are merged.
 
     Splitting: from one cluster of all rows, each is parted by two centres, which start far apart
     and move to the middle of their rows. Merging: every cluster that keeps the guarantee has a
@@ -154,7 +157,7 @@ class ClusterKAnonymity:
     summary: ClassVar[str] = "clusters of like rows, at least K each, released as boxes around them"
 
     def recode(self, rows: CodedRows, guarantee: KAnonymityGuarantee, *, seed: int) -> Recoding:  # noqa: ARG002
-        """Return the boxes of the clusters, and their centres."""
+        """Return the recoding by the boxes of clusters, with the clusters' centres as rule."""
         if (unchanged := unchanged_if_possible(rows, guarantee)) is not None:
             return unchanged
         clustering = _Clustering(DistinctRows.of(rows), Gower.of(rows.columns), guarantee)
@@ -168,7 +171,7 @@ class ClusterKAnonymity:
 
 @dataclass(frozen=True, eq=False)
 class _Clustering:
-    """The different rows of a table, on their way into clusters."""
+    """The distinct rows of a table while they are clustered."""
 
     distinct: DistinctRows
     gower: Gower
@@ -176,18 +179,17 @@ class _Clustering:
 
     @cached_property
     def codes(self) -> IntArray:
-        """Of the different rows (m, d)."""
+        """The codes of the distinct rows (m, d)."""
         return self.distinct.codes.astype(np.int64)
 
     @cached_property
     def row_counts(self) -> IntArray:
-        """The number of rows that each different one stands for (m,)."""
+        """The number of rows equal to each distinct row (m,)."""
         return np.asarray(self.distinct.counts.sum(axis=1))
 
     def split_centres(self) -> IntArray:
-        """Return centres (m, d) of clusters that keep the guarantee, of at most 2K rows where that
-        is possible.
-        """
+        """Return centres (m, d) of clusters that keep the guarantee, with at most 2K rows where
+        possible."""
         most = 2 * max(self.guarantee.k, self.guarantee.diversity)
         centres, clusters = [], Groups.single(len(self.codes))
         while clusters.size:
@@ -205,7 +207,8 @@ class _Clustering:
         return np.unique(np.concatenate(centres), axis=0)
 
     def merged_centres(self, centres: IntArray) -> IntArray:
-        """Return the centres that remain when the rows nearest to each keep the guarantee."""
+        """Return the centres that are left after merging until the rows nearest to each keep the
+        guarantee."""
         by_level = self.gower.from_centres(centres)
         nearest = self.gower.nearest(self.codes, by_level)
         counts = self._label_counts(nearest, len(centres), np.arange(len(nearest)))
@@ -224,15 +227,17 @@ class _Clustering:
         return self.gower.middles(self.codes, self.row_counts, groups)
 
     def _label_counts(self, keys: IntArray, size: int, members: IntArray) -> IntArray:
-        """Return the rows of every key by label (size, labels), of members with a key each."""
+        """Return the number of rows by key and label (size, labels), for members with a key
+        each."""
         counts = np.zeros((size, self.distinct.counts.shape[1]), dtype=np.int64)
         np.add.at(counts, keys, self.distinct.counts[members])
         return counts
 
     def _halves(self, clusters: Groups) -> IntArray:
-        """Return the half of each member, of clusters with two different rows or more: twice the
-        number of its cluster, or one more. No half is empty.
-        """
+        """Return the half of its cluster to which each member belongs; no half is empty.
+
+        Clusters have two different rows or more. A half is twice the number of its cluster, or
+        one more."""
         codes, keys, size = self.codes[clusters.members], clusters.keys, 2 * clusters.size
         distance = self.gower.between
         first = codes[_farthest(distance(codes, self._middles(clusters)[keys]), clusters)]
@@ -251,6 +256,6 @@ class _Clustering:
 
 
 def _farthest(distances: FloatArray, groups: Groups) -> IntArray:
-    """Return the position of every group's farthest member, in a tie the first (groups,)."""
+    """Return the position of every group's farthest member, the first of equal ones (groups,)."""
     order = np.lexsort((-distances, groups.keys))
     return order[np.searchsorted(groups.keys, np.arange(groups.size))]

@@ -17,7 +17,7 @@ from dp_pipeline.metrics.equivalence_classes import class_ids
 
 @dataclass(frozen=True)
 class Column:
-    """One quasi-identifier, or one released column.
+    """A quasi-identifier or a released column, with its levels.
 
     levels    one text a code
     ordered   whether codes ascend with the values, that of missing values left aside
@@ -32,18 +32,18 @@ class Column:
 
     @property
     def size(self) -> int:
-        """Number of levels."""
+        """The number of levels."""
         return len(self.levels)
 
     @property
     def values(self) -> int:
-        """Number of levels that are not missing: the codes before them."""
+        """The number of levels that are not missing values, which come first."""
         return self.size if self.missing is None else self.missing
 
 
 @dataclass(frozen=True, eq=False)
 class CodedRows:
-    """n rows of quasi-identifiers, and of the attribute that classifiers predict.
+    """The n rows of quasi-identifiers as codes, with the attribute that classifiers predict.
 
     columns         d quasi-identifiers
     codes           (n, d), integers 0..size − 1 of each column
@@ -84,7 +84,7 @@ class CodedRows:
         return replace(self, codes=self.codes[rows], target=self.target[rows])
 
     def kinds(self) -> tuple[CodedRows, IntArray]:
-        """Return the m different rows, labels included, and how many rows there are of each (m,).
+        """Return the m distinct rows, labels included, and the number of rows equal to each (m,).
 
         >>> rows = CodedRows((Column("sex", ("f", "m")),), np.array([[1], [0], [1]]),
         ...                  np.array([0, 1, 0]), ("well", "ill"))
@@ -110,8 +110,7 @@ def _is_within(codes: NDArray[np.integer], size: int) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class DistinctRows:
-    """The m different rows of a table, labels left aside, in the order of their codes: the order
-    of the rows themselves is gone.
+    """The m distinct rows of a table without labels, in the order of their codes.
 
     codes     (m, d)
     counts    (m, labels) rows of each label
@@ -140,12 +139,14 @@ class DistinctRows:
 
 
 class TooFewRows(PipelineError):
-    """There are fewer rows than one equivalence class must have; nothing was released."""
+    """Raised when there are fewer rows than one equivalence class must have; nothing was
+    released."""
 
 
 @dataclass(frozen=True)
 class KAnonymityGuarantee:
-    """Every class that is released has at least ``k`` rows and ``diversity`` different labels.
+    """The guarantee that every released class has at least ``k`` rows and ``diversity`` different
+    labels.
 
     k            0 and 1 guarantee nothing
     diversity    1 guarantees nothing
@@ -167,11 +168,11 @@ class KAnonymityGuarantee:
 
     @property
     def is_empty(self) -> bool:
-        """Whether every table keeps it."""
+        """Whether every table fulfils the guarantee."""
         return self.k <= 1 and self.diversity <= 1
 
     def max_suppressed_rows(self, rows: int) -> int:
-        """Return the number of rows that may be left out of so many.
+        """Return the number of rows, out of a total, that may be suppressed.
 
         >>> KAnonymityGuarantee(5, suppressed=Fraction("0.29")).max_suppressed_rows(100)
         29
@@ -179,7 +180,8 @@ class KAnonymityGuarantee:
         return int(self.suppressed * rows)
 
     def is_met(self, counts: IntArray, *, axis: int = -1) -> NDArray[np.bool_]:
-        """Return which classes have rows and labels enough; a class without rows has not.
+        """Return a mask of the classes with enough rows and labels; empty classes are not among
+        them.
 
         counts   rows of every class by label, the labels along ``axis``; where no diversity is
                  guaranteed, rows of all labels may be in one number
@@ -193,7 +195,7 @@ class KAnonymityGuarantee:
         return np.asarray(is_met)
 
     def require_possible(self, rows: CodedRows) -> None:
-        """Raise TooFewRows unless all rows together, as one class, keep the guarantee."""
+        """Raise TooFewRows unless all rows together, as one class, fulfil the guarantee."""
         if self.is_empty:
             return
         if len(rows) < self.k:

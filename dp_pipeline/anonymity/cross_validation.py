@@ -19,7 +19,7 @@ from dp_pipeline.metrics.equivalence_classes import class_ids
 
 @dataclass(frozen=True)
 class Candidate:
-    """One way to recode rows.
+    """A way of recoding rows that takes part in a selection.
 
     recode        from rows to a recoding of all of them that keeps their guarantee, the same in
                   whatever order they are
@@ -49,7 +49,7 @@ def select_by_cross_validation(
     *,
     reference: int = 0,
 ) -> Recoding:
-    """Return the recoding of all rows by that candidate from whose releases most is learned.
+    """Return the recoding of all rows by the candidate with the best cross-validated releases.
 
     reference   number of the candidate that the others are compared with
 
@@ -91,7 +91,7 @@ def select_by_cross_validation(
 def expected_advantage(
     aucs: FloatArray, deficits: FloatArray, *, noise: float, reference: int = 0
 ) -> FloatArray:
-    """Return how far each candidate is expected to be ahead of the reference, (candidates,).
+    """Return the expected advantage of each candidate over the reference, (candidates,).
 
     aucs        (candidates, folds) AUC of each candidate in each fold, folds ≥ 2
     deficits    (candidates,) how far each is usually behind
@@ -112,8 +112,10 @@ def expected_advantage(
 def _cross_validate(
     candidates: Sequence[Candidate], rows: CodedRows, guarantee: KAnonymityGuarantee
 ) -> tuple[FloatArray, float]:
-    """Return the AUC of every candidate in every fold (candidates, folds), without folds whose
-    test rows have one label, and the noise of their mean.
+    """Return the AUC of every candidate in every fold (candidates, folds), and the noise of their
+    mean.
+
+    Folds whose test rows have one label are left out.
 
     Folds share most of the rows that are learned from: their mean varies more than by the number
     of folds alone.
@@ -137,7 +139,7 @@ def _cross_validate(
 def _folds(
     rows: CodedRows, guarantee: KAnonymityGuarantee, folds: int, times: int
 ) -> Iterator[tuple[ScoredRows, ScoredRows]]:
-    """Yield the rows to learn from and the rows to test on, of every fold."""
+    """Yield the training rows and the test rows of every fold."""
     for seed in range(times):
         numbers = stratified_folds(rows.target, folds, seed=seed)
         for fold in range(folds):
@@ -148,7 +150,7 @@ def _folds(
 
 
 def _auc(candidate: Candidate, learn: ScoredRows, test: ScoredRows) -> float:
-    """Return the AUC on the test rows; NaN where these have one label, or none."""
+    """Return the AUC on the test rows; NaN if they have fewer than two labels."""
     try:
         rule = candidate.recode(learn).rule
     except TooFewRows:

@@ -20,7 +20,7 @@ MAX_CELLS_AT_ONCE = 1 << 22
 
 @dataclass(frozen=True, eq=False)
 class Groups:
-    """Groups 0..size − 1 of some of the rows.
+    """A division of some rows into groups 0..size − 1.
 
     members   row numbers, those of each group together
     keys      (members,) the group of each, ascending
@@ -42,7 +42,7 @@ class Groups:
         return cls(np.arange(rows), np.zeros(rows, dtype=np.int64), 1)
 
     def regroup(self, keys: IntArray, size: int) -> Groups:
-        """Return the same rows in other groups.
+        """Return the same rows divided into other groups.
 
         keys   (members,) the new group of each member, in 0..size − 1
         """
@@ -51,13 +51,13 @@ class Groups:
         return Groups(self.members[order], keys[order], size)
 
     def select(self, mask: NDArray[np.bool_]) -> Groups:
-        """Return the groups where the mask is true (size,), numbered anew."""
+        """Return the groups for which the mask is true (size,), numbered anew."""
         is_selected, numbers = mask[self.keys], np.cumsum(mask) - 1
         keys = numbers[self.keys[is_selected]]
         return Groups(self.members[is_selected], keys, int(np.count_nonzero(mask)))
 
     def parts(self, cells: int) -> Iterator[Groups]:
-        """Yield the same groups, numbered anew, as many at a time as can be counted together.
+        """Yield the groups in portions that can be counted together, each numbered anew.
 
         cells   that are counted of each group
         """
@@ -68,5 +68,5 @@ class Groups:
             yield Groups(self.members[low:high], self.keys[low:high] - start, size)
 
     def total(self, numbers: IntArray | FloatArray) -> FloatArray:
-        """Return the sum of one number a member over each group (size,)."""
+        """Return the sum over each group of one number for each member (size,)."""
         return np.asarray(np.bincount(self.keys, numbers, minlength=self.size))

@@ -23,15 +23,14 @@ NO_CUT = -1
 
 
 def level_starts(columns: Sequence[Column]) -> IntArray:
-    """Return where the levels of each column start when all lie in one line, and its end
-    (d + 1,).
-    """
+    """Return the positions at which the levels of each column start in one sequence, and its end
+    (d + 1,)."""
     return np.cumsum([0, *(column.size for column in columns)])
 
 
 @dataclass(frozen=True, eq=False)
 class LevelLine:
-    """The levels of all columns in one line, of which each cumulative bit is a run.
+    """The levels of all columns in one sequence, in which each cumulative bit is a range.
 
     counts       (n,) how many rows each stands for
     positions    (n, d) position in the line of each code
@@ -50,7 +49,7 @@ class LevelLine:
 
     @classmethod
     def of(cls, rows: CodedRows, counts: IntArray) -> LevelLine:
-        """Return the levels of some rows, of which each stands for so many."""
+        """Return the sequence of levels for some rows, each with its number of copies."""
         starts, bits = level_starts(rows.columns), cumulative_bits(rows.columns)
         columns = np.array([bit.column for bit in bits], dtype=np.int64)
         runs = [bit.code_range(rows.columns) for bit in bits]
@@ -60,31 +59,32 @@ class LevelLine:
 
     @property
     def labels(self) -> int:
-        """Number of labels."""
+        """The number of labels."""
         return len(self.rows.target_levels)
 
     def answers(self, members: IntArray, bits: IntArray) -> NDArray[np.bool_]:
-        """Return the answers of some rows, each to a bit of its own."""
+        """Return the answers of some rows, each to its own bit."""
         position = self.positions[members, self.columns[bits]]
         return np.asarray((position >= self.first[bits]) & (position < self.end[bits]))
 
     def sum_by_level(
         self, members: IntArray, keys: IntArray, size: int, numbers: NDArray[Any]
     ) -> FloatArray:
-        """Return the sums of one number a member, by key and level (size, levels)."""
+        """Return the sums of one number for each member, by key and level (size, levels)."""
         cells = (keys[:, None] * self.levels + self.positions[members]).ravel()
         weights = np.repeat(numbers, self.positions.shape[1])
         sums = np.bincount(cells, weights, minlength=size * self.levels)
         return np.asarray(sums.reshape(size, self.levels))
 
     def sum_by_bit(self, by_level: NDArray[Any]) -> NDArray[Any]:
-        """Return the sums where each bit is true (…, bits), of those on each level (…, levels)."""
+        """Return the sums over rows where each bit is true (…, bits), from sums by level (…,
+        levels)."""
         before = np.zeros((*by_level.shape[:-1], self.levels + 1), dtype=by_level.dtype)
         np.cumsum(by_level, axis=-1, out=before[..., 1:])
         return np.asarray(before[..., self.end] - before[..., self.first])
 
     def forks(self, bits: IntArray, sides: IntArray) -> list[Fork]:
-        """Return the cuts by some bits, whose sides are the nodes (bits, 2)."""
+        """Return the forks for some bits, whose sides are the nodes (bits, 2)."""
         columns = self.columns[bits]
         starts = level_starts(self.rows.columns)[columns]
         fields = columns, self.first[bits] - starts, self.end[bits] - starts, *sides.T
@@ -93,7 +93,7 @@ class LevelLine:
 
 @dataclass(frozen=True, eq=False)
 class Cuts:
-    """The cuts of some boxes by all cumulative bits, as counts.
+    """The row counts of all cuts of some boxes by cumulative bits.
 
     boxes   the rows of the line in each
     """
@@ -104,7 +104,7 @@ class Cuts:
 
     @cached_property
     def levels(self) -> IntArray:
-        """The number of rows of each level, column after column (labels, boxes, levels)."""
+        """The number of rows with each level, column after column (labels, boxes, levels)."""
         labels, size, members = self.line.labels, self.boxes.size, self.boxes.members
         keys = self.line.rows.target[members] * size + self.boxes.keys
         # Sums of integers below 2^53: exact.
@@ -113,7 +113,7 @@ class Cuts:
 
     @cached_property
     def box_counts(self) -> IntArray:
-        """The number of rows of each box (labels, boxes, 1): those on all levels of one column."""
+        """The number of rows of each box (labels, boxes, 1)."""
         first = self.line.rows.columns[0]
         return np.asarray(self.levels[..., : first.size].sum(axis=-1, keepdims=True))
 
@@ -129,7 +129,7 @@ class Cuts:
 
     @cached_property
     def allowed(self) -> NDArray[np.bool_]:
-        """Whether both sides keep the guarantee (boxes, bits)."""
+        """Whether both sides of each cut keep the guarantee (boxes, bits)."""
         sides = (self.guarantee.is_met(side, axis=0) for side in (self.yes, self.no))
         return np.logical_and(*sides)
 
@@ -139,8 +139,10 @@ class Cuts:
         return np.asarray(np.minimum(self.yes.sum(axis=0), self.no.sum(axis=0)))
 
     def best(self, gains: NDArray[Any], offered: NDArray[np.bool_] | None = None) -> IntArray:
-        """Return the allowed bit of largest gain to each box (boxes,), of equal ones the first;
-        NO_CUT where there is none.
+        """Return the allowed bit with the largest gain for each box (boxes,); NO_CUT if there is
+        none.
+
+        Of equal ones, it is the first.
 
         gains     (boxes, bits), none negative
         offered   (boxes, bits) which of the allowed bits may be chosen; None: all
@@ -150,9 +152,7 @@ class Cuts:
         return np.where(is_offered.any(axis=1), bits, NO_CUT)
 
     def totals(self, numbers: FloatArray) -> FloatArray:
-        """Return sums over each box where each bit is true (boxes, bits), of one number a row of
-        the line.
-        """
+        """Return the sums over rows of each box where each bit is true (boxes, bits)."""
         members, keys, size = self.boxes.members, self.boxes.keys, self.boxes.size
         by_level = self.line.sum_by_level(members, keys, size, numbers[members])
         return np.asarray(self.line.sum_by_bit(by_level))
@@ -167,7 +167,7 @@ allowed is not made, whatever is chosen.
 def grow(
     kinds: CodedRows, counts: IntArray, guarantee: KAnonymityGuarantee, choose: Choose
 ) -> BoxTree:
-    """Cut the box of all rows, and its sides, until no cut is allowed or chosen.
+    """Return the tree that cuts the box of all rows until no cut is allowed or chosen.
 
     kinds    different rows, so that the tree does not depend on an order
     counts   (kinds,) rows of each
@@ -197,7 +197,7 @@ def grow(
 def _chosen_bits(
     line: LevelLine, boxes: Groups, guarantee: KAnonymityGuarantee, choose: Choose
 ) -> IntArray:
-    """Return the bit that cuts each box, or NO_CUT (boxes,)."""
+    """Return the bit that cuts each box, NO_CUT if none does (boxes,)."""
     chosen = []
     for part in boxes.parts(line.levels * line.labels):
         cuts = Cuts(line, part, guarantee)
@@ -209,7 +209,7 @@ def _chosen_bits(
 def cut_into_boxes(
     rows: CodedRows, guarantee: KAnonymityGuarantee, choose: Choose, *, least: int = 1
 ) -> Recoding:
-    """Return the boxes of a grown tree as a recoding under which the rows keep the guarantee.
+    """Return the recoding by the boxes of a grown tree, under which the rows keep the guarantee.
 
     least   rows of every box that was cut from another, where K is less
 

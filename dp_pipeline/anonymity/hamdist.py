@@ -17,7 +17,7 @@ from dp_pipeline.metrics.equivalence_classes import class_ids
 
 
 def hamming_distances(rows: CodedRows, bits: Sequence[Bit]) -> IntArray:
-    """Return the pairs of rows with different labels that each bit keeps apart, (bits,).
+    """Return the number of pairs of rows with different labels that each bit separates, (bits,).
 
     HamDist of a set of bits is the sum of these: over all pairs of a row of one label and a row
     of another, the places where they differ. Pairs that differ in a bit are those of a row with
@@ -33,7 +33,7 @@ def hamming_distances(rows: CodedRows, bits: Sequence[Bit]) -> IntArray:
 
 @dataclass(frozen=True)
 class HamdistForward(RankedSearch):
-    """RFKA's search that adds bits where the guarantee allows it, from the highest HamDist down."""
+    """A feature selection that adds allowed bits in descending order of HamDist (RFKA's search)."""
 
     summary: ClassVar[str] = "one pass over one-hot bits, by Hamming distance of the labels"
 
@@ -44,7 +44,7 @@ class HamdistForward(RankedSearch):
 
 @dataclass(frozen=True)
 class HamdistBackward(HamdistForward):
-    """All bits, and the lowest HamDist dropped until the guarantee is kept.
+    """A feature selection that drops the bits of lowest HamDist until the guarantee is kept.
 
     The rest is a head of the ranking, and each shorter head has coarser classes: so it is
     found by adding from the top until a bit breaks the guarantee. Not maximal: a bit behind that
@@ -56,9 +56,8 @@ class HamdistBackward(HamdistForward):
     def recode_by(
         self, ranking: Ranking, rows: CodedRows, guarantee: KAnonymityGuarantee
     ) -> Recoding:
-        """Return the longest head of the ranking that keeps the guarantee, without bits that are
-        not worth a column.
-        """
+        """Return the most bits from the top of the ranking that keep the guarantee, without
+        useless bits."""
         partition = ClassPartition(rows, self.bits(rows.columns), guarantee)
         accepted = list[int]()
         for bit in ranking:
@@ -70,7 +69,8 @@ class HamdistBackward(HamdistForward):
 
 @dataclass(frozen=True)
 class HamdistRatio:
-    """All bits, and again and again the one dropped that frees most rows for its HamDist.
+    """A feature selection that repeatedly drops the bit that frees most rows relative to its
+    HamDist.
 
     A row is freed that was in a class which breaks the guarantee and is no longer. A bit that
     frees rows and keeps no labels apart goes first; where no bit alone frees a row, the one of
@@ -80,11 +80,12 @@ class HamdistRatio:
     summary: ClassVar[str] = "drops the one-hot bit that frees most rows for its Hamming distance"
 
     def bits(self, columns: Sequence[Column]) -> tuple[Bit, ...]:
-        """Return one bit a level, as in the papers."""
+        """Return one bit for each level, as in the papers."""
         return one_hot_bits(columns)
 
     def recode(self, rows: CodedRows, guarantee: KAnonymityGuarantee, *, seed: int) -> Recoding:  # noqa: ARG002
-        """Drop bits until the guarantee is kept."""
+        """Return the recoding by the bits that are left after dropping bits until the guarantee
+        is kept."""
         bits, distinct = self.bits(rows.columns), DistinctRows.of(rows)
         partition = ClassPartition(rows, bits, guarantee)
         distances = hamming_distances(rows, bits)
@@ -92,7 +93,7 @@ class HamdistRatio:
         remaining = list(range(len(bits)))
 
         def exposed_rows(dropped: int | None = None) -> int:
-            """Return the rows in broken classes, by all remaining bits but one."""
+            """Return the rows in classes below the guarantee, without one of the remaining bits."""
             if guarantee.is_empty:
                 return 0
             ids, sizes = class_ids(matrix[:, [bit for bit in remaining if bit != dropped]])
@@ -107,7 +108,7 @@ class HamdistRatio:
 
 
 def _bit_to_drop(freed: dict[int, int], distances: IntArray) -> int:
-    """Return the bit to drop, by the rows that each frees."""
+    """Return the bit to drop, given the rows that each bit frees."""
     if not any(freed.values()):
         return min(freed, key=lambda bit: distances[bit])
     freeing = [bit for bit in freed if freed[bit]]

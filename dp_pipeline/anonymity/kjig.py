@@ -24,7 +24,8 @@ Shape = Literal["best", "columns"]
 
 
 def _leaves(scored_rows: ScoredRows) -> Recoding:
-    """Return the leaves of ``tree``, of fewer rows than by itself: a larger K makes larger ones."""
+    """Return the recoding by the leaves of ``tree``, with smaller leaves than a larger K would
+    give."""
     return Tree(least=10).recode(scored_rows.rows, scored_rows.guarantee, seed=0)
 
 
@@ -50,7 +51,7 @@ MAX_CELLS_AT_ONCE = 1 << 22
 
 @dataclass(frozen=True)
 class Kjig:
-    """Of some recodings that keep the guarantee, the one that a classifier learns most from.
+    """A method that selects, among several recodings, the one from which a classifier learns most.
 
     shape   ``best``: the best of ``CANDIDATES``, by ``cross_validation``, which tries each in folds
             of the rows. ``columns``: the first form of kjig, bits that are kept of every row
@@ -86,7 +87,7 @@ class Kjig:
     shape: Shape = choice("best", "columns")
 
     def recode(self, rows: CodedRows, guarantee: KAnonymityGuarantee, *, seed: int) -> Recoding:  # noqa: ARG002
-        """Return the recoding that says most; where nothing is guaranteed, all bits."""
+        """Return the most informative recoding; all bits if nothing is guaranteed."""
         if self.shape == "columns" or guarantee.is_empty:
             return recode_columns(rows, guarantee)
         if len(rows) < FEW_CLASSES * guarantee.k:
@@ -98,7 +99,7 @@ class Kjig:
 
 
 def recode_columns(rows: CodedRows, guarantee: KAnonymityGuarantee) -> Recoding:
-    """Return bits that say most together, kept of every row."""
+    """Return the recoding by bits that are jointly most informative, with no row suppressed."""
     partition = ClassPartition(rows, cumulative_bits(rows.columns), guarantee, by_label=True)
     if guarantee.is_empty:
         return partition.result(range(len(partition.bits)))
@@ -106,7 +107,7 @@ def recode_columns(rows: CodedRows, guarantee: KAnonymityGuarantee) -> Recoding:
 
 
 def accept_informative(partition: ClassPartition) -> list[int]:
-    """Refine the classes by the bit of largest gain, again and again, and return those bits."""
+    """Refine the classes repeatedly by the bit of largest gain; return these bits."""
     remaining, accepted = np.arange(len(partition.bits)), list[int]()
     while len(remaining):
         is_allowed, gains = _gains(partition, remaining.tolist())
@@ -121,7 +122,7 @@ def accept_informative(partition: ClassPartition) -> list[int]:
 
 
 def _gains(partition: ClassPartition, bits: Sequence[int]) -> tuple[NDArray[np.bool_], FloatArray]:
-    """Return whether each bit may be added, and the nats that it gains, its price paid."""
+    """Return whether each bit may be added, and its gain in nats minus its price."""
     at_once = max(1, MAX_CELLS_AT_ONCE // partition.counts.size)
     is_allowed, gains = [], []
     for start in range(0, len(bits), at_once):
@@ -133,13 +134,13 @@ def _gains(partition: ClassPartition, bits: Sequence[int]) -> tuple[NDArray[np.b
 
 
 def _new_classes(splits: Splits) -> IntArray:
-    """Return how many classes each bit cuts in two (bits,)."""
+    """Return the number of classes that each bit cuts in two (bits,)."""
     rarer, other = (side.sum(axis=-1) > 0 for side in splits)
     return np.asarray(np.count_nonzero(rarer & other, axis=-1))
 
 
 def _entropy(counts: IntArray) -> FloatArray:
-    """Return n·H(label | class) in nats, of counts (…, classes, labels)."""
+    """Return n·H(label | class) in nats, from counts (…, classes, labels)."""
     # Late: a plan has methods built, and none of them used.
     from scipy.special import xlogy
 

@@ -33,8 +33,7 @@ SCORE_UNIT = 1 << 12
 
 @dataclass(frozen=True, eq=False)
 class ScoreRule:
-    """A rule from levels to scores: integers, one for the line of each label, of two labels for
-    one of them.
+    """A rule from levels to integer scores, one score for each label (a single one for two labels).
 
     level_scores   for each column what its levels add to every score (levels, scores)
 
@@ -46,7 +45,7 @@ class ScoreRule:
 
     @classmethod
     def learn(cls, rows: CodedRows, guarantee: KAnonymityGuarantee) -> ScoreRule:
-        """Return the rule that logistic regression (C = 1) learns from the weighted bits of rows.
+        """Return the rule that logistic regression (C = 1) learns from the selected bits of rows.
 
         It depends on how many rows there are of each kind, not on their order. Without such bits,
         or of rows of one label, there is no score.
@@ -73,7 +72,7 @@ class ScoreRule:
         return cls(tuple(tables))
 
     def keep_lines(self, is_kept: NDArray[np.bool_]) -> ScoreRule:
-        """Return the same scores along some lines (scores,), and nought along the others."""
+        """Return the rule with some score lines kept (scores,), and all other scores set to 0."""
         return ScoreRule(tuple(np.where(is_kept, table, 0.0) for table in self.level_scores))
 
     def scores(self, codes: NDArray[np.integer]) -> IntArray:
@@ -86,7 +85,7 @@ class ScoreRule:
 
 
 def fit_logistic(features: NDArray[Any], counts: IntArray) -> Any:
-    """Return scikit-learn's logistic regression (C = 1) of different rows.
+    """Return scikit-learn's logistic regression (C = 1), fitted on the distinct rows.
 
     features   (m, features)
     counts     (m, labels) rows of each label, of two labels or more
@@ -108,7 +107,7 @@ def fit_logistic(features: NDArray[Any], counts: IntArray) -> Any:
 
 
 def _weighted_bits(rows: CodedRows, guarantee: KAnonymityGuarantee) -> tuple[Bit, ...]:
-    """Return the bits that have a weight, the most informative ones first considered.
+    """Return the bits that get a weight in the regression, the most informative ones first.
 
     Every group of levels of a column that have one weight has as many rows and labels as a class
     has to have: no weight is that of a level which few rows have, nor of one between two others.
@@ -135,22 +134,22 @@ def _weighted_bits(rows: CodedRows, guarantee: KAnonymityGuarantee) -> tuple[Bit
 
 @dataclass(frozen=True, eq=False)
 class ScoredRows:
-    """Rows, the guarantee that they have to keep, and their scores."""
+    """Rows with their label scores and the guarantee that they have to keep."""
 
     rows: CodedRows
     guarantee: KAnonymityGuarantee
 
     @cached_property
     def kinds(self) -> tuple[CodedRows, IntArray]:
-        """The different rows, labels included, and how many there are of each."""
+        """The distinct rows, labels included, and the number of rows equal to each."""
         return self.rows.kinds()
 
     @cached_property
     def rule(self) -> ScoreRule:
-        """Learned from the rows."""
+        """The score rule that was learned from the rows."""
         return ScoreRule.learn(self.rows, self.guarantee)
 
     @cached_property
     def scores(self) -> IntArray:
-        """Integers (kinds, scores)."""
+        """The integer scores of the distinct rows (kinds, scores)."""
         return self.rule.scores(self.kinds[0].codes)

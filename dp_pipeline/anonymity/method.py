@@ -15,7 +15,9 @@ from dp_pipeline.config.encoding import FloatArray
 
 @dataclass(frozen=True)
 class Bit:
-    """Whether the code of a column is ``code``, or at least ``code`` and not missing.
+    """A yes-or-no question: whether the code of a column is ``code``, or at least ``code``.
+
+    A missing value is not at least any code.
 
     column   position among the columns of the rows
 
@@ -29,28 +31,29 @@ class Bit:
     asks: Literal["is", "at_least"] = "is"
 
     def answers(self, codes: NDArray[np.integer], columns: Sequence[Column]) -> NDArray[np.bool_]:
-        """Return the answer of every row, (n,), of codes (n, d)."""
+        """Return the answer of every row, (n,), from codes (n, d)."""
         values, (first, end) = codes[:, self.column], self.code_range(columns)
         return np.asarray((values >= first) & (values < end))
 
     def code_range(self, columns: Sequence[Column]) -> tuple[int, int]:
-        """Return the first code with the answer yes, and the one after the last."""
+        """Return the first code with the answer yes, and the code after the last one."""
         end = columns[self.column].values if self.asks == "at_least" else self.code + 1
         return self.code, end
 
     def name(self, columns: Sequence[Column]) -> str:
-        """Return ``column=level`` or ``column>=level``."""
+        """Return the name of the bit: ``column=level`` or ``column>=level``."""
         column, sign = columns[self.column], "=" if self.asks == "is" else ">="
         return f"{column.name}{sign}{column.levels[self.code]}"
 
 
 def one_hot_bits(columns: Sequence[Column]) -> tuple[Bit, ...]:
-    """Return one bit a level, as the papers have them."""
+    """Return one bit for each level of the columns, as in the papers."""
     return tuple(Bit(i, code) for i, column in enumerate(columns) for code in range(column.size))
 
 
 def cumulative_bits(columns: Sequence[Column]) -> tuple[Bit, ...]:
-    """Return thresholds of ordered columns, levels of the others, and whether a value is missing.
+    """Return the thresholds of ordered columns, the levels of other columns, and bits for missing
+    values.
 
     Of a column with two levels one bit is left out, which says the contrary of the other.
     """
@@ -67,7 +70,7 @@ def _bits_of(i: int, column: Column) -> list[Bit]:
 def bit_matrix(
     bits: Sequence[Bit], codes: NDArray[np.integer], columns: Sequence[Column]
 ) -> NDArray[np.bool_]:
-    """Return the answers (n, bits), those of one bit side by side in memory."""
+    """Return the answers (n, bits), with those of one bit contiguous in memory."""
     matrix = np.empty((len(codes), len(bits)), dtype=np.bool_, order="F")
     # One column is read for each of its bits.
     by_column = np.asfortranarray(codes)
@@ -77,7 +80,7 @@ def bit_matrix(
 
 
 class RowRule(Protocol):
-    """What becomes of a row depends on that row and on the rule alone."""
+    """A rule that recodes each row independently of all other rows."""
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -86,23 +89,24 @@ class RowRule(Protocol):
 
     @property
     def about(self) -> tuple[int, ...]:
-        """For every released column, the position of the quasi-identifier that it is made of."""
+        """The position of the quasi-identifier from which each released column is made."""
         ...
 
     def released(self, rows: CodedRows) -> CodedRows:
-        """Return the rows with ``columns`` in place of the quasi-identifiers, labels as they are.
-        Rows with equal codes are one equivalence class.
-        """
+        """Return the rows with released columns in the place of quasi-identifiers, and unchanged
+        labels.
+
+        Rows with equal codes are one equivalence class."""
         ...
 
     def features(self, rows: CodedRows) -> FloatArray:
-        """Return what classifiers see of the rows, (n, features), in 0..1."""
+        """Return the features of the rows for classifiers, (n, features), in 0..1."""
         ...
 
 
 @dataclass(frozen=True)
 class BitRule:
-    """The rule of a feature selection: some bits are released, everything else is dropped.
+    """A rule that releases some bits and drops everything else.
 
     source   the quasi-identifiers that the bits ask about
     """
@@ -112,16 +116,16 @@ class BitRule:
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """One column of ``0`` and ``1`` a bit."""
+        """The released columns of ``0`` and ``1``, one for each bit."""
         return tuple(Column(bit.name(self.source), ("0", "1"), ordered=True) for bit in self.bits)
 
     @property
     def about(self) -> tuple[int, ...]:
-        """The column that each bit asks about."""
+        """The position of the column that each bit asks about."""
         return tuple(bit.column for bit in self.bits)
 
     def released(self, rows: CodedRows) -> CodedRows:
-        """Return the bits of every row."""
+        """Return the rows with their bits as columns."""
         matrix = bit_matrix(self.bits, rows.codes, self.source)
         return replace(rows, columns=self.columns, codes=matrix.astype(np.uint8))
 
@@ -141,22 +145,22 @@ class Unchanged:
 
     @property
     def about(self) -> tuple[int, ...]:
-        """Every column is made of itself."""
+        """The position of each released column's quasi-identifier, which is its own position."""
         return tuple(range(len(self.columns)))
 
     def released(self, rows: CodedRows) -> CodedRows:
-        """Return the rows."""
+        """Return the rows unchanged."""
         return rows
 
     def features(self, rows: CodedRows) -> FloatArray:
-        """Return all cumulative bits as numbers."""
+        """Return all cumulative bits of the rows as numbers."""
         bits = cumulative_bits(self.columns)
         return bit_matrix(bits, rows.codes, self.columns).astype(np.float64)
 
 
 @dataclass(frozen=True, eq=False)
 class Recoding:
-    """How some rows can be released.
+    """A recoding of rows: a rule, and the rows that are suppressed.
 
     rule         public with the release
     suppressed   (n,) which of the rows must be left out for the guarantee to hold
@@ -170,19 +174,19 @@ class Recoding:
 
     @classmethod
     def of_all(cls, rule: RowRule, rows: CodedRows) -> Recoding:
-        """Return a recoding that leaves no row out."""
+        """Return a recoding that suppresses no row."""
         return cls(rule, np.zeros(len(rows), dtype=np.bool_))
 
     def release(self, rows: CodedRows) -> CodedRows:
-        """Return the rows that it was made of as they are released: recoded, without suppressed
-        ones, and sorted by what is released: their order in the source would link two releases.
-        """
+        """Return the recoded rows without suppressed ones, in the order of their released codes.
+
+        Their order in the source would link two releases."""
         released = self.rule.released(rows.select(~self.suppressed))
         return released.select(np.lexsort([released.target, *released.codes.T[::-1]]))
 
 
 def unchanged_if_possible(rows: CodedRows, guarantee: KAnonymityGuarantee) -> Recoding | None:
-    """Return every row unchanged where nothing is guaranteed, and None elsewhere.
+    """Return a recoding that leaves every row unchanged if nothing is guaranteed, otherwise None.
 
     TooFewRows as ``Method.recode``.
     """
@@ -191,7 +195,7 @@ def unchanged_if_possible(rows: CodedRows, guarantee: KAnonymityGuarantee) -> Re
 
 
 class Method(Protocol):
-    """A frozen dataclass whose fields are public parameters (``config.parameters``).
+    """A method of k-anonymization, whose fields are its public parameters.
 
     summary   one sentence for lists and the Dagster page
 
@@ -203,8 +207,9 @@ class Method(Protocol):
     summary: ClassVar[str]
 
     def recode(self, rows: CodedRows, guarantee: KAnonymityGuarantee, *, seed: int) -> Recoding:
-        """Return a recoding under which the rows keep the guarantee. It reads them exactly:
-        nothing of it is differentially private.
+        """Return a recoding under which the rows keep the guarantee.
+
+        It reads them exactly: nothing of it is differentially private.
 
         Raises TooFewRows where even one class of all rows would break the guarantee.
         """
@@ -212,7 +217,7 @@ class Method(Protocol):
 
 
 def sensitive_diversity(method: Method | type[Method], *, k: int) -> int:
-    """Return the labels that every class of a sensitive label has where none are declared; a K
-    that guarantees nothing guarantees one.
-    """
+    """Return the default number of different labels in every class of a sensitive label.
+
+    A K that guarantees nothing needs one."""
     return int(getattr(method, "sensitive_diversity", 1)) if k > 1 else 1

@@ -20,8 +20,10 @@ from dp_pipeline.config.parameters import integer
 
 @dataclass(frozen=True)
 class Mondrian:
-    """Strict multidimensional partitioning: every box is cut as long as both sides can keep the
-    guarantee, so no box of the result can be cut by any threshold or level.
+    """Strict multidimensional partitioning (Mondrian): boxes are cut while both sides can keep the
+    guarantee.
+
+    So no box of the result can be cut by any threshold or level.
 
     The column is the widest that has an allowed cut. Width is the share of a column's levels that
     the rows of the box span: for an ordered column from their lowest value to their highest,
@@ -43,7 +45,7 @@ class Mondrian:
     summary: ClassVar[str] = "boxes cut in halves along their widest column, without the label"
 
     def recode(self, rows: CodedRows, guarantee: KAnonymityGuarantee, *, seed: int) -> Recoding:  # noqa: ARG002
-        """Return the boxes, and how they were cut."""
+        """Return the recoding by the boxes, with the tree of their cuts."""
 
         def most_even_of_widest(cuts: Cuts) -> IntArray:
             is_present = np.asarray(cuts.levels.any(axis=0))
@@ -55,8 +57,8 @@ class Mondrian:
 
 
 def spanned_shares(is_present: NDArray[np.bool_], columns: tuple[Column, ...]) -> FloatArray:
-    """Return the share of each column's levels that the rows of a box span (boxes, d), 0 where they
-    have one level.
+    """Return the share of each column's levels that the rows of a box span (boxes, d); 0 for one
+    level.
 
     is_present   whether the box has rows on each level, column after column (boxes, levels)
     """
@@ -75,8 +77,9 @@ def spanned_shares(is_present: NDArray[np.bool_], columns: tuple[Column, ...]) -
 
 @dataclass(frozen=True)
 class Tree:
-    """A classification tree over cumulative bits whose leaves keep the guarantee; a row is released
-    as the box of its leaf.
+    """A classification tree over cumulative bits whose leaves keep the guarantee.
+
+    A row is released as the box of its leaf.
 
     least   rows that a leaf has, where K is less
 
@@ -93,12 +96,13 @@ class Tree:
     least: int = integer(25, at_least=1, at_most=10**6, measuring=True)
 
     def recode(self, rows: CodedRows, guarantee: KAnonymityGuarantee, *, seed: int) -> Recoding:  # noqa: ARG002
-        """Return the leaves, and how they were found."""
+        """Return the recoding by the leaves, with the tree of their cuts."""
         return cut_into_boxes(rows, guarantee, _purest, least=self.least)
 
 
 def _purest(cuts: Cuts) -> IntArray:
-    """Return the cut with the purest sides, or the most even one if none is purer than the box."""
+    """Return the cut of each box with the purest sides, or the most even cut if none is purer
+    than the box."""
     purity = _purity(cuts.yes) + _purity(cuts.no)
     best = cuts.best(purity)
     # A gain within rounding is none.
@@ -108,5 +112,5 @@ def _purest(cuts: Cuts) -> IntArray:
 
 
 def _purity(counts: IntArray) -> FloatArray:
-    """Return rows less Gini impurity in rows: Σ_y n_y² / n of every count (boxes, bits)."""
+    """Return the purity Σ_y n_y² / n of every count in rows (boxes, bits)."""
     return np.asarray((counts**2).sum(axis=0) / np.maximum(1, counts.sum(axis=0)))

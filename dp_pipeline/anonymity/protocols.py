@@ -22,7 +22,8 @@ EvaluationProtocol = Literal["nested", "paper"]
 
 @dataclass(frozen=True)
 class ProtocolResult:
-    """How well classifiers learn from the k-anonymous releases of one method and guarantee.
+    """The quality of classifiers that learn from the k-anonymous releases of one method and
+    guarantee.
 
     aucs               scorer → mean AUC over the folds; a fold whose test rows have one label is
                        left out, NaN where all have
@@ -36,7 +37,7 @@ class ProtocolResult:
 
     @classmethod
     def mean(cls, results: Sequence[ProtocolResult]) -> ProtocolResult:
-        """Return the means of at least one fold's results.
+        """Return the means over the results of at least one fold.
 
         >>> low, high = ProtocolResult({"svm": 0.5}, 1.0, 3), ProtocolResult({"svm": 0.7}, 2.0, 4)
         >>> ProtocolResult.mean([low, high])
@@ -59,7 +60,7 @@ def evaluate_over(
     folds: int = 5,
     seed: int = 0,
 ) -> list[ProtocolResult]:
-    """Return AUCs of classifiers on rows that they have not learned from, one result a guarantee.
+    """Return the AUC of classifiers on held-out rows, with one result for each guarantee.
 
     ``nested``   the method sees the training rows of a fold alone, and their release keeps the
                  guarantee. Classifiers learn from that release, without suppressed rows, and are
@@ -106,7 +107,7 @@ def evaluate_over(
 
 @dataclass(frozen=True, eq=False)
 class _Selection:
-    """One use of a method.
+    """A recoding that a method made for one guarantee, with the time it took.
 
     rows   without suppressed ones, not yet recoded
     """
@@ -116,7 +117,7 @@ class _Selection:
     seconds: float
 
     def test(self, learn: CodedRows, test: CodedRows, scorers: Sequence[Scorer]) -> ProtocolResult:
-        """Return what is learned from some of the released rows, tested on others."""
+        """Return the quality of classifiers trained on some released rows and tested on others."""
         aucs: dict[Scorer, float] = {}
         for scorer in scorers:
             learned, tested = (
@@ -133,7 +134,8 @@ class _Selection:
 def _selections(
     rows: CodedRows, method: Method, guarantees: Sequence[KAnonymityGuarantee], *, seed: int
 ) -> Iterator[_Selection]:
-    """Yield one selection a guarantee, with its seconds and those of a shared ranking."""
+    """Yield one recoding for each guarantee, with its time in seconds and that of a shared
+    ranking."""
     recode, ranked_in = partial(method.recode, seed=seed), 0.0
     if isinstance(method, RankedSearch):
         for guarantee in guarantees:
@@ -149,6 +151,6 @@ def _selections(
 
 
 def _mean(numbers: Sequence[float]) -> float:
-    """Return the mean of those that are numbers; NaN where none is."""
+    """Return the mean of the numbers that are not NaN; NaN if all are."""
     numeric = [number for number in numbers if not np.isnan(number)]
     return float(np.mean(numeric)) if numeric else float("nan")

@@ -24,7 +24,7 @@ Ranking = tuple[int, ...]
 
 @dataclass(frozen=True)
 class RankedSearch(ABC):
-    """The shape of RFKA: an order of one-hot bits, and one pass over it.
+    """A feature selection that ranks one-hot bits and then passes over them once (RFKA).
 
     The result depends on the order and on the classes alone. It is maximal: every other bit breaks
     the guarantee or is not worth a column (``ClassPartition.takes``). It is *not* monotone in K: a
@@ -32,34 +32,36 @@ class RankedSearch(ABC):
     """
 
     def bits(self, columns: Sequence[Column]) -> tuple[Bit, ...]:
-        """Return the bits that are ranked: one a level, as in the papers."""
+        """Return the bits to rank, one for each level as in the papers."""
         return one_hot_bits(columns)
 
     @abstractmethod
     def score_bits(self, rows: CodedRows, bits: Sequence[Bit], *, seed: int) -> FloatArray:
-        """Return how much each bit is worth, (bits,)."""
+        """Return the score of each bit, (bits,)."""
 
     def ranking(self, rows: CodedRows, *, seed: int) -> Ranking:
-        """Return the bits by descending scores, whatever the guarantee; ties in their own order."""
+        """Return the bits by descending score, independent of the guarantee; ties keep their
+        order."""
         scores = self.score_bits(rows, self.bits(rows.columns), seed=seed)
         return tuple(np.argsort(-scores, kind="stable").tolist())
 
     def recode_by(
         self, ranking: Ranking, rows: CodedRows, guarantee: KAnonymityGuarantee
     ) -> Recoding:
-        """Return what one pass over the ranking keeps: ``recode`` with a ranking at hand."""
+        """Return the recoding by the bits that one pass over a given ranking keeps."""
         partition = ClassPartition(rows, self.bits(rows.columns), guarantee)
         return partition.result(accept_in_order(partition, ranking))
 
     def recode(self, rows: CodedRows, guarantee: KAnonymityGuarantee, *, seed: int) -> Recoding:
-        """Rank, then keep the bits that are allowed; TooFewRows before anything is ranked."""
+        """Return the recoding by the highest-ranked allowed bits; TooFewRows before anything is
+        ranked."""
         guarantee.require_possible(rows)
         return self.recode_by(self.ranking(rows, seed=seed), rows, guarantee)
 
 
 @dataclass(frozen=True)
 class InformationRanking(RankedSearch):
-    """RFKA's search in the order of I(bit; label), in bits: no forest, the same kind of table."""
+    """A feature selection that ranks bits by their mutual information with the label."""
 
     summary: ClassVar[str] = "one pass over one-hot bits, by mutual information with the label"
 
@@ -69,7 +71,7 @@ class InformationRanking(RankedSearch):
 
 
 def label_counts(rows: CodedRows, bits: Sequence[Bit]) -> IntArray:
-    """Return the rows with and without every bit, by label: (2, bits, labels)."""
+    """Return the numbers of rows with and without every bit, by label: (2, bits, labels)."""
     matrix, labels = bit_matrix(bits, rows.codes, rows.columns), len(rows.target_levels)
     on = np.zeros((len(bits), labels), dtype=np.int64)
     for label in range(labels):
@@ -78,7 +80,7 @@ def label_counts(rows: CodedRows, bits: Sequence[Bit]) -> IntArray:
 
 
 def mutual_information(counts: IntArray) -> FloatArray:
-    """Return I(bit; label) in bits, (bits,), of counts (2, bits, labels); 0 without rows.
+    """Return I(bit; label) in bits, (bits,), from counts (2, bits, labels); 0 without rows.
 
     >>> counts = np.array([[[2, 0], [1, 1]], [[0, 2], [1, 1]]])
     >>> mutual_information(counts).tolist()
@@ -98,7 +100,7 @@ MAX_SHUFFLED_ROWS = 1 << 20
 
 
 def fitted_forest(bits: NDArray[np.float32], target: IntArray, *, trees: int, seed: int) -> Any:
-    """Return scikit-learn's forest of Gini trees over bootstraps, otherwise with its defaults."""
+    """Return scikit-learn's random forest of Gini trees on bootstrap samples."""
     from sklearn.ensemble import RandomForestClassifier
 
     forest = RandomForestClassifier(n_estimators=trees, random_state=seed)
@@ -108,8 +110,10 @@ def fitted_forest(bits: NDArray[np.float32], target: IntArray, *, trees: int, se
 def permutation_importance(
     forest: Any, bits: NDArray[np.float32], target: IntArray, *, rng: np.random.Generator
 ) -> FloatArray:
-    """Return imp(a) = (1/trees)·Σ(R_k − R_k^a), (bits,): R_k out-of-bag rows that tree k gets
-    right, R_k^a those that it gets right when bit a is shuffled among them; 0 for a tree without a.
+    """Return the out-of-bag permutation importance of every bit, (bits,).
+
+    It is imp(a) = (1/trees)·Σ(R_k − R_k^a): R_k out-of-bag rows that tree k predicts correctly,
+    R_k^a those when bit a is shuffled among them.
 
     Breiman's importance; RFKA, algorithm 1, lines 1 to 4 (its definitions of R_k^a and of the
     mean are garbled and given as they are usually meant).
@@ -127,9 +131,10 @@ def permutation_importance(
 def _rows_lost(
     tree: Any, used: IntArray, bits: NDArray[np.float32], target: IntArray, rng: np.random.Generator
 ) -> FloatArray:
-    """Return R_k − R_k^a for every bit a that the tree uses. Only rows whose bit the shuffle has
-    changed are judged again: the tree's answers to all others are the same.
-    """
+    """Return the loss R_k − R_k^a of correct rows for every bit a that a tree uses.
+
+    Only rows whose bit the shuffle has changed are judged again: the tree's answers to all
+    others are the same."""
     answers = tree.value[:, 0, :].argmax(axis=1)
     was_right = answers[tree.apply(bits)] == target
     columns = bits[:, used].T
@@ -148,8 +153,9 @@ def _rows_lost(
 
 @dataclass(frozen=True)
 class Rfka(RankedSearch):
-    """A forest's out-of-bag permutation importance ranks the bits; each is kept that leaves every
-    equivalence class at least K rows.
+    """A feature selection that ranks bits by a forest's permutation importance (RFKA).
+
+    Each bit is kept that leaves every equivalence class at least K rows.
 
     trees   of the forest; 1000 in the paper
 
@@ -164,7 +170,7 @@ class Rfka(RankedSearch):
     trees: int = integer(1000, at_least=1, at_most=100_000, measuring=True)
 
     def score_bits(self, rows: CodedRows, bits: Sequence[Bit], *, seed: int) -> FloatArray:
-        """Return the permutation importance of every bit, in rows a tree."""
+        """Return the permutation importance of every bit, in rows for each tree."""
         if not bits or not len(rows):
             return np.zeros(len(bits))
         order = np.lexsort((rows.target, *rows.codes.T[::-1]))
@@ -180,7 +186,7 @@ class Rfka(RankedSearch):
 
 @dataclass(frozen=True)
 class Impurity(Rfka):
-    """RFKA with the forest's mean decrease of impurity in place of permutations."""
+    """A feature selection that ranks bits by a forest's mean decrease of impurity."""
 
     summary: ClassVar[str] = "one pass over one-hot bits, by a random forest's decrease of impurity"
 

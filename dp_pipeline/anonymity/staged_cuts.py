@@ -53,7 +53,7 @@ would make the boxes around bands alike.
 
 
 def recode_in_stages(scored_rows: ScoredRows, stages: tuple[Stage, ...]) -> Recoding:
-    """Return classes under which the rows keep the guarantee, cut until no stage allows a cut.
+    """Return the recoding by classes that are cut, stage by stage, until no stage allows a cut.
 
     Of the cuts of the first stage that allows any, that one is made which most parts the scores of
     rows; where none does, the one nearest to halves. A row is released as the box around the rows
@@ -85,8 +85,7 @@ def recode_in_stages(scored_rows: ScoredRows, stages: tuple[Stage, ...]) -> Reco
 
 
 def score_thresholds(scores: IntArray, counts: IntArray) -> tuple[IntArray, ...]:
-    """Return for each line the ascending scores, where reached, that part rows into about equally
-    many.
+    """Return the ascending thresholds on each score line that divide rows into about equal parts.
 
     scores   (kinds, scores) of different rows
     counts   (kinds,) rows of each
@@ -104,7 +103,7 @@ def score_thresholds(scores: IntArray, counts: IntArray) -> tuple[IntArray, ...]
 
 
 def _levels_along_lines(thresholds: tuple[IntArray, ...], scores: IntArray) -> IntArray:
-    """Return how many thresholds each score reaches (n, scores)."""
+    """Return the number of thresholds that each score reaches (n, scores)."""
     levels = np.zeros(scores.shape, dtype=np.int64)
     for i, cuts in enumerate(thresholds):
         levels[:, i] = np.searchsorted(cuts, scores[:, i], side="right")
@@ -112,7 +111,8 @@ def _levels_along_lines(thresholds: tuple[IntArray, ...], scores: IntArray) -> I
 
 
 def _roundest(low: IntArray, high: IntArray) -> IntArray:
-    """Return the integers above ``low`` and up to ``high`` that most twos divide.
+    """Return the integers above ``low`` and up to ``high`` that are divisible by the highest power
+    of two.
 
     It parts the rows of the one score from those of the other, and is seldom one of them.
 
@@ -128,7 +128,7 @@ def _roundest(low: IntArray, high: IntArray) -> IntArray:
 
 @dataclass(frozen=True, eq=False)
 class BandRule:
-    """A rule from rows to classes. Behind the columns that a fork may ask about come the scores.
+    """A rule that assigns rows to classes by their columns and label scores.
 
     It knows no threshold that no fork asks about, and no line without a threshold: they would
     reveal something of the rows for nothing.
@@ -139,7 +139,7 @@ class BandRule:
 
     @classmethod
     def of(cls, tree: BoxTree, thresholds: tuple[IntArray, ...], rule: ScoreRule) -> BandRule:
-        """Return the rule of a tree whose forks along lines ask about levels of thresholds."""
+        """Return the rule of a tree whose forks refer to score thresholds or columns."""
         column_count, is_used = len(rule.level_scores), np.zeros(len(thresholds), dtype=np.bool_)
         nodes = list(tree.nodes)
         for i, fork in enumerate(nodes):
@@ -151,12 +151,13 @@ class BandRule:
         return cls(rule.keep_lines(is_used), BoxTree(tuple(nodes)))
 
     def box_numbers(self, codes: NDArray[np.integer]) -> IntArray:
-        """Return the number of the class of every row (n,), of codes (n, d)."""
+        """Return the number of the class of every row (n,), from codes (n, d)."""
         return self.tree.box_numbers(np.column_stack([codes, self.rule.scores(codes)]))
 
 
 def _choose(cuts: Cuts, stages: tuple[Stage, ...], scored_rows: ScoredRows) -> IntArray:
-    """Return the cut of each box that parts scores most, of the first stage that allows any."""
+    """Return the cut of each box that separates scores most, from the first stage that allows
+    one."""
     is_along_column = cuts.line.columns < len(scored_rows.rows.columns)
     offered = np.zeros(cuts.allowed.shape, dtype=np.bool_)
     for kind, times in reversed(stages):
@@ -171,7 +172,8 @@ def _choose(cuts: Cuts, stages: tuple[Stage, ...], scored_rows: ScoredRows) -> I
 
 
 def score_gains(cuts: Cuts, scores: IntArray) -> FloatArray:
-    """Return the nats that every cut gains (boxes, bits): the fall of the squares of all scores.
+    """Return the gain in nats of every cut (boxes, bits), the decrease of the squares of all
+    scores.
 
     Where a box has too few rows to show a share of a label, scores are what all rows say of them.
     """

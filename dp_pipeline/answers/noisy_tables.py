@@ -137,7 +137,7 @@ def _is_same(values: FloatArray, expected: FloatArray) -> bool:
 
 
 def groups_of(tables: Tables, codes: Mapping[str, IntArray]) -> dict[str, IntArray]:
-    """Return attribute → group of each level."""
+    """Return the group of each level, by attribute."""
     if "groups" not in tables:
         return {}
     names, groups = tables["groups"]["attribute"], tables["groups"]["group"]
@@ -150,9 +150,10 @@ def measured_tables(
     sizes: Mapping[str, int],
     groups: Mapping[str, IntArray],
 ) -> list[MeasuredTable]:
-    """Return the noisy tables: cells lie one table behind another, in the order of ``described``;
-    Damaged for another number of them.
-    """
+    """Return the noisy tables, in the order of ``described``; Damaged for another number of
+    them.
+
+    Cells lie one table behind another."""
     counts, start, measured = cells_of_all["noisy_count"].astype(np.float64), 0, []
     for text, cells, deviation in zip(
         *(described[name].tolist() for name in ("marginal", "cells", "deviation")),
@@ -178,7 +179,7 @@ def measured_tables(
 
 
 def dependence_of(tables: Tables) -> dict[Names, float]:
-    """Return pair → its likely distance from independence, in rows, where pairs were scored."""
+    """Return the likely distance from independence of each scored pair, in rows."""
     if "dependence" not in tables:
         return {}
     table = tables["dependence"]

@@ -80,7 +80,7 @@ def lines_of(
 
 
 def _require_parts(release: OpenTable | OpenUnits | OpenClusters) -> OpenUnits:
-    """Return a release of units with parts; DeclarationError for another one."""
+    """Return a release unchanged if it is of units with parts; DeclarationError otherwise."""
     from dp_pipeline.answers.units import OpenUnits
 
     if not isinstance(release, OpenUnits):

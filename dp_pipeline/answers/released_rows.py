@@ -29,16 +29,16 @@ class ReleasedRows:
         return len(next(iter(self.codes.values())))
 
     def weigh(self, values: FloatArray) -> FloatArray:
-        """Return a value for each row (rows,) times the weight of the row."""
+        """Return a value for each row (rows,), multiplied by the weight of the row."""
         return values if self.weights is None else values * self.weights
 
     @property
     def total(self) -> float:
-        """The weights of all rows."""
+        """The sum of the weights of all rows."""
         return float(len(self) if self.weights is None else self.weights.sum())
 
     def sums(self, cells: IntArray, many: int) -> np.ndarray:
-        """Return the weights of the rows in each of ``many`` cells: (many,).
+        """Return the sum of the weights of the rows in each of ``many`` cells: (many,).
 
         cells   of every row, in one table or several: (rows,) or (tables, rows)
         """
@@ -48,8 +48,7 @@ class ReleasedRows:
         return np.bincount(cells.ravel(), weights.ravel(), minlength=many)
 
     def means_in(self, cells: IntArray, many: int, values: FloatArray) -> FloatArray:
-        """Return the mean of a value for each row in each of ``many`` cells; 0 where there is no
-        row.
+        """Return the mean over rows of a value in each of ``many`` cells; 0 without rows.
 
         cells   of the rows: int (rows,)
         """
@@ -92,7 +91,7 @@ class ReleasedRows:
 
 
 def codes_and_labels(tables: Tables) -> tuple[dict[str, IntArray], dict[str, list[str]]]:
-    """Return attribute → codes of the rows, and attribute → its levels in words."""
+    """Return the codes of the rows and the texts of the levels, each by attribute."""
     codes = {name: np.asarray(column, np.int64) for name, column in tables["codes"].items()}
     labels: dict[str, list[str]] = {name: [] for name in codes}
     marginals = tables["marginals"]

@@ -244,7 +244,8 @@ class OpenTable:
             yield frame.iloc[np.repeat(np.arange(len(rows)), rows)].reset_index(drop=True)
 
     def rows_where(self, where: str) -> tuple[np.ndarray, Names]:
-        """Return which rows hold a condition, and the attributes that decide it."""
+        """Return a mask of the rows that meet a condition, and the attributes on which it
+        depends."""
         if not where.strip():
             return np.ones(self.precision.rows, dtype=np.bool_), ()
         condition = Condition.parse(where, self.columns)
@@ -278,7 +279,7 @@ class OpenTable:
         )
 
     def _sampling(self, weights: FloatArray) -> float:
-        """Return the variance by sampling of a sum over rows.
+        """Return the variance that sampling of rows adds to a sum over rows.
 
         The items of a unit are sampled together: the square of their mean is at most that of
         their squares.
@@ -308,7 +309,8 @@ class OpenTable:
         return low, high
 
     def split_variance(self, rows: np.ndarray, used: Names) -> float:
-        """Return the variance of a count that cuts bins, in which rows are drawn uniformly.
+        """Return the variance of a count that includes parts of bins, inside which rows are drawn
+        uniformly.
 
         Of c rows in a bin cut at the part f, densities that rise or fall linearly, by random
         slopes, have f·c ± f(1 − f)·c/√3.

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 class _Pairs(NamedTuple):
-    """Noisy pairs of parts that both hold a condition, by the size of their unit: (c,) each.
+    """The noisy pairs of parts that both meet a condition, by the size of their unit: (c,) each.
 
     variances   of their noise; infinite where no table has them
     """
@@ -55,7 +55,7 @@ class _Pairs(NamedTuple):
 
 @dataclass(frozen=True)
 class _Sums:
-    """S1, S2 and the number of units of the release, and what is measured of pairs, by size."""
+    """The sums over units of each size that bound the number of units with a matching part."""
 
     parts: FloatArray
     all_pairs: FloatArray
@@ -63,7 +63,7 @@ class _Sums:
     pairs: _Pairs
 
     def best_bounds(self, *, is_upper: bool, reach: float) -> FloatArray:
-        """Return the factors of the bound that is likely to be nearest, for each size: (c, 3)."""
+        """Return the factors of the bound that is probably closest, for each size: (c, 3)."""
         bounds, best = _upper_bounds if is_upper else _lower_bounds, []
         for place, variance in enumerate(self.pairs.variances.tolist()):
             sums = (self.parts[place], self.all_pairs[place], self.units[place])
@@ -75,7 +75,7 @@ class _Sums:
         return np.array(best)
 
     def measured_pairs(self, factors: FloatArray) -> tuple[float, float]:
-        """Return the pairs times a factor for each size, and the variance of their sum."""
+        """Return the sum of the pairs, each size times its factor, with the variance of the sum."""
         is_used = factors != 0
         counts, variances = self.pairs.counts[is_used], self.pairs.variances[is_used]
         return float(factors[is_used] @ counts), float(factors[is_used] ** 2 @ variances)
@@ -95,12 +95,11 @@ def _upper_bounds(size: int, is_in_order: bool) -> list[Factors]:
 
 
 class OpenParts(OpenTable):
-    """The parts of the units of a release; its numbers are of parts, such as persons."""
+    """The released parts of units, such as persons, as a table to compute numbers from."""
 
     def replicates(self, number: int, *, seed: int, of: Of = "table") -> Iterator[pd.DataFrame]:
-        """Yield plausible true parts, as of a table of rows; DeclarationError for a population,
-        which is sampled unit by unit.
-        """
+        """Yield plausible true parts; DeclarationError for a population, which is sampled unit
+        by unit."""
         if of == "population":
             raise DeclarationError(
                 "Parts are not sampled one by one, so they have no replicates of a population: ask "
@@ -126,7 +125,7 @@ class OpenParts(OpenTable):
 
 
 class OpenUnits(OpenTable):
-    """The units of a release, such as households; ``parts`` are their parts, such as persons.
+    """The released units, such as households, with their ``parts``, such as persons.
 
     >>> release = dp.open_release("out/households")                       # doctest: +SKIP
     >>> release.count("region == 'Vienna'")                               # doctest: +SKIP
@@ -166,9 +165,10 @@ class OpenUnits(OpenTable):
         """The parts, with the attributes of their units: every method counts parts."""
 
     def rows_where(self, where: str) -> tuple[np.ndarray, Names]:
-        """Return which rows are of units that hold a condition, and the attributes that decide it;
-        DeclarationError for one about parts.
-        """
+        """Return a mask of the rows of units that meet a condition, and the attributes on which
+        it depends.
+
+        DeclarationError for a condition about parts."""
         if where.strip():
             columns = Condition.parse(where, self.parts.columns).columns
             of_parts = [name for name in columns if name not in self.columns]
@@ -182,7 +182,7 @@ class OpenUnits(OpenTable):
     def count(
         self, where: str = "", *, any_part: str = "", of: Of = "table", level: float = 0.95
     ) -> Estimate:
-        """Return the number of units that hold a condition, in units.
+        """Return the estimated number of units that meet a condition.
 
         where      over attributes of the unit and ``size``, the number of its parts
         any_part   over attributes of parts: units with at least one part that holds it
@@ -203,9 +203,10 @@ class OpenUnits(OpenTable):
         of: Of = "table",
         level: float = 0.95,
     ) -> Estimate:
-        """Return which part of the units that hold ``among`` hold ``where`` too, and have a part
-        that holds ``any_part``: from 0 to 1.
-        """
+        """Return the estimated share, from 0 to 1, of the units meeting ``among`` that also meet
+        ``where``.
+
+        With ``any_part``, a part of the unit meets that too."""
         if not any_part:
             return super().share(where, among=among, of=of, level=level)
         return self._with_a_part(where, among, any_part, of=of, level=level, is_share=True)
@@ -277,7 +278,7 @@ class OpenUnits(OpenTable):
     def _holding_pairs(
         self, own: np.ndarray, rows: np.ndarray, used: Names, used_parts: Names
     ) -> _Pairs:
-        """Return the measured pairs of parts that both hold a condition.
+        """Return the measured pairs of parts that both meet a condition.
 
         own, rows   which rows are of a unit that counts, and which parts hold the condition
         used        attributes that decide the first, and
@@ -308,5 +309,5 @@ def _is_of_pairs(table: MeasuredTable) -> bool:
 
 
 def open_tables(tables: Tables) -> OpenTable | OpenUnits:
-    """Return a release from its tables, named as in a bundle: of rows, or of units with parts."""
+    """Return a release opened from the tables of a bundle, of rows or of units with parts."""
     return OpenUnits(tables) if "units" in tables else of_tables(tables)

@@ -29,10 +29,10 @@ class OrderedGroup(click.Group):
 
 
 class OneLineErrors(OrderedGroup):
-    """A group whose commands print an error as one line, with its exit code."""
+    """A group of commands whose errors are printed as one line, with an exit code."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a command; a PipelineError or OSError becomes its line on stderr."""
+        """Run a command; print a PipelineError or OSError as one line on stderr."""
         try:
             return super().invoke(ctx)
         except PipelineError as error:
@@ -84,10 +84,10 @@ NEW_OBJECTS = 50_000
 
 
 class Commands(OneLineErrors):
-    """The group of the commands in the table above, imported when they are used."""
+    """The group of all commands, which are imported when they are used."""
 
     def main(self, *args: Any, **extra: Any) -> Any:
-        """Run click's main with few garbage collections, which took a fifth of the time."""
+        """Run the command line with few garbage collections, which makes it faster."""
         gc.set_threshold(NEW_OBJECTS)
         # Else Python looks through all that was imported once more before it ends, for a fifth of
         # the time of a short command, and what it would find goes with the process anyway.

@@ -256,7 +256,7 @@ def _limits(account: Account | None) -> str:
 
 
 def _declared(account: Account) -> str:
-    """Return the limits as a data set file declares them."""
+    """Return the limits of an account in the form of a data set file."""
     from dp_pipeline.config.amounts import delta_text, epsilon_text
 
     amounts = {

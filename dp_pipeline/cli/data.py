@@ -201,7 +201,7 @@ def _print_list(specs: Sequence[DatasetSpec], refusals: Sequence[str]) -> None:
 
 
 def _loaded() -> tuple[list[DatasetSpec], list[str]]:
-    """Return every valid declaration, and one line for each invalid file."""
+    """Return every valid declaration, and one line of text for each invalid file."""
     from dp_pipeline.config.catalogue import BUILT_IN, dataset_files
     from dp_pipeline.config.parser import load_spec
 
@@ -215,7 +215,7 @@ def _loaded() -> tuple[list[DatasetSpec], list[str]]:
 
 
 def _availability(spec: DatasetSpec) -> str:
-    """Return in words whether the source is present, without opening it."""
+    """Return a text that says whether the source is present, without opening it."""
     from dp_pipeline.config.catalogue import is_available
 
     if not is_available(spec):

@@ -97,7 +97,7 @@ def _unknown(kind: str, names: tuple[str, ...], got: str) -> DeclarationError:
 
 @contextmanager
 def _at(lines: Document, *field: str) -> Iterator[None]:
-    """Add file and line of a field to an error of the block."""
+    """Add the file and line of a field to an error that the block raises."""
     try:
         yield
     except DeclarationError as error:
@@ -114,7 +114,7 @@ def warnings(spec: DatasetSpec, file: Path) -> list[str]:
 
 
 def require_runnable(spec: DatasetSpec, file: Path) -> None:
-    """Raise the errors with which `plan` and `run` would refuse a declaration before reading a row.
+    """Raise the errors with which `plan` and `run` would refuse a declaration before reading rows.
 
     DeclarationError for a missing variable, a name of another file, a source of another population,
     seeded noise for sensitive rows, and an account that was opened otherwise; BudgetExceeded where
@@ -137,7 +137,7 @@ def require_runnable(spec: DatasetSpec, file: Path) -> None:
 
 
 def _home_error() -> str:
-    """Return why no home was found; empty where there is one."""
+    """Return the reason why no home was found; empty if there is one."""
     try:
         find_home()
     except DeclarationError as error:
@@ -168,7 +168,7 @@ def _absent_files(source: Source) -> Iterator[str]:
 
 
 def _folder(file: Path) -> Iterator[str]:
-    """Yield a warning about a file outside of the folders that other commands search."""
+    """Yield a warning about a file outside the folders that other commands search."""
     folder, variable = follow_links(file).parent, os.environ.get(catalogue.DATASETS_VARIABLE)
     folders = {follow_links(catalogue.BUILT_IN)}
     if variable:
@@ -243,7 +243,7 @@ def show_sample(spec: DatasetSpec, rows: int) -> None:
 
 
 def _loss_lines(sample: ParsedRows) -> Iterator[str]:
-    """Yield what lines are no rows, and how many rows would be left out and why."""
+    """Yield lines that say how many lines are not rows, how many rows would be omitted, and why."""
     if sample.unreadable:
         count = sum(sample.unreadable.values())
         reasons = sorted(sample.unreadable.items(), key=lambda item: -item[1])

@@ -113,7 +113,7 @@ def _source_fields(
 
 
 def _form(path: Path, *, header: str, delimiter: str, is_public: bool) -> dict[str, Value]:
-    """Return the fields of a CSV file that it does not declare itself."""
+    """Return the fields of a CSV file's form that have to be declared."""
     from dp_pipeline.raw.proposals import likely_delimiter, likely_encoding
 
     can_look = is_public or not header
@@ -128,7 +128,8 @@ def _form(path: Path, *, header: str, delimiter: str, is_public: bool) -> dict[s
 
 
 def _path(path: Path, folder: Path) -> str:
-    """Return a path relative to the file or the data folder, if possible: both may be moved."""
+    """Return a path relative to the file or the data folder if possible, so that both can be
+    moved."""
     from dp_pipeline.config.source import DATA_FOLDER_VARIABLE
 
     there, data = follow_links(path), os.environ.get(DATA_FOLDER_VARIABLE)
@@ -140,7 +141,7 @@ def _path(path: Path, folder: Path) -> str:
 
 
 def _require_new(name: str, path: Path) -> None:
-    """Raise DeclarationError for an invalid name, or that of another data set."""
+    """Raise DeclarationError for a name that is invalid or already used."""
     from dp_pipeline.config.catalogue import dataset_files
 
     if not is_name(name):
@@ -205,7 +206,7 @@ def _require_person(name: str, columns: Sequence[SourceColumn]) -> None:
 
 
 def _write(path: Path, text: str) -> None:
-    """Write a new file and its schema for editors, neither over an existing file."""
+    """Write a new file and its JSON Schema for editors, without overwriting a file."""
     from dp_pipeline.config.draft import SCHEMA_FILE
 
     try:

@@ -78,7 +78,7 @@ def export(
 
 
 def require_folder(of: str, path: Path) -> None:
-    """Raise DeclarationError for an address: as a path it would be a folder called ``s3:``."""
+    """Raise DeclarationError for an address such as ``s3:``, since a folder is expected."""
     scheme = path.parts[0] if path.parts else ""
     if len(path.parts) > 1 and scheme.endswith(":"):
         raise DeclarationError(

@@ -25,7 +25,7 @@ from dp_pipeline.raw.sources import BUNDLED
 
 
 class _ForEditors(GenerateJsonSchema):
-    """A schema generator with help texts in place of titles, one form of several, and no null."""
+    """A generator of JSON Schema for editors, with help texts and without titles and null."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002
         return False
@@ -47,7 +47,8 @@ class _ForEditors(GenerateJsonSchema):
 
 
 def dataset_schema() -> dict[str, Any]:
-    """Return the schema, with every model, method, generator and bundled set."""
+    """Return the JSON Schema of data set files, with every model, method, generator and bundled
+    set."""
     schema = DataSetFile.model_json_schema(schema_generator=_ForEditors)
     sections = {name: section.get("properties", {}) for name, section in schema["$defs"].items()}
     schema["properties"]["models"] |= _built(MODELS)
@@ -59,7 +60,7 @@ def dataset_schema() -> dict[str, Any]:
 
 
 def _built(types: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the schema of a mapping of models or methods to their parameters, or to nothing."""
+    """Return the JSON Schema of a mapping from models or methods to their parameters."""
     described = {}
     for name, type_ in types.items():
         parameters = {

@@ -32,12 +32,12 @@ Document = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Reader:
-    """The reader of a command's output: a person, or with `--json` a program."""
+    """The reader of a command's output: a person, or a program with `--json`."""
 
     is_program: bool = False
 
     def print_output(self, document: Callable[[], Document], page: Callable[[], None]) -> None:
-        """Print the document for a program, or the page for a person; only one of them is made."""
+        """Print the document for a program, or the page for a person."""
         if self.is_program:
             fields = {"format": FORMAT, **document()}
             click.echo(json.dumps(fields, indent=1, ensure_ascii=False, allow_nan=False))
@@ -68,7 +68,7 @@ CUSTODIAN = click.option(
 
 
 def amount_text(amount: Fraction | None) -> str:
-    """Return an amount as exact text for a program; ``none`` for an absent one."""
+    """Return an amount as exact text for a program; ``none`` if it is missing."""
     from dp_pipeline.config.amounts import epsilon_text
 
     return NONE if amount is None else epsilon_text(amount)
@@ -93,7 +93,7 @@ def dataset_names(_: click.Context, __: click.Parameter, incomplete: str) -> lis
 
 
 def _completing(*fields: tuple[str, ...]) -> Complete:
-    """Return the completion by names or texts of fields of the typed data set's file."""
+    """Return a completion function for names and texts in the data set file that was typed."""
 
     def complete(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
         names = [name for path in fields for name in _names_in(context, path)]

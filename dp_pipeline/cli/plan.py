@@ -55,7 +55,7 @@ def plan(dataset: str, reader: Reader, **options: Any) -> None:
 
 
 def _foreseen(request: RunOptions, planned: RunPlan) -> tuple[list[ForeseenTable], list[str]]:
-    """Return what is foreseen of the releases that are still to be paid for."""
+    """Return the expected measurements of the releases that are still to be paid for."""
     from dp_pipeline.releases.foreseen import discovery_lines, foreseen_tables
 
     new = {
@@ -142,7 +142,7 @@ def _window(planned: RunPlan, name: str) -> dict[str, str]:
 
 
 def print_plan(planned: RunPlan) -> None:
-    """Print a line for each release, and the account; of several windows a line for each."""
+    """Print a line for each release or window, and one for the account."""
     if len({release.windows[-1] for release in planned.releases if release.windows}) > 1:
         _print_windows(planned)
     else:
@@ -199,7 +199,7 @@ def _print_releases(planned: RunPlan) -> None:
 
 
 def _cells(release: PlannedRelease) -> list[str]:
-    """Return the cells of a line; a dash without noise on counts, or without a table."""
+    """Return the cells of a release's line, a dash where a number does not apply."""
     from dp_pipeline.config.amounts import epsilon_text
     from dp_pipeline.reporting.text import number_text
 
@@ -219,7 +219,7 @@ def _cells(release: PlannedRelease) -> list[str]:
 
 
 def _account_line(planned: RunPlan) -> str:
-    """Return the amounts requested, spent, left and allowed in a line.
+    """Return the amounts requested, spent, left and allowed as one line.
 
     The limit of one window comes first, so that its rest is not read as that of all windows.
     """
@@ -261,7 +261,7 @@ STATES = {
 
 
 def k_anonymity_line(spec: DatasetSpec) -> str:
-    """Return the declared k-anonymous releases of a data set in a line."""
+    """Return the declared k-anonymous releases of a data set as one line."""
     from dp_pipeline.releases.k_anonymous_release import declared_k_anonymity
 
     k_anonymity = declared_k_anonymity(spec)

@@ -98,7 +98,7 @@ def result_document(result: RunResult) -> Document:
 
 
 def _discovery_words(result: RunResult) -> str:
-    """Return the discovered attributes and the charge in words; empty without any."""
+    """Return the discovered attributes and the charge as text; empty without a discovery."""
     discovery = result.options.discovery
     return "" if discovery is None else discovery_words(result.spec.to_discover, discovery.discover)
 
@@ -135,7 +135,7 @@ def release_cells(release: ReleaseResult, metrics: Sequence[str]) -> list[str]:
 
 
 def _explanation(metrics: Sequence[str], states: Sequence[str]) -> str:
-    """Return a line about the table: which numbers are good, and what was paid."""
+    """Return a line that explains the table: which numbers are good, and what was paid."""
     names: dict[str, list[str]] = {}
     for metric in map(find_metric, metrics):
         names.setdefault(metric.better, []).append(metric.short)
@@ -161,7 +161,8 @@ def _print_centres(result: RunResult) -> None:
 
 
 def centre_lines(release: ReleaseResult) -> tuple[list[str], list[list[str]]]:
-    """Return names and lines of the first columns of its centres, with their noisy rows."""
+    """Return the head and lines of a table with the first columns of centres and their noisy
+    rows."""
     dates = dates_of(release.release.spec.domain)
     return centre_table(release.bundle.tables, most_columns=MAX_COLUMNS, dates=dates)
 
@@ -193,7 +194,7 @@ def _print_tables(result: RunResult) -> None:
 
 
 def _table_cells(table: ReleaseResult) -> list[str]:
-    """Return the cells of a line under ``TABLE_COLUMNS``."""
+    """Return the cells of a k-anonymous release's line under ``TABLE_COLUMNS``."""
     facts = TableFacts.of(table.bundle)
     auc = next((row.value for row in table.quality if row.metric == AUC), None)
     counts = (facts.k, facts.columns, facts.classes, facts.smallest)

@@ -54,7 +54,7 @@ def ui(port: int) -> None:
 
 
 def _require_free(port: int) -> None:
-    """Raise PipelineError for a busy port: Dagster would take another one silently."""
+    """Raise PipelineError if a port is in use, where Dagster would silently take another one."""
     with socket.socket() as probe:
         # A server that has just ended leaves the port in TIME_WAIT: that is free.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -102,7 +102,7 @@ _ADDED = (
 
 
 class RequestRefused(Exception):
-    """A request is refused, with an HTTP status and one line that says why.
+    """Raised when a web request is refused, with an HTTP status and one line that says why.
 
     allowed   the allowed methods, where the request has another one
     """
@@ -113,7 +113,7 @@ class RequestRefused(Exception):
 
 
 class WebGuard:
-    """An ASGI application in front of Dagster's that admits its own pages and local programs only.
+    """An ASGI application that lets only its own pages and local programs reach Dagster's.
 
     origins   of proxies, as `declared_origins` returns them; this computer's names always count
     """
@@ -148,7 +148,7 @@ def declared_origins() -> tuple[str, ...]:
 
 
 def require_own(scope: Scope, origins: Sequence[str] = ()) -> None:
-    """Raise RequestRefused unless a request cannot come from a foreign page.
+    """Raise RequestRefused if a request may come from a foreign page.
 
     A browser sends the target host (a foreign name that points to this computer stays a foreign
     name), and Origin or Sec-Fetch-Site for the requesting page. Other programs send only the host:
@@ -209,7 +209,8 @@ def _own_origins(host: str, origins: Sequence[str]) -> set[str]:
 
 
 def _require_page(scope: Scope, headers: Mapping[str, str]) -> None:
-    """Raise RequestRefused for requests of another page, unless its link opens one of ours."""
+    """Raise RequestRefused for requests from another page, except for links that open one of
+    ours."""
     site = headers.get("sec-fetch-site", "none").lower()
     if site in ("none", "same-origin"):
         return

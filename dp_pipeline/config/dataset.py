@@ -405,9 +405,8 @@ class DatasetSpec:
 
     @property
     def of_sources(self) -> tuple[DatasetSpec, ...]:
-        """The declarations of the rows of units and of their parts, where those have a source of
-        their own; else this one alone.
-        """
+        """The declarations of units and of their parts, if those have their own source; else
+        this one alone."""
         parts, source = self.domain.parts, self.source.parts
         if parts is None or source is None:
             return (self,)

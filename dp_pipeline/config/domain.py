@@ -238,11 +238,12 @@ class Parts:
 
     @property
     def fewest(self) -> int:
-        """The fewest parts of a unit."""
+        """The smallest number of parts of a unit."""
         return 0 if self.key else 1
 
     def row_counts(self, sizes: IntArray) -> IntArray:
-        """Return the number of rows of each unit (n,), by codes of its size: one a part.
+        """Return the number of rows of each unit (n,), one for each part, from the codes of its
+        size.
 
         A unit without parts is one row, in which every attribute of a part is missing.
         """

@@ -88,7 +88,7 @@ def parts_of(
 def source_of_parts(
     units: Source, name: str, section: PartsSection, folder: Path, *, is_release: bool
 ) -> Source:
-    """Return the source of units with that of their parts; FieldError for two that do not fit.
+    """Return the source of units joined with that of their parts; FieldError if the two do not fit.
 
     folder   folder of the data set file
     """
@@ -160,7 +160,7 @@ def add_size(
 
 
 def no_part_in_empty_units(parts: Parts, attributes: Iterable[Attribute]) -> tuple[Constraint, ...]:
-    """Return the constraints that a unit of size 0 has no value of a part, if there may be one.
+    """Return the constraints by which a unit without parts has no value of a part.
 
     attributes   those of a part
     """
@@ -179,7 +179,7 @@ def no_part_in_empty_units(parts: Parts, attributes: Iterable[Attribute]) -> tup
 def _require_apart(
     unit: Sequence[Attribute], of_parts: Sequence[Attribute], keys: tuple[str, str], name: str
 ) -> None:
-    """Require that no column is read from both sources: they are joined to one table."""
+    """Raise FieldError if a column is read from both sources, which are joined to one table."""
     columns = {column for each in unit for column in each.inputs}
     for attribute in of_parts:
         field = ("parts", name, "attributes", attribute.name)

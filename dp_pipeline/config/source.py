@@ -156,7 +156,8 @@ class Source:
 
     @property
     def identities(self) -> tuple[str, ...]:
-        """The canonical names of the source, its download and its parts, for any spelling of them.
+        """The canonical names of the source, its download and its parts, independent of their
+        spelling.
 
         The ledger keeps two populations from sharing any name. Samples and queries have no names of
         their own, since others may give the same persons.
@@ -218,7 +219,7 @@ class Source:
 
     @property
     def identity(self) -> str:
-        """One text that describes the locations, query, sample and parts; without the download.
+        """A text with the locations, query, sample and parts of the source, without its download.
 
         >>> Source("csv", "a.csv", more=("b.csv",)).identity
         'csv:a.csv + csv:b.csv'

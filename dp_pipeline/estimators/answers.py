@@ -22,9 +22,9 @@ class _Fitted(Protocol):
 
 
 def _after_fit(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the method of an open release as one of a fitted estimator: InvalidParameter for
-    another question, NotFittedError before a fit.
-    """
+    """Return a method of an open release as a method of a fitted estimator.
+
+    It raises InvalidParameter for another question, NotFittedError before a fit."""
 
     @wraps(method)
     def answer(self: _Fitted, *args: Any, **options: Any) -> Any:
@@ -36,7 +36,7 @@ def _after_fit(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class TableAnswers:
-    """The methods of ``OpenTable`` on what a fit released: no row and no ε is needed.
+    """The methods of ``OpenTable``, applied to the release of a fit at no further ε.
 
     >>> from dp_pipeline.estimators import PrivateSynthesizer
     >>> people = [["no", 0], ["yes", 2]] * 500
@@ -57,7 +57,7 @@ class TableAnswers:
     replicates = _after_fit(OpenTable.replicates)
 
     def _open_release(self) -> OpenTable:
-        """Return what was released, opened once a fit."""
+        """Return the release of the last fit, opened once for each fit."""
         if self._opened is None or self._opened[0] is not self._table:
             if self._table.domain.parts is not None:
                 raise DeclarationError(
@@ -69,7 +69,7 @@ class TableAnswers:
 
 
 class ClusterAnswers:
-    """The methods of ``OpenClusters`` on what a fit released: no row and no ε is needed.
+    """The methods of ``OpenClusters``, applied to the release of a fit at no further ε.
 
     >>> from dp_pipeline.estimators import PrivateKMeans
     >>> rows = [[1.0], [9.0]] * 500

@@ -42,7 +42,7 @@ _IDENTIFIER = re.compile(
 
 
 def public_type(column: Any) -> pa.DataType | None:
-    """Return the type of a column as Arrow has it; None for a type that Arrow does not have."""
+    """Return the Arrow type of a column; None for a type that Arrow does not have."""
     dtype = column.dtype
     if isinstance(dtype, np.dtype) and dtype.kind == "f":
         return pa.float64()
@@ -55,12 +55,12 @@ def public_type(column: Any) -> pa.DataType | None:
 
 
 def is_untyped(column: Any) -> bool:
-    """Return whether a column of an array or of nested lists has no type but that of its values."""
+    """Return whether a column has only the types of its single values, as in lists."""
     return isinstance(column, np.ndarray) and holds_objects(column.dtype)
 
 
 def kind_of_column(column: Any) -> ColumnKind:
-    """Return what a column holds, by its type alone.
+    """Return the kind of values in a column, judged by its type alone.
 
     >>> kind_of_column(np.array([1, 2])), kind_of_column(np.array([["a"], [1]], dtype=object)[:, 0])
     ('whole', 'texts')
@@ -93,8 +93,10 @@ def _kind_of_type(type_: pa.DataType | None) -> ColumnKind:
 
 
 def columns_of_types(columns: Columns, values: Sequence[Any]) -> Columns:
-    """Return declared columns with what the types of X say of them: levels of truth values and of
-    categories, integers, and the parts that are to be discovered.
+    """Return declared columns completed by the types of X.
+
+    Types give levels of truth values and of categories, integers, and the parts that are to be
+    discovered.
 
     Raises DeclarationError for a type that is not read, and for a declaration that no value of the
     type can fulfil, before anything is paid.
@@ -133,9 +135,9 @@ def _column_of_type(column: DeclaredColumn, series: Any) -> DeclaredColumn:
 
 
 def _is_complete(column: DeclaredColumn, dtype: Any) -> bool:
-    """Return whether every value of a type has a declared cell: NumPy's integers and truth values
-    are never missing.
-    """
+    """Return whether every possible value of a type has a declared cell.
+
+    NumPy's integers and truth values are never missing."""
     is_number = column.attribute.is_numeric and column.attribute.clock is None
     has_both = {str(level).lower() for level in column.levels or ()} == {"false", "true"}
     is_whole = isinstance(dtype, np.dtype) and dtype.kind in "iu"
@@ -153,7 +155,7 @@ def _is_rounded(level: object) -> bool:
 
 
 def _discovered_column(column: DeclaredColumn, kind: ColumnKind, series: Any) -> DeclaredColumn:
-    """Return a column of which nothing is declared but its type."""
+    """Return a column of which only the type is declared."""
     name, dtype = column.attribute.name, series.dtype
     # NumPy's integers and truth values are never missing.
     is_complete = isinstance(dtype, np.dtype) and dtype.kind in "biu"
@@ -192,7 +194,7 @@ def _clock_of(series: Any) -> Clock:
 
 
 def identifiers(names: Iterable[Any]) -> tuple[str, ...]:
-    """Return the names that look as if they named persons.
+    """Return the names of columns that probably identify persons.
 
     >>> identifiers(["age", "patient_id", "width", "customer", "userID", "valid"])
     ('patient_id', 'customer', 'userID')

@@ -35,7 +35,7 @@ _TRUTHS = {"True": "1", "1": "True", "False": "0", "0": "False"}
 
 @dataclass(frozen=True)
 class DeclaredColumn:
-    """One declared column of a synthesizer; public.
+    """A declared, public column of a synthesizer.
 
     levels     declared levels in code order, of the types they were written in; None for a
                number in bins
@@ -69,12 +69,12 @@ Columns = tuple[DeclaredColumn, ...]
 
 
 def domain_of(columns: Columns, constraints: tuple[Constraint, ...] = ()) -> Domain:
-    """Return the domain of declared columns."""
+    """Return the domain that declared columns make up."""
     return Domain(tuple(column.attribute for column in columns), constraints)
 
 
 def every_column(domain: Any, features: Features, person: Any = None) -> Any:
-    """Return a declaration with the columns of X that it does not name in place of ``...``.
+    """Return a declaration in which ``...`` is replaced by the columns of X that it does not name.
 
     Columns of an array are called ``x`` and their place; its first columns are the named ones.
     ``discover`` alone stands for every column, but that of the person.
@@ -100,7 +100,7 @@ def every_column(domain: Any, features: Features, person: Any = None) -> Any:
 
 
 def declared_columns(domain: object, *, nullable: bool = False) -> Columns:
-    """Return every column of a declaration in its order; ``PrivateSynthesizer`` lists the forms.
+    """Return the columns of a declaration in its order; ``PrivateSynthesizer`` lists the forms.
 
     nullable   whether a column has a level of missing values that does not say so itself
 
@@ -159,7 +159,7 @@ def _column(name: str, declared: object, *, nullable: bool = False) -> DeclaredC
 
 
 def _in_seconds(form: Form) -> Form:
-    """Return the form with the seconds of its durations."""
+    """Return the form of a column with its durations converted to seconds."""
 
     def seconds(value: Any) -> Any:
         return value.total_seconds() if isinstance(value, timedelta) else value
@@ -171,7 +171,8 @@ def _in_seconds(form: Form) -> Form:
 
 
 def _are_bounds(declared: tuple[object, ...]) -> bool:
-    """Return whether a tuple has the form of bounds: as levels it would drop nearly all rows."""
+    """Return whether a tuple has the form of bounds, since as levels it would drop nearly all
+    rows."""
     return len(declared) == 2 and all(
         isinstance(end, Real) and not isinstance(end, bool) for end in declared
     )
@@ -184,7 +185,7 @@ def _is_moment(form: Form) -> bool:
 
 
 def _dated(form: Form) -> Form:
-    """Return the form with a type, as bounds that are dates declare dates."""
+    """Return the form of a column with a type added if its bounds are dates."""
     days = all(len(str(end)) == len("2026-10-05") for end in _listed(form.get("bounds")))
     is_date = days and form.get("every") != "hour"
     return {"type": "date" if is_date else "timestamp", **form}
@@ -195,7 +196,7 @@ def _listed(value: object) -> Sequence[Any]:
 
 
 def _inside(name: str, form: Form) -> Form:
-    """Return the form with its edges inside the bounds, which may be the first and last edge."""
+    """Return the form of a column without edges that only repeat its bounds."""
     if "edges" not in form or "bins" in form:
         return form
     edges, bounds = _numbers(form["edges"]), _numbers(form.get("bounds", form["edges"]))
@@ -208,7 +209,7 @@ def _inside(name: str, form: Form) -> Form:
 
 
 def _numbers(value: Any) -> list[Any]:
-    """Return the numbers of a list or an array; none of anything else."""
+    """Return the numbers in a list or an array; an empty list for anything else."""
     try:
         array = np.asarray(value)
     except ValueError:
@@ -217,7 +218,7 @@ def _numbers(value: Any) -> list[Any]:
 
 
 def nominal_column(name: str, form: Form) -> DeclaredColumn:
-    """Return a column of ``levels`` of any types, or of their number as ``size``."""
+    """Return a column with ``levels`` of any type, or with ``size`` numbered levels."""
     if "levels" in form and "size" in form:
         _refuse(name, "levels or their number as `size`", "both")
     listed: Any = form["levels"] if "levels" in form else range(_size(name, form["size"]))
@@ -262,7 +263,8 @@ def _values(name: str, listed: Any) -> list[Any]:
 
 
 def _with_cells(section: type[Category | Numeric | Moment], name: str, form: Form) -> Attribute:
-    """Return the attribute that a section declares; DeclarationError where it has no cells."""
+    """Return the attribute that a section declares; DeclarationError if it has no levels or
+    bins."""
     attribute = attribute_of(section, name, form, of="domain")
     if not attribute.has_cells:
         cells = "every, bins or edges" if section is Moment else "bins"
@@ -288,7 +290,7 @@ def attribute_of(
 
 
 def _as_text(name: str, value: Any) -> Any:
-    """Return a value of a form as a data set file would write it."""
+    """Return a value of a declared form as it is written in a data set file."""
     if isinstance(value, bool | np.bool_):
         return str(value).lower()
     if isinstance(value, Mapping):

@@ -70,19 +70,19 @@ class PrivateFit:
 
     @property
     def amount(self) -> Fraction:
-        """The amount that the fit spends in its currency; of a refinement, the added amount."""
+        """The amount that the fit spends, in its currency; for a refinement, the added amount."""
         return self.guarantee.amount - (self.refines.guarantee.amount if self.refines else 0)
 
     @property
     def added_epsilon(self) -> Fraction:
-        """The ε that the fit adds to what was spent on its rows, its discovery included."""
+        """The ε that the fit adds to what was spent on its rows, including its discovery."""
         discovery = self.spec.discover.epsilon if self.spec.discover else Fraction(0)
         earlier = self.refines.guarantee.epsilon if self.refines else 0
         return self.guarantee.epsilon + discovery - earlier
 
     @property
     def is_refinable(self) -> bool:
-        """Whether a fit at a larger ε may ever refine it."""
+        """Whether a later fit at a larger ε may refine this fit."""
         has_context = self.earlier is not None or self.public is not None
         has_context |= self.spec.domain.parts is not None
         return self.model.refines and not has_context and self.spec.discover is None
@@ -95,7 +95,7 @@ class PrivateFit:
         rng: np.random.Generator,
         transcript: Transcript,
     ) -> FitResult:
-        """Run the model through the gate, and return its result.
+        """Run the model through the gate; return its result.
 
         counter      None repeats the fit over the answers of the transcript, without cost or noise
         rng          for post-processing only
@@ -123,7 +123,7 @@ class PrivateFit:
         return replace(result, paid=measurements)
 
     def run_without_rows(self) -> FitResult:
-        """Fit an empty table with a seed: what cannot be drawn must not be charged."""
+        """Return a fit of an empty table with seeded noise, to find faults before the charge."""
         widest_fit = replace(self, spec=self.spec.widest)
         counter, rng = EmptyCounter(widest_fit.spec.counted_domain), np.random.default_rng(0)
         return widest_fit.run(counter, noise=SeededNoise(0), rng=rng, transcript=Transcript())
@@ -138,7 +138,7 @@ class PrivateFit:
         rows: PreparedRows | None = None,
         must_fit: bool = False,
     ) -> FinishedFit:
-        """Discover what is left open, prepare the rows, and fit them.
+        """Discover the undeclared parts, prepare the rows and fit them; return the finished fit.
 
         table      the declared columns, as ``rows.stored_table`` has them
         key        the secret that chooses the rows of a person
@@ -161,8 +161,9 @@ class PrivateFit:
 def discovery_cost(
     value: object, domain: Domain, epsilon: Fraction, *, undeclared_words: str
 ) -> Discover | None:
-    """Return the cost of a discovery: as declared, such as ``{"epsilon": 0.1, "delta": 1e-9}``, or
-    a tenth of ε.
+    """Return the cost of a discovery, as declared or a tenth of ε.
+
+    A declaration is, for example, ``{"epsilon": 0.1, "delta": 1e-9}``.
 
     epsilon            of the fit, of which it is a part
     undeclared_words   what a column would have to say for something to be discovered
@@ -203,7 +204,7 @@ def discovery_cost(
 def _discover_domain(
     spec: DatasetSpec, table: pa.Table, key: bytes, noise: NoiseSource
 ) -> tuple[DatasetSpec, tuple[Spend, ...]]:
-    """Return the declaration with its discovered domain, and every paid measurement."""
+    """Return the declaration with its discovered domain, and the charges of the discovery."""
     cost = spec.discover
     assert cost is not None
     accountant = Accountant(cost.epsilon, delta=cost.delta or Fraction(0))
@@ -214,7 +215,7 @@ def _discover_domain(
 
 
 def discovered_form(attribute: Attribute) -> dict[str, Any]:
-    """Return what was discovered of a column, as it would be declared."""
+    """Return the discovered parts of a column in the form of a declaration."""
     cells, interval, clock = attribute.cells, attribute.coordinate, attribute.clock
     if isinstance(cells, Bins) and interval is not None:
         bounds, edges = (interval.lower, interval.upper), cells.edges[1:-1]
@@ -225,7 +226,7 @@ def discovered_form(attribute: Attribute) -> dict[str, Any]:
 
 
 class _StoredAnswers(Transcript):
-    """The stored answers of a fit, with another randomness for the model after the last of them.
+    """The stored answers of a fit, with new randomness for the model after the last answer.
 
     A model may draw its questions, so it must begin with the same randomness. After the last answer
     it draws rows.
@@ -279,7 +280,7 @@ class FinishedFit:
         return result.released
 
     def prepare_refinement(self, fit: PrivateFit, noise: NoiseSource) -> PrivateFit:
-        """Return a fit at a larger ε with this one's answers to refine.
+        """Return a fit at a larger ε that refines the answers of this fit.
 
         Raises DeclarationError where the two do not fit together, whatever the rows are.
         """

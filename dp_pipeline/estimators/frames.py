@@ -31,7 +31,7 @@ from dp_pipeline.raw import values as raw_values
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """n rows of d columns.
+    """The n rows and d columns that an estimator was given.
 
     labels    labels of the columns of a frame, or None
     columns   series of a frame, or arrays, which are views of ``X`` where they can be
@@ -46,7 +46,7 @@ class Features:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the columns as texts: ``x0``, ``x1``, … where ``X`` has none.
+        """The names of the columns as texts: ``x0``, ``x1``, … if ``X`` has none.
 
         DeclarationError for labels of which only some are text.
         """
@@ -59,18 +59,19 @@ class Features:
 
     @property
     def keys(self) -> tuple[Any, ...]:
-        """The names of the columns in a declaration: integer labels as they are, else texts."""
+        """The names of the columns as they are used in a declaration: integers unchanged, all
+        others as texts."""
         labels = self.labels or ()
         return labels if labels and all(map(is_integer_label, labels)) else self.names
 
 
 def is_integer_label(label: object) -> bool:
-    """Return whether a column is named by an integer, as where a file has no header."""
+    """Return whether a column is named by an integer, as in a file without a header."""
     return isinstance(label, Integral) and not isinstance(label, bool)
 
 
 def numbered(start: int, stop: int) -> tuple[str, ...]:
-    """Return names of columns that have none: x and their place."""
+    """Return names for unnamed columns: x and the position."""
     return tuple(f"x{index}" for index in range(start, stop))
 
 
@@ -78,7 +79,7 @@ FrameKind = Literal["pandas", "arrow", "polars"]
 
 
 def frame_kind(X: Any) -> FrameKind:
-    """Return the library of a frame: Arrow for any that exports Arrow data, pandas for all else.
+    """Return the library of a frame: Arrow for any that exports Arrow data, pandas for all others.
 
     No library is imported.
     """
@@ -92,7 +93,7 @@ def frame_kind(X: Any) -> FrameKind:
 
 
 def plain_frame(X: Any) -> Any:
-    """Return the frame of another library as a pandas frame with Arrow's types; else X itself."""
+    """Return a frame of another library as a pandas frame with Arrow types; X itself otherwise."""
     if frame_kind(X) == "pandas":
         return X
     import pandas as pd
@@ -162,7 +163,8 @@ def _array(X: Any, *, typed: bool) -> NDArray[Any]:
 
 
 def _unmasked(X: Any) -> NDArray[Any]:
-    """Return an array in which a masked value is missing: as it is stored, it is any number."""
+    """Return an array in which masked values are missing, since they are stored as arbitrary
+    numbers."""
     if not isinstance(X, np.ma.MaskedArray):
         return np.asarray(X)
     mask, values = np.ma.getmaskarray(X), np.asarray(X)
@@ -173,7 +175,8 @@ def _unmasked(X: Any) -> NDArray[Any]:
 
 
 def _of_objects(X: Sequence[Any]) -> NDArray[Any]:
-    """Return lists of values as objects; ValueError for rows of different lengths and no rows."""
+    """Return lists of values as an object array; ValueError for no rows or rows of different
+    lengths."""
     lengths = {len(row) if isinstance(row, list | tuple) else -1 for row in X} or {0}
     (length,) = lengths
     if length < 0:
@@ -226,7 +229,9 @@ UNKNOWN = "\0"
 
 
 def text_of(value: object, reads: Reads = "text") -> str | None:
-    """Return a text, a number or a truth value as text; None where it is missing. Never raises.
+    """Return a text, a number or a truth value as text; None if it is missing.
+
+    This never raises an error.
 
     Outer spaces are removed, and an integer has no point: 1, 1.0 and 1 + 0j have the text 1, as one
     complex number makes pandas store a column of them. A value of another class is read as the
@@ -293,7 +298,7 @@ def kind_of(column: Any) -> Kind:
 
 
 def holds_objects(dtype: Any) -> bool:
-    """Return whether a type is NumPy's of objects: Arrow's lists and decimals are of its kind."""
+    """Return whether a type is NumPy's object type, which lists and decimals of Arrow have too."""
     return isinstance(dtype, np.dtype) and dtype.kind == "O"
 
 
@@ -303,7 +308,8 @@ Reads = Literal["text", "number", "time"]
 
 
 def stored(column: Any, reads: Reads = "text") -> pa.ChunkedArray:
-    """Return a column of X as a file gives it: of a type that ``raw.values`` reads, or texts."""
+    """Return a column of X as a file would give it: in a type that ``raw.values`` reads, or as
+    texts."""
     if column.dtype.name == "category":
         codes, categories = column.cat.codes.to_numpy(), stored(column.cat.categories, reads)
         return categories.take(pa.array(codes, mask=codes < 0))
@@ -317,7 +323,7 @@ def stored(column: Any, reads: Reads = "text") -> pa.ChunkedArray:
 
 
 def _values(column: Any) -> Sequence[Any]:
-    """Return every value as a Python object, and UNKNOWN for one that Python cannot hold."""
+    """Return every value as a Python object, UNKNOWN for a value that Python cannot hold."""
     try:
         values: Sequence[Any] = column.tolist()
     except Exception:  # noqa: BLE001 - such as a day after the year 9999
@@ -333,7 +339,7 @@ def _value(column: Any, row: int) -> Any:
 
 
 def stored_column(attribute: Attribute, column: Any) -> pa.ChunkedArray:
-    """Return a column of X, stored as its attribute reads it."""
+    """Return a column of X in the stored form that its attribute reads."""
     if attribute.clock is not None and attribute.clock.format and column.dtype.kind in "iu":
         # Such as 20261231: its digits are read by the format.
         column = column.astype(str)
@@ -352,7 +358,7 @@ def require_exact_ids(column: Any) -> None:
 
 
 def stored_persons(column: Any) -> pa.ChunkedArray:
-    """Return the ids of persons: texts and integers, null for what is neither.
+    """Return the ids of persons as texts and integers, null for any other value.
 
     A float is no id: two persons may have been rounded to one. So is nothing that cannot be read,
     or all of it would be one person.
@@ -369,7 +375,7 @@ _A_SECOND = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
 
 
 def _stored_as_it_is(column: Any, reads: Reads) -> pa.ChunkedArray | None:
-    """Return the column as pyarrow stores it; None if that type is not read here."""
+    """Return the column as pyarrow stores it; None if that type cannot be read here."""
     if isinstance(column.dtype, np.dtype) and column.dtype.kind in "iuf":
         is_real = column.dtype.kind == "f" and column.dtype != np.float32
         plain = np.float64 if is_real else column.dtype.newbyteorder("=")
@@ -394,7 +400,7 @@ def _stored_as_it_is(column: Any, reads: Reads) -> pa.ChunkedArray | None:
 
 
 def _word(value: Any, reads: Reads) -> str | None:
-    """Return the text of a value; where times are read, ISO text of a date or time alone."""
+    """Return the text of a value; where times are read, only dates and times have a text."""
     try:
         if reads == "time" and not isinstance(value, str):
             is_time = isinstance(value, date) and type(value).__name__ != "NaTType"
@@ -405,7 +411,8 @@ def _word(value: Any, reads: Reads) -> str | None:
 
 
 def numbers_of(column: Any) -> tuple[FloatArray, NDArray[np.bool_]]:
-    """Return numbers (n,), NaN where there is none, and whether each is a number or missing (n,).
+    """Return the numbers in a column (n,), NaN where there is none, and whether each is valid or
+    missing.
 
     A truth value is 1 or 0, a text the number that it reads as.
     """

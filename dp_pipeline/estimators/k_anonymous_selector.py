@@ -24,8 +24,9 @@ from dp_pipeline.metrics.disclosure import disclosure_report
 
 
 class KAnonymousSelector(TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Columns of 0 and 1, or boxes, under which every fitted row is like at least k − 1 others,
-    chosen so that they tell much about the label.
+    """Selects columns of 0 and 1, or boxes, so that every fitted row is like at least k − 1 others.
+
+    They are chosen so that they tell much about the label.
 
     **Not differentially private.** Which columns are kept is found by looking at the rows
     exactly, and depends on single ones. What is promised is syntactic, of ``fit_release`` and of
@@ -156,7 +157,7 @@ class KAnonymousSelector(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None) -> KAnonymousSelector:
-        """Choose columns of the rows of X for the labels y.
+        """Choose columns of the rows of X that predict the labels y.
 
         Parameters
         ----------
@@ -187,8 +188,9 @@ labels in every class; no ε, not differentially private
         return self
 
     def fit_release(self, X: Any, y: Any) -> Any:
-        """Fit, and return the k-anonymous table as a pandas frame of kept columns or boxes, and the
-        label.
+        """Fit, and return the k-anonymous table with the label as a pandas frame.
+
+        Its columns are the kept bits or the boxes.
 
         Rows that break the promise are left out; the others are sorted by what they hold and
         numbered anew, so that neither order nor index links them to other tables.
@@ -227,7 +229,7 @@ labels in every class; no ε, not differentially private
         return frame
 
     def _frame(self, release: CodedRows) -> Any:
-        """Return kept bits as numbers, or boxes as texts."""
+        """Return the released table as a frame, with bits as numbers or boxes as texts."""
         import pandas as pd
 
         if self._rule.keeps_bits:
@@ -278,7 +280,8 @@ labels in every class; no ε, not differentially private
         return pd.DataFrame(bits, index=features.index, columns=self.get_feature_names_out())
 
     def score(self, X: Any, y: Any) -> float:
-        """Return how well a classifier tells the labels of some rows from what ``transform`` keeps.
+        """Return how well a classifier predicts the labels of rows from the columns that
+        ``transform`` keeps.
 
         **An exact number about these rows**, as sensitive as they are.
 
@@ -319,7 +322,7 @@ labels in every class; no ε, not differentially private
         return float(scores.mean())
 
     def get_support(self, indices: bool = False) -> NDArray[Any]:
-        """Return which of ``candidate_names_`` are kept, or described by boxes.
+        """Return which of ``candidate_names_`` are kept, or are described by boxes.
 
         Parameters
         ----------
@@ -375,7 +378,7 @@ labels in every class; no ε, not differentially private
         return self._rule.names(self._rule.released_bits, names)
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
-        """Return the promise of the fit; the parameters before a fit."""
+        """Return the guarantee of the fit as text; the parameters before a fit."""
         if not hasattr(self, "_guarantee"):
             return str(super().__repr__(N_CHAR_MAX))
         k, labels = self._guarantee.k, self._guarantee.diversity
@@ -385,7 +388,8 @@ labels in every class; no ε, not differentially private
         )
 
     def _fitted(self, X: Any, y: Any) -> tuple[CodedRows, LabelValues]:
-        """Fit, and return the release and its labels; an error leaves the estimator as it was."""
+        """Fit, and return the released rows and their labels; an error leaves the estimator
+        unchanged."""
         X = plain_frame(X)
         with invalid_parameters():
             method = selector_columns.selector_method(self.method)
@@ -446,14 +450,14 @@ labels in every class; no ε, not differentially private
 
 
 def _share(value: Any) -> Any:
-    """Return an exact share; a float is taken by its shortest decimal text."""
+    """Return an exact share; a float stands for its shortest decimal text."""
     if not isinstance(value, Real) or isinstance(value, bool) or not 0 <= float(value) < 1:
         raise DeclarationError(f"suppress: expected a share from 0 to below 1, got {value!r:.60}")
     return value if isinstance(value, Fraction) else Fraction(repr(float(value)))
 
 
 def _seed(random_state: Any) -> int:
-    """Return a seed; an integer is the seed itself."""
+    """Return a seed for a scikit-learn ``random_state``; an integer is the seed itself."""
     generator = check_random_state(random_state)
     if isinstance(random_state, Integral):
         return int(random_state)

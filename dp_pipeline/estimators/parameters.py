@@ -15,7 +15,8 @@ from dp_pipeline.gate.noise import RELEASABLE_SOURCES, NoiseSource, OpenDPNoise,
 
 
 def exact_epsilon(value: object, *, of: str = "epsilon") -> Fraction:
-    """Return ε of decimal text, a Fraction, an integer, or a float by its shortest decimal text.
+    """Return ε as a Fraction from decimal text, a Fraction, an integer, or a float's shortest
+    decimal text.
 
     A float is rounded down to nine decimals: less ε promises more.
 
@@ -37,7 +38,7 @@ def exact_epsilon(value: object, *, of: str = "epsilon") -> Fraction:
 
 
 def exact_delta(value: object, *, of: str = "delta") -> Fraction | None:
-    """Return δ as ``exact_epsilon`` reads it; None for 0 and None, which are pure ε.
+    """Return δ as ``exact_epsilon`` returns ε; None for 0 and None, which mean pure ε.
 
     Raises DeclarationError for anything else, and for what ``parse_delta`` refuses.
 
@@ -65,7 +66,7 @@ def decimal_text(value: object, *, of: str) -> str:
 
 
 def noise_of(value: object) -> NoiseSource:
-    """Return the noise source of an argument: OpenDP for None, the named one, or itself."""
+    """Return the noise source that an argument names; OpenDP for None."""
     if value is None:
         return OpenDPNoise()
     if isinstance(value, str):
@@ -79,7 +80,7 @@ def noise_of(value: object) -> NoiseSource:
 
 
 def is_fit_for_release(value: object) -> bool:
-    """Return whether the noise of ``noise_of`` protects persons."""
+    """Return whether the noise source of an argument protects persons."""
     return type(noise_of(value)) in RELEASABLE_SOURCES
 
 
@@ -92,12 +93,12 @@ def generator(random_state: object) -> np.random.Generator:
 
 
 class InvalidParameter(DeclarationError, ValueError):
-    """A parameter or the form of ``X`` is wrong; nothing was charged or drawn."""
+    """Raised when a parameter or the form of ``X`` is wrong; nothing was charged or drawn."""
 
 
 @contextmanager
 def invalid_parameters() -> Iterator[None]:
-    """Raise a DeclarationError of the block as InvalidParameter, which is a ValueError too."""
+    """Turn a DeclarationError of the block into InvalidParameter, which is also a ValueError."""
     try:
         yield
     except DeclarationError as error:
@@ -105,7 +106,7 @@ def invalid_parameters() -> Iterator[None]:
 
 
 def require_integer(value: object, *, of: str, least: int, most: int | None = None) -> int:
-    """Return an integer argument; DeclarationError, which shows it, for anything else."""
+    """Return an integer argument unchanged; DeclarationError for any other value."""
     integer = int(value) if isinstance(value, Integral) and not isinstance(value, bool) else None
     if integer is None or integer < least or (most is not None and integer > most):
         limits = f"of at least {least}" if most is None else f"in {least}..{most}"

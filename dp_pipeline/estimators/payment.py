@@ -54,9 +54,9 @@ _SECRET = uuid4().bytes
 
 
 def row_secret(population: str | None) -> bytes:
-    """Return the key that chooses the rows of a person: that of the population where one pays, so
-    that a refinement in another process has the same rows.
-    """
+    """Return the key that selects the rows of a person: that of the population, if one pays.
+
+    So a refinement in another process has the same rows."""
     ledger = find_home().ledger if isinstance(population, str) else None
     has_account = ledger is not None and ledger.account(str(population)) is not None
     return ledger.key(str(population)) if ledger is not None and has_account else _SECRET
@@ -71,7 +71,7 @@ def run_fit(
     population: str | None,
     refined: FinishedFit | None,
 ) -> FinishedFit:
-    """Run a fit, which its population pays for if there is one.
+    """Run a fit, and charge its population if there is one; return the finished fit.
 
     rows      None where the fit can never be refined: sorting many rows for their fingerprint
               takes long
@@ -116,7 +116,7 @@ def run_fit(
 
 
 def _claim_refinement(fit: PrivateFit, refined: FinishedFit, fingerprint: str) -> None:
-    """Reserve the one refinement of a fit that nobody paid for, for one thread."""
+    """Reserve the single refinement of a fit without a population, for one thread."""
     if refined not in _FINGERPRINTS:
         raise DeclarationError(
             "refines: the value must be the fit itself, not a copy of it, which may be "
@@ -132,7 +132,8 @@ def _claim_refinement(fit: PrivateFit, refined: FinishedFit, fingerprint: str) -
 
 
 def _require_equal(stored_fingerprint: str, fingerprint: str) -> None:
-    """Raise DeclarationError for other rows, in the same words whatever the rows are."""
+    """Raise DeclarationError unless the rows are the same, in words that do not depend on the
+    rows."""
     if not hmac.compare_digest(stored_fingerprint, fingerprint):
         raise DeclarationError(
             "X: the rows must be those of the fit that is refined, prepared alike, but they "
@@ -148,7 +149,7 @@ def _refined_already() -> DeclarationError:
 
 
 def _run_charged(fit: PrivateFit, run: Run, ledger: Ledger, charge: Charge) -> FinishedFit:
-    """Reserve the charge of a fit, run it, and settle the charge with its spends.
+    """Reserve the charge of a fit, run it, and settle the charge; return the finished fit.
 
     Raises DeclarationError for what cannot be drawn and for a key that was charged before, and
     BudgetExceeded when ε does not fit. Then nothing was charged or drawn.
@@ -178,7 +179,7 @@ def _run_charged(fit: PrivateFit, run: Run, ledger: Ledger, charge: Charge) -> F
 def _require_account(
     fit: PrivateFit, population: object, noise: NoiseSource
 ) -> tuple[Ledger, Account]:
-    """Return the ledger of the project's home, and the population's account there.
+    """Return the ledger of the project's home, with the account of the population.
 
     Raises DeclarationError for an account that is missing, protects another unit or relation, or
     is for releases where the noise has a seed.

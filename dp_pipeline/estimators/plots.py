@@ -185,7 +185,7 @@ def _series_by_name(table: Any) -> Mapping[Any, Any]:
 
 
 def _cramers_v(first: IntArray, second: IntArray) -> float:
-    """Return Cramér's V of two columns; 0 where one is constant.
+    """Return Cramér's V of two columns, a measure of their dependence; 0 if one is constant.
 
     >>> _cramers_v(np.array([0, 0, 1, 1]), np.array([1, 1, 0, 0]))
     1.0
@@ -213,7 +213,7 @@ def _points(real: Any, names: Sequence[str], view: ClusterView) -> tuple[FloatAr
 
 
 def _panels(count: int) -> list[Axes]:
-    """Return new axes, three in a row, which a notebook shows."""
+    """Return new axes in rows of three, which a notebook shows."""
     from matplotlib import pyplot as plt
 
     across, down = min(3, count), math.ceil(count / 3)
@@ -236,7 +236,7 @@ def _draw_marginal(axes: Axes, name: str, cells: Cells) -> None:
 
 
 def _labelled_cells(labels: Sequence[str]) -> list[int]:
-    """Return the cells with room for a label, always with those of other and missing values.
+    """Return the positions of the cells with room for a label, including other and missing values.
 
     Without a label these would be read as the largest numbers.
     """
@@ -284,7 +284,7 @@ class Cells(NamedTuple):
     codes: list[IntArray]
 
     def shares(self) -> list[FloatArray]:
-        """Return the share of the rows of each table in every cell."""
+        """Return the share of each table's rows in every cell."""
         size = len(self.labels)
         return [
             np.asarray(np.bincount(codes, minlength=size) / max(1, len(codes)))
@@ -305,7 +305,7 @@ def code_cells(columns: Sequence[Any]) -> Cells:
 
 
 def _bin_numbers(numbers: Sequence[FloatArray], text: Callable[[float], str]) -> Cells:
-    """Return each number as a cell where they are few, else bins of one width.
+    """Return a cell for each number if they are few, otherwise bins of equal width.
 
     Bins of integers have an integer width: else some would hold more integers than others.
     """
@@ -329,14 +329,14 @@ def _bin_numbers(numbers: Sequence[FloatArray], text: Callable[[float], str]) ->
 
 
 def _range_text(text: Callable[[float], str], low: float, high: float) -> str:
-    """Return a range in words; of days the first alone, since an axis has no room for two."""
+    """Return a range as text; for days only the first, since an axis has no room for two."""
     if low == high:
         return text(low)
     return f"from {text(low)}" if text is _day_text else f"{text(low)} to {text(high)}"
 
 
 def _text_of_edges(edges: FloatArray, text: Callable[[float], str]) -> Callable[[float], str]:
-    """Return ``text``, or a function with more digits where numbers are close together."""
+    """Return ``text``, or a function that writes more digits if numbers are close together."""
     if text is not _number_text or len({text(edge) for edge in edges}) == len(edges):
         return text
     different = (n for n in range(5, 17) if len({f"{edge:.{n}g}" for edge in edges}) == len(edges))
@@ -345,7 +345,7 @@ def _text_of_edges(edges: FloatArray, text: Callable[[float], str]) -> Callable[
 
 
 def _number_text(value: float) -> str:
-    """Return a number as a plot shows it: whole from 1,000 to a million, else in four digits.
+    """Return a number as text for a plot: an integer from 1,000 to a million, else four digits.
 
     >>> _number_text(0.25), _number_text(11850.4), _number_text(2e9)
     ('0.25', '11850', '2e+09')
@@ -354,7 +354,7 @@ def _number_text(value: float) -> str:
 
 
 def _day_text(days: float) -> str:
-    """Return the date of a number of days since 1970, with the time unless it is midnight.
+    """Return the date of a number of days since 1970, and the time unless it is midnight.
 
     >>> _day_text(20089), _day_text(20089.5)
     ('2025-01-01', '2025-01-01 12:00')
@@ -414,6 +414,6 @@ def _code_levels(columns: Sequence[Any]) -> Cells:
 
 
 def _add_missing(labels: list[str], codes: list[IntArray]) -> Cells:
-    """Return cells with a last one for missing values, where there are any or nothing else."""
+    """Return cells with a last one for missing values, if there are any or no other cell."""
     is_needed = not labels or any((column == len(labels)).any() for column in codes)
     return Cells([*labels, *([MISSING] if is_needed else [])], codes)

@@ -47,11 +47,11 @@ REHEARSED_ROWS = 1_000
 
 
 class WeakSignal(UserWarning):
-    """The noisy counts of a release show that it is mostly noise, or of few rows."""
+    """A warning that a release is mostly noise, or of few rows, judged by its noisy counts."""
 
 
 class FitSeries:
-    """The fits of an estimator and its clones in this process, which no ledger adds up.
+    """The fits of an estimator and its clones in this process, whose costs no ledger adds up.
 
     count        number of fits
     epsilon      sum of their ε
@@ -68,7 +68,7 @@ class FitSeries:
         return FitSeries, ()
 
     def add(self, epsilon: Fraction) -> str:
-        """Add one fit, and return the sum in words; empty for the only fit."""
+        """Add one fit; return the total cost as text, empty after the first fit."""
         with self._lock:
             self.count += 1
             self.epsilon += epsilon
@@ -81,7 +81,7 @@ class FitSeries:
 
 
 class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
-    """An estimator that fits a private model, and states the privacy of its fit.
+    """An estimator that fits a private model and states the privacy of its fit.
 
     Without a population, its fits are counted together with those of its clones.
     """
@@ -96,14 +96,14 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         return clone
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state without the count of fits, once there is a release."""
+        """Return the state for pickling, without the count of fits once there is a release."""
         state = dict(super().__getstate__())
         if self._promise_text:
             state.pop("_series", None)
         return state
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
-        """Return the promise of the fit; the parameters before a fit."""
+        """Return the guarantee of the fit as text; the parameters before a fit."""
         return self._promise_text or str(super().__repr__(N_CHAR_MAX))
 
     def _fit_series(self) -> FitSeries:
@@ -112,7 +112,8 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         return self._series
 
     def _count_fit(self, promise: str, fit: PrivateFit) -> str:
-        """Return the promise of a fit that is about to read rows, with the sum of its series.
+        """Return the guarantee of a fit that is about to read rows, with the total cost of its
+        series.
 
         Warns once, before the second fit spends anything.
         """
@@ -144,7 +145,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         undeclared_words: str,
         delta: Fraction | None = None,
     ) -> PrivateFit:
-        """Return the declared fit; before a discovery it has the model and price of the most cells.
+        """Return the declared fit; before a discovery, with the largest domain that it can give.
 
         undeclared_words   the form of a column that leaves something to discover, for the message
         """
@@ -215,13 +216,13 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         return finished, promise
 
     def _rehearse(self, fit: PrivateFit) -> FinishedFit:
-        """Return the fit of rows that are drawn from the declaration, or after public ones."""
+        """Return a fit of artificial rows, drawn from the declaration or after public rows."""
         table = draw_table(fit.spec, fit.public, self.nominal_rows or REHEARSED_ROWS)
         rng = generator(self.random_state)
         return fit.run_over(table, row_secret(None), noise=SeededNoise(0), rng=rng)
 
     def _promise(self, fit: PrivateFit, *, is_rehearsal: bool = False) -> str:
-        """Return the promise of a fit, in one line."""
+        """Return the guarantee of a fit as one line of text."""
         discover, delta = fit.spec.discover, fit.guarantee.currency.delta or Fraction(0)
         epsilon = fit.guarantee.epsilon
         if discover is not None:
@@ -259,7 +260,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     def _protection(
         self, features: Features, person: Any, at_most: Any
     ) -> tuple[Protection, tuple[Any, ...]]:
-        """Return what is protected, and the values of the person's column in a tuple, if any.
+        """Return the protected unit, with the values of the person's column if there is one.
 
         Says in one line that a row is protected where a column looks as if it named persons.
         """
@@ -289,7 +290,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         return RowsOfPerson(str(person), rows), (values,)
 
     def save(self, path: Any) -> None:
-        """Write the fitted estimator into a file, as private as it is itself.
+        """Write the fitted estimator to a file, which is as private as the estimator itself.
 
         Parameters
         ----------
@@ -307,7 +308,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def load(cls, path: Any) -> Any:
-        """Read an estimator that ``save`` wrote. **A file of others may run any code**: load only
+        """Return an estimator that ``save`` wrote. **A file of others may run any code**: load only
         your own.
 
         Parameters
@@ -334,7 +335,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         return estimator
 
     def _warn(self) -> None:
-        """Warn once of each weakness, at the line that called ``fit``."""
+        """Warn of each weakness once, at the line that called ``fit``."""
         for weakness in self.warnings_:
             warnings.warn(f"{type(self).__name__}: {weakness}", WeakSignal, stacklevel=3)
 
@@ -347,7 +348,7 @@ def declared_model(
     has_prior: bool = False,
     **own: str,
 ) -> Model:
-    """Return the model of an estimator's ``method``, with ``nominal_rows`` if it plans with one.
+    """Return the model that ``method`` names, with ``nominal_rows`` if the model plans with it.
 
     family      required base class of the model
     elsewhere   parameter of models → the argument that sets it
@@ -386,7 +387,7 @@ def declared_model(
 
 
 def named_model(method: Any, family: type) -> tuple[str, type[Model]]:
-    """Return the name and class of a model, which is given by either.
+    """Return the name and the class of a model, given either of them.
 
     Raises DeclarationError for what is neither the name nor the class of a model of the family.
     """
@@ -402,7 +403,8 @@ def named_model(method: Any, family: type) -> tuple[str, type[Model]]:
 
 
 def _plan_parameter(estimator: Any, model: type[Model]) -> dict[str, str]:
-    """Return the parameter that makes a model plan from an earlier fit; none without such a fit.
+    """Return the parameter by which a model plans from an earlier fit; empty without an earlier
+    fit.
 
     DeclarationError for a fit that it cannot plan from.
     """

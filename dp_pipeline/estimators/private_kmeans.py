@@ -388,7 +388,7 @@ class PrivateKMeans(
         return ClusteringQuality(len(points), nicv(points, self.cluster_centers_), floor)
 
     def recluster(self, n_clusters: int) -> FloatArray:
-        """Return another number of centres from ``synopsis_``, for no further ε.
+        """Return a different number of centres from ``synopsis_``, at no further ε.
 
         Parameters
         ----------
@@ -426,7 +426,7 @@ class PrivateKMeans(
     def _declare(
         self, names: tuple[str, ...], keys: tuple[Any, ...], protection: Protection
     ) -> PrivateFit:
-        """Return the fit; before a discovery, its box means nothing."""
+        """Return the declared fit; before a discovery, its box is a placeholder."""
         domain = domain_of(box_columns(self.bounds, names, keys))
         model = declared_model(
             self,

@@ -243,7 +243,7 @@ noise protects nobody
         prior: Any = None,
         refines: PrivateSynthesizer | None = None,
     ) -> PrivateSynthesizer:
-        """Make a private model of the rows of X; costs ``epsilon`` each time.
+        """Fit a private model to the rows of X; each call costs ``epsilon``.
 
         Parameters
         ----------
@@ -413,7 +413,7 @@ noise protects nobody
         )
 
     def _name_features(self, *, has_names: bool) -> None:
-        """Set the names of features as scikit-learn does, without those of an earlier fit."""
+        """Set the names of features as scikit-learn does, replacing those of an earlier fit."""
         names = [column.name for column in self._columns]
         self.n_features_in_ = len(names)
         if has_names and all(isinstance(name, str) for name in names):
@@ -475,7 +475,7 @@ noise protects nobody
         return synthetic_frames.synthetic_frame(table, self._columns, self._frame_kind)
 
     def marginal(self, *columns: str | int | Sequence[str | int]) -> Any:
-        """Return the released shares and noisy counts of some columns together: ``marginal("age",
+        """Return the released shares and noisy counts over some columns, as in ``marginal("age",
         "sex")``.
 
         Parameters
@@ -517,8 +517,7 @@ noise protects nobody
         return synthetic_frames.marginal_frame(self._table, chosen)
 
     def quality_report(self, real: Any = None, *, label: str | int | None = None) -> QualityReport:
-        """Return a report on the quality of the rows that were drawn by the fit, as ``sample()``
-        returns.
+        """Return a report on the quality of the synthetic rows that ``sample()`` returns.
 
         Without ``real`` the report has the noisy tables alone that the release was made of: how far
         its rows are from those, and how far noise alone puts those from the truth. That is as
@@ -624,7 +623,8 @@ noise protects nobody
         return replace(fit, public=public_rows(prior, fit.spec.domain, names))
 
     def _raises_on_unknown(self) -> bool:
-        """Return whether an undeclared value raises; DeclarationError for another option."""
+        """Return whether an undeclared value is an error; DeclarationError for an invalid
+        option."""
         if self.on_unknown not in ("drop", "keep", "error"):
             raise DeclarationError(
                 f"on_unknown: expected drop, keep or error, got {self.on_unknown!r:.60}"
@@ -644,5 +644,5 @@ noise protects nobody
 
 
 def _shares(table: SyntheticTable) -> dict[str, FloatArray]:
-    """Return attribute → share of the synthetic rows in each of its cells."""
+    """Return the share of the synthetic rows in each cell, by attribute."""
     return {name: table.probabilities((name,)) for name in table.attributes}

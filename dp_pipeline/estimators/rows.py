@@ -43,7 +43,7 @@ _PLACE = "\0place"
 
 
 def declared_values(features: Features, names: Sequence[Any]) -> tuple[Any, ...]:
-    """Return the values of each declared column, of a frame by name, else by place.
+    """Return the values of each declared column, found by name in a frame, else by position.
 
     Raises DeclarationError for a column that is missing, and for another number of them.
     """
@@ -72,7 +72,7 @@ def declared_values(features: Features, names: Sequence[Any]) -> tuple[Any, ...]
 
 @dataclass(frozen=True, eq=False)
 class PreparedRows:
-    """The rows that fit a domain, 1 or 2 bytes a code.
+    """The rows that fit a domain, as codes of 1 or 2 bytes.
 
     codes         column with cells → codes (row_count,)
     coordinates   column of numbers that are never missing → fixed-point coordinates (row_count,)
@@ -96,7 +96,7 @@ class PreparedRows:
         )
 
     def fingerprint(self, secret: bytes) -> str:
-        """Return a keyed digest, equal for rows that are counted alike in any order."""
+        """Return a keyed digest that does not depend on the order of the rows."""
         packed = self._packed()
         order = np.lexsort(packed) if len(packed) > 1 else np.argsort(packed[0])
         sizes = [(attribute.name, attribute.size) for attribute in self.domain]
@@ -106,7 +106,7 @@ class PreparedRows:
         return digest.hexdigest()
 
     def _packed(self) -> list[NDArray[np.uint64]]:
-        """Return the codes, as many columns packed into each 64-bit number as fit."""
+        """Return the codes, with as many columns packed into each 64-bit number as fit."""
         packed: list[NDArray[np.uint64]] = []
         packed_size = 0
         for attribute in self.domain:
@@ -121,7 +121,8 @@ class PreparedRows:
 
 
 def stored_table(domain: Domain, values: Sequence[Any], person: Any = None) -> pa.Table:
-    """Return a table in memory as a source gives one: the declared columns, and persons if any.
+    """Return a table in memory in the form of a source, with the declared columns and persons if
+    any.
 
     values   values (n,) of each declared column, then of the person's
     person   the name of the person's column, or None
@@ -132,7 +133,7 @@ def stored_table(domain: Domain, values: Sequence[Any], person: Any = None) -> p
 
 
 def draw_table(spec: DatasetSpec, public: PublicTable | None, rows: int) -> pa.Table:
-    """Return rows that nobody has, for a rehearsal: of the declaration, or after public ones."""
+    """Return artificial rows for a rehearsal, drawn from the declaration or after public rows."""
     columns = None
     if public is not None:
         codes = np.stack([public.codes[name] for name in spec.domain.names], axis=1)
@@ -143,7 +144,7 @@ def draw_table(spec: DatasetSpec, public: PublicTable | None, rows: int) -> pa.T
 def prepared_rows(
     spec: DatasetSpec, table: pa.Table, key: bytes = b"", *, refuse: bool = False
 ) -> PreparedRows:
-    """Return the rows that fit a declaration: those that ``raw.prepare`` keeps of a file.
+    """Return the rows that fit a declaration, which are those that ``raw.prepare`` would keep.
 
     table    as ``stored_table`` has it; of units with parts as ``TwoFrames.stored`` has it
     key      the secret that chooses the rows of a person; empty where a row is a person
@@ -191,9 +192,7 @@ def _prepared_units(spec: DatasetSpec, table: pa.Table, key: bytes) -> PreparedR
 def _bounded(
     spec: DatasetSpec, table: pa.Table, is_kept: NDArray[np.bool_], key: bytes
 ) -> tuple[IntArray | slice, int]:
-    """Return which of the kept rows stay (m,) where a person may have at most so many, and the
-    number of rows left out.
-    """
+    """Return which rows stay (m,) under the limit of rows for a person, and the number omitted."""
     keys = PersonKeys.of(spec.columns, spec.protection.column, key)
     if keys is None:
         return slice(None), int((~is_kept).sum())
@@ -207,7 +206,9 @@ def _bounded(
 def _prepare_block(
     domain: Domain, table: pa.Table, *, refuse: bool
 ) -> tuple[NDArray[np.bool_], dict[str, IntArray], dict[str, IntArray]]:
-    """Return which rows fit (n,), and codes and coordinates of all, arbitrary where they do not."""
+    """Return a mask of the rows that fit (n,), and the codes and coordinates of all rows.
+
+    Those of rows that do not fit are arbitrary."""
     codes: dict[str, IntArray] = {}
     coordinates: dict[str, IntArray] = {}
     keep = np.ones(table.num_rows, dtype=np.bool_)
@@ -240,7 +241,8 @@ def _prepare_block(
 
 
 def public_rows(prior: Any, domain: Domain, names: Sequence[Any]) -> PublicTable:
-    """Return public rows of others as codes of the declared cells, without those that do not fit.
+    """Return public rows of other persons as codes of the declared domain, without rows that do not
+    fit.
 
     Raises DeclarationError as for ``X``, and where no row remains, as these rows are public.
     """

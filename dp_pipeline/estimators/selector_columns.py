@@ -62,7 +62,8 @@ class SelectorColumn:
     values: Cuts | None = None
 
     def coded(self, series: Any) -> tuple[IntArray, NDArray[np.bool_]]:
-        """Return codes (n,) of a column of any type, and whether each is the level of its value.
+        """Return codes (n,) of a column of any type, and whether each code stands for its exact
+        value.
 
         An unseen text has code 0, an unseen number the code of the next level below.
         """
@@ -83,7 +84,7 @@ class SelectorColumn:
         return codes, is_level
 
     def question_text(self, bit: Bit) -> str:
-        """Return the question of a bit, as it follows the name of the column."""
+        """Return the question of a bit as text that follows the column's name."""
         if bit.asks == "is" or self.cuts is None:
             return f"{'=' if bit.asks == 'is' else '>='}{self.column.levels[bit.code]}"
         return f">={text_of(self.cuts[bit.code - 1])}"
@@ -91,7 +92,7 @@ class SelectorColumn:
 
 @dataclass(frozen=True, eq=False)
 class FittedRecoding:
-    """A rule from rows of any type to features of classifiers. No row lives here.
+    """A rule from rows of any type to the features of classifiers, which holds no row.
 
     columns   rules from values to levels
     bits      all bits that could have been kept, or that boxes describe
@@ -126,7 +127,7 @@ class FittedRecoding:
 
     @property
     def keeps_bits(self) -> bool:
-        """Whether columns of 0 and 1 are released, in place of boxes."""
+        """Whether columns of 0 and 1 are released, and not boxes."""
         return isinstance(self.recoding, BitRule)
 
     def names(self, bits: Sequence[Bit], names: Sequence[str]) -> NDArray[np.object_]:
@@ -194,7 +195,7 @@ def selector_method(method: object) -> Method:
 def learned_columns(
     features: Features, edges: Any
 ) -> tuple[tuple[SelectorColumn, ...], dict[str, Cuts]]:
-    """Return the rules for the columns of a fit, and the cuts that were proposed from rows.
+    """Return the rules for the columns of a fit, and the cuts that were computed from rows.
 
     edges   None: cuts of numbers that need some are proposed; or one list of ascending numbers for
             all columns of numbers, or a mapping from names or places of columns to a list each
@@ -282,7 +283,7 @@ def _distinct_numbers(series: Any) -> NDArray[np.float64]:
 
 
 def _are_levels(values: NDArray[np.float64]) -> bool:
-    """Return whether different numbers (m,) are few integers."""
+    """Return whether distinct numbers (m,) are few integers, so that each can be a level."""
     are_integers = bool((np.rint(values) == values).all() and np.isfinite(values).all())
     return len(values) <= MOST_NUMBERS and are_integers
 
@@ -327,7 +328,7 @@ def _levels(name: str, series: Any) -> SelectorColumn:
 
 
 def _column(name: str, levels: list[str], missing: NDArray[np.bool_], *, ordered: bool) -> Column:
-    """Return a column, with a level for missing values where there are any."""
+    """Return a column, with a level for missing values if there are any."""
     if len(levels) > MOST_LEVELS:
         raise DeclarationError(
             f"X: the column {name!r} may have at most {MOST_LEVELS} different levels, but it has "
@@ -368,5 +369,5 @@ def proposed_cuts(numbers: Any) -> Cuts:
 
 
 def _decimals(spread: float) -> int:
-    """Return the decimals of a tenth to a hundredth of a range."""
+    """Return the number of decimals at which a range has 10 to 100 steps."""
     return 1 - math.floor(math.log10(spread)) if 0 < spread < math.inf else 0

@@ -25,7 +25,7 @@ _NO_UTF8 = "y: the labels must be texts that UTF-8 can encode, but one is not"
 
 @dataclass(frozen=True, eq=False)
 class LabelValues:
-    """The label of every row.
+    """The labels of all rows, as codes and values.
 
     codes    (n,) places in ``values``
     values   a pandas index of the different labels, ascending
@@ -132,7 +132,7 @@ def _series(y: Any) -> Any:
 
 
 def _visible_text(label: object) -> str:
-    """Return a label as a person sees it."""
+    """Return a label as text in which invisible characters are shown."""
     text = text_of(label)
     return str(label).strip() if text is None or text == UNKNOWN else text
 
@@ -143,6 +143,6 @@ def _has_fraction(label: object) -> bool:
 
 
 def _sort_key(label: object) -> tuple[bool, int, str]:
-    """Return a key that puts numbers, which are all integers, before other labels."""
+    """Return a sort key that puts numbers before other labels."""
     is_number = isinstance(label, Real)
     return not is_number, int(label) if is_number else 0, str(label)  # type: ignore[call-overload]

@@ -109,7 +109,7 @@ def typed_columns(columns: Columns, values: Sequence[Any], domain: Domain) -> Co
 
 
 def _without_values(dtype: Any) -> Any:
-    """Return a type without categories, and without the length of the longest text."""
+    """Return a type without its categories and its length of texts."""
     import pandas as pd
 
     if isinstance(dtype, pd.CategoricalDtype):
@@ -118,7 +118,7 @@ def _without_values(dtype: Any) -> Any:
 
 
 def _of_kind(frame: Any, columns: Sequence[DeclaredColumn], kind: FrameKind) -> Any:
-    """Return a pandas frame as one of another library; unchanged without polars."""
+    """Return a pandas frame as a frame of another library; unchanged without polars."""
     if kind == "pandas" or (kind == "polars" and find_spec("polars") is None):
         return frame
     # What pandas would note of itself is no part of the table.

@@ -169,7 +169,7 @@ def _count_unit(size: int) -> int:  # noqa: ARG001
 
 
 def _weigh(table: IntArray, items: Callable[[int], int], fewest: int) -> IntArray:
-    """Return counts by size, the first axis, each times the weight of an item.
+    """Return counts by size, along the first axis, each times the weight of one item of that size.
 
     items    size of a unit → number of its items, among which its weight is shared
     fewest   size of the first entry

@@ -323,7 +323,8 @@ class FittedRows:
         )
 
     def without_missing(self, names: Collection[str]) -> FittedRows:
-        """Return the same without levels of missing values whose rows are not above their noise.
+        """Return the tables without those levels of missing values whose rows do not exceed their
+        noise.
 
         names   attributes whose last level is of missing values, in no constraint
         """
@@ -351,7 +352,7 @@ class FittedRows:
 
     @property
     def measured_in_order(self) -> tuple[NoisyMarginal, ...]:
-        """Everything that was measured, in the order in which it was."""
+        """All measured tables, in the order of their measurement."""
         if self.paid is not None:
             return self.paid
         early = () if self.ways is None else self.ways.measured

@@ -20,7 +20,7 @@ MEAN_NOISE = sqrt(2 / pi)
 def complete_attributes(
     measured: Sequence[NoisyMarginal], sizes: Mapping[str, int]
 ) -> frozenset[str]:
-    """Return the attributes whose rows with a missing value are not above their noise.
+    """Return the attributes whose missing values do not exceed their noise.
 
     measured   tables; one over fewer groups of an attribute's levels says nothing about it
     sizes      attribute → levels, the last of which is of missing values
@@ -52,14 +52,16 @@ def complete_attributes(
 
 
 def _has_levels(table: NoisyMarginal, name: str, size: int) -> bool:
-    """Return whether a table has all levels of an attribute."""
+    """Return whether a table contains all levels of an attribute."""
     return dict(zip(table.attributes, table.table.shape, strict=True)).get(name) == size
 
 
 def _rows_of_last_level(tables: Sequence[NoisyMarginal], name: str) -> tuple[float, float]:
-    """Return the rows that tables, averaged by inverse variance, have in a last level, in standard
-    deviations, and the number of Laplace variables whose sum has the fourth moment of their noise.
-    """
+    """Return the rows in a last level, in standard deviations, and the number of Laplace
+    variables.
+
+    They are averaged over tables by inverse variance; the sum of so many variables has the
+    fourth moment of their noise."""
     rows = precision = fourth = 0.0
     for table in tables:
         cells = table.table.take(-1, table.attributes.index(name))
@@ -70,9 +72,10 @@ def _rows_of_last_level(tables: Sequence[NoisyMarginal], name: str) -> tuple[flo
 
 
 def _evidence(deviations: float, laplaces: float) -> float:
-    """Return −ln of Chernoff's bound on the chance of noise of so many deviations, −∞ below the
-    mean noise: of k Laplace variables k(r − 1 − ln((r + 1)/2)) with r = √(1 + 2z²/k).
-    """
+    """Return −ln of Chernoff's bound on the chance of noise of so many deviations.
+
+    It is −∞ below the mean noise: of k Laplace variables k(r − 1 − ln((r + 1)/2)) with r = √(1 +
+    2z²/k)."""
     if deviations < MEAN_NOISE:
         return -inf
     if laplaces == inf:

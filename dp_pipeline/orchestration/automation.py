@@ -43,8 +43,7 @@ def publication_request(
     run_key: str,
     snapshot: str = "",
 ) -> TickResult:
-    """Return the run that publishes one model, or the reason in one line if the budget is too
-    small.
+    """Return the run that publishes one model, or the reason if the budget is too small.
 
     snapshot   name of a new one, a new charge; empty: the current one, a replay at no cost once it
                was published
@@ -81,7 +80,7 @@ _NO_RETRY = "A refused or failed week is not tried again before the next."
 
 
 def schedules_of(spec: DatasetSpec) -> list[dg.ScheduleDefinition]:
-    """Return the schedule that publishes the declared models; none where nothing is published."""
+    """Return the schedules that publish the declared models; empty if nothing is published."""
     if spec.windows is not None:
         return [_window_schedule(spec)]
     if spec.publish is None:
@@ -90,8 +89,9 @@ def schedules_of(spec: DatasetSpec) -> list[dg.ScheduleDefinition]:
 
 
 def _weekly_schedule(spec: DatasetSpec, publication: Publication) -> dg.ScheduleDefinition:
-    """Return the schedule that publishes each ISO week: from the current snapshot, which is
-    replayed, or from a new one where the file says so.
+    """Return the schedule that publishes a model in each ISO week.
+
+    It is from the current snapshot, which is replayed, or from a new one where the file says so.
 
     A new one is read whether or not a row changed, as its runs must not disclose that; its name
     differs from that of the schedule which is free.
@@ -131,7 +131,8 @@ MAX_WINDOWS_PER_TICK = 60
 
 
 def _window_schedule(spec: DatasetSpec) -> dg.ScheduleDefinition:
-    """Return the schedule that publishes every closed window after its grace, also missed ones."""
+    """Return the schedule that publishes every closed window after its grace, including missed
+    ones."""
     windows = spec.cut
     is_hourly = windows.every == "hour"
     published = "; ".join(jobs.publication_text(spec, entry) for entry in spec.publications)
@@ -160,7 +161,7 @@ def _window_schedule(spec: DatasetSpec) -> dg.ScheduleDefinition:
 
 
 def _has_file_each(spec: DatasetSpec) -> bool:
-    """Return whether each window is declared to have a local file or folder of its own."""
+    """Return whether each window is declared to have its own local file or folder."""
     source = spec.source.template or spec.source
     is_local = not source.is_remote and source.download is None
     return is_local and all(TEMPLATE in location for location in source.locations)
@@ -185,7 +186,7 @@ def _window_choice_text(spec: DatasetSpec) -> str:
 
 
 def _no_window_text(spec: DatasetSpec, home: Home) -> str:
-    """Return a line on why no window is due."""
+    """Return a line that says why no window is due."""
     published = outcome.published_windows(spec, home)
     if published and _has_ended(spec, home, published):
         return (
@@ -235,7 +236,7 @@ def due_windows(spec: DatasetSpec, home: Home, moment: int) -> tuple[str, ...]:
 
 
 def _gaps(windows: Windows, published: Sequence[str]) -> Iterator[str]:
-    """Yield recent unpublished windows among the published ones, newest first."""
+    """Yield the recent unpublished windows between published ones, newest first."""
     name: str | None = published[-1]
     for _ in range(MAX_WINDOWS_PER_TICK):
         if name is None or name == published[0]:
@@ -248,7 +249,7 @@ def _gaps(windows: Windows, published: Sequence[str]) -> Iterator[str]:
 def _window_runs(
     spec: DatasetSpec, pipeline: Pipeline, due: tuple[str, ...], *, tick: str
 ) -> list[dg.RunRequest] | dg.SkipReason:
-    """Return a run for each window that the budget allows; where it allows none, the reason."""
+    """Return a run for each window that the budget allows, or the reason if it allows none."""
     names, levels = EpsilonRelease.names(spec), EpsilonRelease.levels(spec)
     options = RunOptions(spec, EpsilonRelease, names, levels, pipeline.home, pipeline.noise)
     allowed, refusals = [], []
@@ -277,7 +278,8 @@ def _window_runs(
 
 
 def _unread_windows(spec: DatasetSpec, home: Home, due: Sequence[str]) -> list[str]:
-    """Return the earlier windows that releases of several also need and that were never read."""
+    """Return the earlier windows that releases over several windows need but that were never
+    read."""
     span = spec.max_span
     earlier = {name for window in due for name in spec.cut.ending_with(window, span)} - {*due}
     is_open = home.ledger.account(spec.population) is not None
@@ -289,7 +291,7 @@ def _unread_windows(spec: DatasetSpec, home: Home, due: Sequence[str]) -> list[s
 
 
 def _grace_text(grace: int) -> str:
-    """Return the time after its end at which a window is read, in words; empty for none.
+    """Return the grace time after a window's end as text; empty for none.
 
     >>> _grace_text(2 * DAY), _grace_text(9000), _grace_text(0)
     (', and 2 days more', ', and 150 minutes more', '')
@@ -302,7 +304,7 @@ def _grace_text(grace: int) -> str:
 
 
 def iso_week(time: datetime) -> str:
-    """Return the name of the snapshot of a week.
+    """Return the name of the snapshot for the ISO week of a time.
 
     >>> iso_week(datetime(2027, 1, 1))
     '2026-W53'
@@ -313,7 +315,7 @@ def iso_week(time: datetime) -> str:
 
 @dataclass(frozen=True)
 class SourceCursor:
-    """The state that the sensor has stored about a source between two ticks.
+    """The state about a source that its sensor stores between two ticks.
 
     stamp            of the file when it was last hashed
     digest           of its bytes then
@@ -329,14 +331,14 @@ class SourceCursor:
 
     @classmethod
     def from_text(cls, text: str | None) -> SourceCursor:
-        """Return the stored cursor; an empty one for other text."""
+        """Return the cursor stored in a text; an empty cursor for any other text."""
         try:
             return cls(**json.loads(text or "{}"))
         except (TypeError, ValueError):
             return cls()
 
     def to_text(self) -> str:
-        """Return the cursor as text, for Dagster."""
+        """Return the cursor as text for Dagster to store."""
         return json.dumps(asdict(self))
 
     @property
@@ -346,7 +348,7 @@ class SourceCursor:
 
 
 def observe_source(spec: DatasetSpec, home: Home, cursor: SourceCursor) -> SourceCursor | None:
-    """Return the cursor after looking at the source; None while it is missing or being written.
+    """Return the cursor after checking the source; None if it is missing or being written.
 
     Its bytes are read, and only hashed, if its stamp changed.
     """
@@ -363,7 +365,7 @@ def observe_source(spec: DatasetSpec, home: Home, cursor: SourceCursor) -> Sourc
 
 
 def free_snapshot_name(spec: DatasetSpec, home: Home, today: date) -> str:
-    """Return the calendar day, with a number where a snapshot of that day exists."""
+    """Return the date as a snapshot name, with a number if a snapshot of that day exists."""
     day, folder = today.isoformat(), Path(home.raw, spec.name)
     names = (day if number == 1 else f"{day}-{number}" for number in count(1))
     return next(name for name in names if not (folder / name).exists())
@@ -384,7 +386,8 @@ INTERVAL_SECONDS = 60
 
 
 def sensors_of(spec: DatasetSpec) -> list[dg.SensorDefinition]:
-    """Return the sensor on new rows, where their changes are public and visible from outside."""
+    """Return the sensor for new rows, if their changes are public and visible; otherwise an
+    empty list."""
     return [_new_rows_sensor(spec)] if jobs.is_watched(spec) else []
 
 

@@ -99,7 +99,7 @@ def budget_check_specs(key: dg.AssetKey) -> list[dg.AssetCheckSpec]:
 
 
 def release_checks(release: Release, published: PublishedBundle) -> list[dg.AssetCheckResult]:
-    """Return the check results of one release, without reading a row."""
+    """Return the results of Dagster's checks of one release, without reading a row."""
     bundle, intact = published.bundle, _intact_check(release, published)
     if not isinstance(release, EpsilonRelease):
         return [k_anonymity_check(bundle), intact]
@@ -114,7 +114,7 @@ def release_checks(release: Release, published: PublishedBundle) -> list[dg.Asse
 
 
 def domain_checks(release: DomainRelease, published: PublishedBundle) -> list[dg.AssetCheckResult]:
-    """Return the check results of one discovered domain, without reading a row."""
+    """Return the results of Dagster's checks of one discovered domain, without reading a row."""
     spends = published.bundle.spends
     is_proven = all(spend.epsilon_of_scale <= spend.epsilon for spend in spends)
     total = sum(spend.epsilon for spend in spends), sum(spend.delta for spend in spends)
@@ -130,7 +130,8 @@ def domain_checks(release: DomainRelease, published: PublishedBundle) -> list[dg
 def fault_result(
     name: str, require: Callable[[], object], *, is_fatal: bool = True
 ) -> dg.AssetCheckResult:
-    """Return a check result that is failed, with the message, if ``require`` raises an error.
+    """Return a failed check result with the message if ``require`` raises an error, else a passed
+    one.
 
     is_fatal   False: a fault is a warning
     """
@@ -157,7 +158,8 @@ def _rebuilt_check(release: Release, bundle: Bundle) -> dg.AssetCheckResult:
 
 
 def k_anonymity_check(bundle: Bundle) -> dg.AssetCheckResult:
-    """Return whether the classes of a stored table are as large and as diverse as promised."""
+    """Return the check that the classes of a stored table are as large and as diverse as
+    guaranteed."""
     facts = bundle.facts
     report = measure_disclosure(bundle.tables, label=facts["label"], k=int(facts["k"]))
     numbers = {
@@ -195,7 +197,7 @@ def budget_checks(balance: Balance) -> list[dg.AssetCheckResult]:
 def spent_check(
     spec: DatasetSpec, guarantee: PrivacyGuarantee, bundle: Bundle
 ) -> dg.AssetCheckResult:
-    """Return whether noise, charges and claim of a release have the same cost."""
+    """Return the check that noise, charges and claimed ε of a release agree."""
     proven = [replace(spend, epsilon=spend.epsilon_of_scale) for spend in bundle.spends]
     cost_of_noise = replace(bundle, spends=tuple(proven)).spent
     own_claim = spec.currency.cost_of(guarantee.amount, guarantee.currency)
@@ -212,7 +214,7 @@ def spent_check(
 
 
 def plausible_check(spec: DatasetSpec, bundle: Bundle) -> dg.AssetCheckResult:
-    """Return a warning where the released counts are mostly noise, or contradict declarations."""
+    """Return the check that released counts exceed their noise and agree with the declarations."""
     warnings, total = bundle_warnings(spec, bundle), noisy_total(spec, bundle)
     metadata: Metadata = {}
     if total is not None:
@@ -232,7 +234,8 @@ _VERDICTS = {AssetCheckExecutionRecordStatus.SUCCEEDED, AssetCheckExecutionRecor
 
 
 def standing_checks(context: dg.AssetExecutionContext) -> list[dg.AssetCheckEvaluation]:
-    """Return the last verdict of each check of this asset, for a refused run to report again.
+    """Return the last result of each check of this asset, so that a refused run can report it
+    again.
 
     Dagster takes a run without verdicts for a failed check. A refused run has changed nothing, so
     the verdicts on the current release still hold.
@@ -241,7 +244,7 @@ def standing_checks(context: dg.AssetExecutionContext) -> list[dg.AssetCheckEval
 
 
 def repeated_checks(context: dg.AssetExecutionContext) -> list[dg.AssetCheckResult]:
-    """Return the last verdict of each check of this asset, for a run that changes nothing."""
+    """Return the last result of each check of this asset, for a run that changes nothing."""
     evaluations = (record.evaluation for record in _last_records(context))
     return [
         dg.AssetCheckResult(
@@ -265,7 +268,7 @@ def _last_records(context: dg.AssetExecutionContext) -> Iterator[AssetCheckExecu
 def _reported_again(
     instance: dg.DagsterInstance, record: AssetCheckExecutionRecord
 ) -> dg.AssetCheckEvaluation:
-    """Return an earlier verdict with the release that it was about.
+    """Return an earlier check result with the release that it was about.
 
     Dagster itself would name the newest release of the refused partition.
     """

@@ -27,18 +27,19 @@ _CODE_TAG = "dagster/code_version"
 
 
 def preparation_version(spec: DatasetSpec) -> str:
-    """Return the version of a stage that prepares rows, from its code and the declaration."""
+    """Return the version of a preparation stage, made from its code and the declaration."""
     return digest_of(code_version(("config", "raw")), spec.digest)
 
 
 def validation_version(spec: DatasetSpec) -> str:
-    """Return the version of the stage that validates rows, also from the declared checks."""
+    """Return the version of the validation stage, made from its code and the declared checks."""
     version = preparation_version(spec)
     return digest_of(version, spec.checks) if spec.checks else version
 
 
 def ingestion_version(spec: DatasetSpec) -> str:
-    """Return the version of the stage that reads rows, also from the source but not its folder."""
+    """Return the version of the ingestion stage, made from its code and the source without its
+    folder."""
     return digest_of(preparation_version(spec), _without_folders(spec.source))
 
 
@@ -51,7 +52,7 @@ def _without_folders(source: Source) -> Source:
 def release_version(
     spec: DatasetSpec, kind: type[Release], name: str, *, drawn_by: str | None = None
 ) -> str:
-    """Return the version of a release, from measuring code, declaration and parameters.
+    """Return the version of a release, made from measuring code, declaration and parameters.
 
     drawn_by   version of the code that a stored release was drawn with; None: the code of today
     """

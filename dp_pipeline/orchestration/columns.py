@@ -39,7 +39,7 @@ _UNITS = {"date": " of days since 1970", "timestamp": " of seconds since 1970"}
 
 @dataclass(frozen=True)
 class AssetColumn:
-    """One column of an asset.
+    """A column of a Dagster asset, with its description and lineage.
 
     type         of its values, in a word
     description  its content, in words
@@ -67,7 +67,7 @@ class AssetColumn:
 
 
 def column_metadata(spec: DatasetSpec, columns: Iterable[AssetColumn]) -> dict[str, Any]:
-    """Return schema and lineage for Dagster; no lineage where nothing is upstream."""
+    """Return the schema and lineage of columns for Dagster; no lineage if nothing is upstream."""
     listed = list(columns)
     metadata: dict[str, Any] = {
         SCHEMA: dg.TableSchema([column.dagster_column() for column in listed])
@@ -168,7 +168,7 @@ def _one_hot(spec: DatasetSpec) -> list[AssetColumn]:
 
 
 def _declared(attribute: Attribute) -> str:
-    """Return the declared bounds or levels, in words.
+    """Return the declared bounds or levels of an attribute as text.
 
     What is to be discovered is never in the log of a run: its own asset shows it after the charge.
     """

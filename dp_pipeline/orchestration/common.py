@@ -30,7 +30,7 @@ RELEASE_KINDS: tuple[type[Release], ...] = (EpsilonRelease, KAnonymousRelease)
 
 @dataclass(frozen=True)
 class Pipeline:
-    """The home and the noise source, fixed when the definitions are loaded.
+    """The home and the noise source, which are fixed when Dagster loads the definitions.
 
     It is no configurable resource: a run with another home would have another, unspent ledger.
 
@@ -55,7 +55,7 @@ PipelineResource = dg.ResourceParam[Pipeline]
 
 @cache
 def resource_of(pipeline: Pipeline) -> dg.ResourceDefinition:
-    """Return one object for one home and noise, as Dagster refuses two resources of one name."""
+    """Return the Dagster resource of a home and noise, always the same object."""
     return dg.ResourceDefinition.hardcoded_resource(pipeline)
 
 
@@ -99,7 +99,7 @@ _RERUN_TAGS = ("dagster/parent_run_id", "dagster/parent_backfill_id")
 
 
 def wants_new_draw(context: dg.AssetExecutionContext, config: DrawConfig) -> bool:
-    """Return whether a run draws anew, as configured; never when it is executed again."""
+    """Return whether a run is configured to draw anew and is not a repeated run."""
     is_rerun = any(tag in context.run.tags for tag in _RERUN_TAGS)
     return config.new_draw and not is_rerun
 
@@ -110,7 +110,7 @@ def run_facts(context: dg.AssetExecutionContext) -> dict[str, str]:
 
 
 def on_any_update() -> dg.AutomationCondition:  # type: ignore[type-arg]
-    """Return the condition of a free report over partitions that are never all released.
+    """Return the condition under which Dagster renews a report after any update, at no cost.
 
     `eager` alone waits until none is missing.
     """
@@ -119,7 +119,7 @@ def on_any_update() -> dg.AutomationCondition:  # type: ignore[type-arg]
 
 @contextmanager
 def one_line_failures(spec: DatasetSpec) -> Iterator[None]:
-    """Run an asset with private files; a PipelineError becomes a Failure of one line, never
+    """Run an asset with private files; turn a PipelineError into a Dagster Failure that is not
     retried.
 
     An error of the operating system is reported with its reason. Of any other error on release data
@@ -168,7 +168,7 @@ _SOURCE_ICONS = {"sklearn": "scikitlearn", "generator": "python"}
 
 
 class AssetLabels(TypedDict):
-    """The arguments of an asset that help readers to find it."""
+    """The group, icons, tags and owners that an asset is labelled with."""
 
     group_name: str
     kinds: set[str]
@@ -194,5 +194,5 @@ def asset_labels(
 
 
 def source_icon(spec: DatasetSpec) -> str:
-    """Return the kind of the source, by the name of its icon in Dagster."""
+    """Return the kind of the source as the name of an icon in Dagster."""
     return _SOURCE_ICONS.get(spec.source.kind, spec.source.kind)

@@ -66,7 +66,7 @@ class IngestConfig(dg.Config):
 
 
 def raw_assets(spec: DatasetSpec) -> list[dg.AssetsDefinition | dg.AssetSpec]:
-    """Return the raw chain of one data set, with only the stages it needs."""
+    """Return the assets that read, validate and prepare the rows of one data set."""
     assets: list[dg.AssetsDefinition | dg.AssetSpec] = [*_joined_sources(spec)]
     assets += [_ingested(spec), _validated(spec)]
     upstream = "validated"
@@ -121,7 +121,7 @@ def _ingested(spec: DatasetSpec) -> dg.AssetsDefinition:
 
 
 def _joined_sources(spec: DatasetSpec) -> list[dg.AssetSpec]:
-    """Return the two sources that are joined, for the lineage; nothing for one source."""
+    """Return the two sources that are joined, for the lineage; empty for a single source."""
     parts = spec.domain.parts
     if parts is None or spec.source.parts is None:
         return []
@@ -247,7 +247,7 @@ def _prepared(
 
 
 def dataset_assets(spec: DatasetSpec) -> dg.Definitions:
-    """Return all definitions of one data set but the resources.
+    """Return all Dagster definitions of one data set except resources.
 
     Raises DeclarationError for an unknown model or method, or parameters that do not fit.
     """
@@ -262,7 +262,7 @@ def dataset_assets(spec: DatasetSpec) -> dg.Definitions:
 def chains_of(
     specs: Iterable[DatasetSpec], refused: Refusals | None
 ) -> tuple[list[tuple[DatasetSpec, dg.Definitions]], dg.Definitions]:
-    """Return the definitions of each data set, and placeholder assets for the refused ones.
+    """Return the Dagster definitions of each data set, with placeholder assets for refused ones.
 
     refused   name → error of files that are refused already; others are added. None: the error of
               the first one is raised
@@ -291,7 +291,7 @@ def _refused_asset(name: str, line: str) -> dg.AssetSpec:
 def pipeline_definitions(
     specs: tuple[DatasetSpec, ...], pipeline: Pipeline, refused: Refusals | None = None
 ) -> dg.Definitions:
-    """Return all data sets with their resources; runs are executed in one process each.
+    """Return the Dagster definitions of all data sets with their resources.
 
     refused   as for `chains_of`
     """
@@ -308,7 +308,7 @@ def pipeline_definitions(
 
 @contextmanager
 def _without_collector() -> Iterator[None]:
-    """Turn the garbage collector off in the block: it took a third of the time of 200 files."""
+    """Turn the garbage collector off inside the block, which makes loading many files faster."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -319,7 +319,7 @@ def _without_collector() -> Iterator[None]:
 
 
 def _bind_jobs(chain: dg.Definitions, shared: dict[str, Any]) -> dg.Definitions:
-    """Return a chain whose jobs are bound to their assets.
+    """Return the Dagster definitions with jobs bound to their assets.
 
     Dagster would search the assets of all data sets once for every job.
     """

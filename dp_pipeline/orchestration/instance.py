@@ -27,7 +27,7 @@ _SERVER_STORAGE = f"storage:\n  postgres:\n    postgres_url:\n      env: {STORAG
 
 
 def keep_files_private() -> None:
-    """Make the files of this process, and of those that it starts, readable by their owner only.
+    """Make the files of this process and its child processes readable by their owner only.
 
     Dagster, Great Expectations and engines for files choose no mode for what they write.
     """
@@ -48,8 +48,10 @@ def dagster_folder(home: Home) -> Path:
 
 
 def make_dagster_home(home: Home) -> Path:
-    """Create the folder that ``$DAGSTER_HOME`` names, or ``.dagster_home`` next to the home, with
-    Dagster's settings, those of the project if it has some; return its path.
+    """Create the folder of Dagster's settings; return its path.
+
+    It is what ``$DAGSTER_HOME`` names, or ``.dagster_home`` next to the home, with the settings of
+    the project if it has some.
 
     Sets the variable for this process, whose files are private from then on. Raises PipelineError
     where the folder cannot be created, DeclarationError where its settings keep the history
@@ -79,7 +81,8 @@ def make_dagster_home(home: Home) -> Path:
 
 
 def _storage_server() -> str | None:
-    """Return the server of the run history, without a password; None: it is in the folder."""
+    """Return the server of the run history without its password; None if the history is in the
+    folder."""
     address = os.environ.get(STORAGE_VARIABLE)
     if not address:
         return None

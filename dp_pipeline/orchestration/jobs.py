@@ -29,7 +29,7 @@ so. Each window plans from the release of the one before.
 
 
 def jobs_of(spec: DatasetSpec) -> list[dg.job]:  # type: ignore[valid-type]
-    """Return every job of one data set, not bound to its assets yet."""
+    """Return every job of one data set, before they are bound to assets."""
     prepare, report = _prepare_job(spec), _report_job(spec)
     if spec.windows is not None:
         return [prepare, _windows_job(spec), report]
@@ -61,7 +61,7 @@ def report_job_name(spec: DatasetSpec) -> str:
 
 
 def raw_stages(spec: DatasetSpec) -> tuple[str, ...]:
-    """Return the names of the assets of the raw chain, in order."""
+    """Return the names of the assets that read and prepare rows, in order."""
     domain = (NAME,) if spec.to_discover else ()
     return ("ingested", "validated", *domain, *stages_of(spec.widest))
 
@@ -77,7 +77,7 @@ def epsilon_run_assets(spec: DatasetSpec) -> tuple[str, ...]:
 
 
 def publication_text(spec: DatasetSpec, publication: Publication) -> str:
-    """Return model, ε and price of a publication, in words."""
+    """Return the model, ε and price of a publication as text."""
     guarantee = declared_guarantee(spec, build_model(spec, publication.model), publication.epsilon)
     cost = spec.currency.labelled_text(price(spec, guarantee))
     text = f"{publication.model} of {spec.name} at ε={epsilon_text(publication.epsilon)}"
@@ -93,7 +93,7 @@ def _job(
     description: str,
     tags: Mapping[str, str] | None = None,
 ) -> dg.job:  # type: ignore[valid-type]
-    """Return a job over assets, named below the data set."""
+    """Return a job over some assets, named after the data set."""
     return dg.define_asset_job(
         name,
         selection=dg.AssetSelection.assets(*([spec.name, *asset.split("/")] for asset in assets)),
@@ -111,7 +111,7 @@ def _prepare_job(spec: DatasetSpec) -> dg.job:  # type: ignore[valid-type]
 
 
 def _preparation_text(spec: DatasetSpec) -> str:
-    """Return a description of the preparation before a release, and its cost."""
+    """Return a text that describes the preparation before a release, with its cost."""
     text = "Rows that are not prepared yet are read and prepared first"
     return f"{text}. {_discovery_text(spec)}" if spec.to_discover else f"{text}, which is free."
 
@@ -194,7 +194,7 @@ MAX_SILENCE = 90  # seconds; the daemon reports itself every 30
 
 
 def require_daemon(instance: dg.DagsterInstance, *, now: float) -> None:
-    """Raise PipelineError unless Dagster's daemon reported itself lately.
+    """Raise PipelineError unless Dagster's daemon was active recently.
 
     Without it the runs would wait, and be charged whenever somebody starts Dagster.
 

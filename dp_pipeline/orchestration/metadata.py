@@ -90,14 +90,15 @@ def published_metadata(copies: Mapping[str, PublishedCopy | None]) -> Metadata:
 
 
 def number(value: float) -> dg.MetadataValue:
-    """Return a number of four significant digits; text where there is no number."""
+    """Return a number with four significant digits for Dagster; text for a value that is not
+    finite."""
     if not math.isfinite(value):
         return _text("not a number")
     return dg.MetadataValue.float(float(f"{value:.4g}"))
 
 
 def picture(chart: figures.Picture) -> dg.MetadataValue:
-    """Return a chart as a small PNG, opened by a click in the UI."""
+    """Return a chart as a small PNG that the Dagster UI shows."""
     data = base64.b64encode(chart.png).decode()
     return dg.MetadataValue.md(f"![{plain(chart.alt_text)}](data:image/png;base64,{data})")
 
@@ -105,7 +106,8 @@ def picture(chart: figures.Picture) -> dg.MetadataValue:
 def line_table(
     names: Sequence[str], lines: Sequence[Sequence[str | int | float]]
 ) -> dg.MetadataValue:
-    """Return a table of at most five columns, whose head is shown also without lines."""
+    """Return a table of at most five columns for Dagster, whose head is shown even without
+    lines."""
     records = [dg.TableRecord(dict(zip(names, line, strict=True))) for line in lines]
     columns = [dg.TableColumn(name) for name in names]
     return dg.MetadataValue.table(records, schema=dg.TableSchema(columns))
@@ -162,7 +164,7 @@ def table_metadata(bundle: Bundle) -> Metadata:
 
 
 def _preview(bundle: Bundle) -> Metadata:
-    """Return the first synthetic rows; none where no ε holds."""
+    """Return the first synthetic rows as metadata; empty if no ε holds."""
     if not bundle.is_dp or "synthetic" not in bundle.tables:
         return {}
     batch = next(rows_in_batches(bundle.tables["synthetic"]))
@@ -208,7 +210,8 @@ def release_metadata(
 
 
 def _cost_metadata(published: PublishedBundle) -> Metadata:
-    """Return the ε that holds, the ρ that was paid, the charge of this run, and every charge."""
+    """Return the metadata on costs: the ε that holds, the ρ paid, the charge of this run, and
+    all charges."""
     bundle = published.bundle
     exact: Metadata = {"privacy/exact epsilon": _text(bundle.spent_text)}
     metadata: Metadata = {} if bundle.is_dp else exact
@@ -302,7 +305,8 @@ def budget_report(ledger: Ledger, population: str, windows: Windows | None = Non
 
 
 def balance_metadata(balance: Balance) -> Metadata:
-    """Return the amounts spent, left and allowed: in all, this month and in the window."""
+    """Return the amounts spent, left and allowed as metadata: in total, this month and in the
+    window."""
     amounts = {"spent": balance.spent, "left": balance.remaining, "ceiling": balance.ceiling}
     if balance.per_month is not None:
         amounts |= {
@@ -322,7 +326,7 @@ def balance_metadata(balance: Balance) -> Metadata:
 
 
 def limits_metadata(line: str) -> Metadata:
-    """Return a line on limits that differ between file and account; nothing for an empty line."""
+    """Return a line on differing limits as metadata; empty for an empty line."""
     return {"privacy/limits": _text(line)} if line else {}
 
 

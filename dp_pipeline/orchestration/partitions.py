@@ -45,7 +45,7 @@ _KEY_FORMATS: dict[Period, str] = {
 
 
 def window_partitions(windows: Windows) -> dg.TimeWindowPartitionsDefinition:
-    """Return the closed windows as partitions: one more whenever one ends, up to the last."""
+    """Return the closed windows as Dagster partitions, which grow whenever a window ends."""
     end = windows.following(windows.last) if windows.last else None
     return dg.TimeWindowPartitionsDefinition(
         start=partition_key(windows, windows.first),
@@ -67,7 +67,7 @@ def partition_key(windows: Windows, name: str) -> str:
 
 
 def window_of_key(windows: Windows, key: str) -> str | None:
-    """Return the window with this partition key; None where there is none."""
+    """Return the window with a partition key; None if there is none."""
     try:
         start = windows.clock.number_of(datetime.strptime(key, _KEY_FORMATS[windows.every]))
     except ValueError:
@@ -77,17 +77,18 @@ def window_of_key(windows: Windows, key: str) -> str | None:
 
 
 def release_partitions(spec: DatasetSpec, kind: type[Release]) -> dg.PartitionsDefinition:
-    """Return the windows of a data set, where it declares some; else its levels, ε or K."""
+    """Return the partitions of a data set's releases: its windows if it has some, otherwise its
+    ε or K."""
     return raw_partitions(spec) or dg.StaticPartitionsDefinition(list(kind.levels(spec)))
 
 
 def raw_partitions(spec: DatasetSpec) -> dg.PartitionsDefinition | None:
-    """Return the windows of a data set, where it declares some: its rows have no level."""
+    """Return the partitions of a data set's rows: its windows; None without windows."""
     return None if spec.windows is None else window_partitions(spec.windows)
 
 
 def spec_of_run(context: dg.AssetExecutionContext, spec: DatasetSpec) -> DatasetSpec:
-    """Return the declaration of the rows of this run: of its window, where there are windows.
+    """Return the declaration of the rows of this run, which are those of its window if it has one.
 
     Raises DeclarationError for a run over no window, over several, or over an unknown one.
     """
@@ -111,8 +112,8 @@ def options_of_run(
     pipeline: Pipeline,
     config: WindowConfig,
 ) -> RunOptions:
-    """Return the releases of a run: every model or method at its level, or everything published of
-    its window; of a sweep, everything at the configured ε.
+    """Return the options of a Dagster run: every model at its level, or all publications of its
+    window.
 
     Raises DeclarationError for a run over no partition, an undeclared one, or a range of them.
     """

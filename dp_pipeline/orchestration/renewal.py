@@ -39,7 +39,7 @@ _UNFINISHED = [
 
 @dataclass(frozen=True)
 class LastUpdate:
-    """The last materialization of an asset.
+    """The last update of an asset.
 
     event_number   of Dagster's event log: later events have larger numbers
     time           seconds since 1970
@@ -54,13 +54,13 @@ Updates = Mapping[dg.AssetKey, LastUpdate]
 
 @dataclass(frozen=True)
 class ReportPage:
-    """One report of a data set, and the assets that it shows."""
+    """A report of a data set, with the assets that it shows."""
 
     key: dg.AssetKey
     sources: tuple[dg.AssetKey, ...]
 
     def missing_update(self, updates: Updates) -> LastUpdate | None:
-        """Return the newest update that the report does not show; None where it shows all."""
+        """Return the newest update that the report lacks; None if it lacks none."""
         candidates = [updates[key] for key in self.sources if key in updates]
         newest = max(candidates, key=lambda update: update.event_number, default=None)
         report = updates.get(self.key)
@@ -68,7 +68,8 @@ class ReportPage:
         return None if is_fresh else newest
 
     def is_overdue(self, updates: Updates) -> bool:
-        """Return whether the report lacks an update for so long that it is renewed at once."""
+        """Return whether the report has lacked an update for so long that it has to be renewed
+        at once."""
         newest, report = self.missing_update(updates), updates.get(self.key)
         if newest is None or report is None:
             return False
@@ -97,7 +98,7 @@ def _key(spec: DatasetSpec, kind: type[Release], name: str) -> dg.AssetKey:
 
 
 def renewal_sensor(specs: Sequence[DatasetSpec]) -> list[dg.SensorDefinition]:
-    """Return one sensor for the reports of all data sets; none where nothing is released.
+    """Return one sensor for the reports of all data sets; an empty list if nothing is released.
 
     Its tick is two queries to Dagster's storage, however many data sets there are.
     """
@@ -112,7 +113,8 @@ def renewal_sensor(specs: Sequence[DatasetSpec]) -> list[dg.SensorDefinition]:
 
 
 def own_renewal_sensor(spec: DatasetSpec) -> list[dg.SensorDefinition]:
-    """Return the sensor of one data set in another project; none where nothing is released.
+    """Return the report sensor of one data set in another project; an empty list if nothing is
+    released.
 
     It starts a job of its own: the executor of the project would import everything for each report.
     """
@@ -138,7 +140,7 @@ def _sensor(
     effects: str,
     **target: Any,
 ) -> dg.SensorDefinition:
-    """Return a sensor over data sets.
+    """Return a sensor that renews the reports of some data sets.
 
     effects   the end of its description
     target    the assets or the job that it may start
@@ -176,7 +178,7 @@ def _sensor(
 def _renewal_request(
     dataset: str, pages: Iterable[ReportPage], updates: Updates, busy: Collection[str]
 ) -> dg.RunRequest | None:
-    """Return the run that renews a data set's reports; None if they are fresh or may wait."""
+    """Return the run that renews a data set's reports; None if they are current or may wait."""
     due = {
         page: newest
         for page in pages
@@ -207,7 +209,7 @@ def _last_updates(
 
 
 def _datasets_of(run: DagsterRun, dataset_of_job: Mapping[str, str]) -> set[str]:
-    """Return the data sets of a run: by its assets, or by its job where it has all of them."""
+    """Return the data sets that a run concerns, by its assets or its job."""
     if run.asset_selection:
         return {key.path[0] for key in run.asset_selection}
     return {dataset_of_job[run.job_name]} if run.job_name in dataset_of_job else set()

@@ -28,7 +28,7 @@ _QUIET: dict[str, Any] = {"loggers": {"console": {"config": {"log_level": "CRITI
 
 
 class RunFailed(PipelineError):
-    """A step of a run failed; carries the step's own line and exit code."""
+    """Raised when a step of a run failed, with the message and exit code of the step."""
 
     def __init__(self, message: str, exit_code: int) -> None:
         self.exit_code = exit_code
@@ -37,7 +37,7 @@ class RunFailed(PipelineError):
 
 @dataclass
 class DagsterRuns:
-    """The runs that one command starts, one after the other.
+    """The Dagster runs that one command starts, one after the other.
 
     on_step         gets the name of each step before it starts
     discovery_cost  nano-ε, or nano-ρ, that the last run charged for discovering the domain
@@ -52,7 +52,7 @@ class DagsterRuns:
     failed_checks: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def prepare(self, options: RunOptions, partition: str | None = None) -> tuple[str, ...]:
-        """Run the raw chain if a snapshot is named or the current one is not prepared.
+        """Read and prepare rows if a snapshot is named or the current one is not prepared.
 
         partition   key of a window
 
@@ -84,7 +84,7 @@ class DagsterRuns:
         config: dict[str, Any] | None = None,
         partition: str | None = None,
     ) -> dg.ExecuteInProcessResult:
-        """Run some assets; raise RunFailed with the line of the step that failed.
+        """Run some assets; raise RunFailed with the message of the step that failed.
 
         names    of assets below the data set: ``ingested``, ``k_anonymous/kjig``
         config   asset name → its configuration

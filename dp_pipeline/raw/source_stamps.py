@@ -27,7 +27,8 @@ class SourceStamp:
 
 
 def is_watchable(source: Source) -> bool:
-    """Return whether a source has a stamp: local files, or URLs with declared hashes."""
+    """Return whether changes of a source can be noticed: local files, or URLs with declared
+    hashes."""
     are_parts_watchable = source.parts is None or is_watchable(source.parts)
     return (
         are_parts_watchable

@@ -120,7 +120,7 @@ def parts_of_units(domain: Domain, codes: Codes) -> dict[str, IntArray]:
 
 @dataclass(frozen=True)
 class PartsOfUnits:
-    """Parts with the attributes of their units, and a row for each unit without parts.
+    """Parts with the attributes of their units, and one row for each unit without parts.
 
     table     the declared columns, and ``WITHOUT_PARTS``
     orphans   parts whose key no unit has, or who have none: they are left out
@@ -147,7 +147,7 @@ def concatenate_sources(units: pa.Table, parts: pa.Table, key: str) -> pa.Table:
 
 
 def join_parts(rows: pa.Table, keys: PersonKeys) -> PartsOfUnits:
-    """Join parts to their units, by whole keys.
+    """Return parts joined to their units by whole keys.
 
     rows   of both sources, all of each key, as ``source_tables`` gives them
     keys   of the columns of units; of several rows of units with one key the first by keyed digest
@@ -185,7 +185,7 @@ def join_parts(rows: pa.Table, keys: PersonKeys) -> PartsOfUnits:
 def join_batches(
     spec: DatasetSpec, tables: Iterable[pa.Table], key: bytes, scratch: Path
 ) -> Iterator[pa.Table]:
-    """Yield the joined rows of both sources, a group of keys at a time, at least one table.
+    """Yield the joined rows of both sources in at least one table, one group of keys at a time.
 
     tables    as ``source_tables`` gives them
     key       the population's secret key
@@ -204,7 +204,7 @@ def join_batches(
 
 
 def unit_keys(spec: DatasetSpec, key: bytes) -> PersonKeys:
-    """Return the keys that choose among rows of units with one key.
+    """Return the keys by which one row is chosen among the rows of units with the same key.
 
     key   the population's secret key
     """

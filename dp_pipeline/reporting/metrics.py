@@ -143,7 +143,7 @@ class QualityRow:
     def private(
         cls, model: str, epsilon: Fraction, *, metric: str, number: NoisyNumber
     ) -> QualityRow:
-        """Return the row of a number that was paid for through the gate."""
+        """Return the row of a private quality number, which was paid for through the gate."""
         return cls(model, epsilon, metric, number.value, number.scale, number.unit)
 
     @property
@@ -153,7 +153,7 @@ class QualityRow:
 
     @property
     def reading(self) -> str:
-        """The unit, and which values are better, in words.
+        """The unit, and whether low or high values are better, as text.
 
         >>> QualityRow("mst", Fraction(1), "avd_2", 0.1, None, "share").reading
         'share; lower is better'
@@ -180,7 +180,7 @@ class QualityRow:
 
 
 def bought_rows(bundle: Bundle) -> list[QualityRow]:
-    """Return the quality numbers that a release has paid for."""
+    """Return the private quality numbers that a release has paid for."""
     epsilon = Fraction(bundle.facts["epsilon"])
     return [
         QualityRow.private(bundle.model, epsilon, metric=metric, number=number)
@@ -202,7 +202,7 @@ def from_documents(documents: Sequence[Mapping[str, Any]]) -> list[QualityRow]:
 
 
 def sample_words(rows: Iterable[QualityRow]) -> str:
-    """Return an explanation of "of a sample"; empty where no number is of one."""
+    """Return an explanation of "of a sample"; empty if no number is of a sample."""
     if all(row.error is None for row in rows):
         return ""
     return (
@@ -250,7 +250,7 @@ class Pivot:
 
     @property
     def only_text(self) -> str:
-        """The text that several cells share, if all have it; else empty."""
+        """The text that all cells share; empty if they differ."""
         texts = {text for model in self.models for text in self.texts(model)}
         return texts.pop() if len(texts) == 1 < len(self.cells) else ""
 
@@ -271,7 +271,7 @@ def metrics_of(rows: Iterable[QualityRow]) -> tuple[str, ...]:
 
 
 def pivot(rows: Iterable[QualityRow], metric: str) -> Pivot:
-    """Return the table of one metric; without rows it has neither models nor ε."""
+    """Return the table of one metric, which is empty without rows."""
     chosen = [row for row in sort_rows(rows) if row.metric == metric]
     cells: dict[tuple[str, Fraction], tuple[QualityRow, ...]] = {}
     for row in chosen:
@@ -324,7 +324,7 @@ class SummaryTable:
 def _rank(
     rows: Sequence[QualityRow], metrics: Sequence[str], model: str
 ) -> tuple[tuple[int, float], str]:
-    """Return a sort key by the first metric that the model has."""
+    """Return a sort key by the first metric that a model has."""
     for place, metric in enumerate(metrics):
         values = [row.value for row in rows if row.model == model and row.metric == metric]
         if values and not np.isnan(values).all():
@@ -338,7 +338,8 @@ REFERENCE = "eug_kmeans"
 
 
 def relative_rows(rows: Iterable[QualityRow]) -> tuple[QualityRow, ...]:
-    """Return ``rcp`` of every other clustering model, at every ε at which EUGkM was evaluated too.
+    """Return the relative metric ``rcp`` of clustering models at every ε at which EUGkM was
+    evaluated.
 
     Exact numbers only: a quotient of noisy ones would hide their noise, and each is clipped at a
     distance of its own model's.
@@ -381,7 +382,7 @@ _COUNTS = {
 
 
 def measure_text(value: float | None, name: str) -> str:
-    """Return a measure of a k-anonymous release as text; a dash where there is none.
+    """Return a measure of a k-anonymous release as text; a dash if it is missing.
 
     >>> [measure_text(1234.0, "rows"), measure_text(0.25, "alpha"), measure_text(math.inf, "alpha")]
     ['1,234', '0.250', 'no bound']

@@ -34,13 +34,13 @@ SEEN = 2
 
 
 def attribute_text(attributes: Names) -> str:
-    """Return the names of some attributes as the head of a line."""
+    """Return the names of some attributes as the first cell of a line."""
     return " × ".join(attributes)
 
 
 @dataclass(frozen=True)
 class MeasuredTable:
-    """The distance of synthetic shares of some attributes from the noisy answers about them.
+    """The distance between synthetic and noisy measured shares of some attributes.
 
     distance   ½ Σ |s/m − c/n| for noisy counts c; above 1 where these are mostly noise
     noise      the same distance between noisy answers and the truth, on average
@@ -58,17 +58,18 @@ class MeasuredTable:
 
     @property
     def model(self) -> float:
-        """The least distance of the synthetic shares from the truth that noise does not explain."""
+        """The least distance between synthetic and true shares that noise does not explain."""
         return max(0.0, self.distance - self.noise - SEEN * self.spread)
 
     @property
     def most(self) -> float:
-        """The largest distance from the truth, on average."""
+        """The largest distance from the true shares, on average."""
         return min(1.0, self.distance + self.noise)
 
     @property
     def cells(self) -> list[str]:
-        """A line of a table: attributes, the distance, its part by noise, and by the model."""
+        """The cells of a table line: attributes, the distance, its part by noise, and by the
+        model."""
         model = f"at least {number_text(self.model)}" if self.model else "not seen"
         return [
             self.name,
@@ -81,7 +82,7 @@ class MeasuredTable:
 
 @dataclass(frozen=True)
 class NoisyAnswers:
-    """The measured tables of a release.
+    """The measured tables of a release, to compare synthetic rows with.
 
     tables      as they were paid for
     groupings   attribute → groups of its levels in tables of several attributes

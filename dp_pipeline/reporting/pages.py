@@ -31,7 +31,7 @@ from dp_pipeline.results.bundle import REFINES, Bundle
 
 
 class Timeline(NamedTuple):
-    """A table with a line for each time window, newest first; its cells are texts."""
+    """The table with a line for each time window, newest first."""
 
     head: list[str]
     lines: list[list[str]]
@@ -105,7 +105,7 @@ def write_report(  # noqa: PLR0913
 
 
 def summary_over_epsilon(rows: Sequence[QualityRow], prices: Prices) -> str | None:
-    """Return every model at the largest ε, the best first, in Markdown; None without numbers."""
+    """Return a Markdown table of every model at the largest ε, best first; None without numbers."""
     table = SummaryTable.of(rows, prices)
     if table is None:
         return None
@@ -113,7 +113,7 @@ def summary_over_epsilon(rows: Sequence[QualityRow], prices: Prices) -> str | No
 
 
 def summary_over_k(releases: Sequence[ReportedKAnonymousRelease]) -> str:
-    """Return methods × K in Markdown, with the AUC of classifiers where it is known."""
+    """Return a Markdown table of methods × K, with the AUC of classifiers if it is known."""
     has_auc = any("auc" in release.figures for release in releases)
     facts = {"grid": Grid.of(releases), "has_auc": has_auc}
     return render("summary.md.j2", level="k", **facts).rstrip("\n")
@@ -136,7 +136,7 @@ def _require_noisy(
 
 
 def _over_epsilon(releases: Sequence[Any], rows: Sequence[QualityRow]) -> dict[str, Any]:
-    """Return the facts of the report over ε, without its releases."""
+    """Return the facts that the report over ε shows, without its releases."""
     releasable = [release for release in releases if release.bundle.is_releasable]
     prices = prices_of(releases)
     standings = (Standing.NOT_DP, Standing.ANOTHER_EPSILON)
@@ -162,7 +162,7 @@ def _over_epsilon(releases: Sequence[Any], rows: Sequence[QualityRow]) -> dict[s
 
 
 def _spent(bundles: Sequence[Bundle]) -> Fraction:
-    """Return the most that some releases cost together."""
+    """Return the largest total cost of some releases."""
     keys = {release.key for release in bundles}
     return sum(
         (
@@ -193,7 +193,7 @@ class Grid(NamedTuple):
 
 
 def _over_k(releases: Sequence[Any]) -> dict[str, Any]:
-    """Return the facts of the report over K, without its releases."""
+    """Return the facts that the report over K shows, without its releases."""
     evaluated = {
         name: [release for release in releases if name in release.figures] for name in FIGURES
     }
@@ -218,7 +218,7 @@ def _over_k(releases: Sequence[Any]) -> dict[str, Any]:
 
 
 def _grouped(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """Return the second texts of each first text, in their order."""
+    """Return all second texts of each first text, in their order."""
     groups: dict[str, list[str]] = {}
     for text, name in pairs:
         groups.setdefault(text, []).append(name)

@@ -95,12 +95,12 @@ class NoisyTotal:
 
     @property
     def most(self) -> float:
-        """The largest number of rows that the noise allows."""
+        """The largest number of rows that is plausible given the noise."""
         return self.rows + DEVIATIONS * self.deviation
 
     @property
     def is_noise(self) -> bool:
-        """Whether the total is within its noise, as that of an empty table."""
+        """Whether the total is within the noise of an empty table."""
         return self.rows < DEVIATIONS * self.deviation
 
     @property
@@ -115,7 +115,7 @@ class NoisyTotal:
 
     @classmethod
     def of_sums(cls, totals: Iterable[tuple[float, float]]) -> NoisyTotal | None:
-        """Return the mean of totals by the inverse of their variances; None where there is none."""
+        """Return the inverse-variance mean of totals; None if there are none."""
         sums = [(total, total_variance) for total, total_variance in totals if total_variance > 0]
         precision = sum(1 / total_variance for _, total_variance in sums)
         if not precision:
@@ -152,7 +152,7 @@ class NoisyTotal:
 
 
 def noisy_total(spec: DatasetSpec, bundle: Bundle) -> NoisyTotal | None:
-    """Return the noisy number of rows of a release; None where it has no counts."""
+    """Return the noisy number of rows of a release; None if it has no counts."""
     spends = bundle.spends[: bundle.model_spends]
     return NoisyTotal.of_tables(bundle.tables, spends, distance=spec.distance)
 
@@ -256,12 +256,13 @@ def missing_shares(shares: Mapping[str, FloatArray], domain: Domain) -> dict[str
 
 
 def bundle_missing(spec: DatasetSpec, bundle: Bundle) -> dict[str, float]:
-    """Return ``missing_shares`` of a release; none for one that is no synthetic table."""
+    """Return the noisy share of missing values of a release's attributes; empty without a
+    synthetic table."""
     return missing_shares(_marginal_shares(bundle.tables), spec.domain)
 
 
 def omitted_rows_line(tables: Tables) -> str:
-    """Return the noisy number of rows that a clustering leaves out; empty where it has none."""
+    """Return the noisy number of omitted rows of a clustering as text; empty if there is none."""
     if LEFT_OUT not in tables:
         return ""
     rows, deviation = (float(column[0]) for column in tables[LEFT_OUT].values())
@@ -283,7 +284,7 @@ def _warn_of_omitted_rows(tables: Tables, total: NoisyTotal) -> tuple[str, ...]:
 
 
 def missing_line(missing: Mapping[str, float]) -> str:
-    """Return the shares of missing cells in one line, the largest first; empty for no column.
+    """Return the shares of missing values as one line, largest first; empty if there are none.
 
     >>> missing_line({"age": 0.012, "bmi": 0.25, "sex": 0.0})
     'bmi 25 %, age 1.2 %; less in 1 other column'
@@ -319,7 +320,7 @@ def _no_rows(total: NoisyTotal) -> tuple[str, ...]:
 
 
 def least_pair_noise(measured: Iterable[tuple[int, int, float]]) -> float | None:
-    """Return the mean error that noise makes of the best measured pair of attributes, in rows.
+    """Return the mean error in rows that noise makes in the best measured pair of attributes.
 
     measured   (number of attributes, number of cells, standard deviation of a cell) of each table
     """
@@ -376,7 +377,7 @@ def _weak_signal(
 
 
 def _at_a_bound(tables: Tables, axes: Sequence[Attribute]) -> tuple[str, ...]:
-    """Return a warning of axes along which nearly all noisy rows are at one declared bound."""
+    """Return a warning for axes along which nearly all noisy rows are at a declared bound."""
     counts = _counts(tables)
     weights = np.zeros(0) if counts is None else counts.clip(min=0)
     if not weights.sum() > 0:
@@ -400,7 +401,7 @@ def _at_a_bound(tables: Tables, axes: Sequence[Attribute]) -> tuple[str, ...]:
 
 
 def _one_level(attribute: Attribute, shares: FloatArray) -> tuple[str, ...]:
-    """Return a warning where nearly all synthetic rows have the level of unknown texts."""
+    """Return a warning if nearly all synthetic rows have the level of unknown texts."""
     if attribute.other is None or len(shares) != attribute.size:
         return ()
     share = float(shares[attribute.labels().index(attribute.other)])
@@ -413,14 +414,14 @@ def _one_level(attribute: Attribute, shares: FloatArray) -> tuple[str, ...]:
 
 
 def _counts(tables: Tables) -> FloatArray | None:
-    """Return the noisy rows of every centre, or of every box: the last counts."""
+    """Return the noisy rows of every centre or of every box."""
     if "sizes" in tables:
         return np.asarray(tables["sizes"]["size"], dtype=np.float64)
     return np.asarray(tables["synopsis"]["weight"]) if "synopsis" in tables else None
 
 
 def _sides(tables: Tables, name: str) -> tuple[FloatArray, FloatArray]:
-    """Return both ends along one axis of each count; both are a centre's place."""
+    """Return both ends along one axis of each box; for a centre, both are its position."""
     if "sizes" in tables:
         return tables["centres"][name], tables["centres"][name]
     return tables["synopsis"][f"{name}_lower"], tables["synopsis"][f"{name}_upper"]

@@ -21,7 +21,7 @@ Prices = Mapping[Fraction, str]
 
 
 def prices_of(releases: Sequence[ReportedPrivateRelease]) -> Prices:
-    """Return the prices of releases by ε; none where each cost just the requested ε."""
+    """Return the prices of releases by ε; empty if each costs exactly the requested ε."""
     charges_at: dict[Fraction, set[Fraction]] = {}
     for release in releases:
         if release.bundle.is_dp:
@@ -34,7 +34,7 @@ def prices_of(releases: Sequence[ReportedPrivateRelease]) -> Prices:
 
 
 def _price(symbol: str, charged: set[Fraction]) -> str:
-    """Return the price of a release in words, as a range where its charges differ.
+    """Return the price of a release as text, a range if its charges differ.
 
     >>> _price("ε", {Fraction(1, 2)}), _price("ρ", {Fraction(1, 2), Fraction(1, 10)})
     ('price ε = 0.5', 'price ρ = 0.1 to 0.5')

@@ -44,13 +44,14 @@ class ComparedTable:
 
     @property
     def distance_text(self) -> str:
-        """The distance in words, with its error where there is one."""
+        """The distance as text, with its error if there is one."""
         error = self.error
         return number_text(self.distance) if error is None else noisy_text(self.distance, error)
 
     @property
     def cells(self) -> list[str]:
-        """A line of a table: attributes, distance, and the difference of correlations if any."""
+        """The cells of a table line: attributes, distance, and the difference of correlations if
+        any."""
         correlation = "" if self.correlation is None else signed(self.correlation)
         return [self.name, self.distance_text, correlation]
 
@@ -82,14 +83,14 @@ class LearnedLabel:
 
     @property
     def cells(self) -> list[str]:
-        """A line of a table: the attribute, and all figures."""
+        """The cells of a table line: the attribute and all its figures."""
         figures = (self.accuracy, self.real_accuracy, self.majority, self.auc, self.real_auc)
         return [self.attribute, *map(number_text, figures)]
 
 
 @dataclass(frozen=True)
 class Likeness:
-    """The likeness of synthetic rows to single real ones. Sanity figures: they bound nothing.
+    """The similarity of synthetic rows to single real rows, which bounds no privacy.
 
     copies   share of the synthetic rows that equal a real row
     twins    share of the real rows that equal another real row
@@ -102,7 +103,8 @@ class Likeness:
 
 
 class Cost(NamedTuple):
-    """The mean distance from noisy answers, its part by noise, and tables with a visible error."""
+    """The mean distance from noisy answers, the part due to noise, and the tables with a visible
+    error."""
 
     distance: float
     noise: float
@@ -201,7 +203,8 @@ class QualityReport:
         return f"{pairs} in no measured table: these answers tell nothing of how they depend."
 
     def to_frame(self) -> Any:
-        """Return a frame with a figure a line: attributes, name, value and deviation of noise."""
+        """Return a frame with one figure on each line: attributes, name, value and deviation of
+        noise."""
         import pandas as pd
 
         lines = list(self._figures())
@@ -274,7 +277,7 @@ def _label_line(label: LearnedLabel) -> str:
 
 
 def _excluded_line(rows: int) -> str:
-    """Return the line that says how many real rows a comparison left out, and why.
+    """Return a line that says how many real rows were excluded from a comparison, and why.
 
     >>> _excluded_line(1)
     'Left out, as by a fit: 1 real row with a value that is missing or not as declared.'
@@ -307,7 +310,7 @@ class ClusteringQuality:
         return self.nicv / self.floor if self.floor > 0 else float("nan")
 
     def to_frame(self) -> Any:
-        """Return a pandas frame with one figure a line."""
+        """Return a pandas frame with one figure on each line."""
         import pandas as pd
 
         figures = {"nicv": self.nicv, "nicv without privacy": self.floor, "ratio": self.ratio}

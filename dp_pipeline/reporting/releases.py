@@ -36,7 +36,7 @@ Level = Literal["epsilon", "k"]
 
 
 class Standing(StrEnum):
-    """The most important fact about a release for a reader."""
+    """The most important fact about a release for its reader."""
 
     PRIVATE = "DIFFERENTIALLY PRIVATE"
     NOT_FOR_RELEASE = "NOT FOR RELEASE"
@@ -72,7 +72,7 @@ class ReportedRelease(ABC):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """The warnings that its noisy counts suggest; none for exact tables."""
+        """The warnings that the noisy counts of a release suggest; empty for exact tables."""
         return bundle_warnings(self.spec, self.bundle)
 
     @property
@@ -126,7 +126,7 @@ def steps_of(bundle: Bundle) -> tuple[Step, ...]:
 
 
 def _step(question: str) -> str:
-    """Return the purpose of a charge, from the gate's words for its question."""
+    """Return the purpose of a charge from the text of its question."""
     question = question.removesuffix(", refined")
     if question == ROWS:
         return ROWS
@@ -146,7 +146,7 @@ def standing_of(bundle: Bundle) -> Standing:
 
 
 def mechanisms_of(bundle: Bundle) -> list[tuple[str, str, int, Fraction]]:
-    """Return mechanism, scale, number of charges and their cost, 0 of rows left out."""
+    """Return each mechanism with its scale, number of charges and their cost."""
     groups: dict[tuple[str, str], list[Fraction]] = {}
     costs = (*bundle.costs, *(Fraction(0) for _ in bundle.beside))
     for spend, cost in zip((*bundle.spends, *bundle.beside), costs, strict=True):
@@ -162,7 +162,7 @@ MOST_COLUMNS = 4
 
 @dataclass(frozen=True, kw_only=True)
 class ReportedPrivateRelease(ReportedRelease):
-    """A release that was drawn with noise, and has an ε unless its bundle says otherwise.
+    """A release drawn with noise, as reports show it.
 
     balance    of the population, for ever and now; on cards
     state      charged, resumed or replayed; in reports
@@ -209,7 +209,7 @@ class ReportedPrivateRelease(ReportedRelease):
 
     @property
     def is_unfit_by_noise(self) -> bool:
-        """Whether only its noise makes it unreleasable."""
+        """Whether noise of a known seed is the only reason that the release may not leave."""
         bundle = self.bundle
         is_seeded = bundle.facts["noise"].startswith("seeded")
         return not bundle.is_releasable and (not bundle.caveat or is_seeded)
@@ -226,7 +226,7 @@ class ReportedPrivateRelease(ReportedRelease):
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """The charges of a table by purpose, where there are several."""
+        """The charges of a table by purpose, if there are several."""
         steps = steps_of(self.bundle)
         return steps if len(steps) > 1 else ()
 
@@ -261,22 +261,22 @@ class ReportedPrivateRelease(ReportedRelease):
 
     @property
     def quality_rows(self) -> tuple[QualityRow, ...]:
-        """Its quality numbers in reading order: noisy ones that were paid for, and exact ones."""
+        """The quality numbers in reading order: private ones that were paid for, and exact ones."""
         return sort_rows((*bought_rows(self.bundle), *self.exact))
 
     @cached_property
     def verdict(self) -> tuple[str, ...]:
-        """What may be read from its synthetic rows, and how sure that is, in sentences."""
+        """Sentences on what can be read from the synthetic rows, and how accurate it is."""
         return verdict(self.bundle.tables)
 
     @property
     def sample_words(self) -> str:
-        """An explanation of "of a sample"; empty where no number is of one."""
+        """An explanation of "of a sample"; empty if no number is of a sample."""
         return sample_words(self.quality_rows)
 
     @cached_property
     def quality(self) -> QualityReport | None:
-        """The quality report, against noisy answers and public rows; None without either."""
+        """The quality report, from noisy answers and public rows; None if there are neither."""
         stored = self.bundle.tables.get("codes")
         if stored is None:
             return None
@@ -309,7 +309,7 @@ class ReportedPrivateRelease(ReportedRelease):
 
 
 class ReleasedColumn(NamedTuple):
-    """A released column: its source attribute, and the rule that computes it, in words."""
+    """A released column, with its source attribute and the rule that computes it as text."""
 
     name: str
     source: str
@@ -326,7 +326,7 @@ class SuppressedRows(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class ReportedKAnonymousRelease(ReportedRelease):
-    """A table that was made k-anonymous without any noise: it has no ε.
+    """A table that was made k-anonymous without noise, and so without ε.
 
     figures   evaluation numbers by name, as ``reporting.metrics`` has them; of public rows only
     """
@@ -347,7 +347,7 @@ class ReportedKAnonymousRelease(ReportedRelease):
 
     @property
     def k_text(self) -> str:
-        """The head of its column in a table over K."""
+        """The head of the release's column in a table over K."""
         return f"K = {self.k}"
 
     @property
@@ -377,7 +377,7 @@ class ReportedKAnonymousRelease(ReportedRelease):
 
     @property
     def guarantees_rows(self) -> bool:
-        """Whether K promises more than the one row that every class has."""
+        """Whether K guarantees more than the one row that every class has."""
         return self.k > 1
 
     @property
@@ -397,7 +397,7 @@ class ReportedKAnonymousRelease(ReportedRelease):
 
     @property
     def only_rule(self) -> str:
-        """The rule that several columns share, if all have it; else empty."""
+        """The rule that all columns share; empty if they differ."""
         rules = {column.rule for column in self.columns}
         return rules.pop() if len(rules) == 1 < len(self.columns) else ""
 

@@ -49,7 +49,7 @@ def write_page(path: Path, template: str, **facts: Any) -> Path:
 
 
 def render(template: str, **facts: Any) -> str:
-    """Return the text of a template of ``templates/`` with these facts in it."""
+    """Return the text of a template in ``templates/``, filled with some facts."""
     is_markdown = template.endswith(_MARKDOWN)
     text = _environment(is_markdown=is_markdown).get_template(template).render(facts)
     return _unwrapped(text) if is_markdown else " ".join(text.split())
@@ -57,7 +57,8 @@ def render(template: str, **facts: Any) -> str:
 
 @cache
 def _environment(*, is_markdown: bool) -> Environment:
-    """Return Jinja2's environment, imported late: the command line starts without it."""
+    """Return the Jinja2 environment, which is imported late so that the command line starts
+    fast."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
@@ -77,7 +78,7 @@ def _environment(*, is_markdown: bool) -> Environment:
 
 
 def _unwrapped(text: str) -> str:
-    """Return Markdown in which a paragraph, a list item and a table line are one line each."""
+    """Return Markdown in which each paragraph, list item and table line is a single line."""
     lines = [""]
     for line in map(str.strip, text.splitlines()):
         if line.startswith("#"):
@@ -121,7 +122,7 @@ def _html_of(markdown: str) -> tuple[str, str]:
 
 
 def _label_cells(tokens: list[Token]) -> None:
-    """Name the column in every cell of a table: on a phone each row is a list."""
+    """Add the column's name to every cell of a table, since a phone shows each row as a list."""
     heads: list[str] = []
     column = 0
     for token, content in pairwise(tokens):
@@ -142,7 +143,7 @@ def _text_of(token: Token) -> str:
 
 
 def _words_of(page: str) -> str:
-    """Return the visible text of the body of a page, without white space."""
+    """Return the visible text of a page's body, without white space."""
     reader = _Words()
     reader.feed(page)
     return "".join("".join(reader.texts).split())

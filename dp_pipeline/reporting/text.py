@@ -64,13 +64,13 @@ def _both(value: float, deviation: float) -> str:
 
 
 def _power(value: float) -> int:
-    """Return the power of ten to write in front; 0 where plain digits are easy to read."""
+    """Return the power of ten to write in front of a number; 0 if plain digits are easy to read."""
     size = abs(value)
     return 0 if size == 0 or 1e-4 <= size < 1e6 else _exponent(value, 3)
 
 
 def _shifted(value: float, power: int) -> float:
-    """Return value / 10^power, also where 10^power is no float."""
+    """Return value / 10^power, even if 10^power exceeds the range of floats."""
     return float(Decimal(value).scaleb(-power))
 
 
@@ -79,7 +79,8 @@ def _exponent(value: float, digits: int) -> int:
 
 
 def _decimals(value: float, digits: int) -> int:
-    """Return the decimals that show ``digits`` significant digits; negative to round to tens."""
+    """Return the decimals that show ``digits`` significant digits; negative for rounding to
+    tens."""
     return digits - 1 - _exponent(value, digits) if value else 0
 
 
@@ -102,7 +103,7 @@ _UNITS = re.compile(r", clip \d+ shift \d+$")
 
 
 def question_words(question: str) -> str:
-    """Return the gate's text for a question, without the part for programs, shortened if long.
+    """Return the text of a question for people, shortened if it is long.
 
     >>> question_words("clipped squared distance to 3 released centres, clip 1352 shift 27")
     'clipped squared distance to 3 released centres'
@@ -112,7 +113,7 @@ def question_words(question: str) -> str:
 
 
 def cost_text(cost: Fraction) -> str:
-    """Return an ε or ρ as text, exactly where that is short.
+    """Return an ε or ρ as text, exact if that is short.
 
     >>> cost_text(Fraction(1, 3)), cost_text(Fraction(10**9 + 1, 3 * 10**9))
     ('1/3', '≈ 0.333')
@@ -154,7 +155,7 @@ def parameter_words(fact: str) -> str:
 
 
 def _words(value: Parameter) -> str:
-    """Return a parameter's value in words."""
+    """Return the value of a parameter as text."""
     if value is None:
         return "not set"
     if isinstance(value, list):
@@ -163,7 +164,7 @@ def _words(value: Parameter) -> str:
 
 
 def model_labels(bundles: Iterable[Bundle]) -> Mapping[str, str]:
-    """Return a label for each model, with k and columns where the clusterings differ in them."""
+    """Return a label for each model, with k and columns if the clusterings differ in them."""
     all_bundles = list(bundles)
     kinds = {
         bundle.model: (len(next(iter(centres.values()))), tuple(centres))
@@ -185,7 +186,7 @@ _BEGINNING = re.compile(r"^(\d*)([#=]|[-+.)](?=[\s-]|$))")
 
 
 def plain(text: str) -> str:
-    r"""Return text as one line without Markdown markup, wherever it is placed.
+    r"""Return text as one line without Markdown markup, safe to place anywhere.
 
     >>> plain("mean_radius <b>*new*</b>\n# _x_"), plain("# 1. - x"), plain("1. x"), plain("-4")
     ('mean_radius \\<b\\>\\*new\\*\\</b\\> # \\_x\\_', '\\# 1. - x', '1\\. x', '-4')
@@ -198,7 +199,7 @@ _WIDTH_OF_A_FILE = 132
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table on stdout; where that is no terminal, as wide as it needs to be."""
+    """Print a table on stdout, as wide as needed if stdout is not a terminal."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -238,7 +239,7 @@ def _is_number(text: str) -> bool:
 
 @contextmanager
 def progress(total: int, *, quiet: bool = False) -> Iterator[Callable[[str], None]]:
-    """Show the steps of a long command on stderr: a bar on a terminal, else a line for each step.
+    """Show the steps of a long command on stderr, as a bar on a terminal or as lines.
 
     quiet   whether nothing is shown
     """

@@ -273,7 +273,7 @@ class SyntheticTable:
         return counts / rows if rows else np.full(counts.shape, 1 / counts.size)
 
     def _has_attributes(self, attributes: Names) -> NDArray[np.bool_]:
-        """Return whether each row (rows,) may have values of some attributes."""
+        """Return whether each row (rows,) can have values of some attributes."""
         parts = self.domain.parts
         if parts is None or parts.fewest or {*parts.attributes}.isdisjoint(attributes):
             return np.ones(len(self.codes), dtype=np.bool_)
@@ -324,7 +324,8 @@ class SyntheticTable:
         return tables
 
     def _units_and_parts(self, parts: Parts, rng: np.random.Generator) -> dict[str, Columns]:
-        """Return the table of units, and that of their parts with the key of the unit of each."""
+        """Return the table of units, and the table of their parts with the key of each part's
+        unit."""
         sizes = self._column[SIZE].astype(np.int64) + parts.fewest
         firsts = first_parts(np.maximum(1, sizes))
         count = sizes[firsts]
@@ -390,7 +391,8 @@ class SyntheticTable:
 
 
 def _with_next(marginal: NoisyMarginal, parts: Parts) -> NoisyMarginal:
-    """Return a table; the second attribute of successive parts is called the next one."""
+    """Return a table in which the second attribute of successive parts is renamed as the next
+    one."""
     *names, last = marginal.attributes or ("",)
     is_successive = bool(parts.order) and last in names
     return replace(marginal, attributes=(*names, f"next {last}")) if is_successive else marginal
@@ -399,8 +401,7 @@ def _with_next(marginal: NoisyMarginal, parts: Parts) -> NoisyMarginal:
 def _noisy_tables(
     measured: Sequence[NoisyMarginal], name: str, of_cells: str, weight: int = 0
 ) -> dict[str, Columns]:
-    """Return a table with a row for each measured one and, unless they are too many, one of all
-    their cells.
+    """Return the table of measured tables and, unless it is too long, that of all their cells.
 
     weight   what the counts are divided by; 0: they are whole numbers of rows
     """

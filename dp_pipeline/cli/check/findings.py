@@ -12,7 +12,7 @@ from dp_pipeline.config.errors import PipelineError
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of the check of one object.
+    """The result of checking one object of a home.
 
     state   ``ok``; ``note``: good to know; ``fault``: somebody has to do something
     remedy  instruction for a fault; empty where nothing is to be done
@@ -38,7 +38,7 @@ def collect_error(findings: list[Finding], topic: str, name: str) -> Iterator[No
 
 
 def run_check(topic: str, check: Iterable[Finding]) -> Iterator[Finding]:
-    """Yield the findings of a check; the error that ends it is its last finding."""
+    """Yield the findings of a check, with an error that ends it as the last finding."""
     try:
         yield from check
     except PipelineError as error:

@@ -29,7 +29,7 @@ FORMATS = "formats"
 
 
 def check_leftovers(home: Home) -> Iterator[Finding]:
-    """Yield a finding for each leftover of a killed run, and for each half-read snapshot."""
+    """Yield a finding for each leftover file of a killed run, and for each half-read snapshot."""
     leftovers = [*files.leftovers(home.root, below=True), *files.leftovers(_head_folder(home))]
     for path in leftovers:
         text = f"{path} was left by a killed run"
@@ -45,7 +45,7 @@ def check_leftovers(home: Home) -> Iterator[Finding]:
 
 
 def sweep_all(home: Home) -> list[Path]:
-    """Delete the temporary files and folders of killed runs, and return their paths.
+    """Delete the temporary files and folders of killed runs; return their paths.
 
     No bundle, transcript or snapshot is deleted, and nothing that a living process writes.
     """
@@ -53,14 +53,15 @@ def sweep_all(home: Home) -> list[Path]:
 
 
 def _head_folder(home: Home) -> Path:
-    """Return the folder of the ledger's head outside the home, else one without leftovers."""
+    """Return the folder of the ledger's head if it is outside the home, otherwise an empty
+    folder."""
     folder = Head.of(home.ledger_folder, declared=home.head).path.parent
     is_inside = folder.is_relative_to(follow_links(home.root))
     return home.ledger_folder / "locks" if is_inside else folder
 
 
 def _is_read_to_the_end(manifest: Path) -> bool:
-    """Return whether the last entry of a manifest is written, or the file cannot be read at all."""
+    """Return whether a manifest is complete or cannot be read at all."""
     if not manifest.is_file():
         return False
     try:
@@ -147,7 +148,7 @@ def check_formats(home: Home) -> Iterator[Finding]:
 
 
 def check_dataset_files() -> Iterator[Finding]:
-    """Yield the number of readable data set files, and a finding for each of the others."""
+    """Yield the number of readable data set files, and a finding for each unreadable one."""
     faults: list[Finding] = []
     paths = dataset_files()
     for name, path in paths.items():

@@ -36,7 +36,7 @@ OTHER_CODE = "its key is made otherwise by this code"
 
 @dataclass(frozen=True)
 class ChargedRelease:
-    """A release that the ledger has charged, and today's declaration of its rows.
+    """A release that the ledger has charged, with the current declaration of its rows.
 
     entry   the row of the ledger that charged it
     state   ``settled``, ``dead`` or ``unfinished``
@@ -50,24 +50,24 @@ class ChargedRelease:
 
     @property
     def facts(self) -> Mapping[str, str]:
-        """The facts that were written when it was charged."""
+        """The facts that the ledger recorded with the charge."""
         return self.entry.facts
 
     @property
     def windows(self) -> tuple[str, ...]:
-        """The time windows that it was charged to; none where rows are not partitioned."""
+        """The time windows that were charged; empty for rows without windows."""
         return blocks_of(self.facts)
 
     @property
     def release_class(self) -> type[Release]:
-        """The class of releases of its kind."""
+        """The class of releases of this kind."""
         if self.facts.get("model") == DOMAIN:
             return DomainRelease
         return KAnonymousRelease if K_ANONYMITY in self.facts else EpsilonRelease
 
     @property
     def command(self) -> str:
-        """The command that finishes it, or shows it again."""
+        """The command that finishes the release or shows it again."""
         dataset, name = self.facts.get("dataset", ""), self.facts["model"]
         if self.release_class is DomainRelease:
             return f"dp-pipeline run {dataset}"
@@ -95,7 +95,7 @@ class ChargedRelease:
         return EpsilonRelease(spec, name, epsilon, home, self.facts["noise"], span=span)
 
     def key(self, spec: DatasetSpec) -> Key:
-        """Return the key that this program gives the same request now."""
+        """Return the key that this program now gives an equal request."""
         release = self.release(spec)
         if isinstance(release, NoisyRelease):
             key = release.draw_key(self.facts["snapshot"], int(self.facts["replicate"]))
@@ -112,7 +112,7 @@ class ChargedRelease:
         return model in spec.models and Fraction(self.facts["epsilon"]) in spec.partitions
 
     def is_current(self, spec: DatasetSpec) -> bool:
-        """Return whether its snapshots are the current ones."""
+        """Return whether the snapshots of the release are the current ones."""
         windows = self.windows or ("",)
         current = [current_snapshot(self.home.raw, spec.name, b"", window) for window in windows]
         ids = ["" if snapshot is None else snapshot.id for snapshot in current]
@@ -124,7 +124,7 @@ class ChargedRelease:
         return path.is_file() and is_locked(path)
 
     def changes(self, spec: DatasetSpec) -> str:
-        """Return the reason in words why today's key differs."""
+        """Return a text that says why the key of an equal request differs now."""
         changes = []
         release = self.release(spec)
         if self.facts["declaration"] != release.spec.digest:
@@ -166,7 +166,7 @@ def _readable_specs() -> dict[str, DatasetSpec]:
 
 
 def _spec_of(spec: DatasetSpec | None, windows: tuple[str, ...]) -> DatasetSpec | None:
-    """Return the declaration of the last of the windows; None where it declares no such rows."""
+    """Return the declaration of the last of some windows; None if the windows are not declared."""
     if spec is None or (spec.windows is None) != (not windows):
         return None
     try:
@@ -176,7 +176,7 @@ def _spec_of(spec: DatasetSpec | None, windows: tuple[str, ...]) -> DatasetSpec 
 
 
 def check_releases(home: Home, *, replay: bool = False) -> Iterator[Finding]:
-    """Yield the number of releases that are replayed at no cost, and a finding for each other one.
+    """Yield the number of releases that can be replayed, and a finding for each other release.
 
     replay   also replay every stored release from its answers, and compare
     """
@@ -198,7 +198,7 @@ def check_releases(home: Home, *, replay: bool = False) -> Iterator[Finding]:
 
 
 def _outcome(release: ChargedRelease, findings: list[Finding]) -> str:
-    """Return what the next run does with a release; append a finding if a person has to act."""
+    """Return what the next run does with a release; append a finding if a person must act."""
     spec = release.spec
     if release.state == "unfinished":
         findings.append(_unfinished(release))
@@ -219,7 +219,8 @@ def _outcome(release: ChargedRelease, findings: list[Finding]) -> str:
 
 
 def _replay(release: ChargedRelease) -> Iterator[Finding]:
-    """Yield a finding if today's code makes another bundle from a settled release's answers."""
+    """Yield a finding if the current code rebuilds a different bundle from a settled release's
+    answers."""
     spec, is_k_anonymous = release.spec, release.release_class is KAnonymousRelease
     if spec is None or release.state != "settled" or is_k_anonymous:
         return
@@ -255,7 +256,7 @@ def _unfinished(release: ChargedRelease) -> Finding:
 
 
 def _obstacle(release: ChargedRelease) -> str | None:
-    """Return why this program cannot finish a release, or None."""
+    """Return the reason why this program cannot finish a release; None if it can."""
     spec, facts = release.spec, release.facts
     if spec is None or not release.is_declared(spec):
         return f"no file of today declares it: declare it in {facts['dataset']}.yaml as it was"
@@ -270,7 +271,7 @@ def _obstacle(release: ChargedRelease) -> str | None:
 
 
 def _refusal_of_answers(release: NoisyRelease, key: ReleaseKey, code: str) -> str | None:
-    """Return the error of replaying a release's answers, or None."""
+    """Return the error that replaying a release's answers raises; None if there is none."""
     try:
         require_reserved_parameters(release, key)
         path = release.store.transcript_path(key)

@@ -66,7 +66,7 @@ def read_source(spec: DatasetSpec, files: Sequence[Path] | None = None) -> pa.Ta
 
 
 def stored_types(spec: DatasetSpec, files: Sequence[Path] | None = None) -> dict[str, str]:
-    """Return declared column → the type that the source stores; {} for texts alone."""
+    """Return the stored type of each declared column; {} if the source has only texts."""
     if spec.source.parts is not None:
         units, parts = spec.of_sources
         return {**stored_types(parts), **stored_types(units, files)}
@@ -77,9 +77,9 @@ def stored_types(spec: DatasetSpec, files: Sequence[Path] | None = None) -> dict
 
 
 def source_tables(spec: DatasetSpec, files: Sequence[Path] | None = None) -> Iterator[pa.Table]:
-    """Yield the tables of ``read_source``, at least one, of one schema: files of sensitive rows and
-    of Parquet, and queries, are never in memory as a whole.
-    """
+    """Yield the tables of ``read_source``, at least one, all of one schema.
+
+    Files of sensitive rows and of Parquet, and queries, are never in memory as a whole."""
     if spec.source.parts is not None:
         yield from _tables_of_both(spec, files)
         return
@@ -121,7 +121,7 @@ def _tables_of_both(spec: DatasetSpec, files: Sequence[Path] | None) -> Iterator
 
 
 def _widened(spec: DatasetSpec, own: DatasetSpec, table: pa.Table) -> pa.Table:
-    """Return rows of one source of two, ``own``, with all columns of both."""
+    """Return rows of one of two sources, ``own``, with the columns of both."""
     columns = dict(zip(table.column_names, table.columns, strict=True))
     columns[spec.protection.column] = columns.pop(own.protection.column)
     null = pa.nulls(table.num_rows)

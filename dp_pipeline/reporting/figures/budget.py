@@ -86,7 +86,7 @@ def _time(entry: Entry) -> datetime:
 
 
 def _amount(entry: Entry, *names: str) -> Fraction | None:
-    """Return the first of some facts that the row has, as pure accounts write no limit."""
+    """Return the first of some facts that a ledger row contains; None if it contains none."""
     text = next((entry.facts[name] for name in names if name in entry.facts), _UNLIMITED)
     return None if text == _UNLIMITED else Fraction(text)
 
@@ -121,7 +121,7 @@ def _staircase(history: BudgetHistory) -> Panel:
 
 
 def _budget_lines(history: BudgetHistory) -> list[Line]:
-    """Return the lines of the amount spent, beginning at 0, and of the limits."""
+    """Return the lines of the spent amount, beginning at 0, and of the limits."""
     spent = [Point(day_of(_span(history)[0]), 0.0)]
     for (time, _), total in zip(history.charges, history.sums, strict=True):
         spent.append(Point(day_of(time), float(total)))

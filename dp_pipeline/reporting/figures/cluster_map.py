@@ -30,7 +30,7 @@ MOST_EDGES = 1025
 
 @dataclass(frozen=True)
 class Density:
-    """The density in cells of unequal size over the unit square.
+    """The density of points in cells of unequal size over the unit square.
 
     x_edges, y_edges   ascending shares of the box, from 0 to 1
     cells              float (x, y): multiples of the mean density, at least 0
@@ -117,7 +117,7 @@ _PAPER = {"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.6}
 
 
 def cluster_maps(views: Sequence[ClusterView], *, title: str) -> Picture:
-    """Draw one panel a clustering, all with the same shades.
+    """Draw one panel for each clustering, all with the same shades.
 
     Negative weights are white. Of more than two columns those of a place or with the widest
     declared intervals are shown, and boxes are summed over the others; one column makes a strip.
@@ -154,7 +154,7 @@ def cluster_maps(views: Sequence[ClusterView], *, title: str) -> Picture:
 
 
 def _view_text(view: ClusterView) -> str:
-    """Return the number of centres, and the place of the largest one, in words."""
+    """Return the number of centres, and the position of the largest one, as text."""
     many = f"{view.name}: {len(view.centres)} centres"
     if view.sizes is None or not len(view.sizes):
         return many
@@ -178,7 +178,7 @@ def draw_map(axes: Axes, view: ClusterView) -> None:
 
 
 def _height(views: Sequence[ClusterView], across: int, down: int) -> float:
-    """Return the inches in which panels keep the shape of a box that is true to scale."""
+    """Return the height in inches at which panels keep the aspect ratio of a map."""
     width = (picture.WIDTH - (1.5 if across == 1 else 0.7)) / across
     ratios = [
         0.3 if view.is_strip else view.ratio if view.is_true_to_scale else 0.75 for view in views
@@ -218,7 +218,7 @@ def _norm(highest: float) -> PowerNorm:
 
 
 def _outline(axes: Axes, view: ClusterView) -> None:
-    """Draw thin sides of the boxes, where they are few and none overlap."""
+    """Draw thin outlines of the boxes, if they are few and do not overlap."""
     from matplotlib.collections import PolyCollection
 
     if view.hidden_columns or len(view.table["weight"]) > MOST_OUTLINES:
@@ -323,7 +323,7 @@ def _draw_scale(axes: Axes, view: ClusterView, metres: float) -> None:
 
 
 def _name_axes(axes: Axes, view: ClusterView, *, is_named: tuple[bool, bool]) -> None:
-    """Name ticks and axes; of panels with the same axes only the outer ones are named."""
+    """Label ticks and axes; for panels with the same axes, only the outer ones."""
     from matplotlib.ticker import EngFormatter
 
     horizontal, vertical = view.box

@@ -132,8 +132,7 @@ _FLATTEST = 0.1
 
 @dataclass(frozen=True)
 class ClusterView:
-    """The two columns on which a clustering is drawn: a place, else those with the widest
-    intervals.
+    """The two columns on which a clustering is drawn, and their ranges.
 
     name       heading of the panel
     columns    horizontal, then vertical: those of ``point_of``, else in the released order
@@ -166,14 +165,15 @@ class ClusterView:
 
     @property
     def aspect(self) -> float:
-        """The length of a vertical unit in horizontal ones: degrees of longitude are shorter."""
+        """The length of a vertical unit in horizontal units, since degrees of longitude are
+        shorter."""
         if not self.degrees:
             return 1.0
         return 1 / max(_FLATTEST, cos(radians(self.box[1].middle)))
 
     @property
     def ratio(self) -> float:
-        """The height of the box in widths."""
+        """The height of the box divided by its width."""
         return self.sides[1] * self.aspect / self.sides[0]
 
     @property

@@ -105,7 +105,7 @@ def k_anonymity_panel(values: OverK, *, figure: str) -> Panel:
 
 
 class WindowNumber(NamedTuple):
-    """One number of one time window.
+    """A number of one time window, such as a noisy total.
 
     deviation   of its noise; 0 of an exact one
     """

@@ -42,7 +42,7 @@ def day_of(moment: datetime) -> float:
 
 
 class Point(NamedTuple):
-    """One number of a line.
+    """A point of a line, with its error.
 
     position   ε, K or time in days (``day_of``)
     value      NaN breaks the line
@@ -56,7 +56,7 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True)
 class Line:
-    """One line of a chart.
+    """A line of a chart.
 
     name     printed at its end; empty: not named
     place    a number of its own: colour, marker and dashes are the same in every picture
@@ -108,7 +108,7 @@ class HorizontalAxis:
     symbol: str = ""
 
     def place(self, position: float) -> float:
-        """Return the place of a number in the units of the axis.
+        """Return the position of a number in the units of the axis.
 
         >>> HorizontalAxis("K", "apart", {0: "0", 50: "50"}).place(50)
         1.0
@@ -116,7 +116,7 @@ class HorizontalAxis:
         return float(list(self.ticks).index(position)) if self.kind == "apart" else float(position)
 
     def text(self, position: float) -> str:
-        """Return a number of the axis in words.
+        """Return a number of the axis as text.
 
         >>> HorizontalAxis("", "log", {0.5: "1/2"}, symbol="ε").text(0.5)
         'ε = 1/2'
@@ -284,7 +284,7 @@ def draw_panel(axes: Axes, panel: Panel) -> None:
 
 
 def _aside(panel: Panel, index: int) -> float:
-    """Return the factor by which a line is shifted, so that error bars do not hide each other."""
+    """Return the factor that shifts a line sideways, so that error bars do not hide each other."""
     if panel.x_axis.kind != "log" or not any(point.bar for point in panel.points):
         return 1.0
     last = len(panel.lines) - 1
@@ -353,7 +353,7 @@ def _on_two_lines(texts: Sequence[str], positions: Sequence[float]) -> list[str]
 
 
 def _scale_up(axes: Axes, panel: Panel) -> None:
-    """Scale the vertical axis from its floor to a little above the highest bar."""
+    """Scale the vertical axis from its lower end to a little above the highest bar."""
     from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
     y_axis, points = panel.y_axis, panel.points

@@ -75,7 +75,7 @@ def _largest_share(tables: Mapping[str, Marginals], name: str) -> str:
 
 
 def _shares(marginals: Marginals, name: str, column: str = "probability") -> dict[str, float]:
-    """Return the shares of an attribute's levels; empty if they are not in the release."""
+    """Return the shares of an attribute's levels; empty if they are not released."""
     if column not in marginals:
         return {}
     here = marginals["attribute"] == name
@@ -130,7 +130,7 @@ def draw_shares(
 
 
 def _select_levels(levels: Sequence[str], values: FloatArray) -> np.ndarray:
-    """Return the places of the levels to draw: all ordered ones, else the largest."""
+    """Return the positions of the levels to draw: all ordered ones, otherwise the most frequent."""
     if len(levels) <= MOST_LEVELS or has_order(levels):
         return np.arange(len(levels))
     return np.argsort(-np.nanmean(values, axis=0), kind="stable")[:MOST_LEVELS]
@@ -154,7 +154,7 @@ def has_order(levels: Sequence[str]) -> bool:
 
 
 def _steps(releases: int) -> FloatArray:
-    """Return how far each release is below the middle of a level, so that none hides another."""
+    """Return the vertical shift of each release's marks, so that none hides another."""
     return np.linspace(-_APART / 2, _APART / 2, releases) if releases > 1 else np.zeros(1)
 
 

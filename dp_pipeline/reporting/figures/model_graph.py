@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Node:
-    """One clique in the drawing.
+    """A clique in the drawing of a model.
 
     lane        column, 0 at the left: the heaviest branch below a clique stays in its lane, so
                 n cliques take at most 1 + log2 n lanes
@@ -35,7 +35,7 @@ class Node:
 
 @dataclass(frozen=True)
 class ModelGraph:
-    """The first cliques of a table, each below its parent.
+    """The drawing of a table's first cliques, each below its parent.
 
     nodes    in the order in which they stand below each other
     hidden   cliques that are not shown: those furthest from a root
@@ -94,7 +94,7 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _nearest(parents: list[int | None], most: int) -> list[int]:
-    """Return the ``most`` places nearest to a root, parents first."""
+    """Return the ``most`` positions nearest to a root, parents first."""
     children = _children(parents, range(len(parents)))
     order = list(children[None])
     for clique in order:
@@ -103,7 +103,8 @@ def _nearest(parents: list[int | None], most: int) -> list[int]:
 
 
 def _assign_lanes(parents: list[int | None], visible: list[int]) -> list[tuple[int, int]]:
-    """Return (clique, lane) from above; the heaviest branch comes last and stays in its lane."""
+    """Return (clique, lane) pairs from top to bottom, where the heaviest branch stays in its
+    lane."""
     children = _children(parents, visible)
     weight = dict.fromkeys(visible, 1)
     for clique in reversed(visible):

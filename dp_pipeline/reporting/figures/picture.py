@@ -37,7 +37,7 @@ class Picture:
 
     @property
     def png(self) -> bytes:
-        """The figure as PNG of less than ``MOST_BYTES``."""
+        """The figure as a PNG of less than ``MOST_BYTES`` bytes."""
         return png(self.figure)
 
     @property
@@ -57,7 +57,7 @@ MOST_ITEMS = 8
 
 
 def list_first(items: Iterable[str]) -> str:
-    """Return the first items in words, and the number of the others."""
+    """Return the first items as text, with the number of the others."""
     every = list(items)
     if not every:
         return "Nothing to show yet."
@@ -100,7 +100,7 @@ STYLES = ("-", "--", ":")
 
 
 def look_of(place: int) -> dict[str, Any]:
-    """Return colour, marker and dashes of a line: no two share colour and marker."""
+    """Return the colour, marker and dashes of a line, distinct from those of other lines."""
     turn, colour = divmod(place, len(COLOURS))
     return {
         "color": COLOURS[colour],
@@ -157,7 +157,7 @@ def set_footnote(figure: Figure, text: str) -> None:
 
 
 def quiet(axes: Axes) -> None:
-    """Remove the box, and draw pale ticks and texts in ink."""
+    """Remove the frame of axes and draw pale ticks."""
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
     for side in ("left", "bottom"):
@@ -169,13 +169,13 @@ def quiet(axes: Axes) -> None:
 
 
 def say_nothing_to_show(axes: Axes, why: str) -> None:
-    """Write the reason on empty axes."""
+    """Write on empty axes why there is nothing to show."""
     axes.set_axis_off()
     axes.text(0.5, 0.5, why, ha="center", va="center", color=MUTED, transform=axes.transAxes)
 
 
 def png(figure: Figure) -> bytes:
-    """Return the figure as PNG of less than ``MOST_BYTES``, as sharp as fits.
+    """Return the figure as a PNG of less than ``MOST_BYTES`` bytes, as sharp as possible.
 
     The same figure gives the same bytes: no time and no version is written into it.
     """
@@ -195,7 +195,7 @@ def png(figure: Figure) -> bytes:
 
 
 def lay_out(figure: Figure) -> None:
-    """Place axes once: each drawing with a layout would move them a little."""
+    """Fix the positions of axes, since repeated layouts would move them a little."""
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     figure.set_dpi(_RESOLUTIONS[0])
@@ -228,7 +228,7 @@ _ACROSS = 3
 def new_panels(
     count: int, *, inches: float, title: str, names: Sequence[str] = ()
 ) -> tuple[Figure, list[Axes]]:
-    """Return a figure with ``count`` empty panels, or with a note where there are none.
+    """Return a figure with ``count`` empty panels, or with a note if there are none.
 
     inches  height of a panel
     names   in the order of colours and markers, listed below the panels

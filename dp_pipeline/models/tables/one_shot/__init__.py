@@ -176,7 +176,7 @@ class OneShot(TableModel):
         return self if self.workload else replace(self, workload=workload_of_targets(targets))
 
     def is_better_pure(self, domain: Domain, delta: Fraction) -> bool:
-        """Return whether both kinds of plans that the rows may lead to have less noise."""
+        """Return whether pure ε has less noise for both kinds of plans that may be chosen."""
         if len(self.sizes(domain)) < 2 or self.quality == "best_plus":
             return False
         pure, concentrated = (
@@ -213,9 +213,10 @@ class OneShot(TableModel):
         return 1 + 2 * sum(sizes.values()) + most
 
     def _most_tabulated(self, domain: Domain) -> int:
-        """Of all views or packed tables, by either kind of noise, or of the clique that holds all
+        """Return the most cells of all views, of packed tables, or of a clique of all
         attributes.
-        """
+
+        It is the larger one under either kind of noise."""
         most, sizes = 0, self.sizes(domain)
         for concentrated in (False, True) if sizes else ():
             planning = self._planning(domain, 1.0, Fraction(1), NoiseRate(concentrated, 1))
@@ -237,9 +238,10 @@ class OneShot(TableModel):
         return {name: size for name, size in shape if size > 1}
 
     def _nullable(self, domain: Domain) -> dict[str, int]:
-        """Levels of attributes that plans take to have no missing values, their last level: none
-        that constraints or parts of units are about.
-        """
+        """Return the levels of the attributes that plans may treat as having no missing values.
+
+        Constraints and parts of units are about none of them; the level of missing values is the
+        last."""
         sizes = {} if domain.parts else self.sizes(domain)
         constrained = {name for entry in self.zeros(domain).allowed for name in entry.names}
         return {
@@ -270,7 +272,8 @@ class OneShot(TableModel):
         )
 
     def _takes_rounds(self, curator: Curator) -> bool:
-        """By public sizes alone: nothing was paid for yet."""
+        """Return whether to fit by rounds of ``aim_like``, decided by public sizes before
+        anything is paid."""
         domain, rate = curator.domain, NoiseRate(True, curator.distance)
         if self.quality == "best" or curator.currency == PURE or len(self.sizes(domain)) < 2:
             return False
@@ -283,9 +286,10 @@ class OneShot(TableModel):
         epsilon: Fraction,
         rng: np.random.Generator,
     ) -> SyntheticTable:
-        """Noisy tables, and rows drawn from the distribution fitted to them; spends all that the
-        accountant has, which is ``epsilon`` where no δ is declared.
-        """
+        """Return noisy tables, and rows drawn from the distribution fitted to them; spend the
+        whole budget.
+
+        The budget is ``epsilon`` if no δ is declared."""
         if curator.domain.parts is not None:
             return self._fit_units(curator, rng)
         if self._takes_rounds(curator):

@@ -104,12 +104,12 @@ class Planning:
 
     @cached_property
     def table_sizes(self) -> dict[str, int]:
-        """Attribute → levels of its tables."""
+        """The number of levels of each attribute in measured tables."""
         return {**self.sizes, **self.nullable}
 
     @cached_property
     def pairs(self) -> list[Pair]:
-        """All pairs of attributes that fit a clique."""
+        """All pairs of attributes that fit into a clique."""
         return [pair for pair in combinations(self.sizes, 2) if self.fits(pair)]
 
     def fits(self, names: Names) -> bool:
@@ -368,7 +368,8 @@ class Planning:
 
     @cached_property
     def packed(self) -> tuple[Names, ...]:
-        """Tables that hold every attribute once, with the least noise in one-way marginals."""
+        """The tables that contain every attribute once, with the least noise in one-way
+        marginals."""
         packed = self._packed(self.sizes)
         return packed if all(map(self.fits, packed)) else self._packed(self.table_sizes)
 
@@ -378,7 +379,7 @@ class Planning:
 
     @property
     def is_coverable(self) -> bool:
-        """Whether rows can be drawn from tables that hold every pair."""
+        """Whether rows can be drawn from tables that cover every pair."""
         has_all_pairs = len(self.pairs) == comb(len(self.sizes), 2)
         return has_all_pairs and (self.is_small or max(self.sizes.values()) == 2)
 

@@ -58,7 +58,7 @@ class Round:
 
     @property
     def sizes(self) -> Mapping[str, int]:
-        """Levels of every attribute, with those of missing values."""
+        """The number of levels of every attribute, including those of missing values."""
         return self.planning.table_sizes
 
     @property
