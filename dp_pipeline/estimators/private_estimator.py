@@ -178,7 +178,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         must_fit: bool = False,
         rehearse: bool = False,
     ) -> tuple[FinishedFit, str]:
-        """Run a declared fit over X, and return it with its promise.
+        """Run a declared fit over the columns of X; return it with its guarantee as text.
 
         rows_of_X  its rows as a source gives them, with the declared and the person's column
         refined    the fit that it refines, or None

@@ -590,7 +590,7 @@ noise protects nobody
         )
 
     def _declare(self, domain: Domain, protection: Protection, *, has_prior: bool) -> PrivateFit:
-        """Return the fit; before a discovery, with the most cells that may be discovered."""
+        """Return the declared fit; before a discovery, with the largest domain that it can give."""
         if self.constraints is not None:
             declared = constraints_of(self.constraints, domain)
             domain = replace(domain, constraints=(*domain.constraints, *declared))
