@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import inf, prod
 
 import numpy as np
@@ -29,11 +29,27 @@ class MeasuredTable:
     variance: float
     is_grouped: bool
 
+    def without_last_levels(
+        self, names: Collection[str], groups: Mapping[str, IntArray]
+    ) -> MeasuredTable:
+        """Return the table without the last level of these attributes, where it is in no group of
+        several.
+        """
+        merged = {
+            name
+            for name, labels in groups.items()
+            if self.is_grouped and (labels == labels[-1]).sum() > 1
+        }
+        levels = tuple(
+            slice(-1 if n in names and n not in merged else None) for n in self.attributes
+        )
+        return replace(self, counts=self.counts[levels])
+
 
 class NoisyTables:
     """All measured tables of a release.
 
-    tables   at least one
+    tables   at least one; a last level may be left out of some, where no released row has it
     groups   attribute → group of each level, for tables over groups
     """
 
@@ -117,6 +133,12 @@ class NoisyTables:
             counts = table.counts.sum(axis=axes)
             counts = counts.transpose([order.index(name) for name in attributes])
             variance, is_single = table.variance * table.counts.size / counts.size, np.ones(cells)
+            sizes = [
+                int(self.groups_of(n).max()) + 1 if table.is_grouped else self._rows.sizes[n]
+                for n in attributes
+            ]
+            absent = zip(sizes, counts.shape, strict=True)
+            counts = np.pad(counts, [(0, size - levels) for size, levels in absent])
             if table.is_grouped:
                 groups = [self.groups_of(name) for name in attributes]
                 counts = counts[np.ix_(*groups)]

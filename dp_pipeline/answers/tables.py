@@ -14,6 +14,7 @@ from dp_pipeline.answers.estimate import Basis, Estimate, quantile_of_normal
 from dp_pipeline.answers.noisy_tables import dependence_of, groups_of, measured_tables
 from dp_pipeline.answers.precision import Precision, Sums
 from dp_pipeline.answers.released_rows import ReleasedRows, codes_and_labels
+from dp_pipeline.config.domain import MISSING
 from dp_pipeline.config.encoding import FloatArray, IntArray, Names
 from dp_pipeline.config.errors import DeclarationError, one_of
 from dp_pipeline.results.clusters import Tables
@@ -404,6 +405,13 @@ def of_tables(tables: Tables) -> OpenTable:
     sizes = {name: len(some) for name, some in labels.items()}
     groups = groups_of(tables, codes)
     measured = measured_tables(tables["measured"], tables["cells"], sizes, groups)
+    # Of missing values that no released row has, tables tell noise alone.
+    complete = {
+        name
+        for name, column in codes.items()
+        if len(column) and labels[name][-1] == MISSING and column.max() < sizes[name] - 1
+    }
+    measured = [table.without_last_levels(complete, groups) for table in measured]
     precision = Precision(ReleasedRows(codes, sizes), measured, groups, dependence_of(tables))
     return OpenTable(synthetic, precision, attributes, labels)
 

@@ -119,6 +119,21 @@ def test_a_table_has_the_numbers_of_its_counts() -> None:
     assert opened.count("(a == 'a0' or a == 'a2') and b == 'b0'").basis == "measured"
 
 
+@pytest.mark.parametrize("groups", [None, {"b": [0, 1, 2]}])
+def test_noise_in_missing_values_of_no_row_tells_nothing(
+    groups: dict[str, list[int]] | None,
+) -> None:
+    closed = np.array([[400, 100], [80, 300]])
+    open_, noisy = (np.hstack([closed, [[cell], [cell]]]) for cell in (0, 90))
+    labels = {"a": ["a0", "a1"], "b": ["b0", "b1", "missing"]}
+    expected = release(closed, [(("a", "b"), closed, NOISE)], names="ab")
+    opened = release(open_, [(("a", "b"), noisy, NOISE)], names="ab", labels=labels, groups=groups)
+    for condition in ("a == 'a0'", "a == 'a0' and b == 'b1'"):
+        assert opened.count(condition) == expected.count(condition)
+    lines = opened.table("a", "b")
+    assert lines["count"].to_numpy() == pytest.approx([400, 100, 0, 80, 300, 0], abs=1)
+
+
 def test_a_count_below_0_before_the_fit_is_not_sure() -> None:
     noisy_counts = np.array([-10.0, 650.0])
     fitted = np.array([0, 640])
