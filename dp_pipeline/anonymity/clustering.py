@@ -223,7 +223,6 @@ class _Clustering:
         return centres[remains]
 
     def _middles(self, groups: Groups) -> IntArray:
-        """Return the centre of each group (groups, d)."""
         return self.gower.middles(self.codes, self.row_counts, groups)
 
     def _label_counts(self, keys: IntArray, size: int, members: IntArray) -> IntArray:

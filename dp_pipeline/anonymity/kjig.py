@@ -140,7 +140,6 @@ def _new_classes(splits: Splits) -> IntArray:
 
 
 def _entropy(counts: IntArray) -> FloatArray:
-    """Return n·H(label | class) in nats, from counts (…, classes, labels)."""
     # Late: a plan has methods built, and none of them used.
     from scipy.special import xlogy
 

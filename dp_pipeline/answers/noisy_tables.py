@@ -152,7 +152,6 @@ class NoisyTables:
 
 
 def _is_same(values: FloatArray, expected: FloatArray) -> bool:
-    """Return whether two arrays agree except for rounding errors."""
     return bool(
         np.allclose(values, expected, rtol=1e-9, atol=1e-12 * float(np.abs(expected).max()))
     )

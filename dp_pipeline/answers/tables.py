@@ -217,7 +217,7 @@ class OpenTable:
         return cells.values, *self._ends(cells, cells.values, of=of, level=level), cells.bases
 
     def replicates(self, number: int, *, seed: int, of: Of = "table") -> Iterator[pd.DataFrame]:
-        """Yield plausible true tables, which differ as the noise of the release allows.
+        """Yield random tables that could be the true table, given the noise of the release.
 
         number   of tables
         seed     of their draws; the same seed gives the same tables

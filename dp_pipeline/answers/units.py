@@ -98,8 +98,10 @@ class OpenParts(OpenTable):
     """The released parts of units, such as persons, as a table to compute numbers from."""
 
     def replicates(self, number: int, *, seed: int, of: Of = "table") -> Iterator[pd.DataFrame]:
-        """Yield plausible true parts; DeclarationError for a population, which is sampled unit
-        by unit."""
+        """Yield random tables of parts that could be the true table, given the noise of the
+        release.
+
+        DeclarationError for a population, which is sampled unit by unit."""
         if of == "population":
             raise DeclarationError(
                 "Parts are not sampled one by one, so they have no replicates of a population: ask "
@@ -259,7 +261,7 @@ class OpenUnits(OpenTable):
         return Estimate(value, min(low, value), max(high, value), level, basis)
 
     def _sums(self, own: np.ndarray, rows: np.ndarray, pairs: _Pairs) -> _Sums:
-        """Return the sums over units by size.
+        """Return the sums over units, by the size of the unit.
 
         own, rows   which rows are of a unit that counts, and which of these parts hold the
                     condition: (rows,)

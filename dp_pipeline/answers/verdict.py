@@ -82,7 +82,6 @@ def share_errors(tables: Tables) -> FloatArray | None:
 
 
 def _is_stored(tables: Tables) -> bool:
-    """Return whether the noisy counts, and at least one row, are stored."""
     noisy = {"weighted", "weighted_cells"} if "units" in tables else {"measured", "cells"}
     stored = {"codes", "marginals", *noisy} <= set(tables)
     return stored and len(next(iter(tables["codes"].values()), ())) > 0

@@ -130,7 +130,6 @@ def _lines(section: Mapping[str, object], folder: Path) -> list[str]:
 
 
 def _number_policy(policy: str, *, is_nullable: bool) -> OnInvalid:
-    """Return the policy for a number outside its bounds."""
     if policy == "keep":
         return "keep" if is_nullable else "clip"
     return "drop" if policy == "drop" else "clip"
@@ -301,7 +300,6 @@ class Category(_ColumnSection):
 
 
 def _text_policy(policy: str, other: str | None, *, is_nullable: bool) -> OnInvalid:
-    """Return the policy for a text that is not a level."""
     if policy == "drop":
         return "drop"
     if other is not None:

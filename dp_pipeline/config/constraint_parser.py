@@ -350,7 +350,6 @@ def _has_integers(attribute: Attribute) -> bool:
 
 
 def _integers(bins: Bins, code: int) -> tuple[int, int]:
-    """Return the first and the last integer of a bin; an empty bin has its last below its first."""
     low, high = bins.edges[code : code + 2]
     return math.ceil(low), math.floor(high) if code == bins.size - 1 else math.ceil(high) - 1
 

@@ -150,7 +150,7 @@ def domain_of_parts(
 def add_size(
     unit: Sequence[Attribute], of_parts: Sequence[Attribute], parts: Parts, key: str
 ) -> Domain:
-    """Return the attributes of a part with those of its unit and the size of that.
+    """Return the attributes of a part together with those of its unit and the unit's size.
 
     key   column that names the unit
     """

@@ -138,7 +138,7 @@ class Source:
 
     @property
     def is_resolved(self) -> bool:
-        """Whether no path begins with a variable that is not set."""
+        """Whether every path is complete, without an environment variable that is not set."""
         return not any(location.startswith("$") for location in self.locations)
 
     def only(self, location: str) -> Source:

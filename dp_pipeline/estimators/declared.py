@@ -179,7 +179,6 @@ def _are_bounds(declared: tuple[object, ...]) -> bool:
 
 
 def _is_moment(form: Form) -> bool:
-    """Return whether a form declares dates or times, by its fields or its bounds."""
     is_dated = any(isinstance(end, str | date) for end in _listed(form.get("bounds")))
     return is_dated or not {"type", "every"}.isdisjoint(form)
 
@@ -263,8 +262,6 @@ def _values(name: str, listed: Any) -> list[Any]:
 
 
 def _with_cells(section: type[Category | Numeric | Moment], name: str, form: Form) -> Attribute:
-    """Return the attribute that a section declares; DeclarationError if it has no levels or
-    bins."""
     attribute = attribute_of(section, name, form, of="domain")
     if not attribute.has_cells:
         cells = "every, bins or edges" if section is Moment else "bins"
@@ -305,7 +302,6 @@ def _as_text(name: str, value: Any) -> Any:
 
 
 def _refuse(name: str, expected: str, got: str) -> NoReturn:
-    """Raise DeclarationError about one column of ``domain``."""
     raise DeclarationError(f"domain: column {name!r}: expected {expected}, got {got}")
 
 

@@ -216,7 +216,6 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         return finished, promise
 
     def _rehearse(self, fit: PrivateFit) -> FinishedFit:
-        """Return a fit of artificial rows, drawn from the declaration or after public rows."""
         table = draw_table(fit.spec, fit.public, self.nominal_rows or REHEARSED_ROWS)
         rng = generator(self.random_state)
         return fit.run_over(table, row_secret(None), noise=SeededNoise(0), rng=rng)

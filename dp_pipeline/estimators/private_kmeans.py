@@ -36,7 +36,6 @@ _MOST_CLUSTERS = 10_000
 
 
 def _bounds_of(domain: Domain) -> FloatArray:
-    """Return the bounds of all columns (d, 2)."""
     return np.array([[side.lower, side.upper] for side in domain.box(domain.names)])
 
 

@@ -469,7 +469,7 @@ noise protects nobody
         return self._frames(self._finished.sample_again(rows, rng))
 
     def _frames(self, table: SyntheticTable) -> Any:
-        """Return synthetic rows in a frame, or units and parts in two."""
+        """Return synthetic rows as one frame, or units and parts as two."""
         if self._forms:
             return frames_of(table, *self._forms)
         return synthetic_frames.synthetic_frame(table, self._columns, self._frame_kind)
@@ -644,5 +644,4 @@ noise protects nobody
 
 
 def _shares(table: SyntheticTable) -> dict[str, FloatArray]:
-    """Return the share of the synthetic rows in each cell, by attribute."""
     return {name: table.probabilities((name,)) for name in table.attributes}

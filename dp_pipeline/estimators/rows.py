@@ -182,7 +182,7 @@ def prepared_rows(
 
 
 def _prepared_units(spec: DatasetSpec, table: pa.Table, key: bytes) -> PreparedRows:
-    """Return a row of each unit with its parts."""
+    """Return rows that each hold a unit with its parts."""
     with np.errstate(all="ignore"):
         units = normalized(spec, join_parts(table, unit_keys(spec, key)).table, key)
     codes = {name: units.column(name).to_numpy() for name in units.column_names}

@@ -143,6 +143,5 @@ def _has_fraction(label: object) -> bool:
 
 
 def _sort_key(label: object) -> tuple[bool, int, str]:
-    """Return a sort key that puts numbers before other labels."""
     is_number = isinstance(label, Real)
     return not is_number, int(label) if is_number else 0, str(label)  # type: ignore[call-overload]

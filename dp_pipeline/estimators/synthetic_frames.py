@@ -137,7 +137,6 @@ def _of_kind(frame: Any, columns: Sequence[DeclaredColumn], kind: FrameKind) -> 
 
 
 def _is_ordered(dtype: Any) -> bool:
-    """Return whether a type is of ordered categories, as an Enum of polars is in Arrow."""
     if dtype.name == "category":
         return bool(dtype.ordered)
     stored = getattr(dtype, "pyarrow_dtype", None)

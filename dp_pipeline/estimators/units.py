@@ -24,7 +24,7 @@ from dp_pipeline.results.synthetic_table import SyntheticTable, first_parts
 
 @dataclass(frozen=True)
 class TableForm:
-    """The public form of one of the two tables.
+    """The public form of the table of units or of the table of parts.
 
     name      of the table
     key       what its frame calls the column with the key of the unit
@@ -38,20 +38,21 @@ class TableForm:
     kind: FrameKind
 
     def frame(self, table: SyntheticTable, keys: np.ndarray) -> Any:
-        """Return synthetic rows, with the key (rows,) of the unit of each as first column."""
+        """Return synthetic rows as a frame whose first column is the key (rows,) of the unit."""
         return synthetic_frame(table, self.columns, self.kind, {self.key: keys})
 
 
 @dataclass(frozen=True, eq=False)
 class FrameOfUnits:
-    """The rows of one of the two frames, ``values``: of each declared column, then of the key."""
+    """The frame of units or of parts, as the values of its declared columns and its key."""
 
     form: TableForm
     values: tuple[Any, ...]
 
     @classmethod
     def of(cls, name: str, X: Any, declared: Any, key: Any) -> FrameOfUnits:
-        """Return the declared columns of a frame; DeclarationError for other ones."""
+        """Return the declared columns of a frame; DeclarationError if the frame has other
+        columns."""
         features = features_of(X, typed=False)
         if key not in (features.labels or ()):
             raise DeclarationError(
@@ -74,7 +75,7 @@ class FrameOfUnits:
         return cls(form, (*values, *ids))
 
     def typed(self) -> TableForm:
-        """Return the form of the table, with the types of the frame."""
+        """Return the form of the table, with the types of the frame's columns."""
         columns, domain = self.form.columns, self.domain
         return replace(self.form, columns=typed_columns(columns, self.values[:-1], domain))
 
@@ -84,13 +85,14 @@ class FrameOfUnits:
         return Domain(tuple(column.attribute for column in self.form.columns))
 
     def stored(self, key: str) -> pa.Table:
-        """Return the rows as a source gives them."""
+        """Return the rows in the form in which a source gives them."""
         return stored_table(self.domain, self.values, key)
 
 
 @dataclass(frozen=True, eq=False)
 class TwoFrames:
-    """The frames of units and of their parts, of which at most ``at_most`` of a unit count."""
+    """The frames of units and of their parts, in which at most ``at_most`` parts of a unit
+    count."""
 
     units: FrameOfUnits
     parts: FrameOfUnits
@@ -98,7 +100,7 @@ class TwoFrames:
 
     @classmethod
     def of(cls, X: Mapping[str, Any], domain: Any, key: Any, at_most: Any) -> TwoFrames:
-        """Return what is declared of two frames by name, that of units first.
+        """Return two declared frames given by name, with the units first.
 
         key   what both frames call the column with the key of a unit
 
@@ -135,19 +137,19 @@ class TwoFrames:
 
     @property
     def protection(self) -> UnitOfParts:
-        """All rows with one key, of both frames, are protected together."""
+        """The protection in which all rows with one key, of both frames, are one unit."""
         return UnitOfParts(str(self.units.form.key), self.at_most)
 
     @property
     def domain(self) -> Domain:
-        """The attributes of a part, of its unit, and its size."""
+        """The domain of a part: its attributes, those of its unit, and the unit's size."""
         own, key = tuple(self.parts.domain), self.protection.column
         names = tuple(each.name for each in own)
         parts = Parts(self.parts.form.name, names, self.at_most, key=key)
         return add_size(tuple(self.units.domain), own, parts, key)
 
     def stored(self) -> pa.Table:
-        """Return the rows of both frames, as ``raw.units.join_parts`` reads them."""
+        """Return the rows of both frames in the form that ``raw.units.join_parts`` reads."""
         key = self.protection.column
         return concatenate_sources(self.units.stored(key), self.parts.stored(key), key)
 

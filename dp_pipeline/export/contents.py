@@ -252,7 +252,6 @@ def write_contents(
 
 
 def _evidence(release: ReportedRelease, day: str) -> dict[str, bytes]:
-    """Return the files of evidence; empty for a release that may not leave."""
     if isinstance(release, ReportedPrivateRelease) and is_cleared(release.bundle):
         return evidence(release, day)
     return {}

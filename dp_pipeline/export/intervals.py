@@ -39,7 +39,6 @@ def added_columns(name: str, tables: Tables) -> dict[str, FloatArray]:
 
 
 def _interval_ends(counts: FloatArray, deviations: FloatArray) -> dict[str, FloatArray]:
-    """Return the ends of intervals for numbers of rows, which are at least 0."""
     reach = DEVIATIONS_TO_END * deviations
     ends = {"low": counts - reach, "high": counts + reach}
     return {name: np.maximum(0.0, end).round(3) for name, end in ends.items()}

@@ -325,7 +325,6 @@ class _Export:
 
     @cached_property
     def _resources(self) -> dict[str, dict[str, Any]]:
-        """The description of each file by its path; Damaged if it is unreadable."""
         resources = self._descriptor["resources"]
         return {str(resource["path"]): dict(resource) for resource in resources}
 
@@ -383,7 +382,6 @@ class _Export:
         return {key: sheet[key] for key in sheet if key not in added} if added else sheet
 
     def _added(self, name: str) -> list[str]:
-        """Return the names of the columns that the export added to a table."""
         resource = next(file for file in self._resources.values() if file["name"] == name)
         return [str(column) for column in resource.get(OWN, {}).get("added", [])]
 

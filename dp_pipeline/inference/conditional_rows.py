@@ -111,7 +111,6 @@ def _batch(
 
 
 def _draw_cells(weights: FloatArray, rng: np.random.Generator) -> IntArray:
-    """Return a random cell of each row (n,), drawn by its weights (n, cells)."""
     sums = np.cumsum(weights, axis=1)
     is_empty = sums[:, -1] <= 0
     sums[is_empty] = np.arange(1, sums.shape[1] + 1)

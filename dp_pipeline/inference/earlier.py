@@ -194,7 +194,6 @@ def believed(names: Names, table: np.ndarray, variance: float) -> NoisyMarginal:
 
 
 def _shape(names: Names, groupings: Mapping[str, Grouping], domain: Domain) -> tuple[int, ...]:
-    """Return the shape of a table: levels for one attribute, groups of levels for several."""
     grouped = len(names) > 1
     return tuple(
         groupings[name].size if grouped and name in groupings else domain[name].size

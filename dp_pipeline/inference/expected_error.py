@@ -259,7 +259,6 @@ class ExpectedError:
 
     @cached_property
     def _pair_place(self) -> dict[tuple[int, int], int]:
-        """The position of the pair of two attributes, given their positions."""
         return {pair: place for place, pair in enumerate(combinations(range(self._d), 2))}
 
     @cached_property

@@ -212,7 +212,6 @@ def spread_seeds(
 
 
 def _squares(points: FloatArray, chosen: Sequence[int] | IntArray) -> FloatArray:
-    """Return the squared distances of chosen points to all points, (chosen, points)."""
     return np.asarray(((points[chosen][:, None] - points) ** 2).sum(axis=2))
 
 

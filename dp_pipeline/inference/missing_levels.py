@@ -52,7 +52,6 @@ def complete_attributes(
 
 
 def _has_levels(table: NoisyMarginal, name: str, size: int) -> bool:
-    """Return whether a table contains all levels of an attribute."""
     return dict(zip(table.attributes, table.table.shape, strict=True)).get(name) == size
 
 

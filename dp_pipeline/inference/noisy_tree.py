@@ -261,6 +261,5 @@ def may_hold_rows(depths: IntArray, values: FloatArray, variance: FloatArray) ->
 
 
 def _share_empty(values: FloatArray) -> float:
-    """Return the share of empty leaves in a group."""
     many = len(values)
     return float(min((2 * (values < 0).sum() + 1) / (many + 1), 1 - 0.5 / many))

@@ -273,7 +273,6 @@ class _Dual:
         return logits
 
     def _at(self, theta: FloatArray) -> tuple[float, FloatArray]:
-        """Return the value of the function, and the logits."""
         logits = self.start + self.features @ theta
         linear = float(self.wanted @ theta) - float(self.doubt @ theta**2) / 2
         return float(self.rows @ np.logaddexp(0.0, logits)) - linear, logits

@@ -105,7 +105,8 @@ class Charge:
 
     @property
     def charge_in_all_windows(self) -> int:
-        """The charge in nanos, multiplied by the number of its windows (at least 1)."""
+        """The charge in billionths of ε or ρ, multiplied by the number of its windows (at least
+        1)."""
         return charge_in_all_windows(self.nano_epsilon, self.blocks)
 
     def _delta_fact(self) -> dict[str, str]:
@@ -228,7 +229,8 @@ class Entry:
 
     @property
     def charge_in_all_windows(self) -> int:
-        """The charge in nanos, multiplied by the number of its windows (at least 1)."""
+        """The charge in billionths of ε or ρ, multiplied by the number of its windows (at least
+        1)."""
         return charge_in_all_windows(self.nano_epsilon, blocks_of(self.facts))
 
     @property
@@ -292,7 +294,7 @@ def blocks_of(facts: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def charge_in_all_windows(nano_epsilon: int, blocks: Sequence[str]) -> int:
-    """Return a charge in nanos multiplied by the number of its windows (at least 1).
+    """Return a charge in billionths multiplied by the number of its windows (at least 1).
 
     This is its part of the total and of the month.
 

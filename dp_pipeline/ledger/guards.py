@@ -154,7 +154,6 @@ def drop_guards(connection: Connection) -> None:
 
 
 def _triggers(connection: Connection) -> list[tuple[str, str]]:
-    """Return the name and the table of every trigger of the database."""
     query = _FILE_TRIGGERS if connection.dialect.name == "sqlite" else _SERVER_TRIGGERS
     return [(name, table) for name, table in connection.execute(query)]
 

@@ -60,7 +60,7 @@ def build_model(spec: DatasetSpec, name: str) -> Model:
 
 
 def require_units_released(model: Model, domain: Domain, *, of: str) -> None:
-    """Raise DeclarationError where units have parts, and the model releases rows."""
+    """Raise DeclarationError if units have parts but the model releases only rows."""
     if domain.parts is not None and not model.releases_units:
         raise DeclarationError(
             f"{of}: the protected units have parts, so the model must be one_shot, which releases "

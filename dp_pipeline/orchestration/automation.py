@@ -161,7 +161,6 @@ def _window_schedule(spec: DatasetSpec) -> dg.ScheduleDefinition:
 
 
 def _has_file_each(spec: DatasetSpec) -> bool:
-    """Return whether each window is declared to have its own local file or folder."""
     source = spec.source.template or spec.source
     is_local = not source.is_remote and source.download is None
     return is_local and all(TEMPLATE in location for location in source.locations)

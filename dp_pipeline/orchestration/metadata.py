@@ -164,7 +164,6 @@ def table_metadata(bundle: Bundle) -> Metadata:
 
 
 def _preview(bundle: Bundle) -> Metadata:
-    """Return the first synthetic rows as metadata; empty if no ε holds."""
     if not bundle.is_dp or "synthetic" not in bundle.tables:
         return {}
     batch = next(rows_in_batches(bundle.tables["synthetic"]))

@@ -209,7 +209,6 @@ def _last_updates(
 
 
 def _datasets_of(run: DagsterRun, dataset_of_job: Mapping[str, str]) -> set[str]:
-    """Return the data sets that a run concerns, by its assets or its job."""
     if run.asset_selection:
         return {key.path[0] for key in run.asset_selection}
     return {dataset_of_job[run.job_name]} if run.job_name in dataset_of_job else set()

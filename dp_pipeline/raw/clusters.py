@@ -107,12 +107,12 @@ PACKED = "packed binary"
 
 
 def pack(result: Any) -> pa.RecordBatch:
-    """Return the result of a Spark worker as a row of PACKED."""
+    """Return the result of a Spark worker as a row of the schema PACKED."""
     return pa.record_batch({"packed": pa.array([pickle.dumps(result)], pa.binary())})
 
 
 def unpack(row: Any) -> Any:
-    """Return the result that a row of PACKED holds."""
+    """Return the result that a row of the schema PACKED holds."""
     return pickle.loads(row.packed)  # noqa: S301
 
 

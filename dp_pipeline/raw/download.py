@@ -239,8 +239,6 @@ def _exists(location: str) -> bool:
 
 
 def _download_path(folder: Path, url: str) -> Path:
-    """Return the path for the download of a URL, with a suffix that shows whether it is
-    compressed."""
     name = hashlib.sha256(url.encode()).hexdigest()[:32]
     ending = PurePosixPath(urlsplit(url).path).suffix.lower()
     return folder / f"{name}{ending if ending[1:].isalnum() else ''}"

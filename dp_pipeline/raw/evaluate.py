@@ -99,7 +99,6 @@ def _distances(domain: Domain, real: Codes, released: Codes) -> dict[str, float]
 def _misclassified(
     method: Method, target: Target, domain: Domain, real: Codes, released: Codes
 ) -> float:
-    """Return the share of real rows that a classifier trained on released rows misclassifies."""
     features, labels = target.classification_task(released, domain)
     sizes = {name: domain[name].size for name in features}
     classifier = train(method, features, labels, sizes)

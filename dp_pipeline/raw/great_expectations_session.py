@@ -57,7 +57,8 @@ def evaluate_batches(
     batches: Sequence[BatchReader],
     parallel_map: ParallelMap,
 ) -> dict[str, Tally]:
-    """Return the counts of each expectation, by name, over batches of rows."""
+    """Return how many rows of some batches meet each expectation, by the name of the
+    expectation."""
     totals = {expectation.name: Tally() for expectation in expectations}
     for tallies in parallel_map(partial(_tally_batch, spec, expectations), batches):
         totals = {name: total.plus(tallies[name]) for name, total in totals.items()}

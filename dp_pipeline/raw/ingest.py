@@ -113,7 +113,6 @@ def ingest(
 
 
 def _sweep(store: Path, spec: DatasetSpec) -> None:
-    """Delete the files that killed runs left in this locked data set."""
     sweep(store / spec.name, below=True)
     if spec.is_release:
         delete_downloads(store / spec.name)

@@ -283,8 +283,6 @@ def rows_as_declared(domain: Domain, table: pa.Table) -> NDArray[np.bool_]:
 
 
 def _without_sizes(domain: Domain) -> Domain:
-    """Return the domain without constraints on the size of units, which a single row does not
-    show."""
     constraints = [each for each in domain.constraints if not domain.is_counted(each.attributes)]
     return replace(domain, constraints=tuple(constraints))
 

@@ -133,7 +133,7 @@ class PartsOfUnits:
 
 
 def concatenate_sources(units: pa.Table, parts: pa.Table, key: str) -> pa.Table:
-    """Return the rows of both sources, with null in the columns of the other, and ``OF_UNIT``.
+    """Return the rows of both sources in one table, with null in the columns of the other source.
 
     key   column of both; of two types in both, it becomes text
     """

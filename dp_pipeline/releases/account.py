@@ -210,7 +210,6 @@ def _populations(folder: Path, below: list[Path]) -> set[str]:
 
 
 def _bundle_population(path: Path) -> str | None:
-    """Return the population that a bundle names; None if the bundle is missing or unreadable."""
     try:
         population = json.loads(path.read_text(encoding="utf-8"))["facts"]["population"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):

@@ -280,8 +280,8 @@ class EpsilonRelease(NoisyRelease):
         return {**facts, PRIOR: public.fact}
 
     def _earlier_folder(self, spec: ReleaseSpec) -> str:
-        """Return the store folder of the previous window's release, from which this one plans;
-        empty if there is none.
+        """Return the store folder of the previous window's release, from which this one plans; else
+        empty.
 
         The ledger's row records it and the key does not: else a window that is published later
         would change the key of every later window, and charge it again.
@@ -313,7 +313,6 @@ class EpsilonRelease(NoisyRelease):
         )
 
     def _coarse(self, refined: refinement.RefinedRelease) -> FitResult:
-        """Return the fit of the release that is refined; Damaged if its answers were changed."""
         key = refined.key
         release = replace(self, epsilon=key.epsilon, noise_name=key.noise, refine=None)
         return release.replay_fit(key)

@@ -149,7 +149,6 @@ def _row_count(table: Codes) -> int:
 
 
 def _middles(attribute: Attribute, codes: NDArray[Any]) -> FloatArray:
-    """Return the centre of the bin of every row; NaN for a missing value."""
     assert isinstance(attribute.cells, Bins)
     edges = np.asarray(attribute.cells.edges, dtype=np.float64)
     middles = np.append((edges[:-1] + edges[1:]) / 2, np.nan)

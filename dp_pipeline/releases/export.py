@@ -183,7 +183,6 @@ def _settled_release(
 
 
 def _bundle_folder(release: Release, settled: Entry) -> str:
-    """Return the folder of a release's bundle in the store."""
     folder = PurePath(*release.path, str(settled.key)[:32])
     pointer = replay.read_document(replay.pointer_path(release))
     if pointer is not None and PurePath(pointer["folder"]).parent == folder:

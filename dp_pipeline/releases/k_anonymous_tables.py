@@ -119,8 +119,6 @@ def measures_of(bundle: Bundle) -> dict[str, float]:
 
 
 def _levels_and_codes(table: Columns, name: str) -> tuple[np.ndarray, IntArray]:
-    """Return the sorted distinct texts of a column, and the index of every row's text among
-    them."""
     levels = reduce(np.union1d, map(np.unique, batches_of(table, name)))
     codes = [np.searchsorted(levels, batch) for batch in batches_of(table, name)]
     return levels, np.concatenate(codes)

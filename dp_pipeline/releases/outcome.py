@@ -45,7 +45,7 @@ from dp_pipeline.results.bundle import Bundle
 
 
 def write_pointer(release: Release, published: PublishedBundle) -> None:
-    """Write the file that names the stored bundle of a partition."""
+    """Write the file that names the stored bundle of a release."""
     folder = published.folder.relative_to(release.store.root)
     pointer = {"folder": str(folder), "state": published.state, "nano": str(published.nano)}
     write_private(pointer_path(release), encode_document(pointer))
@@ -174,7 +174,6 @@ def has_source_ended(spec: DatasetSpec, home: Home, published: Sequence[str]) ->
 
 
 def _released_totals(spec: DatasetSpec, home: Home, window: str) -> dict[str, NoisyTotal]:
-    """Return each model's noisy number of rows in a window; empty if it is not evaluated yet."""
     path = Path(home.internal, spec.name, "evaluation", f"{window}.json")
     totals = (read_document(path) or {}).get("totals", {})
     return {name: NoisyTotal(*total) for name, total in totals.items()}

@@ -73,7 +73,7 @@ def settled_facts(bundle: Bundle, path: Path) -> dict[str, str]:
 
 
 def snapshot_by_name(spec: DatasetSpec, home: Home, name: str) -> Snapshot:
-    """Return a snapshot that has only a name, for making keys."""
+    """Return a snapshot without its rows, from which keys of releases can be made."""
     return Snapshot(Path(home.raw, spec.name, name), b"")
 
 

@@ -143,7 +143,6 @@ def _pictures(spec: DatasetSpec, bundles: Sequence[Bundle]) -> list[Picture]:
 
 
 def _marginals_with_errors(bundle: Bundle) -> Columns:
-    """Return the marginals, with the error of each share if it is known."""
     errors = share_errors(bundle.tables)
     return {**bundle.tables["marginals"], **({} if errors is None else {"error": errors})}
 
@@ -249,7 +248,6 @@ def _evaluated(
 def _totals(
     names: Sequence[str], evaluations: Mapping[str, Any]
 ) -> dict[str, list[curves.WindowNumber]]:
-    """Return each model's noisy number of rows in every time window."""
     totals: dict[str, list[curves.WindowNumber]] = {}
     for name in names:
         for model, total in evaluations[name].get("totals", {}).items():

@@ -137,7 +137,6 @@ class BundleStore:
 
 
 def _contents(folder: Path) -> dict[str, bytes]:
-    """Return the content of every file of a bundle, each read once."""
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 

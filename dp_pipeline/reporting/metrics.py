@@ -189,12 +189,12 @@ def bought_rows(bundle: Bundle) -> list[QualityRow]:
 
 
 def to_documents(rows: Sequence[QualityRow]) -> list[dict[str, Any]]:
-    """Return rows as JSON values."""
+    """Return the quality rows as JSON values."""
     return [{**vars(row), "epsilon": str(row.epsilon)} for row in rows]
 
 
 def from_documents(documents: Sequence[Mapping[str, Any]]) -> list[QualityRow]:
-    """Return rows from JSON values."""
+    """Return the quality rows that ``to_documents`` wrote as JSON values."""
     return [
         QualityRow(**{**document, "epsilon": Fraction(document["epsilon"])})
         for document in documents
@@ -305,7 +305,7 @@ class SummaryTable:
 
     @classmethod
     def of(cls, rows: Sequence[QualityRow], prices: Mapping[Fraction, str]) -> SummaryTable | None:
-        """Return the summary of quality rows; None where there are none."""
+        """Return the summary made from quality rows; None if there are none."""
         if not rows:
             return None
         epsilon = max(row.epsilon for row in rows)

@@ -414,7 +414,6 @@ def _one_level(attribute: Attribute, shares: FloatArray) -> tuple[str, ...]:
 
 
 def _counts(tables: Tables) -> FloatArray | None:
-    """Return the noisy rows of every centre or of every box."""
     if "sizes" in tables:
         return np.asarray(tables["sizes"]["size"], dtype=np.float64)
     return np.asarray(tables["synopsis"]["weight"]) if "synopsis" in tables else None
@@ -455,7 +454,6 @@ def _sums(tables: Tables) -> list[tuple[float, float]]:
 
 
 def _marginal_shares(tables: Tables) -> dict[str, FloatArray]:
-    """Return the shares of every attribute's cells, in the order of its labels."""
     marginals = tables.get("marginals")
     if marginals is None:
         return {}

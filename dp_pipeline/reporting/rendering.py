@@ -143,7 +143,6 @@ def _text_of(token: Token) -> str:
 
 
 def _words_of(page: str) -> str:
-    """Return the visible text of a page's body, without white space."""
     reader = _Words()
     reader.feed(page)
     return "".join("".join(reader.texts).split())

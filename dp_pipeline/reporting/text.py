@@ -155,7 +155,6 @@ def parameter_words(fact: str) -> str:
 
 
 def _words(value: Parameter) -> str:
-    """Return the value of a parameter as text."""
     if value is None:
         return "not set"
     if isinstance(value, list):

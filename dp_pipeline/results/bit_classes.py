@@ -258,18 +258,15 @@ def _log_at_most(terms: int, rate: float, most: int) -> float:
 
 
 def _running_sum(logs: FloatArray) -> FloatArray:
-    """Return the cumulative sums of numbers, beginning with 0."""
     return np.concatenate([[0.0], np.cumsum(logs)])
 
 
 def _log_sum(logs: FloatArray) -> float:
-    """Return ln Σ e^x over the numbers x."""
     most = float(logs.max())
     return most + log(float(np.exp(logs - most).sum()))
 
 
 def _log_success(rate: float) -> float:
-    """Return ln(1 − q) for the rate −ln q."""
     return log(-expm1(-rate))
 
 

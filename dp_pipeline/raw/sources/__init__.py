@@ -105,7 +105,8 @@ def source_tables(spec: DatasetSpec, files: Sequence[Path] | None = None) -> Ite
 
 
 def _tables_of_both(spec: DatasetSpec, files: Sequence[Path] | None) -> Iterator[pa.Table]:
-    """Yield the rows of units and of their parts, with null in the columns of the other source.
+    """Yield the rows of units and of their parts, each with null in the columns of the other
+    source.
 
     ``OF_UNIT`` says which source a row is of; the parts' key has the name of the units'.
     """

@@ -138,7 +138,6 @@ def _read_group(spec: DatasetSpec, group: RowGroup) -> pa.Table:
 
 
 def _of_file(spec: DatasetSpec, path: Path) -> DatasetSpec:
-    """Return the data set with a single file as its source, so that messages name that file."""
     return replace(spec, source=spec.source.only(str(path)))
 
 

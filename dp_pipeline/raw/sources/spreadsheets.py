@@ -66,7 +66,6 @@ def sheet_names(path: Path, source: Source) -> list[str]:
 
 
 def _rows(path: Path, source: Source) -> Iterator[Row]:
-    """Yield the rows after the header that are not blank."""
     rows = _sheet_rows(path, source, source.header_row + 1)
     return (row for row in rows if any(cell is not None and cell != "" for cell in row))
 

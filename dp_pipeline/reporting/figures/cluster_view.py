@@ -57,7 +57,8 @@ def _in_metres(row: QualityRow, metres: float) -> QualityRow:
 
 
 def cluster_sizes(tables: Tables) -> FloatArray | None:
-    """Return the noisy rows of each centre (k,), which may be negative; None without sizes.
+    """Return the noisy number of rows of each centre (k,), which may be negative; None without
+    sizes.
 
     tables   ``Clusters.tables()``
 

@@ -113,7 +113,7 @@ class Planning:
         return [pair for pair in combinations(self.sizes, 2) if self.fits(pair)]
 
     def fits(self, names: Names) -> bool:
-        """Return whether the table over some attributes may be measured."""
+        """Return whether the table over some attributes is small enough to be measured."""
         return view_cells(names, self.table_sizes) <= self.cap
 
     @cached_property

@@ -113,7 +113,6 @@ class PriorRound:
     def _with_public(
         self, measured: tuple[NoisyMarginal, ...], public: PublicTable, rows: float
     ) -> OneWays:
-        """Return the one-way marginals, each combined with that of the public rows."""
         combined = [
             self._combined(marginal, public.shares(marginal.attributes), rows)
             for marginal in measured
