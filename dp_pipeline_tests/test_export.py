@@ -199,7 +199,7 @@ def test_an_uncleared_release_is_refused_unless_requested(
         (
             ("rides", "--window", "2026-W01"),
             2,
-            "has no windows, which this needs: declare `windows` in its",
+            "has no windows, which this command needs: declare `windows` in its",
         ),
         (("nothing",), 2, "nothing"),
         (("city",), 1, "of this declaration exists: `dp-pipeline"),

@@ -58,7 +58,9 @@ def test_releases_that_cannot_be_listed_are_not_taken_for_none(
         return real(path)
 
     monkeypatch.setattr(os, "scandir", refused)
-    with pytest.raises(PipelineError, match=r"rides: Permission denied; let the user"):
+    with pytest.raises(
+        PipelineError, match=r"rides cannot be used: Permission denied; let the user"
+    ):
         list(find_traces(home))
 
 

@@ -168,7 +168,7 @@ def test_only_an_unfinished_release_is_given_up_by_its_key(
     key = events_key(rides, spec)
     for short in ("", key[:7]):
         with pytest.raises(
-            DeclarationError, match="digits or more, as `dp-pipeline check` shows them, not"
+            DeclarationError, match="digits or more, as `dp-pipeline check` shows it, not as"
         ):
             give_up(rides.home, short, reason="old", by="ana")
     for unknown in ("0" * 12, key[:12].upper()):

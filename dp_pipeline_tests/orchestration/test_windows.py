@@ -332,7 +332,8 @@ def test_a_run_of_no_window_is_refused_by_name(project: Project):
     spec = stream(project)
     release = EpsilonRelease.at(spec, "independent", "0.1", project.home, noise="opendp")
     with pytest.raises(
-        (DeclarationError, NotPrepared), match="is read in windows, so one must be named, such as"
+        (DeclarationError, NotPrepared),
+        match="is read in windows, so --window must name one, such as",
     ):
         publish(release)
 
