@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, TypeVar
 
 from pydantic import BeforeValidator, Field, ValidationError, WithJsonSchema, model_validator
@@ -93,6 +94,7 @@ class ConstraintsSection(fields.Section):
     never    Combinations that no row has: [{age: "[0, 16)", marital: [Married, Widowed]}].
     only     Lists of combinations: every row has one combination of each list.
     depends  Columns that decide coarser ones: {city: {county: {Graz: Styria, Linz: Upper}}}.
+    at_most_one  Levels that at most one part of a unit has, where units have parts: {status: head}.
     """
 
     never: Annotated[
@@ -111,14 +113,20 @@ class ConstraintsSection(fields.Section):
         WithJsonSchema({"type": "object", "additionalProperties": _DECIDED}),
         Field(default_factory=dict),
     ]
+    at_most_one: Annotated[
+        tuple[Combination, ...],
+        BeforeValidator(_combinations),
+        WithJsonSchema({"anyOf": [_COMBINATION, _COMBINATIONS]}),
+    ] = ()
 
     @model_validator(mode="after")
     def _require_some(self) -> ConstraintsSection:
-        require(self.never or self.only or self.depends, "never, only or depends", "none of them")
+        some = self.never or self.only or self.depends or self.at_most_one
+        require(some, "never, only, depends or at_most_one", "none of them")
         return self
 
-    def declared(self, domain: Domain) -> tuple[Constraint, ...]:
-        """Return the declared constraints over the cells of a domain.
+    def constrain(self, domain: Domain) -> Domain:
+        """Return a domain with the declared constraints over its cells, behind its own.
 
         FieldError for a constraint without cells, one that forbids nothing or everything, and one
         over too many cells.
@@ -131,7 +139,24 @@ class ConstraintsSection(fields.Section):
         for fine, maps in self.depends.items():
             with below("depends", fine):
                 depends += [_depends(fine, coarse, map_, domain) for coarse, map_ in maps.items()]
-        return (*never, *only, *depends)
+        with below("at_most_one"):
+            single = _parse_items(self.at_most_one, lambda each: _single(each, domain))
+        parts = domain.parts and replace(domain.parts, single=single)
+        constraints = (*domain.constraints, *never, *only, *depends)
+        return replace(domain, constraints=constraints, parts=parts)
+
+
+def _single(combination: Combination, domain: Domain) -> tuple[str, Codes]:
+    """Return the attribute and the codes that at most one part of a unit has."""
+    own = [] if domain.parts is None else domain.parts.attributes
+    ((name, texts), *others) = combination.items()
+    require(not others, "levels of one attribute of a part", "several attributes")
+    if name not in own:
+        raise not_among(name, own, expected="an attribute of the parts of units")
+    with below(name):
+        codes = _codes(domain[name], texts)
+        require(len(codes) < domain[name].size, "some levels", "all of them")
+        return name, codes
 
 
 def _never(combination: Combination, domain: Domain) -> Constraint:
@@ -354,13 +379,14 @@ def _integers(bins: Bins, code: int) -> tuple[int, int]:
     return math.ceil(low), math.floor(high) if code == bins.size - 1 else math.ceil(high) - 1
 
 
-def constraints_of(declared: object, domain: Domain) -> tuple[Constraint, ...]:
-    """Parse the constraints that an estimator was given, in the form of a data set file.
+def constrained_domain(declared: object, domain: Domain) -> Domain:
+    """Return a domain with the constraints that an estimator was given, in the form of a data set
+    file.
 
     DeclarationError for the first mistake.
     """
     try:
-        return ConstraintsSection.model_validate(_as_texts(declared)).declared(domain)
+        return ConstraintsSection.model_validate(_as_texts(declared)).constrain(domain)
     except ValidationError as errors:
         error = fields.field_errors(errors)[0]
     except FieldError as field_error:

@@ -379,8 +379,11 @@ class DatasetSpec:
     def constraints_fact(self) -> dict[str, str]:
         """The fact of a release that lists the constraints on its rows; empty without
         constraints."""
-        words = "; ".join(constraint.words for constraint in self.domain.constraints)
-        return {"constraints": words} if words else {}
+        words = [constraint.words for constraint in self.domain.constraints]
+        for name, codes in self.domain.parts.single if self.domain.parts else ():
+            levels = [self.domain[name].labels()[code] for code in codes]
+            words.append(f"at most one with {name} {' or '.join(levels)} in a unit")
+        return {"constraints": "; ".join(words)} if words else {}
 
     @property
     def rows_digest(self) -> str:

@@ -317,8 +317,7 @@ class DataSetFile(fields.Section):
         if self.constraints is None:
             return domain
         with below("constraints"):
-            declared = self.constraints.declared(domain)
-        return replace(domain, constraints=(*domain.constraints, *declared))
+            return self.constraints.constrain(domain)
 
     def _parts(self) -> tuple[str, PartsSection] | None:
         """Return the name and the section of the parts, if any; FieldError for incompatible

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from dp_pipeline.config.constraint_parser import constraints_of
+from dp_pipeline.config.constraint_parser import constrained_domain
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.domain import Domain, Protection
 from dp_pipeline.config.encoding import FloatArray
@@ -592,8 +592,7 @@ noise protects nobody
     def _declare(self, domain: Domain, protection: Protection, *, has_prior: bool) -> PrivateFit:
         """Return the declared fit; before a discovery, with the largest domain that it can give."""
         if self.constraints is not None:
-            declared = constraints_of(self.constraints, domain)
-            domain = replace(domain, constraints=(*domain.constraints, *declared))
+            domain = constrained_domain(self.constraints, domain)
         elsewhere = {"attributes": "the columns of domain"}
         model = declared_model(self, TableModel, elsewhere=elsewhere, has_prior=has_prior)
         fit = self._declare_fit(

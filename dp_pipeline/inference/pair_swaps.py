@@ -6,8 +6,8 @@ that of a part with the size of its unit.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,6 +73,31 @@ def swap_parts(
     for _ in range(ROUNDS):
         search.swap(rng)
     return SyntheticUnits(units.size, units.units, search.parts)
+
+
+def spread_parts(
+    units: SyntheticUnits,
+    single: Sequence[tuple[str, Sequence[int]]],
+    rng: np.random.Generator,
+) -> SyntheticUnits:
+    """Return the units with parts exchanged, so that few have two parts where one may be.
+
+    single   attribute of the part, and the codes that at most one part of a unit has
+
+    A part too many changes places with one of a unit that has none of them, while there is such a
+    unit. Of several attributes the last may undo some of those before.
+    """
+    parts = {name: codes.copy() for name, codes in units.parts.items()}
+    for name, codes in single:
+        have = np.isin(parts[name], list(codes))
+        # In each unit one of them stays, and places are taken in random order.
+        extra = rng.permutation(np.argwhere(have & (have.cumsum(axis=1) > 1)))
+        free = rng.permutation(np.flatnonzero(~have.any(axis=1)))[: len(extra)]
+        rows, places = extra[: len(free)].T
+        others = rng.integers(0, units.size, len(free))
+        for each in parts.values():
+            each[rows, places], each[free, others] = each[free, others], each[rows, places]
+    return replace(units, parts=parts)
 
 
 def shrunk_pairs(pairs: NoisyPairs, margin: FloatArray) -> FloatArray:

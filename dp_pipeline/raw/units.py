@@ -52,9 +52,9 @@ def units_of_parts(
     order   value of each part by which those of a unit are in order (n,), NaN last; None: a set
     is_empty  whether a row (n,) is no part, but stands for a unit without one; None: no row is
 
-    A unit with a part that breaks a constraint is left out. Parts with one value, and those of a
-    set, are in the order of their codes, so the order of rows never matters. An attribute of the
-    unit is missing where its parts have different values.
+    A unit with a part that breaks a constraint, or with two where one may be, is left out. Parts
+    with one value, and those of a set, are in the order of their codes, so the order of rows never
+    matters. An attribute of the unit is missing where its parts have different values.
     """
     parts = domain.parts
     assert parts is not None
@@ -86,6 +86,9 @@ def units_of_parts(
             column[places] = codes[name][rows][is_there]
             columns[parts.place(name, position)] = (column, absent + 1)
     is_kept = _keeps_constraints(domain, {name: column for name, (column, _) in columns.items()})
+    for name, single in parts.single:
+        have = np.isin(codes[name][rows], single).astype(np.int64)
+        is_kept &= (np.add.reduceat(have, starts) if len(starts) else have) <= 1
     return {name: (column[is_kept], size) for name, (column, size) in columns.items()}
 
 

@@ -9,7 +9,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from dp_pipeline.config.constraint_parser import constraints_of
+from dp_pipeline.config.constraint_parser import constrained_domain
 from dp_pipeline.config.constraints import AllowedCells
 from dp_pipeline.config.domain import Domain
 from dp_pipeline.config.errors import DeclarationError
@@ -30,7 +30,7 @@ SAID = {
         str(at): str(at // 4) for at in range(12)
     }}},
 }  # fmt: skip
-RULED = replace(PLAIN, constraints=constraints_of(SAID, PLAIN))
+RULED = constrained_domain(SAID, PLAIN)
 """e is a in other words, d decides b, and four sentences more."""
 
 KEEPING = {
@@ -178,7 +178,7 @@ def test_constraints_that_contradict_each_other_are_refused() -> None:
         "never": [{"a": level, "c": level} for level in (0, 1)],
     }
     plain = levels(a=2, b=2, c=2)
-    odd = replace(plain, constraints=constraints_of(said, plain))
+    odd = constrained_domain(said, plain)
     with pytest.raises(
         DeclarationError, match="needs `constraints` that some row can keep, but these"
     ):
@@ -188,6 +188,6 @@ def test_constraints_that_contradict_each_other_are_refused() -> None:
 def test_constraints_that_need_too_large_cliques_are_refused() -> None:
     plain = levels(a=60, b=60, c=60)
     never = [{x: 0, y: 1} for x, y in (("a", "b"), ("b", "c"), ("a", "c"))]
-    ruled = replace(plain, constraints=constraints_of({"never": never}, plain))
+    ruled = constrained_domain({"never": never}, plain)
     with pytest.raises(DeclarationError, match="takes `constraints` over at most"):
         MODELS["one_shot"]().check(ruled)

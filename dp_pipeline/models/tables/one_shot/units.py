@@ -14,7 +14,7 @@ from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.parts import pair_count
 from dp_pipeline.inference.conditional_rows import sample_conditionally
 from dp_pipeline.inference.fitted_tree import FittedRows
-from dp_pipeline.inference.pair_swaps import NoisyPairs, SyntheticUnits, swap_parts
+from dp_pipeline.inference.pair_swaps import NoisyPairs, SyntheticUnits, spread_parts, swap_parts
 from dp_pipeline.inference.structural_zeros import StructuralZeros
 from dp_pipeline.results.accountant import split
 from dp_pipeline.results.measurement import NoisyMarginal
@@ -91,8 +91,10 @@ class UnitRelease:
         }
         units = SyntheticUnits(size, of_units, of_parts)
         variance = self.pairs[0].variance / UNIT_WEIGHT**2 if self.pairs else 0.0
-        swapped = swap_parts(units, noisy, variance, in_order=in_order, rng=rng)
-        for name, codes in swapped.parts.items():
+        single = [(name, codes) for name, codes in self.parts.single if name in of_parts]
+        units = spread_parts(units, single, rng)
+        units = swap_parts(units, noisy, variance, in_order=in_order, rng=rng)
+        for name, codes in spread_parts(units, single, rng).parts.items():
             columns[name][rows] = codes.ravel()
 
     def _pairs(self, table: NoisyMarginal, size: int) -> NoisyPairs:
@@ -101,12 +103,16 @@ class UnitRelease:
         if not self.parts.order:
             # Each pair was counted in one order; a pair of two equal codes is both.
             counts = np.triu(counts) + np.triu(counts).T
+        for name, single in self.parts.single:
+            if name == table.attributes[1] and not self.parts.order:
+                # Known to be empty: the rest is noise.
+                counts[np.ix_(single, single)] = 0
         return NoisyPairs(counts, table.variance * (pairs / UNIT_WEIGHT) ** 2)
 
     def _keeping(self, codes: IntArray, names: Names) -> IntArray:
         """Return the rows of the units in which every part meets the constraints."""
         zeros = StructuralZeros(self.domain.allowed(names))
-        if not zeros:
+        if not zeros and not self.parts.single:
             return codes
         is_kept = zeros.holds(dict(zip(names, codes.T, strict=True)))
         sizes = self.parts.row_counts(codes[:, names.index(SIZE)])
@@ -114,6 +120,10 @@ class UnitRelease:
         broken = np.zeros(len(firsts), dtype=np.bool_)
         owners = np.repeat(np.arange(len(firsts)), sizes[firsts])
         broken[owners[~is_kept]] = True
+        for name, single in self.parts.single:
+            if name in names:
+                have = np.isin(codes[:, names.index(name)], single)
+                broken |= np.bincount(owners[have], minlength=len(firsts)) > 1
         return codes[~broken[owners]]
 
 
