@@ -20,6 +20,7 @@ from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.selection import ScoreSession
 from dp_pipeline.gate.trees import SplitSession, TreeSession
 from dp_pipeline_tests import structure
+from dp_pipeline_tests.mutants import planted, read_mutants
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "dp_pipeline"
@@ -264,6 +265,11 @@ def test_the_command_line_starts_without_heavy_packages(command: list[str], tmp_
     assert not imported & HEAVY
     assert "sqlalchemy" not in imported
     assert command == ["budget"] or not imported & {"pydantic", "numpy"}
+
+
+def test_every_mutant_can_be_planted() -> None:
+    for mutant in read_mutants():
+        planted(mutant, (PACKAGE / mutant["file"]).read_text(encoding="utf-8"))
 
 
 EXTRAS = re.compile(r"^(from|import) (playwright|dask|distributed|pyspark|s3fs|moto|mbi)\b", re.M)
