@@ -80,7 +80,7 @@ def noise_bound(scale: Fraction, delta: Fraction) -> int:
 
 
 def gaussian_noise_bound(sigma2: Fraction, chance: Fraction) -> int:
-    """Return an integer that discrete Gaussian noise exceeds with at most a given chance.
+    """Return an integer that discrete Gaussian noise reaches with at most a given chance.
 
     It is √(2σ²·ln(1/chance)), rounded up.
 

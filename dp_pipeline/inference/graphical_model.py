@@ -262,7 +262,7 @@ def _marginal_stages(
 
 
 def _groups(node: Clique) -> list[tuple[int, ...]]:
-    """Return the axes of a node, with neighbouring axes fused where no table separates them."""
+    """Return the axes of a node in groups of neighbouring axes that have few cells together."""
     groups: list[tuple[int, ...]] = []
     cells = CELLS_A_GROUP + 1
     for axis, size in enumerate(node.shape):

@@ -129,7 +129,8 @@ MAX_PROPOSED_LINES = 20
 
 
 def _unreadable(spec: DatasetSpec) -> tuple[Counter[str], tuple[int, int] | None]:
-    """Return why lines are not rows, and the lines of the quoted cell whose repair helps most."""
+    """Return why lines are not rows, and the length of quoted cells, in lines, that would mend
+    most lines."""
     if spec.source.parts is not None:
         both = [_unreadable(each)[0] for each in spec.of_sources]
         return both[0] + both[1], None

@@ -242,7 +242,7 @@ class Pivot:
         return ["Model", *(_at(epsilon, prices) for epsilon in self.epsilons)]
 
     def texts(self, model: str) -> tuple[str, ...]:
-        """Return a text for each ε; a dash where there is no number."""
+        """Return the text of the model's number at each ε; a dash where there is no number."""
         return tuple(
             "; ".join(row.text for row in self.cells.get((model, epsilon), ())) or "–"
             for epsilon in self.epsilons
