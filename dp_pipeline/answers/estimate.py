@@ -16,7 +16,8 @@ Basis = Literal["measured", "bounded", "model"]
 """``measured``: noisy tables that were released hold the answer, so the interval is of their noise.
 ``bounded``: every pair of its columns has a table or a noisy score, and what was not measured
 widens the interval.
-``model``: the fitted model says it; the interval is of noise alone, and the model may be wrong.
+``model``: the fitted model says it; the interval is of noise, and of how much pairs of columns
+usually depend on each other, as far as measured ones of the release do not say it.
 """
 
 

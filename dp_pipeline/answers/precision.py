@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from math import inf, nan, prod
+from math import inf, prod
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from dp_pipeline.answers.estimate import Basis
 from dp_pipeline.answers.fit_response import FitResponse
 from dp_pipeline.answers.noisy_tables import MeasuredTable, NoisyTables
 from dp_pipeline.answers.released_rows import ReleasedRows
-from dp_pipeline.answers.scored_pairs import ScoredPairs
+from dp_pipeline.answers.unmeasured_pairs import UnmeasuredPairs
 from dp_pipeline.config.encoding import FloatArray, IntArray, Names
 
 RAKINGS = 3
@@ -35,9 +35,10 @@ class Sums:
 
     values            of the release
     noise             variance by the noise of all tables
-    unmeasured        variance by what no table says; NaN where nothing bounds it
+    unmeasured        variance by what no table says
     direct            what tables over these attributes say alone
     direct_variance   its variance; infinite without such a table
+    is_bounded        whether every pair of these attributes has a table or a score
     """
 
     values: FloatArray
@@ -45,6 +46,7 @@ class Sums:
     unmeasured: FloatArray
     direct: FloatArray
     direct_variance: FloatArray
+    is_bounded: bool
 
     @property
     def variances(self) -> FloatArray:
@@ -53,7 +55,7 @@ class Sums:
         Where a value disagrees with its own tables by more than noise, the fit has moved it away
         from what was measured: the square of that is added.
         """
-        variances = self.noise + np.nan_to_num(self.unmeasured)
+        variances = self.noise + self.unmeasured
         has_direct = np.isfinite(self.direct_variance)
         noise_between = np.maximum(0.0, np.where(has_direct, self.direct_variance, 0.0) - variances)
         moved = np.maximum(0.0, (self.values - self.direct) ** 2 - 2 * noise_between)
@@ -62,12 +64,9 @@ class Sums:
     @property
     def bases(self) -> list[Basis]:
         """The basis of each estimate: which tables or scores it comes from."""
+        other: Basis = "bounded" if self.is_bounded else "model"
         is_measured = np.isfinite(self.direct_variance).tolist()
-        is_bounded = np.isfinite(self.unmeasured).tolist()
-        return [
-            "measured" if measured else "bounded" if bounded else "model"
-            for measured, bounded in zip(is_measured, is_bounded, strict=True)
-        ]
+        return ["measured" if measured else other for measured in is_measured]
 
 
 class Precision:
@@ -76,7 +75,7 @@ class Precision:
     rows         released rows
     tables       what was measured
     groups       attribute → group of each level, for tables over groups
-    dependence   (attribute, attribute) → likely L1 distance of the pair from independence, in rows;
+    dependence   (attribute, attribute) → likely L1 distance of the pair from independence, in rows,
                  for pairs that were scored
 
     Of several attributes the deviations of all pairs without a table are added, as if these had
@@ -99,7 +98,7 @@ class Precision:
         self.weight = self.total / max(1, rows.total)
         """True rows, or units, that a released row of the weight 1 stands for."""
         self._response = FitResponse(rows, self._tables, self.weight)
-        self._scored = ScoredPairs(rows, self._tables, dependence)
+        self._pairs = UnmeasuredPairs(rows, self._tables, dependence)
 
     def weighted_sum(self, weights: FloatArray, attributes: Names) -> Sums:
         """Return a weighted sum over rows with its sources of error.
@@ -112,20 +111,16 @@ class Precision:
         unmeasured = 0.0
         if not np.isfinite(variance):
             unmeasured = sum(self._unmeasured(weights, attributes), start=0.0)
-        value = float(self.released.weigh(weights).sum()) * self.weight
-        noise = float(self._response.variances(weights[None, :])[0])
-        parts = value, noise, unmeasured, direct, variance
-        return Sums(*(np.array([part]) for part in parts))
+        value = np.array([float(self.released.weigh(weights).sum()) * self.weight])
+        noise, others = self._response.variances(weights[None, :]), np.array([unmeasured])
+        bounded, directly = self._is_bounded(attributes), (np.array([direct]), np.array([variance]))
+        return Sums(value, noise, others, *directly, bounded)
 
     def _unmeasured(self, weights: FloatArray, attributes: Names) -> Iterator[float]:
         """Yield the variance that each unmeasured pair adds to a sum over rows."""
-        if len(attributes) < 2:
-            yield nan
         for pair in combinations(attributes, 2):
             if not self._tables.has_levels(pair):
-                scored = self._scored.get(*pair)
-                means = self.released.means(weights, pair)
-                yield nan if scored is None else scored.variance(means)
+                yield self._pairs.get(*pair).variance(self.released.means(weights, pair))
         for triple in combinations(attributes, 3):
             if not self._tables.has_levels(triple):
                 yield BEYOND_PAIRS * self.total * self._variance_beyond_pairs(weights, triple)
@@ -170,7 +165,14 @@ class Precision:
         if not is_direct.all():
             unmeasured = np.where(is_direct, 0.0, self._unmeasured_of_cells(attributes))
         noise = np.where(is_direct, variance, self._margin_noise(attributes, len(counts)))
-        return Sums(np.asarray(counts), noise, unmeasured, direct, variance)
+        is_bounded = self._is_bounded(attributes)
+        return Sums(np.asarray(counts), noise, unmeasured, direct, variance, is_bounded)
+
+    def _is_bounded(self, attributes: Names) -> bool:
+        return len(attributes) > 1 and all(
+            self.is_scored(pair) or self._tables.has_levels(pair)
+            for pair in combinations(attributes, 2)
+        )
 
     def _unmeasured_of_cells(self, attributes: Names) -> FloatArray:
         """Return the variance that unmeasured pairs add to the count of every cell: float (cells,).
@@ -178,15 +180,14 @@ class Precision:
         A cell has a part of the rows of its pair's cell, and the square of it of the variance.
         """
         shares = self.released.shares(*attributes)
-        variances = np.full(shares.shape, nan if len(attributes) < 2 else 0.0)
+        variances = np.zeros(shares.shape)
         for pair in combinations(attributes, 2):
             if not self._tables.has_levels(pair):
-                scored = self._scored.get(*pair)
                 shape = [
                     size if n in pair else 1
                     for n, size in zip(attributes, shares.shape, strict=True)
                 ]
-                of_pair = np.full(shape, nan) if scored is None else scored.variances.reshape(shape)
+                of_pair = self._pairs.get(*pair).variances.reshape(shape)
                 variances += of_pair * _part_of(shares, attributes, pair) ** 2
         along = [axis * (1 - axis) for axis in self._shares_along_axes(attributes)]
         for triple in combinations(range(len(attributes)), 3):
@@ -224,7 +225,7 @@ class Precision:
     def is_scored(self, pair: Names) -> bool:
         """Return whether the dependence of a pair was scored."""
         first, second = pair
-        return self._scored.get(first, second) is not None
+        return self._pairs.score(first, second) is not None
 
     def _with_several_levels(self, attributes: Names) -> Names:
         return tuple(name for name in attributes if self.sizes[name] > 1)
@@ -235,7 +236,7 @@ class Precision:
 
         They are in true rows, none below 0."""
         tilted = self._response.draw(rng)
-        pairs = self._scored.pairs_to_draw
+        pairs = self._pairs.pairs_to_draw
         change = np.zeros(self.rows)
         for (first, second), pair in pairs:
             relative = np.clip(pair.draw(rng) / self.total, -1.0, 1.0)

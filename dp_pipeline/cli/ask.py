@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 BASES = {
     "measured": "measured: noisy tables of the release hold it",
     "bounded": "bounded: no table holds it; scores or tables of its pairs say how far off it is",
-    "model": "model: the interval is of noise alone; the fitted model may be wrong",
+    "model": "model: nothing bounds it; columns are taken to depend as much as they usually do",
 }
 """Basis → in words."""
 

@@ -103,16 +103,19 @@ class NoisyScores:
         """Return the noisy scores of some pairs."""
         return replace(self, noisy=self.noisy[places], floor=self.floor[places])
 
-    def expected(self, priors: Sequence[tuple[float, float]]) -> tuple[FloatArray, float]:
-        """Return the posterior mean of g (pairs,) under equally likely priors, and the likelihood
-        of the scores.
+    def expected(
+        self, priors: Sequence[tuple[float, float]], *, power: float = 1.0
+    ) -> tuple[FloatArray, float]:
+        """Return the posterior means of g and g² (2, pairs) under equally likely priors, and the
+        likelihood of the scores.
 
         priors   mean and tail of each, as ``weibull`` takes them
+        power    of the likelihood of each prior: less than 1 where the noise of pairs is alike
         """
         results = [self.integrate(self.weibull(*prior)) for prior in priors]
         evidence = np.array([log_evidence.sum() for _, log_evidence in results])
-        chances = np.exp(evidence - evidence.max())
-        likely = sum(c * mean for c, (mean, _) in zip(chances.tolist(), results, strict=True))
+        chances = np.exp(power * (evidence - evidence.max()))
+        likely = sum(c * means for c, (means, _) in zip(chances.tolist(), results, strict=True))
         total = float(chances.sum())
         return np.asarray(likely / total), float(evidence.max() + np.log(total / len(priors)))
 
@@ -148,7 +151,7 @@ class NoisyScores:
     def integrate(
         self, log_prior: Callable[[FloatArray], FloatArray]
     ) -> tuple[FloatArray, FloatArray]:
-        """Return the posterior mean of g (pairs,), and the log-likelihood of all scores.
+        """Return the posterior means of g and g² (2, pairs), and the log-likelihood of all scores.
 
         The latter is up to a factor that the density of the noise leaves open."""
         noisy, reach, floor = self.noisy, self.noise.reach, self.floor
@@ -168,7 +171,8 @@ class NoisyScores:
         spacing = 2 * np.maximum(width, np.finfo(float).tiny) / STEPS
         evidence = np.log(np.where(is_seen, total, 1.0)) + np.log(spacing) + largest[:, 0]
         evidence = np.where(is_seen, evidence, IMPOSSIBLE)
-        return (weights * scores).sum(axis=1) / np.where(is_seen, total, 1.0), evidence
+        sums = np.stack([(weights * scores).sum(axis=1), (weights * scores**2).sum(axis=1)])
+        return sums / np.where(is_seen, total, 1.0), evidence
 
 
 WIDTHS = np.array([0.05, 0.1, 0.2, 0.4, 0.8])

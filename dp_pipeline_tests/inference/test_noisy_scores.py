@@ -36,7 +36,7 @@ def scores_of(noisy: np.ndarray, noise: ScoreNoise, floor: float = 0.0) -> Noisy
 @given(noisy=noisy_values, deviation=st.floats(1e-3, 1e6), floor=st.floats(0, 1e6))
 @both_noises
 def test_scores_are_within_the_reach_of_noise(noise, noisy, deviation, floor) -> None:
-    expected, evidence = scores_of(noisy, noise(deviation), floor).expected(PRIORS)
+    (expected, _), evidence = scores_of(noisy, noise(deviation), floor).expected(PRIORS)
     assert np.isfinite(expected).all()
     assert np.isfinite(evidence)
     assert expected.min() >= 0
@@ -50,9 +50,10 @@ def test_scores_are_nearer_than_noisy_ones_cut_at_zero(noise, deviation: float) 
     rng, noise = np.random.default_rng(8), noise(deviation)
     scores = rng.exponential(100.0, 2_000)
     noisy = scores + drawn(noise, rng, len(scores))
-    expected, _ = scores_of(noisy, noise).expected(PRIORS)
+    (expected, squares), _ = scores_of(noisy, noise).expected(PRIORS)
     assert np.square(expected - scores).mean() < np.square(np.maximum(0.0, noisy) - scores).mean()
     assert expected.mean() == pytest.approx(100.0, rel=0.4)
+    assert squares.mean() == pytest.approx(2 * 100.0**2, rel=0.4)
 
 
 @both_noises
@@ -61,16 +62,17 @@ def test_the_noise_of_one_way_marginals_is_taken_out(noise) -> None:
     rng, noise = np.random.default_rng(9), noise(29.0)
     scores = rng.exponential(100.0, 20_000)
     noisy = np.hypot(scores, 300.0) + drawn(noise, rng, len(scores))
-    expected, with_it = (scores_of(noisy, noise, one).expected(PRIORS)[0] for one in (300.0, 0.0))
+    expected, with_it = (
+        scores_of(noisy, noise, one).expected(PRIORS)[0][0] for one in (300.0, 0.0)
+    )
     assert expected.mean() == pytest.approx(100.0, rel=0.25)
     assert np.square(expected - scores).mean() < np.square(with_it - scores).mean() / 4
 
 
 @both_noises
 def test_a_score_far_above_the_mean_is_taken_as_measured(noise) -> None:
-    assert scores_of(np.array([1e6, 0.0]), noise(20.0)).expected(PRIORS)[0][0] == pytest.approx(
-        1e6, abs=20
-    )
+    (expected, squares), _ = scores_of(np.array([1e6, 0.0]), noise(20.0)).expected(PRIORS)
+    assert [expected[0], squares[0] ** 0.5] == pytest.approx([1e6, 1e6], abs=20)
 
 
 def measured(scores: np.ndarray, noise: ScoreNoise, floor: float = 0.0) -> NoisyScores:
@@ -86,7 +88,7 @@ def test_scores_near_to_their_prediction_are_known_better(noise, floor: float) -
     prediction = rng.exponential(1000.0, 3000)
     scores = np.maximum(0.0, prediction + rng.laplace(0, 50.0, len(prediction)))
     noisy = measured(scores, noise, floor)
-    (near, likely), (alone, unlikely) = (
+    ((near, _), likely), ((alone, _), unlikely) = (
         noisy.expected_near(prediction),
         noisy.expected([(1000.0, 1.0)]),
     )

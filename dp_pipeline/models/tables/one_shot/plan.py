@@ -313,7 +313,7 @@ class Planning:
         noisy = noiseless[pairs] + unit[pairs] * sqrt(3) * noise.deviation
         unpicked = max(1, len(true) - len(pairs))
         likely = np.full(len(true), (true.sum() - true[pairs].sum()) / unpicked)
-        likely[pairs] = NoisyScores(noisy, floor[pairs], noise).expected([prior])[0]
+        likely[pairs] = NoisyScores(noisy, floor[pairs], noise).expected([prior])[0][0]
         return likely
 
     def foreseen_dependence(self, mean: float, tail: float) -> FloatArray:

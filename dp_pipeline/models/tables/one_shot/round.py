@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from math import sqrt
 
 import numpy as np
 
@@ -76,7 +77,8 @@ class Round:
             return self._tabulated(plan)
         stage = self.one_way_stage(self.planning.amount * plan.one_ways)
         queries = DependenceQueries(self.planning, self.curator, stage, self.zeros)
-        scores = queries.measure(plan, chances)
+        means = queries.measure(plan, chances)
+        scores = {pair: mean for pair, (mean, _) in means.items()}
         tables = self.growth(stage, scores).run()
         measured, marginals = self.measured(stage, scores, tables)
         return FittedRows(
@@ -86,7 +88,7 @@ class Round:
             stage.groupings,
             self.planning.cap,
             self.zeros,
-            dependence=scores,
+            dependence={pair: sqrt(square) for pair, (_, square) in means.items()},
         )
 
     def _chances(self) -> FloatArray:

@@ -70,6 +70,10 @@ class OneWayStage:
         return Dependence.of(self.groupings, scores, spread=spread, rows=self.marginals.rows)
 
 
+def _of_pairs(pairs: Sequence[Pair], means: FloatArray) -> dict[Pair, tuple[float, float]]:
+    return {pair: (mean, square) for pair, mean, square in zip(pairs, *means.tolist(), strict=True)}
+
+
 @dataclass(frozen=True)
 class DependenceQueries:
     """The private queries of the dependence scores G_ij = ‖c_ij − N̂p̂_i p̂_jᵀ‖₁ of pairs.
@@ -89,8 +93,8 @@ class DependenceQueries:
     stage: OneWayStage
     zeros: StructuralZeros
 
-    def measure(self, plan: Plan, chances: FloatArray) -> dict[Pair, float]:
-        """Return the expected dependence score of every pair, in rows.
+    def measure(self, plan: Plan, chances: FloatArray) -> dict[Pair, tuple[float, float]]:
+        """Return the expected score of every pair, in rows, and that of its square.
 
         chances   of each mean dependence that there may be, up to a factor
         """
@@ -102,17 +106,16 @@ class DependenceQueries:
 
     def _of_some(
         self, pairs: Sequence[Pair], share: Fraction, chances: FloatArray
-    ) -> dict[Pair, float]:
-        """Return measured scores of some pairs, and for all others their share of the mean."""
-        every, scores = (
-            self.planning.pairs,
-            self._noisy(pairs, share).expected(self.planning.priors)[0],
-        )
+    ) -> dict[Pair, tuple[float, float]]:
+        """Return measured scores of some pairs, and for all others their share of the mean, as if
+        these were distributed exponentially.
+        """
+        every = self.planning.pairs
+        scores = self._noisy(pairs, share).expected(self.planning.priors)[0]
         means = np.array([mean for mean, _ in self.planning.priors])
-        rows = len(every) * float((means * chances).sum() / chances.sum()) - float(scores.sum())
-        unmeasured = max(0.0, rows) / max(1, len(every) - len(pairs))
-        measured = dict(zip(pairs, scores.tolist(), strict=True))
-        return {pair: measured.get(pair, unmeasured) for pair in every}
+        rows = len(every) * float((means * chances).sum() / chances.sum()) - float(scores[0].sum())
+        mean = max(0.0, rows) / max(1, len(every) - len(pairs))
+        return dict.fromkeys(every, (mean, 2 * mean**2)) | _of_pairs(pairs, scores)
 
     def _picked(self, plan: Plan) -> list[Pair]:
         """Return pairs with large scores that form no cycle, chosen privately.
@@ -139,9 +142,8 @@ class DependenceQueries:
             picked.append((first, second))
         return picked
 
-    def _of_all(self, share: Fraction) -> dict[Pair, float]:
-        """Return the expected score of every pair, in rows, if all are measured with a share of the
-        budget.
+    def _of_all(self, share: Fraction) -> dict[Pair, tuple[float, float]]:
+        """Return the same if the scores of all pairs are measured with a share of the budget.
 
         Pairs outside the tree of the strongest are near to what that tree predicts, where noisy
         scores are likelier so.
@@ -149,7 +151,10 @@ class DependenceQueries:
         pairs = self.planning.pairs
         noisy = self._noisy(pairs, share)
         likely, _ = noisy.expected(self._exponential)
-        scores = dict(zip(pairs, likely.tolist(), strict=True))
+        # Noise of a one-way marginal is in all its pairs: these tell as much as d numbers.
+        power = 2 / (len(self.planning.sizes) - 1)
+        likely[1] = noisy.expected(self._exponential, power=power)[0][1]
+        scores = dict(zip(pairs, likely[0].tolist(), strict=True))
         predicted = self.stage.dependence(scores).by_tree
         outside = np.array(
             [index for index, pair in enumerate(pairs) if pair in predicted], dtype=int
@@ -159,8 +164,8 @@ class DependenceQueries:
             of_outside = noisy.of(outside)
             near, evidence = of_outside.expected_near(prediction)
             if evidence > of_outside.expected(self._exponential)[1]:
-                likely[outside] = near
-        return dict(zip(pairs, likely.tolist(), strict=True))
+                likely[0, outside] = near[0]
+        return _of_pairs(pairs, likely)
 
     @property
     def _exponential(self) -> list[tuple[float, float]]:
