@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import sqrt
 from statistics import NormalDist
 from typing import Literal
@@ -60,8 +60,12 @@ class Estimate:
         """Return the estimate with the normal interval of a standard deviation, clipped to the
         possible range."""
         reach = quantile_of_normal(level) * deviation
-        low, high = max(least, value - reach), min(most, value + reach)
-        return cls(value, min(low, value), max(high, value), level, basis)
+        return cls(value, value - reach, value + reach, level, basis).clipped(least, most)
+
+    def clipped(self, least: float, most: float) -> Estimate:
+        """Return the same with its interval cut to what is possible, but never its value out."""
+        low, high = max(least, self.low), min(most, self.high)
+        return replace(self, low=min(low, self.value), high=max(high, self.value))
 
 
 def quantile_of_normal(level: float) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from math import prod, sqrt
 from typing import TYPE_CHECKING, Literal
 
@@ -15,7 +16,7 @@ from dp_pipeline.answers.noisy_tables import dependence_of, groups_of, measured_
 from dp_pipeline.answers.precision import Precision, Sums
 from dp_pipeline.answers.released_rows import ReleasedRows, codes_and_labels
 from dp_pipeline.config.domain import MISSING
-from dp_pipeline.config.encoding import FloatArray, IntArray, Names
+from dp_pipeline.config.encoding import FloatArray, IntArray, Names, number_of
 from dp_pipeline.config.errors import DeclarationError, one_of
 from dp_pipeline.results.clusters import Tables
 
@@ -134,6 +135,7 @@ class OpenTable:
             of=of,
             level=level,
             extra=float((shares * inside).sum()) * INSIDE_A_BIN,
+            bounds=self._bounds_of(column),
         )
 
     def quantile(
@@ -176,7 +178,15 @@ class OpenTable:
             for end in (share.low, share.high)
         )
         inside = float(self._width_of_bins(column).max()) * INSIDE_A_BIN
-        return Estimate(value, low - inside, high + inside, level, share.basis)
+        estimate = Estimate(value, low - inside, high + inside, level, share.basis)
+        return estimate.clipped(*self._bounds_of(column))
+
+    def _bounds_of(self, column: str) -> tuple[float, float]:
+        """Return the least and the most of a column, by the texts of its levels or bins."""
+        texts = [text.strip("[)]").split(", ") for text in self._labels[self._attributes[column]]]
+        numbers = [number_of(text) for ends in texts for text in ends]
+        ends = [number for number in numbers if number is not None]
+        return (float(min(ends)), float(max(ends))) if ends else (-np.inf, np.inf)
 
     def _value_at(self, probability: float, values: FloatArray, rows: np.ndarray) -> float:
         """Return the quantile of a value over some rows, linear between neighbours."""
@@ -301,13 +311,25 @@ class OpenTable:
         if of == "population":
             variances = variances + sampling
         values, reach = counts.values, quantile_of_normal(level) * np.sqrt(variances)
-        low, high = np.minimum(np.maximum(values - reach, 0.0), values), values + reach
+        low, high = values - reach, values + reach
         deviations = np.where(np.isfinite(counts.direct_variance), counts.direct_variance, 0) ** 0.5
         near_zero = np.flatnonzero(values < deviations)
         noisy, deviation = counts.direct[near_zero], deviations[near_zero]
         upper_ends = noisy - deviation * ndtri((1 - level) / 2 * ndtr(noisy / deviation))
         high[near_zero] = np.maximum(high[near_zero], upper_ends)
-        return low, high
+        high = np.minimum(high, self._most_items(of=of, level=level))
+        return np.minimum(np.maximum(low, 0.0), values), np.maximum(high, values)
+
+    def _most_items(self, *, of: Of, level: float) -> float:
+        """Return the upper end of the interval for the number of all rows."""
+        variance = float(self._all_items.variances[0])
+        variance += self._sampling(self._items) if of == "population" else 0.0
+        return float(self._all_items.values[0]) + quantile_of_normal(level) * sqrt(variance)
+
+    @cached_property
+    def _all_items(self) -> Sums:
+        """The number of all rows."""
+        return self.precision.weighted_sum(self._items, ())
 
     def split_variance(self, rows: np.ndarray, used: Names) -> float:
         """Return the variance of a count that includes parts of bins, inside which rows are drawn
@@ -331,7 +353,7 @@ class OpenTable:
         *,
         of: Of,
         level: float,
-        bounds: tuple[float, float] = (-np.inf, np.inf),
+        bounds: tuple[float, float],
         extra: float = 0.0,
     ) -> Estimate:
         """Return the estimate of a ratio of two sums, with its error linearised: (part − ratio ·
@@ -346,7 +368,7 @@ class OpenTable:
         weights = self._items * (part - ratio * base) / (many * self.precision.weight)
         result = self.precision.weighted_sum(weights, used)
         variance = float(result.variances[0])
-        if bounds == (0.0, 1.0):
+        if part.dtype == np.bool_:
             split = self.split_variance(part, used)
             variance += split / (many * self.precision.weight) ** 2
         if of == "population":

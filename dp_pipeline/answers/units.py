@@ -257,8 +257,8 @@ class OpenUnits(OpenTable):
         if bases == {"measured"} and is_same:
             basis = "measured"
         low, high = ends[0][0] - ends[0][1], ends[1][0] + ends[1][1]
-        low, high = max(0.0, low), min(high, 1.0) if is_share else high
-        return Estimate(value, min(low, value), max(high, value), level, basis)
+        most = 1.0 if is_share else self._most_items(of=of, level=level)
+        return Estimate(value, low, high, level, basis).clipped(0.0, most)
 
     def _sums(self, own: np.ndarray, rows: np.ndarray, pairs: _Pairs) -> _Sums:
         """Return the sums over units, by the size of the unit.

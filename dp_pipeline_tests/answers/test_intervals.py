@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from dp_pipeline.answers.estimate import combine
+from dp_pipeline.answers.tables import of_tables
 from dp_pipeline.config.errors import DeclarationError
-from dp_pipeline_tests.answers.releases import release
+from dp_pipeline_tests.answers.releases import release, tables_of
 
 TRUE = np.array([[400, 100, 60], [80, 300, 260]])
 NOISE = 12.0
@@ -141,6 +144,27 @@ def test_a_count_below_0_before_the_fit_is_not_sure() -> None:
     count = opened.count("a == 'a0'")
     assert count.value == count.low == 0
     assert NOISE < count.high < 3 * NOISE
+
+
+@settings(derandomize=True, deadline=None, max_examples=40)
+@given(
+    noise=st.floats(1, 1e4), seed=st.integers(0, 99), of=st.sampled_from(["table", "population"])
+)
+def test_no_interval_passes_what_is_possible(noise: float, seed: int, of: str) -> None:
+    table, (first, second) = np.random.default_rng(seed).integers(0, 9, (2, 3)) + 1, (0, 1)
+    measured = [(("a",), table.sum(axis=second), noise), (("b",), table.sum(axis=first), noise)]
+    labels = {"a": ["f", "m"], "b": ["[-5, 1)", "[1, 4)", "[4, 10]"]}
+    tables = tables_of(table, measured, names="ab", labels=labels)
+    tables["synthetic"]["b"] = np.array([-5.0, 2.0, 10.0])[tables["codes"]["b"]]
+    opened = of_tables(tables)
+    share = opened.share("b < 5", among="a == 'm'", of=of)
+    most = opened.count(of=of).high
+    counts = [*opened.table("a", "b", of=of)[["low", "high"]].to_numpy()]
+    counts += [(count.low, count.high) for count in [opened.count("b < 5 or a == 'f'", of=of)]]
+    numbers = [opened.mean("b", of=of), opened.quantile("b", 0.5, of=of)]
+    assert 0 <= share.low <= share.value <= share.high <= 1
+    assert all(0 <= low <= high <= most + 1e-6 for low, high in counts)
+    assert all(-5 <= number.low <= number.value <= number.high <= 10 for number in numbers)
 
 
 def test_sampling_widens_what_is_said_of_a_population() -> None:
