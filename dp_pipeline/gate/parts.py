@@ -7,10 +7,10 @@ part for this, all of whose attributes are missing.
 
 *Proof.* Add one unit with s parts, 1 ≤ s ≤ c. In a table over attributes of the unit alone it adds
 2^16 to one cell. In a table with attributes of a part it adds s times ⌊2^16/s⌋, each to one cell;
-in one of pairs, n times ⌊2^16/n⌋, and nothing where n = 0. So no cell falls, the sum rises by at
-most 2^16, and Δ1 ≤ 2^16. All may fall into one cell, so Δ2 is 2^16 as well; a unit of one part, or
-of two equal ones, reaches both. Folding a pair onto a triangle, or levels onto groups, moves a
-count to another cell. ∎
+in one of pairs, n times ⌊2^16/n⌋; where n = 0 it adds nothing, or, of a set, 2^16 for the pair of
+its part with itself. So no cell falls, the sum rises by at most 2^16, and Δ1 ≤ 2^16. All may fall
+into one cell, so Δ2 is 2^16 as well; a unit of one part, or of two equal ones, reaches both.
+Folding a pair onto a triangle, or levels onto groups, moves a count to another cell. ∎
 
 Unweighted counts would have Δ1 = Δ2 = c for parts, c(c − 1)/2 for all pairs and c − 1 for
 successive ones, with c = ``at_most``. A fit takes tables given the size s, and there the noise of a
@@ -82,7 +82,8 @@ class PartsCounter:
         (c, k, k).
 
         Parts in order: the axes are the earlier and the later of two successive parts. Else a pair
-        is counted with the smaller code first.
+        is counted with the smaller code first, and the part of a unit of one as a pair with itself:
+        half of both margins is then the weighted table of the size and the attribute.
         """
         parts, in_order = self._parts, bool(self._parts.order)
         places = [
@@ -92,9 +93,16 @@ class PartsCounter:
             ((name, name), [(parts.place(name, i), parts.place(name, j)) for i, j in places])
             for name in attributes
         ]
+        if not in_order:
+            questions += [((name,), [(parts.place(name, 0),)]) for name in attributes]
+        exact = self._tables(questions)
+        tables, firsts = exact[: len(attributes)], exact[len(attributes) :]
+        for table, first in zip(tables, firsts, strict=False):
+            for place in range(2 - parts.fewest):
+                np.fill_diagonal(table[place], first[place])
         tables = [
             _weigh(table, lambda size: pair_count(size, in_order=in_order), parts.fewest)
-            for table in self._tables(questions)
+            for table in tables
         ]
         return [Sealed(table if in_order else _fold_pairs(table)) for table in tables]
 

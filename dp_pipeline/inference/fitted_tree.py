@@ -384,6 +384,11 @@ class FittedRows:
         return triangulated_cliques(graph, self._levels)
 
     @property
+    def largest_clique(self) -> int:
+        """The cells of the largest of these cliques."""
+        return max((self._cells(clique) for clique in self.cliques), default=0)
+
+    @property
     def _cleared(self) -> tuple[NoisyTable, ...]:
         """The tables without the noise in cells that must be empty."""
         return self.zeros.grouped(self.groupings).cleared(self.measured)

@@ -42,12 +42,12 @@ class SyntheticUnits:
 class NoisyPairs:
     """The noisy counts of the pairs of parts, in units of one size.
 
-    counts     float (k, k): of successive parts, or of a set each pair in both orders
-    variance   of one cell
+    counts      float (k, k): of successive parts, or of a set each pair in both orders
+    variances   of the noise in each cell: (k, k)
     """
 
     counts: FloatArray
-    variance: float
+    variances: FloatArray
 
 
 def swap_parts(
@@ -101,17 +101,22 @@ def spread_parts(
 
 
 def shrunk_pairs(pairs: NoisyPairs, margin: FloatArray) -> FloatArray:
-    """Return noisy pairs (k, k), shrunk towards independence by their noise, with this margin on
-    both axes.
+    """Return noisy pairs (k, k), shrunk towards independence by their noise, with about this
+    margin on both axes.
 
-    The positive part of the estimator of James and Stein, Proc. Fourth Berkeley Symposium 1, 1961.
+    A cell is away from the e pairs of independence by a normal number of variance τ²·e, where τ² is
+    such that all cells are as far away as they are, weighted by e over their noise. So cells of
+    rare levels, which are mostly noise, are drawn the nearest. Cells below 0 are emptied, and the
+    margins brought back once.
     """
     product = np.outer(margin, margin) / max(float(margin.sum()), 1.0)
-    away = pairs.counts - product
-    away = away - away.mean(axis=0) - away.mean(axis=1, keepdims=True) + away.mean()
-    noise, signal = pairs.variance * (len(margin) - 1) ** 2, float((away**2).sum())
-    share = max(0.0, 1 - noise / signal) if signal > 0 else 0.0
-    return np.asarray(product + share * away)
+    away, noise = pairs.counts - product, np.maximum(pairs.variances, 1e-9)
+    precisions = product / noise
+    excess = float(((away**2 - noise) * precisions).sum())
+    likely = max(0.0, excess / max(float((product * precisions).sum()), 1e-9)) * product
+    near = np.maximum(0.0, product + likely / (likely + noise) * away)
+    scale = np.sqrt(margin / np.maximum([near.sum(axis=1), near.sum(axis=0)], 1e-9))
+    return np.asarray(near * np.outer(*scale))
 
 
 @dataclass
@@ -175,7 +180,7 @@ class _Search:
                         np.add.at(counts, (first, second), 1)
             margin = counts.sum(axis=0) / 2 + counts.sum(axis=1) / 2
             goal = shrunk_pairs(noisy, margin)
-            search.of_pairs[name] = (counts - goal, 1 / max(noisy.variance, 1.0))
+            search.of_pairs[name] = (counts - goal, 1 / max(float(noisy.variances.min()), 1.0))
         for unit, codes in units.units.items():
             for name in pairs:
                 shape = (int(codes.max()) + 1, len(pairs[name].counts))

@@ -178,7 +178,7 @@ def test_swaps_keep_parts_and_approach_noisy_pairs() -> None:
     rng = np.random.default_rng(0)
     sex = rng.integers(0, 2, (400, 2))
     units = SyntheticUnits(2, {"region": rng.integers(0, 2, 400)}, {"sex": sex})
-    goal = NoisyPairs(np.array([[0.0, 400.0], [400.0, 0.0]]), 4.0)
+    goal = NoisyPairs(np.array([[0.0, 400.0], [400.0, 0.0]]), np.full((2, 2), 4.0))
     swapped = swap_parts(units, {"sex": goal}, 4.0, in_order=False, rng=rng)
     assert sorted(swapped.parts["sex"].ravel()) == sorted(sex.ravel())
     assert (swapped.parts["sex"][:, 0] == swapped.parts["sex"][:, 1]).mean() < 0.1
@@ -186,6 +186,17 @@ def test_swaps_keep_parts_and_approach_noisy_pairs() -> None:
 
 def test_pairs_that_are_noise_alone_become_independent() -> None:
     margin = np.array([30.0, 70.0])
-    noisy = NoisyPairs(np.array([[10.0, 20.0], [22.0, 48.0]]), 10_000.0)
+    noisy = NoisyPairs(np.array([[10.0, 20.0], [22.0, 48.0]]), np.full((2, 2), 10_000.0))
     independent = np.outer(margin, margin) / 100
     assert np.allclose(shrunk_pairs(noisy, margin), independent)
+
+
+def test_pairs_of_rare_levels_are_drawn_nearest_to_independence() -> None:
+    margin = np.array([500.0, 480.0, 20.0])
+    product = np.outer(margin, margin) / 1000
+    away = np.array([[60.0, -60.0, 0.0], [-60.0, 60.0, 0.0], [0.0, 0.0, 0.0]])
+    noise = np.array([[0.0, 0.0, 20.0], [0.0, 0.0, -20.0], [20.0, -20.0, 0.0]])
+    drawn = shrunk_pairs(NoisyPairs(product + away + noise, np.full((3, 3), 400.0)), margin)
+    assert drawn[0, 0] - product[0, 0] > 50
+    assert abs(drawn[0, 2] - product[0, 2]) < 8
+    assert np.allclose(drawn.sum(axis=1), margin, rtol=0.05)

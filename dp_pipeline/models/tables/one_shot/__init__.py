@@ -27,7 +27,7 @@ from dp_pipeline.models.tables.base import ExpectedPairs, TableModel, clique_cel
 from dp_pipeline.models.tables.one_shot.plan import ROWS_SHARE, Planning
 from dp_pipeline.models.tables.one_shot.public_rows import PriorRound
 from dp_pipeline.models.tables.one_shot.round import FEWEST_ROWS, Round, amounts_of
-from dp_pipeline.models.tables.one_shot.units import UnitRelease, measure_pairs
+from dp_pipeline.models.tables.one_shot.units import UnitRelease, measure_pairs, with_parts_of_pairs
 from dp_pipeline.models.tables.one_shot.workload import Workload, workload, workload_of_targets
 from dp_pipeline.results.accountant import split
 from dp_pipeline.results.clusters import Tables
@@ -304,15 +304,16 @@ class OneShot(TableModel):
         """
         domain = curator.domain
         pairs = measure_pairs(curator, self.sizes(domain))
-        release = UnitRelease(domain, self._start(curator).fitted(), pairs)
+        measured = self._start(curator).fitted()
+        is_set = domain.parts is not None and not domain.parts.order
+        fitted = with_parts_of_pairs(measured, pairs) if is_set else measured
         names = self.modelled(domain)
-        codes = release.rows(names, self.synthetic_rows, rng)
-        fitted = release.fitted
+        codes = UnitRelease(domain, fitted, pairs).rows(names, self.synthetic_rows, rng)
         links = overlap_links(fitted.cliques)
         table = self.released_table(
             domain, rng, codes, (), fitted.cliques, links, groupings=fitted.groupings
         )
-        weighted = (*fitted.measured_in_order, *pairs)
+        weighted = (*measured.measured_in_order, *pairs)
         return replace(table, weighted=weighted, dependence=dict(fitted.dependence))
 
     def fit_after(

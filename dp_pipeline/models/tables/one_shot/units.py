@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -20,7 +20,7 @@ from dp_pipeline.results.accountant import split
 from dp_pipeline.results.measurement import NoisyMarginal
 from dp_pipeline.results.synthetic_table import first_parts
 
-PAIRS_SHARE = Fraction(1, 3)
+PAIRS_SHARE = Fraction(1, 4)
 """Share of the amount for the pairs of parts of one unit (docs/design/households.md)."""
 
 
@@ -100,14 +100,16 @@ class UnitRelease:
     def _pairs(self, table: NoisyMarginal, size: int) -> NoisyPairs:
         pairs = pair_count(size, in_order=bool(self.parts.order))
         counts = table.table[size - self.parts.fewest] * (pairs / UNIT_WEIGHT)
+        deviations = np.full(counts.shape, table.variance**0.5 * pairs / UNIT_WEIGHT)
         if not self.parts.order:
             # Each pair was counted in one order; a pair of two equal codes is both.
             counts = np.triu(counts) + np.triu(counts).T
+            np.fill_diagonal(deviations, 2 * deviations.diagonal())
         for name, single in self.parts.single:
             if name == table.attributes[1] and not self.parts.order:
                 # Known to be empty: the rest is noise.
                 counts[np.ix_(single, single)] = 0
-        return NoisyPairs(counts, table.variance * (pairs / UNIT_WEIGHT) ** 2)
+        return NoisyPairs(counts, deviations**2)
 
     def _keeping(self, codes: IntArray, names: Names) -> IntArray:
         """Return the rows of the units in which every part meets the constraints."""
@@ -125,6 +127,33 @@ class UnitRelease:
                 have = np.isin(codes[:, names.index(name)], single)
                 broken |= np.bincount(owners[have], minlength=len(firsts)) > 1
         return codes[~broken[owners]]
+
+
+def with_parts_of_pairs(fitted: FittedRows, pairs: Sequence[NoisyMarginal]) -> FittedRows:
+    """Return the fit with the tables over size and an attribute that pairs of a set have inside.
+
+    Each of s parts is in s − 1 of the s(s − 1)/2 pairs, which weigh one unit together: half of both
+    margins is a table in which it weighs 1/s, with the noise of a cell and of k − 1 half ones. It
+    is fitted where it is as far from independence as twice its noise, since others would bring more
+    noise than they say.
+    """
+    tables = []
+    for noisy in pairs:
+        counts, names = np.triu(noisy.table), (SIZE, noisy.attributes[1])
+        table = (counts.sum(axis=1) + counts.sum(axis=2)) / 2
+        variance = noisy.variance * (table.shape[1] + 3) / 4
+        for axis, name in enumerate(names):
+            if name in fitted.groupings:
+                grouping, levels = fitted.groupings[name], table.shape[axis]
+                table = np.apply_along_axis(grouping.summed, axis, table)
+                variance *= levels / grouping.size
+        product = np.outer(table.sum(axis=1), table.sum(axis=0)) / max(float(table.sum()), 1.0)
+        freedom = (table.shape[0] - 1) * (table.shape[1] - 1)
+        if ((table - product) ** 2).sum() > 2 * freedom * variance:
+            integers = np.rint(table).astype(np.int64)
+            tables.append(NoisyMarginal(names, integers, Fraction(variance), gaussian=True))
+    larger = replace(fitted, measured=(*fitted.measured, *tables))
+    return larger if larger.largest_clique <= fitted.cap else fitted
 
 
 def measure_pairs(curator: Curator, sizes: Mapping[str, int]) -> tuple[NoisyMarginal, ...]:
