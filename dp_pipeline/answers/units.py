@@ -61,14 +61,13 @@ class _Sums:
     all_pairs: FloatArray
     units: FloatArray
     pairs: _Pairs
-    fewest: int
 
     def best_bounds(self, *, is_upper: bool, reach: float) -> FloatArray:
         """Return the factors of the bound that is probably closest, for each size: (c, 3)."""
         bounds, best = _upper_bounds if is_upper else _lower_bounds, []
         for place, variance in enumerate(self.pairs.variances.tolist()):
             sums = (self.parts[place], self.all_pairs[place], self.units[place])
-            options = np.array(bounds(max(1, place + self.fewest), self.pairs.is_in_order))
+            options = np.array(bounds(place + 1, self.pairs.is_in_order))
             options = options[(options[:, 1] == 0) | np.isfinite(variance)]
             noise = np.abs(options[:, 1]) * (reach * sqrt(variance) if variance < np.inf else 0.0)
             distances = (1 if is_upper else -1) * (options @ sums) + noise
@@ -112,7 +111,7 @@ class OpenParts(OpenTable):
 
     def rows_where(self, where: str) -> tuple[np.ndarray, Names]:
         rows, used = super().rows_where(where)
-        return rows & (self._items > 0), union(used, (SIZE,))
+        return rows, union(used, (SIZE,))
 
     def _cells(
         self, used: Names, *, of: Of, level: float
@@ -138,19 +137,14 @@ class OpenUnits(OpenTable):
 
     def __init__(self, tables: Tables) -> None:
         codes, labels = codes_and_labels(tables)
-        self._fewest = int(labels[SIZE][0])
-        parts = codes[SIZE] + self._fewest
-        # A unit without parts is a row that is no part.
-        self._sizes = np.maximum(1, parts)
+        self._sizes = codes[SIZE] + 1
         firsts = first_parts(self._sizes)
         owners = np.repeat(np.arange(len(firsts)), self._sizes[firsts])
         of_units = {
             name: values[owners] for name, values in tables["units"].items() if name != UNIT
         }
         own = {
-            name: _at_parts(values, parts > 0)
-            for name, values in tables["synthetic"].items()
-            if name not in (UNIT, PART)
+            name: values for name, values in tables["synthetic"].items() if name not in (UNIT, PART)
         }
         names = [name for name in codes if name != SIZE]
         declared = [name for name in of_units if name != SIZE]
@@ -168,7 +162,7 @@ class OpenUnits(OpenTable):
         super().__init__(of_units, precision, attributes, labels)
         self._firsts = firsts
         self.parts = OpenParts(
-            of_units | own, precision, attributes, labels, parts.astype(np.float64)
+            of_units | own, precision, attributes, labels, self._sizes.astype(np.float64)
         )
         """The parts, with the attributes of their units: every method counts parts."""
 
@@ -249,7 +243,7 @@ class OpenUnits(OpenTable):
         bounds = [sums.best_bounds(is_upper=upper, reach=reach) for upper in (False, True)]
         for of_size in bounds:
             noisy_pairs, variance = sums.measured_pairs(of_size[:, 1])
-            of_row = of_size[self.precision.codes[SIZE]]
+            of_row = of_size[self._sizes - 1]
             values = of_row[:, 0] * self._sizes * rows + of_row[:, 2] * own
             end = self.precision.weight * float((values * self._mass).sum()) + noisy_pairs
             weights = (values - end / divisor * base * is_share) / divisor
@@ -273,7 +267,7 @@ class OpenUnits(OpenTable):
                     condition: (rows,)
         """
         many = self.precision.sizes[SIZE]
-        sizes = self.precision.codes[SIZE][self._firsts]
+        sizes = self._sizes[self._firsts] - 1
 
         def by_size(values: FloatArray) -> FloatArray:
             sums = np.bincount(sizes, values, minlength=many)
@@ -281,13 +275,7 @@ class OpenUnits(OpenTable):
 
         holding = np.add.reduceat(rows.astype(np.float64), self._firsts)
         units = own[self._firsts].astype(np.float64)
-        return _Sums(
-            by_size(holding),
-            by_size(holding * (holding - 1) / 2),
-            by_size(units),
-            pairs,
-            self._fewest,
-        )
+        return _Sums(by_size(holding), by_size(holding * (holding - 1) / 2), by_size(units), pairs)
 
     def _holding_pairs(
         self, own: np.ndarray, rows: np.ndarray, used: Names, used_parts: Names
@@ -308,20 +296,13 @@ class OpenUnits(OpenTable):
         holds[codes[rows]] = True
         if holds[codes[~rows]].any():
             return unknown
-        is_in_order, size = table.attributes[2] != names[0], np.arange(many) + self._fewest
+        is_in_order, size = table.attributes[2] != names[0], np.arange(1, many + 1)
         # A pair of a set was counted once, with the smaller code first.
         is_counted = np.outer(holds, holds) if is_in_order else np.triu(np.outer(holds, holds))
         number = size - 1 if is_in_order else size * (size - 1) / 2
-        number = np.maximum(0, number) * np.isin(size, self._sizes[own])
+        number = number * np.isin(size, self._sizes[own])
         counts = number * table.counts[:, is_counted].sum(axis=1)
         return _Pairs(counts, number**2 * table.variance * is_counted.sum(), is_in_order)
-
-
-def _at_parts(values: np.ndarray, is_part: np.ndarray) -> np.ndarray:
-    """Return a column of all rows from the values of the rows that are parts."""
-    column = np.zeros(len(is_part), dtype=values.dtype)
-    column[is_part] = values
-    return column
 
 
 def _is_of_pairs(table: MeasuredTable) -> bool:
