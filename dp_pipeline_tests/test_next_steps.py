@@ -144,7 +144,7 @@ REFUSALS = {
     "seeded noise": Refusal(
         "plan toy", "unset the variable DP_PIPELINE_NOISE", variables(DP_PIPELINE_NOISE="seeded:7")
     ),
-    "a source of others": Refusal("data check toy.yaml", "distinct_population: <reason>", held),
+    "a source of others": Refusal("data check toy.yaml", "distinct_population: REASON", held),
     "a protected source": Refusal(
         "data check toy.yaml",
         "`population: others` and `purpose: release`",

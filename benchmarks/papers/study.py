@@ -398,5 +398,5 @@ def select_systems(
     """
     for name in names:
         if name not in allowed:
-            raise DeclarationError(f"{noun}: expected {one_of(allowed, name)}")
+            raise DeclarationError(f"the {noun} {one_of(allowed, name)}")
     return tuple(system for name, system in allowed.items() if not names or name in names)

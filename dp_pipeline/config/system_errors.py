@@ -110,7 +110,7 @@ def bounded_bytes(path: Path, *, max_bytes: int) -> bytes:
     finally:
         os.close(descriptor)
     if len(content) > max_bytes:
-        raise _FileRefusal(errno.EFBIG, f"it has more than {max_bytes:,} bytes", str(path))
+        raise _FileRefusal(errno.EFBIG, f"more than {max_bytes:,} bytes", str(path))
     return content
 
 
@@ -128,7 +128,7 @@ def require_regular(path: Path, mode: int) -> None:
         return
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    raise _FileRefusal(errno.ESPIPE, "it is a device or a pipe, not a file", str(path))
+    raise _FileRefusal(errno.ESPIPE, "a device or a pipe", str(path))
 
 
 class _FileRefusal(OSError):

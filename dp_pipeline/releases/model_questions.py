@@ -93,9 +93,9 @@ class ModelQuestions:
         elif self.evaluation is not None:
             facts = {**facts, EARLIER_EVALUATION: epsilon_text(self.evaluation)}
         tables = result.released.tables()
-        return Bundle(
-            self.key.digest, facts, spends, quality, tables, transcript.chain, result.beside
-        )
+        # A settled release has these words, whatever those of a later program are.
+        beside = tuple(replace(spend, what="rows left out") for spend in result.beside)
+        return Bundle(self.key.digest, facts, spends, quality, tables, transcript.chain, beside)
 
     def fit_model(
         self, counter: ReleaseCounter | None, transcript: Transcript, noise: NoiseSource

@@ -183,7 +183,7 @@ def test_home_beside_one_that_variable_names_is_refused(
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "ceiling": ({"ceiling": {"total": "0.2"}}, "expected a total of at least 0.7 for all models"),
-    "model": ({"models": {"dpqt": {}}, "publish": None}, "got 'dpqt'"),
+    "model": ({"models": {"dpqt": {}}, "publish": None}, "not 'dpqt'"),
     "parameter": ({"models": {"dpqt_kmeans": {"k": "none"}}}, "got 'none'"),
     "source": ({"source": {"kind": "csv", "path": "$NOWHERE/a.csv"}}, "rides.yaml:"),
 }

@@ -361,7 +361,7 @@ def test_download_with_a_protected_hash_is_refused(
             ["--dataset", "birch3_like"],
             "birch3_like: expected attributes with cells, got none",
         ),
-        ("anonymity", ["--method", "alpha_beta"], "method: expected one of rfka, "),
+        ("anonymity", ["--method", "alpha_beta"], "the method must be one of rfka, "),
         ("anonymity", ["--k", "five"], "K: expected an integer"),
         (
             "anonymity",
