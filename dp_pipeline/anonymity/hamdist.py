@@ -56,8 +56,8 @@ class HamdistBackward(HamdistForward):
     def recode_by(
         self, ranking: Ranking, rows: CodedRows, guarantee: KAnonymityGuarantee
     ) -> Recoding:
-        """Return the most bits from the top of the ranking that keep the guarantee, without
-        useless bits."""
+        """Return the recoding by the most bits from the top of the ranking that keep the
+        guarantee, without those that only show which rows are suppressed."""
         partition = ClassPartition(rows, self.bits(rows.columns), guarantee)
         accepted = list[int]()
         for bit in ranking:

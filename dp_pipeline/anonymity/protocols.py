@@ -134,8 +134,8 @@ class _Selection:
 def _selections(
     rows: CodedRows, method: Method, guarantees: Sequence[KAnonymityGuarantee], *, seed: int
 ) -> Iterator[_Selection]:
-    """Yield one recoding for each guarantee, with its time in seconds and that of a shared
-    ranking."""
+    """Yield for each guarantee the rule of its recoding, the rows that are not suppressed, and
+    the seconds it took, a shared ranking included."""
     recode, ranked_in = partial(method.recode, seed=seed), 0.0
     if isinstance(method, RankedSearch):
         for guarantee in guarantees:

@@ -161,8 +161,8 @@ class OpenTable:
         rows = rows & present
         if not rows.any():
             raise DeclarationError(
-                f"No released row meets the condition {where!r}, so {column} has no quantile: "
-                "use a wider condition"
+                f"No released row that meets the condition {where!r} has a value of {column}, so "
+                "there is no quantile: use a wider condition"
             )
         value = self._value_at(probability, values, rows)
         share = self._ratio(

@@ -142,7 +142,7 @@ class UnmeasuredPairs:
         self._pairs: dict[Names, UnmeasuredPair] = {}
 
     def get(self, first: str, second: str) -> UnmeasuredPair:
-        """Return how far a pair may be from the model."""
+        """Return the possible deviations of a pair's cells from the model."""
         if (first, second) not in self._pairs:
             self._pairs[first, second] = self._new(first, second)
         return self._pairs[first, second]

@@ -161,8 +161,8 @@ def _print_centres(result: RunResult) -> None:
 
 
 def centre_lines(release: ReleaseResult) -> tuple[list[str], list[list[str]]]:
-    """Return the head and lines of a table with the first columns of centres and their noisy
-    rows."""
+    """Return the head and lines of a table of the centres: their first columns, and the noisy
+    number of rows of each."""
     dates = dates_of(release.release.spec.domain)
     return centre_table(release.bundle.tables, most_columns=MAX_COLUMNS, dates=dates)
 

@@ -184,7 +184,7 @@ def discovery_cost(
     if not isinstance(value, Mapping) or not {"epsilon"} <= set(value) <= {"epsilon", "delta"}:
         raise DeclarationError(
             'discover: expected {"epsilon": 0.1, "delta": 1e-9}, the cost of discovering columns, '
-            f"got {type(value).__name__}"
+            f"got {value!r:.60}"
         )
     cost = exact_epsilon(value["epsilon"], of="discover.epsilon")
     delta = exact_delta(value.get("delta", DEFAULT_DELTA), of="discover.delta")

@@ -30,7 +30,7 @@ TITLES = {
 
 
 def evidence(release: ReportedPrivateRelease, day: str) -> dict[str, bytes]:
-    """Return the content of the files of evidence by path.
+    """Return the registry entry, the checklist and the impact assessment of a release, by path.
 
     day   day on which the release was settled, shown as that of publication, such as 2026-11-27
     """

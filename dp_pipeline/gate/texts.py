@@ -252,6 +252,7 @@ def parse_texts(array: IntArray) -> tuple[str, ...]:
     texts, remainder = unpack_texts(array)
     if len(remainder) or list(texts) != sorted(set(texts)):
         raise BoundaryViolation(
-            "Discovered texts must be different and in the order of their bytes, but they are not"
+            "An answer of discovered texts must hold different texts in the order of their bytes "
+            "and nothing after them, but it does not"
         )
     return tuple(text.decode() for text in texts)

@@ -178,13 +178,19 @@ _LIMITS = text(
 
 def guard_faults(connection: Connection) -> list[str]:
     """Return a phrase for each trigger, constraint, index or column that differs from those of a
-    new ledger."""
+    new ledger, with what mends it."""
     own = {guard.name for guard in guards_of(connection.dialect.name)}
     added = [name for name, _ in _triggers(connection) if name not in own]
     return [
-        *(f"{name} was removed or changed" for name in _missing(connection)),
-        *(f"trigger {name} was added" for name in added),
+        *(f"{name} was removed or changed: {_remedy(name)}" for name in _missing(connection)),
+        *(f"trigger {name} was added: {_remedy('trigger')}" for name in added),
     ]
+
+
+def _remedy(name: str) -> str:
+    if name.startswith("trigger"):
+        return "`dp-pipeline budget restore --reason …` makes the triggers anew"
+    return "put back a copy with all rows"
 
 
 def _missing(connection: Connection) -> list[str]:

@@ -132,7 +132,8 @@ class SqliteStore:
         if result != ["ok"]:
             raise Damaged(
                 f"ledger {self.path}: {' '.join(' '.join(result).split())}: where only an index is "
-                "damaged, `REINDEX` in the sqlite3 program makes it anew"
+                "damaged, `REINDEX` in the sqlite3 program makes it anew; otherwise put back a "
+                "copy with all rows"
             )
 
     def _format(self, connection: Connection) -> int:

@@ -129,8 +129,9 @@ def _results(
     by_name = {str(r.expectation_config.meta["name"]): r for r in results.results}
     if len(results.results) != len(expectations) or set(by_name) != {e.name for e in expectations}:
         raise PipelineError(
-            f"{spec.name}: Great Expectations must give {len(expectations)} verdicts, but it gave "
-            f"{len(results.results)}: install the version of constraints.txt"
+            f"{spec.name}: Great Expectations must give one verdict on each of "
+            f"{len(expectations)} expectations, but its {len(results.results)} verdicts are not "
+            "those: install the version of constraints.txt"
         )
     return by_name
 

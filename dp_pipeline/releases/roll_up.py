@@ -154,7 +154,7 @@ def _noisy_tables(release: EpsilonRelease, bundle: Bundle) -> EarlierTables:
         why = "tables over groups of levels that the release does not list"
     raise DeclarationError(
         f"{release.what}: the release must hold noisy tables over attributes to be added up, but "
-        f"it has {why}"
+        f"it has {why}: choose another model"
     )
 
 

@@ -209,7 +209,7 @@ class ReportedPrivateRelease(ReportedRelease):
 
     @property
     def is_unfit_by_noise(self) -> bool:
-        """Whether noise of a known seed is the only reason that the release may not leave."""
+        """Whether the release may not be published because its noise is drawn from a known seed."""
         bundle = self.bundle
         is_seeded = bundle.facts["noise"].startswith("seeded")
         return not bundle.is_releasable and (not bundle.caveat or is_seeded)

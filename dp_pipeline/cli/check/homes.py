@@ -99,7 +99,8 @@ def check_ledger(home: Home) -> Iterator[Finding]:
 
 
 def check_permissions(home: Home) -> Iterator[Finding]:
-    """Yield each private path that others may read, with the command that corrects it."""
+    """Yield a fault for each private path that others may use, with the command that corrects
+    it, or that another user owns; without the former, that all is well."""
     states = {path: path.stat() for path in _private_paths(home) if path.exists()}
     open_paths = [path for path, state in states.items() if state.st_mode & 0o077]
     for path in open_paths:

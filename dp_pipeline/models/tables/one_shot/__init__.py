@@ -165,8 +165,9 @@ class OneShot(TableModel):
         sizes = self.sizes(domain)
         if max(sizes.values()) == 2 and prod(sizes.values()) > self.clique_cells:
             raise DeclarationError(
-                "OneShot needs an attribute of three levels or more where the protected "
-                "units have parts, but all have two: declare finer ones"
+                "OneShot needs an attribute of three levels or more where the protected units have "
+                f"parts and the table of all attributes has more than {self.clique_cells:,} cells, "
+                "but all have two levels: declare more levels, or a larger `clique_cells`"
             )
 
     def for_targets(self, names: Names, domain: Domain) -> OneShot:
