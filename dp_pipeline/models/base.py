@@ -410,7 +410,9 @@ def fit(
     else:
         released = model.fit_after(earlier, curator, epsilon=epsilon, rng=rng)
     accountant.require_all_spent()
-    if isinstance(released, Clusters) and coarse is None and curator.domain.leaves_rows_out:
-        released = replace(released, left_out=curator.measure_left_out())
+    is_first = isinstance(released, Clusters) and coarse is None
+    # What rows without a place cost beside the others is proved of ε, not of ρ.
+    if is_first and curator.domain.leaves_rows_out and accountant.currency == PURE:
+        released = replace(cast("Clusters", released), left_out=curator.measure_left_out())
     beside = () if accountant.beside is None else (accountant.beside,)
     return FitResult(released, accountant.spends, accountant.kind, guarantee, beside=beside)

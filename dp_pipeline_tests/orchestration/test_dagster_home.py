@@ -124,7 +124,8 @@ def test_silent_server_is_one_line_without_its_password(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("DP_PIPELINE_DAGSTER", URL)
-    with pytest.raises(PipelineError, match="DP_PIPELINE_DAGSTER: postgresql://127") as refusal:
+    wrong = "DP_PIPELINE_DAGSTER: the server postgresql://127"
+    with pytest.raises(PipelineError, match=wrong) as refusal:
         dagster_instance(home)
     assert "secret" not in str(refusal.value)
     assert "\n" not in str(refusal.value)
