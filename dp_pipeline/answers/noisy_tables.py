@@ -137,8 +137,9 @@ class NoisyTables:
                 int(self.groups_of(n).max()) + 1 if table.is_grouped else self._rows.sizes[n]
                 for n in attributes
             ]
-            absent = zip(sizes, counts.shape, strict=True)
-            counts = np.pad(counts, [(0, size - levels) for size, levels in absent])
+            every = np.zeros(sizes)
+            every[tuple(map(slice, counts.shape))] = counts
+            counts = every
             if table.is_grouped:
                 groups = [self.groups_of(name) for name in attributes]
                 counts = counts[np.ix_(*groups)]

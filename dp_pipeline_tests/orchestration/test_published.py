@@ -154,7 +154,7 @@ def test_the_bundle_says_what_it_is_and_can_never_be_exported(ran: Ran):
         bundle = outcomes[name].bundle
         assert (bundle.is_dp, bundle.is_releasable) == (False, False)
         with pytest.raises(
-            BoundaryViolation, match=f"project: not differentially private: {reason} "
+            BoundaryViolation, match=f"exported: not differentially private: {reason} "
         ):
             bundle.require_exportable()
     composed = outcomes["idp_kmeans"].bundle
