@@ -377,11 +377,11 @@ noise protects nobody
         """
         with parameters.invalid_parameters():
             others = {**others, "plan_from": self.plan_from, "discover": self.discover}
-            given = [name for name, value in others.items() if value is not None]
-            given += ["on_unknown"] if self.on_unknown != "keep" else []
-            if given:
+            excess = [name for name, value in others.items() if value is not None]
+            excess += ["on_unknown"] if self.on_unknown != "keep" else []
+            if excess:
                 raise DeclarationError(
-                    f"{given[0]}: expected none with two frames, got one: leave it out"
+                    f"{excess[0]}: expected none with two frames, got one: leave it out"
                 )
             frames = TwoFrames.of(X, self.domain, key, at_most)
             fit = self._declare(frames.domain, frames.protection, has_prior=False)
@@ -406,7 +406,8 @@ noise protects nobody
         shares = _shares(table)
         total = plausibility.NoisyTotal.of_marginals(table.measured)
         noise = plausibility.least_pair_noise(
-            (len(one.attributes), one.table.size, one.variance**0.5) for one in table.measured
+            (len(marginal.attributes), marginal.table.size, marginal.variance**0.5)
+            for marginal in table.measured
         )
         self.warnings_ = spec.discovery_warnings + plausibility.table_warnings(
             shares, spec.domain, total, noise, nominal_rows=self.nominal_rows

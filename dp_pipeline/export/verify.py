@@ -135,11 +135,11 @@ def _checked(of: str, inspect: Callable[[], str]) -> Check:
 
 def _require_scale_of_left_out(bundle: Bundle) -> None:
     """Raise Damaged unless the number of rows left out has noise that costs at most the ε."""
-    for spend in bundle.beside:
+    for spend in bundle.free_spends:
         paid = sum((other.epsilon for other in bundle.spends[: bundle.model_spends]), Fraction(0))
         Accountant(paid).charge_beside(spend)
     stated = bundle.tables.get(LEFT_OUT, {}).get("deviation", np.array([]))
-    charged = [variance(spend.scale) ** 0.5 for spend in bundle.beside]
+    charged = [variance(spend.scale) ** 0.5 for spend in bundle.free_spends]
     if len(charged) > 1 or len(stated) != len(charged) or not np.allclose(stated, charged):
         raise Damaged("the number of rows left out does not have the noise that is charged for it")
 
@@ -347,7 +347,7 @@ class _Export:
     @cached_property
     def _stored(self) -> dict[str, Any]:
         stored: dict[str, Any] = json.loads(self._text(RELEASE))
-        spends = (*stored["spends"], *stored["beside"])
+        spends = (*stored["spends"], *stored["free_spends"])
         amounts = [spend[name] for spend in spends for name in _EXACT if name in spend]
         amounts += [stored["facts"][name] for name in _AMOUNTS if name in stored["facts"]]
         if not all(map(_AMOUNT.fullmatch, amounts)):

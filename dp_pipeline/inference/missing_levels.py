@@ -46,9 +46,9 @@ def complete_attributes(
     evidence = {name: _evidence(*pair) for name, pair in rows.items()}
     order = sorted(rows, key=lambda name: -evidence[name])
     counts = [m for m, name in enumerate(order, 1) if evidence[name] >= log(len(order) / m)]
-    others = order[max(counts, default=0) :]
-    is_noise = sum(rows[name][0] for name in others) < MEAN_NOISE * len(others)
-    return frozenset(others if is_noise else ())
+    weakest = order[max(counts, default=0) :]
+    is_noise = sum(rows[name][0] for name in weakest) < MEAN_NOISE * len(weakest)
+    return frozenset(weakest if is_noise else ())
 
 
 def _has_levels(table: NoisyMarginal, name: str, size: int) -> bool:

@@ -94,9 +94,9 @@ def spread_parts(
         extra = rng.permutation(np.argwhere(have & (have.cumsum(axis=1) > 1)))
         free = rng.permutation(np.flatnonzero(~have.any(axis=1)))[: len(extra)]
         rows, places = extra[: len(free)].T
-        others = rng.integers(0, units.size, len(free))
+        columns = rng.integers(0, units.size, len(free))
         for each in parts.values():
-            each[rows, places], each[free, others] = each[free, others], each[rows, places]
+            each[rows, places], each[free, columns] = each[free, columns], each[rows, places]
     return replace(units, parts=parts)
 
 

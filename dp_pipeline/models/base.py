@@ -358,7 +358,7 @@ class FitResult:
     kind        ``dp``, or ``not-dp`` where anything was disclosed without noise
     guarantee   its ε, and the amount that its model spent
     paid        the answers that may be refined, and what was paid for each
-    beside      the charge for rows that no other charge is about; it adds nothing to the sum
+    free_spends the charge for rows that no other charge is about; it adds nothing to the sum
     """
 
     released: Released
@@ -366,7 +366,7 @@ class FitResult:
     kind: str
     guarantee: PrivacyGuarantee
     paid: PaidMarginals = field(default_factory=dict)
-    beside: tuple[Spend, ...] = ()
+    free_spends: tuple[Spend, ...] = ()
 
     def require_guaranteed(self, *, what: str) -> None:
         """Raise BoundaryViolation unless the fit has the guarantee that was claimed."""
@@ -414,5 +414,5 @@ def fit(
     # What rows without a place cost beside the others is proved of ε, not of ρ.
     if is_first and curator.domain.leaves_rows_out and accountant.currency == PURE:
         released = replace(cast("Clusters", released), left_out=curator.measure_left_out())
-    beside = () if accountant.beside is None else (accountant.beside,)
-    return FitResult(released, accountant.spends, accountant.kind, guarantee, beside=beside)
+    free = () if accountant.free_spend is None else (accountant.free_spend,)
+    return FitResult(released, accountant.spends, accountant.kind, guarantee, free_spends=free)

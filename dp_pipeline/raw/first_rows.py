@@ -76,11 +76,11 @@ def parse_first_rows(spec: DatasetSpec, rows: int) -> ParsedRows:
     table, domain, unjoined = read_source(spec), spec.domain, dict[str, int]()
     if spec.source.parts is not None:
         # What is counted does not depend on the key.
-        joined = join_parts(table, unit_keys(spec, bytes(32)))
-        table = joined.table
+        pairs = join_parts(table, unit_keys(spec, bytes(32)))
+        table = pairs.table
         unjoined = {
-            "parts without a unit": joined.orphans,
-            "copies of units, or units without a key": joined.copies,
+            "parts without a unit": pairs.orphans,
+            "copies of units, or units without a key": pairs.copies,
         }
     table = table.slice(0, rows)
     columns = tuple(_parse(attribute, column_of(attribute, table)) for attribute in domain)

@@ -144,8 +144,8 @@ def concatenate_sources(units: pa.Table, parts: pa.Table, key: str) -> pa.Table:
     is_alike = units.schema.field(key).type == parts.schema.field(key).type
     for table, is_of_unit in ((units, True), (parts, False)):
         ids = table.column(key) if is_alike else table.column(key).cast(pa.large_string())
-        marked = table.append_column(OF_UNIT, pa.array(np.full(table.num_rows, is_of_unit)))
-        both.append(marked.set_column(table.column_names.index(key), key, ids))
+        rows = table.append_column(OF_UNIT, pa.array(np.full(table.num_rows, is_of_unit)))
+        both.append(rows.set_column(table.column_names.index(key), key, ids))
     return pa.concat_tables(both, promote_options="default")
 
 

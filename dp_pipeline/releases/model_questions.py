@@ -94,8 +94,8 @@ class ModelQuestions:
             facts = {**facts, EARLIER_EVALUATION: epsilon_text(self.evaluation)}
         tables = result.released.tables()
         # A settled release has these words, whatever those of a later program are.
-        beside = tuple(replace(spend, what="rows left out") for spend in result.beside)
-        return Bundle(self.key.digest, facts, spends, quality, tables, transcript.chain, beside)
+        free = tuple(replace(spend, what="rows left out") for spend in result.free_spends)
+        return Bundle(self.key.digest, facts, spends, quality, tables, transcript.chain, free)
 
     def fit_model(
         self, counter: ReleaseCounter | None, transcript: Transcript, noise: NoiseSource

@@ -148,8 +148,8 @@ def standing_of(bundle: Bundle) -> Standing:
 def mechanisms_of(bundle: Bundle) -> list[tuple[str, str, int, Fraction]]:
     """Return each mechanism with its scale, number of charges and their cost."""
     groups: dict[tuple[str, str], list[Fraction]] = {}
-    costs = (*bundle.costs, *(Fraction(0) for _ in bundle.beside))
-    for spend, cost in zip((*bundle.spends, *bundle.beside), costs, strict=True):
+    costs = (*bundle.costs, *(Fraction(0) for _ in bundle.free_spends))
+    for spend, cost in zip((*bundle.spends, *bundle.free_spends), costs, strict=True):
         scale = number_text(float(spend.scale))
         name = spend.mechanism if cost else f"{spend.mechanism}, {spend.what}"
         groups.setdefault((name, scale), []).append(cost)

@@ -129,7 +129,7 @@ class Accountant:
                 f"The δ of a budget must be a Fraction from 0 to below 1, not {delta!r:.40}"
             )
         self.epsilon, self.currency, self.delta = epsilon, currency, delta
-        self.beside: Spend | None = None
+        self.free_spend: Spend | None = None
         self._spends: list[Spend] = []
         self._disclosures: list[Disclosure] = []
         self._completion_checks: list[Callable[[], None]] = []
@@ -216,13 +216,13 @@ class Accountant:
         above the budget, and for a budget in ρ.
         """
         _require_proven(spend)
-        if self.beside is not None or self.currency != PURE or self.cost(spend) > self.epsilon:
+        if self.free_spend is not None or self.currency != PURE or self.cost(spend) > self.epsilon:
             raise BoundaryViolation(
                 "One charge alone may be for rows that no other charge counts, in pure ε and "
                 f"within the budget, but {spend.what} is a second one, larger, or in another "
                 "currency"
             )
-        self.beside = spend
+        self.free_spend = spend
 
     def require_all_spent(self) -> None:
         """Raise BoundaryViolation unless the charges add up to exactly the budget."""

@@ -50,7 +50,7 @@ class Bundle:
     quality         quality numbers that were paid for with part of that ε
     tables          table name → column name → values (m,)
     transcript      digest of the stored noisy answers that this was made from
-    beside          the charge for rows that no other charge is about; it adds nothing to the sum
+    free_spends     the charge for rows that no other charge is about; it adds nothing to the sum
     """
 
     key: str
@@ -59,7 +59,7 @@ class Bundle:
     quality: Mapping[str, NoisyNumber]
     tables: Tables
     transcript: str
-    beside: tuple[Spend, ...] = ()
+    free_spends: tuple[Spend, ...] = ()
 
     @property
     def spent(self) -> Fraction:
@@ -199,7 +199,7 @@ class Bundle:
             "format": FORMAT,
             "facts": dict(self.facts),
             "spends": [_spend_fields(spend) for spend in self.spends],
-            "beside": [_spend_fields(spend) for spend in self.beside],
+            "free_spends": [_spend_fields(spend) for spend in self.free_spends],
             "quality": {name: vars(number) for name, number in self.quality.items()},
             "tables": {name: table_digest(table) for name, table in self.tables.items()},
         }
@@ -224,7 +224,7 @@ class Bundle:
                 quality={name: NoisyNumber(**fields) for name, fields in stored["quality"].items()},
                 tables=tables,
                 transcript=stored["transcript"],
-                beside=tuple(_spend(fields) for fields in stored["beside"]),
+                free_spends=tuple(_spend(fields) for fields in stored["free_spends"]),
             )
 
 

@@ -194,7 +194,7 @@ def with_rows_left_out(scale: str, epsilon: str) -> ReportedPrivateRelease:
     count = {"rows": np.array([3.0]), "deviation": np.array([variance(Fraction(2)) ** 0.5])}
     release = map_release(left_out=count)
     spend = Spend("rows left out", LAPLACE, Fraction(epsilon), 1, Fraction(scale))
-    return replace(release, bundle=replace(release.bundle, beside=(spend,)))
+    return replace(release, bundle=replace(release.bundle, free_spends=(spend,)))
 
 
 def test_rows_left_out_have_the_noise_that_is_charged(tmp_path: Path) -> None:

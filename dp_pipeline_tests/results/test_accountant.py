@@ -256,7 +256,7 @@ def test_one_charge_of_pure_epsilon_may_be_beside(
     accountant = Accountant(ONE, currency)
     if is_taken:
         accountant.charge_beside(laplace(charges[0]))
-        assert (accountant.beside, accountant.remaining) == (laplace(charges[0]), ONE)
+        assert (accountant.free_spend, accountant.remaining) == (laplace(charges[0]), ONE)
         return
     for charge in charges[:-1]:
         accountant.charge_beside(laplace(charge))

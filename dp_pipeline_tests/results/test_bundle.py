@@ -30,7 +30,7 @@ BUNDLE = Bundle(
         "nothing": {"x": np.array([], dtype=float)},
     },
     transcript="cd" * 32,
-    beside=(Spend("rows left out", LAPLACE, Fraction(1, 2), 1, Fraction(2)),),
+    free_spends=(Spend("rows left out", LAPLACE, Fraction(1, 2), 1, Fraction(2)),),
 )
 
 
