@@ -267,6 +267,13 @@ def test_the_command_line_starts_without_heavy_packages(command: list[str], tmp_
     assert command == ["budget"] or not imported & {"pydantic", "numpy"}
 
 
+def test_names_of_tests_are_short() -> None:
+    text = "".join(
+        p.read_text(encoding="utf-8") for p in (ROOT / "dp_pipeline_tests").rglob("*.py")
+    )
+    assert [name for name in re.findall(r"def (test_\w+)", text) if len(name) > 60] == []
+
+
 def test_every_mutant_can_be_planted() -> None:
     for mutant in read_mutants():
         planted(mutant, (PACKAGE / mutant["file"]).read_text(encoding="utf-8"))

@@ -63,7 +63,7 @@ def test_an_unmeasured_pair_is_as_wide_as_its_score(score: float) -> None:
     assert scored.count("a == 'a0'").basis == "measured"
 
 
-def test_what_the_model_has_of_a_dependence_is_taken_off_its_score() -> None:
+def test_dependence_of_the_model_is_taken_off_a_score() -> None:
     first, second = TRUE.sum(axis=1), TRUE.sum(axis=0)
     tables, independent = [(("a",), first, NOISE), (("b",), second, NOISE)], np.outer(first, second)
     scores = {("a", "b"): float(np.abs(TRUE - independent / 1200).sum())}

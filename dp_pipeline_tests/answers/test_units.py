@@ -127,7 +127,7 @@ def test_intervals_hold_as_often_as_they_say() -> None:
     assert np.mean(inside) > 0.87
 
 
-def test_measured_pairs_bring_bounds_of_units_with_a_part_together() -> None:
+def test_measured_pairs_narrow_bounds_of_units_with_a_part() -> None:
     """Of two parts at most, S1 − S2 is the number of units."""
     measured = exact().count("size < 3", any_part="age == 0")
     assert measured.basis == "measured"

@@ -252,7 +252,7 @@ def test_a_forged_row_of_windows_is_found_by_the_audit(tmp_path: Path, facts: st
         ledger.verify()
 
 
-def test_charge_beyond_what_is_left_of_a_window_is_found_by_the_audit(tmp_path: Path):
+def test_charge_beyond_the_rest_of_a_window_fails_the_audit(tmp_path: Path):
     ledger = Ledger(tmp_path / "ledger")
     ledger.open_account(once(OF_PERSON))
     release(ledger, before("0.4"), "0.4")
