@@ -70,7 +70,8 @@ class CodedRows:
         )
         if not is_within:
             raise DeclarationError(
-                "The codes of rows must be those of declared levels, but one is not"
+                "The codes of each column, and of the label, must count from 0 to its levels less "
+                "one, but one does not: encode the rows with the declared levels"
             )
 
     def __repr__(self) -> str:

@@ -63,7 +63,8 @@ class Estimate:
         return cls(value, value - reach, value + reach, level, basis).clipped(least, most)
 
     def clipped(self, least: float, most: float) -> Estimate:
-        """Return the same with its interval cut to what is possible, but never its value out."""
+        """Return the estimate with its interval cut to what is possible, so far as it keeps the
+        value."""
         low, high = max(least, self.low), min(most, self.high)
         return replace(self, low=min(low, self.value), high=max(high, self.value))
 

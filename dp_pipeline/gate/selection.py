@@ -65,9 +65,9 @@ class Candidates:
         """Return the positions of some candidates; BoundaryViolation for none, repeated or unknown
         ones."""
         if not names or len(set(names)) < len(names) or not set(names) <= set(self._places):
+            fault = "there is none" if not names else "a candidate is repeated or has no score"
             raise BoundaryViolation(
-                "A choice needs one or more scored candidates, each once, but here is none, "
-                "a repeated or an unscored one"
+                f"A choice needs one or more candidates with scores, each once, but {fault}"
             )
         return [self._places[name] for name in names]
 

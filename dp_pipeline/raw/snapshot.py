@@ -40,8 +40,9 @@ def check_snapshot_id(text: str) -> str:
     reserved."""
     if not _ID.fullmatch(text) or text.lower().partition(".")[0] == CURRENT:
         raise DeclarationError(
-            "The name of a snapshot must have letters, digits, . _ or - alone and not be "
-            f"{CURRENT!r}, but it is {text[:60]!r}"
+            "The name of a snapshot must have letters, digits, . _ or - alone, at most 64, begin "
+            f"with a letter or digit, and not be {CURRENT!r}, but it is {text[:70]!r}: name it "
+            "otherwise"
         )
     return text
 

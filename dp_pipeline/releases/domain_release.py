@@ -86,7 +86,7 @@ class DomainRelease(NoisyRelease):
 
     @property
     def measuring(self) -> Mapping[str, str]:
-        """The ε of each kind of question, as text."""
+        """The declared ε, β and, if there is one, δ of the discovery, as texts by name."""
         return self.discover.to_facts()
 
     @property

@@ -120,8 +120,10 @@ class NoisyAnswers:
         return cls(tuple(map(NoisyCounts.of, table.measured)), table.groupings, total)
 
     def compared(self, codes: Mapping[str, IntArray], domain: Domain) -> tuple[MeasuredTable, ...]:
-        """Return every column and measured pair against its least noisy answer, the largest error
-        first.
+        """Return how far measured columns and pairs are from their least noisy answers, first those
+        that noise explains least.
+
+        It is empty where the noisy number of rows is absent or mostly noise.
 
         codes   of the synthetic rows
         """

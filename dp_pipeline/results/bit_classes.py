@@ -92,7 +92,7 @@ CLASS = "class of answers"
 
 @dataclass(frozen=True)
 class BitClasses:
-    """The classes into which m bits divide the rows, at most 2^m.
+    """The classes of rows with equal answers to m yes/no questions, the bits: at most 2^m.
 
     bits     without any, all rows are one class; a release has at least one
     domain   declared attributes

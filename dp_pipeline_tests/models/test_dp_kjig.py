@@ -327,8 +327,8 @@ def test_what_does_not_fit_the_declaration_is_refused(name: str) -> None:
 @pytest.mark.parametrize(
     ("model", "sizes", "why"),
     [
-        (OF_X0, [2], "DpKjig needs attributes of two cells or more other than the"),
-        (OF_X0, [2, 1, 1], "DpKjig needs attributes of two cells or more other than the"),
+        (OF_X0, [2], "DpKjig needs an attribute with two or more levels"),
+        (OF_X0, [2, 1, 1], "DpKjig needs an attribute with two or more levels"),
         (OF_X0, [257, 2], "DpKjig takes a label of at most"),
         (replace(OF_X0, bits=16), [65, 2], "DpKjig takes a label of at most"),
         (OF_X0, [2, 2040, 9], "bits, but its attributes have"),

@@ -109,7 +109,9 @@ class Lloyd:
         return self.curator.domain.box(self.columns)
 
     def grid(self, *, units: float, epsilon: Fraction) -> Synopsis:
-        """Return the noisy boxes of a grid whose number of cells suits ``units`` rows at this ε.
+        """Return the noisy boxes of a grid whose number of cells suits so many persons at this ε.
+
+        units   rows by the most rows of a person
 
         *Proof.* All cells of the declared box are measured, empty ones included; one row is
         in one cell, so Δ1 = 1 under add/remove, times the distance: it costs ε. ∎

@@ -151,8 +151,9 @@ class _State:
         return all(pair in self.growth.fitting for pair in combinations(names, 2))
 
     def grown(self, names: Names) -> CliqueGrowth | None:
-        """Return the cliques grown by one with these attributes; None if it exceeds the limit of
-        cells."""
+        """Return the graph with edges added so that one clique holds all these attributes.
+
+        None if a clique would then exceed the limit of cells."""
         growth, pairs = self.growth, tuple(combinations(names, 2))
         for pair in pairs:
             growth = growth if pair in growth.edges else growth.with_edge(pair)

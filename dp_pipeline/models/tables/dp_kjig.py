@@ -102,8 +102,8 @@ class DpKjig(Model):
         offered = bit_count(domain, chosen)
         if not offered:
             raise DeclarationError(
-                "DpKjig needs attributes of two cells or more other than the label, but there is "
-                "none: declare some"
+                "DpKjig needs an attribute with two or more levels or bins besides the label, but "
+                "there is none: declare one, or name one in its `attributes`"
             )
         if offered > MOST_BITS:
             raise DeclarationError(

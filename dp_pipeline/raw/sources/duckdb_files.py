@@ -97,8 +97,8 @@ def _attempt(read: Callable[[], _Result], *, spec: DatasetSpec | None) -> _Resul
         pass
     if spec is None:
         raise SourceError(
-            "source.database: the file is no DuckDB file, or it cannot answer the query: correct "
-            "`database` or `query`"
+            "source.database: the file cannot be opened as a DuckDB file, or cannot answer the "
+            "query: correct `database` or `query`, and close other programs that have the file open"
         )
     expected = "a DuckDB file and a query that it can answer"
     raise reading.refusal(spec, expected, "an error of DuckDB: correct `database` or `query`")

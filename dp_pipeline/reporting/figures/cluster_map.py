@@ -295,7 +295,10 @@ def _fits_left(centre: np.ndarray, view: ClusterView) -> bool:
 
 
 def _draw_scale(axes: Axes, view: ClusterView, metres: float) -> None:
-    """Draw a round number of metres in the lower left corner, at most a quarter of the width."""
+    """Draw a scale bar of a round length in the lower left corner, at most a quarter of the width.
+
+    metres   metres in a unit of the axes
+    """
     from matplotlib.patheffects import withStroke
 
     quarter = view.sides[0] * metres / 4
