@@ -70,9 +70,10 @@ def lines_of(
                 _require_parts(release)
             return _lines(release, method, parts, level)
     examples = [
-        one
-        for one in EXAMPLES
-        if hasattr(release, one.split()[0]) and (hasattr(release, "parts") or _PART not in one)
+        example
+        for example in EXAMPLES
+        if hasattr(release, example.split()[0])
+        and (hasattr(release, "parts") or _PART not in example)
     ]
     raise DeclarationError(
         f"The question {question[:80]!r} cannot be read: write one such as {'; '.join(examples)}"

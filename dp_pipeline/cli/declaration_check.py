@@ -154,7 +154,7 @@ def _dependences(spec: DatasetSpec) -> Iterator[str]:
 
 
 def _source(spec: DatasetSpec) -> Iterator[str]:
-    for each in spec.of_sources:
+    for each in spec.source_specs:
         yield from _absent_files(each.source)
 
 

@@ -407,7 +407,7 @@ class DatasetSpec:
         return self.domain if parts is None else parts.of_units(self.domain)
 
     @property
-    def of_sources(self) -> tuple[DatasetSpec, ...]:
+    def source_specs(self) -> tuple[DatasetSpec, ...]:
         """The declarations of units and of their parts, if those have their own source; else
         this one alone."""
         parts, source = self.domain.parts, self.source.parts

@@ -131,7 +131,7 @@ def _joined_sources(spec: DatasetSpec) -> list[dg.AssetSpec]:
             description=f"The source of the {name} of “{spec.title}”, which nobody writes here.",
             **common.asset_labels(spec, "raw", kinds={common.source_icon(own)}),
         )
-        for name, own in zip(("units", parts.name), spec.of_sources, strict=True)
+        for name, own in zip(("units", parts.name), spec.source_specs, strict=True)
     ]
 
 

@@ -91,7 +91,7 @@ def parse_first_rows(spec: DatasetSpec, rows: int) -> ParsedRows:
     left_out, reasons = _count_omitted_rows(spec, table)
     odd_lines = [
         count_odd_lines(each)
-        for each in spec.of_sources
+        for each in spec.source_specs
         if each.source.kind == "csv" and spec.is_release
     ]
     return ParsedRows(
@@ -132,7 +132,7 @@ def _unreadable(spec: DatasetSpec) -> tuple[Counter[str], tuple[int, int] | None
     """Return why lines are not rows, and the length of quoted cells, in lines, that would mend
     most lines."""
     if spec.source.parts is not None:
-        both = [_unreadable(each)[0] for each in spec.of_sources]
+        both = [_unreadable(each)[0] for each in spec.source_specs]
         return both[0] + both[1], None
     if spec.source.kind != "csv" or not spec.is_release:
         return Counter(), None

@@ -45,6 +45,12 @@ def test_a_share_of_a_measured_table_lies_inside() -> None:
     assert inside >= 178
 
 
+def test_a_column_of_one_level_has_the_count_of_all_rows() -> None:
+    opened = release(TRUE[:1], [(("b",), TRUE[0], NOISE)], names="ab")
+    (row,) = opened.table("a").to_dict("records")
+    assert row["low"] < row["count"] == TRUE[0].sum() < row["high"]
+
+
 def margins(rng: np.random.Generator, table: np.ndarray) -> list[np.ndarray]:
     return [noisy(rng, table.sum(axis=1), NOISE), noisy(rng, table.sum(axis=0), NOISE)]
 

@@ -68,7 +68,7 @@ def read_source(spec: DatasetSpec, files: Sequence[Path] | None = None) -> pa.Ta
 def stored_types(spec: DatasetSpec, files: Sequence[Path] | None = None) -> dict[str, str]:
     """Return the stored type of each declared column; {} if the source has only texts."""
     if spec.source.parts is not None:
-        units, parts = spec.of_sources
+        units, parts = spec.source_specs
         return {**stored_types(parts), **stored_types(units, files)}
     if spec.source.kind != "parquet":
         return {}
@@ -110,7 +110,7 @@ def _tables_of_both(spec: DatasetSpec, files: Sequence[Path] | None) -> Iterator
 
     ``OF_UNIT`` says which source a row is of; the parts' key has the name of the units'.
     """
-    both = spec.of_sources
+    both = spec.source_specs
     tables = [source_tables(both[0], files), source_tables(both[1])]
     firsts = [next(each) for each in tables]
     widened = [_widened(spec, *pair) for pair in zip(both, firsts, strict=True)]
