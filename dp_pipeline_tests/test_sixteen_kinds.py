@@ -309,7 +309,7 @@ WRONG: dict[str, tuple[bytes | Callable[[Path], bytes], str]] = {
     "an archive": (of_zip, "got a zip archive, as spreadsheets (.xlsx) are: declare `kind: xlsx`"),
     "gzip": (gzip.compress(b"age\n1\n"), "got a file packed by gzip: unpack it"),
     "a database": (b"SQLite format 3\0", "got a SQLite database: declare `kind: sql"),
-    "an old sheet": (b"\xd0\xcf\x11\xe0 and more", "got an old spreadsheet or document"),
+    "an old sheet": (b"\xd0\xcf\x11\xe0 and more", "got an old document (.xls, .doc) or one"),
     "a web page": (b"<!DOCTYPE html>", "got a web page"),
     "UTF-16": ("age,sex\n".encode("utf-16"), "declare `encoding: utf-16`"),
     "nothing": (b"", "expected a file with columns, got an empty file"),

@@ -7,7 +7,9 @@ import encodings.aliases
 import io
 import re
 from collections import Counter
+from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -96,6 +98,17 @@ FORMS = {
     "cp1252": ("a,b\nä,2\n".encode("cp1252"), ", encoding: cp1252", ["ä"], ["2"], 0),
     "utf-16": ("a,b\nä,2\n".encode("utf-16"), ", encoding: utf-16", ["ä"], ["2"], 0),
     "no text in that encoding": (b"a,b\n\x81,2\n", ", encoding: cp1252", [None], ["2"], 0),
+    "half a character at the end": (
+        "a,b\n1,2\n3,4".encode("utf-16")[:-1], ", encoding: utf-16", ["1", "3"], ["2", None], 0
+    ),
+    "half a character within": (
+        "a,b\n1,2".encode("utf-16-be") + b"?" + "\n3,4\n".encode("utf-16-be"),
+        ", encoding: utf-16-be", ["1", "3"], [None, "4"], 0,
+    ),
+    "half a pair": (
+        "a,b\n1,\ud83d\n3,4\n".encode("utf-16-le", "surrogatepass"),
+        ", encoding: utf-16-le", ["1", "3"], [None, "4"], 0,
+    ),
     "a title and a footer": (
         b"Report\n\na,b\n1,2\nTotal: 1,\n", ", header_row: 3, footer: 1", ["1"], ["2"], 0
     ),
@@ -212,14 +225,20 @@ ODD_BYTES += [b"\x1b$", b"\x1b(", b"\x1b$B", b"~{", b"+AAA", b"a\\", b"\x00\xd8"
 
 
 def test_no_line_of_an_encoding_changes_another() -> None:
-    """Whatever bytes a row holds, in whole units of its encoding."""
+    """Whatever bytes a row holds, and however few are read at a time."""
     for name in filter(_is_encoding, ENCODINGS):
         mark, line = "".encode(name), "\nab;12\n".encode(name)[len("".encode(name)) :]
-        is_wide = "16" in name or "32" in name
         for odd in ODD_BYTES:
-            units = odd.ljust((len(odd) + 3) // 4 * 4, b"\0") if is_wide else odd
-            read = _Transcoded(io.BytesIO(mark + units + line), name).read(99)
+            stream = _Transcoded(io.BytesIO(mark + odd + line), name)
+            read = b"".join(iter(partial(stream.read, len(odd)), b""))
             assert read.endswith(b"\nab;12\n"), (name, odd)
+
+
+def test_no_byte_order_is_named(tmp_path: Path) -> None:
+    for name in ("utf-16", "utf-32"):
+        text, form = "a,b\n1,2\n".encode(f"{name}-le"), f", encoding: {name}"
+        with pytest.raises(SourceError, match=f"got none: declare `encoding: {name}-le` or"):
+            read(tmp_path, text, form=form)
 
 
 def test_encodings_in_which_a_line_changes_others_are_refused() -> None:
@@ -230,41 +249,61 @@ def test_encodings_in_which_a_line_changes_others_are_refused() -> None:
 
 
 CELLS = {
-    "no number": ("n", "seven", ""),
-    "no truth value": ("b", "seven", ""),
-    "too long": ("n", "9" * 5000, ""),
+    "no number": ("n", "seven", None),
+    "no truth value": ("b", "seven", None),
+    "no text of the table": ("s", "99", None),
+    "an error": ("e", "#DIV/0!", None),
+    "too long": ("n", "9" * 5000, None),
     "too large": ("n", "1e999", "inf"),
-    "no day": ("d", "99999999999", "#VALUE!"),
+    "no day": ("d", "99999999999", None),
 }
-"""Type and text of a cell in the XML of a sheet, and how it is read; "": the sheet is refused."""
+"""Type and text of a cell in the XML of a sheet, and how it is read."""
+
+
+def changed_sheet(folder: Path, change: Callable[[str], str]) -> DatasetSpec:
+    """Write a column of three cells, of which the XML is changed."""
+    book = Workbook()
+    for cell in ("a", datetime(2026, 1, 1), 7, 3):
+        book.active.append([cell])
+    book.save(folder / "sound.xlsx")
+    with ZipFile(folder / "sound.xlsx") as sound, ZipFile(folder / "rows.xlsx", "w") as odd:
+        for part in sound.namelist():
+            content = sound.read(part).decode()
+            odd.writestr(part, change(content) if part.endswith("sheet1.xml") else content)
+    source, attributes = "{kind: xlsx, path: rows.xlsx}", "{a: {bounds: [0, 9], bins: 3}}"
+    return written_spec(folder, attributes, purpose="release", source=source)
 
 
 @pytest.mark.parametrize("name", CELLS)
-def test_an_odd_cell_of_a_spreadsheet_is_never_quoted(
+def test_an_odd_cell_of_a_spreadsheet_is_missing(
     tmp_path: Path, name: str, recwarn: pytest.WarningsRecorder
 ) -> None:
     kind, text, expected = CELLS[name]
-    book = Workbook()
-    for row in (["a"], [datetime(2026, 1, 1) if kind == "d" else 7], [3]):
-        book.active.append(row)
-    book.save(tmp_path / "sound.xlsx")
-    with ZipFile(tmp_path / "sound.xlsx") as sound, ZipFile(tmp_path / "rows.xlsx", "w") as odd:
-        for part in sound.namelist():
-            content = sound.read(part).decode()
-            if part.endswith("sheet1.xml"):
-                cell = r'(<c r="A2"(?: s="1")?) t="n"><v>[0-9.]+</v>'
-                type_ = "b" if kind == "b" else "n"
-                content, count = re.subn(cell, rf'\1 t="{type_}"><v>{text}</v>', content)
-                assert count == 1
-            odd.writestr(part, content)
-    source = "{kind: xlsx, path: rows.xlsx}"
-    attributes = "{a: {bounds: [0, 9], bins: 3}}"
-    spec = written_spec(tmp_path, attributes, purpose="release", source=source)
-    if expected:
-        assert read_source(spec).to_pydict() == {"a": [expected, "3"]}
-    else:
-        with pytest.raises(SourceError, match="a cell that is not of its type") as refused:
-            read_source(spec)
-        assert text[:9] not in str(refused.value)
-        assert refused.value.__context__ is None
+    place, form = ("A2", ' s="1"') if kind == "d" else ("A3", "")
+    cell = f'<c r="{place}"{form} t="{kind if kind in "bse" else "n"}"><v>{text}</v>'
+    spec = changed_sheet(
+        tmp_path, lambda xml: re.sub(f'<c r="{place}"[^>]*><v>[^<]*</v>', cell, xml)
+    )
+    cells = ["2026-01-01", "7", "3"]
+    cells[int(place[1]) - 2] = expected
+    assert read_source(spec).to_pydict() == {"a": cells}
     assert not recwarn.list
+
+
+def test_a_damaged_spreadsheet_is_one_line(tmp_path: Path) -> None:
+    spec = changed_sheet(tmp_path, lambda xml: xml.replace("<v>7</v>", "<v>Waltraud<v>"))
+    damaged, sound = (tmp_path / name for name in ("rows.xlsx", "sound.xlsx"))
+    content = sound.read_bytes()
+    places = range(30, len(content), len(content) // 40)
+    flipped = (content[:at] + bytes([content[at] ^ 255]) + content[at + 1 :] for at in places)
+    refused = 0
+    for attempt in (damaged.read_bytes(), content[: len(content) // 2], *flipped):
+        damaged.write_bytes(attempt)
+        try:
+            read_source(spec)
+        except SourceError as error:
+            refused += 1
+            assert "got a damaged file, or one of another kind: open it" in str(error)
+            assert "Waltraud" not in str(error)
+            assert error.__context__ is None
+    assert refused > 20

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.csv
@@ -92,9 +92,9 @@ def csv_columns(path: Path, source: Source, *, line_is_row: bool = False) -> lis
         with pa.input_stream(str(path), compression="detect") as stream:
             if stream.read(2) in _UTF_16:
                 raise OddFile("UTF-8 text", "UTF-16: declare `encoding: utf-16`")
-    with pa.input_stream(str(path), compression="detect") as stream:
-        encoding = source.encoding or "utf-8"
-        text = io.TextIOWrapper(stream, encoding, errors="backslashreplace", newline="")
+    with pa.input_stream(str(path), compression="detect") as file:
+        utf_8: Any = _Transcoded(file, source.encoding) if source.encoding else file
+        text = io.TextIOWrapper(utf_8, "utf-8", errors="backslashreplace", newline="")
         lines: Iterator[str] = (line.lstrip(_MARK) for line in _bounded_lines(text))
         lines = islice(lines, source.header_row - 1, None)
         lines = (line for line in lines if not line.startswith(_comment_marks(source)))
@@ -231,24 +231,65 @@ def _file_content(path: Path, source: Source) -> bytes:
     return b"".join(parts)
 
 
-class _Transcoded:
+class _Transcoded(io.BufferedIOBase):
     """A stream that is converted to UTF-8, with invalid bytes kept invalid.
 
     What is not valid in its encoding becomes a byte that is none in UTF-8 either, so that it
-    spoils its own cell and is never read as another text."""
+    spoils its own cell and is never read as another text. In UTF-16 and UTF-32 a line ends at its
+    bytes wherever they stand: half a character more or less shifts no other line.
+
+    Raises OddFile for UTF-16 or UTF-32 without a byte order, neither in the file nor declared.
+    """
 
     def __init__(self, stream: BinaryIO, encoding: str) -> None:
-        self._stream = stream
+        self._stream, self._pending = stream, b""
+        encoding = codecs.lookup(encoding).name
+        if encoding in _BYTE_ORDERS:
+            orders = _BYTE_ORDERS[encoding]
+            mark = stream.read(len(next(iter(orders))))
+            if mark not in orders:
+                expected = f"{encoding} text that begins with a byte order mark"
+                raise OddFile(expected, f"none: declare `encoding: {encoding}-le` or {encoding}-be")
+            encoding = orders[mark]
         self._decoder = codecs.getincrementaldecoder(encoding)(errors=_UNREADABLE)
+        self._width = len("\n".encode(encoding))
+        ends = (re.escape(end.encode(encoding)) for end in "\r\n")
+        self._line_end = re.compile(b"(%b)" % b"|".join(ends))
+        # A half of a pair of surrogates, which is no text.
+        self._invalid = "\udc00".encode(encoding, "surrogatepass") if self._width > 1 else b""
 
-    def read(self, size: int) -> bytes:
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int | None = -1, /) -> bytes:
         """Return the next bytes, at least one unless the stream has ended."""
-        while data := self._stream.read(size):
-            if text := self._decoder.decode(data):
+        while data := self._stream.read(size or -1):
+            if text := self._decoder.decode(self._aligned(data)):
                 return text.encode("utf-8", "surrogateescape")
-        return self._decoder.decode(b"", final=True).encode("utf-8", "surrogateescape")
+        rest, self._pending = self._pending, b""
+        return self._decoder.decode(rest, final=True).encode("utf-8", "surrogateescape")
+
+    read1 = read
+
+    def _aligned(self, data: bytes) -> bytes:
+        """Return the next bytes with each line in whole characters; the last ones may wait."""
+        width = self._width
+        if width == 1:
+            return data
+        parts = self._line_end.split(self._pending + data)
+        # Its last bytes may be the first ones of a line end.
+        ready = max(0, len(parts[-1]) // width - 1) * width
+        self._pending, parts[-1] = parts[-1][ready:], parts[-1][:ready]
+        return b"".join(
+            part[: len(part) // width * width] + self._invalid if len(part) % width else part
+            for part in parts
+        )
 
 
+_BYTE_ORDERS = {
+    "utf-16": {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"},
+    "utf-32": {codecs.BOM_UTF32_LE: "utf-32-le", codecs.BOM_UTF32_BE: "utf-32-be"},
+}
 _UNREADABLE = "dp_pipeline.unreadable"
 
 

@@ -121,7 +121,7 @@ def require_readable(spec: DatasetSpec, path: Path) -> None:
 KINDS_OF_FILES = {
     b"PAR1": ("parquet", "a Parquet file"),
     b"PK\x03\x04": ("xlsx", "a zip archive, as spreadsheets (.xlsx) are"),
-    b"\xd0\xcf\x11\xe0": ("document", "an old spreadsheet or document (.xls, .doc)"),
+    b"\xd0\xcf\x11\xe0": ("document", "an old document (.xls, .doc) or one with a password"),
     b"SQLite format 3": ("sql", "a SQLite database"),
     b"\x1f\x8b": ("packed", "a file packed by gzip"),
     b"BZh": ("packed", "a file packed by bzip2"),
@@ -144,11 +144,12 @@ MAX_NAMES = 12
 def check_names(spec: DatasetSpec, names: Sequence[str]) -> None:
     """Raise SourceError unless every declared column exists and no column name is repeated.
 
-    The names are said, and the nearest one: they are public. The first line of a CSV file may be a
-    row: it is quoted only where another declared column is named in it.
+    The names are said, and the nearest one: they are public. The first line of a CSV file or a
+    sheet may be a row: it is quoted only where another declared column is named in it.
     """
     columns, source = declared_columns(spec), spec.source
-    is_quoted = source.kind != "csv" or bool(source.header) or not {*columns}.isdisjoint(names)
+    may_be_row = source.kind in ("csv", "xlsx") and not source.header
+    is_quoted = not may_be_row or not {*columns}.isdisjoint(names)
     if len(set(names)) != len(names):
         twice = next(name for place, name in enumerate(names) if name in names[:place])
         got = f"{twice!r} twice" if twice in columns else "a repeated name"

@@ -1,19 +1,19 @@
 """Spreadsheets (.xlsx), read as tables of text: each row of a sheet is a row, judged by itself.
 
 A cell of a spreadsheet has a type of its own, so that one column may hold numbers, dates and texts.
-Each becomes the text that a CSV file in the declared reading would have, and is read like that.
+Each becomes the text that a CSV file in the declared reading would have, and is read like that. A
+cell with an error, or one that is not of its own type, is missing.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import date, datetime, time
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import pyarrow as pa
 
@@ -22,14 +22,16 @@ from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.source import Source
 from dp_pipeline.raw.sources import reading
 from dp_pipeline.raw.sources.csv_files import with_names
-from dp_pipeline.raw.sources.reading import NoHeader, OddFile
+from dp_pipeline.raw.sources.reading import NoHeader, OddFile, Result
 from dp_pipeline.raw.values import PLAIN
 
 ROWS_A_PART = 1 << 16
 
-Row = Sequence[Any]
+Row = Mapping[int, Any]
+"""Cells by their places from 0 on; a cell without a value may be left out."""
 
-_DAMAGED: Row = ("damaged",)
+_UNREADABLE = object()
+"""The value of a cell with an error, such as #DIV/0!, or one that is not of its own type."""
 
 
 def read_xlsx(spec: DatasetSpec, path: Path) -> Iterator[pa.Table]:
@@ -50,7 +52,7 @@ def read_xlsx(spec: DatasetSpec, path: Path) -> Iterator[pa.Table]:
     while part := list(islice(rows, ROWS_A_PART)):
         yield pa.table(
             {
-                column: pa.array([text(_cell(row, place)) for row in part], pa.string())
+                column: pa.array([text(row.get(place)) for row in part], pa.string())
                 for column, place, text in zip(columns, places, texts, strict=True)
             }
         )
@@ -58,62 +60,86 @@ def read_xlsx(spec: DatasetSpec, path: Path) -> Iterator[pa.Table]:
 
 def sheet_names(path: Path, source: Source) -> list[str]:
     """Return the column names of a spreadsheet; NoHeader if it has no row of names."""
-    row = next(_sheet_rows(path, source, source.header_row), None)
-    names = with_names([_text(cell, write=None) for cell in row or ()])
+    rows = (row for number, row in _sheet_rows(path, source) if number == source.header_row)
+    row = next(rows, {})
+    cells = (row.get(place) for place in range(max(row, default=-1) + 1))
+    names = with_names([_text(cell, write=None) or "" for cell in cells])
     if not names:
         raise NoHeader
     return names
 
 
 def _rows(path: Path, source: Source) -> Iterator[Row]:
-    rows = _sheet_rows(path, source, source.header_row + 1)
-    return (row for row in rows if any(cell is not None and cell != "" for cell in row))
+    for number, row in _sheet_rows(path, source):
+        if number > source.header_row and any(cell not in (None, "") for cell in row.values()):
+            yield row
 
 
-def _sheet_rows(path: Path, source: Source, first: int) -> Iterator[Row]:
+def _sheet_rows(path: Path, source: Source) -> Iterator[tuple[int, Row]]:
+    """Yield the rows of a sheet with their numbers, from 1 on."""
     # It takes a tenth of a second to import, and most sources are none.
     from openpyxl import load_workbook
-    from openpyxl.utils.exceptions import InvalidFileException
 
-    # A damaged archive, one without sheets, XML that is none, or a cell that is not of its type.
-    damaged = (
-        BadZipFile,
-        InvalidFileException,
-        ArithmeticError,
-        LookupError,
-        SyntaxError,
-        ValueError,
-    )
-    try:
-        book = load_workbook(path, read_only=True, data_only=True)
-    except damaged:
-        raise OddFile("a spreadsheet (.xlsx)", "a file of another kind: save it as .xlsx") from None
+    book = _undamaged(lambda: load_workbook(path, read_only=True, data_only=True))
     if source.sheet and source.sheet not in book.sheetnames:
         raise OddFile(
             f"a sheet {source.sheet!r}",
             f"{len(book.sheetnames)} sheets without it: correct `sheet`",
         )
-    sheet = book[source.sheet] if source.sheet else book.worksheets[0]
-    # Some programs write a wrong size.
-    sheet.reset_dimensions()
-    rows = sheet.iter_rows(min_row=first, values_only=True)
-    while True:
-        try:
-            with warnings.catch_warnings():
-                # A warning about a cell, such as a date out of range, quotes it.
-                warnings.simplefilter("ignore")
-                row = next(rows, None)
-        except damaged:
-            # Outside, for its message quotes the cell.
-            row = _DAMAGED
-        if row is _DAMAGED:
-            raise OddFile(
-                "a spreadsheet (.xlsx)",
-                "one with a cell that is not of its type: save the file anew",
-            )
-        if row is None:
-            return
+    rows = _undamaged(
+        lambda: _parsed_rows(book, book[source.sheet] if source.sheet else book.worksheets[0])
+    )
+    while row := _undamaged(lambda: next(rows, None)):
         yield row
+
+
+def _undamaged(read: Callable[[], Result]) -> Result:
+    """Return ``read()``, or raise OddFile without the original error, which may quote a cell."""
+    try:
+        with warnings.catch_warnings():
+            # A warning about a cell, such as a date out of range, quotes it.
+            warnings.simplefilter("ignore")
+            return read()
+    except Exception:  # noqa: BLE001 - a reader of archives and XML raises errors of any class
+        pass
+    # Raised outside the handler, so that no __context__ has the quoted cell.
+    raise OddFile(
+        "a spreadsheet (.xlsx)",
+        "a damaged file, or one of another kind: open it in a spreadsheet program, and save it as "
+        ".xlsx",
+    )
+
+
+def _parsed_rows(book: Any, sheet: Any) -> Iterator[tuple[int, Row]]:
+    """Yield the rows of a sheet; a cell that cannot be read is _UNREADABLE, and changes no
+    other."""
+    # By its public names openpyxl gives all cells of a row or none.
+    from openpyxl.worksheet._reader import WorkSheetParser
+
+    class CellParser(WorkSheetParser):  # type: ignore[misc]
+        col_counter: int
+
+        def parse_cell(self, element: Any) -> dict[str, Any]:
+            before = self.col_counter
+            try:
+                cell: dict[str, Any] = super().parse_cell(element)
+            except Exception:  # noqa: BLE001 - a value may be of any form
+                self.col_counter = max(self.col_counter, before + 1)
+                return {"column": self.col_counter, "value": _UNREADABLE}
+            return {**cell, "value": _UNREADABLE} if cell["data_type"] == "e" else cell
+
+    # The size that a sheet declares is not read: some programs write a wrong one.
+    with sheet._get_source() as file:  # noqa: SLF001
+        parser = CellParser(
+            file,
+            sheet._shared_strings,  # noqa: SLF001
+            data_only=True,
+            epoch=book.epoch,
+            date_formats=book._date_formats,  # noqa: SLF001
+            timedelta_formats=book._timedelta_formats,  # noqa: SLF001
+        )
+        for number, cells in parser.parse():
+            yield number, {cell["column"] - 1: cell["value"] for cell in cells}
 
 
 def _without_footer(rows: Iterable[Row], count: int) -> Iterator[Row]:
@@ -122,10 +148,6 @@ def _without_footer(rows: Iterable[Row], count: int) -> Iterator[Row]:
         ahead.append(row)
         if len(ahead) > count:
             yield ahead.pop(0)
-
-
-def _cell(row: Row, place: int) -> Any:
-    return row[place] if place < len(row) else None
 
 
 Write = Callable[[Any], str]
@@ -158,10 +180,10 @@ def _time_text(value: Any, clock: Clock | None) -> str:
     return str(value.isoformat())
 
 
-def _text(cell: Any, *, write: Write | None) -> str:
-    """Return the text of a cell; empty for a blank cell."""
-    if cell is None:
-        return ""
+def _text(cell: Any, *, write: Write | None) -> str | None:
+    """Return the text of a cell; empty for a blank cell, None for one that cannot be read."""
+    if cell is None or cell is _UNREADABLE:
+        return "" if cell is None else None
     if isinstance(cell, bool):
         return str(cell).lower()
     if write is None or not isinstance(cell, int | float | date | time):
