@@ -14,18 +14,18 @@ from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.results.clusters import Synopsis, Tables
 
 POINTS = 64
-"""Places inside a box, about, at which a condition is looked at."""
+"""Points inside a box, about, at which a condition is evaluated."""
 
 
 class OpenClusters:
     """Released centres, with the noisy boxes from which they were made.
 
-    columns    of the centres, in the units of the data
-    centres    float (k, d)
+    centres    in the units of the data: float (k, d)
     synopsis   boxes with the deviation of their noise
 
-    Rows are taken to be uniform inside a box. Noise of boxes is taken to be independent: that of
-    sums over many boxes of a tree, whose levels agree, is less than is said.
+    Rows are assumed to be uniform inside a box, and the noise of boxes to be independent. Sums over
+    many boxes of a tree, whose levels were made consistent, have less noise than their intervals
+    state.
     """
 
     def __init__(self, centres: FloatArray, synopsis: Synopsis) -> None:
@@ -70,10 +70,9 @@ class OpenClusters:
     def centre_deviations(self) -> FloatArray:
         """The standard deviation of the noise in every coordinate of the centres (k, d).
 
-        A centre is the mean of the places near it, weighted by noisy counts c of boxes: to first
-        order its variance is Σ σ²(x − centre)²/(Σ c)². What only a further question moved is left
-        out.
-        """
+        A centre is the mean of the points nearest to it, weighted by the noisy counts c of their
+        boxes: to first order its variance is Σ σ²(x − centre)²/(Σ c)². Where a further noisy
+        question moved the centre, the noise of that question is left out."""
         boxes, deviations = self._synopsis, []
         for centre, parts in zip(self.centres, self._nearest, strict=True):
             rows = max(1.0, float(parts @ boxes.weights))
@@ -87,11 +86,10 @@ class OpenClusters:
         return Estimate.within(max(0.0, value), deviation, level=level, basis="measured", least=0.0)
 
     def _variance(self, parts: FloatArray) -> float:
-        """Return the variance of the rows in some parts of the boxes: from noise, and from
-        uneven rows.
+        """Return the variance of the number of rows in some parts of the boxes, in rows².
 
-        Rows that are not uniform inside a box have f·c ± f(1 − f)·c/√3 in a part f of it
-        (``OpenTable``)."""
+        It is of the noise, and of rows that are not uniform inside a box: a part f of a box of c
+        rows has f·c ± f(1 − f)·c/√3 rows (``OpenTable.split_variance``)."""
         uneven = self._synopsis.weights * parts * (1 - parts)
         return float(((parts * self._noise) ** 2).sum() + (uneven**2).sum() / 3)
 
@@ -102,7 +100,7 @@ class OpenClusters:
         return deviations
 
     @cached_property
-    def _places(self) -> FloatArray:
+    def _points(self) -> FloatArray:
         """The points of a grid inside every box: (points, boxes, d)."""
         boxes, d = self._synopsis, len(self.columns)
         many = max(2, int(POINTS ** (1 / d)))
@@ -112,24 +110,26 @@ class OpenClusters:
 
     def _parts(self, inside: Callable[[Mapping[str, np.ndarray]], np.ndarray]) -> FloatArray:
         """Return the part of every box that is inside a region: (boxes,)."""
-        places = self._places
-        columns = {name: places[..., axis].ravel() for axis, name in enumerate(self.columns)}
-        return np.asarray(inside(columns).reshape(places.shape[:2]).mean(axis=0))
+        points = self._points
+        columns = {name: points[..., axis].ravel() for axis, name in enumerate(self.columns)}
+        return np.asarray(inside(columns).reshape(points.shape[:2]).mean(axis=0))
 
     @cached_property
     def _nearest(self) -> FloatArray:
         """The part of every box that is nearest to each centre: (k, boxes)."""
-        places = self._places
-        nearest = np.zeros(places.shape[:2], dtype=np.int64)
-        for row, here in enumerate(places):
-            distances = ((here[:, None, :] - self.centres) ** 2).sum(axis=2)
-            nearest[row] = distances.argmin(axis=1) if len(self.centres) else 0
+        nearest = np.array(
+            [
+                ((points[:, None, :] - self.centres) ** 2).sum(axis=2).argmin(axis=1)
+                for points in self._points
+            ]
+        )
         return np.stack([(nearest == i).mean(axis=0) for i in range(len(self.centres))])
 
 
 def open_clusters(tables: Tables) -> OpenClusters:
-    """Return a clustering opened from its tables; DeclarationError without boxes and their
-    noise."""
+    """Return a clustering opened from the tables of its bundle.
+
+    DeclarationError where boxes or the deviations of their noise are missing."""
     if "deviation" not in tables.get("synopsis", {}):
         raise DeclarationError(
             "The clustering must have boxes with the deviation of their noise, but it has "

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import operator
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,7 +43,8 @@ class Condition:
     """A parsed condition on rows.
 
     text      as it was written
-    columns   names of the columns that it compares, in their order
+    columns   names of the columns that it compares, in the order of their first use
+    tree      its syntax tree, in which every name is that of a column
     """
 
     text: str
@@ -52,16 +53,17 @@ class Condition:
 
     @classmethod
     def parse(cls, text: str, columns: Names) -> Condition:
-        """Return the parsed condition; DeclarationError for anything but comparisons of known
-        columns.
+        """Return the parsed condition.
 
-        columns   names of columns; one that is no identifier is written between backticks
+        columns   names of the columns that a condition may compare; in ``text``, one that is no
+                  identifier stands between backticks
+
+        DeclarationError for anything but comparisons of these columns joined by and, or, not.
 
         >>> Condition.parse("age >= 65 and not sex = 'm'", ("age", "sex")).columns
-        ('age', 'sex')
-        """
+        ('age', 'sex')"""
         places = {f"column_{i}_": name for i, name in enumerate(columns)}
-        source = _with_identifiers(text, {name: place for place, name in places.items()})
+        source = _to_python(text, {name: place for place, name in places.items()})
         try:
             tree = ast.parse(source.strip(), mode="eval").body
         except (SyntaxError, ValueError, RecursionError):
@@ -77,33 +79,30 @@ class Condition:
         return condition
 
     def texts(self) -> Iterator[tuple[str, str]]:
-        """Yield the column and the text of each comparison for equality with a text.
+        """Yield (column, text) for each text that a column is compared with by =, !=, in or not in.
 
         >>> list(Condition.parse("sex = 'm' or job in ('cook', 'nurse')", ("sex", "job")).texts())
-        [('sex', 'm'), ('job', 'cook'), ('job', 'nurse')]
-        """
+        [('sex', 'm'), ('job', 'cook'), ('job', 'nurse')]"""
         equality = (ast.Eq, ast.NotEq, ast.In, ast.NotIn)
         for node in ast.walk(self.tree):
             if not isinstance(node, ast.Compare) or not isinstance(node.ops[0], equality):
                 continue
-            sides = [side for part in (node.left, *node.comparators) for side in _elements(part)]
+            sides = [
+                side
+                for part in (node.left, *node.comparators)
+                for side in getattr(part, "elts", (part,))
+            ]
             names = [side.id for side in sides if isinstance(side, ast.Name)]
             values = [side.value for side in sides if isinstance(side, ast.Constant)]
             yield from ((name, str(v)) for name in names for v in values if isinstance(v, str))
 
     def rows(self, columns: Columns) -> Mask:
-        """Return a mask (rows,) of the rows that meet the condition, which a missing value never
+        """Return whether each row meets the condition, as a mask (rows,); a missing value never
         does."""
-        return _rows(self.tree, columns)
-
-
-def _elements(node: ast.expr) -> Sequence[ast.expr]:
-    return node.elts if isinstance(node, ast.Tuple | ast.List | ast.Set) else (node,)
+        return _mask(self.tree, columns)
 
 
 class _Renamed(ast.NodeTransformer):
-    """A transformer that replaces placeholders in a syntax tree by the names of their columns."""
-
     def __init__(self, places: Mapping[str, str]) -> None:
         self.places = places
 
@@ -111,8 +110,8 @@ class _Renamed(ast.NodeTransformer):
         return ast.Name(self.places.get(node.id, node.id))
 
 
-def _with_identifiers(text: str, places: Mapping[str, str]) -> str:
-    """Return the text with `=` as `==` and with names between backticks as identifiers."""
+def _to_python(text: str, places: Mapping[str, str]) -> str:
+    """Return the text with `=` as `==`, and with each name between backticks as its placeholder."""
     parts, start = [], 0
     for quoted in _QUOTED.finditer(text):
         parts.append(_LONE_EQUALS.sub("==", text[start : quoted.start()]))
@@ -173,12 +172,12 @@ def _is_value(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and isinstance(node.value, str | int | float | bool)
 
 
-def _rows(node: ast.expr, columns: Columns) -> Mask:
+def _mask(node: ast.expr, columns: Columns) -> Mask:
     if isinstance(node, ast.BoolOp):
         join = np.logical_and if isinstance(node.op, ast.And) else np.logical_or
-        return np.asarray(join.reduce([_rows(value, columns) for value in node.values]))
+        return np.asarray(join.reduce([_mask(value, columns) for value in node.values]))
     if isinstance(node, ast.UnaryOp):
-        return ~_rows(node.operand, columns)
+        return ~_mask(node.operand, columns)
     assert isinstance(node, ast.Compare)
     if isinstance(node.ops[0], ast.In | ast.NotIn):
         assert isinstance(node.left, ast.Name)
@@ -187,7 +186,10 @@ def _rows(node: ast.expr, columns: Columns) -> Mask:
             [_compare(operator.eq, columns[node.left.id], value) for value in values]
         )
         return ~among if isinstance(node.ops[0], ast.NotIn) else np.asarray(among)
-    sides = [_side(side, columns) for side in (node.left, *node.comparators)]
+    sides = [
+        columns[side.id] if isinstance(side, ast.Name) else ast.literal_eval(side)
+        for side in (node.left, *node.comparators)
+    ]
     masks = [
         _compare(_COMPARISONS[type(op)], first, second)
         for op, first, second in zip(node.ops, sides, sides[1:], strict=False)
@@ -195,15 +197,11 @@ def _rows(node: ast.expr, columns: Columns) -> Mask:
     return np.asarray(np.logical_and.reduce(masks))
 
 
-def _side(node: ast.expr, columns: Columns) -> Any:
-    return columns[node.id] if isinstance(node, ast.Name) else ast.literal_eval(node)
-
-
 def _compare(compare: Callable[[Any, Any], Any], first: Any, second: Any) -> Mask:
     """Return the mask of a comparison of two sides, of which at least one is a column.
 
-    A column of texts is compared with a number as numbers where every text is one, else as texts.
-    """
+    A column of texts is compared with a number as numbers where every text is a number, else as
+    texts."""
     if not isinstance(first, np.ndarray):
         flipped = {operator.lt: operator.gt, operator.le: operator.ge}
         flipped |= {new: old for old, new in flipped.items()}
@@ -214,7 +212,7 @@ def _compare(compare: Callable[[Any, Any], Any], first: Any, second: Any) -> Mas
         present &= _is_present(second)
         values, second = first[present], second[present]
     else:
-        values, second = _alike(values, second)
+        values, second = _to_one_type(values, second)
     rows = np.zeros(len(first), dtype=np.bool_)
     rows[present] = compare(values, second)
     return rows
@@ -226,29 +224,27 @@ def _is_present(column: np.ndarray) -> Mask:
     return ~np.isnat(column) if column.dtype.kind == "M" else np.ones(len(column), dtype=np.bool_)
 
 
-def _alike(values: np.ndarray, other: Any) -> tuple[np.ndarray, Any]:
-    """Return both sides of a comparison in one type; DeclarationError if their types differ."""
-    if values.dtype.kind == "M":
-        return values, _read_value(lambda: np.datetime64(str(other)), "a date", other)
+def _to_one_type(values: np.ndarray, constant: Any) -> tuple[np.ndarray, Any]:
+    """Return the values of a column and a constant of a condition, such that they can be compared.
+
+    DeclarationError for a constant that is no date or number where the column holds these.
+    """
     if values.dtype.kind == "O":
         values = np.array(values.tolist())
-    if values.dtype.kind == "U" and not isinstance(other, str):
-        texts = values.tolist()
+    if values.dtype.kind == "U" and not isinstance(constant, str):
         try:
-            numbers = {text: float(text) for text in set(texts)}
+            return values.astype(np.float64), constant
         except ValueError:
-            return values, str(other)
-        return np.array([numbers[text] for text in texts], dtype=np.float64), other
-    if values.dtype.kind in "iuf" and isinstance(other, str):
-        return values, _read_value(lambda: float(other), "a number", other)
-    return values, other
-
-
-def _read_value(read: Callable[[], Any], kind: str, text: object) -> Any:
+            return values, str(constant)
+    is_date = values.dtype.kind == "M"
     try:
-        return read()
+        if is_date:
+            return values, np.datetime64(str(constant))
+        is_number = values.dtype.kind in "iuf"
+        return values, float(constant) if is_number and isinstance(constant, str) else constant
     except ValueError:
+        kind, example = ("date", "2024-05-31") if is_date else ("number", "65")
         raise DeclarationError(
-            f"The condition compares {kind} with {str(text)[:40]!r}, which is no such value: "
-            "correct it"
+            f"The condition compares a column of {kind}s with {str(constant)[:40]!r}: compare it "
+            f"with a {kind}, such as {example}"
         ) from None

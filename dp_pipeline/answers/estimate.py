@@ -13,11 +13,12 @@ import numpy as np
 from dp_pipeline.config.errors import DeclarationError
 
 Basis = Literal["measured", "bounded", "model"]
-"""``measured``: noisy tables that were released hold the answer, so the interval is of their noise.
-``bounded``: every pair of its columns has a table or a noisy score, and what was not measured
-widens the interval.
-``model``: the fitted model says it; the interval is of noise, and of how much pairs of columns
-usually depend on each other, as far as measured ones of the release do not say it.
+"""What an interval rests on. ``measured``: one released noisy table holds all columns of the
+question, so the interval covers its noise alone.
+``bounded``: every pair of the columns has a noisy table or score, and the interval is wider by what
+these leave open.
+``model``: some pair has neither, so the interval assumes that its columns depend on each other as
+pairs of columns usually do.
 """
 
 
@@ -27,8 +28,8 @@ class Estimate:
 
     value        the estimate, in rows, shares or the unit of a column
     low, high    ends of its interval
-    level        how often such an interval holds the true number, such as 0.95
-    basis        what the interval rests on
+    level        share of intervals computed like this that hold the true number, such as 0.95
+    basis        what the interval rests on: see ``Basis``
 
     >>> Estimate(4120, 3890, 4350)
     Estimate(4120, low=3890, high=4350, level=0.95, basis='measured')
@@ -57,26 +58,26 @@ class Estimate:
         least: float = -np.inf,
         most: float = np.inf,
     ) -> Estimate:
-        """Return the estimate with the normal interval of a standard deviation, clipped to the
-        possible range."""
+        """Return ``value`` ± z · ``deviation`` with z of the level, clipped to ``least`` and
+        ``most``."""
         reach = quantile_of_normal(level) * deviation
         return cls(value, value - reach, value + reach, level, basis).clipped(least, most)
 
     def clipped(self, least: float, most: float) -> Estimate:
-        """Return the estimate with its interval cut to what is possible, so far as it keeps the
-        value."""
+        """Return the estimate with the ends of its interval clipped to two bounds, but never past
+        its value."""
         low, high = max(least, self.low), min(most, self.high)
         return replace(self, low=min(low, self.value), high=max(high, self.value))
 
 
 def quantile_of_normal(level: float) -> float:
-    """Return the number of standard deviations that a two-sided interval of a level reaches.
+    """Return how many standard deviations the two-sided normal interval of a level reaches each
+    way.
 
     DeclarationError unless the level is between 0 and 1.
 
     >>> round(quantile_of_normal(0.95), 2)
-    1.96
-    """
+    1.96"""
     if not 0 < level < 1:
         raise DeclarationError(f"The level of an interval must be between 0 and 1, not {level}")
     return NormalDist().inv_cdf((1 + level) / 2)
@@ -85,7 +86,7 @@ def quantile_of_normal(level: float) -> float:
 def combine(results: Sequence[tuple[float, float]], *, level: float = 0.95) -> Estimate:
     """Return one estimate combined from those of several replicates.
 
-    results   (estimate, standard error) for each replicate, as if its rows were real; at least two
+    results   (estimate, standard error) of each replicate, as if its rows were real; at least two
     level     of the interval
 
     With m replicates, estimates q_i and squared errors u_i: q̄ is their mean, ū the mean of u_i and
@@ -96,20 +97,19 @@ def combine(results: Sequence[tuple[float, float]], *, level: float = 0.95) -> E
     data", so they combine as multiple imputations do.
 
     >>> combine([(1.0, 0.1), (1.2, 0.1), (0.9, 0.1)]).value.__round__(3)
-    1.033
-    """
+    1.033"""
     if len(results) < 2:
         raise DeclarationError(
-            f"At least two results are needed to be combined, not {len(results)}"
+            f"Two or more results are needed to combine them, not {len(results)}: draw more "
+            "replicates"
         )
     estimates, errors = np.asarray(results, dtype=np.float64).T
     m, within, between = len(estimates), float((errors**2).mean()), float(estimates.var(ddof=1))
-    variance = within + (1 + 1 / m) * between
+    value, variance = float(estimates.mean()), within + (1 + 1 / m) * between
     if between == 0:
-        return Estimate.within(float(estimates.mean()), sqrt(variance), level=level, basis="model")
+        return Estimate.within(value, sqrt(variance), level=level, basis="model")
     from scipy.stats import t
 
     freedom = (m - 1) * (1 + within / ((1 + 1 / m) * between)) ** 2
     reach = float(t.ppf((1 + level) / 2, freedom)) * sqrt(variance)
-    value = float(estimates.mean())
     return Estimate(value, value - reach, value + reach, level, "model")

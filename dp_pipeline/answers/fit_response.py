@@ -1,4 +1,4 @@
-"""FitResponse: how a fit answers the noise of measured tables."""
+"""FitResponse: how the noise of measured tables moves a fitted distribution."""
 
 from __future__ import annotations
 
@@ -12,40 +12,44 @@ from dp_pipeline.answers.released_rows import ReleasedRows
 from dp_pipeline.config.encoding import FloatArray, IntArray
 
 FEATURES = 2_000
-"""Most measured cells that are told apart: their Gram matrix is factorised once, in about 2 s."""
+"""Measured cells and pools of them, at most: their Gram matrix is factorised once, in about 2 s."""
 
 POOLED = 0.25
-"""Cells with fewer expected rows than this part of their noise are pooled: they say next to
-nothing by themselves."""
+"""Cells with fewer expected rows than this part of their noise's deviation are pooled, because such
+a cell alone moves the fit hardly at all."""
 
 WIDEST_PRIOR = 1e4
-"""Variance, in multiples of the rows of a cell, by which a fit may follow noise at most."""
+"""κ, the largest variance with which a fit follows noise, in multiples of the rows of a cell."""
 
 
 class FitResponse:
-    """The response of a fit to noise: variances of linear numbers, and random draws of the fit.
+    """The effect of noise on a fit: variances of weighted sums of rows, and random draws of the
+    fit.
 
+    rows     released rows
+    tables   what was measured
     weight   true rows that a released row of the weight 1 stands for
 
-    A fit answers noise by tilting the weights of rows along the cells that were measured (the
-    exponential family of graphical models), so to first order every linear number has a variance
-    in closed form, whichever model was fitted.
+    A fit follows noise by changing the weights of rows along the cells that were measured (the
+    exponential family of graphical models), so to first order every linear number has a variance in
+    closed form, whichever model was fitted.
 
     *Derivation.* Let F = N·E[x xᵀ] be the second moments of the measured cells x and W the inverse
     variances of their noise. The fit minimises (y − μ(θ))ᵀ W (y − μ(θ)) with ∂μ/∂θ = F, so θ moves
     by (F W F)⁻¹ F W e for noise e, and a number with g = N·E[f x] by gᵀ of that: variance
-    gᵀ (F W F)⁻¹ g. F/κ is added as the widest prior (κ = 10⁴).
-    """
+    gᵀ (F W F)⁻¹ g. F/κ is added as the widest prior (κ = 10⁴)."""
 
     def __init__(self, rows: ReleasedRows, tables: NoisyTables, weight: float) -> None:
         self._rows, self._tables, self._weight = rows, tables, weight
 
     def variances(self, values: FloatArray) -> FloatArray:
-        """Return the variance of weighted sums over rows: float (numbers,).
+        """Return the variance of each of several weighted sums over rows, in rows²: float
+        (numbers,).
 
-        values   (numbers, rows): what each row adds to each number
+        values   what each row adds to each number: float (numbers, rows)
         """
-        cells, many = self.cells, len(self._noise)
+        cells, variances, _ = self._features
+        many = len(variances)
         moments = np.zeros((many, len(values)))
         for number, weights in enumerate(values):
             chosen = np.flatnonzero(weights)
@@ -54,11 +58,12 @@ class FitResponse:
         return self._variances(moments)
 
     def variances_of_cells(self, keys: IntArray, many: int) -> FloatArray:
-        """Return the variance of the count of each of ``many`` cells: float (many,).
+        """Return the variance of the number of rows in each of ``many`` cells, in rows²: float
+        (many,).
 
         keys   cell of every row: int (rows,)
         """
-        features = len(self._noise)
+        features = len(self._features[1])
         moments = np.zeros(features * many)
         for of_table in self.cells:
             moments += self._rows.sums(of_table * many + keys, features * many)
@@ -73,36 +78,32 @@ class FitResponse:
         return np.asarray((solved**2).sum(axis=0))
 
     def draw(self, rng: np.random.Generator) -> FloatArray:
-        """Return random relative weights of the released rows (rows,), as another draw of the
-        noise gives.
+        """Return random factors of the rows' weights, none below 0: float (rows,).
 
-        None is below 0."""
+        They change the released rows to what the fit could have been with another draw of the
+        noise."""
         from scipy.linalg import solve_triangular
 
-        normal = rng.standard_normal(len(self._noise))
+        normal = rng.standard_normal(len(self._factor))
         tilt = solve_triangular(self._factor, normal, lower=True, trans="T", check_finite=False)
         tilted = 1.0 + tilt[self.cells].sum(axis=0)
         total, tilted = max(0.0, float(self._rows.weigh(tilted).sum())), np.maximum(0.0, tilted)
-        return np.asarray(
-            tilted * (total / max(self._rows.weigh(tilted).sum(), np.finfo(float).tiny))
-        )
+        positive = max(float(self._rows.weigh(tilted).sum()), np.finfo(float).tiny)
+        return np.asarray(tilted * (total / positive))
 
     @property
     def cells(self) -> IntArray:
-        """The cell number of every row in every table, numbered through all tables: int (tables,
-        rows)."""
-        return self._features[0]
+        """For every measured table and row, the number of the row's cell or pool: int (tables,
+        rows).
 
-    @property
-    def _noise(self) -> FloatArray:
-        """The variance of the noise in every cell, or in a pool of a table's cells with few
-        rows."""
-        return self._features[1]
+        Numbers run on from table to table."""
+        return self._features[0]
 
     @cached_property
     def _features(self) -> tuple[IntArray, FloatArray, list[tuple[int, int]]]:
-        """The cells (tables, rows) with few rows pooled, the variances of their noise, and each
-        table's range."""
+        """``cells``, with a pool of the cells with few rows in each table; the variance of the
+        noise of each cell or pool; and the first and last number of each table, the last exclusive.
+        """
         tables, threshold = self._tables.tables, POOLED
         cells_of_tables = [self._tables.cells(table) for table in tables]
         while True:

@@ -1,4 +1,4 @@
-"""NoisyTables: the measured tables of a release, and what they say alone."""
+"""NoisyTables: the measured tables of a release, and sums read from them without the model."""
 
 from __future__ import annotations
 
@@ -32,8 +32,12 @@ class MeasuredTable:
     def without_last_levels(
         self, names: Collection[str], groups: Mapping[str, IntArray]
     ) -> MeasuredTable:
-        """Return the table without the last level of these attributes, where it is in no group of
-        several.
+        """Return the table without the last level of each of ``names``.
+
+        A last level stays where the table counts it in one group with other levels.
+
+        names    of attributes
+        groups   attribute → group of each level
         """
         merged = {
             name
@@ -49,7 +53,8 @@ class MeasuredTable:
 class NoisyTables:
     """All measured tables of a release.
 
-    tables   at least one; a last level may be left out of some, where no released row has it
+    rows     released rows
+    tables   at least one; a last level may be missing from some, where no released row has it
     groups   attribute → group of each level, for tables over groups
     """
 
@@ -63,12 +68,12 @@ class NoisyTables:
 
     @property
     def total(self) -> float:
-        """The estimated number of true rows, averaged by precision; at least 1."""
+        """The number of true rows as the tables sum to, averaged by precision; at least 1."""
         precisions = np.array([1 / (t.variance * t.counts.size) for t in self.tables])
         totals = np.array([float(t.counts.sum()) for t in self.tables])
         return float(max(1.0, precisions @ totals / precisions.sum()))
 
-    def having(self, attributes: Names) -> list[MeasuredTable]:
+    def with_attributes(self, attributes: Names) -> list[MeasuredTable]:
         """Return the tables that contain all these attributes, by levels or groups of levels."""
         return [table for table in self.tables if set(attributes) <= set(table.attributes)]
 
@@ -76,17 +81,15 @@ class NoisyTables:
         """Return the group of each level of an attribute."""
         return self._groups.get(name, np.arange(self._rows.sizes[name]))
 
-    def merged(self, attributes: Names) -> Names:
-        """Return the attributes in which some group contains several levels."""
+    def has_merged_levels(self, attributes: Names) -> bool:
+        """Return whether some group of one of these attributes contains several levels."""
         sizes = self._rows.sizes
-        return tuple(n for n in attributes if int(self.groups_of(n).max()) + 1 < sizes[n])
+        return any(int(self.groups_of(name).max()) + 1 < sizes[name] for name in attributes)
 
     def has_levels(self, attributes: Names) -> bool:
         """Return whether a table contains these attributes with all their levels."""
-        tables = self.having(attributes)
-        return any(not table.is_grouped for table in tables) or (
-            bool(tables) and not self.merged(attributes)
-        )
+        tables, is_merged = self.with_attributes(attributes), self.has_merged_levels(attributes)
+        return any(not (table.is_grouped and is_merged) for table in tables)
 
     def cells(self, table: MeasuredTable) -> IntArray:
         """Return the cell of a table that contains each released row: int (rows,)."""
@@ -99,22 +102,27 @@ class NoisyTables:
         return cells
 
     def direct_sum(self, values: FloatArray, attributes: Names) -> tuple[float, float]:
-        """Return a sum over rows, averaged over the tables that contain its attributes, and its
-        variance.
-
-        The average is by precision; the variance is infinite where no table separates these values.
+        """Return a sum over rows as the tables with its attributes state it, and the variance of
+        that.
 
         values       what each released row adds: float (rows,)
         attributes   on which the values depend
-        """
-        numerator, denominator, tables = 0.0, 0.0, self.having(attributes)
+
+        A table gives the sum where values are equal in each of its cells. Tables are averaged by
+        precision; the variance is infinite where none gives the sum."""
+        numerator, denominator, tables = 0.0, 0.0, self.with_attributes(attributes)
         if tables and not values.any():
-            # No released row has any of it: what it may be is in the noise of a cell.
+            # No released row counts, so the sum may be as large as the noise of one cell.
             return 0.0, min(table.variance for table in tables)
+        is_merged, tolerance = (
+            self.has_merged_levels(attributes),
+            1e-12 * np.abs(values).max(initial=0.0),
+        )
         for table in tables:
             cells = self.cells(table)
             means = self._rows.means_in(cells, table.counts.size, values)
-            if table.is_grouped and self.merged(attributes) and not _is_same(means[cells], values):
+            may_differ = table.is_grouped and is_merged
+            if may_differ and not np.allclose(means[cells], values, rtol=1e-9, atol=tolerance):
                 continue
             if not attributes:
                 means = np.full(table.counts.size, float(means.max(initial=0.0)))
@@ -125,9 +133,15 @@ class NoisyTables:
         return (numerator / denominator, 1 / denominator) if denominator else (0.0, inf)
 
     def direct_counts(self, attributes: Names, cells: int) -> tuple[FloatArray, FloatArray]:
-        """Return ``direct_sum`` of the rows in every cell: counts and variances, (cells,) each."""
+        """Return the number of rows in every cell as the tables state it, with variances: (cells,)
+        each.
+
+        attributes   of the table of cells
+        cells        their number
+
+        Tables are averaged by precision; the variance of a cell that none states is infinite."""
         numerator, denominator = np.zeros(cells), np.zeros(cells)
-        for table in self.having(attributes):
+        for table in self.with_attributes(attributes):
             axes = tuple(i for i, name in enumerate(table.attributes) if name not in attributes)
             order = [name for name in table.attributes if name in attributes]
             counts = table.counts.sum(axis=axes)
@@ -137,9 +151,10 @@ class NoisyTables:
                 int(self.groups_of(n).max()) + 1 if table.is_grouped else self._rows.sizes[n]
                 for n in attributes
             ]
-            every = np.zeros(sizes)
-            every[tuple(map(slice, counts.shape))] = counts
-            counts = every
+            # A last level that the table leaves out counts 0.
+            of_all_levels = np.zeros(sizes)
+            of_all_levels[tuple(map(slice, counts.shape))] = counts
+            counts = of_all_levels
             if table.is_grouped:
                 groups = [self.groups_of(name) for name in attributes]
                 counts = counts[np.ix_(*groups)]
@@ -147,19 +162,13 @@ class NoisyTables:
                 is_single = np.all(np.meshgrid(*singles, indexing="ij"), axis=0).ravel()
             numerator += counts.ravel() / variance
             denominator += is_single / variance
-        is_told = denominator > 0
-        counts = np.divide(numerator, denominator, out=np.zeros(cells), where=is_told)
-        return counts, np.divide(1, denominator, out=np.full(cells, inf), where=is_told)
-
-
-def _is_same(values: FloatArray, expected: FloatArray) -> bool:
-    return bool(
-        np.allclose(values, expected, rtol=1e-9, atol=1e-12 * float(np.abs(expected).max()))
-    )
+        has_table = denominator > 0
+        counts = np.divide(numerator, denominator, out=np.zeros(cells), where=has_table)
+        return counts, np.divide(1, denominator, out=np.full(cells, inf), where=has_table)
 
 
 def groups_of(tables: Tables, codes: Mapping[str, IntArray]) -> dict[str, IntArray]:
-    """Return the group of each level, by attribute."""
+    """Return attribute → group of each level, (levels,); empty where a release has no groups."""
     if "groups" not in tables:
         return {}
     names, groups = tables["groups"]["attribute"], tables["groups"]["group"]
@@ -172,15 +181,17 @@ def measured_tables(
     sizes: Mapping[str, int],
     groups: Mapping[str, IntArray],
 ) -> list[MeasuredTable]:
-    """Return the noisy tables, in the order of ``described``; Damaged for another number of
-    them.
+    """Return the noisy tables of a release, in the order in which it describes them.
 
-    Cells lie one table behind another."""
+    described      columns ``marginal``, ``cells`` and ``deviation``, one line a table
+    cells_of_all   column ``noisy_count``, with the cells of one table after those of another
+    sizes          attribute → number of its levels
+    groups         attribute → group of each level
+
+    Damaged where a table has another number of cells than its attributes have."""
     counts, start, measured = cells_of_all["noisy_count"].astype(np.float64), 0, []
-    for text, cells, deviation in zip(
-        *(described[name].tolist() for name in ("marginal", "cells", "deviation")),
-        strict=True,
-    ):
+    lines = [described[name].tolist() for name in ("marginal", "cells", "deviation")]
+    for text, cells, deviation in zip(*lines, strict=True):
         names = tuple(text.split(", ")) if text else ()
         # The pairs of successive parts are over an attribute, and the next one of the same name.
         axes = [name if name in sizes else name.removeprefix("next ") for name in names]
@@ -191,8 +202,8 @@ def measured_tables(
         ]
         if prod(shape) != cells:
             raise Damaged(
-                f"The noisy table of {text[:80]} must have {prod(shape)} cells, but the export "
-                f"has {cells}: fetch the export again"
+                f"The noisy table of {text[:80] or 'all rows'} must have {prod(shape)} cells, but "
+                f"the export has {cells}: fetch the export again"
             )
         table = counts[start : start + cells].reshape(shape)
         measured.append(MeasuredTable(names, table, deviation**2, is_grouped))
@@ -201,7 +212,7 @@ def measured_tables(
 
 
 def dependence_of(tables: Tables) -> dict[Names, float]:
-    """Return the likely distance from independence of each scored pair, in rows."""
+    """Return the likely L1 distance from independence of each scored pair, in rows."""
     if "dependence" not in tables:
         return {}
     table = tables["dependence"]

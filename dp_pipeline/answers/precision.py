@@ -1,4 +1,4 @@
-"""Precision: how far a number that is taken from a release may be from the truth."""
+"""Precision: how far a number that is computed from a release may be from the truth."""
 
 from __future__ import annotations
 
@@ -17,15 +17,14 @@ from dp_pipeline.answers.unmeasured_pairs import UnmeasuredPairs
 from dp_pipeline.config.encoding import FloatArray, IntArray, Names
 
 RAKINGS = 3
-"""Rounds in which the weights of a replicate are brought back to the tables that were measured."""
-
+"""Rounds in which the weights of a replicate are scaled to the measured tables, as drawn."""
 
 BEYOND_PAIRS = 4
-"""Variance of what three columns do together beyond their pairs, in variances of sampling a table:
-on NLTCS, where all pairs are measured, this holds 95 of 100."""
+"""Variance of the dependence of three columns that their pairs do not explain, in variances of
+sampling a table: on NLTCS, where all pairs are measured, intervals then hold 95 of 100 numbers."""
 
 MOST_CELLS = 10**6
-"""Cells of three columns up to which what is beyond pairs is told from the rest."""
+"""Cells of three columns up to which what pairs explain is subtracted from a variance."""
 
 
 @dataclass(frozen=True)
@@ -35,9 +34,9 @@ class Sums:
 
     values            of the release
     noise             variance by the noise of all tables
-    unmeasured        variance by what no table says
-    direct            what tables over these attributes say alone
-    direct_variance   its variance; infinite without such a table
+    unmeasured        variance by pairs and triples of columns without a table
+    direct            the sums as tables over these attributes state them
+    direct_variance   variance of those; infinite without such a table
     is_bounded        whether every pair of these attributes has a table or a score
     """
 
@@ -52,9 +51,8 @@ class Sums:
     def variances(self) -> FloatArray:
         """The variance of the values as estimates of the true sums.
 
-        Where a value disagrees with its own tables by more than noise, the fit has moved it away
-        from what was measured: the square of that is added.
-        """
+        Where a value differs from its own tables by more than noise, the fit has moved it away from
+        what was measured: the square of that difference is added."""
         variances = self.noise + self.unmeasured
         has_direct = np.isfinite(self.direct_variance)
         noise_between = np.maximum(0.0, np.where(has_direct, self.direct_variance, 0.0) - variances)
@@ -63,7 +61,7 @@ class Sums:
 
     @property
     def bases(self) -> list[Basis]:
-        """The basis of each estimate: which tables or scores it comes from."""
+        """The basis of the interval of each sum."""
         other: Basis = "bounded" if self.is_bounded else "model"
         is_measured = np.isfinite(self.direct_variance).tolist()
         return ["measured" if measured else other for measured in is_measured]
@@ -78,9 +76,9 @@ class Precision:
     dependence   (attribute, attribute) → likely L1 distance of the pair from independence, in rows,
                  for pairs that were scored
 
-    Of several attributes the deviations of all pairs without a table are added, as if these had
-    nothing to do with each other, and so is what three of them do together beyond their pairs,
-    which is taken to be about as much as sampling makes.
+    The variances of all pairs without a table are added, as if their deviations were independent.
+    So are those of triples, whose dependence beyond their pairs is taken to be about as large as
+    sampling makes it.
     """
 
     def __init__(
@@ -96,7 +94,7 @@ class Precision:
         self.total = self._tables.total
         """Estimated number of true rows."""
         self.weight = self.total / max(1, rows.total)
-        """True rows, or units, that a released row of the weight 1 stands for."""
+        """True rows, or units, that a released row of the weight 1 represents."""
         self._response = FitResponse(rows, self._tables, self.weight)
         self._pairs = UnmeasuredPairs(rows, self._tables, dependence)
 
@@ -111,13 +109,18 @@ class Precision:
         unmeasured = 0.0
         if not np.isfinite(variance):
             unmeasured = sum(self._unmeasured(weights, attributes), start=0.0)
-        value = np.array([float(self.released.weigh(weights).sum()) * self.weight])
-        noise, others = self._response.variances(weights[None, :]), np.array([unmeasured])
-        bounded, directly = self._is_bounded(attributes), (np.array([direct]), np.array([variance]))
-        return Sums(value, noise, others, *directly, bounded)
+        return Sums(
+            np.array([float(self.released.weigh(weights).sum()) * self.weight]),
+            self._response.variances(weights[None, :]),
+            np.array([unmeasured]),
+            np.array([direct]),
+            np.array([variance]),
+            self._is_bounded(attributes),
+        )
 
     def _unmeasured(self, weights: FloatArray, attributes: Names) -> Iterator[float]:
-        """Yield the variance that each unmeasured pair adds to a sum over rows."""
+        """Yield the variance that each pair and each triple without a table adds to a sum over
+        rows."""
         for pair in combinations(attributes, 2):
             if not self._tables.has_levels(pair):
                 yield self._pairs.get(*pair).variance(self.released.means(weights, pair))
@@ -126,10 +129,8 @@ class Precision:
                 yield BEYOND_PAIRS * self.total * self._variance_beyond_pairs(weights, triple)
 
     def _variance_beyond_pairs(self, weights: FloatArray, triple: Names) -> float:
-        """Return the variance of a value for each row that means over one and two attributes do
-        not explain.
-
-        It is over independent attributes."""
+        """Return the variance over independent attributes of the part of a value for each row that
+        is no sum of functions of two of the three attributes."""
         if prod(self.sizes[name] for name in triple) > MOST_CELLS:
             return float(weights.var())
         values, shares = self.released.means(weights, triple), self._shares_along_axes(triple)
@@ -145,14 +146,14 @@ class Precision:
         ]
 
     def cell_counts(self, attributes: Names) -> Sums:
-        """Return the number of rows in every cell over some attributes, with their sources of
-        error."""
+        """Return the number of rows in every cell over some attributes, with the noise of all
+        tables."""
         cells, shape = self.released.cells(attributes)
         counts = self.rough_counts(attributes)
         return replace(counts, noise=self._response.variances_of_cells(cells, prod(shape)))
 
     def rough_counts(self, attributes: Names) -> Sums:
-        """Return quick counts of every cell over some attributes, with an upper bound of their
+        """Return the number of rows in every cell over some attributes, with a quick bound of its
         noise.
 
         The noise is that of tables over these attributes alone, or of the margins of two."""
@@ -166,7 +167,7 @@ class Precision:
             unmeasured = np.where(is_direct, 0.0, self._unmeasured_of_cells(attributes))
         noise = np.where(is_direct, variance, self._margin_noise(attributes, len(counts)))
         is_bounded = self._is_bounded(attributes)
-        return Sums(np.asarray(counts), noise, unmeasured, direct, variance, is_bounded)
+        return Sums(counts, noise, unmeasured, direct, variance, is_bounded)
 
     def _is_bounded(self, attributes: Names) -> bool:
         return len(attributes) > 1 and all(
@@ -175,10 +176,10 @@ class Precision:
         )
 
     def _unmeasured_of_cells(self, attributes: Names) -> FloatArray:
-        """Return the variance that unmeasured pairs add to the count of every cell: float (cells,).
+        """Return the variance that pairs and triples without a table add to each count: float
+        (cells,).
 
-        A cell has a part of the rows of its pair's cell, and the square of it of the variance.
-        """
+        A cell that holds a part f of the rows of its pair's cell has f² of its variance."""
         shares = self.released.shares(*attributes)
         variances = np.zeros(shares.shape)
         for pair in combinations(attributes, 2):
@@ -199,10 +200,10 @@ class Precision:
         return variances.ravel()
 
     def _margin_noise(self, attributes: Names, cells: int) -> FloatArray:
-        """Return the variance that noise of two margins gives to counts of independent
-        attributes.
+        """Return the variance that noise of two margins gives to counts of independent attributes:
+        (cells,).
 
-        It is infinite for another number of attributes."""
+        It is infinite for another number of attributes than two."""
         if len(attributes) != 2:
             return np.full(cells, inf)
         variances = [
@@ -213,14 +214,14 @@ class Precision:
         return np.asarray(noise.ravel())
 
     def least_noise(self, attributes: Names) -> float:
-        """Return the least variance of the noise in a cell that involves one of these
+        """Return the least variance of the noise in one cell, of tables that contain one of the
         attributes."""
-        tables = [table for name in attributes for table in self._tables.having((name,))]
+        tables = [table for name in attributes for table in self._tables.with_attributes((name,))]
         return min(table.variance for table in tables or self._tables.tables)
 
     def has_table(self, attributes: Names) -> bool:
         """Return whether a table contains all these attributes, by levels or groups of levels."""
-        return bool(self._tables.having(attributes))
+        return bool(self._tables.with_attributes(attributes))
 
     def is_scored(self, pair: Names) -> bool:
         """Return whether the dependence of a pair was scored."""
@@ -231,10 +232,11 @@ class Precision:
         return tuple(name for name in attributes if self.sizes[name] > 1)
 
     def draw_weights(self, rng: np.random.Generator) -> FloatArray:
-        """Return random weights of the released rows (rows,), as another draw of the noise
-        gives.
+        """Return random weights of the released rows, as another draw of the noise could have made
+        them.
 
-        They are in true rows, none below 0."""
+        They are in true rows, none below 0: float (rows,). Scored pairs without a table get a
+        random dependence too."""
         tilted = self._response.draw(rng)
         pairs = self._pairs.pairs_to_draw
         change = np.zeros(self.rows)
@@ -242,7 +244,7 @@ class Precision:
             relative = np.clip(pair.draw(rng) / self.total, -1.0, 1.0)
             change += relative[self.codes[first], self.codes[second]]
         weights = np.maximum(0.0, tilted + change)
-        # What was measured is as the noise alone has it, whatever was not.
+        # Drawn dependences must not change the counts that were measured.
         for _ in range(RAKINGS if pairs else 0):
             for cells in self._response.cells:
                 expected, actual = (

@@ -39,8 +39,8 @@ EXAMPLES = (
 )
 
 Line = Mapping[str, Any]
-"""An estimate: ``value``, ``low``, ``high`` and ``basis``, after the values of columns that it is
-about.
+"""``value``, ``low``, ``high`` and ``basis`` of an estimate, after the columns with whose values it
+was asked for, such as those of ``by``.
 """
 
 
@@ -51,14 +51,14 @@ def lines_of(
     level: float = 0.95,
     of_parts: bool = False,
 ) -> list[Line]:
-    """Return the estimates that answer a question, with a line of text for each.
+    """Return the estimates that answer a question: one mapping for a number, several for a table.
 
-    question   as in ``EXAMPLES``; of clusters also ``sizes``
-    level      of the intervals
-    of_parts   of the parts of units, not of the units
+    question   written like one of ``EXAMPLES``; ``sizes`` only of clusters
+    level      of the intervals, between 0 and 1
+    of_parts   whether parts of units are counted instead of units
 
-    DeclarationError with what can be asked for another question.
-    """
+    DeclarationError for a question of another form, which names the forms that this release
+    answers."""
     if of_parts:
         release = _require_parts(release).parts
     text = " ".join(question.split())
@@ -81,7 +81,6 @@ def lines_of(
 
 
 def _require_parts(release: OpenTable | OpenUnits | OpenClusters) -> OpenUnits:
-    """Return a release unchanged if it is of units with parts; DeclarationError otherwise."""
     from dp_pipeline.answers.units import OpenUnits
 
     if not isinstance(release, OpenUnits):
@@ -98,25 +97,22 @@ def _lines(release: Any, method: str, parts: Mapping[str, str], level: float) ->
     for name in {"column", "by"} & set(chosen):
         chosen[name] = chosen[name].strip("`")
     if "probability" in chosen:
-        chosen["probability"] = _probability(chosen["probability"])
+        try:
+            chosen["probability"] = float(chosen["probability"])
+        except ValueError:
+            raise DeclarationError(
+                "The probability of a quantile must be a number from 0 to 1, not "
+                f"{chosen['probability'][:20]!r}"
+            ) from None
     estimates = getattr(release, method)(*names, **chosen, level=level)
     if isinstance(estimates, Estimate):
         return [_line(estimates)]
     if isinstance(estimates, list):
-        return [{"centre": i + 1, **_line(estimate)} for i, estimate in enumerate(estimates)]
+        return [{"centre": i, **_line(estimate)} for i, estimate in enumerate(estimates, start=1)]
     if isinstance(estimates, dict):
         return [{chosen["by"]: value, **_line(estimate)} for value, estimate in estimates.items()]
     lines: list[Line] = estimates.rename(columns={"count": "value"}).to_dict("records")
     return lines
-
-
-def _probability(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise DeclarationError(
-            f"The probability of a quantile must be a number from 0 to 1, not {text[:20]!r}"
-        ) from None
 
 
 def _line(estimate: Estimate) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from dp_pipeline.results.clusters import Tables
 
 @dataclass(frozen=True)
 class ReleasedRows:
-    """The released rows, which represent the fitted distribution.
+    """The synthetic rows of a release by the codes of their levels, and what each row weighs.
 
     codes     attribute → codes of the rows: int (rows,)
     sizes     attribute → number of its levels
@@ -40,7 +40,7 @@ class ReleasedRows:
     def sums(self, cells: IntArray, many: int) -> np.ndarray:
         """Return the sum of the weights of the rows in each of ``many`` cells: (many,).
 
-        cells   of every row, in one table or several: (rows,) or (tables, rows)
+        cells   of every row, in one table or several: int (rows,) or (tables, rows)
         """
         if self.weights is None:
             return np.bincount(cells.ravel(), minlength=many)
@@ -48,19 +48,19 @@ class ReleasedRows:
         return np.bincount(cells.ravel(), weights.ravel(), minlength=many)
 
     def means_in(self, cells: IntArray, many: int, values: FloatArray) -> FloatArray:
-        """Return the mean over rows of a value in each of ``many`` cells; 0 without rows.
+        """Return the weighted mean of a value over the rows of each of ``many`` cells; 0 without
+        rows.
 
-        cells   of the rows: int (rows,)
+        cells    of the rows: int (rows,)
+        values   of the rows: float (rows,)
         """
-        sums, filled = (
-            np.bincount(cells, self.weigh(values), minlength=many),
-            self.sums(cells, many),
-        )
-        means = np.divide(sums, filled, out=np.zeros(len(sums)), where=filled > 0)
-        return np.asarray(means)
+        sums = np.bincount(cells, self.weigh(values), minlength=many)
+        weights = self.sums(cells, many)
+        return np.asarray(np.divide(sums, weights, out=np.zeros(len(sums)), where=weights > 0))
 
     def cells(self, attributes: Names) -> tuple[IntArray, tuple[int, ...]]:
-        """Return the cell of every row over some attributes, and the shape of their table."""
+        """Return the cell of every row in the table over some attributes, and the shape of that
+        table."""
         shape = tuple(self.sizes[name] for name in attributes)
         cells = np.zeros(len(self), dtype=np.int64)
         for name, size in zip(attributes, shape, strict=True):
@@ -68,13 +68,13 @@ class ReleasedRows:
         return cells, shape
 
     def shares(self, *attributes: str) -> FloatArray:
-        """Return the share of the rows in every cell, in the shape of the table."""
+        """Return the weighted share of the rows in every cell, in the shape of the table."""
         cells, shape = self.cells(attributes)
         counts = self.sums(cells, prod(shape)).reshape(shape)
         return np.asarray(counts / max(1, self.total))
 
     def means(self, values: FloatArray, attributes: Names) -> FloatArray:
-        """Return the mean over rows of a value in every cell, in the shape of the table; 0
+        """Return the weighted mean of a value (rows,) in every cell, in the shape of the table; 0
         without rows."""
         cells, shape = self.cells(attributes)
         return self.means_in(cells, prod(shape), values).reshape(shape)
@@ -82,8 +82,10 @@ class ReleasedRows:
     def means_of_filled_cells(
         self, values: FloatArray, attributes: Names
     ) -> tuple[FloatArray, IntArray]:
-        """Return the mean over rows of a value, and the number of rows, in every non-empty cell:
-        (cells,) each."""
+        """Return the weighted mean of a value in each non-empty cell, and the cell of each row.
+
+        The arrays are float (cells,) and int (rows,); cells are numbered through the non-empty
+        ones."""
         cells = np.zeros(len(self), dtype=np.int64)
         for name in attributes:
             cells = np.unique(cells * self.sizes[name] + self.codes[name], return_inverse=True)[1]
@@ -91,11 +93,10 @@ class ReleasedRows:
 
 
 def codes_and_labels(tables: Tables) -> tuple[dict[str, IntArray], dict[str, list[str]]]:
-    """Return the codes of the rows and the texts of the levels, each by attribute."""
+    """Return attribute → codes of the rows, int (rows,), and attribute → texts of its levels."""
     codes = {name: np.asarray(column, np.int64) for name, column in tables["codes"].items()}
     labels: dict[str, list[str]] = {name: [] for name in codes}
     marginals = tables["marginals"]
-    pairs = zip(marginals["attribute"].tolist(), marginals["level"].tolist(), strict=True)
-    for name, level in pairs:
+    for name, level in zip(marginals["attribute"], marginals["level"].tolist(), strict=True):
         labels[name].append(level)
     return codes, labels

@@ -1,4 +1,4 @@
-"""OpenTable: a released table that is asked for numbers, and answers with intervals."""
+"""OpenTable: counts, shares, means and quantiles of a released table, each with an interval."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dp_pipeline.answers.noisy_tables import dependence_of, groups_of, measured_
 from dp_pipeline.answers.precision import Precision, Sums
 from dp_pipeline.answers.released_rows import ReleasedRows, codes_and_labels
 from dp_pipeline.config.domain import MISSING
-from dp_pipeline.config.encoding import FloatArray, IntArray, Names, number_of
+from dp_pipeline.config.encoding import FloatArray, Names, number_of
 from dp_pipeline.config.errors import DeclarationError, one_of
 from dp_pipeline.results.clusters import Tables
 
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Of = Literal["table", "population"]
-"""Whose numbers are estimated: of the rows as they were, or of what they were sampled from."""
+"""Whose numbers are estimated: of the true rows, or of the population that they are a sample of."""
 
 MOST_CELLS = 10_000
-"""Cells of one table of estimates."""
+"""Cells of one table of estimates, at most."""
 
 POPULATION = 10
 """Rows of a replicate of the population for each row of a table."""
 
 INSIDE_A_BIN = 1 / 12
-"""Deviation of a bin's mean from what is drawn, in widths of the bin: that of a density that rises
-linearly from nothing to twice its mean."""
+"""Difference between the true mean inside a bin and that of uniform values, in widths of the bin:
+that of a density that rises linearly from nothing to twice its mean is 1/12 of the width."""
 
 
 class OpenTable:
@@ -43,11 +43,12 @@ class OpenTable:
     columns      column → its values (rows,); as a property, their names
     precision    variances of its numbers
     attributes   column → the attribute that it is drawn from
-    labels       attribute → its levels in words
-    items        what each row counts for, of what measured tables count as 1: (rows,); None: 1
+    labels       attribute → texts of its levels
+    items        number of items, such as parts of a unit, that a row represents for each 1 that it
+                 adds to a measured table: (rows,); None: 1
 
-    Numbers are of the release as it is: the same count comes out of the synthetic rows, scaled to
-    the estimated number of rows. Conditions compare columns with values (see ``count``).
+    A number equals that of the synthetic rows, scaled to the estimated number of true rows.
+    Conditions compare columns with values (see ``count``).
     """
 
     def __init__(
@@ -90,8 +91,10 @@ class OpenTable:
     def share(
         self, where: str, *, among: str = "", of: Of = "table", level: float = 0.95
     ) -> Estimate:
-        """Return the estimated share, from 0 to 1, of the rows meeting ``among`` that also meet
-        ``where``."""
+        """Return the estimated share of the rows meeting ``among`` that also meet ``where``, from 0
+        to 1.
+
+        DeclarationError where no released row meets ``among``."""
         rows, used = self.rows_where(where)
         base, used_base = self.rows_where(among)
         return self._ratio(
@@ -107,18 +110,20 @@ class OpenTable:
         of: Of = "table",
         level: float = 0.95,
     ) -> Estimate | dict[str, Estimate]:
-        """Return the estimated mean of a numeric column, in its unit; with ``by``, for each
-        value of that column.
+        """Return the estimated mean of a numeric column, in its unit; or value → mean for each
+        value of ``by``.
 
-        Missing values are left out."""
+        Missing values, and values of ``by`` without a released row, are left out. DeclarationError
+        for a column of texts, or where no released row meets the condition."""
         rows, used = self.rows_where(where)
         if not by:
             return self._mean(column, rows, used, of=of, level=level)
-        codes, used = self._codes_of(by), union(used, (self._attributes[by],))
+        attribute = self._attributes[self._require_column(by)]
+        codes, used = self.precision.codes[attribute], union(used, (attribute,))
         return {
             label: self._mean(column, rows & (codes == code), used, of=of, level=level)
-            for code, label in enumerate(self._labels[self._attributes[by]])
-            if bool((rows & (codes == code)).any())
+            for code, label in enumerate(self._labels[attribute])
+            if (rows & (codes == code)).any()
         }
 
     def _mean(
@@ -182,14 +187,16 @@ class OpenTable:
         return estimate.clipped(*self._bounds_of(column))
 
     def _bounds_of(self, column: str) -> tuple[float, float]:
-        """Return the least and the most of a column, by the texts of its levels or bins."""
+        """Return the least and the greatest number in the texts of a column's levels or bins.
+
+        They are infinite where no text is a number."""
         texts = [text.strip("[)]").split(", ") for text in self._labels[self._attributes[column]]]
         numbers = [number_of(text) for ends in texts for text in ends]
         ends = [number for number in numbers if number is not None]
         return (float(min(ends)), float(max(ends))) if ends else (-np.inf, np.inf)
 
     def _value_at(self, probability: float, values: FloatArray, rows: np.ndarray) -> float:
-        """Return the quantile of a value over some rows, linear between neighbours."""
+        """Return the quantile of a value over some rows, linear between neighbouring values."""
         order = np.argsort(values[rows], kind="stable")
         mass = self._mass[rows][order]
         places = np.cumsum(mass) - mass / 2
@@ -199,19 +206,19 @@ class OpenTable:
     def table(self, *columns: str, of: Of = "table", level: float = 0.95) -> pd.DataFrame:
         """Return a frame with a line for each combination of values of some columns.
 
-        The columns are ``count``, ``low``, ``high`` and ``basis``.
+        Its further columns are ``count``, ``low``, ``high`` and ``basis``.
 
-        DeclarationError for columns with more than 10,000 combinations.
-        """
+        DeclarationError for no column, or for columns with more than 10,000 combinations."""
         import pandas as pd
 
         used = tuple(self._attributes[self._require_column(column)] for column in columns)
-        sizes = [self.precision.sizes[name] for name in used]
-        if not columns or prod(sizes) > MOST_CELLS:
+        if not columns:
+            raise DeclarationError("A table needs one or more columns, not none: name a column")
+        many = prod(self.precision.sizes[name] for name in used)
+        if many > MOST_CELLS:
             raise DeclarationError(
-                f"A table needs one or more columns with at most {MOST_CELLS:,} combinations, "
-                f"not {f'{prod(sizes):,}' if columns else 'no column'}: name "
-                f"{'fewer columns' if columns else 'one'}"
+                f"A table must have at most {MOST_CELLS:,} combinations of values, not {many:,}: "
+                "name fewer columns"
             )
         labels = [self._labels[name] for name in used]
         frame = pd.MultiIndex.from_product(labels, names=columns).to_frame(index=False)
@@ -222,7 +229,8 @@ class OpenTable:
     def _cells(
         self, used: Names, *, of: Of, level: float
     ) -> tuple[FloatArray, FloatArray, FloatArray, list[Basis]]:
-        """Return counts, low and high ends, and bases of all cells over some attributes."""
+        """Return counts, low ends, high ends and bases of the cells over some attributes: (cells,)
+        each."""
         cells = self.precision.cell_counts(used)
         return cells.values, *self._ends(cells, cells.values, of=of, level=level), cells.bases
 
@@ -231,11 +239,11 @@ class OpenTable:
 
         number   of tables
         seed     of their draws; the same seed gives the same tables
-        of       ``population`` yields plausible populations: another sample of each table's rows,
-                 every row ten times, so that an analysis states next to no error of sampling of
-                 its own: that is in how they differ
+        of       ``population`` yields populations that the true table could be a sample of: another
+                 sample of each table, in which every row stands ten times, so that an analysis
+                 reports almost no sampling error: the differences between the tables hold it
 
-        Estimates of either ``combine`` to one about the population.
+        ``combine`` makes one estimate, of the table or of the population, from an estimate of each.
         """
         import pandas as pd
 
@@ -255,8 +263,9 @@ class OpenTable:
             yield frame.iloc[np.repeat(np.arange(len(rows)), rows)].reset_index(drop=True)
 
     def rows_where(self, where: str) -> tuple[np.ndarray, Names]:
-        """Return a mask of the rows that meet a condition, and the attributes on which it
-        depends."""
+        """Return whether each row meets a condition, (rows,), and the attributes that decide it.
+
+        DeclarationError for an unknown column or level."""
         if not where.strip():
             return np.ones(self.precision.rows, dtype=np.bool_), ()
         condition = Condition.parse(where, self.columns)
@@ -275,19 +284,19 @@ class OpenTable:
     ) -> Estimate:
         """Return the estimated number of true rows that some released rows represent.
 
-        rows   which: bool (rows,)
+        rows   whether each released row counts: bool (rows,)
         used   attributes that decide it
         """
         weights = rows * self._items
         result = self.precision.weighted_sum(weights, used)
-        # Without a released row, what there may be is in the noise of a cell.
-        none = 0.0 if rows.any() else self.precision.least_noise(used)
-        more = self.split_variance(rows, used) + none
-        result = replace(result, noise=result.noise + more)
+        extra = self.split_variance(rows, used)
+        if not rows.any():
+            # The true number may be as large as the noise of one cell.
+            extra += self.precision.least_noise(used)
+        result = replace(result, noise=result.noise + extra)
         low, high = self._ends(result, self._sampling(weights), of=of, level=level)
-        return Estimate(
-            float(result.values[0]), float(low[0]), float(high[0]), level, result.bases[0]
-        )
+        value = float(result.values[0])
+        return Estimate(value, float(low[0]), float(high[0]), level, result.bases[0])
 
     def _sampling(self, weights: FloatArray) -> float:
         """Return the variance that sampling of rows adds to a sum over rows.
@@ -302,9 +311,9 @@ class OpenTable:
     ) -> tuple[FloatArray, FloatArray]:
         """Return the low and high ends of intervals for counts: (cells,) each.
 
-        A count near 0 may have been below 0 before the fit, which no deviation around 0 tells: it
-        goes up to where its own table says, if every number from 0 on was as likely before.
-        """
+        A count near 0 may have been below 0 before the fit, which a normal interval around 0 does
+        not show: its high end is at least the quantile of the noisy count given that the true count
+        is not negative, if all such counts are equally likely before."""
         from scipy.special import ndtr, ndtri
 
         variances = counts.variances
@@ -328,17 +337,20 @@ class OpenTable:
 
     @cached_property
     def _all_items(self) -> Sums:
-        """The number of all rows."""
+        """The number of all rows, as a sum with its sources of error."""
         return self.precision.weighted_sum(self._items, ())
 
     def split_variance(self, rows: np.ndarray, used: Names) -> float:
-        """Return the variance of a count that includes parts of bins, inside which rows are drawn
-        uniformly.
+        """Return the variance that bins cut by a condition add to a count, in rows².
 
-        Of c rows in a bin cut at the part f, densities that rise or fall linearly, by random
-        slopes, have f·c ± f(1 − f)·c/√3.
+        Rows are drawn uniformly inside a bin. Of c rows in a bin cut at the part f, densities that
+        rise or fall linearly, by random slopes, have f·c ± f(1 − f)·c/√3.
+
+        rows   whether each released row counts: bool (rows,)
+        used   attributes that decide it
         """
-        if all(self._columns[name].dtype.kind == "U" for name in self._columns_of(used)):
+        columns = [self._columns[name] for name, owner in self._attributes.items() if owner in used]
+        if all(column.dtype.kind == "U" for column in columns):
             return 0.0
         released = self.precision.released
         means, cells = released.means_of_filled_cells(rows.astype(np.float64), used)
@@ -356,8 +368,9 @@ class OpenTable:
         bounds: tuple[float, float],
         extra: float = 0.0,
     ) -> Estimate:
-        """Return the estimate of a ratio of two sums, with its error linearised: (part − ratio ·
-        base) / Σ base."""
+        """Return the estimate of Σ part / Σ base, with its error linearised.
+
+        Its error is that of the weighted sum of (part − ratio · base) / Σ base."""
         many = float((base * self._mass).sum())
         if many == 0:
             raise DeclarationError(
@@ -379,14 +392,10 @@ class OpenTable:
             ratio, deviation, level=level, basis=result.bases[0], least=least, most=most
         )
 
-    def _columns_of(self, used: Names) -> list[str]:
-        return [column for column, attribute in self._attributes.items() if attribute in used]
-
     def _numbers(self, column: str) -> tuple[FloatArray, np.ndarray]:
-        """Return the numbers in a column, and a mask of those that are present."""
-        if column not in self._columns:
-            Condition.parse(f"`{column}` == 0", self.columns)
-        values = self._columns[column]
+        """Return a column as numbers, with 0 for a missing value, and whether each is present:
+        (rows,) each."""
+        values = self._columns[self._require_column(column)]
         present = np.ones(len(values), dtype=np.bool_)
         if values.dtype.kind == "O":
             present = np.array([value is not None for value in values.tolist()], dtype=np.bool_)
@@ -400,7 +409,8 @@ class OpenTable:
             ) from None
 
     def _width_of_bins(self, column: str) -> FloatArray:
-        """Return the width of the bin of every row's number, 0 if a level is a number."""
+        """Return the width of the bin that each row's number lies in, 0 if a level is a number:
+        (rows,)."""
         values, present = self._numbers(column)
         codes = self.precision.codes[self._attributes[column]]
         size = self.precision.sizes[self._attributes[column]]
@@ -412,11 +422,9 @@ class OpenTable:
 
     def _require_column(self, column: str) -> str:
         """Return the name of a column unchanged; DeclarationError if there is no such column."""
-        Condition.parse(f"`{column}` == 0", self.columns)
+        if column not in self._columns:
+            Condition.parse(f"`{column}` == 0", self.columns)
         return column
-
-    def _codes_of(self, column: str) -> IntArray:
-        return self.precision.codes[self._attributes[self._require_column(column)]]
 
 
 def of_tables(tables: Tables) -> OpenTable:
@@ -427,7 +435,7 @@ def of_tables(tables: Tables) -> OpenTable:
     sizes = {name: len(some) for name, some in labels.items()}
     groups = groups_of(tables, codes)
     measured = measured_tables(tables["measured"], tables["cells"], sizes, groups)
-    # Of missing values that no released row has, tables tell noise alone.
+    # Where no released row misses a value, the table's count of missing values is noise alone.
     complete = {
         name
         for name, column in codes.items()
@@ -439,4 +447,5 @@ def of_tables(tables: Tables) -> OpenTable:
 
 
 def union(first: Names, second: Names) -> Names:
+    """Return all names of both, in order, each once."""
     return tuple(dict.fromkeys((*first, *second)))

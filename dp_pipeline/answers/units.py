@@ -1,13 +1,15 @@
-"""OpenUnits: a release of units with parts, asked for units, parts, and units by their parts.
+"""OpenUnits: numbers of units, of their parts, and of units that have a certain part.
 
 A row is a part with its unit. In every measured table a unit counts 1, so each of its s parts
-weighs 1/s: units by any attribute are sums of these weights, and parts are sums of s times as much.
+weighs 1/s: the number of units by any attribute is a sum of these weights, and the number of parts
+a sum of weights times s.
 
-Units with a part that holds a condition are no such sum. With T parts that hold it in a unit of s,
-S1 = Σ T and S2 = Σ T(T − 1)/2 over the units of one size, their number is at least S1/s, and
-2/(k + 1)·S1 − 2/(k(k + 1))·S2 for each k; at most all units, S1, and S1 − 2/s·S2. S2 is a sum of
-cells of the measured pairs, where one attribute decides the condition. Of parts in order
-only successive pairs were measured: of their sum S, S1 − S is a bound from above.
+The number of units with a part that meets a condition is no such sum. With T parts that meet it in
+a unit of s parts, S1 = Σ T and S2 = Σ T(T − 1)/2 over the units of one size, it is at least S1/s,
+and 2/(k + 1)·S1 − 2/(k(k + 1))·S2 for each k; at most the number of all units, S1, and
+S1 − 2/s·S2. S2 is a sum of cells of the measured pairs, where one attribute decides the condition.
+Where parts have an order, only successive pairs were measured: with their sum S, S1 − S is an upper
+bound.
 Source: Dawson and Sankoff (1967), "An inequality for probabilities"; for successive pairs Hunter
 (1976), "An upper bound for the probability of a union".
 """
@@ -45,7 +47,8 @@ if TYPE_CHECKING:
 class _Pairs(NamedTuple):
     """The noisy pairs of parts that both meet a condition, by the size of their unit: (c,) each.
 
-    variances   of their noise; infinite where no table has them
+    variances     of their noise; infinite where no table has them
+    is_in_order   whether only pairs of successive parts were measured
     """
 
     counts: FloatArray
@@ -55,7 +58,13 @@ class _Pairs(NamedTuple):
 
 @dataclass(frozen=True)
 class _Sums:
-    """The sums over units of each size that bound the number of units with a matching part."""
+    """The sums over units of each size that bound the number of units with a matching part.
+
+    parts       matching parts (S1): float (c,)
+    all_pairs   pairs of matching parts of the released units (S2): float (c,)
+    units       units: float (c,)
+    pairs       measured pairs of matching parts
+    """
 
     parts: FloatArray
     all_pairs: FloatArray
@@ -63,7 +72,11 @@ class _Sums:
     pairs: _Pairs
 
     def best_bounds(self, *, is_upper: bool, reach: float) -> FloatArray:
-        """Return the factors of the bound that is probably closest, for each size: (c, 3)."""
+        """Return, for each size, the factors of the bound that is probably closest: (c, 3).
+
+        is_upper   whether upper or lower bounds are compared
+        reach      standard deviations by which noise widens a bound
+        """
         bounds, best = _upper_bounds if is_upper else _lower_bounds, []
         for place, variance in enumerate(self.pairs.variances.tolist()):
             sums = (self.parts[place], self.all_pairs[place], self.units[place])
@@ -75,7 +88,8 @@ class _Sums:
         return np.array(best)
 
     def measured_pairs(self, factors: FloatArray) -> tuple[float, float]:
-        """Return the sum of the pairs, each size times its factor, with the variance of the sum."""
+        """Return the measured pairs of each size times its factor, summed, and the variance of
+        that."""
         is_used = factors != 0
         counts, variances = self.pairs.counts[is_used], self.pairs.variances[is_used]
         return float(factors[is_used] @ counts), float(factors[is_used] ** 2 @ variances)
@@ -101,11 +115,11 @@ class OpenParts(OpenTable):
         """Yield random tables of parts that could be the true table, given the noise of the
         release.
 
-        DeclarationError for a population, which is sampled unit by unit."""
+        DeclarationError for replicates of a population, which is sampled unit by unit."""
         if of == "population":
             raise DeclarationError(
-                "Parts are not sampled one by one, so they have no replicates of a population: ask "
-                "for those of their units"
+                "A population is sampled unit by unit, so parts alone have no replicates of it: "
+                "use replicates of the units"
             )
         return super().replicates(number, seed=seed)
 
@@ -143,12 +157,12 @@ class OpenUnits(OpenTable):
         of_units = {
             name: values[owners] for name, values in tables["units"].items() if name != UNIT
         }
-        own = {
+        of_parts = {
             name: values for name, values in tables["synthetic"].items() if name not in (UNIT, PART)
         }
         names = [name for name in codes if name != SIZE]
         declared = [name for name in of_units if name != SIZE]
-        attributes = {SIZE: SIZE, **dict(zip((*declared, *own), names, strict=True))}
+        attributes = {SIZE: SIZE, **dict(zip((*declared, *of_parts), names, strict=True))}
         sizes, groups = {name: len(some) for name, some in labels.items()}, groups_of(tables, codes)
         measured = measured_tables(tables["weighted"], tables["weighted_cells"], sizes, groups)
         pairs = [table for table in measured if _is_of_pairs(table)]
@@ -162,22 +176,22 @@ class OpenUnits(OpenTable):
         super().__init__(of_units, precision, attributes, labels)
         self._firsts = firsts
         self.parts = OpenParts(
-            of_units | own, precision, attributes, labels, self._sizes.astype(np.float64)
+            of_units | of_parts, precision, attributes, labels, self._sizes.astype(np.float64)
         )
         """The parts, with the attributes of their units: every method counts parts."""
 
     def rows_where(self, where: str) -> tuple[np.ndarray, Names]:
-        """Return a mask of the rows of units that meet a condition, and the attributes on which
-        it depends.
+        """Return whether each row is of a unit that meets a condition, (rows,), and the attributes
+        that decide it.
 
-        DeclarationError for a condition about parts."""
+        DeclarationError for a condition that names a column of parts."""
         if where.strip():
             columns = Condition.parse(where, self.parts.columns).columns
             of_parts = [name for name in columns if name not in self.columns]
             if of_parts:
                 raise DeclarationError(
-                    f"The condition names {of_parts[0]}, which is of parts and not of units: count "
-                    "parts, or units with a part that holds it (`any_part`)"
+                    f"The condition names {of_parts[0]}, a column of parts, but units are counted: "
+                    "count parts, or give the condition as `any_part`"
                 )
         return super().rows_where(where)
 
@@ -187,11 +201,11 @@ class OpenUnits(OpenTable):
         """Return the estimated number of units that meet a condition.
 
         where      over attributes of the unit and ``size``, the number of its parts
-        any_part   over attributes of parts: units with at least one part that holds it
-        of, level  as of a table of rows
+        any_part   over attributes of parts: units with at least one part that meets it
+        of         ``population`` adds the error of sampling the units
+        level      of the interval
 
-        DeclarationError for another kind of condition or an unknown column.
-        """
+        DeclarationError for another kind of condition or an unknown column."""
         if not any_part:
             return super().count(where, of=of, level=level)
         return self._with_a_part(where, "", any_part, of=of, level=level)
@@ -205,10 +219,10 @@ class OpenUnits(OpenTable):
         of: Of = "table",
         level: float = 0.95,
     ) -> Estimate:
-        """Return the estimated share, from 0 to 1, of the units meeting ``among`` that also meet
-        ``where``.
+        """Return the estimated share of the units meeting ``among`` that also meet ``where``, from
+        0 to 1.
 
-        With ``any_part``, a part of the unit meets that too."""
+        With ``any_part``, a part of the unit must meet that too."""
         if not any_part:
             return super().share(where, among=among, of=of, level=level)
         return self._with_a_part(where, among, any_part, of=of, level=level, is_share=True)
@@ -224,15 +238,16 @@ class OpenUnits(OpenTable):
         is_share: bool = False,
     ) -> Estimate:
         base, used = self.rows_where(among)
-        own, used_own = self.rows_where(where)
-        own, used = own & base, union(used, used_own)
+        in_units, used_where = self.rows_where(where)
+        in_units, used = in_units & base, union(used, used_where)
         rows, used_parts = self.parts.rows_where(any_part)
-        sums = self._sums(own, rows & own, self._holding_pairs(own, rows, used, used_parts))
-        used, rows = union(used, used_parts), rows & own
+        pairs = self._matching_pairs(in_units, rows, used, used_parts)
+        used, rows = union(used, used_parts), rows & in_units
+        sums = self._sums(in_units, rows, pairs)
         divisor = self.precision.weight * float((base * self._mass).sum()) if is_share else 1.0
         if not divisor:
             raise DeclarationError(
-                "No released unit holds the condition, so nothing can be divided by their number: "
+                f"No released unit meets the condition {among!r}, so there is no share among them: "
                 "use a wider condition"
             )
         has_part = np.logical_or.reduceat(rows, self._firsts)
@@ -244,7 +259,7 @@ class OpenUnits(OpenTable):
         for of_size in bounds:
             noisy_pairs, variance = sums.measured_pairs(of_size[:, 1])
             of_row = of_size[self._sizes - 1]
-            values = of_row[:, 0] * self._sizes * rows + of_row[:, 2] * own
+            values = of_row[:, 0] * self._sizes * rows + of_row[:, 2] * in_units
             end = self.precision.weight * float((values * self._mass).sum()) + noisy_pairs
             weights = (values - end / divisor * base * is_share) / divisor
             result = self.precision.weighted_sum(weights, used)
@@ -260,11 +275,11 @@ class OpenUnits(OpenTable):
         most = 1.0 if is_share else self._most_items(of=of, level=level)
         return Estimate(value, low, high, level, basis).clipped(0.0, most)
 
-    def _sums(self, own: np.ndarray, rows: np.ndarray, pairs: _Pairs) -> _Sums:
+    def _sums(self, in_units: np.ndarray, rows: np.ndarray, pairs: _Pairs) -> _Sums:
         """Return the sums over units, by the size of the unit.
 
-        own, rows   which rows are of a unit that counts, and which of these parts hold the
-                    condition: (rows,)
+        in_units   whether each row is of a unit that counts: bool (rows,)
+        rows       whether each row is a matching part of these: bool (rows,)
         """
         many = self.precision.sizes[SIZE]
         sizes = self._sizes[self._firsts] - 1
@@ -273,18 +288,19 @@ class OpenUnits(OpenTable):
             sums = np.bincount(sizes, values, minlength=many)
             return np.asarray(self.precision.weight * sums)
 
-        holding = np.add.reduceat(rows.astype(np.float64), self._firsts)
-        units = own[self._firsts].astype(np.float64)
-        return _Sums(by_size(holding), by_size(holding * (holding - 1) / 2), by_size(units), pairs)
+        parts = np.add.reduceat(rows.astype(np.float64), self._firsts)
+        units = in_units[self._firsts].astype(np.float64)
+        return _Sums(by_size(parts), by_size(parts * (parts - 1) / 2), by_size(units), pairs)
 
-    def _holding_pairs(
-        self, own: np.ndarray, rows: np.ndarray, used: Names, used_parts: Names
+    def _matching_pairs(
+        self, in_units: np.ndarray, rows: np.ndarray, used: Names, used_parts: Names
     ) -> _Pairs:
         """Return the measured pairs of parts that both meet a condition.
 
-        own, rows   which rows are of a unit that counts, and which parts hold the condition
-        used        attributes that decide the first, and
-        used_parts  the second, with the size
+        in_units     whether each row is of a unit that counts: bool (rows,)
+        rows         whether each row is a part that meets the condition: bool (rows,)
+        used         attributes that decide ``in_units``
+        used_parts   attributes that decide ``rows``, with the size
         """
         many, names = self.precision.sizes[SIZE], [name for name in used_parts if name != SIZE]
         table = self._pairs.get(names[0]) if len(names) == 1 else None
@@ -292,15 +308,16 @@ class OpenUnits(OpenTable):
         if table is None or not {*used} <= {SIZE}:
             return unknown
         codes = self.precision.codes[names[0]]
-        holds = np.zeros(table.counts.shape[1], dtype=np.bool_)
-        holds[codes[rows]] = True
-        if holds[codes[~rows]].any():
+        is_match = np.zeros(table.counts.shape[1], dtype=np.bool_)
+        is_match[codes[rows]] = True
+        if is_match[codes[~rows]].any():
             return unknown
         is_in_order, size = table.attributes[2] != names[0], np.arange(1, many + 1)
         # A pair of a set was counted once, with the smaller code first.
-        is_counted = np.outer(holds, holds) if is_in_order else np.triu(np.outer(holds, holds))
+        is_counted = np.outer(is_match, is_match)
+        is_counted = is_counted if is_in_order else np.triu(is_counted)
         number = size - 1 if is_in_order else size * (size - 1) / 2
-        number = number * np.isin(size, self._sizes[own])
+        number = number * np.isin(size, self._sizes[in_units])
         counts = number * table.counts[:, is_counted].sum(axis=1)
         return _Pairs(counts, number**2 * table.variance * is_counted.sum(), is_in_order)
 
@@ -311,5 +328,5 @@ def _is_of_pairs(table: MeasuredTable) -> bool:
 
 
 def open_tables(tables: Tables) -> OpenTable | OpenUnits:
-    """Return a release opened from the tables of a bundle, of rows or of units with parts."""
+    """Return a release, of rows or of units with parts, opened from the tables of its bundle."""
     return OpenUnits(tables) if "units" in tables else of_tables(tables)

@@ -1,4 +1,4 @@
-"""UnmeasuredPairs: how far pairs of columns without a table are from the model."""
+"""UnmeasuredPairs: how far from the truth the model may be in pairs of columns without a table."""
 
 from __future__ import annotations
 
@@ -15,36 +15,36 @@ from dp_pipeline.answers.released_rows import ReleasedRows
 from dp_pipeline.config.encoding import FloatArray, IntArray, Names
 
 TAIL_FACTOR = 1.2
-"""How much wider than normal ones deviations of cells are where little more than the mean
-dependence of all pairs is known: of the cells of 390 public tables (Rdatasets) 95 of 100 are then
-inside, and 98 where the distance of each pair is known."""
+"""Factor by which the deviations of cells of a scored pair are taken to be larger than normal ones:
+intervals then hold 95 of 100 cells of 390 public tables (Rdatasets) where little more than the mean
+dependence of all pairs is known, and 98 where the distance of each pair is known."""
 
 LEAST_UNEXPLAINED = 0.1
-"""Part of the square of a score that no model explains, at least."""
+"""Part of the square of a score that the model is taken to miss, at least."""
 
 MOST_PAIRS_DRAWN = 300
-"""Pairs without a table that a replicate draws a dependence for."""
+"""Pairs without a table for which a replicate draws a dependence, at most."""
 
 USUAL_DEPENDENCE = 0.2
 """τ, in parts of all rows, of a pair of which nothing is known: 95 of 100 cells of the same tables
 are less than 1.96·τ·√(p(1 − p)q(1 − q)) from independence."""
 
 USUAL_PAIRS = 4
-"""Measured pairs that say as much of the dependence of others as this: between these tables τ²
-differs half as much as between the pairs of one."""
+"""Weight of ``USUAL_DEPENDENCE``, in measured pairs of a release: between the public tables τ²
+differs half as much as between the pairs of one table."""
 
 
 @dataclass(frozen=True)
 class UnmeasuredPair:
-    """The possible deviations of a pair's cells from the model: arrays of its table's shape.
+    """The possible deviations of a pair's cells from the model: arrays of the shape of its table.
 
-    Deviations of cells are a random dependence between the attributes: independent normal ones,
-    of which what is known is taken off. Without a table these are the means over margins, and the
-    variances are τ²·p·q, so that a cell's is τ²·p(1 − p)q(1 − q) in the end, as it is on average
-    over all directions of a dependence; τ is such that their L1 sum is the distance. Of a table
-    over groups the count of every group is known: inside one of m rows, of which a cell has the
-    part w if levels are independent, the variance is (φ·m)²·w, where φ is the distance as a part of
-    that of attributes that decide each other.
+    Deviations are a random dependence between the attributes: independent normal numbers, minus
+    what is known of their sums. Without a table the margins are known: with the variance τ²·p·q
+    before, a cell has τ²·p(1 − p)q(1 − q) after, as it has on average over all directions of a
+    dependence; τ is such that the L1 sum of the deviations is the distance. With a table over
+    groups the count of every group is known: in a group of m rows, of which a cell has the part w
+    if levels are independent, the variance before is (φ·m)²·w, where φ is the distance in parts of
+    that of attributes that determine each other.
 
     first, second   shares of the levels of either attribute
     model           shares of the cells
@@ -64,7 +64,11 @@ class UnmeasuredPair:
     def without_table(
         cls, first: FloatArray, second: FloatArray, distance: float
     ) -> UnmeasuredPair:
-        """Return a pair without a table, given its L1 distance from the model in rows."""
+        """Return a pair without a table.
+
+        first, second   shares of the levels of either attribute
+        distance        L1 distance of the truth from the model, in rows
+        """
         scale = distance / max(_usual_sum(first, second), np.finfo(float).tiny)
         model = np.outer(first, second)
         return cls(first, second, model, scale, model, None)
@@ -80,7 +84,10 @@ class UnmeasuredPair:
     ) -> UnmeasuredPair:
         """Return a pair with a table over groups of levels.
 
-        joint   shares of the released rows in every cell
+        first, second   shares of the levels of either attribute
+        distance        L1 distance of the truth from the model, in rows
+        joint           shares of the released rows in every cell
+        labels          group of every cell
         """
         independent, places = np.outer(first, second).ravel(), labels.ravel()
         totals = np.maximum(np.bincount(places, independent), np.finfo(float).tiny)
@@ -92,11 +99,10 @@ class UnmeasuredPair:
 
     @property
     def _parts(self) -> FloatArray:
-        """The share that every cell has of its group."""
         return np.asarray(self.model**2 / np.maximum(self.weights, np.finfo(float).tiny))
 
     def off_margins(self, values: FloatArray) -> FloatArray:
-        """Return values of the cells minus their means over margins or groups."""
+        """Return values of the cells minus their means over rows and columns, or over groups."""
         if self.labels is None:
             values = values - (values @ self.second)[:, None]
             return np.asarray(values - self.first @ values)
@@ -104,7 +110,7 @@ class UnmeasuredPair:
         return np.asarray(values - means[self.labels])
 
     def variance(self, values: FloatArray) -> float:
-        """Return the variance of the sum of a value for each row, by its cell, in rows²."""
+        """Return the variance, in rows², of a sum to which each row adds the value of its cell."""
         return self.scale**2 * float((self.weights * self.off_margins(values) ** 2).sum())
 
     @property
@@ -117,22 +123,25 @@ class UnmeasuredPair:
         return np.asarray(self.scale**2 * squares)
 
     def draw(self, rng: np.random.Generator) -> FloatArray:
-        """Return deviations of the cells, as parts of their rows times the number of all rows."""
+        """Return random deviations of the cells: (rows that a cell gains) / (its share of the
+        rows)."""
         normal = rng.standard_normal(self.weights.shape) * np.sqrt(self.weights)
         return self.scale * self.off_margins(normal / np.maximum(self.model, 1e-9))
 
 
 class UnmeasuredPairs:
-    """All pairs of attributes whose levels no table separates.
+    """All pairs of attributes that no table contains with all their levels.
 
+    rows         released rows
+    tables       what was measured
     dependence   (attribute, attribute) → likely L1 distance of the pair from independence, in rows,
                  of pairs that were scored: the root of the mean square, given the noisy score
 
-    What the model is from independence is taken off a score as the shorter side of a right angle
-    is: what a model misses has nothing to do with what it has. What is left is the distance of the
-    truth from the model. Over levels in groups of a table it is unknown what the model has. A pair
-    without a score depends as pairs usually do, and as the measured ones of the same release.
-    """
+    What a model misses of a dependence is taken to be orthogonal to what it has: the squared
+    distance of the truth from the model is the squared score minus the squared distance of the
+    model from independence. Where a table over groups exists, nothing is subtracted, because what
+    the model has inside the groups is unknown. A pair without a score is taken to depend as pairs
+    usually do, and as the measured pairs of the same release do."""
 
     def __init__(
         self, rows: ReleasedRows, tables: NoisyTables, dependence: Mapping[Names, float]
@@ -143,42 +152,42 @@ class UnmeasuredPairs:
 
     def get(self, first: str, second: str) -> UnmeasuredPair:
         """Return the possible deviations of a pair's cells from the model."""
-        if (first, second) not in self._pairs:
-            self._pairs[first, second] = self._new(first, second)
-        return self._pairs[first, second]
+        pair = (first, second)
+        if pair not in self._pairs:
+            shares = self._shares(first), self._shares(second)
+            is_measured = bool(self._tables.with_attributes(pair))
+            scale = self._dependence_of_groups(first, second, is_measured)
+            distance = scale * _usual_sum(*shares)
+            if is_measured:
+                groups, of_second = map(self._tables.groups_of, pair)
+                labels = groups[:, None] * (int(of_second.max()) + 1) + of_second
+                joint = self._rows.shares(first, second)
+                self._pairs[pair] = UnmeasuredPair.grouped(*shares, distance, joint, labels)
+            else:
+                self._pairs[pair] = UnmeasuredPair.without_table(*shares, distance)
+        return self._pairs[pair]
 
     def score(self, first: str, second: str) -> float | None:
-        """Return the likely distance from independence of a pair that was scored."""
+        """Return the likely L1 distance of a pair from independence, in rows; None if unscored."""
         return self._dependence.get((first, second), self._dependence.get((second, first)))
 
     @cached_property
     def pairs_to_draw(self) -> list[tuple[Names, UnmeasuredPair]]:
-        """The at most 300 pairs with the largest scores whose levels no table separates."""
+        """The scored pairs that no table contains with all their levels: the 300 with the largest
+        scores."""
         names = [pair for pair in self._dependence if not self._tables.has_levels(pair)]
         names.sort(key=lambda pair: -self._dependence[pair])
         return [(pair, self.get(pair[0], pair[1])) for pair in names[:MOST_PAIRS_DRAWN]]
 
-    def _new(self, first: str, second: str) -> UnmeasuredPair:
-        shares = self._shares(first), self._shares(second)
-        groups, of_second = self._tables.groups_of(first), self._tables.groups_of(second)
-        labels = groups[:, None] * (int(of_second.max()) + 1) + of_second
-        is_measured = bool(self._tables.having((first, second)))
-        distance = self._dependence_of_groups(first, second, is_measured) * _usual_sum(*shares)
-        if is_measured:
-            joint = self._rows.shares(first, second)
-            return UnmeasuredPair.grouped(*shares, distance, joint, labels)
-        return UnmeasuredPair.without_table(*shares, distance)
-
     def _dependence_of_groups(self, first: str, second: str, is_measured: bool) -> float:
-        """Return τ of the truth about the model, in rows: levels were scored in their groups, and
-        what is inside these is taken to depend as much.
-        """
+        """Return the τ of a pair's distance from the model, in rows.
+
+        Levels were scored in groups; inside these they are taken to depend as much."""
         score = self.score(first, second)
         if score is None:
             return self._usual
         groups = self._tables.groups_of(first), self._tables.groups_of(second)
         joint = self._rows.shares(first, second)
-        # Over groups of levels, as they were scored.
         first_groups, second_groups = (np.eye(int(labels.max()) + 1)[labels] for labels in groups)
         joint = first_groups.T @ joint @ second_groups
         parts = joint.sum(axis=1), joint.sum(axis=0)
@@ -187,8 +196,9 @@ class UnmeasuredPairs:
         return TAIL_FACTOR * sqrt(square) / max(_usual_sum(*parts), np.finfo(float).tiny)
 
     def _shares(self, name: str) -> FloatArray:
-        """Return shares of levels and their noise: one without a released row may have some."""
-        tables = self._tables.having((name,)) or self._tables.tables
+        """Return the shares of the levels; noise is added, since a level without a released row may
+        exist."""
+        tables = self._tables.with_attributes((name,)) or self._tables.tables
         noise = min(table.variance * table.counts.size for table in tables)
         noise /= self._rows.sizes[name] * self._total**2
         shares = np.sqrt(self._rows.shares(name) ** 2 + noise)
@@ -196,9 +206,8 @@ class UnmeasuredPairs:
 
     @cached_property
     def _usual(self) -> float:
-        """τ of a pair without a score, in rows: the square mean of what is usual and of what the
-        measured pairs have beyond their noise, which count for less the more noise they have.
-        """
+        """τ of a pair without a score, in rows: the root of the mean of ``USUAL_DEPENDENCE`` and of
+        the measured pairs' τ², which have the less weight the more noise they have."""
         usual = (USUAL_DEPENDENCE * self._total) ** 2
         squares, weights = [usual], [float(USUAL_PAIRS)]
         for table in self._tables.tables:
@@ -210,11 +219,12 @@ class UnmeasuredPairs:
         return sqrt(max(np.average(squares, weights=weights), LEAST_UNEXPLAINED * usual))
 
     def _measured_square(self, table: MeasuredTable, axes: tuple[int, int]) -> tuple[float, float]:
-        """Return τ² of a measured pair without its noise, in rows², and the deviation of that.
+        """Return τ² of a measured pair without its noise, in rows², and the standard deviation of
+        that.
 
         Without the means of its rows and columns, n cells of noise σ² have a square sum of
-        σ²(r − 1)(s − 1), give or take its root of two degrees; deviations add τ²Σp(1 − p)q(1 − q).
-        """
+        σ²(r − 1)(s − 1), with a deviation of σ²√(2(r − 1)(s − 1)); the dependence adds
+        τ²·Σp(1 − p)·Σq(1 − q)."""
         others = tuple(axis for axis in range(table.counts.ndim) if axis not in axes)
         counts = table.counts.sum(axis=others)
         noise = table.variance * table.counts.size / counts.size

@@ -1,4 +1,4 @@
-"""The verdict on a synthetic table in words: what may be read from it, and how sure that is."""
+"""Sentences on how accurate a synthetic table is: its columns, and its pairs of columns."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from dp_pipeline.config.encoding import FloatArray, Names
 from dp_pipeline.results.clusters import Tables
 
 MOST_TABLES = 20
-"""Tables of each kind that are looked at, spread evenly over all."""
+"""Tables behind each sentence, at most: spread evenly over those of the same kind."""
 
 LEAST_SHARE = 0.01
 """Share of the rows from which on a cell counts."""
 
 MOSTLY = 0.75
-"""Cells whose intervals are as narrow as is said."""
+"""Share of the cells whose intervals are at most as wide as a sentence says."""
 
 READABLE = 1 / 3
-"""Half the width of an interval, as a part of its count, up to which a relation can be read."""
+"""Half the width of a cell's interval, as a part of its count, up to which the cell is readable."""
 
 
 def verdict(tables: Tables) -> tuple[str, ...]:
-    """Return sentences on the accuracy of columns, pairs with a table, and pairs without; or why
-    it is unknown.
+    """Return sentences on the accuracy of single columns, measured pairs and unmeasured pairs.
 
-    There are none about centres with boxes, and where no row is released."""
+    Where the release has no intervals, the only sentence gives the reason. It is empty for centres
+    with boxes, and for a table without rows."""
     reason = reason_without_intervals(tables)
     if reason:
         return (f"No interval says how sure these numbers are: {reason}.",)
@@ -41,7 +41,7 @@ def verdict(tables: Tables) -> tuple[str, ...]:
     names = [name for name, size in precision.sizes.items() if size > 1]
     pairs = list(combinations(names, 2))
     measured = [pair for pair in pairs if precision.has_table(pair)]
-    unmeasured = [pair for pair in pairs if pair not in set(measured)]
+    unmeasured = [pair for pair in pairs if not precision.has_table(pair)]
     if not names:
         return ()
     single = _width(precision, [(name,) for name in names])[0]
@@ -67,10 +67,10 @@ def reason_without_intervals(tables: Tables) -> str:
 
 
 def share_errors(tables: Tables) -> FloatArray | None:
-    """Return half the width of a 95 % interval for the share of every level, (levels,), as an
-    upper bound.
+    """Return half the width of a 95 % interval for the share of every level, at most 1: (levels,).
 
-    It is in the order of ``marginals``; None where the noisy counts are not stored."""
+    Levels are in the order of ``marginals``. None for units with parts, for a table without rows
+    and where the noisy counts are not stored."""
     if not _is_stored(tables) or "units" in tables:
         return None
     precision, reach = open_tables(tables).precision, quantile_of_normal(0.95)
@@ -93,8 +93,8 @@ def _about_measured(precision: Precision, measured: Sequence[Names], pairs: int)
         return f"{many} none was measured."
     was = "was" if len(measured) == 1 else "were"
     width = _width(precision, measured)[0]
-    good = f"shares of these are mostly good to ±{width:.1%}"
-    return f"{many} {len(measured):,} {was} measured, and {good}."
+    accuracy = f"shares of these are mostly good to ±{width:.1%}"
+    return f"{many} {len(measured):,} {was} measured, and {accuracy}."
 
 
 def _about_others(precision: Precision, pairs: Sequence[Names]) -> str:
@@ -108,19 +108,16 @@ def _about_others(precision: Precision, pairs: Sequence[Names]) -> str:
 
 
 def _width(precision: Precision, tables: Sequence[Names]) -> tuple[float, float]:
-    """Return half widths of 95 % intervals: the bound for most cells, and the median relative to
-    the cell.
+    """Return two half widths of 95 % intervals of cells, or zeros without a cell.
 
-    The first is in parts of all rows."""
+    First that which ``MOSTLY`` of the cells keep, as a share of all rows; then the median of those
+    that are each divided by the cell's count."""
     places = np.unique(np.linspace(0, len(tables) - 1, MOST_TABLES).round().astype(int))
-    shares, widths = [np.zeros(1)], [np.zeros(1)]
-    for place in places.tolist():
-        sums = precision.rough_counts(tables[place])
-        is_large = sums.values >= LEAST_SHARE * precision.total
-        is_large &= np.isfinite(sums.variances)
-        shares.append(sums.values[is_large] / precision.total)
-        widths.append(np.sqrt(sums.variances[is_large]) / precision.total)
-    share, width = np.concatenate(shares)[1:], np.concatenate(widths)[1:]
+    sums = [precision.rough_counts(tables[place]) for place in places.tolist()]
+    share = np.concatenate([part.values for part in sums]) / precision.total
+    width = np.sqrt(np.concatenate([part.variances for part in sums])) / precision.total
+    is_large = (share >= LEAST_SHARE) & np.isfinite(width)
+    share, width = share[is_large], width[is_large]
     if not len(share):
         return 0.0, 0.0
     reach = quantile_of_normal(0.95)

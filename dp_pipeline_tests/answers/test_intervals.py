@@ -221,7 +221,7 @@ def test_replicates_combine_by_rubins_rule() -> None:
     assert estimate.value == pytest.approx(1.2)
     assert (estimate.high - 1.2) == pytest.approx(0.8305, abs=2e-3)
     with pytest.raises(
-        DeclarationError, match="At least two results are needed to be combined, not 1"
+        DeclarationError, match="Two or more results are needed to combine them, not 1"
     ):
         combine([(1.0, 0.1)])
 

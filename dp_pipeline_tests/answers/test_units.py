@@ -147,12 +147,12 @@ def test_replicates_are_of_units_or_of_parts() -> None:
     assert {*units} == {"region", SIZE}
     assert {*parts} == {"region", SIZE, "age"}
     assert abs(len(units) - 240) < 6 * NOISE < abs(len(parts) - len(units))
-    with pytest.raises(DeclarationError, match="Parts are not sampled one by one"):
+    with pytest.raises(DeclarationError, match="A population is sampled unit by unit"):
         next(iter(opened.parts.replicates(1, seed=3, of="population")))
 
 
 def test_a_condition_about_parts_is_none_about_units() -> None:
-    with pytest.raises(DeclarationError, match="names age, which is of parts and not of units"):
+    with pytest.raises(DeclarationError, match="names age, a column of parts"):
         exact().count("region == 0 and age == 1")
 
 
