@@ -1,8 +1,8 @@
 """OpenUnits: numbers of units, of their parts, and of units that have a certain part.
 
-A row is a part with its unit. In every measured table a unit counts 1, so each of its s parts
-weighs 1/s: the number of units by any attribute is a sum of these weights, and the number of parts
-a sum of weights times s.
+A row is a part with its unit, or stands for a unit without parts. In every measured table a unit
+counts 1, so each of its s parts weighs 1/s: the number of units by any attribute is a sum of these
+weights, and the number of parts a sum of weights times s, which is 0 for a row that is no part.
 
 The number of units with a part that meets a condition is no such sum. With T parts that meet it in
 a unit of s parts, S1 = Σ T and S2 = Σ T(T − 1)/2 over the units of one size, it is at least S1/s,
@@ -35,7 +35,7 @@ from dp_pipeline.answers.precision import Precision
 from dp_pipeline.answers.released_rows import ReleasedRows, codes_and_labels
 from dp_pipeline.answers.tables import Of, OpenTable, of_tables, union
 from dp_pipeline.config.domain import SIZE
-from dp_pipeline.config.encoding import FloatArray, Names
+from dp_pipeline.config.encoding import FloatArray, IntArray, Names
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.results.clusters import Tables
 from dp_pipeline.results.synthetic_table import PART, UNIT, first_parts
@@ -60,12 +60,14 @@ class _Pairs(NamedTuple):
 class _Sums:
     """The sums over units of each size that bound the number of units with a matching part.
 
+    sizes       number of parts of a unit: int (c,)
     parts       matching parts (S1): float (c,)
     all_pairs   pairs of matching parts of the released units (S2): float (c,)
     units       units: float (c,)
     pairs       measured pairs of matching parts
     """
 
+    sizes: IntArray
     parts: FloatArray
     all_pairs: FloatArray
     units: FloatArray
@@ -80,7 +82,8 @@ class _Sums:
         bounds, best = _upper_bounds if is_upper else _lower_bounds, []
         for place, variance in enumerate(self.pairs.variances.tolist()):
             sums = (self.parts[place], self.all_pairs[place], self.units[place])
-            options = np.array(bounds(place + 1, self.pairs.is_in_order))
+            # All sums but the last are 0 over units without parts, as bounds of one part say.
+            options = np.array(bounds(max(1, self.sizes[place]), self.pairs.is_in_order))
             options = options[(options[:, 1] == 0) | np.isfinite(variance)]
             noise = np.abs(options[:, 1]) * (reach * sqrt(variance) if variance < np.inf else 0.0)
             distances = (1 if is_upper else -1) * (options @ sums) + noise
@@ -121,11 +124,12 @@ class OpenParts(OpenTable):
                 "A population is sampled unit by unit, so parts alone have no replicates of it: "
                 "use replicates of the units"
             )
-        return super().replicates(number, seed=seed)
+        # A row that is no part makes columns hold objects, and is never drawn.
+        return (frame.infer_objects() for frame in super().replicates(number, seed=seed))
 
     def rows_where(self, where: str) -> tuple[np.ndarray, Names]:
         rows, used = super().rows_where(where)
-        return rows, union(used, (SIZE,))
+        return rows & (self._items > 0), union(used, (SIZE,))
 
     def _cells(
         self, used: Names, *, of: Of, level: float
@@ -151,14 +155,17 @@ class OpenUnits(OpenTable):
 
     def __init__(self, tables: Tables) -> None:
         codes, labels = codes_and_labels(tables)
-        self._sizes = codes[SIZE] + 1
-        firsts = first_parts(self._sizes)
-        owners = np.repeat(np.arange(len(firsts)), self._sizes[firsts])
+        self._sizes = codes[SIZE] + int(labels[SIZE][0])
+        rows = np.maximum(1, self._sizes)
+        firsts = first_parts(rows)
+        owners = np.repeat(np.arange(len(firsts)), rows[firsts])
         of_units = {
             name: values[owners] for name, values in tables["units"].items() if name != UNIT
         }
         of_parts = {
-            name: values for name, values in tables["synthetic"].items() if name not in (UNIT, PART)
+            name: _in_rows(values, self._sizes > 0)
+            for name, values in tables["synthetic"].items()
+            if name not in (UNIT, PART)
         }
         names = [name for name in codes if name != SIZE]
         declared = [name for name in of_units if name != SIZE]
@@ -168,13 +175,14 @@ class OpenUnits(OpenTable):
         pairs = [table for table in measured if _is_of_pairs(table)]
         self._pairs = {table.attributes[1]: table for table in pairs}
         precision = Precision(
-            ReleasedRows(codes, sizes, 1 / self._sizes),
+            ReleasedRows(codes, sizes, 1 / rows),
             [table for table in measured if not _is_of_pairs(table)],
             groups,
             dependence_of(tables),
         )
         super().__init__(of_units, precision, attributes, labels)
         self._firsts = firsts
+        self._every_size = np.array([int(label) for label in labels[SIZE]])
         self.parts = OpenParts(
             of_units | of_parts, precision, attributes, labels, self._sizes.astype(np.float64)
         )
@@ -258,7 +266,7 @@ class OpenUnits(OpenTable):
         bounds = [sums.best_bounds(is_upper=upper, reach=reach) for upper in (False, True)]
         for of_size in bounds:
             noisy_pairs, variance = sums.measured_pairs(of_size[:, 1])
-            of_row = of_size[self._sizes - 1]
+            of_row = of_size[self.precision.codes[SIZE]]
             values = of_row[:, 0] * self._sizes * rows + of_row[:, 2] * in_units
             end = self.precision.weight * float((values * self._mass).sum()) + noisy_pairs
             weights = (values - end / divisor * base * is_share) / divisor
@@ -281,16 +289,16 @@ class OpenUnits(OpenTable):
         in_units   whether each row is of a unit that counts: bool (rows,)
         rows       whether each row is a matching part of these: bool (rows,)
         """
-        many = self.precision.sizes[SIZE]
-        sizes = self._sizes[self._firsts] - 1
+        codes = self.precision.codes[SIZE][self._firsts]
 
         def by_size(values: FloatArray) -> FloatArray:
-            sums = np.bincount(sizes, values, minlength=many)
+            sums = np.bincount(codes, values, minlength=len(self._every_size))
             return np.asarray(self.precision.weight * sums)
 
         parts = np.add.reduceat(rows.astype(np.float64), self._firsts)
         units = in_units[self._firsts].astype(np.float64)
-        return _Sums(by_size(parts), by_size(parts * (parts - 1) / 2), by_size(units), pairs)
+        all_pairs = by_size(parts * (parts - 1) / 2)
+        return _Sums(self._every_size, by_size(parts), all_pairs, by_size(units), pairs)
 
     def _matching_pairs(
         self, in_units: np.ndarray, rows: np.ndarray, used: Names, used_parts: Names
@@ -302,9 +310,9 @@ class OpenUnits(OpenTable):
         used         attributes that decide ``in_units``
         used_parts   attributes that decide ``rows``, with the size
         """
-        many, names = self.precision.sizes[SIZE], [name for name in used_parts if name != SIZE]
+        size, names = self._every_size, [name for name in used_parts if name != SIZE]
         table = self._pairs.get(names[0]) if len(names) == 1 else None
-        unknown = _Pairs(np.zeros(many), np.full(many, np.inf))
+        unknown = _Pairs(np.zeros(len(size)), np.full(len(size), np.inf))
         if table is None or not {*used} <= {SIZE}:
             return unknown
         codes = self.precision.codes[names[0]]
@@ -312,14 +320,26 @@ class OpenUnits(OpenTable):
         is_match[codes[rows]] = True
         if is_match[codes[~rows]].any():
             return unknown
-        is_in_order, size = table.attributes[2] != names[0], np.arange(1, many + 1)
+        is_in_order = table.attributes[2] != names[0]
         # A pair of a set was counted once, with the smaller code first.
         is_counted = np.outer(is_match, is_match)
         is_counted = is_counted if is_in_order else np.triu(is_counted)
-        number = size - 1 if is_in_order else size * (size - 1) / 2
+        number = np.maximum(0, size - 1) if is_in_order else size * (size - 1) / 2
         number = number * np.isin(size, self._sizes[in_units])
         counts = number * table.counts[:, is_counted].sum(axis=1)
         return _Pairs(counts, number**2 * table.variance * is_counted.sum(), is_in_order)
+
+
+def _in_rows(values: np.ndarray, is_part: np.ndarray) -> np.ndarray:
+    """Return the values of parts (parts,) with missing ones in the rows (rows,) that are none."""
+    if is_part.all():
+        return values
+    is_date = values.dtype.kind == "M"
+    rows = np.full(
+        len(is_part), np.datetime64("NaT") if is_date else None, values.dtype if is_date else object
+    )
+    rows[is_part] = values
+    return rows
 
 
 def _is_of_pairs(table: MeasuredTable) -> bool:

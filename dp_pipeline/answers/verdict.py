@@ -58,8 +58,6 @@ def reason_without_intervals(tables: Tables) -> str:
     if "centres" in tables:
         has_noise = "deviation" in tables.get("synopsis", {})
         return "" if has_noise else "rounds that move centres store no noise"
-    if "units" in tables and "weighted" not in tables:
-        return "intervals are of units that all have parts, but here some have none"
     if "codes" not in tables:
         return "the noise of its counts is not stored"
     is_stored = ("weighted_cells" if "units" in tables else "cells") in tables

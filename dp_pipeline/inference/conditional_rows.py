@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +12,9 @@ from dp_pipeline.inference.junction_tree import JunctionTree
 
 CELLS_A_BATCH = 1 << 22
 """Cells of the largest clique, times rows, that are held in memory together."""
+
+GOLDEN_RATIO = (5**0.5 - 1) / 2
+"""The step whose multiples, modulo 1, are spread the most evenly (Weyl's sequence)."""
 
 
 @dataclass
@@ -104,15 +107,29 @@ def _batch(
     for index in tree.order:
         factor = factors[index].at(codes)
         if factor.names:
-            cells = _draw_cells(factor.table.reshape(rows, -1), rng)
+            alike = sorted(codes, key=lambda name: name in tree.cliques[index])
+            context = [codes[name] for name in alike]
+            cells = _draw_cells(factor.table.reshape(rows, -1), context, rng)
             levels = np.unravel_index(cells, factor.table.shape[1:])
             codes |= dict(zip(factor.names, levels, strict=True))
     return codes
 
 
-def _draw_cells(weights: FloatArray, rng: np.random.Generator) -> IntArray:
+def _draw_cells(
+    weights: FloatArray, context: Sequence[IntArray], rng: np.random.Generator
+) -> IntArray:
+    """Return a random cell of each row (n,), by its weights (n, cells).
+
+    context   codes (n,) that rows of like weights share, the most important last
+
+    Such rows take evenly spread quantiles in random order, so that the numbers of their cells are
+    nearly the expected ones: independent draws would add an error of sampling.
+    """
     sums = np.cumsum(weights, axis=1)
     is_empty = sums[:, -1] <= 0
     sums[is_empty] = np.arange(1, sums.shape[1] + 1)
-    is_below = sums <= rng.random(len(sums))[:, None] * sums[:, -1:]
+    quantiles = np.empty(len(sums))
+    order = np.lexsort((rng.random(len(sums)), *context))
+    quantiles[order] = (rng.random() + GOLDEN_RATIO * np.arange(len(sums))) % 1
+    is_below = sums <= quantiles[:, None] * sums[:, -1:]
     return np.asarray(is_below.sum(axis=1), dtype=np.int64)

@@ -306,8 +306,6 @@ class SyntheticTable:
             tables |= _noisy_tables(self.measured, "measured", "cells")
         else:
             tables = {**self._units_and_parts(parts, rng), **tables}
-        if parts is not None and parts.fewest:
-            # Intervals of units without parts are not there yet (``answers.verdict``).
             weighted = [_with_next(marginal, parts) for marginal in self.weighted]
             tables |= _noisy_tables(weighted, "weighted", "weighted_cells", UNIT_WEIGHT)
         if self.groupings:

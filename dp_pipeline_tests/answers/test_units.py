@@ -22,35 +22,49 @@ from dp_pipeline_tests.models.test_units import couples, domain, fit
 
 UNITS = [(0, [0]), (0, [0, 0]), (0, [0, 1]), (1, [1, 2]), (1, [0, 1, 2]), (1, [0, 2, 0])]
 """Region of each unit, and the ages of its parts."""
+EMPTY = (1, list[int]())
+"""A unit without parts."""
+MISSING_AGE = 3
 TIMES = 40
 NOISE = 8
 TABLES = (("region", SIZE), (SIZE, "age"), ("region", "age"))
-SIZES = {"region": 2, SIZE: 3, "age": 3}
+SIZES = {"region": 2, SIZE: 4, "age": 4}
 
 
 def tables_of_units(
-    rng: np.random.Generator, *, is_in_order: bool = False, has_noise: bool = True
+    rng: np.random.Generator,
+    *,
+    is_in_order: bool = False,
+    has_noise: bool = True,
+    has_empty: bool = False,
 ) -> Tables:
     """Return a release whose rows are the units, each 40 times, and whose tables have noise."""
+    units = [*UNITS, EMPTY] * TIMES if has_empty else UNITS * TIMES
+    least = 0 if has_empty else 1
+    of_sizes = {**SIZES, SIZE: SIZES[SIZE] - least}
     attributes = [
-        Attribute(name, name, "drop", cells=Levels(tuple(map(str, range(size)))))
-        for name, size in SIZES.items()
+        Attribute(name, name, "drop", cells=Levels(tuple(map(str, range(first, first + size)))))
+        for name, size in of_sizes.items()
+        for first in (least if name == SIZE else 0,)
     ]
-    parts = Parts("persons", ("age",), 3, "hour" if is_in_order else "")
-    codes = [(region, len(ages) - 1, age) for region, ages in UNITS * TIMES for age in ages]
-    tables = {names: np.zeros([SIZES[n] for n in names]) for names in TABLES}
-    pairs = np.zeros((3, 3, 3))
-    for region, ages in UNITS * TIMES:
-        for age in ages:
-            cell = {"region": region, SIZE: len(ages) - 1, "age": age}
+    order, key = "hour" if is_in_order else "", "home" if has_empty else ""
+    parts = Parts("persons", ("age",), 3, order, key)
+    codes = [
+        (region, len(ages) - least, age) for region, ages in units for age in ages or [MISSING_AGE]
+    ]
+    tables = {names: np.zeros([of_sizes[n] for n in names]) for names in TABLES}
+    pairs = np.zeros((of_sizes[SIZE], 4, 4))
+    for region, ages in units:
+        for age in ages or [MISSING_AGE]:
+            cell = {"region": region, SIZE: len(ages) - least, "age": age}
             for names, table in tables.items():
-                table[tuple(cell[name] for name in names)] += 1 / len(ages)
+                table[tuple(cell[name] for name in names)] += 1 / max(1, len(ages))
         size = len(ages)
         of_unit = [(ages[i], ages[j]) for j in range(size) for i in range(j)]
         of_unit = [(ages[i], ages[i + 1]) for i in range(size - 1)] if is_in_order else of_unit
         for pair in of_unit:
             first, second = pair if is_in_order else sorted(pair)
-            pairs[size - 1, first, second] += 1 / len(of_unit)
+            pairs[size - least, first, second] += 1 / len(of_unit)
 
     def noisy(names: tuple[str, ...], table: np.ndarray) -> NoisyMarginal:
         noise = rng.normal(0, NOISE, table.shape) if has_noise else 0
@@ -70,9 +84,11 @@ def tables_of_units(
     ).tables()
 
 
-def exact(*, is_in_order: bool = False) -> OpenUnits:
+def exact(*, is_in_order: bool = False, has_empty: bool = False) -> OpenUnits:
     rng = np.random.default_rng(0)
-    return OpenUnits(tables_of_units(rng, is_in_order=is_in_order, has_noise=False))
+    return OpenUnits(
+        tables_of_units(rng, is_in_order=is_in_order, has_empty=has_empty, has_noise=False)
+    )
 
 
 @pytest.mark.parametrize(
@@ -88,7 +104,7 @@ def exact(*, is_in_order: bool = False) -> OpenUnits:
         ("count where age = 0", True, 7 * 40),
         ("count where age = 0 and region = 1", True, 3 * 40),
         ("share where age = 2 among size = 3", True, 2 / 6),
-        ("table age", True, [7 * 40, 3 * 40, 3 * 40]),
+        ("table age", True, [7 * 40, 3 * 40, 3 * 40, 0]),
         ("count with a part where age = 0", False, 5 * 40),
         ("count where region = 0 with a part where age = 1", False, 40),
         ("share with a part where age = 2 among region = 1", False, 1),
@@ -103,6 +119,32 @@ def test_units_and_parts_are_counted(
     assert all(line["low"] <= line["value"] <= line["high"] for line in lines)
 
 
+@pytest.mark.parametrize(
+    ("question", "of_parts", "value"),
+    [
+        ("count", False, 7 * 40),
+        ("count where size = 0", False, 40),
+        ("count where region = 1 and size = 0", False, 40),
+        ("share where region = 1 among size = 0", False, 1),
+        ("mean size by region", False, [5 / 3, 8 / 4]),
+        ("quantile 0 of size", False, 0),
+        ("count", True, 13 * 40),
+        ("count where age != 0", True, 6 * 40),
+        ("mean age by region", True, [1 / 5, 1]),
+        ("table age", True, [7 * 40, 3 * 40, 3 * 40, 0]),
+        ("count with a part where age != 5", False, 6 * 40),
+        ("count with a part where age = 0", False, 5 * 40),
+        ("share with a part where age = 2 among region = 1", False, 3 / 4),
+    ],
+)
+def test_units_without_parts_are_counted(
+    question: str, of_parts: bool, value: float | list[float]
+) -> None:
+    lines = lines_of(exact(has_empty=True), question, of_parts=of_parts)
+    assert [line["value"] for line in lines] == pytest.approx(np.ravel(value), rel=1e-3, abs=1e-9)
+    assert all(line["low"] <= line["value"] <= line["high"] for line in lines)
+
+
 TRUE = {
     "count where region = 0": 400,
     "count where size = 2": 400,
@@ -111,16 +153,24 @@ TRUE = {
     "share with a part where sex = 0 among region = 1": 0.5,
 }
 TRUE_OF_PARTS = {"count": 1200, "count where age = 0": 402, "share where sex = 1": 0.5}
+TRUE_WITH_EMPTY = {
+    "count": 1000,
+    "count where region = 1": 600,
+    "count where size = 0": 200,
+    "share with a part where sex = 0 among region = 1": 1 / 3,
+}
 
 
-def test_intervals_hold_as_often_as_they_say() -> None:
+@pytest.mark.parametrize("empty", [0, 200])
+def test_intervals_hold_as_often_as_they_say(empty: int) -> None:
     """Couples of one age and two sexes, and as many single persons. Of the 8 numbers of a fit some
     hold together: 30 fits are taken as 100 numbers, and below 0.87 falls one in 1,000 runs."""
     inside = []
     for seed in range(30):
-        table = fit(couples(400), domain(), Fraction(1), SeededNoise(seed))
+        rows = couples(400) + [(10**6 + unit, 1, 3, 2) for unit in range(empty)]
+        table = fit(rows, domain(key="home" if empty else ""), Fraction(1), SeededNoise(seed))
         release_of_units = OpenUnits(table.tables())
-        for of_parts, truth in ((False, TRUE), (True, TRUE_OF_PARTS)):
+        for of_parts, truth in ((False, TRUE_WITH_EMPTY if empty else TRUE), (True, TRUE_OF_PARTS)):
             for question, true in truth.items():
                 line = lines_of(release_of_units, question, of_parts=of_parts)[0]
                 inside.append(line["low"] <= true <= line["high"])

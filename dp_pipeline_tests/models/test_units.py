@@ -30,8 +30,8 @@ Row = tuple[int, int, int, int]
 """Unit, region, age and sex of one part."""
 
 
-def attribute(name: str, size: int, *, nullable: bool = False) -> Attribute:
-    cells = Levels(tuple(map(str, range(size))))
+def attribute(name: str, size: int, *, least: int = 0, nullable: bool = False) -> Attribute:
+    cells = Levels(tuple(map(str, range(least, least + size))))
     return Attribute(name, name, "keep", cells=cells, nullable=nullable)
 
 
@@ -40,7 +40,8 @@ def domain(*constraints: Constraint, key: str = "") -> Domain:
     of_parts = [
         attribute(name, size, nullable=bool(key)) for name, size in (("age", 3), ("sex", 2))
     ]
-    region, size = attribute("region", 2, nullable=True), attribute(SIZE, MOST + 1 - parts.fewest)
+    region = attribute("region", 2, nullable=True)
+    size = attribute(SIZE, MOST + 1 - parts.fewest, least=parts.fewest)
     constraints += no_part_in_empty_units(parts, of_parts)
     return Domain((region, size, *of_parts), constraints, parts)
 
