@@ -86,7 +86,7 @@ def test_each_kind_has_its_tests(number: int) -> None:
 
 # 2, 9, 13, 14: values as they are declared.
 
-VALUES: dict[str, tuple[str, list[Any], list[int]]] = {
+VALUES: dict[str, tuple[str, Any, list[int]]] = {
     "levels with spaces": ('{levels: [" Private", Public]}', ["Private"], [0]),
     "truth values": ("{levels: [True, False]}", [True, False], [0, 1]),
     "truth values as numbers": ("{levels: 0..1}", [True, False], [1, 0]),
@@ -94,6 +94,7 @@ VALUES: dict[str, tuple[str, list[Any], list[int]]] = {
     "16.0 in a text": ("{levels: [15, 16]}", ["16.0", "15"], [1, 0]),
     "16.0 in a number": ("{levels: [15, 16]}", [16.0, 15.0], [1, 0]),
     "a zero before a number": ("{levels: ['01', '2']}", [1, 2], [0, 1]),
+    "32 bits": ("{levels: [0.1, 1.5]}", np.array([1.5, 0.1], np.float32), [1, 0]),
     "zeros stay": ('{levels: ["01234", "1234"]}', ["01234", "1234"], [0, 1]),
     "letters in two forms": ("{levels: [caf\u00e9, tea]}", ["cafe\u0301"], [0]),
     "top-coded": ('{bounds: [0, 99], bins: 3, aliases: {"90+": 90}}', ["90+", "5"], [2, 0]),
@@ -142,6 +143,9 @@ def test_a_declared_value_is_met_by_every_way_in(way: str, name: str, tmp_path: 
     if name == "a zero before a number" and way in ("CSV", "SQL"):
         # A text is not the number that it looks like.
         expected = [-1, 1]
+    if name == "32 bits" and way == "SQL":
+        # SQLite holds 64 bits, and has no text that is as short.
+        expected = [1, -1]
     frame = pd.DataFrame({"x": cells})
     write_rows(frame, tmp_path)
     spec = spec_of(tmp_path, attribute, way if way in SOURCES else "CSV")

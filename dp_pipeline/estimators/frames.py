@@ -98,8 +98,13 @@ def plain_frame(X: Any) -> Any:
         return X
     import pandas as pd
 
-    # By itself, polars hands texts over in a type that Arrow can hardly compute with.
-    table = X.to_arrow() if hasattr(X, "to_arrow") else pa.table(X)
+    try:
+        # By itself, polars hands texts over in a type that Arrow can hardly compute with.
+        table = X.to_arrow() if hasattr(X, "to_arrow") else pa.table(X)
+    except pa.ArrowException:
+        raise DeclarationError(
+            "X: expected columns of types that Arrow has, got another one, such as Int128: cast it"
+        ) from None
     frame = table.to_pandas(types_mapper=pd.ArrowDtype, ignore_metadata=True)
     # An Enum of polars is a type with its levels; Arrow keeps them with the values alone.
     enums = {

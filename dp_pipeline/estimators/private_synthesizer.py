@@ -425,10 +425,11 @@ noise protects nobody
     def sample(self, num_rows: int | None = None, *, random_state: Any = None) -> Any:
         """Return synthetic rows in a frame of the kind that ``X`` was; pandas for an array.
 
-        Values are as declared, and so are NumPy's types, which pandas makes from values: levels as
-        they were written, whole numbers int64, others float64. Types that say no value come out as
-        they came in, where the declared values fit: dates, categories (of the declared levels),
-        pandas' nullable types, those of Arrow and polars. Nullable columns can hold NA.
+        Columns have the types of ``X``. Categories are the declared levels. Where the declared
+        values do not fit, a type is the next one that holds them: int64, float64, text. NumPy's
+        integers with a missing cell become pandas' nullable ones. Arrow's dictionaries of numbers
+        within bounds come back as numbers, and a null column as texts. A time of the hour that a
+        zone has twice is the first of both.
 
         Parameters
         ----------

@@ -17,12 +17,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from dp_pipeline.config.clock import Clock
 from dp_pipeline.config.domain import Domain
 from dp_pipeline.config.encoding import IntArray, Levels
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.estimators.column_types import is_untyped, public_type
 from dp_pipeline.estimators.declared import Columns, DeclaredColumn
-from dp_pipeline.estimators.frames import FrameKind, text_of
+from dp_pipeline.estimators.frames import FrameKind, holds_objects, text_of
 from dp_pipeline.gate.counter import MAX_GRID_CELLS
 from dp_pipeline.raw import values as raw_values
 from dp_pipeline.results.measurement import NoisyCounts, least_noisy
@@ -91,8 +92,9 @@ def typed_columns(columns: Columns, values: Sequence[Any], domain: Domain) -> Co
             # Declared as texts, and truth values in X.
             levels = tuple(text == "true" for text in texts)
         is_text = column.attribute.clock is not None and stored in raw_values.TEXT
+        is_time_object = column.attribute.clock is not None and holds_objects(series.dtype)
         is_converted = stored is not None and (
-            pa.types.is_decimal(stored) or pa.types.is_date(stored) or is_text
+            pa.types.is_decimal(stored) or pa.types.is_date(stored) or is_text or is_time_object
         )
         fitted_columns.append(
             replace(
@@ -159,15 +161,26 @@ def _match_type(values: Any, column: DeclaredColumn) -> Any:
             categories = pd.Index(list(levels))
             values = values.astype(pd.CategoricalDtype(categories, bool(dtype.ordered)))
         return values
-    if column.is_discovered and column.attribute.is_integer:
-        # Bounds that are discovered are powers of two: some are wider than a type.
-        stored = getattr(dtype, "pyarrow_dtype", None)
-        limits = np.iinfo(
-            stored.to_pandas_dtype() if stored is not None else getattr(dtype, "numpy_dtype", dtype)
-        )
-        values = values.clip(limits.min, min(limits.max, 2**63 - 1))
+    if column.is_discovered and levels is None:
+        values = _clipped(values, dtype)
     match = _match_numpy_type if isinstance(dtype, np.dtype) else _match_pandas_type
     return match(values, dtype, column, _family(column))
+
+
+def _clipped(numbers: Any, dtype: Any) -> Any:
+    """Return numbers within the limits of a type: bounds that are discovered are powers of two, of
+    which some are wider."""
+    stored = getattr(dtype, "pyarrow_dtype", None)
+    stored = getattr(stored, "value_type", stored)
+    number = np.dtype(
+        getattr(dtype, "numpy_dtype", dtype) if stored is None else stored.to_pandas_dtype()
+    )
+    if number.kind not in "iuf":
+        return numbers
+    limits: Any = np.finfo(number) if number.kind == "f" else np.iinfo(number)
+    return numbers.clip(
+        limits.min, limits.max if number.kind == "f" else min(limits.max, 2**63 - 1)
+    )
 
 
 def _match_pandas_type(values: Any, dtype: Any, column: DeclaredColumn, family: Family) -> Any:
@@ -193,7 +206,7 @@ def _match_numpy_type(values: Any, dtype: Any, column: DeclaredColumn, family: F
     if dtype.kind == "O":
         return values.astype(object).where(values.notna(), None)
     if dtype.kind == "f" and family in ("whole", "real"):
-        return values.astype(dtype)
+        return values.astype(dtype if _are_finite(dtype, column) else "float64")
     is_missing = values.isna().any()
     if family == "whole" and dtype.kind in "iu":
         fits = _can_hold_declared(pa.from_numpy_dtype(dtype), column, family)
@@ -264,40 +277,47 @@ def _family(column: DeclaredColumn) -> Family:
 def _can_hold_declared(arrow_type: Any, column: DeclaredColumn, family: Family) -> bool:
     """Return whether an Arrow type is of the family, with the declared levels or edges."""
     if family not in ("whole", "real"):
-        return bool(
-            arrow_type == pa.bool_() if family == "truths" else arrow_type in raw_values.TEXT
-        )
-    if arrow_type not in (raw_values.WHOLE if family == "whole" else raw_values.REAL):
+        return bool(arrow_type == pa.bool_() if family == "truths" else arrow_type in _TEXT)
+    if arrow_type not in (_REAL if family == "real" else raw_values.WHOLE | _REAL):
         return False
-    cells, dtype = column.attribute.cells, np.dtype(arrow_type.to_pandas_dtype())
-    values = column.levels if column.levels is not None else getattr(cells, "edges", ())
-    if family == "real":
-        numbers = np.array(values, dtype=np.float64)
-        return bool((numbers.astype(dtype).astype(np.float64) == numbers).all())
-    bounds = np.iinfo(dtype)
+    dtype = np.dtype(arrow_type.to_pandas_dtype())
+    if dtype.kind == "f":
+        return _are_finite(dtype, column)
+    bounds, values = np.iinfo(dtype), _declared_values(column)
     return column.is_discovered or bool(bounds.min <= min(values) and max(values) <= bounds.max)
 
 
-def _match_time_type(moments: NDArray[Any], column: DeclaredColumn) -> Any:
-    """Return dates or times in the type of the column of ``X``.
+_TEXT = raw_values.TEXT | {pa.string_view()}
+_REAL = raw_values.REAL | {pa.float16()}
 
-    They are ISO texts where ``X`` has texts, and pandas' own times where it has objects.
-    """
+
+def _are_finite(dtype: Any, column: DeclaredColumn) -> bool:
+    """Return whether a type of floats reaches to all declared levels or edges."""
+    with np.errstate(over="ignore"):
+        values = np.array(_declared_values(column), dtype=np.float64).astype(dtype)
+    return column.is_discovered or bool(np.isfinite(values).all())
+
+
+def _declared_values(column: DeclaredColumn) -> Sequence[Any]:
+    edges: Sequence[Any] = getattr(column.attribute.cells, "edges", ())
+    return edges if column.levels is None else column.levels
+
+
+def _match_time_type(moments: NDArray[Any], column: DeclaredColumn) -> Any:
+    """Return dates or times in the type of the column of ``X``: ISO texts where it has texts,
+    Python's objects where it has them."""
     import pandas as pd
 
     clock, dtype = column.attribute.clock, column.dtype
     days_or_seconds = pd.Series(moments.astype("datetime64[s]"))
     assert clock is not None
-    is_text = column.stored in raw_values.TEXT
-    if dtype is None or (dtype.name in ("object", "category") and not is_text):
-        is_date = column.stored is not None and pa.types.is_date(column.stored)
-        return days_or_seconds.dt.date if is_date else days_or_seconds
+    if dtype is None or (
+        dtype.name in ("object", "category") and column.stored not in raw_values.TEXT
+    ):
+        return _time_objects(days_or_seconds, column.stored, clock)
     arrow_type = getattr(dtype, "pyarrow_dtype", None)
     if getattr(arrow_type or dtype, "tz", None) is not None:
-        zoned_times = days_or_seconds.dt.tz_localize(
-            clock.zone, ambiguous=np.ones(len(moments), dtype=bool), nonexistent="shift_forward"
-        )
-        return zoned_times.astype(dtype)
+        return _in_zone(days_or_seconds, clock).astype(dtype)
     if dtype.kind == "M" and arrow_type is None:
         return days_or_seconds.astype(dtype)
     if isinstance(arrow_type, pa.DictionaryType):
@@ -308,6 +328,28 @@ def _match_time_type(moments: NDArray[Any], column: DeclaredColumn) -> Any:
         return days_or_seconds
     texts = pd.Series(np.datetime_as_string(moments), dtype=object)
     return texts.mask(days_or_seconds.isna(), None).astype(dtype)
+
+
+def _time_objects(times: Any, stored: Any, clock: Clock) -> Any:
+    """Return local times as Python's dates or times; unchanged where ``X`` has none of them."""
+    import pandas as pd
+
+    if stored is None:
+        return times
+    if pa.types.is_timestamp(stored) and stored.tz:
+        times = _in_zone(times, clock).dt.tz_convert(stored.tz)
+    objects = [None if pd.isna(time) else time.to_pydatetime() for time in times]
+    if pa.types.is_date(stored):
+        objects = [time and time.date() for time in objects]
+    return pd.Series(objects, dtype=object)
+
+
+def _in_zone(times: Any, clock: Clock) -> Any:
+    """Return local times with their zone: the first of an hour that is twice, and the hour's end
+    for one that is not."""
+    return times.dt.tz_localize(
+        clock.zone, ambiguous=np.ones(len(times), dtype=bool), nonexistent="shift_forward"
+    )
 
 
 def columns_of_marginal(table: SyntheticTable, columns: Columns, names: list[Any]) -> Columns:

@@ -233,8 +233,12 @@ def texts(column: pa.ChunkedArray) -> tuple[IntArray, NDArray[np.object_]]:
         return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=object)
     coded = _plain(column).dictionary_encode().combine_chunks()
     places = pc.fill_null(coded.indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
-    words = np.empty(len(coded.dictionary), dtype=object)
-    words[:] = [_word(value) for value in coded.dictionary.to_pylist()]
+    values = coded.dictionary.to_pylist()
+    if coded.dictionary.type == pa.float32():
+        # Of 0.1 the text is 0.1, not that of the 64 bits nearest to its 32.
+        values = [float(str(value)) for value in coded.dictionary.to_numpy()]
+    words = np.empty(len(values), dtype=object)
+    words[:] = [_word(value) for value in values]
     return places, words
 
 

@@ -122,11 +122,10 @@ def test_a_column_of_objects_stays_one():
     assert (result.dtype, type(result[0])) == (object, int)
 
 
-@pytest.mark.parametrize("argument", [pa.string(), pa.float64()])
-def test_what_is_declared_decides_between_numbers_and_texts(argument: pa.DataType):
+def test_what_is_declared_decides_between_numbers_and_texts():
     """A reader of files makes texts of a column of numbers for one text in it."""
     table = patients()
-    visits = table["visits"].cast(pa.int64()).cast(argument)
+    visits = table["visits"].cast(pa.int64()).cast(pa.string())
     result = fitted(table.set_column(0, "visits", visits)).sample(5)
     assert result.schema.field("visits").type == pa.int64()
 
@@ -135,10 +134,10 @@ def test_narrow_type_widens_for_declared_values():
     domain = {
         **DOMAIN,
         "age": {"bounds": [0, 1000], "bins": 10, "integer": True},
-        "weight": {"edges": [0, 0.1, 128], "nullable": True},
+        "weight": {"bounds": [0, 1e6], "bins": 10, "nullable": True},
         "visits": {"levels": [0, 1, 70_000], "nullable": True},
     }
-    result = fitted(patients(), domain=domain).sample(50).schema
+    result = fitted(patients(weight=pa.float16()), domain=domain).sample(50).schema
     results = [result.field(name).type for name in ("age", "weight", "visits")]
     assert results == [pa.int64(), pa.float64(), pa.int64()]
 
