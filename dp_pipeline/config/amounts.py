@@ -49,8 +49,7 @@ def parse_epsilon(text: str, *, of: str = "epsilon") -> Fraction:
 
 
 def epsilon_text(value: Fraction) -> str:
-    """Return the canonical text of ε: a decimal without exponent or trailing zeros, else a
-    fraction.
+    """Return the canonical text of ε: its shortest decimal, or a fraction if that never ends.
 
     >>> epsilon_text(Fraction(1)), epsilon_text(Fraction(1, 20)), epsilon_text(Fraction(1, 3))
     ('1', '0.05', '1/3')
@@ -93,7 +92,8 @@ class Currency:
     def __post_init__(self) -> None:
         if self.delta is not None and not 0 < self.delta <= MAX_DELTA:
             raise DeclarationError(
-                f"The δ of a release must be above 0 and at most 0.001, not {self.delta}"
+                f"The δ of a release must be above 0 and at most 0.001, not {self.delta}: declare "
+                "another `delta`"
             )
 
     @property
@@ -107,8 +107,7 @@ class Currency:
         return "ε" if self.delta is None else "ρ"
 
     def amount_of(self, epsilon: Fraction) -> Fraction:
-        """Return an ε in this currency: unchanged, or as the ρ that implies it at the declared
-        δ."""
+        """Return an ε in this currency: unchanged, or as the ρ that implies it at ``delta``."""
         return epsilon if self.delta is None else rho_of(epsilon, self.delta)
 
     def cost_of(self, amount: Fraction, paid_in: Currency) -> Fraction:
@@ -163,15 +162,12 @@ def parse_delta(text: str, *, of: str = "delta") -> Fraction:
     True
     """
     is_plain = isinstance(text, str) and _DECIMAL.fullmatch(text.strip()) is not None
-    value = Fraction(Decimal(text.strip())) if is_plain else Fraction(0)
-    is_short = (value * 10**MOST_DECIMALS).denominator == 1 or _is_power_of_ten(value)
-    if not 0 < value <= MAX_DELTA or not is_short:
-        raise FieldError(
-            f"a decimal number above 0 and at most 0.001, with at most {MOST_DECIMALS} decimals "
-            "or as 1e-9",
-            repr(text)[:62],
-            of=of,
-        )
+    got, value = repr(text)[:62], Fraction(Decimal(text.strip())) if is_plain else Fraction(0)
+    if not 0 < value <= MAX_DELTA:
+        raise FieldError("a decimal number above 0 and at most 0.001", got, of=of)
+    if (value * 10**MOST_DECIMALS).denominator != 1 and not _is_power_of_ten(value):
+        expected = f"at most {MOST_DECIMALS} decimals, or a power of ten such as 1e-9"
+        raise FieldError(expected, got, of=of)
     return value
 
 
@@ -231,8 +227,7 @@ def epsilon_of(rho: Fraction, delta: Fraction) -> Fraction:
 
 
 def _best_order(rho: Decimal, log: Decimal) -> Decimal:
-    """Return α − 1 for the order α that minimises the bound: the root t of ρt² + log(1 + t) =
-    log(1/δ).
+    """Return α − 1 for the best order α: the root t of ρt² + log(1 + t) = log(1/δ).
 
     There the derivative of the bound by α vanishes. The left side grows with t, and √(log(1/δ)/ρ)
     lies above the root.

@@ -61,8 +61,6 @@ _DECIMALS = fields.Scalar(
 
 
 def _level_texts(value: object) -> object:
-    """Return the texts of levels from a list or a range such as ``0..15``; none for
-    ``discover``."""
     if value == DISCOVER:
         return []
     require(value != [], _EXPECTED_LEVELS, "an empty list")
@@ -91,8 +89,7 @@ _LEVELS = {
 
 
 def with_levels_of_files(texts: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """Return the texts of a data set file with each ``levels: {file: …}`` replaced by that file's
-    lines.
+    """Return a data set file's texts, with the lines of a file for each ``levels: {file: …}``.
 
     folder   folder of the data set file
     """
@@ -130,8 +127,8 @@ def _lines(section: Mapping[str, object], folder: Path) -> list[str]:
 
 
 def _number_policy(policy: str, *, is_nullable: bool) -> OnInvalid:
-    if policy == "keep":
-        return "keep" if is_nullable else "clip"
+    if policy == "keep" and is_nullable:
+        return "keep"
     return "drop" if policy == "drop" else "clip"
 
 
@@ -182,8 +179,7 @@ class _ColumnSection(fields.Section):
         self, name: str, on_invalid: OnInvalid, reading: ReadingSection, **values: Any
     ) -> Attribute:
         missing = reading.missing_texts if self.missing is None else self.missing_texts
-        column = {"column": self.column or name, "on_invalid": on_invalid, "missing": missing}
-        return Attribute(name, **{**column, **values})
+        return Attribute(name, self.column or name, on_invalid, missing=missing, **values)
 
 
 def _add_level(level: str) -> str:
@@ -261,10 +257,10 @@ class Category(_ColumnSection):
     def attribute(
         self, name: str, default: str, reading: ReadingSection = DEFAULT_READING
     ) -> Attribute:
-        """Return the attribute that the section declares.
+        """Return the declared attribute.
 
-        default   ``on_invalid`` of the data set
-        reading   how all columns are read
+        default   ``on_invalid`` of the data set, for a section without its own
+        reading   how all columns are read, for a section without its own
         """
         aliases = tuple(sorted((normal_text(text), level) for text, level in self.aliases.items()))
         if not self.levels:
@@ -333,12 +329,8 @@ def _unit(text: str) -> float | None:
     return value if value is not None and _UNIT_BOUNDS[0] <= value <= _UNIT_BOUNDS[1] else None
 
 
-_BOUNDS = {
-    "anyOf": [
-        {"type": "array", "items": fields.NUMBER, "minItems": 2, "maxItems": 2},
-        _DISCOVERED,
-    ]
-}
+_PAIR = {"type": "array", "items": fields.NUMBER, "minItems": 2, "maxItems": 2}
+_BOUNDS = {"anyOf": [_PAIR, _DISCOVERED]}
 _UNIT = fields.Scalar(
     _unit, f"a number from {_UNIT_BOUNDS[0]:g} to {_UNIT_BOUNDS[1]:g}", fields.NUMBER
 )
@@ -413,22 +405,22 @@ class Numeric(_ColumnSection, SignsSection):
             require(has_integer or not self.integer, expected, str(list(bounds)), "integer")
             outside = [n for n in self.aliases.values() if not bounds[0] <= n <= bounds[1]]
             require(not outside, "numbers inside the bounds", f"{outside[:1]}", "aliases")
-        names = self._names()
-        labels = [*dict(names).values(), MISSING]
-        is_unique = len(names) == len(self.names) and len(set(labels)) == len(labels)
-        expected = "names that differ, each of another bin"
-        require(is_unique, expected, "one twice", "names")
+        self._names()
         return self
 
     def _names(self) -> tuple[tuple[int, str], ...]:
         """Return the code and the name of each named bin."""
-        bins, names = self._cells(), {}
+        bins, names = self._cells(), dict[int, str]()
         for text, name in self.names.items():
             number = fields.finite(text)
             codes = [-1] if bins is None or number is None else bins.encode(np.array([number]))
             expected = "a number inside declared bins as the key of a name"
             require(codes[0] >= 0, expected, repr(text[:60]), "names", text)
-            names[int(codes[0])] = name
+            code, got = int(codes[0]), repr(name[:60])
+            require(code not in names, "one name for each bin", f"another: {got}", "names", text)
+            expected = f"a name of no other bin, and not {MISSING!r}"
+            require(name not in (MISSING, *names.values()), expected, got, "names", text)
+            names[code] = name
         return tuple(sorted(names.items()))
 
     def _require_discoverable(self, undeclared: Undeclared) -> None:
@@ -437,7 +429,7 @@ class Numeric(_ColumnSection, SignsSection):
         count = 2 if undeclared.quantiles is None else undeclared.quantiles
         expected = f"2 to {MAX_QUANTILES} bins between quantiles"
         require(2 <= count <= MAX_QUANTILES, expected, str(count), "bins", "quantiles")
-        is_few = self._count is None or self._count <= MAX_CELLS
+        is_few = (self._count or 0) <= MAX_CELLS
         require(is_few, f"at most {MAX_CELLS} bins", str(self._count), "bins")
 
     def _cells(self) -> Bins | None:
@@ -461,7 +453,7 @@ class Numeric(_ColumnSection, SignsSection):
     def attribute(
         self, name: str, default: str, reading: ReadingSection = DEFAULT_READING
     ) -> Attribute:
-        """Return the attribute that the section declares; arguments as in ``Category``."""
+        """Return the declared attribute; ``default`` is the data set's ``on_invalid``."""
         policy = self.on_invalid or default
         is_nullable = self._is_nullable(policy)
         return self._attribute(
@@ -520,8 +512,7 @@ class Moment(_ColumnSection):
     @model_validator(mode="after")
     def _require_consistent(self) -> Moment:
         names = [name for name in _MOMENT_CELLS if getattr(self, name) is not None]
-        is_single, got = len(names) < 2, " and ".join(names)
-        require(is_single, "one of every, bins and edges", got, *names[:1])
+        require(len(names) < 2, "one of every, bins and edges", " and ".join(names), *names[:1])
         has_hours = self.type == "timestamp" or self.every != "hour"
         require(has_hours, "year, month, week or day of a date", "hour", "every")
         require_format(self.format, self.type)
@@ -572,7 +563,7 @@ class Moment(_ColumnSection):
     def attribute(
         self, name: str, default: str, reading: ReadingSection = DEFAULT_READING
     ) -> Attribute:
-        """Return the attribute that the section declares; arguments as in ``Category``."""
+        """Return the declared attribute; ``default`` is the data set's ``on_invalid``."""
         clock, policy = self._clock(reading), self.on_invalid or default
         is_nullable = self._is_nullable(policy)
         return self._attribute(
@@ -592,8 +583,7 @@ _AttributeSection = Category | Numeric | Moment
 
 
 def attribute_section(value: object) -> _AttributeSection:
-    """Parse the section of a category, a number or a date; its fields decide which of them it
-    is."""
+    """Parse the section of a category, a number or a date, which its fields tell apart."""
     section = require_mapping(value)
     is_known = {"levels", "bounds", "type"} & set(section)
     require(is_known, "levels or bounds", "neither", "levels")

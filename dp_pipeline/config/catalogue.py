@@ -126,8 +126,7 @@ def load_dataset(dataset: str | Path) -> DatasetSpec:
 
 
 def find_spec(name: str) -> DatasetSpec:
-    """Return the declaration of the data set ``name``; DeclarationError if it is unknown or
-    unavailable."""
+    """Return the declaration of a data set by name; DeclarationError without it or its source."""
     from dp_pipeline.config.parser import load_spec
 
     spec = load_spec(file_of(name))

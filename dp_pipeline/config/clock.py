@@ -60,8 +60,11 @@ class Clock:
 
     def number(self, text: str) -> int | None:
         """Return the number of a date or time in text form; None for any other text."""
+        if not self.format and not _ISO.fullmatch(text):
+            return None
         try:
-            number = self.number_of(self._parse(text))
+            parsed = datetime.strptime(text, self.format) if self.format else None
+            number = self.number_of(parsed or datetime.fromisoformat(text))
         except (ValueError, OverflowError):
             return None
         # At the ends of the calendar a clock in another zone would show a year that does not exist.
@@ -85,13 +88,6 @@ class Clock:
         """Return the number of a moment given in seconds since 1970, in UTC or in local time."""
         moment = _EPOCH + seconds * _SECOND
         return self.number_of(moment if is_utc else moment.replace(tzinfo=None))
-
-    def _parse(self, text: str) -> datetime:
-        if self.format:
-            return datetime.strptime(text, self.format)
-        if not _ISO.fullmatch(text):
-            raise ValueError
-        return datetime.fromisoformat(text)
 
     def wall_time(self, number: float) -> datetime:
         """Return the local time of a number in ``zone``, without an offset; midnight for a date."""
@@ -136,8 +132,7 @@ class Clock:
         return Clock(self.kind, self.zone).number(text)
 
     def upper_bound(self, text: str) -> int | None:
-        """Return the number of a declared upper bound in ISO 8601, the end of the day for a
-        date; None for other text."""
+        """Return the number of a declared upper bound, the day's end for a date; else None."""
         number = self.lower_bound(text)
         if number is None or self.kind == "date" or len(text) > len("2026-10-05"):
             return number

@@ -17,7 +17,7 @@ from dp_pipeline.config import fields
 from dp_pipeline.config.constraints import MAX_CONSTRAINT_CELLS, Box, Constraint
 from dp_pipeline.config.domain import MISSING, Attribute, Domain
 from dp_pipeline.config.encoding import Bins, Names
-from dp_pipeline.config.errors import DeclarationError, FieldError
+from dp_pipeline.config.errors import FieldError
 from dp_pipeline.config.fields import below, not_among, require, require_mapping
 from dp_pipeline.config.implied_map import Codes, all_codes, free_codes, implied_map
 
@@ -77,15 +77,10 @@ def _alternatives(value: object) -> tuple[tuple[Combination, ...], ...]:
 
 
 def _coarser(value: object) -> dict[str, Combination | None]:
-    """Parse the coarser attributes, each with a map of levels; None stands for the map that the
-    declaration implies."""
     if isinstance(value, str):
+        # None stands for the map that the declarations of both columns imply.
         return {value: None}
     return dict(_parse_values(value, _combination))
-
-
-def _dependencies(value: object) -> dict[str, dict[str, Combination | None]]:
-    return _parse_values(value, _coarser)
 
 
 class ConstraintsSection(fields.Section):
@@ -109,7 +104,7 @@ class ConstraintsSection(fields.Section):
     ] = ()
     depends: Annotated[
         dict[str, dict[str, Combination | None]],
-        BeforeValidator(_dependencies),
+        BeforeValidator(lambda value: _parse_values(value, _coarser)),
         WithJsonSchema({"type": "object", "additionalProperties": _DECIDED}),
         Field(default_factory=dict),
     ]
@@ -147,7 +142,6 @@ class ConstraintsSection(fields.Section):
 
 
 def _single(combination: Combination, domain: Domain) -> tuple[str, Codes]:
-    """Return the attribute and the codes that at most one part of a unit has."""
     own = [] if domain.parts is None else domain.parts.attributes
     ((name, texts), *others) = combination.items()
     require(not others, "levels of one attribute of a part", "several attributes")
@@ -171,8 +165,7 @@ def _words(combination: Combination) -> str:
 
 
 def _box(combination: Combination, names: Names, domain: Domain) -> Box:
-    """Return the codes that a combination allows of each attribute; all codes of an attribute
-    that it omits."""
+    """Return the codes of each attribute that a combination allows; all where it omits one."""
     codes = []
     for name in names:
         with below(name):
@@ -186,8 +179,6 @@ MAX_COMBINATIONS_IN_WORDS = 3
 
 
 def _only(combinations: Sequence[Combination], domain: Domain) -> Constraint:
-    """Return the constraint that rows have one of some combinations; omitted attributes are
-    free."""
     names = _require_attributes([name for each in combinations for name in each], domain)
     boxes = _parse_items(combinations, lambda combination: _box(combination, names, domain))
     boxes += _missing_boxes(combinations, names, domain)
@@ -200,8 +191,7 @@ def _only(combinations: Sequence[Combination], domain: Domain) -> Constraint:
 def _missing_boxes(
     combinations: Sequence[Combination], names: Names, domain: Domain
 ) -> tuple[Box, ...]:
-    """Return the combinations with missing values that no declared combination names, and which
-    stay allowed."""
+    """Return the combinations with missing values that stay allowed, as none is declared."""
     return tuple(
         tuple((domain[n].missing_code,) if n == name else all_codes(domain[n]) for n in names)
         for name in names
@@ -213,7 +203,11 @@ def _missing_boxes(
 def _depends(fine: str, coarse: str, map_: Combination | None, domain: Domain) -> Constraint:
     names = _require_attributes([fine, coarse], domain)
     if map_ is None:
-        coarse_codes = _implied_map(domain[fine], domain[coarse])
+        coarse_codes = implied_map(domain[fine], domain[coarse])
+        expected = f"a map, {{{coarse}: {{LEVEL: LEVEL, …}}}}, where the columns do not imply it"
+        require(coarse_codes, expected, coarse)
+        free = dict.fromkeys(free_codes(domain[fine]), all_codes(domain[coarse]))
+        coarse_codes = free | coarse_codes
     else:
         with below(coarse):
             coarse_codes = _written_map(domain[fine], domain[coarse], map_)
@@ -248,18 +242,8 @@ def _written_map(fine: Attribute, coarse: Attribute, map_: Combination) -> dict[
     return coarse_codes
 
 
-def _implied_map(fine: Attribute, coarse: Attribute) -> dict[int, Codes]:
-    """Return the allowed coarser codes of each finer code, for two attributes read from one
-    column."""
-    coarse_codes = implied_map(fine, coarse)
-    expected = f"a map, {{{coarse.name}: {{LEVEL: LEVEL, …}}}}, where the columns do not imply it"
-    require(coarse_codes, expected, coarse.name)
-    return dict.fromkeys(free_codes(fine), all_codes(coarse)) | coarse_codes
-
-
 def proposed_dependences(domain: Domain) -> list[tuple[str, str]]:
-    """Return pairs of a column and one derived from it that a constraint ``depends`` could be
-    declared for."""
+    """Return pairs (column, one derived from it) that the section ``depends`` could declare."""
     known = [constraint.attributes for constraint in domain.constraints]
     pairs = []
     for coarse in domain:
@@ -327,8 +311,7 @@ def _codes_of_interval(attribute: Attribute, bins: Bins, text: str) -> Codes:
 
 
 def _end(attribute: Attribute, text: str, *, is_last: bool = False) -> float | None:
-    """Return an end of an interval as a number, None if it is open; a last day is included
-    whole."""
+    """Return an end of an interval as a number, None if open; a last day is included whole."""
     number = _number(attribute, text.strip(), is_last=is_last) if text.strip() else None
     kind = "a number" if attribute.clock is None else "a date"
     is_end = number is not None or not text.strip()
@@ -346,8 +329,7 @@ def _number(attribute: Attribute, text: str, *, is_last: bool = False) -> float 
 def _bins_inside(
     attribute: Attribute, bins: Bins, low: float | None, high: float | None, *, is_closed: bool
 ) -> Codes:
-    """Return the codes of the bins inside an interval; FieldError for a bin that is only partly
-    inside."""
+    """Return the codes of the bins inside an interval; FieldError for a bin partly inside."""
     low = bins.edges[0] if low is None else low
     high = bins.edges[-1] if high is None else high
     codes = []
@@ -380,8 +362,7 @@ def _integers(bins: Bins, code: int) -> tuple[int, int]:
 
 
 def constrained_domain(declared: object, domain: Domain) -> Domain:
-    """Return a domain with the constraints that an estimator was given, in the form of a data set
-    file.
+    """Return a domain with an estimator's constraints, which have a data set file's form.
 
     DeclarationError for the first mistake.
     """
@@ -392,9 +373,7 @@ def constrained_domain(declared: object, domain: Domain) -> Domain:
     except FieldError as field_error:
         error = field_error
     place = ".".join(("constraints", *map(str, error.field)))
-    raise DeclarationError(
-        f"{place}: expected {error.expected}, got {error.got}{error.hint}"
-    ) from None
+    raise FieldError(error.expected, error.got, of=place, hint=error.hint) from None
 
 
 def _as_texts(value: object) -> object:

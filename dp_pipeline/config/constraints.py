@@ -46,8 +46,7 @@ class Constraint:
     is_only: bool
 
     def mask(self, shape: tuple[int, ...]) -> Mask:
-        """Return a mask of the allowed cells over the constraint's attributes, for a marginal of
-        this shape."""
+        """Return a mask of the allowed cells, of the shape of the attributes' marginal."""
         inside = np.zeros(shape, dtype=np.bool_)
         for box in self.boxes:
             inside[np.ix_(*box)] = True
@@ -79,8 +78,7 @@ class AllowedCells:
 
     @cached_property
     def twin(self) -> IntArray | None:
-        """The second attribute's level for each level of the first if they determine each other,
-        else None."""
+        """The second attribute's code for each of the first, if both decide each other; or None."""
         is_pair = len(self.names) == 2 and self.mask.shape[0] == self.mask.shape[1]
         if not is_pair or (self.mask.sum(axis=0) != 1).any() or (self.mask.sum(axis=1) != 1).any():
             return None
@@ -90,8 +88,7 @@ class AllowedCells:
 def allowed_cells(
     constraints: Iterable[Constraint], names: Names, sizes: Mapping[str, int]
 ) -> tuple[AllowedCells, ...]:
-    """Return the allowed cells of some attributes, one entry for each set of constrained
-    attributes.
+    """Return the allowed cells of each set of constrained attributes among ``names``.
 
     names   in any order; a constraint with further attributes allows a cell if it allows it with
             some cell of the others

@@ -45,13 +45,14 @@ def database_url(text: str) -> URL | None:
     except (ArgumentError, ValueError):
         return None
     if url.drivername == "sqlite":
-        return url if _is_file(url) else None
+        is_file = Path(url.database or "").is_absolute() and not (url.query or url.host)
+        return url if is_file else None
     if url.drivername not in _POSTGRESQL or not (url.host and url.database):
         return None
     # Several hosts, a socket's folder, or a rest of a password after a second @ are no host.
-    if not (
-        set(url.query) <= _OPTIONS and is_host(url.host) and _DATABASE_NAME.fullmatch(url.database)
-    ):
+    if not (set(url.query) <= _OPTIONS and is_host(url.host)):
+        return None
+    if not _DATABASE_NAME.fullmatch(url.database):
         return None
     # The default driver differs between versions of SQLAlchemy.
     return url.set(drivername="postgresql+psycopg2", port=port)
@@ -75,13 +76,6 @@ def has_driver() -> bool:
     except (ImportError, SystemError):
         return False
     return True
-
-
-def _is_file(url: URL) -> bool:
-    path = url.database or ""
-    if url.query or url.host or path.startswith("file:"):
-        return False
-    return Path(path).is_absolute()
 
 
 def database_name(url: URL) -> str:

@@ -241,11 +241,7 @@ class DatasetSpec:
 
     @classmethod
     def of_domain(cls, name: str, domain: Domain, **declared: Any) -> DatasetSpec:
-        """Return the declaration of a benchmark table with these columns, in which a row is a
-        person.
-
-        declared   other fields
-        """
+        """Return the declaration of a benchmark whose rows are persons; ``declared``: its rest."""
         undeclared = ("ceiling", "nominal_rows", "publish", "evaluation", "distinct_population")
         standard: dict[str, Any] = dict.fromkeys(undeclared)
         standard |= dict.fromkeys(("title", "description", "population"), name)
@@ -333,10 +329,8 @@ class DatasetSpec:
                 f"The attributes of {self.name} to be discovered are {expected or 'none'}, "
                 f"but the stored discovery has {got or 'none'}: discover it again"
             )
-        attributes = {
-            name: declare(self.domain[name], discovered[name]) for name in discovered.names
-        }
-        domain = self.domain.with_attributes(attributes)
+        declared = {name: declare(self.domain[name], part) for name, part in discovered.attributes}
+        domain = self.domain.with_attributes(declared)
         return replace(self, domain=domain, discovered=discovered, file_digest=self.digest)
 
     @property
@@ -356,8 +350,7 @@ class DatasetSpec:
 
     @property
     def delta_ceiling(self) -> Fraction | None:
-        """The largest δ that the charges of the population may ever add up to; None if no charge
-        has a δ.
+        """The largest δ of all charges of the population together; None if no charge has a δ.
 
         Where the file says nothing, that of ten discoveries, or up to 10⁻⁶: one look that found too
         little leaves room for another.
@@ -369,16 +362,14 @@ class DatasetSpec:
 
     @property
     def discovered_fact(self) -> dict[str, str]:
-        """The fact of a release that names its discovered attributes and their price; empty
-        without a discovery."""
+        """The fact with the discovered attributes and their price; {} without a discovery."""
         if self.discovered is None or self.discover is None:
             return {}
         return {"discovered_for": discovery_words(self.discovered.names, self.discover)}
 
     @property
     def constraints_fact(self) -> dict[str, str]:
-        """The fact of a release that lists the constraints on its rows; empty without
-        constraints."""
+        """The fact that lists the constraints on rows; {} without constraints."""
         words = [constraint.words for constraint in self.domain.constraints]
         for name, codes in self.domain.parts.single if self.domain.parts else ():
             levels = [self.domain[name].labels()[code] for code in codes]
@@ -408,21 +399,16 @@ class DatasetSpec:
 
     @property
     def source_specs(self) -> tuple[DatasetSpec, ...]:
-        """The declarations of units and of their parts, if those have their own source; else
-        this one alone."""
+        """The declarations of units and of parts with their own source; else this one alone."""
         parts, source = self.domain.parts, self.source.parts
         if parts is None or source is None:
             return (self,)
         own = [each for each in self.domain if each.name in parts.attributes]
         units = [each for each in self.domain if each.name not in (*parts.attributes, SIZE)]
+        protection = UnitOfParts(parts.key, parts.at_most)
         return (
             replace(self, domain=Domain(tuple(units)), source=replace(self.source, parts=None)),
-            replace(
-                self,
-                domain=Domain(tuple(own)),
-                source=source,
-                protection=UnitOfParts(parts.key, parts.at_most),
-            ),
+            replace(self, domain=Domain(tuple(own)), source=source, protection=protection),
         )
 
     @property
@@ -444,8 +430,7 @@ class DatasetSpec:
         return (*inputs, *time, *person)
 
     def signs_of(self, column: str) -> tuple[Signs, ...]:
-        """Return the number formats (decimal and thousands signs) by which attributes read a
-        column."""
+        """Return the decimal and thousands signs by which each attribute reads a column."""
         return tuple(
             (attribute if attribute.derived is None else attribute.derived).signs
             for attribute in self.domain
@@ -531,8 +516,7 @@ class DatasetSpec:
 
     @cached_property
     def checks(self) -> str:
-        """The SHA-256 in hex of the declared checks on rows, which change no measurement; empty
-        without checks."""
+        """The SHA-256 in hex of the declared checks, which change no measurement; or empty."""
         shares = {each.name: str(each.usable) for each in self.domain if each.usable != 1}
         if not shares and self.usable == 1 and not self.expectations:
             return ""

@@ -191,7 +191,6 @@ def _require(holds: bool, attribute: Attribute, expected: str) -> None:
 
 
 def _with_levels(attribute: Attribute, texts: tuple[str, ...]) -> Attribute:
-    """Return the attribute with levels and ``other``, which may be declared or discovered."""
     if not texts and attribute.other is None:
         # Without any level every row would be left out.
         attribute = replace(attribute, on_invalid="other", other=OTHER)
@@ -232,8 +231,7 @@ def _pieces(attribute: Attribute, interval: Coordinate, discovered: DiscoveredAt
 
 
 def widest_domain(attributes: Iterable[Attribute]) -> DiscoveredDomain:
-    """Return a domain with the most cells that a discovery can give, with invented names and
-    bounds."""
+    """Return a domain of invented parts, with the most cells that a discovery can give."""
     return DiscoveredDomain(tuple((each.name, _widest_attribute(each)) for each in attributes))
 
 

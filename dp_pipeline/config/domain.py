@@ -13,7 +13,7 @@ import numpy as np
 from dp_pipeline.config.clock import Clock
 from dp_pipeline.config.constraints import AllowedCells, Constraint, allowed_cells
 from dp_pipeline.config.encoding import Bins, Coordinate, IntArray, Levels
-from dp_pipeline.config.errors import DeclarationError, did_you_mean
+from dp_pipeline.config.errors import DeclarationError, did_you_mean, list_some
 from dp_pipeline.config.reading import Derived, Signs
 
 OnInvalid = Literal["keep", "clip", "other", "drop"]
@@ -134,9 +134,8 @@ class Attribute:
                 f"The attribute {self.name!r} has no range, which this needs: declare "
                 "`bounds` for it"
             )
-        ends = (self.coordinate.lower, self.coordinate.upper)
-        low, high = (f"{end:g}" if self.clock is None else self.clock.text(end) for end in ends)
-        return low, high
+        ends = self.coordinate.lower, self.coordinate.upper
+        return self.number_text(ends[0]), self.number_text(ends[1])
 
     @property
     def is_numeric(self) -> bool:
@@ -152,8 +151,7 @@ class Attribute:
 
     @property
     def is_axis(self) -> bool:
-        """Whether the attribute is a number that is never missing, so that it can be a
-        coordinate."""
+        """Whether the attribute is a number that is never missing, as coordinates must be."""
         return self.is_numeric and not self.nullable
 
     @property
@@ -163,8 +161,7 @@ class Attribute:
 
     @property
     def size(self) -> int:
-        """The number of cells, including the cell of missing values; DeclarationError without
-        cells."""
+        """The number of cells, with that of missing values; DeclarationError without cells."""
         return self._cells.size + self.nullable
 
     def labels(self) -> tuple[str, ...]:
@@ -244,16 +241,14 @@ class Parts:
         return 0 if self.key else 1
 
     def row_counts(self, sizes: IntArray) -> IntArray:
-        """Return the number of rows of each unit (n,), one for each part, from the codes of its
-        size.
+        """Return the number of rows of each unit (n,), from the codes of its size.
 
-        A unit without parts is one row, in which every attribute of a part is missing.
+        Each part is a row. A unit without parts is one too, without values of a part.
         """
         return np.maximum(1, sizes.astype(np.int64) + self.fewest)
 
     def place(self, attribute: str, position: int) -> str:
-        """Return the name that an attribute of the part at ``position`` (from 0) has in a row of
-        its unit."""
+        """Return the name in a unit's row of an attribute of the part at ``position``, from 0."""
         return f"{attribute} {position + 1}"
 
     def of_units(self, domain: Domain) -> Domain:
@@ -292,7 +287,7 @@ class Domain:
                 return attribute
         raise DeclarationError(
             f"The data set has no attribute {name[:60]!r}: it declares "
-            f"{', '.join(self.names)}{did_you_mean(name, self.names)}"
+            f"{list_some(self.names, most=500)}{did_you_mean(name, self.names)}"
         )
 
     @property
@@ -307,8 +302,7 @@ class Domain:
 
     @property
     def discrete(self) -> tuple[str, ...]:
-        """The names of the attributes that have levels or bins, declared or still to be
-        discovered."""
+        """The names of the attributes with levels or bins, declared or still to be discovered."""
         return tuple(a.name for a in self.attributes if a.has_cells)
 
     @property
@@ -317,8 +311,7 @@ class Domain:
         return not all(attribute.keeps_rows for attribute in self.attributes)
 
     def is_counted(self, names: tuple[str, ...]) -> bool:
-        """Return whether one of the attributes is the size of a unit, which is counted when rows
-        are prepared."""
+        """Return whether an attribute is the size of a unit, counted when rows are prepared."""
         rules = (each.derived for each in self.attributes if each.name in names)
         return any(rule is not None and rule.function == SIZE for rule in rules)
 
@@ -328,12 +321,10 @@ class Domain:
         return replace(self, attributes=replaced)
 
     def allowed(self, names: tuple[str, ...]) -> tuple[AllowedCells, ...]:
-        """Return the allowed cells of some attributes, one entry for each set of constrained
-        attributes."""
+        """Return the allowed cells of each set of constrained attributes among ``names``."""
         constrained = {name for constraint in self.constraints for name in constraint.attributes}
-        return allowed_cells(
-            self.constraints, names, {name: self[name].size for name in constrained}
-        )
+        sizes = {name: self[name].size for name in constrained}
+        return allowed_cells(self.constraints, names, sizes)
 
     def shape(self, names: tuple[str, ...]) -> tuple[int, ...]:
         """Return the shape of the marginal over ``names``; () for no attribute."""
@@ -389,8 +380,7 @@ class OneRow:
 
 @dataclass(frozen=True)
 class RowsOfPerson:
-    """The protection in which a person is all rows with one value of ``column``, up to ``at_most``
-    rows.
+    """The protection in which a person is up to ``at_most`` rows with one value of ``column``.
 
     each   the period that ``at_most`` applies to, such as ``week``; empty without windows
     """
@@ -411,8 +401,7 @@ class RowsOfPerson:
 
 @dataclass(frozen=True)
 class UnitOfParts:
-    """The protection in which a unit is all rows with one value of ``column``, up to ``at_most``
-    parts."""
+    """The protection in which a unit is up to ``at_most`` parts with one value of ``column``."""
 
     column: str
     at_most: int

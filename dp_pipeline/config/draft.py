@@ -199,11 +199,10 @@ def sensitive_draft(outline: Outline) -> str:
 def public_draft(outline: Outline, *, rows: int) -> str:
     """Return the complete data set file for a benchmark of ``rows`` public rows."""
     columns = outline.columns
-    place = outline.place
     lines = [
         line
         for name, column in columns.items()
-        for line in _proposed(name, column, is_axis=name in place)
+        for line in _proposed(name, column, is_axis=name in outline.place)
     ]
     labels = (name for name in _LABELS if name in columns and "levels" in columns[name].proposal)
     return _draft(

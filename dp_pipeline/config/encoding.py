@@ -61,8 +61,6 @@ class Levels:
 
     @cached_property
     def _codes(self) -> dict[str, int]:
-        """The code of each text that means a level, without the variants that ``_spelling``
-        covers."""
         exact = {value: code for code, value in enumerate(self.values)}
         texts = {normal_text(value): code for value, code in reversed(exact.items())}
         spelt = {_spelling(text): code for text, code in texts.items()} | texts
@@ -75,8 +73,7 @@ class Levels:
         return spelt | exact
 
     def encode(self, texts: NDArray[np.object_]) -> IntArray:
-        """Return the codes of ``texts`` (n,), with ``INVALID`` for a text that is not a declared
-        level."""
+        """Return the codes of ``texts`` (n,); ``INVALID`` for a text that is no level."""
         # Computed for no texts too: a pickle must not show whether there were rows.
         codes_of_levels = self._codes
         codes = (
@@ -97,8 +94,7 @@ _TRUTHS = {"0": "false", "1": "true"}
 
 
 def normal_text(text: str) -> str:
-    """Return a text without surrounding white space and with each letter in one Unicode form, for
-    comparison.
+    """Return a text for comparison: without white space around it, in one Unicode form.
 
     >>> normal_text(" e\u0301 ") == "\u00e9"
     True
@@ -154,8 +150,7 @@ class Bins:
         return len(self.edges) - 1
 
     def encode(self, values: FloatArray) -> IntArray:
-        """Return the codes of ``values`` (n,), with ``INVALID`` for values outside the bounds
-        and NaN."""
+        """Return the codes of ``values`` (n,); ``INVALID`` for NaN and outside the bounds."""
         codes = np.searchsorted(np.asarray(self.edges), values, side="right") - 1
         codes = np.where(values == self.edges[-1], self.size - 1, codes)
         inside = (values >= self.edges[0]) & (values <= self.edges[-1])
@@ -217,15 +212,13 @@ class Coordinate:
         return np.clip(scaled, -unit, unit).astype(np.int64)
 
     def decode(self, coordinates: NDArray[np.float64] | IntArray) -> FloatArray:
-        """Return fixed-point ``coordinates`` as values in data units, inside the declared
-        interval."""
+        """Return fixed-point ``coordinates`` in data units, clipped to the bounds."""
         values = self.middle + coordinates / float(1 << COORDINATE_BITS) * self.half_width
         return np.clip(values, self.lower, self.upper)
 
 
 def is_interval(lower: float, upper: float) -> bool:
-    """Return whether bounds are valid: finite, and with at least 2^17 different floats between
-    them.
+    """Return whether bounds are finite, with at least 2^17 different floats between them.
 
     Between narrower ones a coordinate would move values from the middle to the ends.
 
@@ -290,8 +283,7 @@ class MetresPerUnit:
 
 
 def point_of(columns: Sequence[str], declared: Point | None = None) -> Point | None:
-    """Return the two numeric ``columns`` that are the coordinates of a place; None if there are
-    none.
+    """Return the two numeric ``columns`` that are the coordinates of a place, or None.
 
     declared   ``point`` of the data set file, if both are among the columns
 
@@ -352,8 +344,7 @@ def _words(name: str) -> list[str]:
 
 
 def _rest(name: str, words: frozenset[str]) -> tuple[str, ...] | None:
-    """Return the words of a name without the single one in ``words``; None unless exactly one is
-    there."""
+    """Return a name's words but the only one in ``words``; None for none or several of them."""
     parts = _words(name)
     positions = [index for index, part in enumerate(parts) if part in words]
     return None if len(positions) != 1 else (*parts[: positions[0]], *parts[positions[0] + 1 :])

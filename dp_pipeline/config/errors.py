@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from fractions import Fraction
 from typing import Final
 
 NAME: Final = "[a-z][a-z0-9_]{0,63}"
-"""Regular expression of names of data sets, populations and attributes: safe in paths, in columns
-and in Dagster."""
+"""Regular expression of names of data sets, populations and attributes."""
 
 EXPECTED_NAME: Final = "a-z, 0-9 and _, starting with a letter"
 
@@ -28,9 +27,21 @@ def is_name(text: str) -> bool:
     return re.fullmatch(NAME, text) is not None
 
 
+def list_some(names: Collection[str], separator: str = ", ", *, most: int = 140) -> str:
+    """Return names as one text; where it has over ``most`` characters, a few and their number.
+
+    >>> list_some(["cat", "dog"], " | "), list_some([str(index) for index in range(999)], most=9)
+    ('cat | dog', '0, 1, 2, … (999 in all)')
+    """
+    text = separator.join(names)
+    if len(text) <= most:
+        return text
+    some = text[:most].rpartition(separator)[0] or text[:most]
+    return f"{some}{separator}… ({len(names)} in all)"
+
+
 def one_of(names: Iterable[str], got: str) -> str:
-    """Return the end of an error message: the valid names, the wrong name, and the nearest valid
-    one.
+    """Return the end of an error message: the valid names, the wrong one, and the nearest name.
 
     >>> one_of(["rides", "trips"], "ride")
     "must be one of rides, trips, not 'ride': did you mean rides?"
@@ -38,9 +49,8 @@ def one_of(names: Iterable[str], got: str) -> str:
     "must be one of rides, trips, not 'census'"
     """
     names = tuple(names)
-    return (
-        f"must be one of {', '.join(names) or 'none'}, not {got[:60]!r}{did_you_mean(got, names)}"
-    )
+    near = did_you_mean(got, names)
+    return f"must be one of {list_some(names, most=500) or 'none'}, not {got[:60]!r}{near}"
 
 
 def did_you_mean(got: str, names: Iterable[str]) -> str:
@@ -121,8 +131,7 @@ class OtherQuestion(PipelineError):
 
 
 class BoundaryViolation(PipelineError):
-    """Raised when code, or a declaration with extreme numbers, asks for something that the
-    privacy boundary forbids."""
+    """Raised when code or a declaration asks for what the privacy boundary forbids."""
 
     def __init__(self, message: str) -> None:
         super().__init__(
@@ -168,19 +177,13 @@ class BudgetExceeded(PipelineError):
         )
 
 
-_OPTIONS = {
-    "delta": "--delta …",
-    "each_window": "--each-window …",
-    "per_month": "--per-month …",
-}
-
-
 def _remedy(purpose: str, limit: str) -> str:
     dataset = purpose.partition("/")[0]
     name = dataset if is_name(dataset) else "NAME"
-    options = _OPTIONS.get(limit, "--total …")
+    options = {"delta": "--delta", "each_window": "--each-window", "per_month": "--per-month"}
+    option = options.get(limit, "--total")
     later = ", or wait for the next month" if limit == "per_month" else ""
-    return f"; more, for ever: `dp-pipeline budget raise {name} {options} --reason …`{later}"
+    return f"; more, for ever: `dp-pipeline budget raise {name} {option} … --reason …`{later}"
 
 
 def float_text(value: Fraction) -> str:

@@ -59,8 +59,6 @@ class _BoundedExpectation(ExpectationSection):
 
 
 def _accepted_by(use: Callable[[str], object], expected: str) -> fields.Scalar:
-    """Return the type of texts that a function accepts without raising an error."""
-
     def is_accepted(text: str) -> bool:
         try:
             use(text)
@@ -71,12 +69,15 @@ def _accepted_by(use: Callable[[str], object], expected: str) -> fields.Scalar:
     return fields.text_that(is_accepted, expected)
 
 
-def _parse_formatted(form: str) -> datetime:
-    return datetime.strptime(datetime(2000, 2, 29, tzinfo=UTC).strftime(form), form)
-
-
+_LEAP_DAY = datetime(2000, 2, 29, tzinfo=UTC)
 _REGEX = Annotated[str, _accepted_by(re.compile, "a regular expression")]
-_DATE = Annotated[str, _accepted_by(_parse_formatted, "a format that dates are read by")]
+_DATE = Annotated[
+    str,
+    _accepted_by(
+        lambda form: datetime.strptime(_LEAP_DAY.strftime(form), form),
+        "a format that dates are read by",
+    ),
+]
 _MISSING = Literal["both_values_are_missing", "either_value_is_missing", "neither"]
 
 _STRICT = {"strict_min": (fields.Switch, False), "strict_max": (fields.Switch, False)}
@@ -85,6 +86,7 @@ _LENGTHS = dict.fromkeys(("min_value", "max_value"), (fields.Index | None, None)
 _SET = {"value_set": (fields.NonEmpty[fields.Item], ...)}
 _LIST = {"regex_list": (fields.NonEmpty[_REGEX], ...)}
 _SOME = {"match_on": (Literal["any", "all"] | None, None)}
+_OR_EQUAL = {"or_equal": (fields.Switch, False)}
 _PAIR = {"ignore_row_if": (_MISSING | None, None)}
 
 _ARGUMENTS: Mapping[str, tuple[str, dict[str, Any]]] = {
@@ -102,10 +104,7 @@ _ARGUMENTS: Mapping[str, tuple[str, dict[str, Any]]] = {
     "column_values_to_match_strftime_format": ("text", {"strftime_format": (_DATE, ...)}),
     "column_values_to_be_dateutil_parseable": ("text", {}),
     "column_values_to_be_json_parseable": ("text", {}),
-    "column_pair_values_a_to_be_greater_than_b": (
-        "number",
-        {"or_equal": (fields.Switch, False)} | _PAIR,
-    ),
+    "column_pair_values_a_to_be_greater_than_b": ("number", _OR_EQUAL | _PAIR),
     "column_pair_values_to_be_equal": ("number", _PAIR),
 }
 """Name after ``expect_`` → kind of values (numbers of an attribute with bounds, texts of any other
@@ -115,9 +114,8 @@ and of the person's column, or either), and argument → type and default."""
 def _type(name: str, arguments: dict[str, Any]) -> type[ExpectationSection]:
     columns = ("column_A", "column_B") if "_pair_" in name else ("column",)
     own = {"type": (Literal[name], ...), **dict.fromkeys(columns, (fields.Text, ...)), **arguments}
-    return create_model(
-        name, __base__=_BoundedExpectation if "min_value" in own else ExpectationSection, **own
-    )
+    base = _BoundedExpectation if "min_value" in own else ExpectationSection
+    return create_model(name, __base__=base, **own)
 
 
 TYPES: Mapping[str, type[ExpectationSection]] = {
@@ -130,11 +128,8 @@ TYPES: Mapping[str, type[ExpectationSection]] = {
 def _expectation(value: object) -> ExpectationSection:
     section = require_mapping(value)
     name = section.get("type")
-    if not isinstance(name, str):
+    if not isinstance(name, str) or name == TODO:
         raise not_among(name, TYPES, field=("type",))
-    if name == TODO:
-        with below("type"):
-            raise fields.open_decision()
     near = " | ".join(get_close_matches(name, TYPES, n=2)) or next(iter(TYPES))
     expected = f"an expectation of single rows, such as {near}"
     require(name in TYPES, expected, repr(name[:60]), "type")

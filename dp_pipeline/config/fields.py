@@ -37,6 +37,7 @@ from dp_pipeline.config.errors import (
     FieldError,
     did_you_mean,
     is_name,
+    list_some,
     nearest,
 )
 from dp_pipeline.config.yaml_text import TODO, Document, Place
@@ -75,7 +76,8 @@ def not_among(
     """
     if value is not None and not isinstance(value, str):
         return FieldError("one value", kind_of(value), field=field)
-    listed = f"{expected}: {', '.join(words) or 'there is none'}" if expected else " | ".join(words)
+    listed = list_some(words, ", " if expected else " | ")
+    listed = f"{expected}: {listed or 'there is none'}" if expected else listed
     if value is None or value == TODO:
         got, hint = (TODO, _DECIDE) if value else ("nothing", "")
         return FieldError(listed, got, field=field, hint=hint)
@@ -267,8 +269,7 @@ class Section(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _require_fields(cls, value: object) -> dict[str, Any]:
-        """Raise FieldError for missing and misspelt fields, which pydantic would ignore or
-        report otherwise."""
+        # Pydantic would ignore some of these mistakes, and word others as a programmer's.
         section, fields = require_mapping(value), cls.model_fields
         unknown = [name for name in section if name not in fields]
         for name, field in fields.items():
@@ -284,16 +285,13 @@ class Section(BaseModel):
 
 
 def _shape(field: FieldInfo) -> str:
-    """Return the kind of value of a field, for the message that it is missing."""
     kind = get_origin(field.annotation) or field.annotation
     if kind is tuple:
         return "a list"
     # A section with several forms is a union.
     types = get_args(field.annotation) if kind is UnionType else (kind,)
-    is_mapping = any(
-        isinstance(type_, type) and issubclass(type_, Section | dict) for type_ in types
-    )
-    return "a mapping" if is_mapping else "a value"
+    classes = [type_ for type_ in types if isinstance(type_, type)]
+    return "a mapping" if any(issubclass(each, Section | dict) for each in classes) else "a value"
 
 
 @contextmanager
@@ -308,8 +306,7 @@ def below(*field: str | int) -> Iterator[None]:
 
 @contextmanager
 def locate_errors(document: Document) -> Iterator[None]:
-    """Turn the first error about a file inside the block into a DeclarationError with file, line
-    and field."""
+    """Turn the block's first error into a DeclarationError with file, line and field."""
     try:
         yield
     except ValidationError as error:

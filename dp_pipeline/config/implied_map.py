@@ -17,8 +17,7 @@ Codes = tuple[int, ...]
 
 
 def implied_map(fine: Attribute, coarse: Attribute) -> dict[int, Codes]:
-    """Return the coarser codes allowed for each finer code; empty unless every finer cell has
-    some."""
+    """Return the coarser codes allowed for each finer code; {} unless every finer cell has some."""
     maps = (_map_of_bins, _map_of_prefixes, _map_of_values)
     return next((found for map_ in maps if (found := map_(fine, coarse))), {})
 
@@ -28,6 +27,7 @@ def all_codes(attribute: Attribute) -> Codes:
 
 
 def free_codes(attribute: Attribute) -> Codes:
+    """Return the codes of the level ``other`` and of missing values, where they exist."""
     labels = attribute.labels()
     names = [attribute.other, MISSING if attribute.nullable else None]
     return tuple(labels.index(name) for name in names if name is not None)
@@ -44,28 +44,15 @@ def _map_of_bins(fine: Attribute, coarse: Attribute) -> dict[int, Codes]:
     if not is_nested or not set(coarse.missing) <= set(fine.missing):
         return {}
     places = np.searchsorted(cuts[1:-1], edges[:-1], side="right")
-    return {
-        code: (int(place), coarse.missing_code)
-        if _may_be_outside(fine, coarse, code)
-        else (int(place),)
-        for code, place in enumerate(places)
-    }
-
-
-def _may_be_outside(fine: Attribute, coarse: Attribute, code: int) -> bool:
-    """Return whether a bin has numbers outside the coarser attribute's bounds, which are missing
-    there."""
-    if coarse.on_invalid != "keep":
-        return False
-    assert isinstance(fine.cells, Bins) and isinstance(coarse.cells, Bins)
-    edges, cuts = fine.cells.edges, coarse.cells.edges
-    is_end = fine.on_invalid == "clip" and code in (0, len(edges) - 2)
-    return is_end or edges[code] < cuts[0] or edges[code + 1] > cuts[-1]
+    cells: dict[int, Codes] = {code: (int(place),) for code, place in enumerate(places)}
+    for code in cells if coarse.on_invalid == "keep" else ():
+        is_end = fine.on_invalid == "clip" and code in (0, len(edges) - 2)
+        if is_end or edges[code] < cuts[0] or edges[code + 1] > cuts[-1]:
+            cells[code] += (coarse.missing_code,)
+    return cells
 
 
 def _map_of_prefixes(fine: Attribute, coarse: Attribute) -> dict[int, Codes]:
-    """Return the coarser codes of each level, by prefixes of its text; empty unless every level
-    has some."""
     derived = coarse.derived
     is_prefix = derived is not None and derived.is_text and derived.inputs == (fine.column,)
     if derived is None or not is_prefix or fine.derived or not isinstance(fine.cells, Levels):
@@ -122,13 +109,12 @@ def _map_of_values(fine: Attribute, coarse: Attribute) -> dict[int, Codes]:
             continue
         low, high = bins.edges[code : code + 2]
         if isinstance(bins, ClockBins):
-            ends = bins.clock.wall_times(np.array([low, np.ceil(high) - 1]))
-            values = _parts_between(derived.function, ends)
+            walls = bins.clock.wall_times(np.array([low, np.ceil(high) - 1]))
+            values = _parts_between(derived.function, walls)
             codes = {cell for value in values for cell in _cells_between(coarse, value, value)}
         else:
-            codes = {
-                *_cells_between(coarse, *sorted((low * derived.factor, high * derived.factor)))
-            }
+            ends = sorted((low * derived.factor, high * derived.factor))
+            codes = {*_cells_between(coarse, *ends)}
         cells[code] = tuple(sorted(codes))
     return cells if all(cells.values()) else {}
 
@@ -144,8 +130,7 @@ def _parts_between(part: str, walls: NDArray[np.datetime64]) -> list[int]:
 
 
 def _cells_between(attribute: Attribute, low: float, high: float) -> Codes:
-    """Return the codes that numbers from ``low`` to ``high`` get; empty if their rows are
-    dropped."""
+    """Return the codes of numbers from ``low`` to ``high``; empty if their rows are dropped."""
     if isinstance(attribute.cells, Levels):
         numbers = {number_of(level): level for level in reversed(attribute.cells.values)}
         return _cell_of(attribute, numbers.get(low, str(low))) if low == high else ()

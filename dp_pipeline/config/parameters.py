@@ -12,13 +12,13 @@ import json
 import re
 from collections import UserDict
 from collections.abc import Callable, Mapping
-from dataclasses import Field, field, fields
+from dataclasses import field, fields
 from fractions import Fraction
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, TypeVar
 
-from dp_pipeline.config.errors import DeclarationError, one_of
+from dp_pipeline.config.errors import DeclarationError, FieldError, one_of
 
 ModelType = TypeVar("ModelType")
 Entry = TypeVar("Entry")
@@ -97,8 +97,7 @@ def choice(*words: str, measuring: bool = True) -> Any:
 
 
 def variant() -> Any:
-    """Return the parameter field for a model's variant: ``sound``, or ``published`` for
-    benchmarks alone."""
+    """Return a parameter field: ``sound``, or ``published``, which only benchmarks may use."""
     return choice("sound", "published")
 
 
@@ -109,33 +108,23 @@ def _parameter(default: Any, parse: Callable[[str], Any], expected: str, measuri
 
 
 def from_text(model: type[ModelType], texts: Mapping[str, str], *, of: str) -> ModelType:
-    """Return a model with its parameters parsed from text; DeclarationError for an invalid
-    parameter."""
+    """Return a model with its parameters parsed from text; DeclarationError for a wrong one."""
     parameters = {parameter.name: parameter for parameter in fields(model)}  # type: ignore[arg-type]
     values = {}
     for name, text in texts.items():
         if name not in parameters:
             raise DeclarationError(f"{of}: a parameter {one_of(parameters, name)}")
-        values[name] = _parsed(parameters[name], text, of)
+        rule = parameters[name].metadata
+        values[name] = rule["parse"](text)
+        if values[name] is None:
+            raise FieldError(rule["expected"], repr(text[:60]), of=f"{of}: {name}")
     return model(**values)
-
-
-def _parsed(parameter: Field[Any], text: str, of: str) -> Any:
-    value = parameter.metadata["parse"](text)
-    if value is None:
-        expected = parameter.metadata["expected"]
-        raise DeclarationError(f"{of}: {parameter.name}: expected {expected}, got {text[:60]!r}")
-    return value
 
 
 def texts_of(model: Any, *, measuring: bool) -> dict[str, str]:
     """Return the canonical text of each measuring parameter, or of each other parameter."""
-    names = (
-        parameter.name
-        for parameter in fields(model)
-        if parameter.metadata["measuring"] is measuring
-    )
-    return {name: str(getattr(model, name)) for name in sorted(names)}
+    chosen = [field for field in fields(model) if field.metadata["measuring"] is measuring]
+    return {name: str(getattr(model, name)) for name in sorted(field.name for field in chosen)}
 
 
 Parameter = str | list[str] | None

@@ -20,23 +20,13 @@ from dp_pipeline.config.about import NOTHING_SAID, AboutSection
 from dp_pipeline.config.amounts import epsilon_text
 from dp_pipeline.config.attribute_parser import AnyAttribute, Numeric, with_levels_of_files
 from dp_pipeline.config.constraint_parser import ConstraintsSection
-from dp_pipeline.config.dataset import (
-    DatasetSpec,
-    KAnonymity,
-    Publication,
-)
+from dp_pipeline.config.dataset import DatasetSpec, KAnonymity, Publication
 from dp_pipeline.config.discovered_domain import Discover
 from dp_pipeline.config.domain import Domain, OneRow, Protection, RowsOfPerson, UnitOfParts
 from dp_pipeline.config.encoding import Point
 from dp_pipeline.config.errors import did_you_mean
 from dp_pipeline.config.expectation_parser import Expectations, declared_expectations
-from dp_pipeline.config.fields import (
-    FormChoice,
-    below,
-    locate_errors,
-    require,
-    require_mapping,
-)
+from dp_pipeline.config.fields import FormChoice, below, locate_errors, require, require_mapping
 from dp_pipeline.config.formats import FORMAT
 from dp_pipeline.config.parts_parser import (
     PartsSection,
@@ -204,8 +194,7 @@ class DataSetFile(fields.Section):
             protection = UnitOfParts(self.protection.key, domain.parts.at_most)
         if self.label is not None:
             require_nominal(self.label, domain, "label")
-        if self.k_anonymity is not None:
-            self._require_k_anonymous(domain, protection)
+        k_anonymity = self._k_anonymity(domain, protection)
         same = {name: value for name, value in self if name in DatasetSpec.__dataclass_fields__}
         converted = {
             "title": self.title or self.name,
@@ -219,7 +208,7 @@ class DataSetFile(fields.Section):
             "targets": tuple(
                 section.declared(name, domain) for name, section in self.targets.items()
             ),
-            "k_anonymity": self._k_anonymity(domain),
+            "k_anonymity": k_anonymity,
             "per_month": self.ceiling.per_month if self.ceiling else None,
             "ceiling_delta": self.ceiling.delta if self.ceiling else None,
             "updates_public": self.updates is not None,
@@ -258,14 +247,11 @@ class DataSetFile(fields.Section):
         return {"publish": publications[0] if publications else None}
 
     def _windows(self) -> dict[str, Any]:
-        """Return the declared time windows and their protection; FieldError for contradictory
-        fields."""
         within = getattr(self.protection, "within", None)
         each = self.ceiling.each_window if self.ceiling else None
         if self.windows is None:
-            require(
-                within is None, "no `within` without `windows`", str(within), "protection", "within"
-            )
+            expected = "no `within` without `windows`"
+            require(within is None, expected, str(within), "protection", "within")
             got = "" if each is None else epsilon_text(each)
             require(each is None, "no each_window without `windows`", got, "ceiling")
             return {"windows": None}
@@ -296,13 +282,8 @@ class DataSetFile(fields.Section):
                     name, self.on_invalid, self.reading
                 )
                 derived = functions.get(attribute.column)
-                is_good = derived is None or attribute.clock is None
-                require(
-                    is_good,
-                    "no type, as the column is derived",
-                    attribute.clock.kind if attribute.clock else "",
-                    "type",
-                )
+                kind = attribute.clock.kind if attribute.clock and derived else ""
+                require(not kind, "no type, as the column is derived", kind, "type")
             usable = section.usable or self.usable
             attributes.append(replace(attribute, usable=usable, derived=derived))
         columns = {attribute.column for attribute in attributes}
@@ -320,8 +301,6 @@ class DataSetFile(fields.Section):
             return self.constraints.constrain(domain)
 
     def _parts(self) -> tuple[str, PartsSection] | None:
-        """Return the name and the section of the parts, if any; FieldError for incompatible
-        fields."""
         is_group = isinstance(self.protection, GroupSection)
         if self.parts is None:
             expected = "`parts` with their attributes, for a unit that is a group of rows"
@@ -334,8 +313,7 @@ class DataSetFile(fields.Section):
 
     @property
     def _complete_names(self) -> tuple[str, ...]:
-        """The attributes that have no level for missing values by default, as a place or a class
-        needs them complete.
+        """The attributes that have by default no level for missing values: labels and places.
 
         A missing label would pass for another label of its class.
         """
@@ -351,26 +329,22 @@ class DataSetFile(fields.Section):
         return (*label, *(self.point or ()), *axes)
 
     def _source(self, folder: Path, domain: Domain) -> Source:
-        units, parts = self._source_of_units(folder, domain), self._parts()
-        if parts is None:
-            return units
-        return source_of_parts(units, *parts, folder, is_release=self._is_release)
-
-    def _source_of_units(self, folder: Path, domain: Domain) -> Source:
+        is_release = self._is_release
         with below("source"):
-            source = source_of(self.source, folder, is_release=self._is_release)
+            source = source_of(self.source, folder, is_release=is_release)
             sample = getattr(self.source, "sample", None)
-            if sample is None:
-                return source
-            # A row's place in a sample depends on the other rows, so no protection would hold.
-            is_public = not self._is_release
-            require(is_public, "every row of sensitive data", "a sample of them", "sample")
-            require_nominal(sample.by, domain, "sample", "by")
-            return replace(source, sample=Sample(**dict(sample)))
+            if sample is not None:
+                # A row's place in a sample depends on the other rows: no protection would hold.
+                expected = "every row of sensitive data"
+                require(not is_release, expected, "a sample of them", "sample")
+                require_nominal(sample.by, domain, "sample", "by")
+                source = replace(source, sample=Sample(**dict(sample)))
+        parts = self._parts()
+        return source_of_parts(source, *parts, folder, is_release=is_release) if parts else source
 
-    def _require_k_anonymous(self, domain: Domain, protection: Protection) -> None:
-        """Raise FieldError unless the file has what k-anonymity needs: a label and one row for
-        each person."""
+    def _k_anonymity(self, domain: Domain, protection: Protection) -> KAnonymity | None:
+        if self.k_anonymity is None:
+            return None
         field, label = "k_anonymity", self.label or ""
         require(label, "a `label` for rows to predict", "no `label`", field)
         expected = "a label that is never missing: a missing one would pass for another label"
@@ -380,12 +354,7 @@ class DataSetFile(fields.Section):
         expected = "`allow_not_dp: true` for k-anonymous releases of sensitive rows"
         got = "false" if "allow_not_dp" in self.model_fields_set else "no such field"
         require(self.allow_not_dp or not self._is_release, expected, got, field)
-
-    def _k_anonymity(self, domain: Domain) -> KAnonymity | None:
-        if self.k_anonymity is None:
-            return None
-        with below("k_anonymity"):
-            label = self.label or ""
+        with below(field):
             return self.k_anonymity.declared(domain, label, is_release=self._is_release)
 
     def _discover(self, domain: Domain) -> Discover | None:
@@ -456,8 +425,7 @@ def _require_ceiling(spec: DatasetSpec) -> None:
 
 
 def load_spec(path: Path) -> DatasetSpec:
-    """Return the declaration of a data set file; DeclarationError for its first mistake, with
-    file, line and field."""
+    """Return the declaration of a data set file; DeclarationError with the first wrong line."""
     document = Document.read(path)
     with locate_errors(document):
         if "format" in document.texts:

@@ -100,9 +100,11 @@ def source_of_parts(
     with below(*field):
         own = source_of(section.source, folder, is_release=is_release)
     is_sampled = getattr(section.source, "sample", None) is not None
-    is_plain = not (own.is_remote or own.download or own.in_place or is_sampled)
+    is_downloaded = own.is_remote or own.download is not None
     expected = "a source that is read here, in every row, as a copy"
-    require(is_plain, expected, "a download, a sample or rows in place", *field)
+    require(not is_downloaded, expected, "a download", *field)
+    require(not is_sampled, expected, "a sample", *field)
+    require(not own.in_place, expected, "rows in place", *field)
     expected = "another source than that of the units: without `source` both are rows of one"
     require(own != replace(units, sample=None), expected, "the same", *field)
     return replace(units, parts=own, needs=units.needs or own.needs)

@@ -37,8 +37,7 @@ SECONDS_OF_UNIT = {"seconds": 1, "minutes": 60, "hours": 3600, "days": 86_400, "
 
 @dataclass(frozen=True)
 class Derived:
-    """A column computed from other columns of one row, missing where an input is missing or
-    invalid.
+    """A column computed from others of its row; missing where one is missing or invalid.
 
     function   hour (0 to 23), weekday (Monday is 1), month (1 to 12) and year of a time, in its
                zone; ``difference`` of two columns; ``product`` of one with a constant; ``prefix``

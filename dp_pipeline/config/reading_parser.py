@@ -13,8 +13,7 @@ from pydantic import model_validator
 from dp_pipeline.config import fields
 from dp_pipeline.config.calendar import Period
 from dp_pipeline.config.clock import DAY, Clock, ClockKind, format_mistake, is_zone
-from dp_pipeline.config.errors import DeclarationError, FieldError
-from dp_pipeline.config.fields import require
+from dp_pipeline.config.fields import below, require
 from dp_pipeline.config.reading import PARTS_OF_TIME, SPACES, THOUSANDS, Derived, Function, Signs
 from dp_pipeline.config.windows import Windows
 
@@ -60,8 +59,7 @@ class SignsSection(fields.Section):
 
 
 def require_format(text: str | None, kind: ClockKind | None = None) -> None:
-    """Raise FieldError for a format that lacks parts of its kind; without a kind, %H means a
-    time."""
+    """Raise FieldError for a format that lacks parts of its kind, which %H shows by default."""
     if text is not None:
         kind = kind or ("timestamp" if "%H" in text else "date")
         mistake = format_mistake(text, kind)
@@ -86,8 +84,7 @@ class ReadingSection(SignsSection):
         return self
 
     def format_of(self, kind: ClockKind, declared: str | None) -> str:
-        """Return the declared format of a column, or the common format if it is of the same
-        kind."""
+        """Return the format of a column: its declared one, or the common one of that kind."""
         if declared is not None or self.format is None:
             return declared or ""
         return "" if format_mistake(self.format, kind) else self.format
@@ -141,11 +138,8 @@ class DeriveSection(SignsSection):
     @model_validator(mode="after")
     def _require_consistent(self) -> DeriveSection:
         functions = [name for name in _FUNCTIONS if getattr(self, name) is not None]
-        require(
-            len(functions) == 1,
-            f"one of {', '.join(_FUNCTIONS)}",
-            " and ".join(functions) or "none",
-        )
+        got = " and ".join(functions) or "none"
+        require(len(functions) == 1, f"one of {', '.join(_FUNCTIONS)}", got)
         function, reads_times = self._function, self._reads_times
         value = getattr(self, function)
         is_pair = isinstance(value, str) or (len(value) == 2 and all(value))
@@ -154,13 +148,9 @@ class DeriveSection(SignsSection):
         allowed = {"unit": function == "difference", "format": reads_times, "zone": reads_times}
         allowed |= dict.fromkeys(("decimal", "thousands"), reads_numbers)
         for field, is_allowed in allowed.items():
-            is_absent = getattr(self, field) is None
-            require(
-                is_allowed or is_absent,
-                f"no {field} of `{function}`",
-                str(getattr(self, field)),
-                field,
-            )
+            other = getattr(self, field)
+            is_good, expected = is_allowed or other is None, f"no {field} of `{function}`"
+            require(is_good, expected, str(other), field)
         require_format(self.format)
         if function == "product":
             fields.FINITE.read(value[1])
@@ -220,21 +210,14 @@ class WindowsSection(fields.Section):
     grace: Annotated[int, fields.Scalar(_seconds, _EXPECTED_GRACE, fields.TEXT)] = 0
 
     def declared(self, reading: ReadingSection) -> Windows:
-        """Return the declared windows; FieldError if the first or last does not exist in the
-        calendar."""
+        """Return the declared windows; FieldError for a first or last outside the calendar."""
         require_format(self.format)
         zone = self.zone or reading.zone
-        is_unique = self.every != "hour" or zone == "UTC"
-        require(
-            is_unique, "the zone UTC for hours: elsewhere one occurs twice a year", zone, "zone"
-        )
+        is_unique, expected = self.every != "hour" or zone == "UTC", "the zone UTC for hours"
+        require(is_unique, f"{expected}: elsewhere one occurs twice a year", zone, "zone")
         clock = Clock("timestamp", zone, self.format or reading.format or "")
         windows = Windows(self.column, self.every, clock, self.first, self.grace)
         for field, name in (("first", self.first), ("last", self.last or self.first)):
-            try:
+            with below(field):
                 windows.require(name)
-            except DeclarationError as error:
-                message = str(error).removeprefix("window: expected ")
-                expected, _, got = message.rpartition(", got ")
-                raise FieldError(expected, got, field=(field,)) from None
         return replace(windows, last=self.last or "")

@@ -5,6 +5,7 @@ evaluation with its targets, and k-anonymity.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import Annotated, Literal
 
@@ -54,7 +55,7 @@ class GroupSection(fields.Section):
 
 
 AnyProtection = OneRowSection | PersonSection | GroupSection
-_FORMS: dict[str, type[AnyProtection]] = {
+_FORMS: Mapping[str, type[AnyProtection]] = {
     "one_row": OneRowSection,
     "rows_of_person": PersonSection,
     "group": GroupSection,
@@ -140,13 +141,9 @@ class DiscoverSection(fields.Section):
 
     def declared(self, domain: Domain) -> Discover:
         """Return the budget of the discovery; FieldError if the domain needs none, or another δ."""
-        undeclared = {
-            attribute.name: attribute.undeclared
-            for attribute in domain
-            if attribute.undeclared is not None
-        }
-        require(undeclared, "an attribute with `discover` or `quantiles`", "no such attribute")
-        texts = [name for name, parts in undeclared.items() if parts.levels is not None]
+        open_ = [attribute for attribute in domain if attribute.undeclared is not None]
+        require(open_, "an attribute with `discover` or `quantiles`", "no such attribute")
+        texts = [each.name for each in open_ if each.undeclared and not each.undeclared.is_number]
         expected = (
             f"a δ for the levels of {', '.join(texts)}, such as delta: 0.000000001; or a public "
             "list, `levels: {file: levels.txt}`; or all known levels and `other`"
@@ -181,10 +178,11 @@ def publication_sections(value: object) -> tuple[PublishSection, ...]:
     return tuple(sections)
 
 
-def _suppressed(text: str) -> Fraction | None:
-    return Fraction(text) if re.fullmatch(r"0|0?\.[0-9]{1,9}", text) else None
-
-
+_SUPPRESS = fields.Scalar(
+    lambda text: Fraction(text) if re.fullmatch(r"0|0?\.[0-9]{1,9}", text) else None,
+    "a decimal number from 0 to below 1",
+    fields.NUMBER,
+)
 Parameters = fields.MappingOf[fields.MappingOf[fields.Text]]
 """Type of model or method → parameter → text."""
 
@@ -209,9 +207,7 @@ class KAnonymitySection(fields.Section):
     ) = None
     sensitive_label: fields.Switch = True
     diversity: fields.Count | None = None
-    suppress: Annotated[
-        Fraction, fields.Scalar(_suppressed, "a decimal number from 0 to below 1", fields.NUMBER)
-    ] = Fraction(0)
+    suppress: Annotated[Fraction, _SUPPRESS] = Fraction(0)
     seed: fields.Index = 0
 
     def declared(self, domain: Domain, label: str, *, is_release: bool) -> KAnonymity:

@@ -105,9 +105,8 @@ class Source:
     @property
     def is_template(self) -> bool:
         """Whether a path or the query has a placeholder for a time window."""
-        return any(TEMPLATE in location for location in self.locations) or bool(
-            _ENDS.search(self.query)
-        )
+        has_window = any(TEMPLATE in location for location in self.locations)
+        return has_window or _ENDS.search(self.query) is not None
 
     def of_window(self, name: str, start: int, end: int) -> Source:
         """Return the source of one time window, with the placeholders of paths and query filled in.
@@ -156,8 +155,7 @@ class Source:
 
     @property
     def identities(self) -> tuple[str, ...]:
-        """The canonical names of the source, its download and its parts, independent of their
-        spelling.
+        """The canonical names of the source, its download and its parts.
 
         The ledger keeps two populations from sharing any name. Samples and queries have no names of
         their own, since others may give the same persons.
@@ -196,10 +194,9 @@ class Source:
 
     @property
     def current_identities(self) -> tuple[str, ...]:
-        """The canonical names, including targets of links and the inode numbers of files with
-        several hard links.
+        """The canonical names, with targets of links and inodes of files with several hard links.
 
-        They are compared before and after a read.
+        They are compared before and after a read. Files in a folder that is named too are left out.
         """
         local = () if self.is_remote else self.locations
         places = [(split_database_file(path) or ("", path))[1] for path in local]
@@ -209,7 +206,12 @@ class Source:
         numbers = [_number(path) for path in states if S_ISREG(path.st_mode) and path.st_nlink > 1]
         inodes = (f"{_INODE}{device}:{file}" for device, file in numbers)
         of_parts = () if self.parts is None else self.parts.current_identities
-        return _without_contents((*self.identities, *linked, *inodes, *of_parts))
+        names = dict.fromkeys((*self.identities, *linked, *inodes, *of_parts))
+        folders = {_path_of(name) for name in names}
+        paths = ((name, _path_of(name)) for name in names)
+        return tuple(
+            name for name, path in paths if path is None or folders.isdisjoint(path.parents)
+        )
 
     def _described(self, location: str) -> str:
         if self.is_remote:
@@ -236,8 +238,7 @@ class Source:
 
 
 def database_names(location: str) -> tuple[str, ...]:
-    """Return the canonical names of a database: the path of a file, or a name for each of a
-    server's hosts.
+    """Return the canonical names of a database: a file's path, or one for each host of a server.
 
     The name of a variable that is not set stands for itself.
 
@@ -292,8 +293,7 @@ def source_label(name: str) -> str:
 
 
 def first_overlap(names: Sequence[str], other_names: Iterable[str]) -> tuple[str, str] | None:
-    """Return the first two names, one of each list, that may mean the same rows; None if there are
-    none.
+    """Return the first two names, one of each list, that may mean the same rows, or None.
 
     Those are equal names in canonical form, a folder and a path in it, or two paths of one file.
 
@@ -345,8 +345,7 @@ def _text_keys(name: str) -> Keys:
 
 
 def _number_keys(name: str) -> Keys:
-    """Return the inodes of a file, or of a folder with all files in it, and of all parent
-    folders."""
+    """Return the inodes of a file, or a folder and all files in it, and of all parent folders."""
     path = _path_of(name)
     if path is not None:
         own, above = _states(path), _existing(path.parents)
@@ -360,14 +359,6 @@ def _path_of(name: str) -> Path | None:
     if not name.startswith(f"{_FILE}/"):
         return None
     return Path(os.path.normpath(name.removeprefix(_FILE)))
-
-
-def _without_contents(names: Iterable[str]) -> tuple[str, ...]:
-    """Return the distinct names, without files in a folder that is also listed."""
-    unique = dict.fromkeys(names)
-    folders = {_path_of(name) for name in unique}
-    paths = ((name, _path_of(name)) for name in unique)
-    return tuple(name for name, path in paths if path is None or folders.isdisjoint(path.parents))
 
 
 def _linked_parts(folder: str) -> Iterator[str]:

@@ -145,7 +145,6 @@ class CsvForm(fields.Section):
 
     @model_validator(mode="after")
     def _require_names_once(self) -> Self:
-        """Raise FieldError if column names are both in the file and declared in a field."""
         is_single = self.header is None or self.header_row is None
         require(is_single, "header or header_row", "both", "header_row")
         return self
@@ -253,9 +252,11 @@ class ParquetFile(_Sampled):
 
     @model_validator(mode="after")
     def _require_copy(self) -> Self:
-        is_whole = self.download is None and self.sample is None
-        is_good = self.snapshot == "copy" or is_whole
-        require(is_good, "copy, where rows are downloaded or sampled", "in_place", "snapshot")
+        is_copy = self.snapshot == "copy"
+        expected = "copy, where rows are downloaded"
+        require(is_copy or self.download is None, expected, "in_place", "snapshot")
+        expected = "copy, where rows are sampled"
+        require(is_copy or self.sample is None, expected, "in_place", "snapshot")
         return self
 
 
@@ -295,7 +296,7 @@ class Database(fields.Section):
     @model_validator(mode="before")
     @classmethod
     def _require_every_row(cls, value: object) -> object:
-        """Raise FieldError for a sample of a query, whose rows have no fixed order."""
+        # Rows of a query have no fixed order, from which a sample could be drawn again.
         is_whole = "sample" not in require_mapping(value)
         require(is_whole, "every row of a query", "a sample of them", "sample")
         return value
@@ -350,8 +351,7 @@ AnySource = Annotated[_SourceSection, FormChoice(_SourceSection, _source_section
 
 
 def source_of(section: _SourceSection, folder: Path, *, is_release: bool) -> Source:
-    """Return the declared source without its sample; FieldError if its fields contradict each
-    other.
+    """Return the declared source, without its sample; FieldError for contradictory fields.
 
     folder       folder of the data set file, where its paths begin
     is_release   whether rows are sensitive, so that a download needs a hash
@@ -414,9 +414,9 @@ def _downloaded(section: OneUrl | SeveralUrls, form: Source, *, is_release: bool
         names.update(url_names(url))
     expected = "the hash of sensitive data that is downloaded"
     require(hashes is not None or not is_release, expected, "nothing", "sha256")
-    if hashes is not None and len(hashes) != len(urls):
-        expected = f"{len(urls)} hashes, one for each URL"
-        raise FieldError(expected, f"{len(hashes)}", field=("sha256",))
+    count = len(urls) if hashes is None else len(hashes)
+    expected = f"as many hashes as URLs, which are {len(urls)}"
+    require(count == len(urls), expected, str(count), "sha256")
     return replace(
         _with_form(form, section),
         location=urls[0],
@@ -438,10 +438,7 @@ def _path(text: str, folder: Path, field: str) -> tuple[str, str | None]:
 
 
 def _database(section: Database, folder: Path) -> Source:
-    """Return the source of a database, given by an environment variable or an SQLite file.
-
-    No message shows the variable's text.
-    """
+    # No message shows the text of a variable, which may hold a password.
     match = re.fullmatch(r"\$([A-Z_][A-Z0-9_]*)", section.database)
     if match is None:
         prefix, path = split_database_file(section.database) or (SQLITE, "")
@@ -468,8 +465,7 @@ class _Draft(fields.Section):
 
 
 def drafted_source(section: Mapping[str, Value], path: Path) -> Source:
-    """Return the source that a section declares for a data set file still to be written at
-    ``path``."""
+    """Return the source that a section declares for a new data set file at ``path``."""
     document = Document.of_text(f"source: {flow_mapping(section)}", path)
     with locate_errors(document), below("source"):
         drafted = _Draft.model_validate(document.texts).source

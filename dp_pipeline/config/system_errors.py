@@ -84,10 +84,9 @@ def system_line(error: OSError, path: Path | None = None) -> str:
     path   the file, if the error itself names none, as errors of writing do
     """
     file = error.filename if isinstance(error.filename, str) else path
-    refusal = (
-        "the operating system refuses" if file is None else f"{str(file)[:300]} cannot be used"
-    )
-    return _line(f"{refusal}: {os_error_reason(error)}", _REMEDIES.get(error.errno or 0, ""))
+    fault = "the operating system refuses"
+    fault = fault if file is None else f"{str(file)[:300]} cannot be used"
+    return _line(f"{fault}: {os_error_reason(error)}", _REMEDIES.get(error.errno or 0, ""))
 
 
 def with_remedy(line: str, error: object) -> str:
@@ -96,8 +95,7 @@ def with_remedy(line: str, error: object) -> str:
 
 
 def bounded_bytes(path: Path, *, max_bytes: int) -> bytes:
-    """Return the bytes of a regular file of at most ``max_bytes`` bytes; OSError for any other
-    file.
+    """Return the bytes of a regular file; OSError for another, or over ``max_bytes`` bytes.
 
     A pipe would wait for a writer, and a device never ends.
     """

@@ -36,8 +36,7 @@ def is_host(text: str) -> bool:
 
 
 def host_names(host: str) -> tuple[str, ...]:
-    """Return the canonical names of a host: its own, its addresses in the hosts file, or
-    THIS_MACHINE.
+    """Return the canonical names of a host: its own, those of the hosts file, or THIS_MACHINE.
 
     Two hosts are the same if they share a name.
 
@@ -67,8 +66,7 @@ def canonical_host(host: str) -> str:
 
 
 def _address(text: str) -> IPv4Address | IPv6Address | None:
-    """Return an IP address in any spelling, such as 0x7f.1, without its IPv6 zone; None for a
-    name."""
+    """Return an IP address in any spelling, such as 0x7f.1, without its zone; None for a name."""
     digits = text.partition("%")[0] if ":" in text else text
     try:
         # As bytes: digits of other scripts are refused.
@@ -81,10 +79,7 @@ def _address(text: str) -> IPv4Address | IPv6Address | None:
 
 @lru_cache(maxsize=1024)
 def _is_this_machine(name: str) -> bool:
-    """Return whether a host is this machine, by its name or because a socket can bind to its
-    address.
-
-    Nothing is sent."""
+    # By its name, or as a socket can bind to its address. Nothing is sent.
     address = _address(name)
     if address is None:
         return name in _own_names()
@@ -143,8 +138,7 @@ def is_url(location: str) -> bool:
 
 
 def is_allowed_url(url: str) -> bool:
-    """Return whether ``url`` may be opened: https, or http to this machine, without user or
-    password.
+    """Return whether ``url`` may be opened: https, or http to this machine, without a user.
 
     Nothing is escaped in the host, and all characters are of RFC 3986.
 
@@ -197,7 +191,6 @@ def url_names(url: str) -> tuple[str, ...]:
 
 
 def _canonical_path(path: str) -> str:
-    """Return the path of a URL without parts that servers may ignore."""
     segments: list[str] = []
     # A client removes dots before it asks, and takes an escaped slash for no slash.
     for segment in map(unquote, path.split("/")):

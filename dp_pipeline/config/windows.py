@@ -14,7 +14,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Literal, get_args
 
 from dp_pipeline.config.calendar import Period, next_period, period_name, period_start
-from dp_pipeline.config.errors import DeclarationError
+from dp_pipeline.config.errors import DeclarationError, FieldError
 
 if TYPE_CHECKING:
     from dp_pipeline.config.clock import Clock
@@ -97,18 +97,12 @@ class Windows:
         """Return ``name`` if it names a declared window; DeclarationError otherwise."""
         local_time = self._parse(name)
         if local_time is None:
-            example = _window_name(_EXAMPLE, self.every)
-            raise DeclarationError(
-                f"window: expected a {self.every} such as {example}, got {name[:30]!r}"
-            )
+            expected = f"a {self.every} such as {_window_name(_EXAMPLE, self.every)}"
+            raise FieldError(expected, repr(name[:30]), of="window")
         if local_time < self._local_start(self.first):
-            raise DeclarationError(
-                f"window: expected {self.first}, the first, or a later one, got {name}"
-            )
+            raise FieldError(f"{self.first}, the first, or a later one", name, of="window")
         if self.last and local_time > self._local_start(self.last):
-            raise DeclarationError(
-                f"window: expected {self.last}, the last, or an earlier one, got {name}"
-            )
+            raise FieldError(f"{self.last}, the last, or an earlier one", name, of="window")
         return name
 
     def is_name(self, name: str) -> bool:
@@ -168,8 +162,7 @@ class Windows:
         )
 
     def ending_with(self, last: str, count: int) -> tuple[str, ...]:
-        """Return the last ``count`` windows up to ``last``, oldest first; DeclarationError if there
-        are fewer.
+        """Return ``count`` windows up to ``last``, oldest first; DeclarationError for too many.
 
         >>> from dp_pipeline.config.clock import Clock
         >>> Windows("at", "quarter", Clock("timestamp"), "2026-Q1").ending_with("2026-Q3", 2)
@@ -187,8 +180,7 @@ class Windows:
         return tuple(reversed(names))
 
     def parse_range(self, text: str) -> tuple[str, ...]:
-        """Return the windows of a text like ``2026-W01`` or ``2026-W01..2026-W52``;
-        DeclarationError otherwise."""
+        """Return the windows of ``2026-W01`` or ``2026-W01..2026-W52``; else DeclarationError."""
         first, dots, last = text.partition("..")
         return self.between(first, last if dots else first)
 
@@ -227,7 +219,13 @@ class Windows:
         if numbers[0] not in _YEARS:
             return None
         try:
-            local_time = _local_start_of(numbers, self.every)
+            if self.every == "week":
+                local_time = datetime.fromisocalendar(numbers[0], numbers[1], 1)
+            elif self.every == "quarter":
+                local_time = datetime(numbers[0], 3 * numbers[1] - 2, 1)
+            else:
+                year, month, day, hour = (*numbers, *(1, 1, 1, 0)[len(numbers) :])
+                local_time = datetime(year, month, day, hour)
         except ValueError:
             return None
         return local_time if _window_name(local_time, self.every) == name else None
@@ -235,16 +233,6 @@ class Windows:
 
 def _window_name(local_time: datetime, every: Period) -> str:
     return period_name(local_time, every) + ("Z" if every == "hour" else "")
-
-
-def _local_start_of(numbers: list[int], every: Period) -> datetime:
-    """Return the local time at which a window begins, from the numbers in its name."""
-    if every == "week":
-        return datetime.fromisocalendar(numbers[0], numbers[1], 1)
-    if every == "quarter":
-        return datetime(numbers[0], 3 * numbers[1] - 2, 1)
-    year, month, day, hour = (*numbers, *(1, 1, 1, 0)[len(numbers) :])
-    return datetime(year, month, day, hour)
 
 
 def range_text(windows: Sequence[str]) -> str:

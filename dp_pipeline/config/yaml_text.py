@@ -102,16 +102,14 @@ class Document:
             below = (*place, str(key.value))
             if below in self.values:
                 self.values[below] = key.start_mark.line + 1
-                raise self.refusal(
-                    FieldError("each field once", "the same field twice", field=below)
-                )
+                twice = FieldError("each field once", "the same field twice", field=below)
+                raise self.refusal(twice)
             self.keys[below] = key.start_mark.line + 1
             texts[str(key.value)] = self._read_node(value, below)
         return texts
 
     def located(self, error: DeclarationError, *names: str) -> DeclarationError:
-        """Return an error with the file and line of its field, or of the nearest enclosing field,
-        added.
+        """Return an error with file and line of its field, or of the nearest one around it.
 
         The data set's name is removed from the message, since the file has it.
         """
@@ -144,7 +142,6 @@ def _nearest_line(lines: Mapping[Place, int], place: Place) -> int:
 
 
 def _short(text: str, most: int = 62) -> str:
-    """Return a declared text shortened to one line of at most ``most`` characters."""
     line = " ".join(text.split())
     return line if len(line) <= most else f"{line[: most - 1]}…"
 
@@ -200,7 +197,6 @@ def field_text(name: str, fields: Mapping[str, Value], *, indent: int = 0) -> li
 
 
 def _wrapped(name: str, value: Value, indent: int) -> list[str]:
-    """Return a field as lines of YAML, with a long list broken between its items."""
     margin = " " * indent
     line = f"{margin}{name}: {flow(value)}"
     if isinstance(value, str) or len(line) <= _WIDTH:

@@ -15,13 +15,7 @@ from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.config.parameters import texts_of
 from dp_pipeline.config.windows import range_text
 from dp_pipeline.models import build_model
-from dp_pipeline.models.base import (
-    FitResult,
-    Model,
-    PrivacyGuarantee,
-    declared_guarantee,
-    price,
-)
+from dp_pipeline.models.base import FitResult, Model, PrivacyGuarantee, declared_guarantee, price
 from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.releases import refinement
 from dp_pipeline.releases.home import Home, engine_name
@@ -29,11 +23,7 @@ from dp_pipeline.releases.model_questions import ModelQuestions
 from dp_pipeline.releases.noisy_release import NoisyDrawing, NoisyRelease, as_release_key
 from dp_pipeline.releases.release import ReleaseSpec
 from dp_pipeline.releases.replay import pointer_path, settled_answers, settled_entry
-from dp_pipeline.releases.side_information import (
-    PublicRows,
-    earlier_bundle,
-    earlier_release_folder,
-)
+from dp_pipeline.releases.side_information import PublicRows, earlier_bundle, earlier_release_folder
 from dp_pipeline.results.bundle import LEARNED, PRIOR, TYPES, Key, ReleaseKey
 from dp_pipeline.results.source_types import typed_domain
 

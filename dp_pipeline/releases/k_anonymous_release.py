@@ -30,12 +30,7 @@ from dp_pipeline.releases.k_anonymous_tables import (
     k_anonymous_tables,
     keeps_guarantee,
 )
-from dp_pipeline.releases.release import (
-    OTHER_NON_DP,
-    Drawing,
-    Release,
-    ReleaseSpec,
-)
+from dp_pipeline.releases.release import OTHER_NON_DP, Drawing, Release, ReleaseSpec
 from dp_pipeline.results.bundle import ALLOWED, K_ANONYMITY, Bundle, KAnonymousKey, Key
 
 if TYPE_CHECKING:

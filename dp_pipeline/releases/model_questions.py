@@ -15,13 +15,7 @@ from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.gate.curator import PaidMarginals
 from dp_pipeline.gate.noise import NoiseSource
 from dp_pipeline.inference.earlier import PublicTable
-from dp_pipeline.models.base import (
-    FitResult,
-    Model,
-    PrivacyGuarantee,
-    curators_of,
-    fit,
-)
+from dp_pipeline.models.base import FitResult, Model, PrivacyGuarantee, curators_of, fit
 from dp_pipeline.releases.noisy_release import ReleaseCounter
 from dp_pipeline.results.accountant import Accountant
 from dp_pipeline.results.bundle import EARLIER_EVALUATION, Bundle, ReleaseKey

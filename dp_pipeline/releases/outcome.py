@@ -23,12 +23,7 @@ from dp_pipeline.releases.domain_release import with_discovered
 from dp_pipeline.releases.evaluate import compared_tables, evaluate
 from dp_pipeline.releases.home import Home
 from dp_pipeline.releases.publish import PublishedBundle
-from dp_pipeline.releases.release import (
-    Release,
-    digest_of,
-    other_non_dp_releases,
-    program_code,
-)
+from dp_pipeline.releases.release import Release, digest_of, other_non_dp_releases, program_code
 from dp_pipeline.releases.release_text import write_card
 from dp_pipeline.releases.replay import (
     encode_document,

@@ -156,7 +156,7 @@ BAD_DELTAS += ["0.0000000000002", "2.5e-12", "1e-999999999", "9" * 5000, "0x1", 
 
 @pytest.mark.parametrize("text", BAD_DELTAS, ids=lambda text: text[:15])
 def test_anything_else_is_no_delta(text: str) -> None:
-    with pytest.raises(DeclarationError, match="delta: expected a decimal number above 0") as wrong:
+    with pytest.raises(DeclarationError, match="delta: expected a") as wrong:
         parse_delta(text)
     assert len(str(wrong.value)) < 250
 
