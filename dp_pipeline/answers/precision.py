@@ -12,7 +12,7 @@ import numpy as np
 from dp_pipeline.answers.estimate import Basis
 from dp_pipeline.answers.fit_response import FitResponse
 from dp_pipeline.answers.noisy_tables import MeasuredTable, NoisyTables
-from dp_pipeline.answers.released_rows import ReleasedRows
+from dp_pipeline.answers.released_rows import MOST_CELLS, ReleasedRows
 from dp_pipeline.answers.unmeasured_pairs import UnmeasuredPairs
 from dp_pipeline.config.encoding import FloatArray, IntArray, Names
 
@@ -22,9 +22,6 @@ RAKINGS = 3
 BEYOND_PAIRS = 4
 """Variance of the dependence of three columns that their pairs do not explain, in variances of
 sampling a table: on NLTCS, where all pairs are measured, intervals then hold 95 of 100 numbers."""
-
-MOST_CELLS = 10**6
-"""Cells of three columns up to which what pairs explain is subtracted from a variance."""
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,9 @@ import numpy as np
 from dp_pipeline.config.encoding import FloatArray, IntArray, Names
 from dp_pipeline.results.clusters import Tables
 
+MOST_CELLS = 10**6
+"""Cells of a table that is computed with its empty cells: larger ones take too much time."""
+
 
 @dataclass(frozen=True)
 class ReleasedRows:
@@ -79,17 +82,18 @@ class ReleasedRows:
         cells, shape = self.cells(attributes)
         return self.means_in(cells, prod(shape), values).reshape(shape)
 
-    def means_of_filled_cells(
-        self, values: FloatArray, attributes: Names
-    ) -> tuple[FloatArray, IntArray]:
-        """Return the weighted mean of a value in each non-empty cell, and the cell of each row.
+    def means_of_cells(self, values: FloatArray, attributes: Names) -> tuple[FloatArray, IntArray]:
+        """Return the mean over rows of a value in every cell: float (cells,), and the number of
+        the cell of each row: int (rows,).
 
-        The arrays are float (cells,) and int (rows,); cells are numbered through the non-empty
-        ones."""
-        cells = np.zeros(len(self), dtype=np.int64)
+        Empty cells, whose mean is 0, are left out where there are many."""
+        cells, many = np.zeros(len(self), dtype=np.int64), 1
         for name in attributes:
-            cells = np.unique(cells * self.sizes[name] + self.codes[name], return_inverse=True)[1]
-        return self.means_in(cells, int(cells.max(initial=-1)) + 1, values), cells
+            cells, many = cells * self.sizes[name] + self.codes[name], many * self.sizes[name]
+            if many > MOST_CELLS:
+                filled, cells = np.unique(cells, return_inverse=True)
+                many = len(filled)
+        return self.means_in(cells, many, values), cells
 
 
 def codes_and_labels(tables: Tables) -> tuple[dict[str, IntArray], dict[str, list[str]]]:

@@ -353,8 +353,8 @@ class OpenTable:
         if all(column.dtype.kind == "U" for column in columns):
             return 0.0
         released = self.precision.released
-        means, cells = released.means_of_filled_cells(rows.astype(np.float64), used)
-        items = self.precision.weight * np.bincount(cells, self._mass)
+        means, cells = released.means_of_cells(rows.astype(np.float64), used)
+        items = self.precision.weight * np.bincount(cells, self._mass, minlength=len(means))
         return float(((items * means * (1 - means)) ** 2).sum()) / 3
 
     def _ratio(
