@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from dp_pipeline.cli import NEW_OBJECTS
 from dp_pipeline_tests.postgres_server import postgres_server, postgres_url
@@ -24,8 +24,15 @@ IN_MEMORY, ROOM = Path("/dev/shm"), 4 << 30
 if os.access(IN_MEMORY, os.W_OK) and shutil.disk_usage(IN_MEMORY).free > ROOM:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(IN_MEMORY))
 
-# How long one example takes says how busy the computer is. As many examples as most tests ask for.
-settings.register_profile("patient", deadline=None, max_examples=60)
+# How long examples take says how busy the computer is. As many of them as most tests ask for, and
+# the same in every run: `--hypothesis-profile default` looks for new ones.
+settings.register_profile(
+    "patient",
+    deadline=None,
+    max_examples=60,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.load_profile("patient")
 
 # Thousands of modules and tests are collected, and all of them stay: see below.

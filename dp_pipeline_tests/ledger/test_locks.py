@@ -48,7 +48,7 @@ def test_a_waiter_takes_the_lock_of_the_file_with_the_name(
         waits.wait()
         thread.join(0.2)
         order.append("first")
-    thread.join(10)
+    thread.join(60)
     assert order == ["first", "second"]
     assert not path.exists()
 

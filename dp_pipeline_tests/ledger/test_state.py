@@ -291,5 +291,5 @@ def release_in_a_thread(ledger: Ledger, name: str) -> None:
         target=release, args=(ledger, charge(name, epsilon="0.25"), "0.25"), daemon=True
     )
     thread.start()
-    thread.join(timeout=30)
+    thread.join(timeout=300)
     assert not thread.is_alive()

@@ -80,7 +80,7 @@ def start(folder: Path, work: Callable[..., None], *arguments: object) -> BasePr
 
 def ended(child: BaseProcess, folder: Path) -> Result:
     """Wait for the end of what ``start`` began."""
-    child.join(timeout=120)
+    child.join(timeout=600)
     assert child.exitcode is not None, "a command that does not end"
     out, err = ((folder / name).read_text(encoding="utf-8") for name in ("out.txt", "err.txt"))
     return Result.of(child.exitcode, out, err)

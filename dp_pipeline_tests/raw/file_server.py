@@ -12,6 +12,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 Fault = str
 """none, short, endless, chunked, chunked short, silent, stalled, drip or odd header."""
 
+SILENT_SECONDS = 60
+"""How long nothing comes; nobody waits for the end of it."""
+
 
 @dataclass
 class FileServer:
@@ -76,7 +79,7 @@ def file_server() -> Iterator[FileServer]:
 def _send(handler: BaseHTTPRequestHandler, body: bytes, fault: Fault) -> None:
     handler.close_connection = True
     if fault == "silent":
-        time.sleep(1)
+        time.sleep(SILENT_SECONDS)
         return
     handler.send_response(200)
     if fault.startswith("chunked"):
@@ -94,7 +97,7 @@ def _send(handler: BaseHTTPRequestHandler, body: bytes, fault: Fault) -> None:
     elif fault == "stalled":
         handler.wfile.write(body[:-1])
         handler.wfile.flush()
-        time.sleep(1)
+        time.sleep(SILENT_SECONDS)
     elif fault == "drip":
         # Until nobody listens any more.
         with suppress(OSError):

@@ -265,7 +265,7 @@ def test_two_preparations_never_mix_their_tables(tmp_path):
         thread = threading.Thread(target=other)
         thread.start()
         assert not free.wait(0.3)
-    thread.join(timeout=20)
+    thread.join(timeout=300)
     assert free.is_set()
 
 
