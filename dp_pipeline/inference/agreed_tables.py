@@ -11,22 +11,15 @@ import numpy as np
 from dp_pipeline.config.encoding import FloatArray, Names
 from dp_pipeline.inference.consistency import (
     NoisyTable,
-    make_consistent,
+    agree_by_ripple,
     reconciled,
-    ripple,
     variance_of,
 )
 from dp_pipeline.results.measurement import marginal_of
 
-ROUNDS = 3
-"""Rippled tables disagree again, less and less."""
-
-SETTLED = 1e-3
-"""Negative cells that are left alone, in deviations of the noise."""
-
 OF_NOISE = 0.3
-"""What is left of the noise of a pair's dependence, about, where tables have no negative cells:
-that part of it is expected in what a pair is off from independence."""
+"""Part of the noise of a pair's dependence that is left, about, once tables have no negative
+cells."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,10 +52,8 @@ class AgreedTables:
         """
         _, tables = reconciled(measured, sizes)
         variances = {names: variance_of(names, measured) for names in tables}
-        tolerance = SETTLED * max(1.0, sqrt(min(variances.values())))
-        for _ in range(ROUNDS):
-            agreed = make_consistent(tables, variances=variances)
-            tables = {name: ripple(table, tolerance=tolerance) for name, table in agreed.items()}
+        deviation = sqrt(min(variances.values()))
+        tables = agree_by_ripple(tables, deviation=deviation, variances=variances)
         if not all(table.any() for table in tables.values()):
             tables = {name: np.full(table.shape, 1 / table.size) for name, table in tables.items()}
         return cls(tables, variances)

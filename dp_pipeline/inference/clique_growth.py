@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from functools import cached_property
 from itertools import combinations
 
@@ -97,17 +96,13 @@ class CliqueGrowth:
                 seen.add(beyond)
                 to_do.append((beyond, separator))
                 yield from self._fitting(self._sets[beyond] & ~separator, separator | one)
-        yield from self._fitting(self._apart(index), one)
+        everyone = (1 << len(self._counts)) - 1
+        component = next(part for part in self._forest.parts if part & one)
+        yield from self._fitting(everyone & ~component, one)
 
     def _fitting(self, others: int, to: int) -> Iterator[int]:
-        """Yield those attributes of ``others`` that fit into a clique with all of ``to``."""
         room = self.most_cells // self._cells(to)
         return (index for index in members_of(others) if self._counts[index] <= room)
-
-    def _apart(self, index: int) -> int:
-        """Return the attributes in other components, as the bits of an integer."""
-        everyone = (1 << len(self._counts)) - 1
-        return everyone & ~next(part for part in self._forest.parts if part >> index & 1)
 
     def _cells(self, attributes: int) -> int:
         return math.prod(self._counts[index] for index in members_of(attributes))
@@ -142,11 +137,13 @@ class _Forest:
     def over(cls, cliques: Sequence[int]) -> _Forest:
         links: list[list[tuple[int, int]]] = [[] for _ in cliques]
         trees, parts = list(range(len(cliques))), dict(enumerate(cliques))
-        for first, second in sorted(_sharing(cliques), key=lambda two: -_shared(cliques, *two)):
+        shared = {(i, j): cliques[i] & cliques[j] for i, j in combinations(range(len(cliques)), 2)}
+        pairs = [pair for pair, attributes in shared.items() if attributes]
+        for first, second in sorted(pairs, key=lambda pair: -shared[pair].bit_count()):
             here, there = trees[first], trees[second]
             if here == there:
                 continue
-            separator = cliques[first] & cliques[second]
+            separator = shared[first, second]
             links[first].append((second, separator))
             links[second].append((first, separator))
             parts[here] |= parts.pop(there)
@@ -154,67 +151,44 @@ class _Forest:
         return cls(tuple(map(tuple, links)), tuple(parts.values()))
 
 
-def _sharing(cliques: Sequence[int]) -> Iterator[tuple[int, int]]:
-    for first, second in combinations(range(len(cliques)), 2):
-        if cliques[first] & cliques[second]:
-            yield first, second
-
-
-def _shared(cliques: Sequence[int], first: int, second: int) -> int:
-    return (cliques[first] & cliques[second]).bit_count()
-
-
-def expected_error(cells: Sequence[int], epsilon: Fraction) -> Fraction:
-    """Return the expected squared error of the tables of m cliques that share ε: 2m²/ε² · Σ_C
-    |Ω_C|.
-
-    Each of |Ω_C| cells has Laplace noise of scale m/ε, of variance 2(m/ε)² (Zhang et al., J.
-    Computer Research and Development 55(12), 2018, Equation 13). The paper's example prints m²
-    times the cells of the *whole* domain, without the 2/ε² and the sum over cliques: 2304 → 1296
-    for this 1472 → 936, the same direction.
-
-    >>> expected_error([12, 4, 18, 12], Fraction(1)), expected_error([12, 4, 36], Fraction(1))
-    (Fraction(1472, 1), Fraction(936, 1))
-    """
-    return 2 * len(cells) ** 2 * sum(cells) / epsilon**2
-
-
 def bigger_cliques(
     tree: JunctionTree, sizes: Mapping[str, int], *, most_cells: int
 ) -> JunctionTree:
-    """Return the tree with linked cliques merged while that lowers :func:`expected_error`.
+    """Return the tree with linked cliques merged while that lowers the expected error of their
+    tables.
 
     sizes        cells of every attribute
-    most_cells   of a merged clique; cliques that have more already stay as they are
+    most_cells   most cells of a merged clique; cliques that have more already stay as they are
+
+    Tables of m cliques that share ε have the squared error 2m²/ε² · Σ_C |Ω_C|: each of |Ω_C| cells
+    has Laplace noise of scale m/ε (Zhang et al., J. Computer Research and Development 55(12), 2018,
+    Equation 13). The paper's example prints m² times the cells of the *whole* domain, without the
+    2/ε² and the sum: 2304 → 1296 for this 1472 → 936, the same direction.
 
     Names of a merged clique are in the order of ``sizes``. A contracted link leaves a tree with
-    running intersection. ε is the same before and after, so it decides nothing. (Bigger-Clique:
-    the same paper, Algorithm 5; its maximum-cardinality labelling adds no edge to a chordal
-    graph, so the step that is taken is the merger that its example shows.)
+    running intersection. (Bigger-Clique: the same paper, Algorithm 5; its maximum-cardinality
+    labelling adds no edge to a chordal graph, so the step that is taken is the merger that its
+    example shows.)
 
     >>> tree = JunctionTree((("a", "b"), ("b", "c")), ((0, 1),))
     >>> bigger_cliques(tree, {"a": 2, "b": 2, "c": 2}, most_cells=8).cliques
     (('a', 'b', 'c'),)
     """
+
+    def added_cells(link: tuple[int, int]) -> float:
+        merged = cell_count(_union(tree, link, sizes), sizes)
+        if merged > most_cells:
+            return math.inf
+        return merged - sum(cell_count(tree.cliques[place], sizes) for place in link)
+
     while tree.links:
-        growth, link = min((_growth(tree, edge, sizes, most_cells), edge) for edge in tree.links)
+        growth, link = min((added_cells(link), link) for link in tree.links)
         number, cells = len(tree.cliques), sum(tree.cells(sizes))
         if (number - 1) ** 2 * (cells + growth) >= number**2 * cells:
             break
         others = [clique for place, clique in enumerate(tree.cliques) if place not in link]
         tree = JunctionTree.of([*others, _union(tree, link, sizes)], sizes)
     return tree
-
-
-def _growth(
-    tree: JunctionTree, link: tuple[int, int], sizes: Mapping[str, int], most_cells: int
-) -> float:
-    """Return the number of cells that merging the cliques of a link adds; infinite above
-    ``most_cells``."""
-    merged = cell_count(_union(tree, link, sizes), sizes)
-    if merged > most_cells:
-        return math.inf
-    return merged - sum(cell_count(tree.cliques[place], sizes) for place in link)
 
 
 def _union(tree: JunctionTree, link: tuple[int, int], sizes: Mapping[str, int]) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ import numpy as np
 from dp_pipeline.config.encoding import FloatArray, IntArray, Names, code_type
 from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.inference.consistency import (
+    ROUNDS,
     SMALLEST_VARIANCE,
     make_consistent,
     project_to_simplex,
@@ -40,7 +41,8 @@ def join_cliques(
     Columns are in the order of ``sizes``, of the smallest type, the codes of a column side by side.
 
     tables   clique of the tree → cells ≥ 0 of any total; axes in the clique's order
-    sizes    cells of every attribute that some clique has
+    rows     number of rows to draw
+    sizes    levels of every attribute that some clique has
 
     The root's cells are ∝ its table, then every clique's other attributes are drawn given its
     separator (Clique-Join: Zhang et al., J. Computer Research and Development 55(12), 2018).
@@ -82,8 +84,10 @@ def join_cliques(
 
 
 def _keys(codes: IntArray, given: list[tuple[int, int]]) -> IntArray:
-    """Return the cell of every row in the table over some attributes, given as (position, size)
-    each."""
+    """Return the cell of every row in the table over some attributes.
+
+    given   position in ``codes`` and size of each attribute
+    """
     # One more: with a single attribute its size is a factor too.
     cells = prod(size for _, size in given) + 1
     keys = np.zeros(codes.shape[1], dtype=code_type([cells]))
@@ -91,10 +95,6 @@ def _keys(codes: IntArray, given: list[tuple[int, int]]) -> IntArray:
         keys *= size
         keys += codes[place].astype(keys.dtype, copy=False)
     return keys
-
-
-ROUNDS = 3
-"""Projecting tables makes them disagree again, less and less."""
 
 
 def clique_counts(
@@ -181,10 +181,8 @@ def sample_network(
 
 
 def overlap_links(sets: Sequence[tuple[str, ...]]) -> tuple[tuple[int, int], ...]:
-    """Return the links (parent, child) of a tree in which each set hangs below the earlier set most
-    like it.
-
-    That is the earlier one with which it shares most attributes, the first of several.
+    """Return the links (parent, child) of a tree in which each set hangs below the earlier set with
+    which it shares most attributes, the first of several.
 
     >>> overlap_links((("b", "a"), ("c", "b"), ("d", "b", "a")))
     ((0, 1), (0, 2))

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from dp_pipeline.config.encoding import FloatArray, IntArray, Names
+from dp_pipeline.inference.consistency import ratio
 from dp_pipeline.inference.junction_tree import JunctionTree
 
 CELLS_A_BATCH = 1 << 22
-"""Cells of the largest clique, times rows, that are held in memory together."""
+"""Most cells of the largest clique, times rows, that are held in memory together."""
 
 GOLDEN_RATIO = (5**0.5 - 1) / 2
 """The step whose multiples, modulo 1, are spread the most evenly (Weyl's sequence)."""
@@ -19,14 +20,13 @@ GOLDEN_RATIO = (5**0.5 - 1) / 2
 
 @dataclass
 class _Factor:
-    """Weights of the cells of a clique for each row (rows, *sizes), over the attributes that are
-    not given."""
+    """The weights of a clique's cells for each row (rows, *sizes), over its attributes without a
+    code."""
 
     table: FloatArray
     names: Names
 
-    def at(self, codes: Mapping[str, IntArray]) -> _Factor:
-        """Return the factor with some of its attributes fixed to these codes (rows,)."""
+    def given(self, codes: Mapping[str, IntArray]) -> _Factor:
         fixed = [name for name in self.names if name in codes]
         free = tuple(name for name in self.names if name not in codes)
         axes = [1 + self.names.index(name) for name in (*fixed, *free)]
@@ -45,11 +45,11 @@ def sample_conditionally(
 ) -> dict[str, IntArray]:
     """Return a random code of every other attribute of each row, given some of its attributes.
 
-    tree     its cliques have all attributes
-    tables   clique → cells ≥ 0 of any total, that agree on what cliques share
-    evidence at least one attribute → its codes (n,)
+    tree       tree whose cliques have all attributes
+    tables     clique → cells ≥ 0 of any total; they agree on what cliques share
+    evidence   attribute → its codes (n,), at least one attribute
 
-    Where no cell is possible, cells of the clique are as likely as each other.
+    Where the given codes leave no cell of a clique, all its cells are equally likely.
 
     >>> tree = JunctionTree((("a", "b"), ("b", "c")), ((0, 1),))
     >>> tables = {("a", "b"): np.eye(2), ("b", "c"): np.array([[0.0, 1.0], [1.0, 0.0]])}
@@ -64,7 +64,7 @@ def sample_conditionally(
         table = np.asarray(tables[clique], dtype=np.float64)
         new = tuple(axis for axis, name in enumerate(clique) if name not in fixed)
         total = table.sum(axis=new, keepdims=True)
-        factors[index] = np.divide(table, total, out=np.zeros_like(table), where=total > 0)
+        factors[index] = ratio(table, total)
         fixed |= {*clique}
     rows = len(next(iter(evidence.values())))
     step = max(1, CELLS_A_BATCH // max(table.size for table in factors.values()))
@@ -83,12 +83,15 @@ def _batch(
     evidence: Mapping[str, IntArray],
     rng: np.random.Generator,
 ) -> dict[str, IntArray]:
-    """Return all attributes of some rows, after passing sums up the tree and drawing codes
-    downwards."""
+    """Return the codes of all attributes of some rows: sums are passed up the tree, and codes are
+    drawn downwards.
+
+    conditionals   position of a clique → probabilities given its separator
+    """
     rows = len(next(iter(evidence.values())))
     factors = {}
     for index, table in conditionals.items():
-        factor = _Factor(table[None], tree.cliques[index]).at(evidence)
+        factor = _Factor(table[None], tree.cliques[index]).given(evidence)
         weights = np.broadcast_to(factor.table, (rows, *factor.table.shape[1:]))
         factors[index] = _Factor(weights, factor.names)
     for parent, child in reversed(tree.links):
@@ -105,7 +108,7 @@ def _batch(
         factors[parent] = _Factor(above.table * message.reshape(rows, *sizes), above.names)
     codes = dict(evidence)
     for index in tree.order:
-        factor = factors[index].at(codes)
+        factor = factors[index].given(codes)
         if factor.names:
             alike = sorted(codes, key=lambda name: name in tree.cliques[index])
             context = [codes[name] for name in alike]

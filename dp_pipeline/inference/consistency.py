@@ -76,6 +76,11 @@ def shared_sets(cliques: Iterable[Names]) -> tuple[frozenset[str], ...]:
     return tuple(sorted(closed, key=lambda shared: (len(shared), sorted(shared))))
 
 
+def ratio(dividend: FloatArray, divisor: FloatArray) -> FloatArray:
+    """Return dividend / divisor, in the shape of the dividend; 0 where the divisor is 0."""
+    return np.divide(dividend, divisor, out=np.zeros_like(dividend), where=divisor > 0)
+
+
 def spread(table: NDArray[Any], names: Names, over: Names) -> NDArray[Any]:
     """Return a table with axes ``names``, reshaped so that it broadcasts over the axes ``over``.
 
@@ -116,7 +121,7 @@ class TableEstimate:
 
 
 SMALLEST_VARIANCE = 1e-100
-"""At a very large ε it is 0 to every digit of a float."""
+"""Least variance of noise that is divided by: at a very large ε the float of a variance is 0."""
 
 
 def variance_of(names: Names, measured: Sequence[NoisyTable]) -> float:
@@ -177,10 +182,10 @@ def reconciled(
 
 
 def _reflected(table: FloatArray) -> FloatArray:
-    """Return the coefficients of a table in an orthonormal basis of every axis, or the table of
-    coefficients.
+    """Return a table's coefficients in an orthonormal basis of every axis, and from coefficients
+    the table.
 
-    The first vector of the basis is constant; it is a Householder reflection, its own inverse."""
+    The basis is a Householder reflection, its own inverse, whose first vector is constant."""
     for axis, size in enumerate(table.shape):
         if size > 1:
             last = np.moveaxis(table, axis, -1)
@@ -234,10 +239,15 @@ def project_rows(table: FloatArray, totals: FloatArray) -> FloatArray:
 
 
 SWEEPS = 1000
-"""Most of them: the negative part shrinks geometrically, but slowly where little is above 0."""
+"""Most sweeps of Ripple: the negative part shrinks geometrically, but slowly where little is above
+0."""
 
 
-def ripple(table: FloatArray | IntArray, *, tolerance: float = 1e-3) -> FloatArray:
+SETTLED = 1e-3
+"""Negative part of a cell, in rows, that is left to the end: far below any noise."""
+
+
+def ripple(table: FloatArray | IntArray, *, tolerance: float = SETTLED) -> FloatArray:
     """Return a table ≥ 0 of the same shape and total; all 0 if the total is not above 0.
 
     tolerance   in rows: cells above −tolerance count as settled and are cut at 0 in the end,
@@ -267,3 +277,28 @@ def ripple(table: FloatArray | IntArray, *, tolerance: float = 1e-3) -> FloatArr
             cells += share.sum(axis=axis, keepdims=True) - share
     settled = np.maximum(cells, 0.0)
     return np.asarray(settled * (total / settled.sum()))
+
+
+ROUNDS = 3
+"""Rounds of making tables consistent and then non-negative, after which they disagree again, less
+and less."""
+
+
+def agree_by_ripple(
+    tables: Mapping[Names, FloatArray],
+    *,
+    deviation: float,
+    variances: Mapping[Names, float] | None = None,
+) -> dict[Names, FloatArray]:
+    """Return nearly consistent tables ≥ 0 with one total; all 0 without a positive total.
+
+    deviation   of the noise of a cell: far smaller negative cells are left to the end
+    variances   as in ``make_consistent``
+
+    Consistency and Ripple in turn (PriView: Qardaji, Yang, Li, SIGMOD 2014, Sections 4.4, 4.5).
+    """
+    agreed, tolerance = dict(tables), SETTLED * max(1.0, deviation)
+    for _ in range(ROUNDS):
+        consistent = make_consistent(agreed, variances=variances)
+        agreed = {names: ripple(table, tolerance=tolerance) for names, table in consistent.items()}
+    return agreed

@@ -15,17 +15,19 @@ import numpy as np
 from dp_pipeline.config.encoding import FloatArray, Names
 
 FEWEST_OTHERS = 3
-"""Pairs outside a tree from which it can be seen how well the tree predicts."""
+"""Fewest pairs outside a tree that show how well the tree predicts: with two, any correlation is
+1."""
 
 
 @dataclass(frozen=True)
 class Dependence:
     """The pairwise dependences between d attributes, as symmetric arrays.
 
-    names   of the attributes
-    scores  (d, d): rows by which a pair is off from independence, ‖c_ij − c_i c_jᵀ/n‖₁, about
-    most    (d, d): rows by which they would be if each decided the other; 0 where that is not
-            known, and no path predicts such a pair
+    names   names of the attributes
+    scores  (d, d) distances of pairs from independence, ‖c_ij − c_i c_jᵀ/n‖₁ or estimates of it,
+            in rows
+    most    (d, d) what the distances would be if each attribute decided the other, about; 0 where
+            that is not known, and no path predicts such a pair
 
     Along a chain a – b – c of binary attributes where a and c depend on each other through b
     alone, strengths are the |correlations|, and that of (a, c) is their product. So a pair that no

@@ -1,16 +1,12 @@
-"""What an earlier release tells a later one of the same model: it is public, so it costs nothing.
+"""Public knowledge that a release may use at no cost: an earlier release of the same model, or a
+table of public rows.
 
-Of a tree: which boxes are worth a count now, and what those counts were. Of tables: which of them
-were measured, over which groups of levels, and what they said.
-
-Smoothing: a noisy number now, y with variance v, and the estimate of before, x with variance p, are
-combined by their variances and the drift between the two, q. The drift is estimated from those
-numbers alone, as what their differences are more than noise: q = max(0, mean (y − x)² − v − p).
-Then x + (y − x)·(p + q)/(p + q + v) has the variance v·(p + q)/(p + q + v). Where the world stands
-still that is little; where it moves, q is large and the new number is kept nearly as it is. Source:
-Kalman 1960, one step of a random walk whose step is estimated by the method of moments.
-
-PublicTable: rows of other persons that anybody may see, over the same attributes.
+An earlier tree says which boxes are worth a count, and earlier tables which of them to measure,
+over which groups of levels. A current count y with variance v is combined with the earlier estimate
+x with variance p by the drift q between them, which is estimated as q = max(0, mean (y − x)² − v −
+p): x + (y − x)·(p + q)/(p + q + v) has the variance v·(p + q)/(p + q + v). Without drift that is
+small; where q is large, the current count stays nearly as it is. Source: Kalman 1960, one step of a
+random walk whose step is estimated by the method of moments.
 """
 
 from __future__ import annotations
@@ -32,14 +28,12 @@ from dp_pipeline.results.measurement import NoisyMarginal
 from dp_pipeline.results.trees import BitTree, Prefixes
 
 FINER = 1.5
-"""How many times more leaves an earlier tree's shape gets than rows and noise ask for: several
-windows are seen through it (tried on 6 weeks of rides; 0.5 to 4)."""
-
+"""Factor on the counts of an earlier tree, for more leaves than a new tree would get: several
+windows are seen through them (tried on 6 weeks of rides; 0.5 to 4)."""
 
 UNSEEN_DRIFT = 1.0
-"""Standard errors by which numbers may have moved although noise hides it. A window whose rows are
-gone would look like the one before: of a single count that fell by one deviation of its noise .49
-of 95 % intervals held without this, and .93 do with it."""
+"""Standard errors of drift that are assumed although noise hides it: without it, only .49 of the 95
+% intervals hold for a count that fell by one deviation of its noise, and .93 with it."""
 
 
 def smoothed(
@@ -47,8 +41,10 @@ def smoothed(
 ) -> tuple[FloatArray, float]:
     """Return current noisy numbers combined with earlier estimates, and the variance of the result.
 
-    doubt   standard errors of the squares of Laplace noise by which a drift has to be seen; below
-            0, by which one is assumed beyond what is seen
+    now, before         noisy numbers of any one shape
+    variance, earlier   variance of one of them now, and before
+    doubt               standard errors that a drift must exceed to count; a negative number is
+                        added to the drift, in standard errors
 
     >>> still, spread = smoothed(np.array([1.0, -1.0]), 1.0, np.zeros(2), 1.0)
     >>> still.tolist(), spread
@@ -65,10 +61,10 @@ def smoothed(
 class EarlierTree:
     """The numbers of rows in the leaves of an earlier tree, taken as uniform inside each leaf.
 
-    tree     the binary tree that both are cut by
-    places   float (m + 1,): where the leaves begin, and the last one ends, in the order of the
-             deepest nodes
-    below    float (m + 1,): rows before each of those places
+    tree     the binary tree whose nodes the leaves are
+    places   float (m + 1,) starts of the leaves and the end of the last one, counted in deepest
+             nodes of the tree
+    below    float (m + 1,) rows before each of these places
     """
 
     tree: BitTree
@@ -146,10 +142,8 @@ class EarlierTables:
 
     @classmethod
     def of(cls, tables: Tables, domain: Domain) -> EarlierTables | None:
-        """Return the tables of an earlier release; None if they are not stored or declared
-        otherwise now.
-
-        They are not stored where its noisy counts were too many."""
+        """Return the tables of an earlier release; None if they are not stored, as too many, or if
+        the levels are declared otherwise now."""
         if "cells" not in tables or "measured" not in tables:
             return None
         groupings = _groupings(tables)
@@ -174,7 +168,8 @@ class EarlierTables:
         return next((table for table in self.measured if table.attributes == names), None)
 
     def smoothed(self, now: NoisyMarginal) -> NoisyMarginal:
-        """Return a current table averaged with the earlier one over the same attributes."""
+        """Return a current table combined with the earlier one over the same attributes, if there
+        is one."""
         before = self.of_names(now.attributes)
         if before is None or before.table.shape != now.table.shape:
             return now
@@ -212,7 +207,7 @@ def _groupings(tables: Tables) -> dict[str, Grouping]:
 
 
 ROUNDS = 10
-"""Of proportional fitting: tables differ little from what they are fitted to."""
+"""Rounds of proportional fitting, which suffice as margins differ little."""
 
 
 @dataclass(frozen=True, eq=False)

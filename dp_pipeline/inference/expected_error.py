@@ -18,23 +18,26 @@ from dp_pipeline.config.encoding import FloatArray, IntArray, Names
 from dp_pipeline.inference.dependence import Dependence
 from dp_pipeline.results.measurement import NoiseRate
 
+STEPS = 12
+"""Gradient steps on the shares of an amount."""
+
 FIRST_SHARE = 0.15
-"""One-way marginals' part of the amount before the first gradient step."""
+"""Share of the amount for one-way marginals before the first gradient step."""
 
 TINY = 1e-12
-"""Far below every amount, fall and error that occurs: nothing is divided by 0."""
+"""Number far below every amount, slope and error that occurs: nothing is divided by 0."""
 
 
 @dataclass(frozen=True, eq=False)
 class TableInformation:
     """The precision that c candidate sets of tables give to one-way marginals and pairs.
 
-    precision    (c, tables, d): what a table adds to the precision of a one-way marginal, in
-                 precisions of one of its cells; 0 where it has not all its levels
-    best_table   (c, pairs): the table with the least noise in a pair; 0 where none holds it
-    noise        (c, pairs): squared noise of that table in the pair beside its margins, in squares
-                 of the noise of one cell; infinite where no table holds the pair
-    unexplained  (c, pairs): rows of a pair's dependence that other tables do not explain
+    precision    (c, tables, d) precision that a table adds to a one-way marginal, in precisions of
+                 one of the table's cells; 0 where the table does not have all levels
+    best_table   (c, pairs) position of the table with the least noise in a pair; 0 without any
+    noise        (c, pairs) squared noise of that table in the pair, margins left aside, in squared
+                 noise of one cell; infinite where no table holds the pair
+    unexplained  (c, pairs) rows of a pair's dependence that other tables do not explain
     """
 
     precision: FloatArray
@@ -60,16 +63,16 @@ class ExpectedError:
 
     It is Σ w_ij √(o_i² + o_j² + q_ij² + b_ij²) over the pairs.
 
-    sizes        levels of every attribute, d of them, as one-way marginals have them
-    grouped      the same, as tables have them
+    sizes        levels of every attribute, d of them, in one-way marginals
+    grouped      attribute → groups of its levels in tables
     paid         attribute → amount that its one-way marginal was measured for already
-    dependence   of all pairs, and what measured pairs explain of the others
-    rate         what noise an amount buys
+    dependence   dependence of all pairs, and how much of it measured pairs explain
+    rate         noise that an amount buys
     weights      w (d, d); None where all pairs count alike
 
     o is the noise of a one-way marginal, by itself and in all tables that have it; q that of the
-    table which holds the pair; b the dependence of a pair that no table holds. Shares are of an
-    amount: those of tables, then what is added to each one-way marginal.
+    table which holds the pair; b the dependence of a pair that no table holds. An amount is divided
+    into shares (tables + d,): one for each table, then one for each one-way marginal.
     """
 
     sizes: Mapping[str, int]
@@ -90,15 +93,12 @@ class ExpectedError:
         shares = self.minimise(self.information(tables), start, amount, STEPS)[1][0]
         return amount * shares[: len(tables)], amount * shares[len(tables) :]
 
-    def of(self, tables: Sequence[Names], amount: float) -> float:
-        """Return the error of tables and one-way marginals, when the amount is divided in the
-        best way."""
-        information, start = self.information(tables), self.start(tables)
-        return float(self.minimise(information, start, amount, STEPS)[0][0])
+    def of(self, tables: Sequence[Names], amount: float, *, singles: bool = True) -> float:
+        """Return the error of tables when the amount is divided in the best way.
 
-    def of_tables(self, tables: Sequence[Names], amount: float) -> float:
-        """Return the error of tables alone, when the amount is divided in the best way."""
-        start = self.start(tables, singles=False)
+        singles   whether one-way marginals are measured alongside
+        """
+        start = self.start(tables, singles=singles)
         return float(self.minimise(self.information(tables), start, amount, STEPS)[0][0])
 
     def of_pairs(self, order: IntArray, counts: Sequence[int], amount: float) -> FloatArray:
@@ -181,13 +181,14 @@ class ExpectedError:
             shares = shares / shares.sum(axis=1, keepdims=True)
         # No product of matrices: what a library adds up in which order depends on the processor.
         remaining = self._remaining(information, shares, amount)
-        return (remaining.errors * self._weights).sum(axis=1), shares
+        return (remaining.errors * self.pair_weights).sum(axis=1), shares
 
     def falls(self, information: TableInformation, shares: FloatArray, amount: float) -> FloatArray:
-        """Return the rate at which the error falls with each share, up to a common factor."""
+        """Return the rate at which the error falls with each share (c, tables + d), up to a common
+        factor."""
         remaining, count = self._remaining(information, shares, amount), shares.shape[1] - self._d
-        slopes = self._weights / np.maximum(remaining.errors, TINY)
-        # Of what is known of an attribute, the error falls by the square of what that leaves.
+        slopes = self.pair_weights / np.maximum(remaining.errors, TINY)
+        # The error of an attribute is 1 / precision, whose slope is −1 / precision².
         of_attribute = slopes[:, self._pairs_of].sum(axis=2) / remaining.precision**2
         of_singles = of_attribute * remaining.by_itself / remaining.paid
         if not count:
@@ -263,7 +264,6 @@ class ExpectedError:
 
     @cached_property
     def _pairs_of(self) -> IntArray:
-        """The positions of the pairs that contain each attribute (d, d − 1)."""
         every = range(self._d)
         places = [[self._pair_place[min(i, j), max(i, j)] for j in every if j != i] for i in every]
         return np.array(places, dtype=np.int64).reshape(self._d, -1)
@@ -273,28 +273,24 @@ class ExpectedError:
         return np.array([self.paid.get(name, 0.0) for name in self.sizes], dtype=np.float64)
 
     @cached_property
-    def _weights(self) -> FloatArray:
+    def pair_weights(self) -> FloatArray:
         """The weight of the error of each pair (pairs,)."""
         if self.weights is None:
             return np.ones(len(self.first))
         return np.asarray(self.weights[self.first, self.second])
 
 
-STEPS = 12
-"""Gradient steps on the shares of an amount."""
-
-
 @dataclass(frozen=True, eq=False)
 class _Remaining:
     """The errors that remain after c sets of tables are measured for some amounts.
 
-    amounts     (c, tables)
-    paid        (c, d): for each one-way marginal, with what was paid before
-    by_itself   (c, d): precision of each one-way marginal that it has by itself
-    by_table    (c, tables, d): precision that a table adds to one
-    precision   (c, d): of each
-    noise       (c, pairs): squares of what its table adds to a pair's error
-    errors      (c, pairs): of every pair, in rows in L1
+    amounts     (c, tables) amount of each table
+    paid        (c, d) amount of each one-way marginal, earlier ones included
+    by_itself   (c, d) precision of each one-way marginal by itself
+    by_table    (c, tables, d) precision that a table adds to a one-way marginal
+    precision   (c, d) precision of each one-way marginal by all of these
+    noise       (c, pairs) squared error of a pair by the noise of its table
+    errors      (c, pairs) error of every pair, in rows in L1
     """
 
     amounts: FloatArray

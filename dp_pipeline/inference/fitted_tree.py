@@ -24,10 +24,11 @@ from dp_pipeline.inference.consistency import (
     NoisyTable,
     TableEstimate,
     project_to_simplex,
+    ratio,
     reconciled,
 )
 from dp_pipeline.inference.graphical_model import GraphicalModel
-from dp_pipeline.inference.junction_tree import JunctionTree, triangulated_cliques
+from dp_pipeline.inference.junction_tree import JunctionTree, cell_count, triangulated_cliques
 from dp_pipeline.inference.latent_classes import fit_near_classes
 from dp_pipeline.inference.missing_levels import complete_attributes, without_last_levels
 from dp_pipeline.inference.paired_rows import PairedRows
@@ -38,7 +39,7 @@ from dp_pipeline.results.measurement import NoisyMarginal, marginal_of
 from dp_pipeline.results.synthetic_table import SyntheticTable
 
 ROWS_OF_A_COUNT = 1 << 16
-"""Rows drawn from the distribution where what it predicts is counted."""
+"""Rows that are drawn from a fitted distribution to count what it predicts."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,12 +78,9 @@ class FittedTree:
         tree = JunctionTree.of(cliques, sizes)
         model = GraphicalModel(tree, sizes)
         measured = zeros.cleared(measured)
-        rows, tables = reconciled(measured, sizes)
-        rows = max(1.0, rows)
-        start = {name: _shares(name, tables, rows) for name in sizes}
-        beside = zeros.potentials(model)
-        fitted = fit_tree(model, measured, start=start, beside=beside, iterations=iterations)
-        return cls(tree, model, tuple(fitted), rows, zeros)
+        ways, beside = OneWays.within(measured, sizes), zeros.potentials(model)
+        fitted = fit_tree(model, measured, start=ways.shares, beside=beside, iterations=iterations)
+        return cls(tree, model, tuple(fitted), ways.rows, zeros)
 
     def codes(self, rows: int, rng: np.random.Generator) -> IntArray:
         """Return synthetic codes (rows, attributes) drawn from the distribution."""
@@ -116,7 +114,7 @@ class FittedTree:
 
     @cached_property
     def _pairs(self) -> dict[Names, FloatArray]:
-        """The probabilities of all pairs, including pairs that no clique contains."""
+        """The joint probabilities of all pairs, including those that no clique contains."""
         place = {name: index for index, name in enumerate(self.model.sizes)}
         tables: dict[Names, FloatArray] = {}
         # From the attribute with fewer levels to the other: less to carry through the tree.
@@ -164,25 +162,16 @@ class FittedTree:
         clique, names = self.tables[index], self.model.nodes[index].names
         axes = tuple(axis for axis, name in enumerate(names) if name not in shared)
         total = clique.sum(axis=axes, keepdims=True)
-        conditional = np.divide(clique, total, out=np.zeros_like(clique), where=total > 0)
-        return np.asarray(table.reshape(len(table), *total.shape) * conditional)
+        return np.asarray(table.reshape(len(table), *total.shape) * ratio(clique, total))
 
     @cached_property
     def _around(self) -> list[list[int]]:
-        """The neighbours of every node of the tree."""
         around: list[list[int]] = [[] for _ in self.model.nodes]
         for index, node in enumerate(self.model.nodes):
             if node.parent is not None:
                 around[index].append(node.parent)
                 around[node.parent].append(index)
         return around
-
-
-def _shares(name: str, tables: Mapping[Names, FloatArray], rows: float) -> FloatArray:
-    """Return the shares of an attribute's levels, from a table that contains it."""
-    names, table = next((names, table) for names, table in tables.items() if name in names)
-    counts = project_to_simplex(marginal_of(table, names, (name,)), total=rows)
-    return np.asarray(counts / counts.sum())
 
 
 @dataclass(frozen=True)
@@ -224,14 +213,14 @@ class OneWays:
 
     @classmethod
     def within(cls, measured: Sequence[NoisyTable], sizes: Mapping[str, int]) -> OneWays:
-        """Return the one-way marginals inside larger tables, as sums of these."""
+        """Return the one-way marginals inside larger tables, as sums of these tables once they are
+        made consistent."""
         rows, tables = reconciled(measured, sizes)
         rows = max(1.0, rows)
         shares = {}
         for name in sizes:
-            names = next(names for names in tables if name in names)
-            axes = tuple(axis for axis, other in enumerate(names) if other != name)
-            shares[name] = project_to_simplex(tables[names].sum(axis=axes), rows) / rows
+            names, table = next((names, table) for names, table in tables.items() if name in names)
+            shares[name] = project_to_simplex(marginal_of(table, names, (name,)), rows) / rows
         return cls((), rows, shares)
 
     def grouped(self, groupings: dict[str, Grouping]) -> list[TableEstimate]:
@@ -259,28 +248,18 @@ def estimated_rows(marginals: Sequence[NoisyMarginal]) -> int:
     return max(0, round(float((weights * totals).sum() / weights.sum())))
 
 
-def shares(marginal: NoisyMarginal, rows: float) -> FloatArray:
-    """Return the probabilities of cells: the nearest counts ≥ 0 that add up to ``rows``, divided by
-    ``rows``.
-
-    Projecting the counts themselves to a sum of 1 would leave their largest cell alone.
-    """
-    counts = project_to_simplex(marginal.table, total=max(1.0, rows))
-    return np.asarray(counts / counts.sum())
-
-
 @dataclass(frozen=True)
 class FittedRows:
     """The noisy tables of one release, from which synthetic rows are drawn.
 
-    measured    all of them, () first; those of groups of levels too
+    measured    the number of rows, and all tables over levels or groups of levels
     sizes       levels of every attribute
-    ways        one-way marginals that were measured before; None: those inside the tables
+    ways        one-way marginals that were measured before the tables; None: those inside them
     groupings   attribute → groups of its levels in ``measured``; the others have their levels
     cap         most cells of a clique; where triangulation needs larger ones, rows are drawn
                 attribute after attribute (``PairedRows``)
     zeros       cells without mass, over levels; each group is of levels of one kind
-    paid        what was measured, where rows are not fitted to that alone; None: they are
+    paid        noisy answers of the release, where ``measured`` is made of other tables too
     dependence  pair → its likely distance from independence, in rows, where pairs were scored
     """
 
@@ -300,11 +279,14 @@ class FittedRows:
         rng: np.random.Generator,
         rows_to_draw: Callable[[float], int],
     ) -> SyntheticTable:
-        """Return the table of synthetic rows, where attributes without a size have one level."""
+        """Return the table of synthetic rows, where attributes without a size have one level.
+
+        rows_to_draw   from the estimated number of rows to the number to draw
+        """
         ways = self.one_way_marginals
         rows = rows_to_draw(ways.rows)
         cliques = self.cliques
-        if max((self._cells(clique) for clique in cliques), default=0) > self.cap:
+        if self.largest_clique > self.cap:
             codes, cliques, links = self._by_network(ways, rows, rng)
         else:
             codes, cliques, links = self._by_tree(cliques, ways, rows, rng)
@@ -352,7 +334,7 @@ class FittedRows:
 
     @property
     def measured_in_order(self) -> tuple[NoisyMarginal, ...]:
-        """All measured tables, in the order of their measurement."""
+        """All noisy answers of the release, in the order of their measurement."""
         if self.paid is not None:
             return self.paid
         early = () if self.ways is None else self.ways.measured
@@ -360,7 +342,6 @@ class FittedRows:
 
     @property
     def _levels(self) -> dict[str, int]:
-        """The number of groups, or of levels, of every attribute in the tables."""
         return {
             name: self.groupings[name].size if name in self.groupings else size
             for name, size in self.sizes.items()
@@ -371,7 +352,7 @@ class FittedRows:
         """The one-way marginals that were measured first, or those inside the tables."""
         return self.ways or OneWays.within(self._cleared, self.sizes)
 
-    @property
+    @cached_property
     def cliques(self) -> tuple[Names, ...]:
         """The cliques of the triangulated graph of all tables and constraints."""
         import networkx as nx
@@ -385,17 +366,13 @@ class FittedRows:
 
     @property
     def largest_clique(self) -> int:
-        """The cells of the largest of these cliques."""
-        return max((self._cells(clique) for clique in self.cliques), default=0)
+        """The number of cells of the largest of the ``cliques``."""
+        return max((cell_count(clique, self._levels) for clique in self.cliques), default=0)
 
     @property
     def _cleared(self) -> tuple[NoisyTable, ...]:
         """The tables without the noise in cells that must be empty."""
         return self.zeros.grouped(self.groupings).cleared(self.measured)
-
-    def _cells(self, names: Names) -> int:
-        levels = self._levels
-        return int(np.prod([levels[name] for name in names], dtype=object))
 
     def _by_tree(
         self, cliques: Sequence[Names], ways: OneWays, rows: int, rng: np.random.Generator
@@ -438,7 +415,6 @@ class FittedRows:
         return {**ungrouped, **self.groupings}
 
     def _all_tables(self, ways: OneWays) -> tuple[NoisyTable, ...]:
-        """Return all tables, over groups of levels where there are groups."""
         return (*self._cleared, *ways.grouped(self.all_groupings))
 
     def _expanded(self, codes: IntArray, ways: OneWays, rng: np.random.Generator) -> IntArray:

@@ -39,8 +39,7 @@ class Clique:
     @property
     def split(self) -> tuple[int, int]:
         """The number of cells of the separator, and of all other axes together."""
-        cells = int(np.prod(self.shape[: self.separator], dtype=np.int64))
-        return cells, int(np.prod(self.shape[self.separator :], dtype=np.int64))
+        return prod(self.shape[: self.separator]), prod(self.shape[self.separator :])
 
 
 class GraphicalModel:
@@ -72,7 +71,7 @@ class GraphicalModel:
     @property
     def cells(self) -> int:
         """The number of cells of all cliques together."""
-        return sum(int(np.prod(node.shape, dtype=np.int64)) for node in self.nodes)
+        return sum(prod(node.shape) for node in self.nodes)
 
     def zeros(self) -> list[FloatArray]:
         """Return the log-potentials of the uniform distribution."""
@@ -84,7 +83,7 @@ class GraphicalModel:
         holding = [
             index for index, node in enumerate(self.nodes) if set(attributes) <= set(node.names)
         ]
-        return min(holding, key=lambda index: int(np.prod(self.nodes[index].shape)))
+        return min(holding, key=lambda index: prod(self.nodes[index].shape))
 
     def marginals(self, potentials: Sequence[FloatArray]) -> tuple[list[FloatArray], float]:
         """Return the probabilities of every clique's cells, one table for each node, and log Z.
@@ -123,12 +122,11 @@ class GraphicalModel:
 
 
 FEW_COLUMNS = 32
-"""Of a matrix, up to which its rows' largest cells are found column by column: many times faster
-than row by row."""
+"""Most columns of a matrix whose rows' largest cells are found column by column, which is then many
+times faster than row by row."""
 
 
 def _largest(rows: FloatArray) -> FloatArray:
-    """Return the largest cell of every row."""
     if rows.shape[1] > FEW_COLUMNS:
         return np.asarray(rows.max(axis=1))
     largest = rows[:, 0].copy()
@@ -138,10 +136,8 @@ def _largest(rows: FloatArray) -> FloatArray:
 
 
 def _summed(table: FloatArray, axes: tuple[int, ...]) -> FloatArray:
-    """Return the table summed over some axes.
-
-    They are in ascending order; the first of them go first, one by one, as most of what is then
-    summed lies side by side."""
+    """Return the table summed over ascending axes, one by one: first those whose cells lie side by
+    side."""
     for before, axis in enumerate(axes):
         table = np.asarray(table.sum(axis=axis - before))
     return table
@@ -163,18 +159,18 @@ def _node(
 
 
 CELLS_A_GROUP = 16
-"""Axes are fused while their cells are at most this many."""
+"""Most cells of neighbouring axes that are fused into one group."""
 
 
 @dataclass(frozen=True)
 class _Stage:
-    """One step of a projection: a set of axes of one node and the tables that it gives.
+    """One step of a projection: the sum of one node over some groups of its axes.
 
-    node     place in the model's nodes
-    shape    of the node with its groups as axes
-    summed   the groups that are summed
-    kept     shape of the rest, in which it broadcasts over the groups
-    columns  of the matrix, one a kept cell
+    node     position in the model's nodes
+    shape    shape of the node with its groups as axes
+    summed   groups that are summed
+    kept     shape of the sum, which broadcasts over the groups
+    columns  columns of the matrix, one for each cell of the sum
     """
 
     node: int
@@ -248,8 +244,8 @@ class Projection:
 def _marginal_stages(
     model: GraphicalModel, tables: Sequence[Names]
 ) -> Iterator[tuple[int, list[tuple[int, ...]], tuple[int, ...], list[int]]]:
-    """Yield for every stage the node, its fused axes, the axes that are retained, and the
-    tables' positions."""
+    """Yield for every stage the node, the groups of its axes, the groups that are not summed, and
+    the positions of the tables made from it."""
     groups = [_groups(node) for node in model.nodes]
     places_of: dict[tuple[int, tuple[int, ...]], list[int]] = {}
     for place, names in enumerate(tables):

@@ -80,12 +80,11 @@ class JunctionTree:
         return tuple(cell_count(clique, sizes) for clique in self.cliques)
 
     def require_running_intersection(self) -> None:
-        """Raise BoundaryViolation unless the tree spans all cliques and has the running
-        intersection property.
+        """Raise BoundaryViolation unless the links span all cliques from clique 0, with running
+        intersection.
 
-        Links span the cliques from clique 0, and the cliques with any one attribute hang together.
-
-        Along ``order`` that is: what a clique shares with any earlier one, its parent has.
+        Running intersection: what a clique shares with any earlier one in ``order``, its parent
+        has.
         """
         if sorted(self.order) != list(range(len(self.cliques))):
             raise BoundaryViolation(

@@ -16,6 +16,7 @@ from dp_pipeline.results.clusters import Synopsis
 from dp_pipeline.threads import one_thread
 
 _BLOCK_CELLS = 1 << 21
+"""Distances of points from centres that are held in memory together."""
 
 
 class _NearestPairs:
@@ -111,10 +112,11 @@ def lightweight_coreset(
 
 
 MOST_SEARCHED = 1 << 14
-"""Points that starts and swaps work on; more are only used to settle the best centres."""
+"""Most points that starts and swaps work on; all of them only settle the best centres."""
 
 MOST_STEPS = 200
 ROUNDS = 3
+"""Most attempted swaps in a round, and rounds."""
 
 
 def cluster_synopsis(synopsis: Synopsis, *, k: int, starts: int, rng: Generator) -> FloatArray:
@@ -220,8 +222,8 @@ def dense_seeds(
 ) -> FloatArray:
     """Return k middles (k, d) of the heaviest cells of a grid with equally many cells on each axis.
 
-    A cell beside a chosen one comes after all others; cells without positive weight are
-    no places, and uniform ones stand in for them.
+    A cell next to a chosen one comes after all others. Where too few cells have a positive weight,
+    the rest are uniform points of the box.
     """
     order = np.argsort(-synopsis.weights, kind="stable")
     order = order[: int((synopsis.weights > 0).sum())]
@@ -241,8 +243,10 @@ def dense_seeds(
 
 
 _HALVINGS = 8
+"""Steps of the bisection for the radius."""
+
 _BATCHES, _BATCH = 20, 5
-"""Candidates for one place before a radius is given up."""
+"""Batches, and candidates in each, for the place of one sphere before a radius is given up."""
 
 
 def pack_spheres(k: int, box: Sequence[Coordinate], rng: Generator) -> FloatArray:

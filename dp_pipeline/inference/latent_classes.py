@@ -28,21 +28,22 @@ from dp_pipeline.threads import one_thread
 
 CLASSES = 6
 STEPS = 20
-"""Of expectation and maximisation: classes change little after so many."""
+"""Steps of expectation and maximisation, after which classes change little."""
 
 SURE = 0.9
-"""How far a row belongs to the class that it begins in."""
+"""Weight with which a row belongs to its first class; the rest is shared by all."""
 
 LANCZOS_STEPS = 60
+"""Steps of Lanczos: far more than a component needs that tells classes apart."""
+
 SMALLEST_STEP = 1e-10
-"""Steps, far more than a component needs that says something of the classes, and the length of a
-step below which no direction is left; eigenvalues are about 1."""
+"""Length of a Lanczos step below which no direction is left; eigenvalues are about 1."""
 
 OF_ALL = 1e-3
-"""Rows that have the shares of all rows are added to every class, so that none is empty."""
+"""Rows like all rows together that are added to every class, so that none is empty."""
 
 SMALLEST_CELL = 1e-12
-"""No cell is ruled out: its log-potential has to be finite."""
+"""Least probability of a cell, so that its log-potential is finite."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,23 +156,22 @@ def _first_component(has: Any, shares: FloatArray, scale: FloatArray) -> FloatAr
 
 LEAST_DOUBT = 0.75
 LEAST_DOUBT_OF_PAIRS = 0.3
-"""Of ``tree_fit.entropy_part``: with less, tables tell so much for their noise that what
-they are fitted near to does not help. All pairs of one clique say more of each other than a tree.
-"""
+"""Least ``tree_fit.entropy_part`` at which classes are learned: below it, tables exceed their noise
+so far that classes do not help. The second is for tables that hold all pairs."""
 
 MOST_MISSED = 0.3
-"""Of what tables tell beyond their noise: more than that, as of a chain, is not due to a few
-classes."""
+"""Largest part of the tables' dependence beyond noise that classes may miss: a chain, for one, is
+not made of a few classes."""
 
 FIRST_STEPS = 25
 NEAR_STEPS = 100
-"""Of the two fits: with so much noise more of them change next to nothing."""
+"""Most steps of the two fits: with so much noise, further steps change next to nothing."""
 
 ROWS = 1 << 13
-"""Of the first fit, from which classes are learned: they need no more."""
+"""Rows that are drawn from the first fit to learn classes from."""
 
 ENTROPY = 0.8
-"""Weight of the entropy beside classes, more than beside independent attributes."""
+"""Weight of the entropy relative to classes, in place of ``tree_fit.ENTROPY``."""
 
 
 def fit_near_classes(
@@ -185,9 +185,9 @@ def fit_near_classes(
     """Return the fitted probabilities of every node, regularised by latent classes if noise is
     strong.
 
-    Where noise is much of what tables tell, it fits twice: the second time near to the latent
-    classes of the first fit, in place of independent attributes, if they tell most of what the
-    tables do. There is one table for each node.
+    Parameters and result are those of ``fit_tree``. Under strong noise it fits twice: the second
+    fit stays near to latent classes of rows drawn from the first one, in place of independent
+    attributes, if these classes have most of the tables' dependence.
 
     Post-processing: it reads noisy tables alone.
     """
@@ -239,8 +239,8 @@ def missed(
 def _beyond_noise(
     classes: LatentClasses, measured: Sequence[NoisyTable], start: Mapping[str, FloatArray]
 ) -> float:
-    """Return Σ over cells of (table − expected)² in variances of the noise, without the part due
-    to noise."""
+    """Return Σ over cells of (table − expected)² in variances of the noise, less the expected
+    share of noise."""
     rows, tables = reconciled(measured, {name: len(shares) for name, shares in start.items()})
     beyond = 0.0
     for names, table in tables.items():
@@ -253,10 +253,10 @@ def _beyond_noise(
 def _potentials(
     model: GraphicalModel, classes: LatentClasses, start: Mapping[str, FloatArray]
 ) -> list[FloatArray]:
-    """Return log-potentials of each clique by which the classes differ from independent
+    """Return log-potentials, one table for each node, by which the classes differ from independent
     attributes.
 
-    Each is given its separator."""
+    A node has the logarithm of its probabilities given its separator."""
     near = []
     for node, product in zip(model.nodes, product_potentials(model, start), strict=True):
         cells = np.log(np.maximum(classes.table(node.names), SMALLEST_CELL))

@@ -14,7 +14,7 @@ from dp_pipeline.inference.consistency import SMALLEST_VARIANCE
 from dp_pipeline.results.measurement import NoisyMarginal
 
 MEAN_NOISE = sqrt(2 / pi)
-"""Mean |noise|, in standard deviations: what a level costs that is not left out."""
+"""Mean of Gaussian |noise|, in standard deviations: the error by a level that is not left out."""
 
 
 def complete_attributes(
@@ -38,11 +38,12 @@ def complete_attributes(
     >>> sorted(complete_attributes([few, many], {"sex": 3, "smokes": 3}))
     ['sex']
     """
-    rows = {
-        name: _rows_of_last_level(tables, name)
-        for name, size in sizes.items()
-        if (tables := [table for table in measured if _has_levels(table, name, size)])
-    }
+    shapes = [dict(zip(table.attributes, table.table.shape, strict=True)) for table in measured]
+    rows = {}
+    for name, size in sizes.items():
+        tables = [table for table, of in zip(measured, shapes, strict=True) if of.get(name) == size]
+        if tables:
+            rows[name] = _rows_of_last_level(tables, name)
     evidence = {name: _evidence(*pair) for name, pair in rows.items()}
     order = sorted(rows, key=lambda name: -evidence[name])
     counts = [m for m, name in enumerate(order, 1) if evidence[name] >= log(len(order) / m)]
@@ -51,16 +52,12 @@ def complete_attributes(
     return frozenset(weakest if is_noise else ())
 
 
-def _has_levels(table: NoisyMarginal, name: str, size: int) -> bool:
-    return dict(zip(table.attributes, table.table.shape, strict=True)).get(name) == size
-
-
 def _rows_of_last_level(tables: Sequence[NoisyMarginal], name: str) -> tuple[float, float]:
-    """Return the rows in a last level, in standard deviations, and the number of Laplace
-    variables.
+    """Return the rows in a last level, in standard deviations of their noise, and a number of
+    Laplace variables.
 
-    They are averaged over tables by inverse variance; the sum of so many variables has the
-    fourth moment of their noise."""
+    They are averaged over tables by inverse variance. The sum of so many Laplace variables has the
+    fourth moment of the noise; the number is infinite for Gaussian noise."""
     rows = precision = fourth = 0.0
     for table in tables:
         cells = table.table.take(-1, table.attributes.index(name))
@@ -71,10 +68,9 @@ def _rows_of_last_level(tables: Sequence[NoisyMarginal], name: str) -> tuple[flo
 
 
 def _evidence(deviations: float, laplaces: float) -> float:
-    """Return −ln of Chernoff's bound on the chance of noise of so many deviations.
+    """Return −ln of Chernoff's bound on the chance of noise of z deviations; −∞ below the mean.
 
-    It is −∞ below the mean noise: of k Laplace variables k(r − 1 − ln((r + 1)/2)) with r = √(1 +
-    2z²/k)."""
+    For k Laplace variables it is k(r − 1 − ln((r + 1)/2)) with r = √(1 + 2z²/k)."""
     if deviations < MEAN_NOISE:
         return -inf
     if laplaces == inf:

@@ -17,16 +17,18 @@ from dp_pipeline.config.encoding import FloatArray, IntArray
 STEPS = 48
 """Values of a score over which its mean is computed."""
 
-
 IMPOSSIBLE = -700.0
-"""The logarithm of what no float is small enough for."""
+"""Log-likelihood of a score that no prior explains: e⁻⁷⁰⁰ is nearly the least float."""
+
+WIDTHS = np.array([0.05, 0.1, 0.2, 0.4, 0.8])
+"""Widths of a prediction's error that are tried, in standard deviations of the noise."""
 
 
 class ScoreNoise(Protocol):
     """The noise in one of several scores.
 
-    reach     rows beyond which there is next to none
-    variance  in rows²
+    reach     rows that the noise hardly ever exceeds
+    variance  variance of the noise, in rows²
     """
 
     @property
@@ -90,9 +92,9 @@ class CubeNoise:
 class NoisyScores:
     """Noisy scores of pairs: √(g² + b²) plus noise, for a dependence of g rows.
 
-    noisy    (pairs,): as they were measured
-    floor   (pairs,): b, the rows that the noise of one-way marginals puts there
-    noise    of one pair
+    noisy    (pairs,) measured scores
+    floor    (pairs,) b, the rows by which the noise of one-way marginals raises them
+    noise    noise of one score
     """
 
     noisy: FloatArray
@@ -100,17 +102,17 @@ class NoisyScores:
     noise: ScoreNoise
 
     def of(self, places: IntArray) -> NoisyScores:
-        """Return the noisy scores of some pairs."""
+        """Return the noisy scores of the pairs at some positions."""
         return replace(self, noisy=self.noisy[places], floor=self.floor[places])
 
     def expected(
         self, priors: Sequence[tuple[float, float]], *, power: float = 1.0
     ) -> tuple[FloatArray, float]:
         """Return the posterior means of g and g² (2, pairs) under equally likely priors, and the
-        likelihood of the scores.
+        log-likelihood of the scores.
 
         priors   mean and tail of each, as ``weibull`` takes them
-        power    of the likelihood of each prior: less than 1 where the noise of pairs is alike
+        power    exponent of the likelihood of each prior: less than 1 where pairs share noise
         """
         results = [self.integrate(self.weibull(*prior)) for prior in priors]
         evidence = np.array([log_evidence.sum() for _, log_evidence in results])
@@ -120,10 +122,10 @@ class NoisyScores:
         return np.asarray(likely / total), float(evidence.max() + np.log(total / len(priors)))
 
     def expected_near(self, prediction: FloatArray) -> tuple[FloatArray, float]:
-        """Return the posterior mean of g (pairs,) under Laplace priors around a prediction, and
-        the likelihood.
+        """Return the posterior means of g and g² (2, pairs) under a Laplace prior around a
+        prediction, and the log-likelihood of the scores.
 
-        The prediction is in rows; the priors have one of several widths."""
+        The prediction is in rows; the prior has the likeliest of ``WIDTHS``."""
         widths = (np.sqrt(self.noise.variance) * WIDTHS).tolist()
         results = [self.integrate(self._laplace(prediction, width)) for width in widths]
         likely, evidence = max(results, key=lambda result: float(result[1].sum()))
@@ -173,7 +175,3 @@ class NoisyScores:
         evidence = np.where(is_seen, evidence, IMPOSSIBLE)
         sums = np.stack([(weights * scores).sum(axis=1), (weights * scores**2).sum(axis=1)])
         return sums / np.where(is_seen, total, 1.0), evidence
-
-
-WIDTHS = np.array([0.05, 0.1, 0.2, 0.4, 0.8])
-"""Of a prediction's error, in standard deviations of the noise: those that are tried."""

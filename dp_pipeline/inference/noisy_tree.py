@@ -16,15 +16,15 @@ from dp_pipeline.inference.consistency import project_rows
 from dp_pipeline.results.trees import Prefixes
 
 SHRINK = 0.25
-"""Share of the noise's expected part that is taken out of differences between siblings."""
+"""Part of the expected noise that is taken out of differences between siblings."""
 
 
 @dataclass(frozen=True)
 class Sparsity:
     """The rule by which small counts among siblings are taken for empty.
 
-    one    deviations above which a child is certainly not empty
-    rest   deviations that the sum of all other children must pass to be kept
+    one    deviations of its noise above which a child is certainly not empty
+    rest   deviations that the sum of all other children must pass, or else they count as empty
     """
 
     one: float
@@ -49,7 +49,7 @@ class NoisyTree:
     def __init__(self) -> None:
         self._nodes = [Prefixes.root()]
         self._values: FloatArray = np.zeros(1)
-        # What was never counted has no weight beside what was.
+        # The root is not counted: it has no weight.
         self._precisions: FloatArray = np.zeros(1)
         self._families: list[_Families] = []
 
@@ -160,13 +160,13 @@ class _Estimates:
 
 
 CERTAIN = 8.0
-"""Scales of the noise from which on a leaf certainly holds rows."""
+"""Count of a leaf, in scales of its noise, above which it certainly holds rows."""
 
 SURE, PERHAPS = 4.0, 3.0
-"""Deviations of the noise from which on some leaves together hold rows for sure, and perhaps."""
+"""Sum over leaves, in deviations of its noise, above which they hold rows certainly, or perhaps."""
 
 TOO_WIDE = 8.0
-"""How many times as wide as its rows a box is, on every axis, before leaves are sought far away."""
+"""Width of a box on every axis, in widths of its rows, from which on leaves may be far away."""
 
 
 def find_far_leaves(
@@ -179,10 +179,10 @@ def find_far_leaves(
     values         their noisy counts, by themselves
     variance       of the Laplace noise in each
 
-    On each axis rows lie between the leaf from below, and that from above, by which leaves passed
-    hold rows for sure. Where that is an eighth of the box or less on every axis, leaves are far
-    whose middle is more than a width of it away; none is where those that lie wholly there together
-    perhaps hold rows.
+    On each axis rows lie between two leaves: those at which the leaves passed so far, from below
+    and from above, first certainly hold rows. Where that range is an eighth of the box or less on
+    every axis, leaves are far whose middle is more than its width away from it. None is far if the
+    leaves wholly out there together perhaps hold rows.
 
     >>> ends = np.arange(32.0)[:, None]
     >>> counts = np.where(ends[:, 0] // 2 == 5, 90.0, 1.0)
@@ -210,8 +210,8 @@ def find_far_leaves(
 
 
 def _first_with_rows(order: FloatArray, values: FloatArray, variance: FloatArray) -> int | None:
-    """Return the first leaf, in some order, from which on leaves certainly contain rows; None if
-    there is none."""
+    """Return the leaf, in ascending order, at which the leaves passed so far first certainly hold
+    rows; None if there is none."""
     passed = np.argsort(order, kind="stable")
     together = np.cumsum(values[passed]) > SURE * np.sqrt(np.cumsum(variance[passed]))
     is_sure = together | (values[passed] > CERTAIN * np.sqrt(variance[passed] / 2))
@@ -219,13 +219,13 @@ def _first_with_rows(order: FloatArray, values: FloatArray, variance: FloatArray
 
 
 MOSTLY_EMPTY = 0.6
-"""Share of empty leaves in a group, from which on any of them may be one."""
+"""Share of empty leaves in a group from which on some of them may be taken for empty."""
 
 LEAST, MOST = 1.0, 6.0
 SLOPE, ABOVE = 0.25, 8
-"""Leaves that are less likely than not to hold rows do so only if all of one depth have together
-so many deviations: the least, and more by the slope for each level above those that are so many
-levels above the rows, as noise there is far from all rows and moves a centre far."""
+"""Leaves of one depth that are each likelier empty than not count as empty unless their sum has so
+many deviations: ``LEAST``, and ``SLOPE`` more, up to ``MOST``, for each level beyond ``ABOVE``
+levels above the rows, as noise there moves a centre far."""
 
 
 def may_hold_rows(depths: IntArray, values: FloatArray, variance: FloatArray) -> Mask:
@@ -236,9 +236,9 @@ def may_hold_rows(depths: IntArray, values: FloatArray, variance: FloatArray) ->
     variance   of the Laplace noise in each
 
     Leaves of one depth are a group, of which about twice as many are empty as have a negative
-    count. An empty leaf has the density of the noise at its count z, any other 1/(z ln n): every
-    size is as likely as any other. Those that are more likely to be empty are taken for it where
-    they are no more than noise together too: many leaves may hold few rows each.
+    count. The count z of an empty leaf has the density of the noise, that of any other 1/(z ln n),
+    as if every order of size were equally likely. Leaves that are more likely empty are taken for
+    it, unless their sum is more than noise: many leaves may hold few rows each.
 
     >>> values = np.array([500.0, 3, 1, 1, 1, 0.5, -1, -1, -1, -1, -2, -0.5])
     >>> may_hold_rows(np.full(12, 4), values, np.full(12, 2.0)).tolist()[:3]
@@ -250,7 +250,8 @@ def may_hold_rows(depths: IntArray, values: FloatArray, variance: FloatArray) ->
     for depth in np.unique(depths):
         group = np.flatnonzero(depths == depth)
         deviations = min(MOST, max(LEAST, LEAST + SLOPE * (typical - ABOVE - float(depth))))
-        empty = _share_empty(values[group])
+        many = len(group)
+        empty = min((2 * (values[group] < 0).sum() + 1) / (many + 1), 1 - 0.5 / many)
         if empty >= MOSTLY_EMPTY:
             own, scale = values[group], np.sqrt(variance[group] / 2)
             full = (1 - empty) / log(rows) / np.maximum(1.0, own)
@@ -258,8 +259,3 @@ def may_hold_rows(depths: IntArray, values: FloatArray, variance: FloatArray) ->
             weak = group[(own <= 0) | (full < noise)]
             has_rows[weak] = values[weak].sum() >= deviations * np.sqrt(variance[weak].sum())
     return has_rows
-
-
-def _share_empty(values: FloatArray) -> float:
-    many = len(values)
-    return float(min((2 * (values < 0).sum() + 1) / (many + 1), 1 - 0.5 / many))

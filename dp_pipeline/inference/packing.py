@@ -23,9 +23,10 @@ def packed_tables(
 ) -> tuple[Names, ...]:
     """Return tables that contain every attribute once, with names in the order of ``sizes``.
 
-    rate         what noise an amount buys
-    most_cells   of a table of several attributes
-    weights      (d, d): what each pair's error counts; an attribute counts as all its pairs do
+    sizes        levels of every attribute
+    rate         noise that an amount buys
+    most_cells   most cells of a table of several attributes
+    weights      (d, d) weights of the errors of pairs; an attribute counts as all its pairs do
 
     Begins with one table an attribute. Two tables are put together, those that save most first,
     while that leaves less noise in the one-way marginals: one of a table of |C| cells has

@@ -1,7 +1,7 @@
 """Parts of synthetic units, exchanged between units until their pairs are as noisy tables say.
 
-Two parts of units of one size change places. So every table of parts stays as it is, and so does
-that of a part with the size of its unit.
+Two parts of units of one size change places. So the table of the parts' attributes stays as it is,
+and so does that of these with the size of the unit.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ROUNDS = 750
 """Rounds of swaps; twice as many, and four times, leave the same error of pairs (eusilc, ε = 2)."""
 
 UNITS_A_SWAP = 32
-"""Two units in so many swap in a round, since swaps at one time do not see each other."""
+"""Units for each swap in a round: few swap at once, since each is judged without the others."""
 
 
 @dataclass(frozen=True)
@@ -61,11 +61,12 @@ def swap_parts(
     """Return the units with parts exchanged, so that their pairs are nearer to the noisy ones.
 
     pairs      attribute of the part → noisy pairs
-    variance   of a count of units: what a table of unit and part attributes may change
-    in_order   whether parts are in order, so that successive ones are pairs
+    variance   variance of the noise in a count of units
+    in_order   whether parts are in order, so that only successive ones are pairs
 
-    The sum of squares that falls is that of the differences from ``pairs``, each drawn towards
-    independence by its noise, and of the changes of unit by part, each by its variance.
+    A swap is made if it lowers a sum of squares: of the differences from ``pairs`` after these are
+    shrunk towards independence, and of the changes of tables of a unit's and a part's attribute,
+    each divided by its variance.
     """
     if len(units) < 2 or units.size < 2:
         return units
@@ -80,12 +81,13 @@ def spread_parts(
     single: Sequence[tuple[str, Sequence[int]]],
     rng: np.random.Generator,
 ) -> SyntheticUnits:
-    """Return the units with parts exchanged, so that few have two parts where one may be.
+    """Return the units with parts exchanged, so that few have two parts of a kind that must be
+    single.
 
-    single   attribute of the part, and the codes that at most one part of a unit has
+    single   attribute of the part, and the codes that at most one part of a unit may have
 
-    A part too many changes places with one of a unit that has none of them, while there is such a
-    unit. Of several attributes the last may undo some of those before.
+    A part too many changes places with a part of a unit that has none with these codes, while there
+    is such a unit. A later entry may undo some of what an earlier one did.
     """
     parts = {name: codes.copy() for name, codes in units.parts.items()}
     for name, codes in single:
@@ -104,10 +106,10 @@ def shrunk_pairs(pairs: NoisyPairs, margin: FloatArray) -> FloatArray:
     """Return noisy pairs (k, k), shrunk towards independence by their noise, with about this
     margin on both axes.
 
-    A cell is away from the e pairs of independence by a normal number of variance τ²·e, where τ² is
-    such that all cells are as far away as they are, weighted by e over their noise. So cells of
-    rare levels, which are mostly noise, are drawn the nearest. Cells below 0 are emptied, and the
-    margins brought back once.
+    With e pairs under independence, a cell differs from e by a normal number of variance τ²·e. τ²
+    is estimated from the squared differences of all cells beyond their noise, weighted by e over
+    the noise. So cells of rare levels, which are mostly noise, are shrunk most. Cells below 0 are
+    emptied, and the margins restored once.
     """
     product = np.outer(margin, margin) / max(float(margin.sum()), 1.0)
     away, noise = pairs.counts - product, np.maximum(pairs.variances, 1e-9)
@@ -123,12 +125,13 @@ def shrunk_pairs(pairs: NoisyPairs, margin: FloatArray) -> FloatArray:
 class _Search:
     """A local search for swaps of parts, which updates the residuals of all tables.
 
-    parts     attribute of the part → codes (n, size)
-    partners    (size, m): positions of the parts that each makes pairs with, and
-    is_later  (size, m): whether it is the second of the pair, and
-    is_pair   (size, m): whether there is one
-    of_pairs  attribute → residuals (k, k) and the weight of their squares
-    of_units  (attribute of the unit, of the part) → residuals; all have the weight ``unit_weight``
+    parts      attribute of the part → codes (n, size)
+    partners   (size, m) positions of the parts that each part makes pairs with
+    is_later   (size, m) whether a part comes after its partner
+    is_pair    (size, m) whether there is a partner
+    of_pairs   attribute → residuals (k, k) and the weight of their squares
+    of_units   (attribute of the unit, of the part) → residuals, whose squares all have the weight
+               ``unit_weight``
     """
 
     units: Mapping[str, IntArray]
@@ -169,34 +172,27 @@ class _Search:
             {},
             1 / max(variance * size**2, 1.0),
         )
+        part, place = np.nonzero(is_pair & (search.is_symmetric | search.is_later))
         for name, noisy in pairs.items():
-            counts = np.zeros_like(noisy.counts)
-            for j in range(size):
-                for other, is_later, there in zip(
-                    partners[j], search.is_later[j], is_pair[j], strict=True
-                ):
-                    if there and (search.is_symmetric or is_later):
-                        first, second = units.parts[name][:, other], units.parts[name][:, j]
-                        np.add.at(counts, (first, second), 1)
+            counts, codes = np.zeros_like(noisy.counts), units.parts[name]
+            np.add.at(counts, (codes[:, partners[part, place]], codes[:, part]), 1)
             margin = counts.sum(axis=0) / 2 + counts.sum(axis=1) / 2
             goal = shrunk_pairs(noisy, margin)
             search.of_pairs[name] = (counts - goal, 1 / max(float(noisy.variances.min()), 1.0))
-        for unit, codes in units.units.items():
-            for name in pairs:
-                shape = (int(codes.max()) + 1, len(pairs[name].counts))
+            for unit, levels in units.units.items():
+                shape = (int(levels.max()) + 1, len(counts))
                 search.of_units[unit, name] = np.zeros(shape)
         return search
 
     def swap(self, rng: np.random.Generator) -> None:
-        """Swap the parts of some pairs of units if that lowers the sum of squares."""
+        """Swap a random part between some pairs of units wherever that lowers the sum of
+        squares."""
         count, size = next(iter(self.parts.values())).shape
         swaps = count // UNITS_A_SWAP + 1
         chosen = rng.permutation(count)[: 2 * min(swaps, count // 2)].reshape(2, -1)
         positions = rng.integers(0, size, chosen.shape)
         is_better = self._change(chosen, positions) < 0
-        chosen, positions = chosen[:, is_better], positions[:, is_better]
-        if chosen.size:
-            self._apply(chosen, positions)
+        self._apply(chosen[:, is_better], positions[:, is_better])
 
     def _cells(
         self, name: str, chosen: IntArray, positions: IntArray

@@ -1,10 +1,8 @@
 """PairedRows: rows drawn attribute by attribute, so that every pair of attributes fits.
 
-A family of a network, an attribute and the few that it depends on most, says nothing of the
-others: what is left to them is only what those few tell, and errors of early attributes go into
-all later ones. Here every attribute is drawn given all earlier ones.
-
-Chances of one event, given features, that fit wanted sums and stay near where they start.
+In a network an attribute is drawn given the few that it depends on most, so its pairs with all
+others are off, and errors of early attributes go into all later ones. Here every attribute is drawn
+given all earlier ones.
 """
 
 from __future__ import annotations
@@ -19,23 +17,24 @@ import numpy as np
 from dp_pipeline.config.encoding import FloatArray, IntArray, Names, code_type
 from dp_pipeline.inference.agreed_tables import AgreedTables
 from dp_pipeline.inference.clique_join import Conditional
+from dp_pipeline.inference.consistency import ratio
 from dp_pipeline.inference.structural_zeros import NONE, StructuralZeros
 from dp_pipeline.inference.views import view_network
 from dp_pipeline.results.derived_attribute import shuffled_rows
 from dp_pipeline.threads import one_thread
 
 MOST_FAMILY_CELLS = 1024
-"""Cells of the table of an attribute and those that it depends on most."""
+"""Most cells of the table of an attribute and those that it depends on most."""
 
 LEAST_ROWS = 1e-3
-"""By which a cell of a family without rows is taken to differ from none: the pairs may want it."""
+"""Rows that a family's cell without any is taken to have, so that pairs can fill it."""
 
 DOUBT, LEAST_DOUBT = 0.1, 0.05
-"""What pairs may miss their tables by for one nat of a log-potential: in deviations of a cell, and
-at least in rows. Noisy tables that no rows can have would take a log-potential to infinity."""
+"""Difference of a pair from its table for one nat of a log-potential: in deviations of a cell, and
+at least in rows. Without it, noisy tables that no rows can have would give infinite potentials."""
 
 OF_LEVEL = 1e-3
-"""The same of an attribute's own levels, in rows."""
+"""Such a difference for an attribute's own levels, in rows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,14 +42,14 @@ class PairedRows:
     """A method that draws synthetic rows attribute by attribute, so that pairs fit their noisy
     tables.
 
-    tables   every attribute is in one
+    tables   noisy tables, of which each attribute is in one
     sizes    levels of every attribute
     zeros    cells without mass
 
-    Attributes come in the order of a network. Of the distributions of the next one given all
-    before it, the one nearest to its family in relative entropy is taken that fits the tables of
-    all its pairs, on the rows as they were drawn: what those have come to miss is made up for. A
-    pair keeps its table however late it is; larger sets of attributes are those of families.
+    Attributes come in the order of a network. Each has the distribution, given all before it, that
+    fits the tables of its pairs on the rows drawn so far, and is nearest in relative entropy to its
+    family's. So a pair keeps its table however late it is drawn; larger sets of attributes are as
+    families have them.
 
     Sources: the network, PrivBayes (TODS 2017); maximum entropy from a given start with relaxed
     constraints, Dudík, Phillips, Schapire, JMLR 2007; for one attribute given others that is a
@@ -96,7 +95,7 @@ class PairedRows:
         rows_of_levels, left = np.zeros(chances.shape, dtype=np.int64), drawn.rows.copy()
         for level in range(chances.shape[1] - 1):
             later = chances[:, level:].sum(axis=1)
-            start = np.divide(chances[:, level], later, out=np.zeros(len(later)), where=later > 0)
+            start = ratio(chances[:, level], later)
             chance = fitted_chances(start, features, left, wanted[level], doubt)
             rows_of_levels[:, level] = _in_turn(left * chance, left, rng)
             left = left - rows_of_levels[:, level]
@@ -104,18 +103,17 @@ class PairedRows:
         return rows_of_levels
 
     def _family_chances(self, one: Conditional, drawn: _RowKinds) -> FloatArray:
-        """Return the probabilities of the levels for each kind (kinds, levels), given by the
-        family's table."""
+        """Return the probabilities of the levels for each kind (kinds, levels), by the family's
+        table and the constraints."""
         table = one.table.reshape(-1, self.sizes[one.child])
         level = table.sum(axis=0) + LEAST_ROWS
         table = table + LEAST_ROWS * level / level.sum()
         chances = (table / table.sum(axis=1, keepdims=True))[drawn.cells(one.parents, self.sizes)]
         allowed = self._allowed(one.child, drawn)
-        # Where no level is left the rows cannot hold, whatever they get.
+        # Kinds without an allowed level break a constraint, whatever they get.
         return np.where(allowed | ~allowed.any(axis=1, keepdims=True), chances, 0.0)
 
     def _allowed(self, child: str, drawn: _RowKinds) -> np.ndarray:
-        """Return a mask of the levels (kinds, levels) that the constraints allow."""
         allowed = np.ones((len(drawn.rows), self.sizes[child]), dtype=np.bool_)
         for entry in self.zeros.allowed:
             if child in entry.names:
@@ -132,11 +130,10 @@ class PairedRows:
 
     def _moments(self, child: str, drawn: _RowKinds) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return features of the kinds (kinds, f), their target rows (levels, f) and tolerances
-        (f,).
+        (f,) in rows for one nat.
 
-        The targets are those of the next attribute; a tolerance is what they may be off by for a
-        nat. The first feature is 1 everywhere, the others say what levels of earlier attributes
-        a kind has."""
+        The first feature is 1 everywhere, the others say which levels of earlier attributes a kind
+        has. Targets are for each level of the next attribute, ``child``."""
         many = drawn.rows.sum()
         scale = many / self.tables.rows
         own = scale * self.tables.one_way(child)
@@ -147,7 +144,7 @@ class PairedRows:
             if pair_table is not None:
                 table, variance = pair_table
                 for level in range(1, self.sizes[name]):
-                    # About their mean, so that they say little of the levels by themselves.
+                    # Less their mean, so that they are nearly orthogonal to the first feature.
                     feature = (column == level) * 1.0
                     mean = float(drawn.rows @ feature) / many
                     features.append(feature - mean)
@@ -170,7 +167,6 @@ class _RowKinds:
     rows: IntArray
 
     def cells(self, names: Names, sizes: Mapping[str, int]) -> IntArray:
-        """Return the cell of every kind of row in the table over some attributes."""
         cells = np.zeros(len(self.rows), dtype=np.int64)
         for name in names:
             cells = cells * sizes[name] + self.codes[:, self.names.index(name)]
@@ -195,26 +191,27 @@ def _in_turn(expected: FloatArray, most: IntArray, rng: np.random.Generator) -> 
 
 STEPS = 25
 SETTLED = 1e-6
-"""What sums may be off in the end, as a share of the rows."""
+"""Most of Newton's steps, and the largest error of a sum at which they end, as a share of the rows.
+"""
 
 ENOUGH = 1e-4
-"""Of what a step promises, that it has to bring; also the smallest part of a step."""
+"""Part of the decrease promised by its slope that a step must bring; also its least length."""
 
 
 def fitted_chances(
     start: FloatArray, features: FloatArray, rows: IntArray, wanted: FloatArray, doubt: FloatArray
 ) -> FloatArray:
-    """Return the probability in every group (g,) with which the event has the wanted sums of
-    features.
+    """Return the probability of an event in every group (g,), for which sums of features are nearly
+    as wanted.
 
-    start      (g,) from 0 to 1; where it is 0 or 1 it stays
-    features   (g, f)
-    rows       (g,) of each group
-    wanted     (f,) Σ over groups of rows · chance · feature
-    doubt      (f,) above 0: what a sum may be off for one nat of its log-potential
+    start      (g,) probabilities to stay near to; where they are 0 or 1 they stay
+    features   (g, f) features of each group
+    rows       (g,) rows of each group
+    wanted     (f,) sums over groups of rows · probability · feature
+    doubt      (f,) difference from a wanted sum for one nat of its log-potential, above 0
 
-    Nearest to ``start`` in relative entropy, Σ rows · KL(chance ‖ start), beside
-    ½ Σ off² / doubt: its dual in the log-potentials is convex, and Newton's method minimises it.
+    Minimises Σ rows · KL(probability ‖ start) + ½ Σ difference² / doubt. The dual in the
+    log-potentials is convex, and Newton's method minimises it.
 
     >>> start, features = np.array([0.5, 0.5]), np.array([[1.0, 0.0], [1.0, 1.0]])
     >>> rows, wanted, doubt = np.array([50, 50]), np.array([50.0, 40.0]), np.array([1e-3, 1e-3])
@@ -239,10 +236,8 @@ def _chance(logits: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class _Dual:
-    """The convex function that fits logits to targets: Σ rows · log(1 + exp(logits)) − ⟨wanted,
-    θ⟩ + ½ Σ doubt · θ².
-
-    Here logits = start + features · θ."""
+    """The function Σ rows · log(1 + exp(logits)) − ⟨wanted, θ⟩ + ½ Σ doubt · θ², convex in θ, with
+    logits = start + features · θ."""
 
     start: FloatArray
     features: FloatArray
@@ -251,7 +246,7 @@ class _Dual:
     doubt: FloatArray
 
     def minimum(self) -> FloatArray:
-        """Return the logits at the minimum."""
+        """Return the logits at the minimum of the function."""
         theta = np.zeros(len(self.wanted))
         value, logits = self._at(theta)
         for _ in range(STEPS):

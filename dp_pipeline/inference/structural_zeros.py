@@ -14,27 +14,29 @@ import numpy as np
 
 from dp_pipeline.config.constraints import AllowedCells, Mask, constrained_pairs
 from dp_pipeline.config.encoding import FloatArray, IntArray, Names
-from dp_pipeline.inference.consistency import NoisyTable, TableEstimate, spread
+from dp_pipeline.inference.consistency import NoisyTable, TableEstimate, ratio, spread
 from dp_pipeline.inference.graphical_model import GraphicalModel
 from dp_pipeline.inference.junction_tree import JunctionTree, cell_count, triangulated_cliques
 from dp_pipeline.results.derived_attribute import Grouping
 
 NOTHING = -1e6
 """Log-potential of a cell without mass: finite, so that no sum is undefined, and so low that its
-probability is exactly 0 beside any cell that there may be."""
+probability is exactly 0 next to that of any allowed cell."""
 
 DRAWS = 64
-"""Of rows in place of those that do not hold: a fitted tree gives none, a network may."""
+"""Most draws to replace rows that break a constraint: a fitted tree gives none, a network may."""
 
 SWEEPS = 200
 CLOSE = 1e-9
+"""Most sweeps of proportional fitting, and the distance of shares from their margin that ends it.
+"""
 
 
 @dataclass(frozen=True)
 class StructuralZeros:
     """The cells of some attributes that constraints leave allowed.
 
-    allowed   which cells there may be; nothing where all may be
+    allowed   constraints on sets of attributes; none where every cell is allowed
 
     >>> smokes = AllowedCells(("age", "smokes"), np.array([[True, False], [True, True]]))
     >>> zeros = StructuralZeros((smokes,))
@@ -77,36 +79,34 @@ class StructuralZeros:
     def satisfying(self, draw: Callable[[int], IntArray], rows: int, names: Names) -> IntArray:
         """Return codes (rows, attributes) of drawn rows that meet the constraints.
 
-        ``draw`` gives as many rows as are asked for, attributes in the order of ``names``. Other
-        rows are drawn again; after ``DRAWS`` draws the rows that hold are repeated, and there is
-        no row where none does."""
-        codes = draw(rows)
+        draw   from a number of rows to their codes, attributes in the order of ``names``
+
+        Rows that break a constraint are drawn again; after ``DRAWS`` draws the valid rows are
+        repeated, and there is no row where none is valid."""
         if not self.allowed:
-            return codes
-        batches = [self._only_holding(codes, names)]
-        for _ in range(DRAWS):
-            missing = rows - sum(map(len, batches))
+            return draw(rows)
+        batches, missing = list[IntArray](), rows
+        for _ in range(1 + DRAWS):
+            codes = draw(missing)
+            batches.append(codes[self.holds(dict(zip(names, codes.T, strict=True)))])
+            missing -= len(batches[-1])
             if not missing:
                 break
-            batches.append(self._only_holding(draw(missing), names))
         valid = np.concatenate(batches)
         return np.resize(valid, (rows if len(valid) else 0, len(names)))
 
-    def _only_holding(self, codes: IntArray, names: Names) -> IntArray:
-        return codes[self.holds(dict(zip(names, codes.T, strict=True)))]
-
     def cleared(self, measured: Iterable[NoisyTable]) -> tuple[NoisyTable, ...]:
         """Return noisy tables without the noise of cells that must be empty."""
-        return tuple(self._cleared(table) for table in measured)
-
-    def _cleared(self, one: NoisyTable) -> NoisyTable:
-        masks = [
-            spread(part.mask, part.names, one.attributes) for part in self._within(one.attributes)
-        ]
-        if not masks:
-            return one
-        table = np.where(reduce(np.logical_and, masks), one.table, 0)
-        return TableEstimate(one.attributes, table, one.variance)
+        cleared = list[NoisyTable]()
+        for noisy in measured:
+            names = noisy.attributes
+            masks = [spread(part.mask, part.names, names) for part in self._within(names)]
+            if not masks:
+                cleared.append(noisy)
+                continue
+            table = np.where(reduce(np.logical_and, masks), noisy.table, 0)
+            cleared.append(TableEstimate(names, table, noisy.variance))
+        return tuple(cleared)
 
     def _within(self, names: Names) -> list[AllowedCells]:
         """Return the constraints as they apply to some attributes alone."""
@@ -120,10 +120,10 @@ class StructuralZeros:
         return masks
 
     def kinds(self, name: str) -> IntArray | None:
-        """Return a number for the kind of every level of an attribute; None if no constraint is
+        """Return the kind of every level of an attribute, as a number; None without a constraint
         about it.
 
-        Levels are of one kind if they can occur with the same cells of all other attributes, and
+        Levels are of one kind if constraints allow them with the same cells of other attributes;
         only such levels are grouped."""
         about = [
             (entry.mask, entry.names.index(name)) for entry in self.allowed if name in entry.names
@@ -159,13 +159,12 @@ class StructuralZeros:
             rows = table.sum(axis=1)
             if np.abs(rows - left).sum() < CLOSE:
                 break
-            table = table * _ratio(left, rows)[:, None]
-            table = table * _ratio(right, table.sum(axis=0))
+            table = table * ratio(left, rows)[:, None]
+            table = table * ratio(right, table.sum(axis=0))
         return np.asarray(table)
 
     def cliques(self, sizes: Mapping[str, int]) -> tuple[Names, ...]:
-        """Return the cliques of the constrained attributes in which every constraint is inside
-        one."""
+        """Return cliques of the constrained attributes, so that each constraint is inside one."""
         import networkx as nx
 
         names = {name for entry in self.allowed for name in entry.names}
@@ -184,22 +183,16 @@ class StructuralZeros:
         return model.marginals(self.potentials(model))[1] < NOTHING / 2
 
     def without_twins(self) -> tuple[StructuralZeros, tuple[Twin, ...]]:
-        """Return the constraints without attributes that repeat another one, and those
-        attributes.
+        """Return the constraints without attributes that repeat another one, and those attributes.
 
-        The latter are in the order in which they can be put back."""
-        zeros, twins = self, tuple[Twin, ...]()
-        while (found := zeros._first_twin()) is not None:
-            entry, twin = found
-            entries = [_renamed(other, twin) for other in zeros.allowed if other is not entry]
-            zeros, twins = StructuralZeros(_merged(entries)), (twin, *twins)
-        return zeros, twins
-
-    def _first_twin(self) -> tuple[AllowedCells, Twin] | None:
-        for entry in self.allowed:
-            if entry.twin is not None:
-                return entry, Twin(entry.names[1], entry.names[0], entry.twin)
-        return None
+        These are in the order in which they can be put back."""
+        entries, twins = self.allowed, tuple[Twin, ...]()
+        while entry := next((entry for entry in entries if entry.twin is not None), None):
+            assert entry.twin is not None
+            twin = Twin(entry.names[1], entry.names[0], entry.twin)
+            renamed = [_renamed(other, twin) for other in entries if other is not entry]
+            entries, twins = _merged(renamed), (twin, *twins)
+        return StructuralZeros(entries), twins
 
 
 NONE = StructuralZeros()
@@ -215,10 +208,6 @@ class Twin:
     name: str
     other: str
     levels: IntArray
-
-
-def _ratio(wanted: FloatArray, got: FloatArray) -> FloatArray:
-    return np.divide(wanted, got, out=np.zeros_like(wanted), where=got > 0)
 
 
 def _grouped(one: AllowedCells, groupings: Mapping[str, Grouping]) -> AllowedCells:

@@ -9,44 +9,45 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
-from math import prod
 
 import numpy as np
 
 from dp_pipeline.config.constraints import Mask
 from dp_pipeline.config.encoding import FloatArray, IntArray, Names
 from dp_pipeline.inference.expected_error import STEPS, ExpectedError, TableInformation, least_noise
-from dp_pipeline.inference.junction_tree import triangulated_cliques
+from dp_pipeline.inference.junction_tree import cell_count, triangulated_cliques
 
 MAX_TABLE_CELLS = 1024
+"""Most cells of a table that is measured."""
+
 FIRST_PAIRS = 256
-"""Pairs that a search begins with: those of the largest dependence beside their cells."""
+"""Most pairs that a search begins with: those of the largest dependence for their cells."""
 
 BATCH = 24
-"""Candidates whose errors are computed together, and of the best of which gains are computed again
-after each choice."""
+"""Candidates whose errors are computed together; after each choice, the gains of so many of the
+best are computed again."""
 
 TRIAL_STEPS = 3
-"""Gradient steps on the shares of a candidate, from what tables had without it."""
+"""Gradient steps on the shares with a candidate, which begin at the shares without it."""
 
 NEW_SHARE, MOVED_SHARE = 0.5, 0.75
-"""A candidate's share before the first step: in average shares, and of what its one-way marginals
-have."""
+"""A candidate's share before the first step: this part of an average share, and that part of the
+shares of its one-way marginals."""
 
 HOPELESS = 1e-3
-"""A candidate that would add so much to the error, as a part of it, is not tried again."""
+"""Relative increase of the error by a candidate after which it is not tried again."""
 
 GAIN_DIGITS = 9
-"""Of a gain, as a part of the error: gains that are alike but for rounding are equal, so that
-another computer, which replays a release, chooses the same tables."""
+"""Decimals of a gain, relative to the error: gains that are alike but for rounding are equal, so
+that another computer, which replays a release, chooses the same tables."""
 
 
 @dataclass(frozen=True, eq=False)
 class TableGrowth:
     """A greedy search for tables to measure, which begins with one-way marginals alone.
 
-    error    what it minimises
-    amount   for all tables and for better one-way marginals
+    error    the expected error that it minimises
+    amount   budget for all tables and for better one-way marginals
     cap      most cells of a clique of the tree that holds all tables; all cliques together, and
              all tables, may have twice as many
     edges    pairs that are in a clique of that tree whatever is measured
@@ -124,8 +125,8 @@ class TableGrowth:
         cells = [self._cells(clique) for clique in triangulated_cliques(graph, self.error.grouped)]
         return max(cells) <= self.cap and sum(cells) <= 2 * self.cap
 
-    def _cells(self, table: Sequence[str]) -> int:
-        return prod(self.error.grouped[name] for name in table)
+    def _cells(self, table: Names) -> int:
+        return cell_count(table, self.error.grouped)
 
     @property
     def _first_pairs(self) -> list[Names]:
@@ -213,8 +214,7 @@ class TableGrowth:
     @property
     def _empty(self) -> _Choice:
         d, start = len(self.error.sizes), self.error.start(())
-        information = self.error.information(())
-        errors, shares = self.error.minimise(information, start, self.amount, STEPS)
+        errors, shares = self.error.minimise(self.error.information(()), start, self.amount, STEPS)
         none = np.zeros((0, d)), np.zeros((0, len(self.error.first)))
         return _Choice([], *none, shares[0], np.eye(d), float(errors[0]))
 
@@ -223,11 +223,11 @@ class TableGrowth:
 class _Choice:
     """The tables chosen so far, with their noise and information.
 
-    precision   (tables, d): see ``TableInformation``
-    noise       (tables, pairs): of each of them
-    shares      (tables + d,) of the amount with which their error is least
-    paths       (d, d): what they predict along paths
-    error       of all pairs, in rows
+    precision   (tables, d), as in ``TableInformation``
+    noise       (tables, pairs) noise of each table in each pair
+    shares      (tables + d,) shares of the amount with which the error is least
+    paths       (d, d) largest products of strengths along paths of measured pairs
+    error       error of all pairs, in rows
     """
 
     tables: list[Names]
@@ -238,7 +238,6 @@ class _Choice:
     error: float
 
     def with_table(self, table: Names) -> list[Names]:
-        """Return the tables after ``table`` replaces those inside it."""
         return [*(other for other in self.tables if not set(other) <= set(table)), table]
 
     @cached_property
@@ -260,7 +259,6 @@ class _Choice:
         return best, least
 
     def holds(self, table: Names) -> bool:
-        """Return whether a table is inside a chosen one."""
         return any(set(table) <= set(other) for other in self.tables)
 
 
@@ -268,8 +266,8 @@ class _Choice:
 class _Trial:
     """The result of adding each of c candidates to a choice.
 
-    noise    (c, pairs): of the candidate
-    inside   (c, tables): which tables it takes the place of
+    noise    (c, pairs) noise of the candidate in each pair
+    inside   (c, tables) whether it takes the place of a table
     """
 
     information: TableInformation

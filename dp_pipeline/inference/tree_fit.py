@@ -19,22 +19,26 @@ from dp_pipeline.inference.graphical_model import GraphicalModel, Projection
 from dp_pipeline.threads import one_thread
 
 ENTROPY = 0.35
-"""Weight of the entropy, in signals of one table (rows per deviation of its noise): cells that
-noise has made negative are left at a small share and not driven to none."""
+"""Weight of the entropy, in rows per deviation of a table's noise: cells that noise has made
+negative get a small share in place of none."""
 
 FULL_DOUBT = 60.0
-"""Variances of its noise that a cell says of a dependence: with up to as many the entropy counts
-whole."""
+"""Mean squared dependence of a cell, in variances of its noise, up to which the entropy has its
+full weight."""
 
 ITERATIONS = 150
+"""Most steps of L-BFGS-B: a limit of time."""
+
 KEPT_STEPS = 50
+"""Steps that L-BFGS-B remembers."""
 
 NEWTON_STEPS = 30
 LONGEST_STEP = 5.0
-SMALLEST_TARGET = 1e-12
-"""Of the share that a cell is to have, where a table is fitted alone."""
+"""Newton's steps when a table is fitted alone, and the longest of them, in nats."""
 
+SMALLEST_TARGET = 1e-12
 SMALLEST_SHARE = 1e-9
+"""Least target of a cell, and least share of a level, so that their logarithms are finite."""
 
 
 @one_thread()
@@ -50,9 +54,11 @@ def fit_tree(
     """Return the fitted probabilities of every clique's cells, one table for each node of the
     model.
 
-    measured   each inside one clique of the model
-    start      attribute → shares: where nothing is measured the fit stays at their product
-    beside     log-potentials of the start beside that product, one table a node; none: all 0
+    measured     noisy tables, each inside one clique of the model
+    start        attribute → shares: where nothing is measured, the fit stays at their product
+    beside       log-potentials that are added to those of the product, one table a node
+    entropy      weight of the entropy
+    iterations   most steps of the fit
 
     With y the reconciled tables of N rows, σ² the variance of their cells and μ those of the
     tree's distribution, minimises ½ Σ ‖N μ_a − y_a‖² / σ_a² + w · KL(μ ‖ start). The sum is over
@@ -149,7 +155,8 @@ class _Dual:
     def fit_in_turn(self, theta: FloatArray, firsts: IntArray, *, times: int) -> FloatArray:
         """Return θ after repeatedly fitting the single table that is furthest off.
 
-        firsts   (tables,) place of the first cell of each
+        firsts   (tables,) position of each table's first cell
+        times    tables that are fitted, one after the other
 
         Where noise is far below the counts, slopes are flat along cells that are next to nothing,
         and steps along them are short; this one is exact (iterative proportional fitting: Deming,
@@ -191,10 +198,10 @@ def _inside(
 
 
 def entropy_part(measured: Sequence[NoisyTable], start: Mapping[str, FloatArray]) -> float:
-    """Return the weight of the entropy in the fit, 0 to 1, smaller for tables that exceed their
-    noise.
+    """Return the factor on the weight of the entropy, 0 to 1, which is smaller for tables that
+    exceed their noise.
 
-    start   attribute → shares, of every attribute of a table
+    start   attribute → shares, for every attribute of a table
     """
     rows, tables = reconciled(measured, {name: len(shares) for name, shares in start.items()})
     variances = [variance_of(names, measured) for names in tables]
@@ -207,11 +214,10 @@ def _entropy_part(
     start: Mapping[str, FloatArray],
     rows: float,
 ) -> float:
-    """Return the weight of the entropy in the fit, 0 to 1, smaller for tables that exceed their
-    noise.
+    """Return ``entropy_part`` by reconciled tables with the variances of their cells.
 
-    By the median over tables of several attributes of what a cell is off from the product of its
-    one-way marginals, squared, in variances of its noise.
+    It follows from the median, over tables of several attributes, of the mean squared difference of
+    a cell from the product of its one-way marginals, in variances of its noise.
     """
     squares = []
     for (names, table), variance in zip(tables.items(), variances, strict=True):

@@ -7,21 +7,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cache
 from itertools import combinations
-from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dp_pipeline.config.encoding import FloatArray, Names
 from dp_pipeline.inference.clique_join import Conditional
-from dp_pipeline.inference.consistency import make_consistent, ripple, spread
+from dp_pipeline.inference.consistency import agree_by_ripple, ratio, spread
 from dp_pipeline.results.measurement import NoisyMarginal, marginal_of
-
-TABLES_SETTLED = 1e-3
-"""Negative cells that are left alone, in mean absolute deviations of the noise."""
-
-ROUNDS = 3
-"""Rippled tables disagree again, less and less."""
 
 
 def view_tables(measured: Sequence[NoisyMarginal]) -> dict[Names, FloatArray]:
@@ -30,31 +23,21 @@ def view_tables(measured: Sequence[NoisyMarginal]) -> dict[Names, FloatArray]:
 
     measured   views with noise of one scale, at least one
 
-    Consistency and Ripple in turn (PriView: Qardaji, Yang, Li, SIGMOD 2014, Sections 4.4, 4.5).
-
     >>> from fractions import Fraction
     >>> tall = NoisyMarginal(("a", "b"), np.array([[9, 0], [1, -2]]), Fraction(2))
     >>> wide = NoisyMarginal(("b", "c"), np.array([[6, 4], [-2, 0]]), Fraction(2))
     >>> [round(float(table.min()), 3) for table in view_tables([tall, wide]).values()]
     [0.0, 0.0]
     """
-    tables: dict[Names, FloatArray] = {
-        view.attributes: view.table.astype(np.float64) for view in measured
-    }
-    tolerance = TABLES_SETTLED * max(1.0, measured[0].deviation)
-    for _ in range(ROUNDS):
-        tables = {
-            names: ripple(table, tolerance=tolerance)
-            for names, table in make_consistent(tables).items()
-        }
-    return tables
+    tables = {view.attributes: view.table.astype(np.float64) for view in measured}
+    return agree_by_ripple(tables, deviation=measured[0].deviation)
 
 
 ENTROPY_SWEEPS = 500
-"""Most of them; consistent views settle in far fewer, others not at all."""
+"""Most sweeps of the fit; consistent views settle in far fewer, others not at all."""
 
 ENTROPY_SETTLED = 1e-9
-"""Largest change of a cell in one sweep, as a share of the total."""
+"""Change of a cell in one sweep, as a share of the total, below which the fit ends."""
 
 
 def max_entropy(
@@ -97,15 +80,14 @@ def max_entropy(
         before = table
         for names, target in targets.items():
             now = marginal_of(table, attributes, names)
-            factor = np.divide(target, now, out=np.zeros(target.shape), where=now > 0)
-            table = table * spread(factor, names, attributes)
+            table = table * spread(ratio(target, now), names, attributes)
         if np.abs(table - before).max() <= ENTROPY_SETTLED * total:
             break
     return np.asarray(table)
 
 
 NETWORK_SWEEPS = 30
-"""Of the fit of one family: what is left after them is far below the noise of any view."""
+"""Sweeps of the fit of one family: its error after them is far below the noise of any view."""
 
 
 def view_network(
@@ -168,10 +150,10 @@ def _dependence(views: Mapping[Names, FloatArray], names: Names) -> FloatArray:
 
 
 SEED = 1
-"""Ties are broken at random, but by this seed for everybody: a design is a public value."""
+"""Seed of the random choice among equal attributes, a constant since a design is a public value."""
 
 TRIES = 8
-"""Sets that are built for each one that is taken."""
+"""Views that are built for each one that is taken."""
 
 
 def covering_design(
@@ -199,7 +181,6 @@ def covering_design(
 def _design(
     sizes: tuple[tuple[str, int], ...], most_cells: int, most_attributes: int
 ) -> tuple[tuple[str, ...], ...]:
-    """Return the views of a covering design, cached because it is needed several times."""
     names = tuple(name for name, _ in sizes)
     if len(names) == 1:
         return (names,)
@@ -213,11 +194,6 @@ def _design(
         uncovered[np.ix_(view, view)] = False
         views.append(tuple(names[index] for index in sorted(view)))
     return tuple(views)
-
-
-def view_cells(view: tuple[str, ...], sizes: Mapping[str, int]) -> int:
-    """Return the number of cells of the table over a view."""
-    return prod(sizes[name] for name in view)
 
 
 def _view(
@@ -241,7 +217,7 @@ def _view(
 
 
 def _best(gains: NDArray[np.int64], left: NDArray[np.int64], rng: np.random.Generator) -> int:
-    """Return the position with the largest gain; among equal ones, a random one of those with
-    most left."""
+    """Return the position with the largest gain; of equal ones, the one with most uncovered pairs,
+    by chance where there are several."""
     best = np.flatnonzero(gains == gains.max())
     return int(rng.choice(best[left[best] == left[best].max()]))

@@ -95,7 +95,7 @@ def _build(spec: DatasetSpec, name: str) -> Model:
         raise DeclarationError(
             f"{spec.name}: {name}: the model needs a public number of rows, as of a benchmark "
             f"with relation replace_one and one row a person, but this is a {spec.purpose} with "
-            f"{spec.relation}: choose another model"
+            f"{spec.relation} and up to {spec.protection.rows} a person: choose another model"
         )
     guarantees = [declared_guarantee(spec, model, epsilon) for epsilon in spec.partitions]
     reasons = [guarantee.reason for guarantee in guarantees if not guarantee.is_plain]
@@ -135,8 +135,8 @@ def price_of_everything(spec: DatasetSpec) -> Fraction:
 
 
 def _prices(spec: DatasetSpec) -> list[Fraction]:
-    """Return the price of every model at every ε, and of the discovery; with windows, for one
-    window."""
+    """Return the price of the discovery, and of every model at every ε; with windows, of every
+    publication, times the windows that it spans."""
     releases = [(name, epsilon, 1) for name in spec.models for epsilon in spec.partitions]
     if spec.windows is not None:
         releases = [(each.model, each.epsilon, each.span) for each in spec.publications]

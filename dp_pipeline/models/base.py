@@ -74,8 +74,8 @@ class PrivacyGuarantee:
         return not self.reason
 
     def label_state(self, state: str) -> str:
-        """Return a state with the label ``not-dp``, or ``composed`` if an ε other than the
-        requested one holds."""
+        """Return the state of a release, with ``composed`` after it where an ε other than the
+        requested one holds, or ``not-dp`` where none holds."""
         if self.is_plain:
             return state
         return f"{state}, composed" if self.is_dp else f"{state}, {self.kind}"
@@ -111,8 +111,8 @@ class Model:
 
     @property
     def needs_public_rows(self) -> bool:
-        """Whether the model reads the number of rows, as on benchmarks under ``replace_one``
-        only."""
+        """Whether the model reads the exact number of rows, as it may only on benchmarks under
+        ``replace_one``."""
         return False
 
     def guarantee(self, epsilon: Fraction, domain: Domain | None = None) -> PrivacyGuarantee:  # noqa: ARG002
@@ -121,16 +121,16 @@ class Model:
         return PrivacyGuarantee("dp", epsilon)
 
     def is_better_pure(self, domain: Domain, delta: Fraction) -> bool:  # noqa: ARG002
-        """Return whether pure ε has less noise than the ρ that implies ε at δ, judged by
-        declarations alone.
+        """Return whether pure ε has less noise than the ρ that implies ε at δ, as far as
+        declarations tell.
 
-        A refinement needs the same answer at every ε.
+        The answer is the same at every ε, as a refinement needs it.
         """
         return False
 
     def for_targets(self, names: Names, domain: Domain) -> Model:  # noqa: ARG002
-        """Return the model adapted to predicting some attributes, unless its declaration already
-        weights pairs."""
+        """Return the model with more weight on pairs of the attributes that are to be predicted,
+        if it weights pairs and its declaration does not."""
         return self
 
     def check(self, domain: Domain) -> None:
@@ -155,8 +155,8 @@ class Model:
     ) -> Released:
         """Return a release of the same rows at ``epsilon``, from the answers of one at a smaller ε.
 
-        coarse   that release, by this model; the curator has its marginals, and a budget to refine
-                 them, all of which is spent
+        coarse   the release at the smaller ε, by this model; the curator has its marginals, and a
+                 budget to refine them, all of which is spent
         """
         raise NotImplementedError
 
@@ -182,8 +182,8 @@ NOTHING = "nothing"
 
 
 def plan_from() -> Any:
-    """Return the parameter field ``plan_from``: ``previous`` for the previous window's release,
-    or none."""
+    """Return the parameter field ``plan_from``: ``previous`` to plan from the previous window's
+    release, or ``nothing``."""
     return choice(NOTHING, "previous")
 
 
@@ -205,7 +205,7 @@ def prior() -> Any:
 
 
 def require_plan(plans: str, smooths: str) -> None:
-    """Raise DeclarationError if counts are to be smoothed but no earlier release is used."""
+    """Raise DeclarationError if ``smooth`` is declared without ``plan_from``."""
     if smooths == "true" and plans == NOTHING:
         raise DeclarationError(
             "The parameter `smooth` counts the same boxes or tables again, so it needs "
@@ -315,6 +315,7 @@ def planning_units(
 
 
 CuratorFactory = Callable[[Accountant], Curator]
+"""The curator of some rows, or of stored answers, that spends from an accountant."""
 
 
 def curators_of(
@@ -345,9 +346,6 @@ def curators_of(
         relation=spec.relation,
         paid_marginals=paid,
     )
-
-
-"""The curator of some rows, or of stored answers, that spends from an accountant."""
 
 
 @dataclass(frozen=True)

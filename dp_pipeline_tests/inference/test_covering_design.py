@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.inference.views import covering_design, view_cells
+from dp_pipeline.inference.junction_tree import cell_count
+from dp_pipeline.inference.views import covering_design
 
 
 def bits(many: int) -> dict[str, int]:
@@ -29,7 +30,7 @@ def test_every_pair_is_in_a_view_of_few_cells(sizes: dict[str, int], cells: int,
     assert {name for view in views for name in view} == set(sizes)
     for view in views:
         assert len(view) <= many
-        assert len(view) <= 2 or view_cells(view, sizes) <= cells
+        assert len(view) <= 2 or cell_count(view, sizes) <= cells
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,7 @@ def test_the_mean_dependence_is_about_that_of_all_pairs(delta: Fraction | None) 
     codes = dependent_rows(SIZES, 30_000)
     asked = asking(codes, "40", delta=delta)
     true = float(np.mean(list(without_noise(codes, asked).values())))
-    noisy = noisy_mean_dependence(asked.planning, asked.curator, Fraction(1, 10))
+    noisy = noisy_mean_dependence(asked.planning, asked.curator)
     assert noisy == pytest.approx(true, rel=0.1)
 
 

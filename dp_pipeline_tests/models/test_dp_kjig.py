@@ -299,11 +299,11 @@ REFUSED = {
     ),
     "a label among its attributes": (
         DpKjig(label=("smokes",), attributes=("colour", "smokes")),
-        "DpKjig needs each attribute once and not the label, but one",
+        "DpKjig needs each attribute once and not the label, but smokes is repeated",
     ),
     "an attribute twice": (
         DpKjig(label=("smokes",), attributes=("colour", "colour")),
-        "DpKjig needs each attribute once and not the label, but one",
+        "DpKjig needs each attribute once and not the label, but colour is repeated",
     ),
     "an attribute that is not declared": (
         DpKjig(label=("smokes",), attributes=("age",)),

@@ -208,12 +208,12 @@ def test_the_mean_is_paid_for_where_it_decides() -> None:
 
 
 def test_likelihoods_are_of_the_noise_that_was_drawn() -> None:
-    planning, share = planned(BITS, "1", rows=50_000.0), Fraction(1, 10)
+    planning = planned(BITS, "2", rows=50_000.0)
     means = [mean for mean, _ in planning.priors]
     for mean, rows in zip(range(3), means, strict=True):
-        assert planning.likelihoods(rows, share).argmax() == mean
-    assert planning.likelihoods(0.0, share)[2] == pytest.approx(
-        np.exp(-(means[2] - means[0]) / planning.mean_scale(share))
+        assert planning.likelihoods(rows).argmax() == mean
+    assert planning.likelihoods(0.0)[2] == pytest.approx(
+        np.exp(-(means[2] - means[0]) / planning.mean_scale)
     )
 
 

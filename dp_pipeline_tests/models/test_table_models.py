@@ -189,7 +189,7 @@ def test_declarations_that_do_not_fit_are_refused_in_one_line(name: str) -> None
         (
             built(MODELS[name], attributes=twice),
             TOWN,
-            "needs each attribute once, but one is repeated: correct its",
+            "needs each attribute once, but colour is repeated: correct its",
         ),
         (built(MODELS[name], attributes=("income",)), TOWN, "The data set has no attribute"),
         (

@@ -401,7 +401,6 @@ class HTreeKMeans(Clustering):
     def _clusters(
         self, synopsis: Synopsis, mover: Mover | None, budget: Fraction, rng: Generator
     ) -> Clusters:
-        """Return the centres of a synopsis, moved with ``budget`` if there is a ``mover``."""
         centres = self._tree_centres(synopsis, self.k)
         if mover is not None:
             centres = mover(centres, synopsis, epsilon=budget)
@@ -431,7 +430,6 @@ def _counted_leaves(
     values: FloatArray,
     noise_variance: float,
 ) -> Synopsis:
-    """Return the leaves of a tree with noisy counts of equal variance, as a synopsis."""
     counted = CountedBoxes.of_tree(tree, leaves, box, values, noise_variance)
     deviations = np.full(len(leaves), noise_variance**0.5)
     boxes = tree.boxes(leaves, box)

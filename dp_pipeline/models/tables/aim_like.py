@@ -27,7 +27,7 @@ from dp_pipeline.results.measurement import NoiseRate, NoisyMarginal
 from dp_pipeline.results.synthetic_table import SyntheticTable
 
 QUICK, THOROUGH = 60, 2000
-"""Iterations of a fit between two rounds, and of the last one."""
+"""Most iterations of a fit between two rounds, and of the last fit."""
 
 
 @dataclass(frozen=True)
@@ -110,9 +110,6 @@ class AimLike(TableModel):
         return self._sample(curator, state, rng)
 
     def _candidates(self, sizes: Mapping[str, int]) -> list[Names]:
-        """Return the pairs and triples of attributes below the limit of cells, by declared
-        sizes."""
-
         def cells(names: Names) -> int:
             return prod(sizes[name] for name in names)
 
@@ -147,7 +144,6 @@ class _State:
         return cls(growth, measured, fitted)
 
     def may_hold(self, names: Names) -> bool:
-        """Return whether a clique with these attributes is below the limit of cells."""
         return all(pair in self.growth.fitting for pair in combinations(names, 2))
 
     def grown(self, names: Names) -> CliqueGrowth | None:

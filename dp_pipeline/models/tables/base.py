@@ -30,13 +30,13 @@ from dp_pipeline.results.measurement import NoiseRate, NoisyMarginal
 from dp_pipeline.results.synthetic_table import SyntheticTable
 
 MOST_ESTIMATED_ROWS = 2_000_000
-"""At a tiny ε an estimate of the number of rows is noise."""
+"""Most rows to draw where their number is estimated: at a tiny ε the estimate is noise."""
 
 MOST_CLIQUE = 1 << 16
-"""Cells of a clique that holds attributes of constraints."""
+"""Most cells of a clique that holds attributes of constraints."""
 
 BYTES_A_CELL = 8 * 6
-"""A table's counts, its noise, its fit and what fitting needs beside it."""
+"""Memory for a cell of a table: its count, its noise, its fit and what fitting needs with it."""
 
 
 def clique_cells(default: int) -> Any:
@@ -49,9 +49,10 @@ class ExpectedPairs:
     """The numbers of pairs of attributes that a release is expected to measure, from public facts
     alone.
 
-    measured   number of pairs: where attributes depend on each other weakly, as most do, strongly
+    measured   number of measured pairs if attributes depend on each other weakly, as in most data
+               sets, or strongly
     total      number of all pairs
-    error      mean error of a pair, as a share of the rows (total variation), as most depend
+    error      mean error of a pair, as a share of the rows (total variation), in most data sets
     """
 
     measured: tuple[int, ...]
@@ -84,10 +85,10 @@ class TableModel(Model):
         return self.attributes or domain.discrete
 
     def modelled(self, domain: Domain) -> tuple[str, ...]:
-        """Return the attributes to measure; of two that a constraint makes equivalent, only the
-        first.
+        """Return the attributes to measure, without those that follow from another one by a
+        constraint.
 
-        ``with_decided`` adds the other again.
+        ``with_decided`` adds them again.
         """
         decided = {twin.name for twin in self._zeros(domain).without_twins()[1]}
         return tuple(name for name in self.chosen(domain) if name not in decided)
@@ -115,8 +116,8 @@ class TableModel(Model):
         *,
         groupings: Mapping[str, Grouping] | None = None,
     ) -> SyntheticTable:
-        """Return the released table, made from sampled codes of the modelled attributes and
-        those that follow from them."""
+        """Return the released table: sampled codes of the modelled attributes, and the attributes
+        that follow from these by a constraint."""
         names, seed, groups = self.modelled(domain), int(rng.integers(1 << 62)), groupings or {}
         table = SyntheticTable(names, codes, measured, cliques, links, domain, seed, groups)
         return self.with_decided(table)
@@ -136,11 +137,8 @@ class TableModel(Model):
 
         With constraints, the distribution that keeps them is fitted to the tables.
         """
-        domain, sizes, zeros = (
-            curator.domain,
-            self.sizes(curator.domain),
-            self.zeros(curator.domain),
-        )
+        domain = curator.domain
+        sizes, zeros = self.sizes(domain), self.zeros(domain)
         if zeros:
             fitted = FittedRows(measured, sizes, zeros=zeros)
             return self.with_decided(fitted.table(tuple(sizes), domain, rng, self.rows_to_draw))
@@ -150,7 +148,7 @@ class TableModel(Model):
         return self.released_table(domain, rng, codes, measured, tree.cliques, tree.links)
 
     def with_decided(self, table: SyntheticTable) -> SyntheticTable:
-        """Return the table with the unmeasured attributes that follow from measured ones."""
+        """Return the table with the attributes that follow from measured ones by a constraint."""
         decided = self._zeros(table.domain).without_twins()[1]
         if not decided:
             return table
@@ -176,9 +174,11 @@ class TableModel(Model):
                 f"{model} needs attributes with levels, bins or edges, but the data set has none: "
                 "declare some"
             )
-        if len(set(chosen)) != len(chosen):
+        repeated = next((name for name in chosen if chosen.count(name) > 1), None)
+        if repeated is not None:
             raise DeclarationError(
-                f"{model} needs each attribute once, but one is repeated: correct its `attributes`"
+                f"{model} needs each attribute once, but {repeated} is repeated: correct its "
+                "`attributes`"
             )
         cap = getattr(self, "clique_cells", None)
         for name, size in zip(chosen, domain.shape(chosen), strict=True):
@@ -217,16 +217,13 @@ class TableModel(Model):
         amount: Fraction,  # noqa: ARG002
         rate: NoiseRate,  # noqa: ARG002
     ) -> ExpectedPairs | None:
-        """Return the numbers of pairs that a release of so many rows should measure; None if
-        they are unknown.
-
-        They are unknown where the model chooses its tables otherwise than by their expected
-        error."""
+        """Return the numbers of pairs that a release of so many rows should measure; None if the
+        model does not choose its tables by their expected error."""
         return None
 
     def most_cells(self, domain: Domain) -> int:
-        """Return the most cells that all tables of this model together can have, known before it
-        runs."""
+        """Return the most cells that all tables of this model can have together, by declarations
+        alone."""
         cap = getattr(self, "clique_cells", 0)
         sizes = domain.shape(self.chosen(domain))
         return 1 + sum(sizes) + sum(max(cap, size) for size in sizes)
@@ -246,7 +243,7 @@ Sizes = Mapping[str, int]
 """Attribute → number of its cells."""
 
 DRAWS_A_FAMILY = 4
-"""Draws for every family of a sample: some are drawn twice."""
+"""Most draws for every family of a sample, as some families are drawn twice."""
 
 
 @dataclass(frozen=True)
@@ -296,7 +293,7 @@ def maximal_sets(sizes: Sizes, cells: int) -> Iterator[tuple[str, ...]]:
 
 
 def random_maximal_set(sizes: Sizes, cells: int, rng: Generator) -> tuple[str, ...]:
-    """Return a random maximal set of attributes, which are tried in random order."""
+    """Return a random maximal set of attributes with at most ``cells`` cells together."""
     names = list(sizes)
     chosen, size = set(), 1
     for i in rng.permutation(len(names)).tolist():
@@ -311,9 +308,10 @@ def candidate_families(
 ) -> tuple[Family, ...]:
     """Return the families that a network may add next: a new child with a maximal set of parents.
 
-    sizes    of all attributes, in declared order
+    sizes       of all attributes, in declared order
+    parents     attributes that are in the network already
     most_cells  of a family's table
-    most     families to return: all where there are no more, else random ones, equally per child
+    most        families to return: all where there are no more, else random ones, equally per child
 
     Families without a parent are left out. Nothing here depends on rows.
     """

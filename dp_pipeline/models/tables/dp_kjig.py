@@ -18,13 +18,13 @@ from dp_pipeline.results.bit_classes import CLASS, BitClasses, DeclaredBit, bit_
 from dp_pipeline.results.class_table import ClassPromise, ClassTable
 
 MAX_CELLS = 1 << 22
-"""Cells of the largest table: labels times classes."""
+"""Most cells of the largest table: labels times classes."""
 
 MOST_LABELS = 256
-"""Above it, the margin of a class takes long to compute."""
+"""Most levels of a label: with more, the margin of a class takes long to compute."""
 
 MOST_BITS = 2048
-"""Bits to choose from; the time grows with their square: half a minute for so many and m = 8."""
+"""Most bits to choose from: the time grows with their square, half a minute for these and m = 8."""
 
 
 @dataclass(frozen=True)
@@ -94,9 +94,11 @@ class DpKjig(Model):
                 "declare `label`"
             )
         chosen, labels = self.chosen(domain), domain[self.label[0]].size
-        if self.label[0] in chosen or len(set(chosen)) < len(chosen):
+        names = (*self.label, *chosen)
+        repeated = next((name for name in names if names.count(name) > 1), None)
+        if repeated is not None:
             raise DeclarationError(
-                "DpKjig needs each attribute once and not the label, but one is repeated: "
+                f"DpKjig needs each attribute once and not the label, but {repeated} is repeated: "
                 "correct its `attributes`"
             )
         offered = bit_count(domain, chosen)
@@ -167,7 +169,6 @@ class DpKjig(Model):
 
 
 def _by_class(curator: Curator, classes: BitClasses) -> Curator:
-    """Return a curator of the same rows that also knows their class by the bits."""
     groups = curator.with_attributes(classes.derived_groups())
     return groups.with_attributes(classes.derived_class())
 

@@ -23,7 +23,7 @@ from dp_pipeline.results.accountant import root_weights, split
 from dp_pipeline.results.synthetic_table import SyntheticTable
 
 PATIENCE = 2
-"""Draws of no edge that end the structure: noise alone draws one now and then."""
+"""Draws of no edge after which no other edge is drawn: noise alone draws none now and then."""
 
 
 @dataclass(frozen=True)
@@ -96,9 +96,9 @@ class JTree(TableModel):
     def _draw_network(
         self, curator: Curator, growth: CliqueGrowth, *, units: float, draws: int, price: Fraction
     ) -> Network:
-        """Return the graph of dependent attributes, and the number of draws.
+        """Return the graph of dependent attributes, and the number of draws that were made.
 
-        units   protected units that are planned with
+        units   number of protected units, as it is declared or was measured
         price   ε of one draw
         """
         # U of one attribute is 0 whatever its counts: what an edge has to be better than.

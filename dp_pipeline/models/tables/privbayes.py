@@ -83,8 +83,8 @@ def _any_of(names: Sequence[str], rng: Generator) -> str:
 
 
 NETWORK_SEED = 2014
-"""Public, and the same for every release: ``rng`` is another one under another post-processing,
-and must not change what was asked."""
+"""Seed of the network's random choices, the same for every release: ``rng`` depends on the
+post-processing, which must not change what is measured."""
 
 
 @dataclass(frozen=True)
@@ -138,8 +138,7 @@ class PrivBayes(TableModel):
 
     @property
     def needs_public_rows(self) -> bool:
-        """Whether the model reads the number of rows, as on benchmarks under ``replace_one``
-        only."""
+        """Whether the model reads the exact number of rows: for every score but ``R``."""
         return self.score != "R"
 
     def guarantee(self, epsilon: Fraction, domain: Domain | None = None) -> PrivacyGuarantee:  # noqa: ARG002
@@ -215,7 +214,6 @@ class PrivBayes(TableModel):
 def _conditional(
     family: Family, sets: Sequence[tuple[str, ...]], tables: Sequence[FloatArray]
 ) -> Conditional:
-    """Return the table of a family, summed from the first measured table that contains it."""
     names = (*family.parents, family.child)
     i = next(i for i, attributes in enumerate(sets) if set(names) <= set(attributes))
     return Conditional(family.child, family.parents, marginal_of(tables[i], sets[i], names))

@@ -19,10 +19,10 @@ from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.scores import UNIT, DependenceScore, MutualInformation, Score
 from dp_pipeline.gate.selection import ScoreSession
 from dp_pipeline.inference.clique_growth import CliqueGrowth, bigger_cliques
-from dp_pipeline.inference.fitted_tree import estimated_rows, shares
+from dp_pipeline.inference.fitted_tree import OneWays, estimated_rows
 from dp_pipeline.inference.junction_tree import JunctionTree
 from dp_pipeline.models.base import PrivacyGuarantee
-from dp_pipeline.models.tables.base import TableModel, clique_cells
+from dp_pipeline.models.tables.base import Sizes, TableModel, clique_cells
 from dp_pipeline.results.accountant import root_weights, split
 from dp_pipeline.results.measurement import NoisyMarginal
 from dp_pipeline.results.synthetic_table import SyntheticTable
@@ -142,9 +142,6 @@ def draw_network(
     return Network(growth, plan.draws)
 
 
-Sizes = Mapping[str, int]
-
-
 @dataclass(frozen=True)
 class _Structure:
     """A privately drawn network, with the parameters for measuring its tables.
@@ -228,8 +225,7 @@ class PrivHd(TableModel):
 
     @property
     def needs_public_rows(self) -> bool:
-        """Whether the model reads the number of rows, as on benchmarks under ``replace_one``
-        only."""
+        """Whether the model reads the exact number of rows: for the paper's variants."""
         return self.variant != "tuned"
 
     def guarantee(self, epsilon: Fraction, domain: Domain | None = None) -> PrivacyGuarantee:
@@ -278,7 +274,7 @@ class PrivHd(TableModel):
         plan = self._tuned_plan(epsilon, units, len(sizes))
         growth = CliqueGrowth(sizes, self._useful_cells(sizes, units * plan.tables))
         if plan.draws:
-            expected = {table.attributes[0]: shares(table, rows) for table in one_ways}
+            expected = OneWays.of(one_ways).shares
             scores: dict[Names, Score] = {
                 (i, j): DependenceScore.of_product(rows, expected[i], expected[j])
                 for i, j in pairs_of(tuple(sizes))

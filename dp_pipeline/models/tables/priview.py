@@ -15,13 +15,8 @@ from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.config.parameters import integer
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.inference.clique_join import overlap_links, sample_network
-from dp_pipeline.inference.views import (
-    covering_design,
-    max_entropy,
-    view_cells,
-    view_network,
-    view_tables,
-)
+from dp_pipeline.inference.junction_tree import cell_count
+from dp_pipeline.inference.views import covering_design, max_entropy, view_network, view_tables
 from dp_pipeline.models.base import Released
 from dp_pipeline.models.tables.base import TableModel, clique_cells
 from dp_pipeline.results.measurement import NoisyMarginal
@@ -68,10 +63,10 @@ class PriView(TableModel):
         super().check(domain)
         sizes = self.sizes(domain)
         for view in self.views(domain):
-            if view_cells(view, sizes) > self.clique_cells:
+            if cell_count(view, sizes) > self.clique_cells:
                 raise DeclarationError(
                     f"PriView measures tables of at most {self.clique_cells} cells, but that "
-                    f"of {', '.join(view)} has {view_cells(view, sizes)}: choose coarser bins "
+                    f"of {', '.join(view)} has {cell_count(view, sizes)}: choose coarser bins "
                     "or a smaller `view_size`"
                 )
 
@@ -86,8 +81,9 @@ class PriView(TableModel):
         )
 
     def most_cells(self, domain: Domain) -> int:
+        """Return the cells of all views together."""
         sizes = self.sizes(domain)
-        return sum(view_cells(view, sizes) for view in self.views(domain))
+        return sum(cell_count(view, sizes) for view in self.views(domain))
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> SyntheticTable:
         """Return noisy tables of the views, and rows drawn from them; spend exactly ``epsilon``."""

@@ -62,7 +62,8 @@ class ThresholdFilter(TableModel):
             )
 
     def most_cells(self, domain: Domain) -> int:
-        """Return the usual largest number of retained cells: the drawn rows and the empty cells."""
+        """Return the cells that are retained at most, as a rule: one for each row that can be
+        drawn, and twice the expected empty cells."""
         cells = domain.cell_count(self.chosen(domain))
         return min(cells, MOST_ESTIMATED_ROWS + 2 * self.empty_cells)
 
@@ -82,7 +83,6 @@ class ThresholdFilter(TableModel):
 
 
 def _sample_cells(cells: SparseTable, rows: int, rng: Generator) -> IntArray:
-    """Return codes (rows, attributes) of sampled cells, in arbitrary order."""
     smallest = code_type(cells.shape)
     if not len(cells.counts):
         return rng.integers(0, cells.shape, size=(rows, len(cells.shape))).astype(smallest)

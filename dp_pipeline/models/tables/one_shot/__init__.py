@@ -9,7 +9,7 @@ from fractions import Fraction
 from math import comb, prod
 from typing import ClassVar
 
-import numpy as np
+from numpy.random import Generator
 
 from dp_pipeline.config.amounts import PURE, Currency
 from dp_pipeline.config.domain import SIZE, UNIT_WEIGHT, Domain
@@ -20,7 +20,7 @@ from dp_pipeline.gate.curator import Curator
 from dp_pipeline.inference.clique_join import overlap_links
 from dp_pipeline.inference.earlier import EarlierTables, PublicTable
 from dp_pipeline.inference.fitted_tree import FittedRows, OneWays
-from dp_pipeline.inference.views import view_cells
+from dp_pipeline.inference.junction_tree import cell_count
 from dp_pipeline.models.base import Released, plan_from, prior, require_plan, smooth
 from dp_pipeline.models.tables.aim_like import AimLike
 from dp_pipeline.models.tables.base import ExpectedPairs, TableModel, clique_cells
@@ -51,7 +51,7 @@ def _refined(coarse: SyntheticTable, curator: Curator) -> list[NoisyMarginal]:
 
 
 BETTER_PURE = 0.95
-"""Pure ε is taken where its noise at ε = 1 is at most this part of Gaussian noise: at ε = 0.05,
+"""Most noise that pure ε may have at ε = 1 to be chosen, as a part of Gaussian noise: at ε = 0.05,
 where ρ buys more, it is then about as much."""
 
 
@@ -68,11 +68,11 @@ class OneShot(TableModel):
     smooth           whether those tables are combined with the ones of before
     quality          ``best_plus``: with a declared δ, where not every pair can be measured, the
                      rounds of ``aim_like`` instead: many times slower, better at small ε alone
-    workload         what counts more: entries of one to three attributes and a weight, such as
-                     ``income 4, age sex 2``: every pair with ``income`` four times, that of
-                     ``age`` and ``sex`` twice. Every plan follows it
+    workload         weights of pairs: entries of one to three attributes and a weight. With
+                     ``income 4, age sex 2`` the error of every pair with ``income`` counts four
+                     times, that of ``age`` and ``sex`` twice
     prior            a data set with ``purpose: benchmark`` over the same attributes: its rows say
-                     which tables to measure, and all that is not measured (``PriorRound``)
+                     which tables to measure, and stand for all that is not (``PriorRound``)
 
     The error of a plan is E = Σ w_ij √(o_i² + o_j² + q_ij² + b_ij²) over all pairs, in rows: noise
     of the one-way marginals, of the table that holds the pair, and dependence that no table
@@ -135,8 +135,7 @@ class OneShot(TableModel):
     prior: str = prior()
 
     def check(self, domain: Domain) -> None:
-        """Raise DeclarationError if the parameters do not fit, such as smoothing or a workload
-        that is impossible."""
+        """Raise DeclarationError if the parameters do not fit each other or the attributes."""
         super().check(domain)
         if domain.parts is not None:
             self._check_units(domain)
@@ -158,9 +157,8 @@ class OneShot(TableModel):
             )
         if SIZE not in self.chosen(domain):
             raise DeclarationError(
-                f"OneShot must have {SIZE!r} in its `attributes` where the "
-                "protected units have parts: add it, or leave "
-                "`attributes` out"
+                f"OneShot must have {SIZE!r} in its `attributes` where the protected units have "
+                "parts: add it, or leave `attributes` out"
             )
         sizes = self.sizes(domain)
         if max(sizes.values()) == 2 and prod(sizes.values()) > self.clique_cells:
@@ -171,7 +169,7 @@ class OneShot(TableModel):
             )
 
     def for_targets(self, names: Names, domain: Domain) -> OneShot:
-        """Return the model with a workload for the attributes to predict, unless it has a
+        """Return the model with more weight on the attributes to predict, unless it declares a
         workload."""
         targets = [name for name in names if name in self.modelled(domain)]
         return self if self.workload else replace(self, workload=workload_of_targets(targets))
@@ -195,15 +193,14 @@ class OneShot(TableModel):
         """Return the number of pairs that the best plan should measure, with the error that it
         leaves."""
         sizes = self.sizes(domain)
-        weights = self._workload.weights(sizes)
         if len(sizes) < 2 or self.quality != "best":
             return None
+        weights = self._workload.weights(sizes)
         planning = self._planning(domain, max(1.0, rows), amount, rate, weights)
-        total = comb(len(sizes), 2)
-        weight = total if weights is None else weights[np.triu_indices(len(sizes), 1)].sum()
         middle = planning.errors.shape[1] // 2
-        error = float(planning.errors[:, middle].min()) / (2 * planning.rows * float(weight))
-        return ExpectedPairs(planning.measured_pairs(), total, error)
+        of_all = 2 * planning.rows * float(planning.independent.pair_weights.sum())
+        error = float(planning.errors[:, middle].min()) / of_all
+        return ExpectedPairs(planning.measured_pairs(), comb(len(sizes), 2), error)
 
     def most_cells(self, domain: Domain) -> int:
         """Return the most cells of all measured tables together, or of all cliques."""
@@ -214,16 +211,14 @@ class OneShot(TableModel):
         return 1 + 2 * sum(sizes.values()) + most
 
     def _most_tabulated(self, domain: Domain) -> int:
-        """Return the most cells of all views, of packed tables, or of a clique of all
-        attributes.
-
-        It is the larger one under either kind of noise."""
+        """Return the most cells of all views, of packed tables, or of a clique of all attributes,
+        under either kind of noise."""
         most, sizes = 0, self.sizes(domain)
         for concentrated in (False, True) if sizes else ():
             planning = self._planning(domain, 1.0, Fraction(1), NoiseRate(concentrated, 1))
             is_coverable = planning.pairs and planning.is_coverable
             for tables in (planning.packed, planning.covering if is_coverable else ()):
-                most = max(most, sum(view_cells(names, sizes) for names in tables))
+                most = max(most, sum(cell_count(names, sizes) for names in tables))
             if is_coverable and planning.is_small:
                 most = max(most, min(prod(sizes.values()), self.clique_cells))
         return most
@@ -239,10 +234,10 @@ class OneShot(TableModel):
         return {name: size for name, size in shape if size > 1}
 
     def _nullable(self, domain: Domain) -> dict[str, int]:
-        """Return the levels of the attributes that plans may treat as having no missing values.
+        """Return the levels of the attributes whose last level is of missing values, in which
+        plans expect no row.
 
-        Constraints and parts of units are about none of them; the level of missing values is the
-        last."""
+        No constraint is about them, and units have no parts."""
         sizes = {} if domain.parts else self.sizes(domain)
         constrained = {name for entry in self.zeros(domain).allowed for name in entry.names}
         return {
@@ -265,7 +260,6 @@ class OneShot(TableModel):
 
     @property
     def _rounds(self) -> AimLike:
-        """The model ``aim_like`` with this limit of cells, or with its own if that is smaller."""
         return AimLike(
             attributes=self.attributes,
             synthetic_rows=self.synthetic_rows,
@@ -280,24 +274,18 @@ class OneShot(TableModel):
             return False
         return not self._planning(domain, 1.0, Fraction(1), rate).is_coverable
 
-    def fit(
-        self,
-        curator: Curator,
-        *,
-        epsilon: Fraction,
-        rng: np.random.Generator,
-    ) -> SyntheticTable:
+    def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> SyntheticTable:
         """Return noisy tables, and rows drawn from the distribution fitted to them; spend the
         whole budget.
 
-        The budget is ``epsilon`` if no δ is declared."""
+        The budget is ``epsilon``, or with a declared δ the ρ that implies it."""
         if curator.domain.parts is not None:
             return self._fit_units(curator, rng)
         if self._takes_rounds(curator):
             return self._rounds.fit(curator, epsilon=epsilon, rng=rng)
         return self._drawn(self._start(curator).fitted(), curator.domain, rng)
 
-    def _fit_units(self, curator: Curator, rng: np.random.Generator) -> SyntheticTable:
+    def _fit_units(self, curator: Curator, rng: Generator) -> SyntheticTable:
         """Return synthetic parts with their units, unit by unit.
 
         *Proof.* A unit weighs at most ``UNIT_WEIGHT`` in each table, which is the distance; shares
@@ -318,15 +306,11 @@ class OneShot(TableModel):
         return replace(table, weighted=weighted, dependence=dict(fitted.dependence))
 
     def fit_after(
-        self,
-        earlier: Tables,
-        curator: Curator,
-        *,
-        epsilon: Fraction,
-        rng: np.random.Generator,
+        self, earlier: Tables, curator: Curator, *, epsilon: Fraction, rng: Generator
     ) -> SyntheticTable:
-        """Return a release measured on the tables of an earlier release, or planned anew if those
-        are not stored.
+        """Return a release that measures the tables of an earlier release again.
+
+        It is planned anew where those are not stored, or are over other attributes or levels.
 
         *Proof.* Tables, groups and shares are functions of released numbers. Each table costs what
         it is given: Δ1 = Δ2 = 1 a row, over groups of levels too; smoothing is post-processing. ∎
@@ -344,14 +328,10 @@ class OneShot(TableModel):
         return self._drawn(again, domain, rng)
 
     def fit_with_public_rows(
-        self,
-        public: PublicTable,
-        curator: Curator,
-        *,
-        epsilon: Fraction,
-        rng: np.random.Generator,
+        self, public: PublicTable, curator: Curator, *, epsilon: Fraction, rng: Generator
     ) -> SyntheticTable:
-        """Return a release whose tables are chosen with public rows and combined with theirs.
+        """Return a release whose tables are chosen by public rows and combined with the tables of
+        these.
 
         *Proof.* Tables, groups and shares are functions of released numbers and of public rows;
         each table costs what it is given: Δ1 = Δ2 = 1 a row. The rest is post-processing. ∎
@@ -366,7 +346,7 @@ class OneShot(TableModel):
         return self._drawn(PriorRound(round_, known).fitted(), domain, rng)
 
     def _start(self, curator: Curator) -> Round:
-        """Return the first round, planned with a noisy number of rows."""
+        """Measure the number of rows, and return the round that is planned with it."""
         sizes, amount = self.sizes(curator.domain), curator.accountant.remaining
         counted = curator.tabulate({(): amount * ROWS_SHARE if sizes else amount})[0]
         rate = NoiseRate(curator.currency != PURE, curator.distance)
@@ -382,12 +362,12 @@ class OneShot(TableModel):
         curator: Curator,
         *,
         epsilon: Fraction,  # noqa: ARG002
-        rng: np.random.Generator,
+        rng: Generator,
     ) -> SyntheticTable:
-        """Return every table that the release at a smaller ε measured, refined in the earlier
-        proportions.
+        """Return a release from the tables that the one at a smaller ε measured, each refined in
+        proportion to what was paid for it.
 
-        The choice of tables is not asked for again."""
+        No table is chosen again."""
         assert isinstance(coarse, SyntheticTable)
         domain, sizes = curator.domain, self.sizes(curator.domain)
         if self.prior:
@@ -419,9 +399,7 @@ class OneShot(TableModel):
         )
         return self._drawn(fitted, domain, rng)
 
-    def _drawn(
-        self, fitted: FittedRows, domain: Domain, rng: np.random.Generator
-    ) -> SyntheticTable:
+    def _drawn(self, fitted: FittedRows, domain: Domain, rng: Generator) -> SyntheticTable:
         nullable = [n for n, size in self._nullable(domain).items() if size == fitted.sizes[n]]
         drawn_from = fitted.without_missing(nullable)
         table = drawn_from.table(self.modelled(domain), domain, rng, self.rows_to_draw)

@@ -5,12 +5,12 @@ Post-processing: everything here is public or was released.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import combinations, pairwise
-from math import comb, gamma, prod, sqrt
+from math import comb, gamma, sqrt
 
 import numpy as np
 
@@ -18,16 +18,17 @@ from dp_pipeline.config.constraints import Mask
 from dp_pipeline.config.encoding import FloatArray, IntArray, Names
 from dp_pipeline.inference.dependence import Dependence
 from dp_pipeline.inference.expected_error import ExpectedError
+from dp_pipeline.inference.junction_tree import cell_count
 from dp_pipeline.inference.noisy_scores import CubeNoise, NoisyScores, NormalNoise, ScoreNoise
 from dp_pipeline.inference.packing import packed_tables
 from dp_pipeline.inference.table_growth import MAX_TABLE_CELLS
-from dp_pipeline.inference.views import covering_design, view_cells
+from dp_pipeline.inference.views import covering_design
 from dp_pipeline.results.measurement import NoiseRate
 
 Pair = tuple[str, str]
 
 ROWS_SHARE = Fraction(1, 100)
-"""Of the amount, for the number of rows."""
+"""Share of the amount that buys the number of rows."""
 
 MEAN_DEPENDENCE = (0.05, 0.15, 0.4)
 TAILS = (2.0, 1.5, 1.0)
@@ -66,11 +67,12 @@ FEW_GROUPS = 4
 class Plan:
     """A plan of what is measured after the number of rows.
 
-    tables     that are measured at once: packed, or a covering design
-    one_ways   share of the amount for one-way marginals, which scores need
-    scores     share of the amount for scores
-    scored     of which pairs: ``all``, those that are ``picked`` by large scores, or the
-               ``heaviest``, which count more than others by the workload
+    tables        tables to measure at once; none where scores choose them
+    is_covering   whether the tables are a covering design, and not packed ones
+    one_ways      share of the amount for one-way marginals, which scores need
+    scores        share of the amount for scores
+    scored        which pairs get scores: ``all``, those that are ``picked`` by large scores, or the
+                  ``heaviest``, which count more than others by the workload
     """
 
     tables: tuple[Names, ...] = ()
@@ -86,10 +88,10 @@ class Planning:
 
     sizes     levels of every attribute in which rows are expected, each at least 2
     rows      noisy number of rows, at least 1
-    amount    of the whole release
-    rate      what noise it buys
+    amount    budget of the whole release
+    rate      noise that an amount buys
     cap       most cells of a clique
-    weights   (d, d): what each pair's error counts; None where all count alike
+    weights   (d, d) weights of the errors of pairs; None where all count alike
     nullable  attribute → levels of its tables, where the last, of missing values, is left out
               of ``sizes``
     """
@@ -114,7 +116,7 @@ class Planning:
 
     def fits(self, names: Names) -> bool:
         """Return whether the table over some attributes is small enough to be measured."""
-        return view_cells(names, self.table_sizes) <= self.cap
+        return cell_count(names, self.table_sizes) <= self.cap
 
     @cached_property
     def plans(self) -> tuple[Plan, ...]:
@@ -134,16 +136,14 @@ class Planning:
 
     @cached_property
     def heaviest(self) -> list[Pair]:
-        """The pairs with the largest weights; empty if all weights are equal."""
+        """The pairs that have more than the least weight; empty if all weights are equal."""
         is_heavy = dict(zip(combinations(self.sizes, 2), self._is_heavy.tolist(), strict=True))
         return [pair for pair in self.pairs if is_heavy[pair]]
 
     @cached_property
     def _is_heavy(self) -> Mask:
-        """Whether each pair of attributes has the largest weight (pairs,)."""
-        first, second = np.triu_indices(len(self.sizes), 1)
-        weights = np.zeros((len(self.sizes),) * 2) if self.weights is None else self.weights
-        return np.asarray(weights[first, second] > weights[first, second].min(initial=np.inf))
+        weights = self.independent.pair_weights
+        return np.asarray(weights > weights.min(initial=np.inf))
 
     @property
     def priors(self) -> list[tuple[float, float]]:
@@ -163,12 +163,13 @@ class Planning:
             return self.error_of_scores(plan, mean, tail)
         if plan.is_covering:
             return self.error_of_covering(plan.tables)
-        return self.error_of_tables(plan.tables, mean, tail)
+        model = self.error_model(self.foreseen_dependence(mean, tail))
+        return model.of(plan.tables, self.late_amount, singles=False)
 
     def choose(self, likelihoods: FloatArray | None = None) -> Plan:
         """Return the plan with the least expected error.
 
-        likelihoods   (means,): of each mean dependence; None where all are alike
+        likelihoods   (means,) likelihood of each mean dependence; None where all are alike
         """
         chances = np.ones(len(MEAN_DEPENDENCE)) if likelihoods is None else likelihoods
         return self.plans[int(np.argmin((self.errors * chances).sum(axis=1)))]
@@ -177,48 +178,44 @@ class Planning:
     def mean_share(self) -> Fraction:
         """The share of the budget to pay for the noisy mean dependence; 0 if it gains less than
         it costs."""
-        pays = self._error_with_mean(MEAN_SHARE) < float(self.errors.mean(axis=1).min())
+        pays = self._error_with_mean() < float(self.errors.mean(axis=1).min())
         return MEAN_SHARE if pays else Fraction(0)
 
-    def _error_with_mean(self, share: Fraction) -> float:
-        """Return the expected error of the best plan, averaged over the possible noisy mean
-        dependences."""
-        scale = self.mean_scale(share)
-        means = np.array(MEAN_DEPENDENCE) * self.rows
+    def _error_with_mean(self) -> float:
+        """Return the expected error, in rows, of the best plans after measuring the mean."""
         # Noise at its octiles, by Laplace's distribution for either kind of noise.
         chances = (np.arange(8) + 0.5) / 8
-        noise = np.where(chances < 0.5, np.log(2 * chances), -np.log(2 - 2 * chances)) * scale
+        noise = np.where(chances < 0.5, np.log(2 * chances), -np.log(2 - 2 * chances))
         total = 0.0
-        for mean in means:
-            for noisy in (mean + noise).tolist():
-                weights = self.likelihoods(noisy, share)
-                plan = int(np.argmin((self.errors * weights).sum(axis=1)))
-                total += float(self.errors[plan, int(np.argmin(np.abs(means - mean)))])
+        for errors, (mean, _) in zip(self.errors.T, self.priors, strict=True):
+            for noisy in (mean + noise * self.mean_scale).tolist():
+                likely = (self.errors * self.likelihoods(noisy)).sum(axis=1)
+                total += float(errors[int(np.argmin(likely))])
         # Errors fall with the amount at most as fast as noise does.
-        return total / len(noise) / len(means) / (1 - float(share))
+        return total / len(noise) / len(self.priors) / (1 - float(MEAN_SHARE))
 
-    def mean_scale(self, share: Fraction) -> float:
-        """Return the scale of the noise in the mean dependence, in rows.
+    @property
+    def mean_scale(self) -> float:
+        """The scale of the noise in the mean dependence, in rows.
 
         A row moves each U, half of a dependence, by less than 2."""
-        return self.rate.scale(4.0, float(self.amount * share))
+        return self.rate.scale(4.0, float(self.amount * MEAN_SHARE))
 
-    def likelihoods(self, noisy: float, share: Fraction) -> FloatArray:
-        """Return the likelihood of a noisy mean for each possible mean dependence, up to a
-        factor (means,)."""
-        off = np.abs(noisy - np.array(MEAN_DEPENDENCE) * self.rows) / self.mean_scale(share)
+    def likelihoods(self, noisy: float) -> FloatArray:
+        """Return the likelihood of a noisy mean, in rows, for each possible mean dependence, up to
+        a factor (means,)."""
+        off = np.abs(noisy - np.array([mean for mean, _ in self.priors])) / self.mean_scale
         return np.asarray(np.exp(off.min() - off))
-
-    def error_of_tables(self, tables: Sequence[Names], mean: float, tail: float) -> float:
-        """Return the error that remains if only tables are measured, without scores."""
-        return self.error_model(self.foreseen_dependence(mean, tail)).of_tables(
-            tables, self.late_amount
-        )
 
     @property
     def late_amount(self) -> float:
         """The part of the budget that is left after the number of rows."""
         return float(self.amount * (1 - ROWS_SHARE))
+
+    @cached_property
+    def independent(self) -> ExpectedError:
+        """The error model if no two attributes depend on each other."""
+        return self.error_model(0.0)
 
     def error_model(self, pairs: FloatArray | float) -> ExpectedError:
         """Return the error model of all pairs, for their dependence in rows."""
@@ -233,18 +230,18 @@ class Planning:
 
         Where scores choose them, a table is of one pair: unions are known from scores alone.
         """
-        known = [int(place) for place in self.errors.argmin(axis=0)]
-        chosen = self.choose()
-        plans = [self.plans[place] if self.mean_share else chosen for place in known]
-        return tuple(
-            len({pair for table in plan.tables for pair in combinations(table, 2)})
-            if plan.tables
-            else self._best_count(*self._after_scores(plan, *prior)[1:])
-            for plan, prior in zip(plans, self.priors, strict=True)
-        )
-
-    def _best_count(self, error: ExpectedError, order: IntArray, amount: float) -> int:
-        return int(np.argmin(error.of_pairs(order, range(len(order) + 1), amount)))
+        counts, chosen = [], self.choose()
+        for place, prior in zip(self.errors.argmin(axis=0).tolist(), self.priors, strict=True):
+            plan = self.plans[place] if self.mean_share else chosen
+            if plan.tables:
+                counts.append(
+                    len({pair for table in plan.tables for pair in combinations(table, 2)})
+                )
+            else:
+                _, error, order, amount = self._after_scores(plan, *prior)
+                errors = error.of_pairs(order, range(len(order) + 1), amount)
+                counts.append(int(np.argmin(errors)))
+        return tuple(counts)
 
     def error_of_scores(self, plan: Plan, mean: float, tail: float) -> float:
         """Return the error if the pairs with the largest scores are measured, for the best
@@ -257,23 +254,22 @@ class Planning:
     def _after_scores(
         self, plan: Plan, mean: float, tail: float
     ) -> tuple[ExpectedError, ExpectedError, IntArray, float]:
-        """Return the error models and the order of measuring the pairs after scores, with the
-        budget for them.
+        """Return two error models after scores, the order of measuring pairs, and the budget.
 
-        The first model is the true error that tables leave, the second the one expected by scores;
-        the order is in places of pairs.
+        The first model is of the simulated dependence, the second of what scores tell about it; the
+        order is in positions of pairs, the budget is for the tables.
 
-        What scores will be is foreseen: dependence has the distribution of that mean and tail, and
-        both it and the noise are always drawn alike. Tables of the best pairs alone are compared.
+        Dependence has the distribution of that mean and tail, and it and the noise are always drawn
+        alike. Tables of the best pairs alone are compared.
         """
-        d, levels = len(self.sizes), np.array(list(self.sizes.values()), dtype=np.float64)
+        model, levels = self.independent, self.independent.levels
+        first, second = model.first, model.second
         late = float(self.amount * (1 - ROWS_SHARE - plan.one_ways - plan.scores))
         groups = np.clip(np.rint(1 / self.least_share(late)), 2, levels)
         shares = np.array([self.rate.share(size) for size in levels])
         paid = float(self.amount * plan.one_ways) * shares / shares.sum()
         variances = np.array([self.rate.variance(part) for part in paid.tolist()])
         variances = variances * levels / groups * (1 - 1 / groups)
-        first, second = np.triu_indices(d, 1)
         squares = variances[first] / groups[second] ** 2 + variances[second] / groups[first] ** 2
         floor = ERROR_OF_SCORES * groups[first] * groups[second] * np.sqrt(squares)
         penalty = floor + self.table_noise(groups[first] * groups[second], late)
@@ -286,8 +282,7 @@ class Planning:
             for rows in (likely, true)
         )
         cost = ((groups[first] - 1) * (groups[second] - 1) * groups[first] * groups[second]) ** 0.25
-        gain = likely * (1.0 if self.weights is None else self.weights[first, second])
-        order = np.argsort(-gain / cost, kind="stable")
+        order = np.argsort(-likely * model.pair_weights / cost, kind="stable")
         return actual, expected, order, late
 
     def _foreseen_scores(
@@ -305,7 +300,9 @@ class Planning:
         if plan.scored == "heaviest":
             pairs = np.flatnonzero(self._is_heavy)
         elif plan.scored == "picked":
-            noise_of_picks = -np.log((1 - unit) / 2) * self.pick_scale(plan)
+            price = float(self.amount * plan.scores * PICKED_PART) / PICKS
+            scale = self.rate.scale(1.0 if self.rate.concentrated else 2.0, price)
+            noise_of_picks = -np.log((1 - unit) / 2) * scale
             ranks = np.argsort(penalty - noiseless - noise_of_picks, kind="stable")
             pairs, share = ranks[:PICKS], share * (1 - PICKED_PART)
         square = self.score_noise(len(pairs), share).variance
@@ -333,11 +330,6 @@ class Planning:
         middle = (np.arange(many) + 0.5) / many
         return rng.permutation(-np.log(1 - middle)), 2 * rng.permutation(middle) - 1
 
-    def pick_scale(self, plan: Plan) -> float:
-        """Return the scale of the noise with which one pair is chosen, in rows."""
-        price = float(self.amount * plan.scores * PICKED_PART) / PICKS
-        return self.rate.scale(1.0 if self.rate.concentrated else 2.0, price)
-
     def score_noise(self, many: int, share: Fraction) -> ScoreNoise:
         """Return the noise of one among several scores that are measured together.
 
@@ -359,23 +351,24 @@ class Planning:
         pairs.
 
         Where all pairs cannot be covered, a chain of pairs of few groups stands for them."""
-        packed = self.error_model(0.0).of_tables(self.packed, self.late_amount)
+        packed = self.independent.of(self.packed, self.late_amount, singles=False)
         if self.is_coverable:
             return packed, self.error_of_covering(self.covering)
         grouped = {name: min(FEW_GROUPS, size) for name, size in self.sizes.items()}
-        model = replace(self.error_model(0.0), grouped=grouped)
+        model = replace(self.independent, grouped=grouped)
         return packed, model.of(list(pairwise(self.sizes)), self.late_amount)
 
     @cached_property
     def packed(self) -> tuple[Names, ...]:
         """The tables that contain every attribute once, with the least noise in one-way
         marginals."""
-        packed = self._packed(self.sizes)
-        return packed if all(map(self.fits, packed)) else self._packed(self.table_sizes)
 
-    def _packed(self, sizes: Mapping[str, int]) -> tuple[Names, ...]:
-        most = min(PACKED_CELLS, self.cap)
-        return packed_tables(sizes, rate=self.rate, most_cells=most, weights=self.weights)
+        def pack(sizes: Mapping[str, int]) -> tuple[Names, ...]:
+            most = min(PACKED_CELLS, self.cap)
+            return packed_tables(sizes, rate=self.rate, most_cells=most, weights=self.weights)
+
+        packed = pack(self.sizes)
+        return packed if all(map(self.fits, packed)) else pack(self.table_sizes)
 
     @property
     def is_coverable(self) -> bool:
@@ -386,7 +379,7 @@ class Planning:
     @property
     def is_small(self) -> bool:
         """Whether all attributes fit into one clique."""
-        return self.cells(self.sizes) <= self.cap
+        return cell_count(tuple(self.sizes), self.sizes) <= self.cap
 
     @cached_property
     def covering(self) -> tuple[Names, ...]:
@@ -402,42 +395,36 @@ class Planning:
 
     def error_of_covering(self, views: Sequence[Names]) -> float:
         """Return the error if every pair is in at least one view of a covering design."""
-        of_singles, of_pairs = self._precision_of(views)
-        levels = np.array(list(self.sizes.values()), dtype=np.float64)
-        first, second = np.triu_indices(len(levels), 1)
-        free = (levels[first] - 1) * (levels[second] - 1)
-        squares = 1 / of_singles[first] + 1 / of_singles[second] + free / of_pairs[first, second]
-        weights = 1.0 if self.weights is None else self.weights[first, second]
-        return float((weights * np.sqrt(squares)).sum())
-
-    def _precision_of(self, views: Sequence[Names]) -> tuple[FloatArray, FloatArray]:
-        """Return the precision of one-way marginals (d,) and of pairs (d, d) that views give, in
-        1/rows²."""
-        d, levels = len(self.sizes), np.array(list(self.sizes.values()), dtype=np.float64)
-        place = {name: place for place, name in enumerate(self.sizes)}
+        model, d = self.independent, len(self.sizes)
+        levels, first, second = model.levels, model.first, model.second
+        # Precisions of one-way marginals and of pairs, in 1/rows².
         of_pairs, of_singles = np.zeros((d, d)), np.zeros(d)
         amounts = self.covering_amounts(views, self.late_amount)
         for view, amount in zip(views, amounts, strict=True):
-            precision = 1 / (self.rate.deviation(amount) ** 2 * self.cells(view))
-            inside = sorted(place[name] for name in view)
+            cells = cell_count(view, self.sizes)
+            precision = 1 / (self.rate.deviation(amount) ** 2 * cells)
+            inside = sorted(model.place[name] for name in view)
             of_singles[inside] += precision / levels[inside]
             of_pairs[np.ix_(inside, inside)] += precision
-        return of_singles, of_pairs
+        free = (levels[first] - 1) * (levels[second] - 1)
+        squares = 1 / of_singles[first] + 1 / of_singles[second] + free / of_pairs[first, second]
+        return float((model.pair_weights * np.sqrt(squares)).sum())
 
     def covering_amounts(self, views: Sequence[Names], amount: float) -> list[float]:
-        """Return the part of a budget for each view, by the noise in its pairs and their
-        margins."""
-        place = {name: place for place, name in enumerate(self.sizes)}
+        """Return the part of a budget for each view, by the noise in its pairs."""
+        place = self.independent.place
 
-        def noise(view: Names) -> float:
-            return sum(
+        def share(view: Names) -> float:
+            cells = cell_count(view, self.sizes)
+            noise = sum(
                 (1.0 if self.weights is None else float(self.weights[place[a], place[b]]))
-                * sqrt(self.cells(view) * (self.sizes[a] - 1) * (self.sizes[b] - 1))
+                * sqrt(cells * (self.sizes[a] - 1) * (self.sizes[b] - 1))
                 for a, b in combinations(view, 2)
             )
+            return self.rate.share(noise or float(cells))
 
-        shares = [self.rate.share(noise(view) or float(self.cells(view))) for view in views]
-        return [amount * share / sum(shares) for share in shares]
+        shares = [share(view) for view in views]
+        return [amount * part / sum(shares) for part in shares]
 
     def least_share(self, late: float) -> float:
         """Return the share of rows that a group of levels needs to stand out from the noise.
@@ -445,7 +432,3 @@ class Planning:
         Its square in a pair then has as many rows as a cell has noise, if d − 1 tables share an
         amount ``late`` alike."""
         return sqrt(float(self.table_noise(np.ones(1), late)[0]) / self.rows)
-
-    def cells(self, names: Iterable[str]) -> int:
-        """Return the number of cells of the table over some attributes."""
-        return prod(self.sizes[name] for name in names)

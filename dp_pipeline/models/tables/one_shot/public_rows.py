@@ -19,12 +19,11 @@ from dp_pipeline.models.tables.one_shot.scores import OneWayStage
 from dp_pipeline.results.measurement import NoisyMarginal
 
 SURE = 50.0
-"""How many times more a search for tables that cost nothing is given than one for tables to be
-measured: not without end, as huge tables of public rows are mostly holes."""
-
+"""Multiple of the amount with which tables of public rows are searched, which cost nothing: more
+would give huge tables, which are mostly holes."""
 
 DOUBT = 1.0
-"""Standard errors by which a difference from public rows has to be seen: in doubt there is none."""
+"""Standard errors that a difference from public rows has to exceed."""
 
 
 @dataclass(frozen=True)
@@ -33,8 +32,8 @@ class PriorRound:
 
     It measures one-way marginals too, and fits a tree to all of these.
 
-    round    what is asked, and pays
-    public   rows of others over the same attributes
+    round    the questions, and the budget
+    public   public rows over the same attributes
 
     How far the rows are from the public ones is read off the one-way marginals: of a cell with c
     rows, φ·c is the square of what public shares are off by, about, with
@@ -53,7 +52,7 @@ class PriorRound:
     public: PublicTable
 
     def fitted(self) -> FittedRows:
-        """Measure all tables, and return the fitted rows."""
+        """Measure marginals and tables with the whole remaining budget; return the fitted rows."""
         round_ = self.round
         stage = round_.one_way_stage(round_.planning.amount * ONE_WAY_SHARES[1])
         public = replace(self.public, groupings=stage.groupings)
@@ -136,7 +135,7 @@ class PriorRound:
         squares: float,
         rows: float,
     ) -> list[NoisyMarginal]:
-        """Return tables of the public rows that fit the tree next to the measured ones."""
+        """Return tables of the public rows that fit into a small tree with the measured ones."""
         held_pairs = {pair for names in tables for pair in combinations(names, 2)}
         edges = tuple({*growth.edges, *held_pairs})
         added = []

@@ -29,10 +29,10 @@ from dp_pipeline.results.derived_attribute import Grouping
 from dp_pipeline.results.measurement import NoisyMarginal
 
 FEWEST_ROWS = 50.0
-"""What a noisy number of rows is taken for at least: one row would be far from any table."""
+"""Rows that are planned with at least, where noise leaves fewer."""
 
 SMALLEST_REFINEMENT = 1e-4
-"""The part of what is left for which a one-way marginal is refined, at least."""
+"""Least part of the remaining amount for which a one-way marginal is refined."""
 
 
 def amounts_of(amounts: Mapping[Names, Fraction], tables: Iterable[Names]) -> dict[Names, Fraction]:
@@ -40,16 +40,12 @@ def amounts_of(amounts: Mapping[Names, Fraction], tables: Iterable[Names]) -> di
     return {names: amounts[names] for names in tables}
 
 
-def _as_measured(table: NoisyMarginal) -> NoisyMarginal:
-    return table
-
-
 @dataclass(frozen=True)
 class Round:
     """The questions of one release after the noisy number of rows.
 
     counted   the noisy number of rows
-    zeros     cells that are empty
+    zeros     cells that constraints make empty
     """
 
     curator: Curator
@@ -71,12 +67,14 @@ class Round:
         """Measure all tables by the best plan, and return the fitted rows."""
         if not self.sizes:
             return FittedRows((self.counted,), self.sizes)
-        chances = self._chances()
-        plan = self.planning.choose(chances)
+        planning, chances = self.planning, np.ones(len(MEAN_DEPENDENCE))
+        if planning.mean_share:
+            chances = planning.likelihoods(noisy_mean_dependence(planning, self.curator))
+        plan = planning.choose(chances)
         if plan.tables:
             return self._tabulated(plan)
-        stage = self.one_way_stage(self.planning.amount * plan.one_ways)
-        queries = DependenceQueries(self.planning, self.curator, stage, self.zeros)
+        stage = self.one_way_stage(planning.amount * plan.one_ways)
+        queries = DependenceQueries(planning, self.curator, stage, self.zeros)
         means = queries.measure(plan, chances)
         scores = {pair: mean for pair, (mean, _) in means.items()}
         tables = self.growth(stage, scores).run()
@@ -86,25 +84,15 @@ class Round:
             self.sizes,
             marginals,
             stage.groupings,
-            self.planning.cap,
+            planning.cap,
             self.zeros,
             dependence={pair: sqrt(square) for pair, (_, square) in means.items()},
         )
 
-    def _chances(self) -> FloatArray:
-        """Return the probability of each possible mean dependence, up to a factor.
-
-        All are alike where measuring the mean does not pay."""
-        share = self.planning.mean_share
-        if not share:
-            return np.ones(len(MEAN_DEPENDENCE))
-        noisy = noisy_mean_dependence(self.planning, self.curator, share)
-        return self.planning.likelihoods(noisy, share)
-
     def again(self, known: EarlierTables, *, smooths: bool) -> FittedRows:
         """Return the fitted rows after measuring the tables of an earlier release again.
 
-        One-way marginals that stood beside tables of groups get the share that they had there.
+        smooths   whether each table is averaged with the earlier one
         """
         groupings = {name: known.groupings[name] for name in self.sizes if name in known.groupings}
         names = [table.attributes for table in known.measured[1:]]
@@ -113,7 +101,10 @@ class Round:
         is_early = bool(groupings) or any(table[0] in inside for table in singles_before)
         early = singles_before if is_early else []
         tables = [table for table in names if table not in early]
-        learned = known.smoothed if smooths else _as_measured
+
+        def learned(table: NoisyMarginal) -> NoisyMarginal:
+            return known.smoothed(table) if smooths else table
+
         singles, measured = list[NoisyMarginal](), list[NoisyMarginal]()
         if early:
             sizes = {n: groupings[n].size if n in groupings else s for n, s in self.sizes.items()}
@@ -137,16 +128,16 @@ class Round:
     def _amounts_as_before(
         self, tables: Sequence[Names], grouped: Mapping[str, int]
     ) -> dict[Names, Fraction]:
-        """Return the amounts for known tables and one-way marginals.
+        """Return the amounts for tables of an earlier release, and for all one-way marginals.
 
-        Each marginal gets what it is worth before there is a table, and of the rest what
-        ``fitted`` would add. Without the first, a marginal whose attribute is in a good table
-        would get next to nothing, and the fit begins at it."""
+        A marginal gets half of the largest share that a plan has for one-way marginals, and then
+        what lowers the expected error most. Without the former, a marginal whose attribute is in a
+        good table would get next to nothing, and the fit begins at it."""
         early = self.planning.amount * max(plan.one_ways for plan in self.planning.plans) / 2
         first = self._one_way_amounts(early)
         paid = {name: float(amount) for (name,), amount in first.items()}
         sizes = {name: max(size, grouped[name]) for name, size in self.planning.sizes.items()}
-        model = replace(self.planning.error_model(0.0), sizes=sizes, grouped=grouped, paid=paid)
+        model = replace(self.planning.independent, sizes=sizes, grouped=grouped, paid=paid)
         of_tables, added = model.divide(tables, float(self.left - early))
         of_singles = added + np.array(list(paid.values()))
         return self._split((*tables, *first), np.concatenate([of_tables, of_singles]))
@@ -188,8 +179,8 @@ class Round:
         return self._split(tables, model.divide(tables, float(self.left), singles=False)[0])
 
     def one_way_stage(self, amount: Fraction) -> OneWayStage:
-        """Measure one-way marginals for an amount; return them with the groups of levels that
-        they suggest."""
+        """Measure one-way marginals for an amount; return them with groups of levels that stand
+        out from noise."""
         singles = self._one_way_amounts(amount)
         measured = self.curator.tabulate(singles)
         complete = complete_attributes(measured, self.planning.nullable)
@@ -207,7 +198,7 @@ class Round:
         return OneWayStage(measured, marginals, sizes, groupings, paid)
 
     def growth(self, stage: OneWayStage, scores: Mapping[Pair, float]) -> TableGrowth:
-        """Return a search for tables that spends the remaining budget."""
+        """Return the search for tables on which to spend the remaining budget."""
         error, zeros = self.error(stage, scores), self.zeros.grouped(stage.groupings)
         cap = max(4, self.planning.cap, zeros.most_cells(dict(error.grouped)))
         return TableGrowth(error, float(self.left), cap, zeros.pairs)
@@ -246,7 +237,7 @@ class Round:
         return tuple(measured), OneWays.of(singles, self.counted)
 
     def _split(self, tables: Sequence[Names], amounts: FloatArray) -> dict[Names, Fraction]:
-        """Return exact amounts that sum to the remaining budget, in about the given proportions."""
+        """Return amounts that sum to exactly the remaining budget, in about these proportions."""
         parts = amounts / amounts.sum()
         exact = [Fraction(max(1, round(10**5 * part))) for part in parts.tolist()]
         return dict(zip(tables, split(self.left, exact), strict=True))

@@ -19,6 +19,7 @@ from dp_pipeline.inference.noisy_scores import NoisyScores
 from dp_pipeline.inference.structural_zeros import StructuralZeros
 from dp_pipeline.models.tables.one_shot.plan import (
     ERROR_OF_SCORES,
+    MEAN_SHARE,
     PICKED_PART,
     PICKS,
     Pair,
@@ -29,13 +30,13 @@ from dp_pipeline.results.derived_attribute import Grouping
 from dp_pipeline.results.measurement import NoisyMarginal
 
 
-def noisy_mean_dependence(planning: Planning, curator: Curator, share: Fraction) -> float:
-    """Return the noisy mean dependence of all pairs, in rows.
+def noisy_mean_dependence(planning: Planning, curator: Curator) -> float:
+    """Return the noisy mean dependence of all pairs, in rows, for ``MEAN_SHARE`` of the amount.
 
     *Proof.* Each U moves by less than 2 a row, a sum of p of them by less than 2p. ∎
     """
     session = curator.open_scores({pair: Independence() for pair in planning.pairs})
-    total = session.measure_total(amount=planning.amount * share)
+    total = session.measure_total(amount=planning.amount * MEAN_SHARE)
     return 2 * total / UNIT / len(planning.pairs)
 
 
@@ -43,8 +44,8 @@ def noisy_mean_dependence(planning: Planning, curator: Curator, share: Fraction)
 class OneWayStage:
     """The one-way marginals after their first measurement, with the groups of their levels.
 
-    measured   one an attribute
-    marginals  what they say together
+    measured   one noisy table for each attribute
+    marginals  their number of rows and shares of levels, without negative ones
     sizes      attribute → levels, without one of missing values that only noise is in
     groupings  attribute → groups of all its levels
     paid       attribute → amount that its marginal was measured for
@@ -96,7 +97,7 @@ class DependenceQueries:
     def measure(self, plan: Plan, chances: FloatArray) -> dict[Pair, tuple[float, float]]:
         """Return the expected score of every pair, in rows, and that of its square.
 
-        chances   of each mean dependence that there may be, up to a factor
+        chances   probability of each possible mean dependence, up to a factor
         """
         if plan.scored == "all":
             return self._of_all(plan.scores)
@@ -107,9 +108,9 @@ class DependenceQueries:
     def _of_some(
         self, pairs: Sequence[Pair], share: Fraction, chances: FloatArray
     ) -> dict[Pair, tuple[float, float]]:
-        """Return measured scores of some pairs, and for all others their share of the mean, as if
-        these were distributed exponentially.
-        """
+        """Return what ``measure`` does if some pairs are measured.
+
+        All others have what is left of the mean, as if they were distributed exponentially."""
         every = self.planning.pairs
         scores = self._noisy(pairs, share).expected(self.planning.priors)[0]
         means = np.array([mean for mean, _ in self.planning.priors])
@@ -143,11 +144,10 @@ class DependenceQueries:
         return picked
 
     def _of_all(self, share: Fraction) -> dict[Pair, tuple[float, float]]:
-        """Return the same if the scores of all pairs are measured with a share of the budget.
+        """Return what ``measure`` does if all pairs are measured with a share of the budget.
 
         Pairs outside the tree of the strongest are near to what that tree predicts, where noisy
-        scores are likelier so.
-        """
+        scores are likelier so."""
         pairs = self.planning.pairs
         noisy = self._noisy(pairs, share)
         likely, _ = noisy.expected(self._exponential)
@@ -173,13 +173,12 @@ class DependenceQueries:
 
     def _noisy(self, pairs: Sequence[Pair], share: Fraction) -> NoisyScores:
         session, price = self._session(pairs), self.planning.amount * share
-        many = len(pairs)
         floor = np.array([self._floor(pair) for pair in pairs])
         if self.planning.rate.concentrated:
             noisy = session.measure_all(amount=price)
         else:
             noisy = session.measure_together(epsilon=price)
-        return NoisyScores(noisy / UNIT, floor, self.planning.score_noise(many, share))
+        return NoisyScores(noisy / UNIT, floor, self.planning.score_noise(len(pairs), share))
 
     def _session(self, pairs: Sequence[Pair]) -> ScoreSession:
         rows, shares = self.stage.marginals.rows, self.stage.shares
@@ -204,10 +203,8 @@ class DependenceQueries:
 
     @cached_property
     def _variances(self) -> dict[str, FloatArray]:
-        """The variance of the noise in each group of each attribute, without the part that all
-        groups share.
-
-        That part is known from the number of rows."""
+        """The variance of the noise in each group of each attribute, as far as the groups do not
+        share it: the number of rows shows that part."""
         paid, variance = self.stage.paid, self.planning.rate.variance
         return {
             name: np.asarray(

@@ -21,7 +21,7 @@ from dp_pipeline.results.measurement import NoisyMarginal
 from dp_pipeline.results.synthetic_table import first_parts
 
 PAIRS_SHARE = Fraction(1, 4)
-"""Share of the amount for the pairs of parts of one unit (docs/design/households.md)."""
+"""Share of the amount that buys the pairs of parts of one unit (docs/design/households.md)."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,6 @@ class UnitRelease:
 
     fitted   noisy tables of a part with its unit, in which each unit weighs ``UNIT_WEIGHT``
     pairs    noisy pairs of parts, one table for each attribute of a part
-    zeros    cells without mass
     """
 
     domain: Domain
@@ -72,7 +71,9 @@ class UnitRelease:
             is_of_size = np.flatnonzero(sizes[owners] == size)
             self._pair_up(columns, is_of_size, size, rng)
         absent = np.zeros(len(owners), dtype=np.int64)
-        return self._keeping(np.stack([columns.get(name, absent) for name in names]).T, names)
+        return self._without_broken(
+            np.stack([columns.get(name, absent) for name in names]).T, names
+        )
 
     def _pair_up(
         self, columns: dict[str, IntArray], rows: IntArray, size: int, rng: np.random.Generator
@@ -111,8 +112,7 @@ class UnitRelease:
                 counts[np.ix_(single, single)] = 0
         return NoisyPairs(counts, deviations**2)
 
-    def _keeping(self, codes: IntArray, names: Names) -> IntArray:
-        """Return the rows of the units in which every part meets the constraints."""
+    def _without_broken(self, codes: IntArray, names: Names) -> IntArray:
         zeros = StructuralZeros(self.domain.allowed(names))
         if not zeros and not self.parts.single:
             return codes
@@ -130,7 +130,8 @@ class UnitRelease:
 
 
 def with_parts_of_pairs(fitted: FittedRows, pairs: Sequence[NoisyMarginal]) -> FittedRows:
-    """Return the fit with the tables over size and an attribute that pairs of a set have inside.
+    """Return the fit with tables over the size of a unit and an attribute of its parts, which are
+    sums of the tables of pairs.
 
     Each of s parts is in s − 1 of the s(s − 1)/2 pairs, which weigh one unit together: half of both
     margins is a table in which it weighs 1/s, with the noise of a cell and of k − 1 half ones. It

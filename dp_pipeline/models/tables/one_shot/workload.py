@@ -15,10 +15,10 @@ from dp_pipeline.config.encoding import FloatArray, Names
 from dp_pipeline.config.errors import DeclarationError
 
 MOST = 1000
-"""Of a weight; the least is a thousandth."""
+"""The largest weight; the least is a thousandth."""
 
 TARGET_WEIGHT = 4
-"""Of every pair with an attribute that is to be predicted: boosted trees then learn more (AUC .41 →
+"""Weight of every pair with an attribute to be predicted: boosted trees then learn more (AUC .41 →
 .78 on mushroom at ε = 0.2, .76 → .80 on marketing at 1), for 2 to 7 % more error of all pairs."""
 
 
@@ -72,8 +72,8 @@ class Workload:
     def weights(self, names: Iterable[str]) -> FloatArray | None:
         """Return the weight of each pair's error (d, d), symmetric; None if all weights are equal.
 
-        An entry of one name is of every pair with it, one of two or three of their pairs; of
-        several entries a pair has the product.
+        An entry of one name is about every pair with it, one of two or three names about the pairs
+        of these. A pair has the product of the weights of all entries about it.
 
         >>> Workload.of("a 2, b c 3").weights("abc").tolist()
         [[1.0, 2.0, 2.0], [2.0, 1.0, 3.0], [2.0, 3.0, 1.0]]
