@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from dp_pipeline.anonymity.coded_rows import CodedRows, Column
 from dp_pipeline.anonymity.groups import Groups
 from dp_pipeline.anonymity.method import bit_matrix, cumulative_bits
+from dp_pipeline.config.constraints import Mask
 from dp_pipeline.config.encoding import FloatArray, IntArray
 
 Box = tuple[tuple[int, ...], ...]
@@ -38,17 +39,23 @@ def boxes_around(
     return tuple(tuple(sets[group] for sets in code_sets) for group in range(groups.size))
 
 
-def _sets(values: NDArray[np.integer], column: Column, groups: Groups) -> list[tuple[int, ...]]:
-    """Return the set of codes of one column in each group, without gaps for an ordered column."""
-    cells = groups.keys * column.size + values[groups.members]
-    is_held = np.bincount(cells, minlength=groups.size * column.size) > 0
-    is_held = is_held.reshape(groups.size, column.size)
+def fill_gaps(is_held: Mask, column: Column) -> Mask:
+    """Return a mask of the levels of one column in each group (groups, levels), with those between
+    an ordered column's lowest and highest value."""
+    is_held = is_held.copy()
     if column.ordered:
         present = is_held[:, : column.values]
         from_below, from_above = (
             np.logical_or.accumulate(side, axis=1) for side in (present, present[:, ::-1])
         )
         is_held[:, : column.values] = from_below & from_above[:, ::-1]
+    return is_held
+
+
+def _sets(values: NDArray[np.integer], column: Column, groups: Groups) -> list[tuple[int, ...]]:
+    cells = groups.keys * column.size + values[groups.members]
+    is_held = np.bincount(cells, minlength=groups.size * column.size) > 0
+    is_held = fill_gaps(is_held.reshape(groups.size, column.size), column)
     keys = [mask.tobytes() for mask in is_held]
     masks = dict(zip(keys, is_held, strict=True))
     sets = {key: tuple(np.flatnonzero(mask).tolist()) for key, mask in masks.items()}
@@ -74,17 +81,13 @@ def text_of(codes: Sequence[int], column: Column) -> str:
     values = [code for code in codes if code != column.missing]
     if not values:
         return column.levels[codes[0]]
-    text = _interval(values, column)
-    return f"{text} or {column.levels[codes[-1]]}" if len(values) < len(codes) else text
-
-
-def _interval(values: Sequence[int], column: Column) -> str:
-    """Return consecutive values of an ordered column as an interval in text form."""
     if len(values) == 1 or values[-1] - values[0] != len(values) - 1:
-        return _set(values, column)
-    low, high = column.levels[values[0]], column.levels[values[-1]]
-    lower, upper = _INTERVAL.fullmatch(low), _INTERVAL.fullmatch(high)
-    return f"{lower[1]}, {upper[2]}" if lower and upper else f"{low} to {high}"
+        text = _set(values, column)
+    else:
+        low, high = column.levels[values[0]], column.levels[values[-1]]
+        lower, upper = _INTERVAL.fullmatch(low), _INTERVAL.fullmatch(high)
+        text = f"{lower[1]}, {upper[2]}" if lower and upper else f"{low} to {high}"
+    return f"{text} or {column.levels[codes[-1]]}" if len(values) < len(codes) else text
 
 
 def _set(codes: Sequence[int], column: Column) -> str:
@@ -96,7 +99,7 @@ class BoxFinder(Protocol):
     """A public rule that assigns a box to every possible row."""
 
     def box_numbers(self, codes: NDArray[np.integer]) -> IntArray:
-        """Return the number of the box of every row (n,), of codes (n, d)."""
+        """Return the number of the box of every row (n,), from codes (n, d)."""
         ...
 
 
@@ -105,8 +108,8 @@ class BoxRule:
     """A rule that releases columns with sets of levels in the place of levels.
 
     source   the quasi-identifiers
-    boxes    what is released; equal ones are one equivalence class
-    finder   which of them a row falls into
+    boxes    the boxes that rows are released as; equal ones are one equivalence class
+    finder   the rule by which a row gets its box
 
     Each column's released levels are the sets of codes that its boxes have, in order of their
     codes. They overlap, so they are not ordered, even where the column is.
@@ -118,12 +121,10 @@ class BoxRule:
 
     @cached_property
     def _sets(self) -> list[list[tuple[int, ...]]]:
-        """The different sets of codes of every column, ascending."""
         return [sorted({box[i] for box in self.boxes}) for i in range(len(self.source))]
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:
-        """The released columns, one for each quasi-identifier and of the same name."""
         released = []
         for column, sets in zip(self.source, self._sets, strict=True):
             missing = len(sets) - 1 if sets and sets[-1] == (column.missing,) else None
@@ -133,7 +134,6 @@ class BoxRule:
 
     @property
     def about(self) -> tuple[int, ...]:
-        """The position of each released column's quasi-identifier, which is its own position."""
         return tuple(range(len(self.source)))
 
     @cached_property
@@ -147,34 +147,25 @@ class BoxRule:
 
     @cached_property
     def _features(self) -> FloatArray:
-        """The share of every box's levels for which each cumulative bit is true (boxes, bits)."""
-        parts = [
-            _bit_shares(column, sets)[self._codes[:, i]]
-            for i, (column, sets) in enumerate(zip(self.source, self._sets, strict=True))
-        ]
-        return np.hstack([np.zeros((len(self.boxes), 0)), *parts])
+        parts = [np.zeros((len(self.boxes), 0))]
+        for i, (column, sets) in enumerate(zip(self.source, self._sets, strict=True)):
+            is_held = np.zeros((len(sets), column.size), dtype=np.bool_)
+            for codes, held in zip(sets, is_held, strict=True):
+                held[list(codes)] = True
+            bits, levels = cumulative_bits((column,)), np.arange(column.size)[:, None]
+            answers = is_held.astype(np.float64) @ bit_matrix(bits, levels, (column,))
+            parts.append((answers / is_held.sum(axis=1, keepdims=True))[self._codes[:, i]])
+        return np.hstack(parts)
 
     def released(self, rows: CodedRows) -> CodedRows:
-        """Return the rows with the codes of their boxes."""
         codes = self._codes[self.finder.box_numbers(rows.codes)]
         return replace(rows, columns=self.columns, codes=codes)
 
     def features(self, rows: CodedRows) -> FloatArray:
-        """Return the probability (n, bits) that each cumulative bit is true when a box's levels
-        are equally likely.
+        """Return the share of a box's levels for which each cumulative bit is true (n, bits).
 
         So ordered columns become numbers near the middle of their interval."""
         return self._features[self.finder.box_numbers(rows.codes)]
-
-
-def _bit_shares(column: Column, sets: list[tuple[int, ...]]) -> FloatArray:
-    """Return the share of each set for which each cumulative bit of the column is true (sets,
-    bits)."""
-    bits, is_held = cumulative_bits((column,)), np.zeros((len(sets), column.size), dtype=np.bool_)
-    for codes, held in zip(sets, is_held, strict=True):
-        held[list(codes)] = True
-    answers = bit_matrix(bits, np.arange(column.size)[:, None], (column,))
-    return np.asarray(is_held.astype(np.float64) @ answers / is_held.sum(axis=1, keepdims=True))
 
 
 class Fork(NamedTuple):
@@ -192,14 +183,13 @@ class Fork(NamedTuple):
 class BoxTree:
     """A tree of cuts, which assigns any row to a box.
 
-    nodes   the root first, a fork before its sides; None is a box. Boxes are numbered in this
-            order
+    nodes   forks, the root first and each before its sides, and None for a box; boxes are numbered
+            in this order
     """
 
     nodes: tuple[Fork | None, ...]
 
     def box_numbers(self, codes: NDArray[np.integer]) -> IntArray:
-        """Return the number of the box of every row (n,), of codes (n, d)."""
         column, first, end, no, yes, box = self._table
         numbers, rows = np.zeros(len(codes), dtype=np.int64), np.arange(len(codes))
         node = np.zeros(len(codes), dtype=np.int64)
@@ -223,7 +213,7 @@ class BoxTree:
         return table
 
     def boxes(self, columns: Sequence[Column]) -> tuple[Box, ...]:
-        """Return the set of possible rows that the cuts assign to each box."""
+        """Return the codes of each column that the cuts assign to each box."""
         boxes, pending = [], {0: tuple(tuple(range(column.size)) for column in columns)}
         for i, fork in enumerate(self.nodes):
             box = pending.pop(i)

@@ -1,5 +1,5 @@
-"""Clustering-based k-anonymity: rows that are alike are released as the box around them, and which
-of some typical rows another row is most like, by Gower's distance in integers.
+"""Clustering-based k-anonymity: rows that are alike, by Gower's distance in integers, are released
+as the box around them.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ from dp_pipeline.anonymity.method import Recoding, unchanged_if_possible
 from dp_pipeline.config.encoding import FloatArray, IntArray
 
 FARTHEST = 1024
-"""Distance of two rows in one column at most. Sums stay far below 2^24: float32 is exact."""
+"""Largest distance of two rows in one column. Sums stay far below 2^24: float32 is exact."""
 
 OUT_OF_REACH = 1 << 20
-"""Farther in one column than two rows can be."""
+"""Distance in one column that is larger than any."""
 
 ROWS_AT_ONCE = 1024
+"""Rows whose distances from all centres are held in memory together."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,10 +35,11 @@ class Gower:
     For ordered columns it is the steps between two values in proportion to all steps, for others
     1024 where they differ. A missing value is 1024 from every other.
 
-    distances   one matrix a column, the distance of each two of its levels
-    starts      where the levels of each column start when all lie in one line, and its end (d + 1,)
+    distances   for each column, the distance of each two of its levels (levels, levels)
+    starts      (d + 1,) positions at which each column's levels start in the sequence of all
+                levels, and its end
 
-    Integers: a row's nearest centre does not depend on the rows beside it.
+    Integers: a row's nearest centre does not depend on the rows next to it in memory.
 
     Source: Gower, "A general coefficient of similarity and some of its properties" (Biometrics
     1971).
@@ -48,7 +50,6 @@ class Gower:
 
     @classmethod
     def of(cls, columns: tuple[Column, ...]) -> Gower:
-        """Return the distance over these columns."""
         return cls(tuple(_level_distances(column) for column in columns), level_starts(columns))
 
     def between(self, codes: NDArray[np.integer], targets: IntArray) -> FloatArray:
@@ -58,14 +59,16 @@ class Gower:
         return np.asarray(np.sum([np.zeros(len(codes)), *columns], axis=0))
 
     def from_centres(self, centres: IntArray) -> NDArray[np.float32]:
-        """Return the distance of every level from centres (m, d), in the form (levels, m) for
-        ``nearest``."""
+        """Return the distance of every level from each of some centres (m, d), as (levels, m)."""
         parts = [matrix[:, centres[:, i]] for i, matrix in enumerate(self.distances)]
         return np.concatenate([np.zeros((0, len(centres))), *parts], dtype=np.float32)
 
     def nearest(self, codes: NDArray[np.integer], by_level: NDArray[np.float32]) -> IntArray:
-        """Return the number of the nearest centre for codes (n, d), the first of equally near
-        ones."""
+        """Return the position of the nearest centre for codes (n, d), the first of equally near
+        ones.
+
+        by_level   the centres, as ``from_centres`` returns them
+        """
         nearest = np.zeros(len(codes), dtype=np.int64)
         for start in range(0, len(codes), ROWS_AT_ONCE):
             block = slice(start, start + ROWS_AT_ONCE)
@@ -76,10 +79,11 @@ class Gower:
         return nearest
 
     def middles(self, codes: NDArray[np.integer], weights: IntArray, groups: Groups) -> IntArray:
-        """Return the codes (groups, d) with the least total distance to each group's members.
+        """Return the codes (groups, d) with the least total distance to each group's members,
+        medians for ordered columns.
 
-        Members have codes of (n, d), each counted ``weights`` (n,) times; for ordered columns
-        they are medians."""
+        weights   (n,) how many rows each of the codes (n, d) counts for
+        """
         middles = np.zeros((0, len(self.distances)), dtype=np.int64)
         for part in groups.parts(self.starts[-1]):
             positions = self._positions(codes[part.members])
@@ -94,7 +98,6 @@ class Gower:
         return middles
 
     def _positions(self, codes: NDArray[np.integer]) -> IntArray:
-        """Return the positions of codes (n, d) in the joint sequence of all columns' levels."""
         return np.asarray(codes + self.starts[:-1], dtype=np.int64)
 
 
@@ -112,8 +115,8 @@ def _level_distances(column: Column) -> FloatArray:
 class CentreRule:
     """A rule that assigns rows to the nearest of the released centres.
 
-    source    the columns
-    centres   one code a column each; the first of equally near ones counts
+    source    the quasi-identifiers
+    centres   codes of each centre; the first of equally near ones is a row's
     """
 
     source: tuple[Column, ...]
@@ -125,33 +128,31 @@ class CentreRule:
         return gower, gower.from_centres(np.array(self.centres, dtype=np.int64).reshape(shape))
 
     def box_numbers(self, codes: NDArray[np.integer]) -> IntArray:
-        """Return the number of the nearest centre of every row (n,), of codes (n, d)."""
         gower, by_level = self._nearest
         return gower.nearest(codes, by_level)
 
 
 ROUNDS = 5
-"""Of moving two centres. More change little and cost in proportion."""
+"""Most rounds of moving two centres: more change little and cost in proportion."""
 
 
 @dataclass(frozen=True)
 class ClusterKAnonymity:
     """k-anonymity by clustering: clusters above 2K rows are split, those below K are merged.
 
-    Splitting: from one cluster of all rows, each is parted by two centres, which start far apart
-    and move to the middle of their rows. Merging: every cluster that keeps the guarantee has a
-    centre; rows go to the nearest one; while some centre has rows that break the guarantee, the
-    one of fewest rows goes, and its rows to the nearest of the rest. The others only gain rows
-    by that, so a guarantee that was kept stays kept. A class may end with more than 2K rows.
+    Splitting: from one cluster of all rows on, each is divided between two centres, which start far
+    apart and move to the middle of their rows. Merging: every cluster that keeps the guarantee has
+    a centre, and rows belong to the nearest one. While the rows of some centres break the
+    guarantee, the one with the fewest is dropped, and its rows go to the nearest of the rest. These
+    only gain rows, so a guarantee that was kept stays kept. A class may have more than 2K rows.
 
     A row is released as the box around the rows of its class: an interval of an ordered column, a
-    set of levels of others. Boxes overlap (local recoding), and those of many rows in many columns
-    come near to any value at all. A row that the classes were not made of goes to the nearest
-    centre, and may lie outside that box. A centre is the middle of K rows or more, one level a
-    column; it is part of the rule, and published with it.
+    set of levels of others. Boxes overlap (local recoding), and with many rows in many columns they
+    include nearly all values. A new row goes to the nearest centre, and may lie outside its box. A
+    centre is the middle of K rows or more, one level a column; it is published with the rule.
 
-    Equal rows are in one class, and nothing is drawn: the classes depend neither on the order of
-    the rows nor on the seed. The label is read where the guarantee asks for diversity.
+    Equal rows are in one class, and nothing is random: the classes depend neither on the order of
+    the rows nor on the seed. The label is read only where the guarantee asks for diversity.
     """
 
     summary: ClassVar[str] = "clusters of like rows, at least K each, released as boxes around them"
@@ -179,12 +180,10 @@ class _Clustering:
 
     @cached_property
     def codes(self) -> IntArray:
-        """The codes of the distinct rows (m, d)."""
         return self.distinct.codes.astype(np.int64)
 
     @cached_property
     def row_counts(self) -> IntArray:
-        """The number of rows equal to each distinct row (m,)."""
         return np.asarray(self.distinct.counts.sum(axis=1))
 
     def split_centres(self) -> IntArray:
@@ -226,8 +225,7 @@ class _Clustering:
         return self.gower.middles(self.codes, self.row_counts, groups)
 
     def _label_counts(self, keys: IntArray, size: int, members: IntArray) -> IntArray:
-        """Return the number of rows by key and label (size, labels), for members with a key
-        each."""
+        """Return the rows of each label among members with each key (size, labels)."""
         counts = np.zeros((size, self.distinct.counts.shape[1]), dtype=np.int64)
         np.add.at(counts, keys, self.distinct.counts[members])
         return counts
@@ -235,8 +233,7 @@ class _Clustering:
     def _halves(self, clusters: Groups) -> IntArray:
         """Return the half of its cluster to which each member belongs; no half is empty.
 
-        Clusters have two different rows or more. A half is twice the number of its cluster, or
-        one more."""
+        Clusters have two distinct rows or more. Cluster i has the halves 2i and 2i + 1."""
         codes, keys, size = self.codes[clusters.members], clusters.keys, 2 * clusters.size
         distance = self.gower.between
         first = codes[_farthest(distance(codes, self._middles(clusters)[keys]), clusters)]
@@ -255,6 +252,5 @@ class _Clustering:
 
 
 def _farthest(distances: FloatArray, groups: Groups) -> IntArray:
-    """Return the position of every group's farthest member, the first of equal ones (groups,)."""
     order = np.lexsort((-distances, groups.keys))
     return order[np.searchsorted(groups.keys, np.arange(groups.size))]

@@ -1,5 +1,5 @@
-"""Rows as codes of declared levels, and what every class of a k-anonymous release has to have: a
-syntactic guarantee, not a differential one.
+"""Rows as codes of declared levels, and the guarantee about every class of a k-anonymous release,
+which is syntactic and not differential.
 """
 
 from __future__ import annotations
@@ -19,10 +19,9 @@ from dp_pipeline.metrics.equivalence_classes import class_ids
 class Column:
     """A quasi-identifier or a released column, with its levels.
 
-    levels    one text a code
-    ordered   whether codes ascend with the values, that of missing values left aside
-    missing   the code of missing values, the last one, or None: a level of its own, after which
-              no value comes
+    levels    text of each code
+    ordered   whether codes ascend with the values
+    missing   code of missing values, the last one; None if the column has none
     """
 
     name: str
@@ -32,7 +31,6 @@ class Column:
 
     @property
     def size(self) -> int:
-        """The number of levels."""
         return len(self.levels)
 
     @property
@@ -46,9 +44,9 @@ class CodedRows:
     """The n rows of quasi-identifiers as codes, with the attribute that classifiers predict.
 
     columns         d quasi-identifiers
-    codes           (n, d), integers 0..size − 1 of each column
+    codes           (n, d) integers, 0..size − 1 in each column
     target          (n,) codes of the label, 0..len(target_levels) − 1
-    target_levels   one text a label
+    target_levels   text of each label
 
     DeclarationError for arrays of other shapes and for codes outside their columns' levels.
     """
@@ -65,14 +63,14 @@ class CodedRows:
                 f"The coded rows must be {n} rows of {d} columns with one label each, not shape "
                 f"{self.codes.shape} with labels of shape {self.target.shape}"
             )
-        is_within = _is_within(self.target, len(self.target_levels)) and all(
-            _is_within(self.codes[:, i], column.size) for i, column in enumerate(self.columns)
-        )
-        if not is_within:
-            raise DeclarationError(
-                "The codes of each column, and of the label, must count from 0 to its levels less "
-                "one, but one does not: encode the rows with the declared levels"
-            )
+        sizes = [(column.name, column.size) for column in self.columns]
+        sizes.append(("the label", len(self.target_levels)))
+        for (name, size), codes in zip(sizes, (*self.codes.T, self.target), strict=True):
+            if n and (codes.min() < 0 or codes.max() >= size):
+                raise DeclarationError(
+                    f"The codes of {name} must be integers from 0 to below its {size} levels, but "
+                    "some are not: encode the rows with the declared levels"
+                )
 
     def __repr__(self) -> str:
         return f"CodedRows({len(self.columns)} columns)"
@@ -81,7 +79,7 @@ class CodedRows:
         return len(self.target)
 
     def select(self, rows: NDArray[np.integer] | NDArray[np.bool_]) -> CodedRows:
-        """Return the rows with these numbers, or those where a mask is true."""
+        """Return the rows at some positions, or those where a mask is true."""
         return replace(self, codes=self.codes[rows], target=self.target[rows])
 
     def kinds(self) -> tuple[CodedRows, IntArray]:
@@ -105,17 +103,13 @@ class CodedRows:
         return counts.astype(np.int64)
 
 
-def _is_within(codes: NDArray[np.integer], size: int) -> bool:
-    return len(codes) == 0 or bool(codes.min() >= 0 and codes.max() < size)
-
-
 @dataclass(frozen=True, eq=False)
 class DistinctRows:
     """The m distinct rows of a table without labels, in the order of their codes.
 
-    codes     (m, d)
+    codes     (m, d) codes of the distinct rows
     counts    (m, labels) rows of each label
-    row_ids   (n,) which of them each row is
+    row_ids   (n,) position of each row's codes among them
 
     >>> rows = CodedRows((Column("sex", ("f", "m")),), np.array([[1], [0], [1]]),
     ...                  np.array([0, 1, 1]), ("well", "ill"))
@@ -130,7 +124,6 @@ class DistinctRows:
 
     @classmethod
     def of(cls, rows: CodedRows) -> DistinctRows:
-        """Return the different rows of a table."""
         ids, sizes = class_ids(rows.codes)
         positions = np.zeros(len(sizes), dtype=np.int64)
         positions[ids] = np.arange(len(rows))
@@ -140,8 +133,7 @@ class DistinctRows:
 
 
 class TooFewRows(PipelineError):
-    """Raised when there are fewer rows than one equivalence class must have; nothing was
-    released."""
+    """Raised when all rows together break the guarantee of one class; nothing was released."""
 
 
 @dataclass(frozen=True)
@@ -149,9 +141,9 @@ class KAnonymityGuarantee:
     """The guarantee that every released class has at least ``k`` rows and ``diversity`` different
     labels.
 
-    k            0 and 1 guarantee nothing
-    diversity    1 guarantees nothing
-    suppressed   most rows that may be left out of the release to keep it, as an exact share
+    k            fewest rows of a class; 0 and 1 guarantee nothing
+    diversity    fewest different labels of a class; 1 guarantees nothing
+    suppressed   largest share of the rows that may be left out of the release
 
     DeclarationError for negative numbers and for a share of one or more.
     """
@@ -181,11 +173,10 @@ class KAnonymityGuarantee:
         return int(self.suppressed * rows)
 
     def is_met(self, counts: IntArray, *, axis: int = -1) -> NDArray[np.bool_]:
-        """Return a mask of the classes with enough rows and labels; empty classes are not among
-        them.
+        """Return a mask of the classes with enough rows and labels; empty classes have too few.
 
-        counts   rows of every class by label, the labels along ``axis``; where no diversity is
-                 guaranteed, rows of all labels may be in one number
+        counts   rows of every class by label, the labels along ``axis``; without a guaranteed
+                 diversity, one number may stand for all labels
 
         >>> KAnonymityGuarantee(2, 2).is_met(np.array([[1, 1], [2, 0], [0, 0]])).tolist()
         [True, False, False]

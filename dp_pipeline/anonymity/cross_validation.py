@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -21,9 +21,9 @@ from dp_pipeline.metrics.equivalence_classes import class_ids
 class Candidate:
     """A way of recoding rows that takes part in a selection.
 
-    recode        from rows to a recoding of all of them that keeps their guarantee, the same in
-                  whatever order they are
-    auc_deficit   AUC by which it is usually behind the candidate that all are compared with
+    recode        from rows to their recoding, which keeps the guarantee and does not depend on the
+                  order of the rows
+    auc_deficit   AUC by which it is usually behind the reference
     """
 
     recode: Callable[[ScoredRows], Recoding]
@@ -34,8 +34,8 @@ DEFICIT_DEVIATION = 0.03
 """Standard deviation of a candidate's deficit, from table to table."""
 
 FOLDS = ((1_000, 5, 2), (10_000, 3, 1), (math.inf, 2, 1))
-"""Tables of fewer rows than the first number have so many folds, and are parted so many times: few
-rows need many folds, and many rows take long.
+"""Rows below which a table is divided into so many folds, so many times: few rows need many folds,
+and many rows take long.
 """
 
 GUESSING = 0.5
@@ -53,18 +53,18 @@ def select_by_cross_validation(
 
     reference   number of the candidate that the others are compared with
 
-    Each candidate recodes the rows of all folds but one, logistic regression learns the labels of
-    what is released, and its AUC is measured on the fold that was left out, labels weighing alike.
-    How far each candidate is ahead of the reference is luck in part: it is weighed against its
-    usual deficit, by the variance of either. That one is taken which is then farthest ahead, of
-    those from which anything is learned; in a tie, the first.
+    Each candidate recodes the rows of all folds but one, logistic regression learns the labels from
+    the recoded rows, and its AUC is measured on the fold that was left out, labels weighing alike.
+    Its mean advantage over the reference is weighed against its usual deficit, by the variance of
+    either. Of the candidates from which anything is learned, the one with the largest weighed
+    advantage is taken; in a tie, the first.
 
     K is lowered in a fold in proportion to its rows, for classes as fine as those of all rows.
-    What is made of folds is not released.
+    Nothing made of folds is released.
 
-    The choice looks at the rows exactly, as every candidate does, and reveals at most which of them
-    it was. Every candidate keeps the guarantee, so whichever is chosen does. It depends neither on
-    the order of the rows nor on a seed: they are sorted first, and parted the same way always.
+    The choice reads the rows exactly, as every candidate does, and reveals at most which candidate
+    it was. Every candidate keeps the guarantee. The choice depends neither on the order of the rows
+    nor on a seed: they are sorted first, and always divided alike.
 
     TooFewRows as ``Method.recode``.
     """
@@ -112,51 +112,39 @@ def expected_advantage(
 def _cross_validate(
     candidates: Sequence[Candidate], rows: CodedRows, guarantee: KAnonymityGuarantee
 ) -> tuple[FloatArray, float]:
-    """Return the AUC of every candidate in every fold (candidates, folds), and the noise of their
-    mean.
+    """Return the AUC of every candidate in every fold (candidates, folds), and the variance of a
+    mean over folds, in variances of one fold.
 
-    Folds whose test rows have one label are left out.
-
-    Folds share most of the rows that are learned from: their mean varies more than by the number
-    of folds alone.
+    Folds whose test rows have one label are left out. The rows that are learned from overlap from
+    fold to fold, so a mean varies more than by the number of folds alone.
 
     Source: Nadeau, Bengio, "Inference for the generalization error" (Machine Learning 2003).
     """
     rows = rows.select(np.lexsort((rows.target, *rows.codes.T[::-1])))
     folds, times = next((folds, times) for below, folds, times in FOLDS if len(rows) < below)
-    aucs = np.array(
-        [
-            [_auc(candidate, learn, test) for candidate in candidates]
-            for learn, test in _folds(rows, guarantee, folds, times)
-        ]
-    ).T
-    aucs = aucs[:, ~np.isnan(aucs).any(axis=0)]
-    # Of one fold it is not known how much is luck.
-    aucs = aucs if aucs.shape[1] > 1 else np.zeros((len(candidates), 2))
-    return aucs, 1 / aucs.shape[1] + 1 / (folds - 1)
-
-
-def _folds(
-    rows: CodedRows, guarantee: KAnonymityGuarantee, folds: int, times: int
-) -> Iterator[tuple[ScoredRows, ScoredRows]]:
-    """Yield the training rows and the test rows of every fold."""
+    by_fold = []
     for seed in range(times):
         numbers = stratified_folds(rows.target, folds, seed=seed)
         for fold in range(folds):
             learn, test = rows.select(numbers != fold), rows.select(numbers == fold)
             k = round(guarantee.k * len(learn) / max(1, len(rows)))
-            lowered = replace(guarantee, k=max(min(2, guarantee.k), k))
-            yield ScoredRows(learn, lowered), ScoredRows(test, lowered)
+            learned = ScoredRows(learn, replace(guarantee, k=max(min(2, guarantee.k), k)))
+            by_fold.append([_auc(candidate, learned, test.kinds()) for candidate in candidates])
+    aucs = np.array(by_fold).T
+    aucs = aucs[:, ~np.isnan(aucs).any(axis=0)]
+    # A single fold does not show how much is luck.
+    aucs = aucs if aucs.shape[1] > 1 else np.zeros((len(candidates), 2))
+    return aucs, 1 / aucs.shape[1] + 1 / (folds - 1)
 
 
-def _auc(candidate: Candidate, learn: ScoredRows, test: ScoredRows) -> float:
-    """Return the AUC on the test rows; NaN if they have fewer than two labels."""
+def _auc(candidate: Candidate, learn: ScoredRows, test: tuple[CodedRows, IntArray]) -> float:
+    """Return the AUC on the kinds of test rows; NaN if they have fewer than two labels."""
     try:
         rule = candidate.recode(learn).rule
     except TooFewRows:
         return GUESSING
     (features, counts), (tested, tested_counts) = (
-        _released_classes(rule, *scored_rows.kinds) for scored_rows in (learn, test)
+        _released_classes(rule, *kinds) for kinds in (learn.kinds, test)
     )
     probabilities = np.zeros(tested_counts.shape)
     if features.size and len(tested) and np.count_nonzero(counts.any(axis=0)) > 1:
@@ -168,7 +156,10 @@ def _auc(candidate: Candidate, learn: ScoredRows, test: ScoredRows) -> float:
 def _released_classes(
     rule: RowRule, kinds: CodedRows, counts: IntArray
 ) -> tuple[FloatArray, IntArray]:
-    """Return the features and label counts of every released class, of ``counts`` (kinds,) rows."""
+    """Return the features and the label counts of every released class.
+
+    counts   (kinds,) rows of each kind
+    """
     ids, sizes = class_ids(rule.released(kinds).codes)
     first, labels = np.unique(ids, return_index=True)[1], len(kinds.target_levels)
     cells = np.bincount(ids * labels + kinds.target, counts, minlength=len(sizes) * labels)

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from dp_pipeline.anonymity.bit_search import ClassPartition, accept_in_order
-from dp_pipeline.anonymity.coded_rows import CodedRows, Column, DistinctRows, KAnonymityGuarantee
+from dp_pipeline.anonymity.coded_rows import CodedRows, DistinctRows, KAnonymityGuarantee
 from dp_pipeline.anonymity.method import Bit, Recoding, bit_matrix, one_hot_bits
 from dp_pipeline.anonymity.ranking import RankedSearch, Ranking, label_counts
 from dp_pipeline.config.encoding import FloatArray, IntArray
@@ -38,7 +38,6 @@ class HamdistForward(RankedSearch):
     summary: ClassVar[str] = "one pass over one-hot bits, by Hamming distance of the labels"
 
     def score_bits(self, rows: CodedRows, bits: Sequence[Bit], *, seed: int) -> FloatArray:  # noqa: ARG002
-        """Return the HamDist of each bit."""
         return hamming_distances(rows, bits).astype(np.float64)
 
 
@@ -46,9 +45,8 @@ class HamdistForward(RankedSearch):
 class HamdistBackward(HamdistForward):
     """A feature selection that drops the bits of lowest HamDist until the guarantee is kept.
 
-    The rest is a head of the ranking, and each shorter head has coarser classes: so it is
-    found by adding from the top until a bit breaks the guarantee. Not maximal: a bit behind that
-    one might have been kept.
+    The rest is the longest top of the ranking that keeps it, so it is found by adding bits until
+    one breaks the guarantee. Not maximal: a later bit might have been kept.
     """
 
     summary: ClassVar[str] = "drops one-hot bits of least Hamming distance until it is k-anonymous"
@@ -58,7 +56,7 @@ class HamdistBackward(HamdistForward):
     ) -> Recoding:
         """Return the recoding by the most bits from the top of the ranking that keep the
         guarantee, without those that only show which rows are suppressed."""
-        partition = ClassPartition(rows, self.bits(rows.columns), guarantee)
+        partition = ClassPartition(rows, one_hot_bits(rows.columns), guarantee)
         accepted = list[int]()
         for bit in ranking:
             if not partition.allows(bit):
@@ -72,28 +70,22 @@ class HamdistRatio:
     """A feature selection that repeatedly drops the bit that frees most rows relative to its
     HamDist.
 
-    A row is freed that was in a class which breaks the guarantee and is no longer. A bit that
+    Dropping a bit frees the rows whose classes broke the guarantee and no longer do. A bit that
     frees rows and keeps no labels apart goes first; where no bit alone frees a row, the one of
     least HamDist goes. Ties: the first bit.
     """
 
     summary: ClassVar[str] = "drops the one-hot bit that frees most rows for its Hamming distance"
 
-    def bits(self, columns: Sequence[Column]) -> tuple[Bit, ...]:
-        """Return one bit for each level, as in the papers."""
-        return one_hot_bits(columns)
-
     def recode(self, rows: CodedRows, guarantee: KAnonymityGuarantee, *, seed: int) -> Recoding:  # noqa: ARG002
-        """Return the recoding by the bits that are left after dropping bits until the guarantee
-        is kept."""
-        bits, distinct = self.bits(rows.columns), DistinctRows.of(rows)
+        """Return the recoding by the bits that are left when the guarantee is kept."""
+        bits, distinct = one_hot_bits(rows.columns), DistinctRows.of(rows)
         partition = ClassPartition(rows, bits, guarantee)
         distances = hamming_distances(rows, bits)
         matrix = bit_matrix(bits, distinct.codes, rows.columns)
         remaining = list(range(len(bits)))
 
         def exposed_rows(dropped: int | None = None) -> int:
-            """Return the rows in classes below the guarantee, without one of the remaining bits."""
             if guarantee.is_empty:
                 return 0
             ids, sizes = class_ids(matrix[:, [bit for bit in remaining if bit != dropped]])
@@ -108,7 +100,6 @@ class HamdistRatio:
 
 
 def _bit_to_drop(freed: dict[int, int], distances: IntArray) -> int:
-    """Return the bit to drop, given the rows that each bit frees."""
     if not any(freed.values()):
         return min(freed, key=lambda bit: distances[bit])
     freeing = [bit for bit in freed if freed[bit]]

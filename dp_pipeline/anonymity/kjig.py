@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_pipeline.anonymity import staged_cuts
-from dp_pipeline.anonymity.bit_search import ClassPartition, Splits
+from dp_pipeline.anonymity.bit_search import ClassPartition
 from dp_pipeline.anonymity.coded_rows import CodedRows, KAnonymityGuarantee
 from dp_pipeline.anonymity.cross_validation import Candidate, select_by_cross_validation
 from dp_pipeline.anonymity.label_scores import ScoredRows
@@ -24,8 +24,6 @@ Shape = Literal["best", "columns"]
 
 
 def _leaves(scored_rows: ScoredRows) -> Recoding:
-    """Return the recoding by the leaves of ``tree``, with smaller leaves than a larger K would
-    give."""
     return Tree(least=10).recode(scored_rows.rows, scored_rows.guarantee, seed=0)
 
 
@@ -36,17 +34,17 @@ CANDIDATES = (
     Candidate(partial(staged_cuts.recode_in_stages, stages=staged_cuts.BOXES), auc_deficit=0.01),
     Candidate(_leaves, auc_deficit=0.02),
 )
-"""What else was tried, and what each brings, is a table in ``docs/design/kjig.md``."""
+"""``docs/design/kjig.md`` says what each of them brings, and what else was tried."""
 
 FEW_CLASSES = 6
-"""Fewer rows than so many times K make a handful of classes, and which candidate is usually behind
-says nothing of them: none has a deficit, and each is compared with the leaves.
+"""Rows, in multiples of K, below which there are so few classes that the usual deficits do not
+apply: none has a deficit, and the leaves are the reference.
 """
 
 CANDIDATES_OF_FEW_CLASSES = tuple(replace(candidate, auc_deficit=0.0) for candidate in CANDIDATES)
 
 MAX_CELLS_AT_ONCE = 1 << 22
-"""Bits × classes × labels that are counted together."""
+"""Most bits × classes × labels that are counted together."""
 
 
 @dataclass(frozen=True)
@@ -54,28 +52,24 @@ class Kjig:
     """A method that selects, among several recodings, the one from which a classifier learns most.
 
     shape   ``best``: the best of ``CANDIDATES``, by ``cross_validation``, which tries each in folds
-            of the rows. ``columns``: the first form of kjig, bits that are kept of every row
+            of the rows. ``columns``: a selection of bits, the same for every row
 
-    Classes are *bands* of rows that are alike along straight lines through the labels, of logistic
-    regression: where columns add up, a few of them say much. Or *boxes* that are cut along columns.
-    Or both, one after the other (``staged_cuts``). They are released as the boxes around their
-    rows, which overlap and are wide: of one column by itself they say less than the methods that
-    cut columns. Or they are the *leaves* of a ``tree``: no line says what a label is that some
-    columns decide in some rows and others in others. No row is left out.
+    ``best``: classes are *bands* of rows with like scores of a logistic regression: where columns
+    add up, a few bands say much. Or *boxes* that are cut along columns, or both, one after the
+    other (``staged_cuts``); all are released as the boxes around their rows, which overlap and are
+    wide. Or they are the *leaves* of a ``tree``, for labels that some columns decide in some rows
+    and others in others. No row is left out.
 
-    *Columns*, where they are asked for: of the bits that the guarantee allows, that is added which
-    says most together with those before it, until none can be added. Bits are thresholds of
-    ordered columns and levels of the others. What a bit gains, in nats: the fall of
-    n·H(label | class), less one for each free parameter that its new classes bring (Akaike's price:
-    labels − 1 a class). So a bit that repeats what is known, or that cuts classes to crumbs, does
-    not use up the room of one that says much. It is the same kind of table as RFKA's, a global
-    recoding: at the end every other bit breaks the guarantee or cuts no class into two that keep
-    it. A column that says nothing new is not released, nor is one taken that only shows which rows
-    are left out.
+    ``columns``: of the allowed bits, the one is added that says most together with those before it,
+    until none can be added. Bits are thresholds of ordered columns and levels of the others. A
+    bit's gain in nats is the fall of n·H(label | class), less one for each free parameter of its
+    new classes (Akaike's price: labels − 1 a class). So a bit that repeats what is known, or cuts
+    classes to crumbs, does not take the room of one that says much. At the end every other bit
+    breaks the guarantee or cuts no class into two that keep it.
 
-    The rows are looked at exactly, to choose as to cut: k-anonymity guarantees classes, not that
-    a choice does not depend on a row, and each recoding keeps it. Neither the order of the rows
-    nor chance enters; a tie goes to the bit that is declared first.
+    The rows are read exactly, to choose as to cut: k-anonymity is a guarantee about classes, not
+    about choices, and each recoding keeps it. Neither the order of the rows nor chance enters; a
+    tie goes to the bit that is declared first.
     """
 
     summary: ClassVar[str] = (
@@ -129,14 +123,10 @@ def _gains(partition: ClassPartition, bits: Sequence[int]) -> tuple[NDArray[np.b
         splits = partition.split(bits[start : start + at_once])
         is_allowed.append(partition.keeps_guarantee(splits) & (partition.cut_classes(splits) > 0))
         fall = _entropy(partition.counts) - _entropy(splits[0]) - _entropy(splits[1])
-        gains.append(fall - _new_classes(splits) * (partition.counts.shape[1] - 1))
+        has_rarer, has_other = (side.any(axis=-1) for side in splits)
+        new_classes = np.count_nonzero(has_rarer & has_other, axis=-1)
+        gains.append(fall - new_classes * (partition.counts.shape[1] - 1))
     return np.concatenate(is_allowed), np.concatenate(gains)
-
-
-def _new_classes(splits: Splits) -> IntArray:
-    """Return the number of classes that each bit cuts in two (bits,)."""
-    rarer, other = (side.sum(axis=-1) > 0 for side in splits)
-    return np.asarray(np.count_nonzero(rarer & other, axis=-1))
 
 
 def _entropy(counts: IntArray) -> FloatArray:

@@ -31,7 +31,7 @@ class Bit:
     asks: Literal["is", "at_least"] = "is"
 
     def answers(self, codes: NDArray[np.integer], columns: Sequence[Column]) -> NDArray[np.bool_]:
-        """Return the answer of every row, (n,), from codes (n, d)."""
+        """Return whether each row's answer is yes, (n,), from codes (n, d)."""
         values, (first, end) = codes[:, self.column], self.code_range(columns)
         return np.asarray((values >= first) & (values < end))
 
@@ -57,14 +57,14 @@ def cumulative_bits(columns: Sequence[Column]) -> tuple[Bit, ...]:
 
     Of a column with two levels one bit is left out, which says the contrary of the other.
     """
-    return tuple(bit for i, column in enumerate(columns) for bit in _bits_of(i, column))
-
-
-def _bits_of(i: int, column: Column) -> list[Bit]:
-    if column.ordered:
-        threshold_bits = [Bit(i, code, "at_least") for code in range(1, column.values)]
-        return threshold_bits + [Bit(i, code) for code in range(column.values, column.size)]
-    return [Bit(i, code) for code in range(column.size)][column.size == 2 :]
+    bits = list[Bit]()
+    for i, column in enumerate(columns):
+        if column.ordered:
+            bits += [Bit(i, code, "at_least") for code in range(1, column.values)]
+            bits += [Bit(i, code) for code in range(column.values, column.size)]
+        else:
+            bits += [Bit(i, code) for code in range(column.size)][column.size == 2 :]
+    return tuple(bits)
 
 
 def bit_matrix(
@@ -80,17 +80,17 @@ def bit_matrix(
 
 
 class RowRule(Protocol):
-    """A rule that recodes each row independently of all other rows."""
+    """A rule that recodes each row independently of all other rows.
+
+    columns   the released columns
+    about     position of the quasi-identifier from which each released column is made
+    """
 
     @property
-    def columns(self) -> tuple[Column, ...]:
-        """The released columns."""
-        ...
+    def columns(self) -> tuple[Column, ...]: ...
 
     @property
-    def about(self) -> tuple[int, ...]:
-        """The position of the quasi-identifier from which each released column is made."""
-        ...
+    def about(self) -> tuple[int, ...]: ...
 
     def released(self, rows: CodedRows) -> CodedRows:
         """Return the rows with released columns in the place of quasi-identifiers, and unchanged
@@ -116,27 +116,23 @@ class BitRule:
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """The released columns of ``0`` and ``1``, one for each bit."""
         return tuple(Column(bit.name(self.source), ("0", "1"), ordered=True) for bit in self.bits)
 
     @property
     def about(self) -> tuple[int, ...]:
-        """The position of the column that each bit asks about."""
         return tuple(bit.column for bit in self.bits)
 
     def released(self, rows: CodedRows) -> CodedRows:
-        """Return the rows with their bits as columns."""
         matrix = bit_matrix(self.bits, rows.codes, self.source)
         return replace(rows, columns=self.columns, codes=matrix.astype(np.uint8))
 
     def features(self, rows: CodedRows) -> FloatArray:
-        """Return the bits as numbers."""
         return bit_matrix(self.bits, rows.codes, self.source).astype(np.float64)
 
 
 @dataclass(frozen=True)
 class Unchanged:
-    """The rule that releases every row as it is.
+    """The rule that releases every row as it is; its features are all cumulative bits.
 
     columns   the quasi-identifiers, which are the released columns too
     """
@@ -145,15 +141,12 @@ class Unchanged:
 
     @property
     def about(self) -> tuple[int, ...]:
-        """The position of each released column's quasi-identifier, which is its own position."""
         return tuple(range(len(self.columns)))
 
     def released(self, rows: CodedRows) -> CodedRows:
-        """Return the rows unchanged."""
         return rows
 
     def features(self, rows: CodedRows) -> FloatArray:
-        """Return all cumulative bits of the rows as numbers."""
         bits = cumulative_bits(self.columns)
         return bit_matrix(bits, rows.codes, self.columns).astype(np.float64)
 
@@ -162,10 +155,10 @@ class Unchanged:
 class Recoding:
     """A recoding of rows: a rule, and the rows that are suppressed.
 
-    rule         public with the release
-    suppressed   (n,) which of the rows must be left out for the guarantee to hold
-    auc          how well logistic regression learns from it in folds of the rows, where the
-                 method has measured that: as exact as the rows
+    rule         rule by which rows are recoded, published with the release
+    suppressed   (n,) whether a row must be left out for the guarantee to hold
+    auc          AUC of logistic regression in folds of the recoded rows, if the method has measured
+                 it: exact, without noise
     """
 
     rule: RowRule
@@ -174,7 +167,7 @@ class Recoding:
 
     @classmethod
     def of_all(cls, rule: RowRule, rows: CodedRows) -> Recoding:
-        """Return a recoding that suppresses no row."""
+        """Return the recoding by a rule that suppresses none of the rows."""
         return cls(rule, np.zeros(len(rows), dtype=np.bool_))
 
     def release(self, rows: CodedRows) -> CodedRows:
@@ -186,7 +179,7 @@ class Recoding:
 
 
 def unchanged_if_possible(rows: CodedRows, guarantee: KAnonymityGuarantee) -> Recoding | None:
-    """Return a recoding that leaves every row unchanged if nothing is guaranteed, otherwise None.
+    """Return the recoding that leaves every row unchanged if the guarantee is empty, else None.
 
     TooFewRows as ``Method.recode``.
     """
@@ -217,7 +210,6 @@ class Method(Protocol):
 
 
 def sensitive_diversity(method: Method | type[Method], *, k: int) -> int:
-    """Return the default number of different labels in every class of a sensitive label.
-
-    A K that guarantees nothing needs one."""
+    """Return the number of different labels that every class has by default if the label is
+    sensitive; 1 where K guarantees nothing."""
     return int(getattr(method, "sensitive_diversity", 1)) if k > 1 else 1

@@ -11,6 +11,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dp_pipeline.anonymity.boxes import fill_gaps
 from dp_pipeline.anonymity.coded_rows import CodedRows, Column, KAnonymityGuarantee
 from dp_pipeline.anonymity.growth import Cuts, cut_into_boxes, level_starts
 from dp_pipeline.anonymity.method import Recoding
@@ -65,13 +66,8 @@ def spanned_shares(is_present: NDArray[np.bool_], columns: tuple[Column, ...]) -
     starts = level_starts(columns)
     shares = np.zeros((len(is_present), len(columns)))
     for i, column in enumerate(columns):
-        levels = is_present[:, starts[i] : starts[i + 1]]
-        in_order = levels[:, : column.values if column.ordered else 0]
-        # Of the values in order, those between the lowest and the highest count too.
-        spanned = np.logical_or.accumulate(in_order, axis=1)
-        spanned &= np.logical_or.accumulate(in_order[:, ::-1], axis=1)[:, ::-1]
-        count = spanned.sum(axis=1) + levels[:, in_order.shape[1] :].sum(axis=1)
-        shares[:, i] = (count - 1) / max(1, column.size - 1)
+        spanned = fill_gaps(is_present[:, starts[i] : starts[i + 1]], column)
+        shares[:, i] = (spanned.sum(axis=1) - 1) / max(1, column.size - 1)
     return shares
 
 
@@ -101,8 +97,8 @@ class Tree:
 
 
 def _purest(cuts: Cuts) -> IntArray:
-    """Return the cut of each box with the purest sides, or the most even cut if none is purer
-    than the box."""
+    """Return the cut of each box with the purest sides, or the most even one if no cut makes it
+    purer."""
     purity = _purity(cuts.yes) + _purity(cuts.no)
     best = cuts.best(purity)
     # A gain within rounding is none.

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_pipeline.anonymity.bit_search import ClassPartition, accept_in_order
-from dp_pipeline.anonymity.coded_rows import CodedRows, Column, KAnonymityGuarantee
+from dp_pipeline.anonymity.coded_rows import CodedRows, KAnonymityGuarantee
 from dp_pipeline.anonymity.method import Bit, Recoding, bit_matrix, one_hot_bits
 from dp_pipeline.config.encoding import FloatArray, IntArray
 from dp_pipeline.config.parameters import integer
@@ -26,14 +26,10 @@ Ranking = tuple[int, ...]
 class RankedSearch(ABC):
     """A feature selection that ranks one-hot bits and then passes over them once (RFKA).
 
-    The result depends on the order and on the classes alone. It is maximal: every other bit breaks
-    the guarantee or is not worth a column (``ClassPartition.takes``). It is *not* monotone in K: a
-    larger K may keep a bit that a smaller one had no room for beside another.
+    The result depends on the ranking and on the classes alone. It is maximal: every other bit
+    breaks the guarantee or is not worth a column (``ClassPartition.takes``). It is *not* monotone
+    in K: a larger K may keep a bit that a smaller one had no room for besides another.
     """
-
-    def bits(self, columns: Sequence[Column]) -> tuple[Bit, ...]:
-        """Return the bits to rank, one for each level as in the papers."""
-        return one_hot_bits(columns)
 
     @abstractmethod
     def score_bits(self, rows: CodedRows, bits: Sequence[Bit], *, seed: int) -> FloatArray:
@@ -42,19 +38,17 @@ class RankedSearch(ABC):
     def ranking(self, rows: CodedRows, *, seed: int) -> Ranking:
         """Return the bits by descending score, independent of the guarantee; ties keep their
         order."""
-        scores = self.score_bits(rows, self.bits(rows.columns), seed=seed)
+        scores = self.score_bits(rows, one_hot_bits(rows.columns), seed=seed)
         return tuple(np.argsort(-scores, kind="stable").tolist())
 
     def recode_by(
         self, ranking: Ranking, rows: CodedRows, guarantee: KAnonymityGuarantee
     ) -> Recoding:
         """Return the recoding by the bits that one pass over a given ranking keeps."""
-        partition = ClassPartition(rows, self.bits(rows.columns), guarantee)
+        partition = ClassPartition(rows, one_hot_bits(rows.columns), guarantee)
         return partition.result(accept_in_order(partition, ranking))
 
     def recode(self, rows: CodedRows, guarantee: KAnonymityGuarantee, *, seed: int) -> Recoding:
-        """Return the recoding by the highest-ranked allowed bits; TooFewRows before anything is
-        ranked."""
         guarantee.require_possible(rows)
         return self.recode_by(self.ranking(rows, seed=seed), rows, guarantee)
 
@@ -66,7 +60,6 @@ class InformationRanking(RankedSearch):
     summary: ClassVar[str] = "one pass over one-hot bits, by mutual information with the label"
 
     def score_bits(self, rows: CodedRows, bits: Sequence[Bit], *, seed: int) -> FloatArray:  # noqa: ARG002
-        """Return the mutual information of each bit and the label, in 0..1."""
         return mutual_information(label_counts(rows, bits))
 
 
@@ -96,7 +89,7 @@ def mutual_information(counts: IntArray) -> FloatArray:
 
 
 MAX_SHUFFLED_ROWS = 1 << 20
-"""Shuffled copies of out-of-bag rows that are held in memory together."""
+"""Most shuffled copies of out-of-bag rows that are held in memory together."""
 
 
 def fitted_forest(bits: NDArray[np.float32], target: IntArray, *, trees: int, seed: int) -> Any:
@@ -115,8 +108,7 @@ def permutation_importance(
     It is imp(a) = (1/trees)·Σ(R_k − R_k^a): R_k out-of-bag rows that tree k predicts correctly,
     R_k^a those when bit a is shuffled among them.
 
-    Breiman's importance; RFKA, algorithm 1, lines 1 to 4 (its definitions of R_k^a and of the
-    mean are garbled and given as they are usually meant).
+    Breiman's importance; RFKA, algorithm 1, lines 1 to 4 (where R_k^a and the mean are garbled).
     """
     lost = np.zeros(bits.shape[1])
     for fitted, in_bag in zip(forest.estimators_, forest.estimators_samples_, strict=True):
@@ -131,10 +123,9 @@ def permutation_importance(
 def _rows_lost(
     tree: Any, used: IntArray, bits: NDArray[np.float32], target: IntArray, rng: np.random.Generator
 ) -> FloatArray:
-    """Return the loss R_k − R_k^a of correct rows for every bit a that a tree uses.
+    """Return R_k − R_k^a for every bit a that a tree uses.
 
-    Only rows whose bit the shuffle has changed are judged again: the tree's answers to all
-    others are the same."""
+    Only rows whose bit the shuffle has changed are predicted again."""
     answers = tree.value[:, 0, :].argmax(axis=1)
     was_right = answers[tree.apply(bits)] == target
     columns = bits[:, used].T
@@ -157,12 +148,12 @@ class Rfka(RankedSearch):
 
     Each bit is kept that leaves every equivalence class at least K rows.
 
-    trees   of the forest; 1000 in the paper
+    trees   trees of the forest; 1000 in the paper
 
     Source: Huang Mei, Zhu Yan, "K-anonymous feature selection based on random-forest feature
     importance", algorithm 1, mended where it is wrong as printed: see
-    ``bit_search.accept_in_order``. Rows are
-    put in order first, so that the bootstraps do not depend on how they lay in the file.
+    ``bit_search.accept_in_order``. Rows are sorted first, so that the bootstraps do not depend on
+    their order in the file.
     """
 
     summary: ClassVar[str] = "one pass over one-hot bits, by a random forest's importance"
@@ -170,7 +161,6 @@ class Rfka(RankedSearch):
     trees: int = integer(1000, at_least=1, at_most=100_000, measuring=True)
 
     def score_bits(self, rows: CodedRows, bits: Sequence[Bit], *, seed: int) -> FloatArray:
-        """Return the permutation importance of every bit, in rows for each tree."""
         if not bits or not len(rows):
             return np.zeros(len(bits))
         order = np.lexsort((rows.target, *rows.codes.T[::-1]))

@@ -22,19 +22,19 @@ from dp_pipeline.anonymity.method import Recoding, unchanged_if_possible
 from dp_pipeline.config.encoding import FloatArray, IntArray
 
 MAX_LEVELS = 64
-"""Levels of all lines together, and at least sixteen of each: more hardly help, and take time in
-proportion.
+"""Most levels of all lines together, but at least sixteen of each: more hardly help, and take time
+in proportion.
 """
 
 LEAST_GAIN = 1e-9
-"""Nats: less is within rounding, and no gain."""
+"""Least gain of a cut, in nats: smaller ones are within rounding."""
 
 NO_END = 1 << 62
-"""Above every score."""
+"""Number above every score."""
 
 Stage = tuple[Literal["lines", "columns"], int]
-"""Cuts along lines or along columns, and how many times K rows both sides have after them; or as
-many times the labels that each class is to have, where those are more.
+"""Cuts along lines or along columns, and the least rows of both sides, in multiples of K; of the
+labels that each class must have, where those are more.
 """
 
 BOXES: tuple[Stage, ...] = (("columns", 1),)
@@ -55,12 +55,12 @@ would make the boxes around bands alike.
 def recode_in_stages(scored_rows: ScoredRows, stages: tuple[Stage, ...]) -> Recoding:
     """Return the recoding by classes that are cut, stage by stage, until no stage allows a cut.
 
-    Of the cuts of the first stage that allows any, that one is made which most parts the scores of
-    rows; where none does, the one nearest to halves. A row is released as the box around the rows
-    of its class: an interval of an ordered column, a set of levels of others. Boxes overlap. The
-    rule is made of what levels add to scores, of cuts along lines, each the roundest number that
-    parts two neighbouring scores, and of cuts along columns. It was learned from the rows, and its
-    weights reveal something of them: what is published is the boxes.
+    Of the cuts of the first stage that allows any, the one is made that most separates the scores
+    of rows; where none does, the one nearest to halves. A row is released as the box around the
+    rows of its class: an interval of an ordered column, a set of levels of others. Boxes overlap.
+    The rule consists of the scores of levels, of cuts along lines, each at the roundest number
+    between two neighbouring scores, and of cuts along columns. It was learned from the rows, and
+    its weights reveal something of them, so only the boxes are published.
 
     It depends on how many rows there are of each kind, not on their order. Nothing is left out.
     TooFewRows as ``Method.recode``.
@@ -70,12 +70,13 @@ def recode_in_stages(scored_rows: ScoredRows, stages: tuple[Stage, ...]) -> Reco
         return unchanged
     kinds, counts = scored_rows.kinds
     thresholds = score_thresholds(scored_rows.scores, counts)
-    levels = _levels_along_lines(thresholds, scored_rows.scores)
     lines = tuple(
         Column(f"line {i}", tuple(map(str, range(len(cuts) + 1))), ordered=True)
         for i, cuts in enumerate(thresholds)
     )
-    codes = np.column_stack([kinds.codes, levels])
+    by_line = zip(thresholds, scored_rows.scores.T, strict=True)
+    levels = [np.searchsorted(cuts, scores, side="right") for cuts, scores in by_line]
+    codes = np.column_stack([kinds.codes, *levels])
     with_lines = replace(kinds, columns=(*rows.columns, *lines), codes=codes)
     tree = grow(with_lines, counts, guarantee, lambda cuts: _choose(cuts, stages, scored_rows))
     classes = Groups.of(tree.box_numbers(codes), tree.nodes.count(None))
@@ -102,19 +103,9 @@ def score_thresholds(scores: IntArray, counts: IntArray) -> tuple[IntArray, ...]
     return tuple(thresholds)
 
 
-def _levels_along_lines(thresholds: tuple[IntArray, ...], scores: IntArray) -> IntArray:
-    """Return the number of thresholds that each score reaches (n, scores)."""
-    levels = np.zeros(scores.shape, dtype=np.int64)
-    for i, cuts in enumerate(thresholds):
-        levels[:, i] = np.searchsorted(cuts, scores[:, i], side="right")
-    return levels
-
-
 def _roundest(low: IntArray, high: IntArray) -> IntArray:
     """Return the integers above ``low`` and up to ``high`` that are divisible by the highest power
     of two.
-
-    It parts the rows of the one score from those of the other, and is seldom one of them.
 
     >>> _roundest(np.array([5, 16, -3]), np.array([9, 23, 1])).tolist()
     [8, 20, 0]
@@ -130,8 +121,8 @@ def _roundest(low: IntArray, high: IntArray) -> IntArray:
 class BandRule:
     """A rule that assigns rows to classes by their columns and label scores.
 
-    It knows no threshold that no fork asks about, and no line without a threshold: they would
-    reveal something of the rows for nothing.
+    It has only the thresholds and lines that some fork uses: others would reveal something of the
+    rows for nothing.
     """
 
     rule: ScoreRule
@@ -151,7 +142,6 @@ class BandRule:
         return cls(rule.keep_lines(is_used), BoxTree(tuple(nodes)))
 
     def box_numbers(self, codes: NDArray[np.integer]) -> IntArray:
-        """Return the number of the class of every row (n,), from codes (n, d)."""
         return self.tree.box_numbers(np.column_stack([codes, self.rule.scores(codes)]))
 
 
@@ -172,11 +162,8 @@ def _choose(cuts: Cuts, stages: tuple[Stage, ...], scored_rows: ScoredRows) -> I
 
 
 def score_gains(cuts: Cuts, scores: IntArray) -> FloatArray:
-    """Return the gain in nats of every cut (boxes, bits), the decrease of the squares of all
-    scores.
-
-    Where a box has too few rows to show a share of a label, scores are what all rows say of them.
-    """
+    """Return the gain in nats of every cut (boxes, bits): the decrease of the summed squared
+    differences of scores from their mean."""
     # Floats: a product of three numbers of rows is beyond 2^63 from some million rows on.
     gains, yes = np.zeros(cuts.allowed.shape), cuts.yes.sum(axis=0).astype(np.float64)
     rows = np.maximum(1, cuts.box_counts.sum(axis=0))

@@ -273,7 +273,7 @@ class TakesTheLastUnseen(RankedSearch):
         return np.arange(len(bits), 0, -1).astype(np.float64)
 
     def recode_by(self, ranking, rows, guarantee):
-        partition = ClassPartition(rows, self.bits(rows.columns), guarantee)
+        partition = ClassPartition(rows, one_hot_bits(rows.columns), guarantee)
         accepted = [*accept_in_order(partition, ranking[:-1]), ranking[-1]]
         return Recoding(partition.result(accepted).rule, np.zeros(len(rows), dtype=np.bool_))
 
