@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 _FILES = ("sqlite:///", "duckdb:///")
 _FROM = (
-    "A CSV or Parquet file, a folder of Parquet files, or a database: sqlite:///PATH, "
-    "duckdb:///PATH, or '$NAME' of a variable with its URL."
+    "A CSV or Parquet file, a spreadsheet (.xlsx), a folder of Parquet files, or a database: "
+    "sqlite:///PATH, duckdb:///PATH, or '$NAME' of a variable with its URL."
 )
 _PUBLIC = "Anyone may see the rows: look at all of them, and propose levels and bounds."
 _FOLDER = "Where to write; by default the folder of DP_PIPELINE_DATASETS, or this one."

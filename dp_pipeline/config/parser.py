@@ -362,7 +362,9 @@ class DataSetFile(fields.Section):
             with below("discover"):
                 return self.discover.declared(domain)
         names = ", ".join(attribute.name for attribute in domain if attribute.undeclared)
-        expected = f"the cost of discovering {names}: `discover: {{epsilon: 0.1}}`"
+        has_levels = any(each.undeclared and each.undeclared.levels for each in domain)
+        cost = "epsilon: 0.1, delta: 0.000000001" if has_levels else "epsilon: 0.1"
+        expected = f"the cost of discovering {names}: `discover: {{{cost}}}`"
         require(not names, expected, "nothing", "discover")
         return None
 

@@ -74,6 +74,7 @@ def parse_first_rows(spec: DatasetSpec, rows: int) -> ParsedRows:
     It reads the source and stores nothing; it raises what ``read_source`` does.
     """
     table, domain, unjoined = read_source(spec), spec.domain, dict[str, int]()
+    footers = int(_has_footer(spec, table))
     if spec.source.parts is not None:
         # What is counted does not depend on the key.
         pairs = join_parts(table, unit_keys(spec, bytes(32)))
@@ -103,8 +104,15 @@ def parse_first_rows(spec: DatasetSpec, rows: int) -> ParsedRows:
         reasons | {words: count for words, count in unjoined.items() if count},
         unreadable,
         multiline,
-        (sum(texts for texts, _ in odd_lines), sum(ends for _, ends in odd_lines)),
+        (sum(texts for texts, _ in odd_lines), footers + sum(ends for _, ends in odd_lines)),
     )
+
+
+def _has_footer(spec: DatasetSpec, table: pa.Table) -> bool:
+    """Return whether the last row of a spreadsheet has at most one of several declared cells."""
+    if spec.source.kind != "xlsx" or spec.source.footer or table.num_columns < 3:
+        return False
+    return any(sum(map(bool, row.values())) < 2 for row in table[-1:].to_pylist())
 
 
 def _count_omitted_rows(spec: DatasetSpec, table: pa.Table) -> tuple[int, dict[str, int]]:

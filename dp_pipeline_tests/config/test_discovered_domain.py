@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from fractions import Fraction
 from pathlib import Path
 
@@ -55,6 +56,14 @@ def test_levels_may_be_left_open_and_rare_ones_go_to_other(tmp_path: Path) -> No
     ):
         odd = with_odd(tmp_path, text, COST).domain["odd"]
         assert (odd.other, odd.on_invalid, odd.undeclared) == (other, on_invalid, Undeclared(most))
+
+
+@pytest.mark.parametrize("odd", ["{levels: discover}", "{bounds: discover}"])
+def test_the_cost_that_a_message_names_is_accepted(tmp_path: Path, odd: str) -> None:
+    with pytest.raises(DeclarationError, match="the cost of discovering odd") as refused:
+        with_odd(tmp_path, odd, None)
+    (cost,) = re.findall("`(discover: {.*})`", str(refused.value))
+    assert with_odd(tmp_path, odd, cost).to_discover == ("odd",)
 
 
 def test_levels_may_be_in_a_file_next_to_the_declaration(tmp_path: Path) -> None:

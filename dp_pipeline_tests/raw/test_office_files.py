@@ -8,6 +8,7 @@ import io
 import re
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -167,6 +168,9 @@ def test_no_row_is_lost_because_one_cell_is_odd(tmp_path: Path, kind: str) -> No
     )
     assert codes(spec, read_source(spec)).to_pydict() == CODES
     assert parse_first_rows(spec, 9).left_out == 0
+    whole = replace(spec, source=replace(spec.source, footer=0))
+    footers = [parse_first_rows(each, 9).odd_lines[1] for each in (spec, whole)]
+    assert footers == [0, 1]
 
 
 def test_one_odd_cell_changes_no_schema_and_no_check(tmp_path: Path) -> None:
