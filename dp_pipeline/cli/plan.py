@@ -80,7 +80,7 @@ def _pairs(table: ForeseenTable) -> dict[str, Any]:
         "rows": table.rows,
         "of": pairs.total,
         "measured": pairs.likely,
-        "at_weak_dependence": pairs.measured[0],
+        "at_no_dependence": pairs.measured[0],
         "at_strong_dependence": pairs.measured[-1],
         "error": number_or_none(pairs.error),
         "warning": table.warning,

@@ -119,6 +119,11 @@ class TextRule:
         Each of them has as many texts as she may."""
         return Fraction(self.threshold, self.weights[-1])
 
+    @property
+    def fewest_persons(self) -> Fraction:
+        """The same where each of them has no other text."""
+        return Fraction(self.threshold, self.weights[0])
+
     def select(self, exact: IntArray, noise: NoiseSource) -> IntArray:
         """Return the released ones of packed exact texts, packed in the order of their bytes."""
         texts, numbers = unpack_texts(exact)

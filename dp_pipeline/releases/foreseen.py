@@ -54,7 +54,7 @@ class ForeseenTable:
         of_all = (
             f"{self.release.name} at ε={epsilon_text(self.release.epsilon)}, {self.rows:,} rows"
         )
-        spread = f" ({least} to {most}, weak to strong dependence)" if least < most else ""
+        spread = f" ({least} to {most}, from no to strong dependence)" if least < most else ""
         error = f"a pair is wrong by {min(1.0, pairs.error):.0%} of the rows on average"
         many = f"of {pairs.total} pairs about {pairs.likely} will be measured{spread}"
         return f"{of_all}: {many}, {error}" + (f"; {self.warning}" if self.warning else "")
@@ -73,22 +73,25 @@ def foreseen_tables(options: RunOptions) -> Iterator[ForeseenTable]:
         if isinstance(model, TableModel):
             rate = NoiseRate(currency != PURE, spec.distance)
             amount = currency.amount_of(release.epsilon)
-            pairs = model.expected_pairs(_widest_domain(release.spec, rows), rows, amount, rate)
+            domain = _likely_domain(spec, options.spec, rows)
+            pairs = model.expected_pairs(domain, rows, amount, rate)
             if pairs is not None:
                 yield ForeseenTable(release, rows, pairs)
 
 
-def _widest_domain(spec: DatasetSpec, rows: int) -> Domain:
-    """Return the widest domain that so many rows can lead to."""
-    domain = spec.widest.domain
+def _likely_domain(spec: DatasetSpec, declared: DatasetSpec, rows: int) -> Domain:
+    """Return the domain of a release, with fewer of the invented levels before a discovery.
+
+    These are as many as would each have the persons that a text needs at most."""
     fewer = {}
-    for query in discovery_queries(spec) if spec.to_discover else ():
-        attribute = domain[query.attribute.name]
+    is_invented = declared.to_discover and spec.discovered == declared.widest.discovered
+    for query in discovery_queries(declared) if is_invented else ():
+        attribute = spec.domain[query.attribute.name]
         if query.rule is not None and isinstance(attribute.cells, Levels):
             found = attribute.cells.values[: int(rows // query.rule.persons)]
             levels = Levels((*found, attribute.other or OTHER))
             fewer[attribute.name] = replace(attribute, cells=levels)
-    return domain.with_attributes(fewer)
+    return spec.domain.with_attributes(fewer)
 
 
 def discovery_lines(spec: DatasetSpec) -> Iterator[str]:
@@ -98,10 +101,13 @@ def discovery_lines(spec: DatasetSpec) -> Iterator[str]:
     for query in discovery_queries(spec) if spec.to_discover else ():
         name = query.attribute.name
         if query.rule is not None:
-            persons = query.rule.persons
-            line = f"{name}: a level is found when about {float(persons):,.0f} persons have it"
+            fewest, most = query.rule.fewest_persons, query.rule.persons
+            spread = "" if fewest == most else f" to {float(most):,.0f}"
+            line = (
+                f"{name}: a level is found when about {float(fewest):,.0f}{spread} persons have it"
+            )
             if rows is not None:
-                level_count = int(rows // persons)
+                level_count = int(rows // fewest)
                 many = (
                     f"at most {level_count} levels"
                     if level_count

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Sequence
 from fractions import Fraction
 from itertools import combinations
@@ -68,7 +69,7 @@ def measured_pairs(domain: Domain, counter: MemoryCounter, epsilon: Fraction, se
     ],
 )
 def test_number_of_measured_pairs_was_foreseen_within_two(sizes, rows, tie, epsilon: str):
-    """By any dependence between weak and strong, of the mean of three draws."""
+    """By any dependence between none and a strong one, of the mean of three draws."""
     domain, amount = domain_of(sizes), Fraction(epsilon)
     foreseen = OneShot().expected_pairs(domain, rows, amount, PURE)
     assert foreseen is not None
@@ -76,6 +77,15 @@ def test_number_of_measured_pairs_was_foreseen_within_two(sizes, rows, tie, epsi
     counter = counter_of(domain, rows, tie)
     mean = np.mean([measured_pairs(domain, counter, amount, seed) for seed in range(3)])
     assert foreseen.measured[0] - 2 <= mean <= foreseen.measured[-1] + 2
+
+
+def test_a_forecast_of_many_attributes_takes_little_memory():
+    tracemalloc.start()
+    foreseen = OneShot().expected_pairs(domain_of((5,) * 60), 9822, Fraction(2), PURE)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert foreseen.measured[0] < foreseen.measured[1] <= foreseen.measured[-1]
+    assert peak < 200e6, "1,770 pairs tried at once take 3 GB"
 
 
 def test_more_amount_or_rows_never_foresee_a_larger_error():

@@ -49,8 +49,8 @@ class ExpectedPairs:
     """The numbers of pairs of attributes that a release is expected to measure, from public facts
     alone.
 
-    measured   number of measured pairs if attributes depend on each other weakly, as in most data
-               sets, or strongly
+    measured   number of measured pairs if attributes do not depend on each other, depend as in most
+               data sets, or strongly
     total      number of all pairs
     error      mean error of a pair, as a share of the rows (total variation), in most data sets
     """

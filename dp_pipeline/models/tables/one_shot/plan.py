@@ -21,7 +21,7 @@ from dp_pipeline.inference.expected_error import ExpectedError
 from dp_pipeline.inference.junction_tree import cell_count
 from dp_pipeline.inference.noisy_scores import CubeNoise, NoisyScores, NormalNoise, ScoreNoise
 from dp_pipeline.inference.packing import packed_tables
-from dp_pipeline.inference.table_growth import MAX_TABLE_CELLS
+from dp_pipeline.inference.table_growth import BATCH, FIRST_PAIRS, MAX_TABLE_CELLS
 from dp_pipeline.inference.views import covering_design
 from dp_pipeline.results.measurement import NoiseRate
 
@@ -226,41 +226,52 @@ class Planning:
         return ExpectedError(self.sizes, self.sizes, {}, dependence, self.rate, self.weights)
 
     def measured_pairs(self) -> tuple[int, ...]:
-        """Return the number of pairs that tables are expected to contain, for each mean dependence.
+        """Return the numbers of pairs that tables are expected to contain.
 
-        Where scores choose them, a table is of one pair: unions are known from scores alone.
+        They are for attributes that do not depend on each other, so that scores are noise which is
+        read as weak dependence, that depend as in most data sets, and strongly. Where scores choose
+        tables, each is of one pair: unions are known from scores alone.
         """
-        counts, chosen = [], self.choose()
-        for place, prior in zip(self.errors.argmin(axis=0).tolist(), self.priors, strict=True):
-            plan = self.plans[place] if self.mean_share else chosen
-            if plan.tables:
-                counts.append(
-                    len({pair for table in plan.tables for pair in combinations(table, 2)})
-                )
-            else:
-                _, error, order, amount = self._after_scores(plan, *prior)
-                errors = error.of_pairs(order, range(len(order) + 1), amount)
-                counts.append(int(np.argmin(errors)))
-        return tuple(counts)
+        known = [int(place) for place in self.errors.argmin(axis=0)]
+        chosen = self.choose()
+        plans = [self.plans[place] if self.mean_share else chosen for place in known]
+        dependences = [self.foreseen_dependence(*prior) for prior in self.priors]
+        dependences[0] = np.zeros_like(dependences[0])
+        return tuple(
+            len({pair for table in plan.tables for pair in combinations(table, 2)})
+            if plan.tables
+            else self._best_count(*self._after_scores(plan, prior, true)[1:])
+            for plan, prior, true in zip(plans, self.priors, dependences, strict=True)
+        )
+
+    def _best_count(self, error: ExpectedError, order: IntArray, amount: float) -> int:
+        """Return the number of pairs with the least error, tried in batches to save memory."""
+        counts = range(min(len(order), FIRST_PAIRS) + 1)
+        batches = (counts[start : start + BATCH] for start in counts[::BATCH])
+        errors = [error.of_pairs(order, batch, amount) for batch in batches]
+        return int(np.argmin(np.concatenate(errors)))
 
     def error_of_scores(self, plan: Plan, mean: float, tail: float) -> float:
         """Return the error if the pairs with the largest scores are measured, for the best
         number of them."""
-        actual, expected, order, amount = self._after_scores(plan, mean, tail)
+        true = self.foreseen_dependence(mean, tail)
+        actual, expected, order, amount = self._after_scores(plan, (mean, tail), true)
         counts = [round(part * len(self.sizes)) for part in SCORED_TABLES]
         best = int(np.argmin(expected.of_pairs(order, counts, amount)))
         return float(actual.of_pairs(order, counts[best : best + 1], amount)[0])
 
     def _after_scores(
-        self, plan: Plan, mean: float, tail: float
+        self, plan: Plan, prior: tuple[float, float], true: FloatArray
     ) -> tuple[ExpectedError, ExpectedError, IntArray, float]:
         """Return two error models after scores, the order of measuring pairs, and the budget.
 
         The first model is of the simulated dependence, the second of what scores tell about it; the
         order is in positions of pairs, the budget is for the tables.
 
-        Dependence has the distribution of that mean and tail, and it and the noise are always drawn
-        alike. Tables of the best pairs alone are compared.
+        prior   mean and tail of the distribution by which scores are read
+        true    the dependence of every pair, in rows
+
+        The noise is always drawn alike. Tables of the best pairs alone are compared.
         """
         model, levels = self.independent, self.independent.levels
         first, second = model.first, model.second
@@ -273,8 +284,7 @@ class Planning:
         squares = variances[first] / groups[second] ** 2 + variances[second] / groups[first] ** 2
         floor = ERROR_OF_SCORES * groups[first] * groups[second] * np.sqrt(squares)
         penalty = floor + self.table_noise(groups[first] * groups[second], late)
-        true, unit = self.foreseen_dependence(mean, tail), self._foreseen[1]
-        likely = self._foreseen_scores(plan, (mean, tail), true, unit, floor, penalty)
+        likely = self._foreseen_scores(plan, prior, true, floor, penalty)
         grouped = dict(zip(self.sizes, groups.astype(int).tolist(), strict=True))
         paid_by_name = dict(zip(self.sizes, paid.tolist(), strict=True))
         expected, actual = (
@@ -290,13 +300,13 @@ class Planning:
         plan: Plan,
         prior: tuple[float, float],
         true: FloatArray,
-        unit: FloatArray,
         floor: FloatArray,
         penalty: FloatArray,
     ) -> FloatArray:
         """Return the scores that all pairs are expected to have after the plan has measured
         them."""
         noiseless, share, pairs = np.hypot(true, floor), plan.scores, np.arange(len(true))
+        unit = self._foreseen[1]
         if plan.scored == "heaviest":
             pairs = np.flatnonzero(self._is_heavy)
         elif plan.scored == "picked":
