@@ -1,7 +1,6 @@
 """Released tables as Arrow tables and Parquet files, and back.
 
-Synthetic columns have the types of the source in an export. Columns of a stored release have those
-of NumPy.
+In an export synthetic columns have the types of the source; in a stored release, those of NumPy.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ Stored = Mapping[str, StoredColumn]
 
 
 def arrow_batches(table: Columns, stored: Stored | None = None) -> Iterator[Any]:
-    """Yield a table as Arrow tables of one schema, batch by batch; one empty table without rows."""
+    """Yield a table as Arrow tables of one schema, batch by batch; an empty one without rows."""
     stored = stored or {}
 
     def convert(name: str, type_: Any, values: np.ndarray) -> Any:
@@ -74,9 +73,9 @@ def columns_of(table: Any, labels: Labels | None = None) -> dict[str, np.ndarray
 
 
 def _numpy_column(column: Any, *, has_missing: bool = False) -> np.ndarray:
-    """Return the values of an Arrow column (n,) as a NumPy array.
+    """Return the values of an Arrow column as a NumPy array (n,).
 
-    has_missing   whether a value is missing in other batches of the column
+    has_missing   whether a value is missing in some batch of the column
     """
     values = column.to_numpy(zero_copy_only=False)
     if values.dtype.kind == "M":
@@ -113,8 +112,6 @@ def read_arrow(content: bytes, labels: Labels | None = None) -> Columns:
 def _stored_batches(
     content: bytes, name: str, labels: Sequence[str] | None
 ) -> Iterator[np.ndarray]:
-    """Yield the values of a column, one row group after another."""
-
     def column(group: int) -> Any:
         stored = file.read_row_group(group, columns=[name]).column(0)
         return stored if labels is None else _released_column(stored, labels)
@@ -148,7 +145,6 @@ def _with_first(batches: Iterator[Any]) -> tuple[Any, Iterator[Any]]:
 
 
 def _stored_type(column: StoredColumn) -> Any:
-    """Return the Arrow type for a column that keeps the type of the source."""
     if column.type.endswith("categories"):
         index = np.min_scalar_type(-max(2, len(column.labels)))
         is_ordered = column.type.startswith("ordered")
@@ -175,7 +171,7 @@ def _stored_array(column: StoredColumn, type_: Any, values: list[Any]) -> Any:
 
 
 def _released_column(column: Any, labels: Sequence[str]) -> Any:
-    """Return a column in the type of the source as it was released, the inverse of
+    """Return a column in the type of the source as it was released: the inverse of
     ``_stored_array``."""
     if pa.types.is_dictionary(column.type):
         return column.cast(pa.string())

@@ -67,14 +67,13 @@ CARD = "card"
 """The name of the three files of the card, without their endings."""
 
 _MOST_MECHANISMS, _MOST_NUMBERS = 12, 10
-"""Most lines of mechanisms, and of quality numbers, that a card in words has."""
+"""Lines of mechanisms and of quality numbers that ``card.md`` has, at most."""
 
 
 def guarantee(bundle: Bundle) -> dict[str, Any]:
     """Return the guarantee, charges, quality and sizes of a release, with exact amounts as texts.
 
-    All of it follows from the bundle, so that ``verify`` can compute it again from the folder.
-    """
+    Every entry follows from the bundle, so that ``verify`` can compute it again from the folder."""
     return {
         "standing": str(standing_of(bundle)),
         "cleared": is_cleared(bundle),
@@ -103,14 +102,12 @@ def guarantee(bundle: Bundle) -> dict[str, Any]:
 def is_cleared(bundle: Bundle) -> bool:
     """Return whether a release may be exported without further permission.
 
-    It may where its ε holds and its noise was not drawn from a known seed.
-    """
+    It may if the requested ε holds for it and its noise was not drawn from a known seed."""
     return bundle.is_dp and not bundle.caveat and bundle.is_releasable
 
 
 def card_json(release: ReportedRelease) -> bytes:
-    """Return ``card.json``, with the guarantee, the data set, the model and the population's
-    costs."""
+    """Return ``card.json``: the guarantee, data set, model and costs of the population."""
     spec = release.spec
     content = {
         "format": FORMAT,
@@ -131,7 +128,6 @@ def card_json(release: ReportedRelease) -> bytes:
 
 
 def _population(release: ReportedRelease) -> dict[str, str]:
-    """Return the total cost of all releases of the population, at the time of the card."""
     name = {"name": release.spec.population}
     if not isinstance(release, ReportedPrivateRelease) or release.balance is None:
         return name
@@ -146,7 +142,7 @@ def _population(release: ReportedRelease) -> dict[str, str]:
 
 
 def lines_on_card(bundle: Bundle) -> list[str]:
-    """Return the lines of Markdown that the card of this release must contain."""
+    """Return texts that lines of the card of this release must contain, in Markdown."""
     first = [str(standing_of(bundle)), bundle.key]
     if not bundle.is_dp:
         return first if bundle.is_k_anonymous else [*first, plain(bundle.caveat)]
@@ -165,6 +161,7 @@ SYNTHETIC, UNITS, CODES, SIZES = "synthetic", "units", "codes", "sizes"
 
 _FIRST = (UNITS, SYNTHETIC, CENTRES, MAP, "classes", "released")
 """Tables for most readers; the others are in the folder ``_DETAILS``."""
+
 _DETAILS = "details"
 
 _PROFILES = "https://datapackage.org/profiles/2.0"
@@ -185,7 +182,7 @@ class Sheet(NamedTuple):
     """A table of a release, with its name there and its path in the exported folder.
 
     released   its columns
-    added      columns that follow from released ones
+    added      columns that an export computes from the released ones
     """
 
     name: str
@@ -201,11 +198,12 @@ class Sheet(NamedTuple):
 
 def sheets_of(bundle: Bundle, ending: str) -> list[Sheet]:
     """Return all tables of a release to write, the most useful ones first."""
-    order = [*(name for name in _FIRST if name in bundle.tables)]
-    order += [name for name in bundle.tables if name not in (*_FIRST, SIZES)]
-    paths = {name: name if name in _FIRST else f"{_DETAILS}/{name}" for name in order}
+    tables = bundle.tables
+    paths = {name: name for name in _FIRST if name in tables}
+    details = [name for name in tables if name not in (*_FIRST, SIZES)]
+    paths |= {name: f"{_DETAILS}/{name}" for name in details}
     return [
-        Sheet(name, f"{path}.{ending}", bundle.tables[name], added_columns(name, bundle.tables))
+        Sheet(name, f"{path}.{ending}", tables[name], added_columns(name, tables))
         for name, path in paths.items()
     ]
 
@@ -224,22 +222,20 @@ def write_contents(
         (folder / sheet.path).parent.mkdir(exist_ok=True)
         sign, stored = decimal_sign(release.spec), _stored(sheet, release)
         write_table(folder / sheet.path, sheet.table, decimal=sign, stored=stored)
-    place = place_of(release.spec, release.bundle.tables)
-    places = [sheet for sheet in sheets if place is not None and sheet.name in (CENTRES, MAP)]
     documents = {
         f"{CARD}.md": card.encode(),
         f"{CARD}.html": card_page(card).encode(),
         f"{CARD}.json": card_json(release),
         RELEASE: f"{release.bundle.to_json()}\n".encode(),
-        **{
-            f"{sheet.name}.geojson": geojson(sheet.name, sheet.table, place)
-            for sheet in places
-            if place
-        },
-        **_evidence(release, day),
     }
-    files = {sheet.path: TABLES.get(sheet.name, "A table of the release") for sheet in sheets}
-    titles = {**files, **{path: DOCUMENTS.get(path, "") for path in documents}}
+    place = place_of(release.spec, release.bundle.tables)
+    if place is not None:
+        places = [sheet for sheet in sheets if sheet.name in (CENTRES, MAP)]
+        documents |= {f"{s.name}.geojson": geojson(s.name, s.table, place) for s in places}
+    if isinstance(release, ReportedPrivateRelease) and is_cleared(release.bundle):
+        documents |= evidence(release, day)
+    titles = {sheet.path: TABLES.get(sheet.name, "A table of the release") for sheet in sheets}
+    titles |= {path: DOCUMENTS.get(path, "") for path in documents}
     documents[README] = readme_text(release, titles).encode()
     for path, content in documents.items():
         (folder / path).parent.mkdir(exist_ok=True)
@@ -251,20 +247,12 @@ def write_contents(
     (folder / SUMS).write_text(sums_text(folder), encoding="utf-8")
 
 
-def _evidence(release: ReportedRelease, day: str) -> dict[str, bytes]:
-    if isinstance(release, ReportedPrivateRelease) and is_cleared(release.bundle):
-        return evidence(release, day)
-    return {}
-
-
 def _descriptor(
     folder: Path, release: ReportedRelease, sheets: list[Sheet], place: Point | None
 ) -> dict[str, Any]:
-    """Return the content of ``datapackage.json`` for the files that were written."""
     spec, bundle = release.spec, release.bundle
     by_path = {sheet.path: sheet for sheet in sheets}
-    names = files_of(folder)
-    paths = [*by_path, *(name for name in names if name not in by_path)]
+    paths = dict.fromkeys((*by_path, *files_of(folder)))
     return {
         "$schema": f"{_PROFILES}/datapackage.json",
         "name": f"{spec.name}.{bundle.facts['model']}",
@@ -286,8 +274,7 @@ def _descriptor(
 
 
 def _resource(folder: Path, path: str) -> dict[str, Any]:
-    """Return the properties that every kind of file has in ``datapackage.json``: type, size,
-    digest."""
+    """Return the properties of a file of any kind in ``datapackage.json``."""
     file = folder / path
     is_text = file.suffix not in (".parquet", ".arrow")
     return {
@@ -303,7 +290,7 @@ def _resource(folder: Path, path: str) -> dict[str, Any]:
 
 
 def _tabular(sheet: Sheet | None, release: ReportedRelease) -> dict[str, Any]:
-    """Return the properties of a table, such as its columns with types and levels."""
+    """Return the further properties of a table in ``datapackage.json``; none for other files."""
     if sheet is None:
         return {}
     is_csv, types = sheet.path.endswith(".csv"), types_of(sheet.table)
@@ -322,10 +309,9 @@ def _tabular(sheet: Sheet | None, release: ReportedRelease) -> dict[str, Any]:
             if field["type"] == "number":
                 field["decimalChar"] = sign
     missing = [""] if has_missing(sheet.table) else []
-    title = TABLES.get(sheet.name, f"Table {sheet.name} of the release")
     return {
         "name": sheet.name,
-        "title": title,
+        "title": TABLES.get(sheet.name, f"Table {sheet.name} of the release"),
         "type": "table",
         **dialect,
         "schema": {"fields": fields, "missingValues": missing, **_keys(sheet)},
@@ -334,8 +320,7 @@ def _tabular(sheet: Sheet | None, release: ReportedRelease) -> dict[str, Any]:
 
 
 def _stored(sheet: Sheet, release: ReportedRelease) -> dict[str, StoredColumn]:
-    """Return the synthetic columns that keep the type of the source; empty for CSV, which is
-    text."""
+    """Return the columns in the type of the source, of synthetic rows in Parquet or Arrow alone."""
     if sheet.name != SYNTHETIC or sheet.path.endswith(".csv"):
         return {}
     columns = _attributes(sheet, release.spec, release.bundle)
@@ -346,7 +331,6 @@ _FIELD_TYPES = {"bool": "boolean", "categories": "string", "float": "number", "d
 
 
 def _stored_field(name: str, column: StoredColumn, attribute: Attribute) -> dict[str, Any]:
-    """Return the description of a column in the type of the source, with its released texts."""
     is_decimal = column.type.startswith("decimal")
     word = "float" if is_decimal else column.type.removeprefix("ordered ")
     field: dict[str, Any] = {"name": name, "type": _FIELD_TYPES.get(word, "integer")}
@@ -362,15 +346,14 @@ def _stored_field(name: str, column: StoredColumn, attribute: Attribute) -> dict
 def decimal_sign(spec: DatasetSpec) -> str:
     """Return the decimal sign of exported CSV files: a comma if a column of the source has one.
 
-    A spreadsheet reads all numbers of a file with one sign.
-    """
+    A spreadsheet reads all numbers of a file by the same sign."""
     signs = {attribute.signs.decimal for attribute in spec.domain if attribute.reads_numbers}
     return COMMA if COMMA in signs else POINT
 
 
 def _keys(sheet: Sheet) -> dict[str, Any]:
-    """Return the keys of the tables of units and parts, in the form of the Table Schema
-    standard."""
+    """Return the primary and foreign keys of tables of units and parts, as Table Schema has
+    them."""
     if sheet.name == UNITS:
         return {"primaryKey": [UNIT]}
     if sheet.name == SYNTHETIC and UNIT in sheet.table:
@@ -381,17 +364,19 @@ def _keys(sheet: Sheet) -> dict[str, Any]:
 
 
 def _attributes(sheet: Sheet, spec: DatasetSpec, bundle: Bundle) -> Iterator[tuple[str, Attribute]]:
-    """Yield each column that shows a declared attribute, together with that attribute."""
+    """Yield each column of a table that shows a declared attribute, with that attribute."""
     if sheet.name in (SYNTHETIC, UNITS):
         declared = [column for column in spec.domain if column.name in bundle.tables[CODES]]
+        columns = list(sheet.table)
         if spec.domain.parts is not None:
-            is_of_parts, own = sheet.name == SYNTHETIC, spec.domain.parts.attributes
+            is_of_parts, of_parts = sheet.name == SYNTHETIC, spec.domain.parts.attributes
             declared = [
-                each for each in declared if (each.name in own) == is_of_parts and each.name != SIZE
+                attribute
+                for attribute in declared
+                if (attribute.name in of_parts) == is_of_parts and attribute.name != SIZE
             ]
-        # Only in a table of units with parts are these keys; elsewhere a column may be called so.
-        keys = () if spec.domain.parts is None else (UNIT, PART, SIZE)
-        columns = [name for name in sheet.table if name not in keys]
+            # Elsewhere a column may have the name of one of these keys.
+            columns = [name for name in columns if name not in (UNIT, PART, SIZE)]
         yield from zip(columns, declared, strict=True)
     elif sheet.name in (CENTRES, CODES):
         names = [name for name in sheet.table if name in spec.domain.names]
@@ -401,7 +386,6 @@ def _attributes(sheet: Sheet, spec: DatasetSpec, bundle: Bundle) -> Iterator[tup
 def _field(
     name: str, type_: str, attribute: Attribute | None, sheet: Sheet, *, is_csv: bool
 ) -> dict[str, Any]:
-    """Return the description of a column in the form of the Table Schema standard."""
     cell = escape_formula(name) if is_csv else name
     field: dict[str, Any] = {"name": cell, "type": type_}
     if name == cluster_view.SIZE:

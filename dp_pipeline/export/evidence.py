@@ -1,7 +1,7 @@
 """Evidence of a release for registries, auditors and data protection officers.
 
-Every word follows from the declaration, the charges and the card. What only the publisher knows
-comes from `about` of the data set file, and is marked where it is missing.
+The texts follow from the declaration, the charges and the card. What only the publisher knows comes
+from `about` of the data set file, and is marked as missing where it is not there.
 """
 
 from __future__ import annotations
@@ -30,16 +30,14 @@ TITLES = {
 
 
 def evidence(release: ReportedPrivateRelease, day: str) -> dict[str, bytes]:
-    """Return the registry entry, the checklist and the impact assessment of a release, by path.
+    """Return the registry entry, the checklist and the impact assessment of a release: path →
+    content.
 
-    day   day on which the release was settled, shown as that of publication, such as 2026-11-27
+    day   on which the release was settled, shown as the day of publication, such as 2026-11-27
     """
     entry = registry_entry(release, day)
-    texts = (
-        yaml.safe_dump(entry, sort_keys=False, allow_unicode=True, width=100),
-        checklist(release),
-        assessment(release),
-    )
+    yaml_text = yaml.safe_dump(entry, sort_keys=False, allow_unicode=True, width=100)
+    texts = (yaml_text, checklist(release), assessment(release))
     return {path: text.encode() for path, text in zip(TITLES, texts, strict=True)}
 
 
@@ -90,13 +88,13 @@ def registry_entry(release: ReportedPrivateRelease, day: str) -> dict[str, Any]:
 
 
 def filled_share(entry: Mapping[str, Any]) -> float:
-    """Return the share of the fields of an entry that are filled.
+    """Return the share of the fields of an entry that do not say ``MISSING``.
 
     >>> filled_share({"a": "x", "b": {"c": MISSING}})
     0.5
     """
     values = list(_leaves(entry))
-    return sum(1 for value in values if value != MISSING) / len(values)
+    return sum(value != MISSING for value in values) / len(values)
 
 
 def _leaves(node: Any) -> Iterator[Any]:
@@ -132,9 +130,8 @@ def _variant(release: ReportedPrivateRelease) -> dict[str, str]:
     )
     name = "Pure DP"
     if _delta(release):
-        name = (
-            "Approximate DP" if release.bundle.currency.name == "pure" else "Zero-concentrated DP"
-        )
+        is_pure = release.bundle.currency.name == "pure"
+        name = "Approximate DP" if is_pure else "Zero-concentrated DP"
     return {
         "variant_name": name,
         "data_domain": f"All finite tables with the declared columns {columns}. Bounds and levels "
@@ -145,13 +142,12 @@ def _variant(release: ReportedPrivateRelease) -> dict[str, str]:
 
 
 def _delta(release: ReportedPrivateRelease) -> float:
-    bundle = release.bundle
-    delta: Fraction = bundle.own_delta + (bundle.budget.delta or 0)
+    delta: Fraction = release.bundle.own_delta + (release.bundle.budget.delta or 0)
     return float(delta)
 
 
 def unit_text(release: ReportedPrivateRelease) -> str:
-    """Return a sentence that says how neighbouring tables differ."""
+    """Return a sentence that says in what neighbouring tables differ."""
     spec, protection = release.spec, release.spec.protection
     verb = "replaced by another" if spec.relation == "replace_one" else "added or removed"
     if not protection.column:

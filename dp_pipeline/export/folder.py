@@ -1,4 +1,4 @@
-"""Writing of an export as a whole folder, which may replace an earlier export and nothing else.
+"""Writing of an export as a complete folder, which may replace an earlier export and nothing else.
 
 ``datapackage.json`` describes each file, with its digest. ``SHA256SUMS`` has the digests of all
 files, also of the description, as ``sha256sum --check`` reads them; the digest of ``SHA256SUMS``
@@ -34,9 +34,10 @@ def files_of(folder: Path) -> list[str]:
     paths = sorted(folder.rglob("*"))
     for path in paths:
         if path.is_symlink() or not (path.is_file() or path.is_dir()):
-            name = path.relative_to(folder)
+            kind = "link" if path.is_symlink() else "device"
             raise Damaged(
-                f"{name} must be a file, but it is a link or a device: remove it, or export again"
+                f"{path.relative_to(folder)} must be a file, but it is a {kind}: remove it, or "
+                "export again"
             )
     return [path.relative_to(folder).as_posix() for path in paths if path.is_file()]
 
@@ -66,13 +67,13 @@ def read_descriptor(folder: Path) -> dict[str, Any]:
 
 
 def require_replaceable(target: Path, *, dataset: str, model: str) -> None:
-    """Raise DeclarationError if a path holds anything but an earlier export of this data set and
-    model."""
+    """Raise DeclarationError for a path that exists and is no export of this data set and model."""
     if not target.exists() and not target.is_symlink():
         return
     expected = f"{target} may only be an earlier export of {dataset}/{model}, but it is"
     if target.is_symlink() or not target.is_dir():
-        raise DeclarationError(f"{expected} a file or a link: choose another folder")
+        kind = "link" if target.is_symlink() else "file"
+        raise DeclarationError(f"{expected} a {kind}: choose another folder")
     try:
         descriptor, names = read_descriptor(target), set(files_of(target))
     except Damaged:
@@ -94,10 +95,10 @@ def require_replaceable(target: Path, *, dataset: str, model: str) -> None:
 def replace_folder(
     target: Path, write: Callable[[Path], None], *, dataset: str, model: str
 ) -> None:
-    """Replace the content of a folder by the files that ``write`` adds to an empty one.
+    """Replace the content of a folder by the files that ``write`` puts into an empty one.
 
-    If anything fails, the earlier folder stays as it was.
-    """
+    If anything fails, the earlier folder stays as it was. DeclarationError as of
+    ``require_replaceable``."""
     require_replaceable(target, dataset=dataset, model=model)
     target.parent.mkdir(parents=True, exist_ok=True)
     with temporary_folder(target) as scratch:

@@ -1,8 +1,6 @@
-"""What an export adds to released tables: sizes of centres, and intervals of noisy numbers."""
+"""The columns that an export adds to released tables: sizes of centres, and ends of intervals."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping
 
 import numpy as np
 
@@ -12,8 +10,8 @@ from dp_pipeline.reporting.figures.cluster_view import SIZE, cluster_sizes
 from dp_pipeline.results.clusters import Tables
 
 DEVIATIONS_TO_END = 2.12
-"""Standard deviations from a noisy number to either end of its interval: of Laplace noise 95 of 100
-are within, of Gaussian noise 96."""
+"""Standard deviations from a noisy number to either end of its interval, which holds 95 of 100
+numbers with Laplace noise, and 96 with Gaussian noise."""
 
 
 def added_columns(name: str, tables: Tables) -> dict[str, FloatArray]:
@@ -22,11 +20,10 @@ def added_columns(name: str, tables: Tables) -> dict[str, FloatArray]:
     name     of the table
     tables   of the whole release
 
-    ``low`` and ``high`` are the ends of 95 % intervals for the true number of rows. Centres have
-    their size, and ends for each coordinate where the noise of boxes is known.
+    Noisy counts have ``low`` and ``high``, the ends of 95 % intervals for the true number of rows.
+    Centres have their size; and where the noise of boxes is known, ends for it and each coordinate.
     """
-    table = tables[name]
-    added: dict[str, FloatArray] = {}
+    table, added = tables[name], dict[str, FloatArray]()
     if name == "cells" and "measured" in tables:
         measured = tables["measured"]
         deviations = np.repeat(measured["deviation"], measured["cells"])
@@ -51,12 +48,7 @@ def _of_centres(tables: Tables) -> dict[str, FloatArray]:
         return added
     clusters = open_clusters(tables)
     added |= _interval_ends(sizes, clusters.size_deviations)
-    places: Mapping[str, FloatArray] = dict(zip(clusters.columns, clusters.centres.T, strict=True))
-    for (column, values), deviations in zip(
-        places.items(), clusters.centre_deviations.T, strict=True
-    ):
-        added |= {
-            f"{column}_low": values - DEVIATIONS_TO_END * deviations,
-            f"{column}_high": values + DEVIATIONS_TO_END * deviations,
-        }
+    reaches = DEVIATIONS_TO_END * clusters.centre_deviations
+    for column, values, reach in zip(clusters.columns, clusters.centres.T, reaches.T, strict=True):
+        added |= {f"{column}_low": values - reach, f"{column}_high": values + reach}
     return added

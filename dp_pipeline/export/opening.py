@@ -1,4 +1,4 @@
-"""Opening of an exported synthetic table, to compute numbers from it without a home."""
+"""Opening of an exported table or clustering, to compute numbers from it without a home."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dp_pipeline.results.clusters import Columns
 def open_release(folder: str | Path) -> OpenTable | OpenUnits | OpenClusters:
     """Return an exported synthetic table or clustering, from which numbers can be computed.
 
-    folder   folder of ``dp-pipeline export``, in any of its formats
+    folder   that ``dp-pipeline export`` wrote, in any of its formats
 
     Damaged for a folder that is no export; DeclarationError for an export without noisy counts.
     """

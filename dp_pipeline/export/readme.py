@@ -73,7 +73,7 @@ def readme_text(release: ReportedRelease, files: Mapping[str, str]) -> str:
 
 
 def described_publisher(spec: DatasetSpec) -> dict[str, Any]:
-    """Return licence and publisher in the form of a Data Package, if the file states them."""
+    """Return the ``licenses`` and ``contributors`` of a Data Package that the file declares."""
     about = spec.about
     stated: dict[str, Any] = {}
     if about.licence:

@@ -34,6 +34,7 @@ from dp_pipeline.spreadsheet import escape_formula, quoted_cell, unescape_formul
 POINT, COMMA = ".", ","
 DELIMITERS = {POINT: ",", COMMA: ";"}
 """Decimal sign of an export → the sign between the cells of its CSV files."""
+
 _ENCODING = "utf-8-sig"
 _EMPTY = '""'
 
@@ -84,7 +85,7 @@ def write_table(
     """Write a table in the format that the path's ending names.
 
     decimal   decimal sign of numbers in CSV
-    stored    columns that have the type of the source in Parquet and Arrow
+    stored    column → the type of the source, which it gets in Parquet and Arrow
 
     DeclarationError for texts that would be ambiguous in CSV.
     """
@@ -126,7 +127,8 @@ def read_table(
     types     column name in the file → type
     missing   whether an empty cell of a CSV file is a missing value, not an empty text
     decimal   decimal sign of numbers in CSV
-    labels    columns that have the type of the source in Parquet and Arrow
+    labels    column with the type of the source in Parquet and Arrow → the released texts of its
+              levels; none for numbers
 
     ValueError, KeyError or TypeError for a file of other content.
     """
@@ -165,7 +167,6 @@ def _write_csv(path: Path, table: Columns, decimal: str) -> None:
 
 
 def _texts(path: Path, values: np.ndarray, type_: str, decimal: str) -> list[str]:
-    """Return values of a column as cells of CSV."""
     if values.dtype.kind == "M":
         texts = np.datetime_as_string(values)
         return np.where(np.isnat(values), _MISSING, texts).tolist()  # type: ignore[no-any-return]
@@ -247,11 +248,9 @@ def place_of(spec: DatasetSpec, tables: Mapping[str, Columns]) -> Point | None:
 
 
 def geojson(name: str, table: Columns, place: Point) -> bytes:
-    """Return the table ``centres`` or ``synopsis`` as GeoJSON (RFC 7946), with one feature for each
-    row.
+    """Return the table ``centres`` or ``synopsis`` as GeoJSON (RFC 7946), a feature for each row.
 
-    Centres are points, the boxes of a map are polygons, and other columns are properties.
-    """
+    Centres are points, the boxes of a map are polygons, and other columns are properties."""
     shape, used = _point, [*place]
     if name != CENTRES:
         shape, used = _box, [f"{column}_{side}" for column in place for side in ("lower", "upper")]
@@ -277,8 +276,7 @@ def _point(row: Mapping[str, float], place: Point) -> dict[str, Any]:
 
 
 def _box(row: Mapping[str, float], place: Point) -> dict[str, Any]:
-    """Return a box as a GeoJSON polygon, with its corners counterclockwise and the first one
-    repeated."""
+    """Return a box as a GeoJSON polygon: corners counterclockwise, the first one repeated."""
     x, y = place
     west, east = row[f"{x}_lower"], row[f"{x}_upper"]
     south, north = row[f"{y}_lower"], row[f"{y}_upper"]

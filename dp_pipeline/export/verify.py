@@ -1,8 +1,9 @@
 """Checks of an export by its own files, without home, ledger or rows.
 
 The result of a check is one line, and a failed one does not stop the others. A failed check that
-depends on another failed one is left out, so that one cause is one line. Who changes all files and
-digests can write an export that passes: against that, the publisher states its digest elsewhere.
+depends on another failed one is left out, so that one cause is one line. Somebody who changes all
+files and digests can make an export that passes: therefore the publisher states the digest of the
+export in another place.
 """
 
 from __future__ import annotations
@@ -53,6 +54,8 @@ _AMOUNTS = (
 _AMOUNT = re.compile(r"none|[0-9./]{1,5000}(e-[0-9]{1,2})?", re.ASCII)
 """Form of an amount: 1e999999999 in a foreign folder would be computed for hours."""
 
+_NAME = slice(66, None)
+"""Place of the file's name in a line of ``SHA256SUMS``, after 64 digits and two blanks."""
 
 _PLACES = ".geojson"
 
@@ -60,8 +63,8 @@ _PLACES = ".geojson"
 class Check(NamedTuple):
     """The result of checking one property of an export.
 
-    of      the checked file or property
-    result  what agrees, or what was expected and what was got
+    of       the checked file or property
+    result   what agrees; for a failed check, what was expected and what was got
     """
 
     of: str
@@ -79,8 +82,7 @@ _Inspection = tuple[str, Callable[[], str], tuple[str, ...]]
 
 
 def verified(folder: Path) -> list[Check]:
-    """Return the results of all checks of an export, without failures that follow from another
-    failure."""
+    """Return the results of all checks of an export, without failures that another one causes."""
     failed, checks = set[str](), list[Check]()
     for of, inspect, causes in _inspections(_Export(folder), failed):
         check = _checked(of, inspect)
@@ -117,11 +119,10 @@ def _inspections(export: _Export, failed: Collection[str]) -> Iterator[_Inspecti
     yield f"words of {CARD}.html", export.page, (figures, f"{CARD}.md", f"{CARD}.html")
 
 
-_UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, LookupError, ArithmeticError)
+_UNREADABLE = (ValueError, TypeError, AttributeError, LookupError, ArithmeticError)
 
 
 def _checked(of: str, inspect: Callable[[], str]) -> Check:
-    """Return the result of one check, which fails if a file cannot be read."""
     try:
         return Check(of, True, inspect())
     except PipelineError as error:
@@ -140,7 +141,12 @@ def _require_scale_of_left_out(bundle: Bundle) -> None:
         Accountant(paid).charge_beside(spend)
     stated = bundle.tables.get(LEFT_OUT, {}).get("deviation", np.array([]))
     charged = [variance(spend.scale) ** 0.5 for spend in bundle.free_spends]
-    if len(charged) > 1 or len(stated) != len(charged) or not np.allclose(stated, charged):
+    if len(charged) > 1 or len(stated) != len(charged):
+        raise Damaged(
+            f"the {len(stated)} numbers of rows left out must have one charge at most, and one "
+            f"each, but {len(charged)} are stored"
+        )
+    if not np.allclose(stated, charged):
         raise Damaged("the number of rows left out does not have the noise that is charged for it")
 
 
@@ -154,7 +160,7 @@ class _Export:
     @property
     def paths(self) -> list[str]:
         """The sorted paths of files that are present or described, without ``SHA256SUMS``."""
-        return sorted((set(self._there) | {DESCRIPTOR, *self._described}) - {SUMS})
+        return sorted((set(self._present) | {DESCRIPTOR, *self._described}) - {SUMS})
 
     @property
     def table_names(self) -> list[str]:
@@ -164,10 +170,10 @@ class _Export:
 
     @property
     def read_files(self) -> tuple[str, ...]:
-        """The files from which the release is read, with ``SHA256SUMS`` if a link was found."""
+        """The files from which the release is read, and ``SHA256SUMS`` if a file is a link."""
         cards = tuple(f"{CARD}.{ending}" for ending in ("html", "json", "md"))
         paths = [path for path in self.paths if path not in cards and Path(path).suffix != _PLACES]
-        return (*paths, *(() if self._there else (SUMS,)))
+        return (*paths, *(() if self._present else (SUMS,)))
 
     @property
     def has_places(self) -> bool:
@@ -180,19 +186,18 @@ class _Export:
         failed   files that failed a check of their own, which are not reported again
         """
         listed, present = self._lines
-        changed = [name for name in self._changed if name not in failed]
-        if changed and changed[0] in self.paths:
-            raise Damaged(
-                f"the file {changed[0][:80]} does not have the digest that is listed for it"
-            )
-        if changed or (listed != present and not self._changed):
-            raise Damaged(
-                "the list must name the present files and no others, but it differs from them"
-            )
+        for name in [name for name in self._changed if name not in failed][:1]:
+            if not any(line[_NAME].strip() == name for line in listed):
+                raise Damaged(f"the list lacks the file {name[:80]}, which is present")
+            if not any(line[_NAME].strip() == name for line in present):
+                raise Damaged(f"the list names the file {name[:80]}, which is not present")
+            raise Damaged(f"the file {name[:80]} does not have the digest that is listed for it")
+        if listed != present and not self._changed:
+            raise Damaged("the list must have one line a file, sorted by name, but has others")
         return f"{len(present)} files and no other, each with its digest"
 
     def file(self, path: str) -> str:
-        """Check that a file has the described size and digest."""
+        """Check that a file has the described size and digest; the descriptor, that of the list."""
         if path == DESCRIPTOR:
             require_format(self._descriptor[OWN].get("format"), of=DESCRIPTOR)
             resources = len(self._resources)
@@ -215,12 +220,15 @@ class _Export:
         table = self._released_table(name)
         if table_digest(table) != self._stored["tables"][name]:
             raise Damaged("the table does not have the values that were released")
-        computed = added_columns(name, self._tables)
-        added = {column: self._sheet(name)[column] for column in self._added(name)}
-        if list(added) != list(computed) or not all(
-            np.allclose(added[column], computed[column]) for column in added
-        ):
-            raise Damaged("the added sizes and intervals do not follow from the released values")
+        computed, added = added_columns(name, self._tables), self._added(name)
+        if added != list(computed):
+            raise Damaged(
+                f"the added columns must be {', '.join(computed) or 'none'}, not "
+                f"{', '.join(added)[:80] or 'none'}"
+            )
+        for column, values in computed.items():
+            if not np.allclose(self._sheet(name)[column], values):
+                raise Damaged(f"the added column {column} does not follow from released values")
         lines = max((len(values) for values in table.values()), default=0)
         return f"{lines:,} lines, every value as it was released"
 
@@ -272,8 +280,7 @@ class _Export:
         return f"{bundle.spent_text}, exactly what is stated"
 
     def card(self) -> str:
-        """Check the format of ``card.json``, and that its guarantee and standing are those of
-        the release."""
+        """Check that ``card.json`` has the format, guarantee and standing of the release."""
         card = json.loads((self.folder / f"{CARD}.json").read_text(encoding="utf-8"))
         require_format(card.get("format"), of=f"{CARD}.json")
         stated, computed = card["guarantee"], json.loads(json.dumps(guarantee(self._bundle)))
@@ -306,15 +313,14 @@ class _Export:
 
     @cached_property
     def _changed(self) -> list[str]:
-        """The files whose digests changed; empty if the list is unreadable, which ``sums``
-        reports."""
+        """The files with another line in the list than computed; empty if it is unreadable."""
         try:
             listed, present = self._lines
         except (PipelineError, *_UNREADABLE, OSError):
             return []
         changed = [line for line in present if line not in listed]
         changed += [line for line in listed if line not in present]
-        return list(dict.fromkeys(line[66:].strip() for line in changed))
+        return list(dict.fromkeys(line[_NAME].strip() for line in changed))
 
     def _text(self, name: str) -> str:
         return (self.folder / name).read_text(encoding="utf-8")
@@ -337,7 +343,7 @@ class _Export:
             return {}
 
     @property
-    def _there(self) -> list[str]:
+    def _present(self) -> list[str]:
         """The present files; empty if one is a link, which ``sums`` reports."""
         try:
             return files_of(self.folder)
@@ -348,22 +354,25 @@ class _Export:
     def _stored(self) -> dict[str, Any]:
         stored: dict[str, Any] = json.loads(self._text(RELEASE))
         spends = (*stored["spends"], *stored["free_spends"])
-        amounts = [spend[name] for spend in spends for name in _EXACT if name in spend]
-        amounts += [stored["facts"][name] for name in _AMOUNTS if name in stored["facts"]]
-        if not all(map(_AMOUNT.fullmatch, amounts)):
-            raise Damaged("the amounts must be exact fractions, but one is another text")
+        amounts = [(name, spend[name]) for spend in spends for name in _EXACT if name in spend]
+        facts = stored["facts"]
+        amounts += [(name, facts[name]) for name in _AMOUNTS if name in facts]
+        for name, amount in amounts:
+            if not _AMOUNT.fullmatch(amount):
+                raise Damaged(f"each {name} must be a fraction such as 1/2, but one is no fraction")
         return stored
 
     def _sheet(self, name: str) -> Columns:
-        """Return an exported table; Damaged unless exactly one file holds it."""
         if name not in self._sheets:
             resources = [file for file in self._resources.values() if file["name"] == name]
-            # A path that leads out of the folder is none of its files.
-            if len(resources) != 1 or resources[0]["path"] not in self._there:
+            if len(resources) != 1:
                 raise Damaged(
-                    f"the table {name[:40]} must be in exactly one file, but none or several have "
-                    "it"
+                    f"the table {name[:40]} must be in exactly one file, but {DESCRIPTOR} names "
+                    f"{len(resources)}"
                 )
+            # A path that leads out of the folder is none of its files.
+            if resources[0]["path"] not in self._present:
+                raise Damaged(f"the file of the table {name[:40]} is not in the folder")
             self._sheets[name] = read_resource(self.folder, resources[0])
         return self._sheets[name]
 
@@ -376,7 +385,6 @@ class _Export:
         return tables
 
     def _released_table(self, name: str) -> Columns:
-        """Return an exported table without the columns that the export added."""
         sheet, added = self._sheet(name), self._added(name)
         # Each access to a column of many rows reads it.
         return {key: sheet[key] for key in sheet if key not in added} if added else sheet
