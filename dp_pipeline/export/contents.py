@@ -58,7 +58,7 @@ from dp_pipeline.reporting.releases import (
 from dp_pipeline.reporting.rendering import card_page
 from dp_pipeline.reporting.text import cost_text, plain
 from dp_pipeline.results.bundle import Bundle
-from dp_pipeline.results.clusters import Columns
+from dp_pipeline.results.clusters import Columns, row_count
 from dp_pipeline.results.source_types import StoredColumn, stored_columns, typed_levels
 from dp_pipeline.results.synthetic_table import PART, UNIT
 from dp_pipeline.spreadsheet import escape_formula
@@ -89,10 +89,7 @@ def guarantee(bundle: Bundle) -> dict[str, Any]:
             for name, scale, charges, cost in mechanisms_of(bundle)
         ],
         "quality": {name: vars(number) for name, number in bundle.quality.items()},
-        "lines": {
-            name: max((len(values) for values in table.values()), default=0)
-            for name, table in bundle.tables.items()
-        },
+        "lines": {name: row_count(table) for name, table in bundle.tables.items()},
         "facts": dict(bundle.facts),
         "key": bundle.key,
         "answers": bundle.transcript,

@@ -94,7 +94,7 @@ def filled_share(entry: Mapping[str, Any]) -> float:
     0.5
     """
     values = list(_leaves(entry))
-    return sum(value != MISSING for value in values) / len(values)
+    return sum(1 for value in values if value != MISSING) / len(values)
 
 
 def _leaves(node: Any) -> Iterator[Any]:

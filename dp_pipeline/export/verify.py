@@ -38,7 +38,7 @@ from dp_pipeline.reporting.figures.cluster_view import SIZE
 from dp_pipeline.reporting.rendering import has_same_words
 from dp_pipeline.results.accountant import Accountant
 from dp_pipeline.results.bundle import EARLIER_EVALUATION, REFINED_FROM, Bundle, table_digest
-from dp_pipeline.results.clusters import LEFT_OUT, Columns
+from dp_pipeline.results.clusters import LEFT_OUT, Columns, row_count
 from dp_pipeline.results.measurement import variance
 
 _EXACT = ("epsilon", "scale", "delta")
@@ -229,8 +229,7 @@ class _Export:
         for column, values in computed.items():
             if not np.allclose(self._sheet(name)[column], values):
                 raise Damaged(f"the added column {column} does not follow from released values")
-        lines = max((len(values) for values in table.values()), default=0)
-        return f"{lines:,} lines, every value as it was released"
+        return f"{row_count(table):,} lines, every value as it was released"
 
     def places(self) -> str:
         """Check that the GeoJSON files show the places in the tables."""

@@ -35,7 +35,7 @@ from dp_pipeline.reporting.text import (
     question_words,
 )
 from dp_pipeline.results.bundle import LEARNED, Bundle
-from dp_pipeline.results.clusters import rows_in_batches
+from dp_pipeline.results.clusters import row_count, rows_in_batches
 
 Metadata = dict[str, dg.MetadataValue]
 
@@ -136,11 +136,11 @@ def table_metadata(bundle: Bundle) -> Metadata:
         return {
             "privacy/claims": record_table(tables["claims"]),
             "table/bits": record_table(tables["bits"]),
-            ROW_COUNT: dg.MetadataValue.int(_row_count(tables["classes"])),
+            ROW_COUNT: dg.MetadataValue.int(row_count(tables["classes"])),
             "table/threshold": record_table(tables["threshold"]),
         }
     if "centres" in tables:
-        return {ROW_COUNT: dg.MetadataValue.int(_row_count(tables["centres"]))}
+        return {ROW_COUNT: dg.MetadataValue.int(row_count(tables["centres"]))}
     if "cliques" not in tables:
         return {}
     cliques = tables["cliques"]
@@ -152,7 +152,7 @@ def table_metadata(bundle: Bundle) -> Metadata:
     ]
     return {
         "privacy/steps": line_table(("step", "charges", bundle.currency.symbol, "share"), lines),
-        ROW_COUNT: dg.MetadataValue.int(_row_count(tables["codes"])),
+        ROW_COUNT: dg.MetadataValue.int(row_count(tables["codes"])),
         **_preview(bundle),
         "table/cliques": dg.MetadataValue.int(len(cells)),
         "table/cells of all cliques": dg.MetadataValue.int(sum(cells)),
@@ -169,10 +169,6 @@ def _preview(bundle: Bundle) -> Metadata:
     batch = next(rows_in_batches(bundle.tables["synthetic"]))
     first = {name: values[:PREVIEW_ROWS] for name, values in batch.items()}
     return {"table/first synthetic rows": record_table(first)}
-
-
-def _row_count(table: Mapping[str, np.ndarray]) -> int:
-    return max((len(values) for values in table.values()), default=0)
 
 
 def release_metadata(

@@ -1,7 +1,6 @@
-"""Quality numbers of releases: the metrics, rows of numbers, and tables and summaries of them.
+"""Quality numbers of releases: their metrics, one row a number, and tables of rows.
 
-The summary of a comparison has a line for each model, the best first. Relative numbers compare two
-models. The figures of k-anonymous releases of public rows are listed last.
+The metrics of k-anonymous releases of public rows stand last, in ``FIGURES``.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ from dp_pipeline.metrics.disclosure import DisclosureReport
 from dp_pipeline.metrics.marginals import MOST_COMPARED, MOST_PLACES
 from dp_pipeline.reporting.text import noisy_text, number_text
 from dp_pipeline.results.bundle import Bundle
-from dp_pipeline.results.measurement import NoisyNumber
 
 RATIO_UNIT = "1 = without privacy"
 _HIGHER = "higher is better"
@@ -31,13 +29,13 @@ _WRONG = "Share of true rows that {} learned from synthetic rows gets wrong"
 
 @dataclass(frozen=True)
 class Metric:
-    """One kind of quality number.
+    """A kind of quality number.
 
     short       column header of a narrow table
     title       its name, in words
-    unit        its own unit, or None where the row has one
+    unit        of its values; None where the row has a unit of its own
     better      which values are better, in words
-    reference   the value that a method without privacy has, or None
+    reference   the value of a method without privacy, or None
     """
 
     short: str
@@ -91,7 +89,7 @@ METRIC_ORDER = tuple(_METRICS)
 
 
 def find_metric(name: str) -> Metric:
-    """Return the metric with a name; an unknown one is titled with that name.
+    """Return the metric with a name; for an unknown name one that is titled with it.
 
     A metric of one attribute is named with it: ``misclassified_svm/income``.
 
@@ -109,13 +107,13 @@ def find_metric(name: str) -> Metric:
 
 
 def metric_rank(name: str) -> tuple[int, str]:
-    """Return a sort key: known metrics in reading order, then the others by name."""
+    """Return a sort key of a metric's name: known metrics in reading order, then others by name."""
     kind = name.partition("/")[0]
     return (METRIC_ORDER.index(kind) if kind in METRIC_ORDER else len(METRIC_ORDER), name)
 
 
 MOST_METRICS = 3
-"""Metric columns of one table: with model and ε that makes five."""
+"""Metric columns of one table, at most: with model and ε that makes five."""
 
 
 @dataclass(frozen=True)
@@ -123,12 +121,12 @@ class QualityRow:
     """One quality number of one release.
 
     epsilon   ε of the release, without that of its evaluation
-    metric    its name in ``METRICS``, such as ``nicv``
-    scale     scale of Laplace noise with the deviation of the number's own, when it was
-              paid for with ε; None for an exact number on benchmark data
+    metric    its name, as of ``find_metric``, such as ``nicv``
+    scale     of Laplace noise with the same deviation as the number's noise, if it was paid for
+              with ε; None for an exact number on public rows
     unit      of value and scale
-    error     most expected difference of a sample's number from that of all rows; None where all
-              rows were used
+    error     bound of the expected difference of a sample's number from that of all rows; None
+              where all rows were used
     """
 
     model: str
@@ -138,13 +136,6 @@ class QualityRow:
     scale: float | None
     unit: str
     error: float | None = None
-
-    @classmethod
-    def private(
-        cls, model: str, epsilon: Fraction, *, metric: str, number: NoisyNumber
-    ) -> QualityRow:
-        """Return the row of a private quality number, which was paid for through the gate."""
-        return cls(model, epsilon, metric, number.value, number.scale, number.unit)
 
     @property
     def about(self) -> Metric:
@@ -183,7 +174,7 @@ def bought_rows(bundle: Bundle) -> list[QualityRow]:
     """Return the private quality numbers that a release has paid for."""
     epsilon = Fraction(bundle.facts["epsilon"])
     return [
-        QualityRow.private(bundle.model, epsilon, metric=metric, number=number)
+        QualityRow(bundle.model, epsilon, metric, number.value, number.scale, number.unit)
         for metric, number in bundle.quality.items()
     ]
 
@@ -235,9 +226,9 @@ class Pivot:
         return [row for cell in self.cells.values() for row in cell]
 
     def head(self, prices: Mapping[Fraction, str]) -> list[str]:
-        """Return the head of the table as text.
+        """Return the head of the table: ``Model``, then each ε.
 
-        prices   ε → cost of a release at it, in words, where that differs
+        prices   ε → cost of a release at it, in words, where that differs from ε
         """
         return ["Model", *(_at(epsilon, prices) for epsilon in self.epsilons)]
 
@@ -305,7 +296,10 @@ class SummaryTable:
 
     @classmethod
     def of(cls, rows: Sequence[QualityRow], prices: Mapping[Fraction, str]) -> SummaryTable | None:
-        """Return the summary made from quality rows; None if there are none."""
+        """Return the summary of quality rows at their largest ε; None without rows.
+
+        prices   as of ``Pivot.head``
+        """
         if not rows:
             return None
         epsilon = max(row.epsilon for row in rows)
@@ -324,7 +318,7 @@ class SummaryTable:
 def _rank(
     rows: Sequence[QualityRow], metrics: Sequence[str], model: str
 ) -> tuple[tuple[int, float], str]:
-    """Return a sort key by the first metric that a model has."""
+    """Return a sort key of a model: the place and the value of the first metric that it has."""
     for place, metric in enumerate(metrics):
         values = [row.value for row in rows if row.model == model and row.metric == metric]
         if values and not np.isnan(values).all():
@@ -338,22 +332,18 @@ REFERENCE = "eug_kmeans"
 
 
 def relative_rows(rows: Iterable[QualityRow]) -> tuple[QualityRow, ...]:
-    """Return the relative metric ``rcp`` of clustering models at every ε at which EUGkM was
-    evaluated.
+    """Return the metric ``rcp`` of clusterings, at each ε at which ``REFERENCE`` was evaluated too.
 
     Exact numbers only: a quotient of noisy ones would hide their noise, and each is clipped at a
-    distance of its own model's.
-    """
-    table = pivot([row for row in rows if row.scale is None], "nicv")
+    distance of its own model's."""
+    cells = pivot([row for row in rows if row.scale is None], "nicv").cells
     relative = []
-    for (model, epsilon), cell in table.cells.items():
-        against = [row.value for row in table.cells.get((REFERENCE, epsilon), ())]
-        if model != REFERENCE and against:
-            reference = float(np.mean(against))
-            values = [rcp(reference=reference, candidate=row.value) for row in cell]
-            relative += [
-                QualityRow(model, epsilon, "rcp", value, None, "percent") for value in values
-            ]
+    for (model, epsilon), cell in cells.items():
+        if model != REFERENCE and (REFERENCE, epsilon) in cells:
+            reference = float(np.mean([row.value for row in cells[REFERENCE, epsilon]]))
+            for row in cell:
+                value = rcp(reference=reference, candidate=row.value)
+                relative.append(QualityRow(model, epsilon, "rcp", value, None, "percent"))
     return tuple(relative)
 
 
@@ -372,13 +362,13 @@ FIGURES = {
     "kept": Metric("kept", "Columns kept, mean over the folds", "columns", _HIGHER),
     "seconds": Metric("run time", "Wall time of one selection, in seconds", "seconds"),
 }
-"""By the names under which they are recorded, in reading order."""
+"""Metrics of k-anonymous releases by the name under which they are recorded, in reading order."""
 
 _COUNTS = {
     *(measure.name for measure in fields(DisclosureReport) if measure.type == "int"),
     "containment_k",
 }
-"""Measures of a k-anonymous release that are whole numbers, wherever they have one."""
+"""Measures of a k-anonymous release that are integers, unless they are missing or infinite."""
 
 
 def measure_text(value: float | None, name: str) -> str:

@@ -1,17 +1,15 @@
-"""The distance of synthetic rows from the noisy tables behind them, and the part that noise
-explains.
+"""The distance of synthetic rows from measured noisy tables, and the part that noise explains.
 
 This is post-processing, which a reader may see. By the triangle inequality, for the synthetic table
 S, the noisy one M and the true one T: d(S, T) is at least d(S, M) − d(M, T) and at most their sum;
 the mean and deviation of d(M, T), which is noise alone, are known. S is made from M and other
-tables, so d(S, M) may be smaller than the noise: then the noise dominates, and no error of the
-model is visible.
+tables, so d(S, M) may be smaller than the noise: then no error of the model is visible.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from math import comb
 
@@ -30,7 +28,7 @@ from dp_pipeline.results.measurement import NoisyCounts, least_noisy
 from dp_pipeline.results.synthetic_table import SyntheticTable
 
 SEEN = 2
-"""Deviations of the noise that a distance must be above it before a model is blamed."""
+"""Deviations of the noise by which a distance must exceed its mean to be an error of the model."""
 
 
 def attribute_text(attributes: Names) -> str:
@@ -63,13 +61,13 @@ class MeasuredTable:
 
     @property
     def most(self) -> float:
-        """The largest distance from the true shares, on average."""
+        """The bound of the mean distance from the true shares."""
         return min(1.0, self.distance + self.noise)
 
     @property
     def cells(self) -> list[str]:
-        """The cells of a table line: attributes, the distance, its part by noise, and by the
-        model."""
+        """The cells of a table line: attributes, distance, its part by noise, that by the model,
+        bound."""
         model = f"at least {number_text(self.model)}" if self.model else "not seen"
         return [
             self.name,
@@ -95,23 +93,21 @@ class NoisyAnswers:
 
     @classmethod
     def of_bundle(cls, bundle: Bundle, domain: Domain) -> NoisyAnswers | None:
-        """Return the measured tables of a bundle; None where no noisy count is stored."""
+        """Return the measured tables of a bundle; None where no noisy counts of rows are stored."""
         measured = bundle.tables.get("measured")
         if measured is None or "cells" not in bundle.tables:
             return None
         names = {name for text in measured["marginal"].tolist() for name in text.split(", ")}
-        if not names - {""} <= set(domain.names):
-            return None
-        earlier = EarlierTables.of(bundle.tables, domain)
+        earlier = None
+        if names - {""} <= set(domain.names):
+            earlier = EarlierTables.of(bundle.tables, domain)
         if earlier is None:
             return None
-        gaussian = bundle.budget != PURE
-        tables = [
-            NoisyCounts(marginal.attributes, marginal.table, marginal.variance**0.5, gaussian)
+        tables = tuple(
+            replace(NoisyCounts.of(marginal), gaussian=bundle.budget != PURE)
             for marginal in earlier.measured
-        ]
-        total = NoisyTotal.of_marginals(earlier.measured)
-        return cls(tuple(tables), earlier.groupings, total)
+        )
+        return cls(tables, earlier.groupings, NoisyTotal.of_marginals(earlier.measured))
 
     @classmethod
     def of_table(cls, table: SyntheticTable) -> NoisyAnswers:
@@ -120,52 +116,39 @@ class NoisyAnswers:
         return cls(tuple(map(NoisyCounts.of, table.measured)), table.groupings, total)
 
     def compared(self, codes: Mapping[str, IntArray], domain: Domain) -> tuple[MeasuredTable, ...]:
-        """Return how far measured columns and pairs are from their least noisy answers, first those
-        that noise explains least.
+        """Return the distances of columns and pairs from their least noisy answers.
 
-        It is empty where the noisy number of rows is absent or mostly noise.
+        Those that noise explains least come first. It is empty where the noisy number of rows is
+        unknown or mostly noise.
 
-        codes   of the synthetic rows
+        codes    of the synthetic rows: attribute → int (rows,)
+        domain   declared attributes
         """
         total = self.total
         if total is None or total.rows <= DEVIATIONS * total.deviation:
             return ()
         attribute_sets = self._attribute_sets(codes)[: len(codes) + MOST_PAIRS]
-        compared = (
-            self._table(attributes, codes, domain, rows=total.rows) for attributes in attribute_sets
-        )
-        return tuple(
-            sorted(
-                (table for table in compared if table is not None),
-                key=lambda table: (-table.model, -table.most, -table.distance),
-            )
-        )
+        compared = (self._table(names, codes, domain, rows=total.rows) for names in attribute_sets)
+        tables = [table for table in compared if table is not None]
+        return tuple(sorted(tables, key=lambda t: (-t.model, -t.most, -t.distance)))
 
     def unmeasured(self, codes: Mapping[str, IntArray]) -> int:
         """Return the number of pairs of attributes that are in no measured table."""
-        pairs = {
-            frozenset(attributes)
-            for attributes in self._attribute_sets(codes)
-            if len(attributes) == 2
-        }
+        pairs = [names for names in self._attribute_sets(codes) if len(names) == 2]
         return comb(len(codes), 2) - len(pairs)
 
     def _attribute_sets(self, codes: Mapping[str, IntArray]) -> list[Names]:
-        order = {name: index for index, name in enumerate(codes)}
-        names = {name for counts in self.tables for name in counts.attributes} & set(codes)
-        singles = [(name,) for name in sorted(names, key=order.__getitem__)]
-        pairs = dict.fromkeys(
-            tuple(sorted(pair, key=order.__getitem__))
-            for counts in self.tables
-            for pair in combinations(counts.attributes, 2)
-            if set(pair) <= names
-        )
+        """Return the measured columns and pairs, each once and in the order of ``codes``."""
+        measured = [[name for name in codes if name in t.attributes] for t in self.tables]
+        singles = [(name,) for name in codes if any(name in names for names in measured)]
+        pairs = dict.fromkeys(pair for names in measured for pair in combinations(names, 2))
         return [*singles, *pairs]
 
     def _table(
         self, attributes: Names, codes: Mapping[str, IntArray], domain: Domain, *, rows: float
     ) -> MeasuredTable | None:
-        """Return the comparison over levels, or groups of levels; None without a table."""
+        """Return the distance over levels, or over groups of levels; None where neither was
+        measured."""
         sizes = {name: domain[name].size for name in attributes}
         grouped = {name: self.groupings[name] for name in attributes if name in self.groupings}
         for groups in ({}, grouped):
@@ -186,7 +169,7 @@ def synthetic_shares(
     shape: tuple[int, ...],
     groups: Mapping[str, Grouping],
 ) -> FloatArray:
-    """Return the share of the synthetic rows in each cell; uniform without rows."""
+    """Return the share of the synthetic rows in each cell, in ``shape``; uniform without rows."""
     keys = np.zeros(len(codes[attributes[0]]), dtype=np.int64)
     for name, size in zip(attributes, shape, strict=True):
         column = groups[name].labels[codes[name]] if name in groups else codes[name]

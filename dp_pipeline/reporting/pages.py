@@ -38,13 +38,12 @@ class Timeline(NamedTuple):
 
 
 def card(release: ReportedRelease) -> str:
-    """Return the card of one release, in Markdown: at most 100 lines.
+    """Return the card of one release in Markdown, at most 100 lines.
 
     It is no part of a private release's bundle, which never changes, while the sum of all charges
     grows.
 
-    Raises BoundaryViolation for what ``require_showable`` refuses.
-    """
+    Raises BoundaryViolation for what ``require_showable`` refuses."""
     release.require_showable()
     return render(f"card_{release.level}.md.j2", release=release, figures=FIGURES)
 
@@ -64,11 +63,12 @@ def write_report(  # noqa: PLR0913
     """Write the report of a data set over every ε, every K or every window; return its path.
 
     level      ε or K; a timeline: over windows
-    releases   of that level; of a K at most one a method and K
+    releases   of that level; over K at most one for each method and K
+    pictures   figures of the releases
     rows       quality numbers, over ε
     non_dp_releases   releases of the same sensitive rows without ε, a text each
-    forecast    amounts spent and left of the population; of pages with an ε
-    written    the time on the page; now when None
+    forecast   amounts that the population has spent and has left; None over K
+    written    the time on the page; None: now
 
     An older page is replaced as a whole. Raises BoundaryViolation for an exact number of data whose
     purpose is release, for pictures of such data over K, and for what ``require_showable`` refuses.
@@ -78,7 +78,7 @@ def write_report(  # noqa: PLR0913
     timeline = level if isinstance(level, Timeline) else None
     name = "window" if isinstance(level, Timeline) else level
     _require_noisy(spec, name, rows, pictures)
-    own = _over_k(releases) if level == "k" else _over_epsilon(releases, rows)
+    facts = _over_k(releases) if level == "k" else _over_epsilon(releases, rows)
     return write_page(
         path,
         f"report_{name}.html.j2",
@@ -100,7 +100,7 @@ def write_report(  # noqa: PLR0913
         forecast=forecast,
         written=written or datetime.now(UTC),
         timeline=timeline,
-        **own,
+        **facts,
     )
 
 
@@ -115,8 +115,8 @@ def summary_over_epsilon(rows: Sequence[QualityRow], prices: Prices) -> str | No
 def summary_over_k(releases: Sequence[ReportedKAnonymousRelease]) -> str:
     """Return a Markdown table of methods × K, with the AUC of classifiers if it is known."""
     has_auc = any("auc" in release.figures for release in releases)
-    facts = {"grid": Grid.of(releases), "has_auc": has_auc}
-    return render("summary.md.j2", level="k", **facts).rstrip("\n")
+    text = render("summary.md.j2", level="k", grid=Grid.of(releases), has_auc=has_auc)
+    return text.rstrip("\n")
 
 
 def _require_noisy(
@@ -136,7 +136,6 @@ def _require_noisy(
 
 
 def _over_epsilon(releases: Sequence[Any], rows: Sequence[QualityRow]) -> dict[str, Any]:
-    """Return the facts that the report over ε shows, without its releases."""
     releasable = [release for release in releases if release.bundle.is_releasable]
     prices = prices_of(releases)
     standings = (Standing.NOT_DP, Standing.ANOTHER_EPSILON)
@@ -162,7 +161,7 @@ def _over_epsilon(releases: Sequence[Any], rows: Sequence[QualityRow]) -> dict[s
 
 
 def _spent(bundles: Sequence[Bundle]) -> Fraction:
-    """Return the largest total cost of some releases."""
+    """Return the total cost of some releases, in which a refined release counts once."""
     keys = {release.key for release in bundles}
     return sum(
         (
@@ -193,10 +192,6 @@ class Grid(NamedTuple):
 
 
 def _over_k(releases: Sequence[Any]) -> dict[str, Any]:
-    """Return the facts that the report over K shows, without its releases."""
-    evaluated = {
-        name: [release for release in releases if name in release.figures] for name in FIGURES
-    }
     by_method: dict[str, list[ReportedKAnonymousRelease]] = {}
     for release in sorted(releases, key=lambda release: release.k):
         by_method.setdefault(release.method, []).append(release)
@@ -204,9 +199,9 @@ def _over_k(releases: Sequence[Any]) -> dict[str, Any]:
         "grid": Grid.of(releases),
         "figures": FIGURES,
         "tried": {
-            name: Grid.of(evaluated_releases)
-            for name, evaluated_releases in evaluated.items()
-            if evaluated_releases
+            name: Grid.of(evaluated)
+            for name in FIGURES
+            if (evaluated := [release for release in releases if name in release.figures])
         },
         "by_method": {method: by_method[method] for method, _ in Grid.of(releases).lines},
         "diverse": _grouped(
@@ -218,7 +213,7 @@ def _over_k(releases: Sequence[Any]) -> dict[str, Any]:
 
 
 def _grouped(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """Return all second texts of each first text, in their order."""
+    """Return each first text with all its second texts, in their order."""
     groups: dict[str, list[str]] = {}
     for text, name in pairs:
         groups.setdefault(text, []).append(name)

@@ -1,26 +1,26 @@
 """Warnings about a release that its user must know: few rows, weak signal, clipped rows.
 
-Everything is computed from the release, the scales of its noise and declarations, so it costs
-nothing. A release without a number of rows gets no warning about that.
+They follow from the release, the scales of its noise and declarations, so they cost nothing. A
+release without a number of rows gets no warning about that.
 
-How often a warning is wrong, N̂ the noisy number of rows and σ the deviation of its noise:
+How often a warning is wrong, where N̂ is the noisy number of rows and σ the deviation of its noise:
 
 * *Few rows*: N̂ + 4σ is below half of ``nominal_rows``. If at least half of them were counted, noise
-  alone says so with a probability of at most 0.2 %: that of one Laplace number below −4σ, which
-  is ½e^(−4√2). A sum of several has lighter tails, and with a ``nominal_rows`` that is wrong by
-  20 % the noise would have to reach another 0.3 ``nominal_rows`` down.
-* *No rows*: N̂ is below 4σ. If there are 8σ rows or more, noise says so as rarely.
+  causes the warning with a probability of at most 0.2 %: that of one Laplace number below −4σ,
+  which is ½e^(−4√2). A sum of several has lighter tails, and with a ``nominal_rows`` that is wrong
+  by 20 % the noise would have to reach another 0.3 ``nominal_rows`` down.
+* *No rows*: N̂ is below 4σ. If there are 8σ rows or more, noise causes it as rarely.
 * *Weak signal*: (N̂ + 4σ)·ε/(k·L) is below 20, for k centres and L rows that neighbours differ by.
-  If the true N has a signal of 20 or more, noise says so as rarely.
+  If the true N has a signal of 20 or more, noise causes it as rarely.
 * *Mostly noise*: in each measured table of several attributes the pair with the least noise has a
-  mean error of half of N̂ + 4σ rows or more, in total variation. That is known from sizes and
-  scales, so noise says so wrongly only where N̂ is, as above.
-* *Missing cells*: a share of a column above MUCH_MISSING by more than 4σ/N̂. Noise alone says so as
-  rarely, where fewer are missing.
-* *Left out*: the same of the rows of a clustering that have no place.
-* *At a bound*, *one level*, *no class*: the release itself, in which noise moves a share by σ/N̂;
-  a column that really is like that is reported too. The last bin of a number in a table is not
-  looked at: most people have no capital gain.
+  mean error of half of N̂ + 4σ rows or more, in total variation. The error is known from sizes and
+  scales, so the warning is wrong only where N̂ is, as above.
+* *Missing cells*: a share of a column is above MUCH_MISSING by more than 4σ/N̂. Where fewer are
+  missing, noise causes it as rarely.
+* *Left out*: the same for the rows of a clustering that have no place.
+* *At a bound*, *one level*, *no class*: a property of the release, in which noise moves a share by
+  σ/N̂; a column that really has it is reported too. The last bin of a number in a table is no
+  reason for a warning: most people have no capital gain.
 
 σ comes from the charges: of m counts of scale s it is √(2m)·s, and of a tree's leaves at most 1.3
 times that, s the scale of one count that spends a whole path. (A leaf of ``htree_kmeans`` adds at
@@ -51,16 +51,16 @@ DOUBTFUL = "What speaks against it"
 """The heading above warnings."""
 
 FEW = Fraction(1, 2)
-"""Share of ``nominal_rows`` below which rows are missing."""
+"""Share of ``nominal_rows`` below which there is a warning of few rows."""
 
 DEVIATIONS = 4
-"""σ that noise is granted before anything is said."""
+"""Deviations σ by which noise may explain a number without a warning."""
 
 ENOUGH = 20
 """N·ε/(k·L) below which centres are mostly noise."""
 
 NOISE_SHARE = 0.5
-"""Share of the rows by which a pair is wrong where it says next to nothing."""
+"""Mean error of a pair, as a share of the rows, from which on it is mostly noise."""
 
 MEAN_OF_DEVIATION = 0.7
 """Mean |x| of Laplace noise, in standard deviations of it; of Gaussian noise it is more."""
@@ -69,10 +69,10 @@ NEARLY_ALL = 0.95
 """Share of the rows at a bound, or of the level that unknown texts become."""
 
 MUCH_MISSING = 0.05
-"""Share of a column's cells, or of rows without a place, above which they are warned of."""
+"""Share of missing cells of a column, or of rows without a place, above which a warning is due."""
 
 SHOWN_MISSING = 0.005
-"""Share of a column's cells below which missing ones are not listed."""
+"""Share of missing cells below which a column is not listed by name."""
 
 EDGE = 1 / 32
 """Part of a declared interval that counts as its bound."""
@@ -83,7 +83,8 @@ _NO_CLASS = (
 )
 
 _TREE = 1.6
-"""Variance of a tree's total, in that of as many counts at the whole path's scale."""
+"""Variance of the total of a tree's leaves, divided by that of as many counts whose scale is that
+of one count which spends a whole path."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ class NoisyTotal:
 
     @property
     def is_noise(self) -> bool:
-        """Whether the total is within the noise of an empty table."""
+        """Whether the total is no larger than noise could make it for an empty table."""
         return self.rows < DEVIATIONS * self.deviation
 
     @property
@@ -115,7 +116,8 @@ class NoisyTotal:
 
     @classmethod
     def of_sums(cls, totals: Iterable[tuple[float, float]]) -> NoisyTotal | None:
-        """Return the inverse-variance mean of totals; None if there are none."""
+        """Return the mean of (total, variance) pairs, weighted by precision; None without a
+        variance."""
         sums = [(total, total_variance) for total, total_variance in totals if total_variance > 0]
         precision = sum(1 / total_variance for _, total_variance in sums)
         if not precision:
@@ -125,7 +127,8 @@ class NoisyTotal:
 
     @classmethod
     def of_marginals(cls, measured: Iterable[NoisyMarginal]) -> NoisyTotal | None:
-        """Return the total of measured tables, each of which holds every row once."""
+        """Return the total of measured tables, each of which counts every row once; None without
+        tables."""
         return cls.of_sums(
             (float(marginal.table.sum()), marginal.table.size * marginal.variance)
             for marginal in measured
@@ -137,8 +140,8 @@ class NoisyTotal:
     ) -> NoisyTotal | None:
         """Return the total of a clustering or a synthetic table; None where no counts are stored.
 
-        spends    the model's own
-        distance  rows that neighbours differ by
+        spends     charges of the model, without those of its evaluation
+        distance   rows that neighbours differ by
         """
         if "measured" in tables and "cells" in tables:
             return cls.of_sums(_sums(tables))
@@ -158,7 +161,7 @@ def noisy_total(spec: DatasetSpec, bundle: Bundle) -> NoisyTotal | None:
 
 
 def bundle_warnings(spec: DatasetSpec, bundle: Bundle) -> tuple[str, ...]:
-    """Return a sentence for each known weakness of a release.
+    """Return a sentence for each weakness that a release shows; () for a k-anonymous one.
 
     spec   the declaration that the release was made under
     """
@@ -178,8 +181,7 @@ def bundle_warnings(spec: DatasetSpec, bundle: Bundle) -> tuple[str, ...]:
         )
     if "classes" in tables:
         return () if len(tables["classes"]["rows"]) else (_NO_CLASS,)
-    shares = _marginal_shares(tables)
-    noise = _least_pair_noise(tables)
+    shares, noise = _marginal_shares(tables), _least_pair_noise(tables)
     return table_warnings(shares, spec.domain, total, noise, nominal_rows=spec.nominal_rows)
 
 
@@ -193,11 +195,14 @@ def clustering_warnings(
     at_most: int = 1,
     nominal_rows: int | None = None,
 ) -> tuple[str, ...]:
-    """Return the warnings of ``Clusters.tables()``, from its noisy ``total``.
+    """Return the warnings about a clustering; () where its total is unknown.
 
-    axes      numbers, along which centres lie
-    distance  rows that neighbours differ by
-    at_most   rows that one person may have
+    tables         ``Clusters.tables()``
+    axes           attributes along which centres lie
+    total          noisy number of rows
+    distance       rows that neighbours differ by
+    at_most        rows that one person may have
+    nominal_rows   declared number of rows, if one is declared
     """
     if total is None:
         return ()
@@ -205,7 +210,7 @@ def clustering_warnings(
     k = len(next(iter(tables["centres"].values())))
     weak = _weak_signal(total, k, epsilon, distance=distance, at_most=at_most)
     warnings = few or weak or _no_rows(total)
-    # Of a few rows the place says nothing.
+    # Where few rows were counted, their positions mean nothing.
     return (*warnings, *(weak if few else ()), *(() if warnings else _at_a_bound(tables, axes)))
 
 
@@ -217,20 +222,22 @@ def table_warnings(
     *,
     nominal_rows: int | None = None,
 ) -> tuple[str, ...]:
-    """Return the warnings of a synthetic table.
+    """Return the warnings about a synthetic table.
 
-    shares   attribute → share of the synthetic rows in each of its cells
-    pair_noise   mean error that noise makes of the best measured pair, in rows (total variation);
-                 None where no pair was measured
+    shares         attribute → share of the synthetic rows in each of its cells
+    total          noisy number of rows; None where it is unknown
+    pair_noise     mean error that noise makes in the best measured pair, in rows (total
+                   variation); None where no pair was measured
+    nominal_rows   declared number of rows, if one is declared
     """
     warnings = () if total is None else _few_rows(total, nominal_rows) or _no_rows(total)
     if warnings:
         return warnings
-    attributes = [domain[name] for name in shares if name in domain.names]
     of_levels = (
         warning
-        for attribute in attributes
-        for warning in _one_level(attribute, shares[attribute.name])
+        for name in shares
+        if name in domain.names
+        for warning in _one_level(domain[name], shares[name])
     )
     noise = 0.0 if total is None else DEVIATIONS * total.deviation / max(1.0, total.rows)
     of_missing = (
@@ -247,17 +254,15 @@ def missing_shares(shares: Mapping[str, FloatArray], domain: Domain) -> dict[str
 
     shares   attribute → share of the synthetic rows in each of its cells
     """
-    attributes = (domain[name] for name in shares if name in domain.names)
     return {
-        attribute.name: float(shares[attribute.name][attribute.missing_code])
-        for attribute in attributes
-        if attribute.nullable and len(shares[attribute.name]) == attribute.size
+        name: float(share[domain[name].missing_code])
+        for name, share in shares.items()
+        if name in domain.names and domain[name].nullable and len(share) == domain[name].size
     }
 
 
 def bundle_missing(spec: DatasetSpec, bundle: Bundle) -> dict[str, float]:
-    """Return the noisy share of missing values of a release's attributes; empty without a
-    synthetic table."""
+    """Return the noisy share of missing values by attribute; {} without a synthetic table."""
     return missing_shares(_marginal_shares(bundle.tables), spec.domain)
 
 
@@ -320,7 +325,8 @@ def _no_rows(total: NoisyTotal) -> tuple[str, ...]:
 
 
 def least_pair_noise(measured: Iterable[tuple[int, int, float]]) -> float | None:
-    """Return the mean error in rows that noise makes in the best measured pair of attributes.
+    """Return the mean error, in rows, that noise makes in the best measured pair; None without
+    pairs.
 
     measured   (number of attributes, number of cells, standard deviation of a cell) of each table
     """
@@ -361,13 +367,10 @@ def _weak_signal(
     if total.most * unit >= ENOUGH:
         return ()
     signal = number_text(max(0.0, total.rows) * unit)
-    formula, where = "N·ε/k", ""
+    formula, where, remedies = "N·ε/k", "", "Fewer centres or a larger ε"
     if distance > 1:
-        formula, where = (
-            f"N·ε/(k·{distance})",
-            f", where neighbouring tables differ by {distance} rows",
-        )
-    remedies = "Fewer centres or a larger ε"
+        formula = f"N·ε/(k·{distance})"
+        where = f", where neighbouring tables differ by {distance} rows"
     if at_most > 1:
         remedies = "Fewer centres, a larger ε or a smaller at_most"
     return (
@@ -377,7 +380,6 @@ def _weak_signal(
 
 
 def _at_a_bound(tables: Tables, axes: Sequence[Attribute]) -> tuple[str, ...]:
-    """Return a warning for axes along which nearly all noisy rows are at a declared bound."""
     counts = _counts(tables)
     weights = np.zeros(0) if counts is None else counts.clip(min=0)
     if not weights.sum() > 0:
@@ -401,7 +403,6 @@ def _at_a_bound(tables: Tables, axes: Sequence[Attribute]) -> tuple[str, ...]:
 
 
 def _one_level(attribute: Attribute, shares: FloatArray) -> tuple[str, ...]:
-    """Return a warning if nearly all synthetic rows have the level of unknown texts."""
     if attribute.other is None or len(shares) != attribute.size:
         return ()
     share = float(shares[attribute.labels().index(attribute.other)])
@@ -420,7 +421,7 @@ def _counts(tables: Tables) -> FloatArray | None:
 
 
 def _sides(tables: Tables, name: str) -> tuple[FloatArray, FloatArray]:
-    """Return both ends along one axis of each box; for a centre, both are its position."""
+    """Return both ends of each box along one axis; for a centre, both are its position."""
     if "sizes" in tables:
         return tables["centres"][name], tables["centres"][name]
     return tables["synopsis"][f"{name}_lower"], tables["synopsis"][f"{name}_upper"]
@@ -429,9 +430,8 @@ def _sides(tables: Tables, name: str) -> tuple[FloatArray, FloatArray]:
 def _count_variance(spends: Sequence[Spend], distance: int) -> float | None:
     """Return the noise variance of one released count; None where no charge counted rows.
 
-    Counts of a tree come from its session, of other models from their last charge of counts: one
-    row moves a count by one, and centres by more.
-    """
+    Counts of a tree come from its charge along paths, those of other models from their last charge
+    of counts: one row changes a count by one, and centres by more."""
     trees = [spend.scale for spend in spends if spend.mechanism == TREE_PATHS]
     if trees:
         return _TREE * variance(trees[-1])
@@ -442,7 +442,6 @@ def _count_variance(spends: Sequence[Spend], distance: int) -> float | None:
 
 
 def _sums(tables: Tables) -> list[tuple[float, float]]:
-    """Return total and variance of every measured table, whose cells are stored in sequence."""
     sizes = tables["measured"]["cells"].tolist()
     deviations = tables["measured"]["deviation"].tolist()
     counts = tables["cells"]["noisy_count"]

@@ -1,5 +1,4 @@
-"""The costs of releases, the amount that a population has spent, and the number it can still
-afford.
+"""Prices of releases, and a forecast of how many more a population can afford.
 
 A price is the charge of a release that refines none: its ε and that of its evaluation, or their ρ.
 """
@@ -17,11 +16,11 @@ from dp_pipeline.reporting.releases import ReportedPrivateRelease
 from dp_pipeline.reporting.text import cost_text
 
 Prices = Mapping[Fraction, str]
-"""ε as it was asked → what a release at it cost, in words."""
+"""Requested ε → the price of a release at it, in words."""
 
 
 def prices_of(releases: Sequence[ReportedPrivateRelease]) -> Prices:
-    """Return the prices of releases by ε; empty if each costs exactly the requested ε."""
+    """Return the prices of releases with an ε; empty if each costs exactly the requested ε."""
     charges_at: dict[Fraction, set[Fraction]] = {}
     for release in releases:
         if release.bundle.is_dp:
@@ -45,13 +44,13 @@ def _price(symbol: str, charged: set[Fraction]) -> str:
 
 @dataclass(frozen=True)
 class BudgetForecast:
-    """The amount that a population has spent, and the number of releases or windows it can afford.
+    """What a population has spent, and how many more releases or windows it can afford.
 
-    balance   for ever and in this month
+    balance   of its account
     windows   window → cost of all its releases, where rows are partitioned
-    price     of one more release, or one more window with everything published of it; None where it
-              is unknown
-    unit      the unit of the number that it can afford: ``releases``, ``weeks`` …
+    price     of one more release, or of everything that is published of one more window; None where
+              it is unknown
+    unit      in words, of what it can afford: ``releases``, ``weeks`` …
     """
 
     balance: Balance
@@ -69,12 +68,13 @@ class BudgetForecast:
     ) -> BudgetForecast:
         """Return the forecast of the population of a data set.
 
-        releases   those of its page; of windows the newest window first
+        releases   of the data set, those of the newest window first
+        windows    as the attribute
         """
         dp = [release for release in releases if release.bundle.is_dp]
         if spec.windows is not None:
             newest = [release for release in dp if release.spec.window == dp[0].spec.window]
-            # What is of several windows is charged to each of them.
+            # A release of several windows is charged to each of them.
             price = sum(
                 (release.bundle.charged_in_all * release.span for release in newest), Fraction(0)
             )

@@ -1,7 +1,7 @@
-"""The quality report of synthetic rows, with tables for people and programs.
+"""Quality reports of synthetic rows and of released centres, as text, tables and frames.
 
-*Exact* figures compare with real rows, and are as sensitive as those. *Measured* ones compare with
-the noisy tables of the release itself. A report may have either or both.
+*Exact* figures compare with real rows, and are as sensitive as these. *Measured* figures compare
+with the noisy tables of the release itself. A report may have either or both.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class ComparedTable:
     """The distance of the synthetic shares of some attributes from the real ones.
 
     distance      total variation distance ½ Σ |p − q|, in 0..1
-    error         most expected difference from the distance over all rows; None where all rows were
-                  used
-    correlation   of two numbers: their synthetic correlation less the real one; else None
+    error         bound of the expected difference from the distance over all rows; None where all
+                  rows were used
+    correlation   synthetic correlation of two numbers minus the real one; None for other attributes
     """
 
     attributes: Names
@@ -67,11 +67,11 @@ def signed(value: float) -> str:
 
 @dataclass(frozen=True)
 class LearnedLabel:
-    """The quality of logistic regression that predicts one attribute from the others, on real rows.
+    """The quality of logistic regression that predicts one attribute of real rows from the others.
 
-    accuracy, auc               learned from synthetic rows
-    real_accuracy, real_auc     learned from real rows, none of them among the tested ones
-    majority                    accuracy of the most frequent value
+    accuracy, auc               of one that learned from synthetic rows
+    real_accuracy, real_auc     of one that learned from other real rows than those it is tested on
+    majority                    accuracy of always predicting the most frequent value
     """
 
     attribute: str
@@ -83,18 +83,18 @@ class LearnedLabel:
 
     @property
     def cells(self) -> list[str]:
-        """The cells of a table line: the attribute and all its figures."""
+        """The cells of a table line: the attribute, then all figures."""
         figures = (self.accuracy, self.real_accuracy, self.majority, self.auc, self.real_auc)
         return [self.attribute, *map(number_text, figures)]
 
 
 @dataclass(frozen=True)
 class Likeness:
-    """The similarity of synthetic rows to single real rows, which bounds no privacy.
+    """The similarity of synthetic rows to single real rows, which is no bound on privacy loss.
 
     copies   share of the synthetic rows that equal a real row
     twins    share of the real rows that equal another real row
-    dcr      share of attributes in which a synthetic row differs from the nearest real one, mean
+    dcr      mean share of attributes in which a synthetic row differs from the nearest real one
     """
 
     copies: float
@@ -103,8 +103,12 @@ class Likeness:
 
 
 class Cost(NamedTuple):
-    """The mean distance from noisy answers, the part due to noise, and the tables with a visible
-    error."""
+    """The distance of synthetic rows from noisy answers, over all measured tables.
+
+    distance   mean distance
+    noise      mean distance that noise alone makes
+    seen       tables in which the model has an error beyond noise
+    """
 
     distance: float
     noise: float
@@ -118,10 +122,10 @@ class QualityReport:
     rows        of the synthetic table
     real        of the real table; None without one
     left_out    real rows that are not compared, as they do not fit the declaration
-    compared    tables of one and of two attributes, the worst of each first
+    compared    distances of columns and pairs from the real ones, the largest of each first
     learned     quality of classifiers that learn from the rows
     likeness    to single real rows; None without real rows
-    measured    the same tables against noisy answers
+    measured    distances of columns and pairs from noisy answers
     unmeasured  pairs of attributes without a noisy answer
     missing     noisy shares of missing cells in one line; empty where no column may have some
     """
@@ -176,7 +180,7 @@ class QualityReport:
 
     @property
     def cost(self) -> Cost:
-        """The mean distance and noise over the measured tables, at least one."""
+        """The cost of noise over the measured tables, of which there must be one or more."""
         tables = self.measured
         return Cost(
             float(np.mean([table.distance for table in tables])),
@@ -186,25 +190,23 @@ class QualityReport:
 
     @property
     def cost_words(self) -> str:
-        """The cost of noise in one sentence."""
+        """The cost of noise in words, with the number of pairs without a measured table."""
         table_count, cost = len(self.measured), self.cost
-        return (
+        words = (
             f"synthetic rows are {number_text(cost.distance)} away from the noisy answers, mean "
             f"over {table_count} table{'s' * (table_count > 1)} of columns and pairs, where noise "
-            f"alone makes {number_text(cost.noise)}; the model is seen in {cost.seen} of them. "
-            f"{self._unmeasured_line}"
-        ).rstrip()
-
-    @property
-    def _unmeasured_line(self) -> str:
+            f"alone makes {number_text(cost.noise)}; the model is seen in {cost.seen} of them."
+        )
         if not self.unmeasured:
-            return ""
+            return words
         pairs = "One pair is" if self.unmeasured == 1 else f"{self.unmeasured:,} pairs are"
-        return f"{pairs} in no measured table: these answers tell nothing of how they depend."
+        return f"{words} {pairs} in no measured table: these answers do not show how they depend."
 
     def to_frame(self) -> Any:
-        """Return a frame with one figure on each line: attributes, name, value and deviation of
-        noise."""
+        """Return a pandas frame with columns of, figure, value and deviation: a figure on each
+        line.
+
+        ``deviation`` is that of the noise; NaN where there is none."""
         import pandas as pd
 
         lines = list(self._figures())
@@ -228,17 +230,16 @@ class QualityReport:
             yield table.name, "model at least", table.model, nan
 
     def __repr__(self) -> str:
-        """Return a few lines: means, and the worst tables."""
+        """Return a few lines of text: means, and the worst tables."""
         lines = [self.title, self.note]
         lines += [_distance_line(self.columns, "columns"), _distance_line(self.pairs, "pairs")]
         lines += map(_label_line, self.learned)
         lines += [f"{figure}: {share}" for figure, share in self.likeness_cells]
         lines += [f"noise: {self.cost_words}"] if self.measured else []
         lines += [f"missing cells: {self.missing}"] if self.missing else []
-        return "\n  ".join(table for table in lines if table)
+        return "\n  ".join(filter(None, lines))
 
     def _repr_html_(self) -> str:
-        """Return the tables of a report as HTML, for notebooks."""
         return render("quality.html.j2", report=self, note=self.note)
 
 
@@ -255,8 +256,7 @@ def percent(share: float) -> str:
     >>> percent(0.125), percent(float("nan"))
     ('12.5 %', 'n/a')
     """
-    text = number_text(100 * share)
-    return text if isnan(share) else f"{text} %"
+    return f"{number_text(100 * share)}{'' if isnan(share) else ' %'}"
 
 
 def _distance_line(tables: Sequence[ComparedTable], kind: str) -> str:
@@ -269,19 +269,14 @@ def _distance_line(tables: Sequence[ComparedTable], kind: str) -> str:
 
 def _label_line(label: LearnedLabel) -> str:
     return (
-        f"{label.attribute} as told by the others: accuracy {number_text(label.accuracy)} learned "
-        f"from synthetic rows, {number_text(label.real_accuracy)} from real ones, "
+        f"{label.attribute} predicted from the others: accuracy {number_text(label.accuracy)} "
+        f"learned from synthetic rows, {number_text(label.real_accuracy)} from real ones, "
         f"{number_text(label.majority)} by the majority; AUC {number_text(label.auc)} and "
         f"{number_text(label.real_auc)}"
     )
 
 
 def _excluded_line(rows: int) -> str:
-    """Return a line that says how many real rows were excluded from a comparison, and why.
-
-    >>> _excluded_line(1)
-    'Left out, as by a fit: 1 real row with a value that is missing or not as declared.'
-    """
     many = "1 real row" if rows == 1 else f"{rows:,} real rows"
     return f"Left out, as by a fit: {many} with a value that is missing or not as declared."
 
@@ -297,7 +292,7 @@ class ClusteringQuality:
 
     rows    real rows that were compared
     nicv    mean squared distance of a row to the nearest released centre, in squared data units
-    floor   the same of scikit-learn's k-means on these rows
+    floor   the same of the centres of scikit-learn's k-means on these rows
     """
 
     rows: int

@@ -1,6 +1,6 @@
-"""One release with its facts and figures, as its card and report show it, at an ε or a K.
+"""One release with the facts and figures that its card and reports show, at an ε or a K.
 
-Figures and facts alone: every sentence about them is in ``templates/``.
+The sentences about them are in ``templates/``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ from dp_pipeline.reporting.plausibility import (
 )
 from dp_pipeline.reporting.quality import ComparedTable, QualityReport
 from dp_pipeline.reporting.text import number_text
+from dp_pipeline.results.accountant import Spend
 from dp_pipeline.results.bundle import ALLOWED, Bundle
+from dp_pipeline.results.clusters import row_count
 
 Level = Literal["epsilon", "k"]
 """What a release guarantees: an ε, or that no class has fewer than K rows."""
@@ -46,7 +48,7 @@ class Standing(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class ReportedRelease(ABC):
-    """One stored release with the declaration of its data set.
+    """A stored release with the declaration of its data set.
 
     summary           one sentence about the model or method
     non_dp_releases   releases of the same sensitive rows without any ε, a text each; for a
@@ -72,22 +74,25 @@ class ReportedRelease(ABC):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """The warnings that the noisy counts of a release suggest; empty for exact tables."""
+        """Sentences on weaknesses that the noisy counts of the release show; empty for exact
+        tables."""
         return bundle_warnings(self.spec, self.bundle)
 
     @property
     def missing_line(self) -> str:
-        """The noisy shares of missing cells in one line; empty where no column may have some."""
+        """The noisy shares of missing cells by column as one line; empty where none can be
+        missing."""
         return missing_line(bundle_missing(self.spec, self.bundle))
 
     @property
     def omitted_rows_line(self) -> str:
-        """The noisy number of rows without a place; empty where none can be without."""
+        """The noisy number of rows without a place; empty where every row has one."""
         return omitted_rows_line(self.bundle.tables)
 
     @abstractmethod
     def require_showable(self) -> None:
-        """Raise BoundaryViolation for content that must not be on a card or report."""
+        """Raise BoundaryViolation if a card or report of the release would disclose exact
+        numbers."""
 
 
 class Step(NamedTuple):
@@ -97,7 +102,7 @@ class Step(NamedTuple):
               measure), ``tables of several attributes`` or ``evaluation``
     charges   number of charges
     cost      sum of their costs, in the population's currency
-    share     of the cost of the whole release, in 0..1
+    share     part of the cost of the whole release, in 0..1
     """
 
     name: str
@@ -126,13 +131,12 @@ def steps_of(bundle: Bundle) -> tuple[Step, ...]:
 
 
 def _step(question: str) -> str:
-    """Return the purpose of a charge from the text of its question."""
     question = question.removesuffix(", refined")
     if question == ROWS:
         return ROWS
     if question.startswith("marginal of "):
         return TABLES if ", " in question else ONE_WAYS
-    # What a sparse table answers is its cells; every other question asks for a choice or a score.
+    # The answer of a sparse table is its cells; every other question is for a choice or a score.
     return TABLES if question.startswith("cells of ") else STRUCTURE
 
 
@@ -146,7 +150,7 @@ def standing_of(bundle: Bundle) -> Standing:
 
 
 def mechanisms_of(bundle: Bundle) -> list[tuple[str, str, int, Fraction]]:
-    """Return each mechanism with its scale, number of charges and their cost."""
+    """Return each mechanism and scale, with the number of its charges and their total cost."""
     groups: dict[tuple[str, str], list[Fraction]] = {}
     costs = (*bundle.costs, *(Fraction(0) for _ in bundle.free_spends))
     for spend, cost in zip((*bundle.spends, *bundle.free_spends), costs, strict=True):
@@ -157,17 +161,17 @@ def mechanisms_of(bundle: Bundle) -> list[tuple[str, str, int, Fraction]]:
 
 
 MOST_COLUMNS = 4
-"""Of a centre on a card, beside its noisy rows."""
+"""Columns of a centre on a card, besides its noisy number of rows."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReportedPrivateRelease(ReportedRelease):
-    """A release drawn with noise, as reports show it.
+    """A noisy release with the facts that cards and reports add to it.
 
-    balance    of the population, for ever and now; on cards
-    state      charged, resumed or replayed; in reports
-    compared   its columns and pairs against the rows; of public rows only, in reports
-    exact      its quality against the rows; of public rows only, on cards
+    balance    of the population's account, shown on cards
+    state      ``charged``, ``resumed`` or ``replayed``, shown in reports
+    compared   distances of its columns and pairs from public rows, shown in reports
+    exact      its quality numbers against public rows, shown on cards
     """
 
     balance: Balance | None = None
@@ -190,7 +194,7 @@ class ReportedPrivateRelease(ReportedRelease):
 
     @property
     def span(self) -> int:
-        """The number of time windows that it covers."""
+        """The number of time windows that the release covers; 1 without windows."""
         return len(self.spec.cut.parse_range(self.windows)) if self.windows else 1
 
     @property
@@ -199,7 +203,8 @@ class ReportedPrivateRelease(ReportedRelease):
 
     @property
     def clipped_axes(self) -> list[str]:
-        """The axes of its centres along which outside rows count at the nearer bound."""
+        """The axes of sensitive centres along which rows outside the bounds count at the nearer
+        bound."""
         axes = self.bundle.tables.get("centres", {})
         return [
             attribute.name
@@ -215,41 +220,39 @@ class ReportedPrivateRelease(ReportedRelease):
         return not bundle.is_releasable and (not bundle.caveat or is_seeded)
 
     @property
-    def charges(self) -> list[tuple[Any, Fraction]]:
-        """Every spend in order, with its cost for the population."""
+    def charges(self) -> list[tuple[Spend, Fraction]]:
+        """Every charge in order, with its cost in the population's currency."""
         return list(zip(self.bundle.spends, self.bundle.costs, strict=True))
 
     @property
     def mechanisms(self) -> list[tuple[str, str, int, Fraction]]:
-        """Mechanism, scale, number of charges, and their cost together."""
+        """Mechanism, scale, number of charges and their total cost, of each mechanism and scale."""
         return mechanisms_of(self.bundle)
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """The charges of a table by purpose, if there are several."""
+        """The charges of a released table by purpose, if there are several purposes."""
         steps = steps_of(self.bundle)
         return steps if len(steps) > 1 else ()
 
     @property
     def contents(self) -> dict[str, int]:
-        """The number of lines of every released table, by name."""
-        return {
-            name: max((len(values) for values in table.values()), default=0)
-            for name, table in self.bundle.tables.items()
-        }
+        """The number of rows of every released table, by name."""
+        return {name: row_count(table) for name, table in self.bundle.tables.items()}
 
     @property
     def centres(self) -> tuple[list[str], list[list[str]]]:
-        """Head and lines of the first centres, with the noisy rows of each."""
+        """The head and the lines of a table of the first centres, each with its noisy number of
+        rows."""
         dates = dates_of(self.spec.domain)
         return centre_table(self.bundle.tables, most_columns=MOST_COLUMNS, dates=dates)
 
     @property
     def cliques(self) -> list[str]:
-        """The attributes and cells of every clique of a table."""
+        """The attributes and the number of cells of every clique of a table, as texts."""
         table = self.bundle.tables["cliques"]
-        both = zip(table["attributes"].tolist(), table["cells"].tolist(), strict=True)
-        return [f"{names} ({cells:,} cells)" for names, cells in both]
+        lines = zip(table["attributes"].tolist(), table["cells"].tolist(), strict=True)
+        return [f"{names} ({cells:,} cells)" for names, cells in lines]
 
     @property
     def denied_claims(self) -> list[str]:
@@ -261,7 +264,7 @@ class ReportedPrivateRelease(ReportedRelease):
 
     @property
     def quality_rows(self) -> tuple[QualityRow, ...]:
-        """The quality numbers in reading order: private ones that were paid for, and exact ones."""
+        """The private quality numbers and the exact ones, in reading order."""
         return sort_rows((*bought_rows(self.bundle), *self.exact))
 
     @cached_property
@@ -271,18 +274,17 @@ class ReportedPrivateRelease(ReportedRelease):
 
     @property
     def sample_words(self) -> str:
-        """An explanation of "of a sample"; empty if no number is of a sample."""
+        """An explanation of the words "of a sample"; empty if no number is of a sample."""
         return sample_words(self.quality_rows)
 
     @cached_property
     def quality(self) -> QualityReport | None:
-        """The quality report, from noisy answers and public rows; None if there are neither."""
+        """The distances from noisy answers and from public rows; None if there are neither."""
         stored = self.bundle.tables.get("codes")
         if stored is None:
             return None
-        # Each table looks at its columns, and each look at a column of many rows reads it.
-        codes = dict(stored)
-        domain = self.spec.domain
+        # Each access to a column of many rows reads it.
+        codes, domain = dict(stored), self.spec.domain
         answers = NoisyAnswers.of_bundle(self.bundle, domain)
         measured = () if answers is None else answers.compared(codes, domain)
         if not measured and not self.compared:
@@ -326,9 +328,9 @@ class SuppressedRows(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class ReportedKAnonymousRelease(ReportedRelease):
-    """A table that was made k-anonymous without noise, and so without ε.
+    """A table that was made k-anonymous without noise, so that no ε holds for it.
 
-    figures   evaluation numbers by name, as ``reporting.metrics`` has them; of public rows only
+    figures   evaluation numbers by their name in ``FIGURES``, of public rows only
     """
 
     figures: Mapping[str, float] = field(default_factory=dict)
@@ -352,7 +354,7 @@ class ReportedKAnonymousRelease(ReportedRelease):
 
     @property
     def standing(self) -> Standing:
-        """Always "not differentially private", as no K is an ε."""
+        """Always ``NOT_DP``, because no K is an ε."""
         return Standing.NOT_DP
 
     @property
@@ -424,7 +426,8 @@ class ReportedKAnonymousRelease(ReportedRelease):
 
     @property
     def suppressed_by_label(self) -> list[SuppressedRows]:
-        """The suppressed rows of every label, of public data only."""
+        """The suppressed rows of every label; empty for sensitive rows, whose labels are not
+        stored."""
         if "label" not in self.bundle.tables["suppressed"]:
             return []
         return [SuppressedRows(*line) for line in self._lines("suppressed")]
@@ -434,13 +437,13 @@ class ReportedKAnonymousRelease(ReportedRelease):
         return list(zip(*columns, strict=True))
 
     def require_showable(self) -> None:
-        """Raise BoundaryViolation for a broken guarantee, or figures of sensitive rows."""
+        """Raise BoundaryViolation for a broken guarantee, or for figures of sensitive rows."""
         of = f"The card of {self.spec.name}/{self.name}"
-        small = self.guarantees_rows and 0 < self.measures["k"] < self.k
-        uniform = self.diversity > 1 and 0 < self.measures["distinct_l"] < self.diversity
-        if small or uniform:
+        if self.guarantees_rows and 0 < self.measures["k"] < self.k:
+            raise BoundaryViolation(f"{of} must show {self.k} rows a class, but a class has fewer")
+        if self.diversity > 1 and 0 < self.measures["distinct_l"] < self.diversity:
             raise BoundaryViolation(
-                f"{of} must show a table that keeps its guarantee, but its measures break it"
+                f"{of} must show {self.diversity} labels a class, but a class has fewer"
             )
         if self.spec.is_release and "label" in self.bundle.tables["suppressed"]:
             raise BoundaryViolation(f"{of} must not show labels of suppressed sensitive rows")
@@ -455,7 +458,7 @@ class ReportedKAnonymousRelease(ReportedRelease):
 def figure_over_k(
     releases: Sequence[ReportedKAnonymousRelease], name: str
 ) -> Mapping[str, Mapping[int, float]]:
-    """Return the values of a figure by method and K, of every release that has it."""
+    """Return method → K → value of a figure, over the releases that have it."""
     figures: dict[str, dict[int, float]] = {}
     for release in releases:
         if name in release.figures:

@@ -1,7 +1,7 @@
 """Text from Jinja2 templates, and a card's Markdown as an HTML page.
 
 A value is escaped where it is printed, for HTML by Jinja2, for Markdown by ``plain``, so that no
-fact becomes markup. A name that no fact has is an error. The Markdown of a card is read with the
+fact becomes markup. A name without a fact is an error. The Markdown of a card is parsed with the
 few rules that it needs: nothing in it can become a link, a picture or HTML.
 """
 
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dp_pipeline.config.amounts import delta_text, epsilon_text
-from dp_pipeline.files import make_private, write_atomically
+from dp_pipeline.files import write_private
 from dp_pipeline.reporting.metrics import measure_text, share_text
 from dp_pipeline.reporting.text import cost_text, number_text, parameter_words, plain, times_text
 
@@ -41,15 +41,14 @@ _FILTERS: Mapping[str, Any] = {
 
 
 def write_page(path: Path, template: str, **facts: Any) -> Path:
-    """Write a self-contained HTML page for its owner only; return its path."""
-    content = render(template, **facts)
-    make_private(path.parent)
-    write_atomically(path, f"{content}\n".encode())
+    """Fill a template with facts and write it as an HTML page for its owner only; return the
+    path."""
+    write_private(path, f"{render(template, **facts)}\n".encode())
     return path
 
 
 def render(template: str, **facts: Any) -> str:
-    """Return the text of a template in ``templates/``, filled with some facts."""
+    """Return the text of a template in ``templates/``, filled with facts."""
     is_markdown = template.endswith(_MARKDOWN)
     text = _environment(is_markdown=is_markdown).get_template(template).render(facts)
     return _unwrapped(text) if is_markdown else " ".join(text.split())
@@ -57,8 +56,6 @@ def render(template: str, **facts: Any) -> str:
 
 @cache
 def _environment(*, is_markdown: bool) -> Environment:
-    """Return the Jinja2 environment, which is imported late so that the command line starts
-    fast."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
@@ -109,7 +106,7 @@ def has_same_words(page: str, markdown: str) -> bool:
 
 
 def _html_of(markdown: str) -> tuple[str, str]:
-    """Return the first line of a card, and its HTML."""
+    """Return the first text of a card, and its HTML."""
     from markdown_it import MarkdownIt
 
     reader = MarkdownIt("zero").enable(_RULES)

@@ -1,7 +1,6 @@
-"""Text for people: numbers rounded to their noise, parameters, labels of models, and terminal
-tables.
+"""Text for people: numbers rounded to their noise, parameters, labels of models, tables, progress.
 
-Text for release cards is escaped for Markdown. Tables go to stdout, progress to stderr.
+Tables are printed on stdout, progress on stderr.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ def number_text(value: float) -> str:
 
 
 def noisy_text(value: float, deviation: float) -> str:
-    """Return a value and the deviation of its noise, rounded to digits above the noise.
+    """Return a value and the deviation of its noise, both rounded to the digits that noise leaves.
 
     >>> noisy_text(12.345, 0.4), noisy_text(0.3456, 0.2), noisy_text(2345678.0, 40000.0)
     ('12.3 ± 0.4', '0.3 ± 0.2', '(2.35 ± 0.04)×10⁶')
@@ -48,29 +47,29 @@ def noisy_text(value: float, deviation: float) -> str:
         return NO_NUMBER
     power = _power(max(abs(value), deviation))
     if power:
-        scaled = _both(_shifted(value, power), _shifted(deviation, power))
+        scaled = _plain_noisy_text(_shifted(value, power), _shifted(deviation, power))
         return f"({scaled})×10{_raised(power)}"
-    return _both(value, deviation)
+    return _plain_noisy_text(value, deviation)
 
 
-def _both(value: float, deviation: float) -> str:
+def _plain_noisy_text(value: float, deviation: float) -> str:
     if deviation == 0:
         return f"{number_text(value)} ± 0"
     # One digit of 0.14 would be off by a third: a leading 1 keeps a second digit.
     digits = 2 if f"{deviation:.1e}".startswith("1") else 1
-    left_standing = _decimals(deviation, digits)
-    decimals = min(_decimals(value, 3), left_standing) if value else left_standing
-    return f"{_fixed(value, decimals)} ± {_fixed(deviation, left_standing)}"
+    noise_decimals = _decimals(deviation, digits)
+    decimals = min(_decimals(value, 3), noise_decimals) if value else noise_decimals
+    return f"{_fixed(value, decimals)} ± {_fixed(deviation, noise_decimals)}"
 
 
 def _power(value: float) -> int:
-    """Return the power of ten to write in front of a number; 0 if plain digits are easy to read."""
+    """Return the power of ten to write after a number; 0 if plain digits are easy to read."""
     size = abs(value)
     return 0 if size == 0 or 1e-4 <= size < 1e6 else _exponent(value, 3)
 
 
 def _shifted(value: float, power: int) -> float:
-    """Return value / 10^power, even if 10^power exceeds the range of floats."""
+    """Return value / 10^power, also where 10^power is no float."""
     return float(Decimal(value).scaleb(-power))
 
 
@@ -79,8 +78,7 @@ def _exponent(value: float, digits: int) -> int:
 
 
 def _decimals(value: float, digits: int) -> int:
-    """Return the decimals that show ``digits`` significant digits; negative for rounding to
-    tens."""
+    """Return the decimals that show so many significant digits; negative: rounded to tens."""
     return digits - 1 - _exponent(value, digits) if value else 0
 
 
@@ -94,16 +92,16 @@ def _raised(power: int) -> str:
 
 
 LONGEST = 12
-"""Characters of a cost that is told exactly."""
+"""Characters of a cost that is written exactly, at most."""
 
 LONGEST_QUESTION = 60
 
 _UNITS = re.compile(r", clip \d+ shift \d+$")
-"""How a distance is counted: in units of the fixed-point grid, which nobody reads."""
+"""The end of a question that says in which units of the fixed-point grid a distance is counted."""
 
 
 def question_words(question: str) -> str:
-    """Return the text of a question for people, shortened if it is long.
+    """Return the text of a question, without units of the grid and shortened to 60 characters.
 
     >>> question_words("clipped squared distance to 3 released centres, clip 1352 shift 27")
     'clipped squared distance to 3 released centres'
@@ -123,7 +121,7 @@ def cost_text(cost: Fraction) -> str:
 
 
 def times_text(epsilon: Fraction) -> str:
-    """Return e^ε in three digits, rounded up: how many times as likely ε lets a result become.
+    """Return e^ε with three digits, rounded up: the factor by which ε limits the odds of a result.
 
     >>> times_text(Fraction(1, 10)), times_text(Fraction(1)), times_text(Fraction(5))
     ('1.11', '2.72', '149')
@@ -134,7 +132,7 @@ def times_text(epsilon: Fraction) -> str:
 
 
 def count_text(count: int) -> str:
-    """Return an integer as text: every digit below a million, three above.
+    """Return an integer as text: with every digit below a million, with three digits from there on.
 
     >>> count_text(2), count_text(65536), count_text(2**32)
     ('2', '65,536', '4.29×10⁹')
@@ -143,7 +141,9 @@ def count_text(count: int) -> str:
 
 
 def parameter_words(fact: str) -> str:
-    """Return the parameters of a release, a JSON object in its facts, as one line.
+    """Return the parameters of a release as one line.
+
+    fact   a JSON object, as facts of a release hold it; any other text is returned unchanged
 
     >>> parameter_words('{"columns": [], "k": "8"}'), parameter_words("{}")
     ('columns: all; k: 8', 'none')
@@ -163,7 +163,7 @@ def _words(value: Parameter) -> str:
 
 
 def model_labels(bundles: Iterable[Bundle]) -> Mapping[str, str]:
-    """Return a label for each model, with k and columns if the clusterings differ in them."""
+    """Return model → label; labels have k and columns where the clusterings differ in them."""
     all_bundles = list(bundles)
     kinds = {
         bundle.model: (len(next(iter(centres.values()))), tuple(centres))
@@ -181,7 +181,7 @@ def model_labels(bundles: Iterable[Bundle]) -> Mapping[str, str]:
 
 _MARKS = re.compile(r"[\\`*\[\]<>|~&]|(?<![^\W_])_|_(?![^\W_])")
 _BEGINNING = re.compile(r"^(\d*)([#=]|[-+.)](?=[\s-]|$))")
-"""Of a heading, of a point or of a line under a heading."""
+"""The beginning of a heading, of a list item or of a line under a heading."""
 
 
 def plain(text: str) -> str:
@@ -198,17 +198,17 @@ _WIDTH_OF_A_FILE = 132
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table on stdout, as wide as needed if stdout is not a terminal."""
+    """Print a table on stdout; where that is no terminal, 132 characters wide."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in columns:
-        numeric = bool(rows) and all(_is_number(row[columns.index(column)]) for row in rows)
-        justify: Literal["left", "right"] = "right" if numeric else "left"
-        # A number that is cut in two lines is hard to read; words may be.
-        table.add_column(column, justify=justify, overflow="fold", no_wrap=numeric)
+    for index, column in enumerate(columns):
+        is_numeric = bool(rows) and all(_is_number(row[index]) for row in rows)
+        justify: Literal["left", "right"] = "right" if is_numeric else "left"
+        # A number that is cut in two lines is hard to read; words may be cut.
+        table.add_column(column, justify=justify, overflow="fold", no_wrap=is_numeric)
     for row in rows:
         table.add_row(*row)
     width = None if sys.stdout.isatty() else _WIDTH_OF_A_FILE
@@ -217,17 +217,15 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
 
 
 def table_text(head: str, columns: Sequence[str], rows: Sequence[Sequence[str]], end: str) -> str:
-    """Return a small table as text, between two lines."""
-    lines = [columns, *rows]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    cells = (
-        [cell.ljust(width) for cell, width in zip(line, widths, strict=True)] for line in lines
-    )
-    return "\n".join([head, *(f"  {'  '.join(cell)}".rstrip() for cell in cells), end])
+    """Return a table as lines of text, between the lines ``head`` and ``end``."""
+    table = [columns, *rows]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    lines = ("  ".join(map(str.ljust, line, widths)) for line in table)
+    return "\n".join([head, *(f"  {line}".rstrip() for line in lines), end])
 
 
 def _is_number(text: str) -> bool:
-    """Return whether a cell is a number as this file writes it, or a dash."""
+    """Return whether a cell is empty, a dash or a number as this file writes it."""
     value = text.partition(" ± ")[0].partition("×")[0]
     try:
         float(value.lstrip("(").replace(",", ""))
@@ -238,8 +236,11 @@ def _is_number(text: str) -> bool:
 
 @contextmanager
 def progress(total: int, *, quiet: bool = False) -> Iterator[Callable[[str], None]]:
-    """Show the steps of a long command on stderr, as a bar on a terminal or as lines.
+    """Show the steps of a long command on stderr: as a bar on a terminal, else as lines.
 
+    Yield the function to call with the name of each step.
+
+    total   number of steps
     quiet   whether nothing is shown
     """
     if quiet:

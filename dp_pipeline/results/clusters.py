@@ -63,6 +63,11 @@ def batches_of(table: Columns, name: str) -> Iterator[np.ndarray]:
         yield values[start : start + ROWS_A_BATCH]
 
 
+def row_count(table: Columns) -> int:
+    """Return the number of rows of a table; 0 without columns."""
+    return sum(len(values) for name in list(table)[:1] for values in batches_of(table, name))
+
+
 def typed_batch(table: Columns, name: str) -> np.ndarray:
     """Return the first batch of a column that has a value and so shows its type; else the last
     batch."""

@@ -235,7 +235,7 @@ def test_hostile_words_stay_words():
     ids=["a class of two at K = 3", "a class with one label", "two labels for three"],
 )
 def test_a_card_that_the_measures_contradict_is_refused(broken):
-    with pytest.raises(BoundaryViolation, match="must show a table that keeps its guarantee"):
+    with pytest.raises(BoundaryViolation, match="a class, but a class has fewer"):
         card_of(k_anonymous(**broken))
 
 

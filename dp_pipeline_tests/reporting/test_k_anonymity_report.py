@@ -155,7 +155,7 @@ def test_exact_content_of_sensitive_rows_is_refused(tmp_path):
 
 def test_a_release_that_breaks_its_promise_is_refused(tmp_path):
     with pytest.raises(
-        BoundaryViolation, match="The card of squares/kjig at K = 3 must show a table that"
+        BoundaryViolation, match="The card of squares/kjig at K = 3 must show 3 rows a class"
     ):
         written(tmp_path, releases=[k_anonymous(k=3)])
     assert list(tmp_path.iterdir()) == []

@@ -12,7 +12,6 @@ from dp_pipeline.reporting.metrics import (
     sort_rows,
     to_documents,
 )
-from dp_pipeline.results.measurement import NoisyNumber
 from dp_pipeline_tests.reporting.samples import HALF, ONE, TEN, exact
 
 
@@ -35,7 +34,7 @@ def test_a_pivot_has_models_down_and_epsilon_ascending_across():
 
 
 def test_a_bought_number_shows_the_deviation_of_its_noise():
-    row = QualityRow.private("a", ONE, metric="nicv", number=NoisyNumber(12.34, 0.29, "m²"))
+    row = QualityRow("a", ONE, "nicv", 12.34, 0.29, "m²")
     assert row.text == "12.3 ± 0.4"  # √2 · 0.29 = 0.41
     assert exact("a", ONE, 12.34).text == "12.3"
 
