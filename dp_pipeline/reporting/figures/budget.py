@@ -31,10 +31,11 @@ _UNLIMITED = "none"
 class BudgetHistory:
     """The charges and limits of one account over time, in its currency.
 
-    population the population
-    charges    (time, amount) of every charge that has an ε
-    ceilings   (time, ceiling from then on); None where there is none
-    limits     (time, most of a calendar month from then on); None where there is none
+    population   whose account it is
+    charges      (time, amount) of every charge that has an ε
+    ceilings     ceilings for all times
+    limits       limits of a calendar month
+    currency     of the amounts
 
     >>> history = BudgetHistory("trips", ((datetime(2026, 1, 5), Fraction(1, 2)),), (), ())
     >>> history.months
@@ -43,8 +44,8 @@ class BudgetHistory:
 
     population: str
     charges: tuple[tuple[datetime, Fraction], ...]
-    ceilings: tuple[tuple[datetime, Fraction | None], ...]
-    limits: tuple[tuple[datetime, Fraction | None], ...]
+    ceilings: Limits
+    limits: Limits
     currency: Currency = PURE
 
     @classmethod
@@ -52,19 +53,10 @@ class BudgetHistory:
         """Return the history from the ledger's rows of one population."""
         declared = [entry for entry in entries if entry.event in ("account", "raise")]
         charged = [entry for entry in entries if entry.is_charge and entry.nano_epsilon]
-        return cls(
-            population=population,
-            charges=tuple(
-                (_time(entry), Fraction(entry.charge_in_all_windows, NANO)) for entry in charged
-            ),
-            ceilings=tuple(
-                (_time(entry), _amount(entry, "limit", "ceiling")) for entry in declared
-            ),
-            limits=tuple(
-                (_time(entry), _amount(entry, "month_limit", "per_month")) for entry in declared
-            ),
-            currency=currency,
-        )
+        charges = [(_time(entry), Fraction(entry.charge_in_all_windows, NANO)) for entry in charged]
+        ceilings = _limits(declared, "limit", "ceiling")
+        limits = _limits(declared, "month_limit", "per_month")
+        return cls(population, tuple(charges), ceilings, limits, currency)
 
     @property
     def sums(self) -> tuple[Fraction, ...]:
@@ -85,14 +77,21 @@ def _time(entry: Entry) -> datetime:
     return datetime.fromisoformat(entry.time).astimezone(UTC)
 
 
-def _amount(entry: Entry, *names: str) -> Fraction | None:
-    """Return the first of some facts that a ledger row contains; None if it contains none."""
-    text = next((entry.facts[name] for name in names if name in entry.facts), _UNLIMITED)
-    return None if text == _UNLIMITED else Fraction(text)
+Limits = tuple[tuple[datetime, Fraction | None], ...]
+"""(time, limit from then on); None where there is none."""
+
+
+def _limits(entries: Sequence[Entry], *names: str) -> Limits:
+    """Return the limits that ledger rows state by the first of some facts that each contains."""
+    limits = []
+    for entry in entries:
+        text = next((entry.facts[name] for name in names if name in entry.facts), _UNLIMITED)
+        limits.append((_time(entry), None if text == _UNLIMITED else Fraction(text)))
+    return tuple(limits)
 
 
 _SHORTEST = timedelta(hours=1)
-"""Of the axis of time: charges of one minute would stand on its edge."""
+"""Time that the axis shows, at least: charges of one minute would stand on its edge."""
 
 
 def budget_staircase(history: BudgetHistory) -> Picture:
@@ -121,7 +120,6 @@ def _staircase(history: BudgetHistory) -> Panel:
 
 
 def _budget_lines(history: BudgetHistory) -> list[Line]:
-    """Return the lines of the spent amount, beginning at 0, and of the limits."""
     spent = [Point(day_of(_span(history)[0]), 0.0)]
     for (time, _), total in zip(history.charges, history.sums, strict=True):
         spent.append(Point(day_of(time), float(total)))
@@ -141,7 +139,6 @@ def _has_months(history: BudgetHistory) -> bool:
 
 
 def _span(history: BudgetHistory) -> tuple[datetime, datetime]:
-    """Return the first and last moment to draw, with a little room after the last step."""
     times = [time for time, _ in (*history.charges, *history.ceilings)]
     first, last = min(times), max(times)
     if _has_months(history):

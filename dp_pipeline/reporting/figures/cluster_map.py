@@ -1,13 +1,11 @@
-"""Maps of clusterings, one panel a model: boxes shaded by density, released centres on top.
-
-Density of a synopsis on two axes of the box: what a map of it shades.
-"""
+"""Maps of clusterings, one panel a model: boxes shaded by density, released centres on top."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -44,7 +42,7 @@ class Density:
     def highest(self) -> float:
         """The density that three quarters of the weight do not exceed; 0 without weight.
 
-        A higher end of the scale would leave all but a few tiny boxes pale.
+        A scale up to the largest density would leave all but a few tiny boxes pale.
         """
         areas = np.diff(self.x_edges)[:, None] * np.diff(self.y_edges)
         order = np.argsort(self.cells, axis=None)
@@ -69,12 +67,8 @@ class Density:
         weights = table["weight"] / ((x_upper - x_lower) * (y_upper - y_lower))
         corners = np.zeros((len(x_edges), len(y_edges)))
         low, high = slice(0, len(weights)), slice(len(weights), 2 * len(weights))
-        for x_side, y_side, sign in (
-            (low, low, 1),
-            (high, low, -1),
-            (low, high, -1),
-            (high, high, 1),
-        ):
+        for x_side, y_side in product((low, high), repeat=2):
+            sign = 1 if x_side == y_side else -1
             np.add.at(corners, (x[x_side], y[y_side]), sign * weights)
         cells = np.maximum(corners.cumsum(axis=0).cumsum(axis=1)[:-1, :-1], 0.0)
         total = float(np.diff(x_edges) @ cells @ np.diff(y_edges))
@@ -101,13 +95,13 @@ def _on_few_edges(lower: FloatArray, upper: FloatArray) -> tuple[FloatArray, Flo
 
 
 MOST_OUTLINES = 2500
-"""Boxes that an eye still tells apart by their outlines, in a picture of one panel."""
+"""Boxes whose outlines can be seen one by one, in a picture of one panel."""
 
 MOST_NUMBERS = 36
 """Centres whose numbers can be told apart in a picture of one panel; of many panels a third."""
 
 _MARGIN = 0.15
-"""Part of the width at either side in which a number goes inwards."""
+"""Part of the width at either side in which a number stands on the inner side of its centre."""
 
 _SHADES = ("#ffffff", "#d6e8f5", "#94c3e4", "#4594cb", "#1a659e", "#0c2c52")
 _CENTRE = "#d55e00"
@@ -119,10 +113,10 @@ _PAPER = {"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.6}
 def cluster_maps(views: Sequence[ClusterView], *, title: str) -> Picture:
     """Draw one panel for each clustering, all with the same shades.
 
-    Negative weights are white. Of more than two columns those of a place or with the widest
-    declared intervals are shown, and boxes are summed over the others; one column makes a strip.
-    The area of a centre shows its noisy size, hollow where that is not above 0, with the number
-    where there is room for all of them.
+    Negative weights are white. Of more than two columns the map shows longitude and latitude, or
+    the two with the widest declared intervals, and sums boxes over the others; one column makes a
+    strip. The area of a centre shows its noisy size, with the number where there is room for all
+    of them; a centre whose size is not above 0 is hollow.
     """
     across = min(len(views), 1 if len(views) == 1 else 2 if len(views) <= 4 else 3) or 1
     down = max(1, math.ceil(len(views) / across))
@@ -154,7 +148,6 @@ def cluster_maps(views: Sequence[ClusterView], *, title: str) -> Picture:
 
 
 def _view_text(view: ClusterView) -> str:
-    """Return the number of centres, and the position of the largest one, as text."""
     many = f"{view.name}: {len(view.centres)} centres"
     if view.sizes is None or not len(view.sizes):
         return many
@@ -178,7 +171,6 @@ def draw_map(axes: Axes, view: ClusterView) -> None:
 
 
 def _height(views: Sequence[ClusterView], across: int, down: int) -> float:
-    """Return the height in inches at which panels keep the aspect ratio of a map."""
     width = (picture.WIDTH - (1.5 if across == 1 else 0.7)) / across
     ratios = [
         0.3 if view.is_strip else view.ratio if view.is_true_to_scale else 0.75 for view in views
@@ -218,7 +210,6 @@ def _norm(highest: float) -> PowerNorm:
 
 
 def _outline(axes: Axes, view: ClusterView) -> None:
-    """Draw thin outlines of the boxes, if they are few and do not overlap."""
     from matplotlib.collections import PolyCollection
 
     if view.hidden_columns or len(view.table["weight"]) > MOST_OUTLINES:
@@ -242,7 +233,6 @@ def _outline(axes: Axes, view: ClusterView) -> None:
 
 
 def _mark_centres(axes: Axes, view: ClusterView, *, is_small: bool) -> None:
-    """Draw discs of one size, or of an area that grows with the noisy number of rows."""
     many = max(1, len(view.centres))
     area = min(70.0, 2800.0 / many) / (3.5 if is_small else 1)
     areas, is_hollow = np.full(len(view.centres), max(3.0, area)), np.zeros(many, dtype=bool)
@@ -264,7 +254,6 @@ def _mark_centres(axes: Axes, view: ClusterView, *, is_small: bool) -> None:
 
 
 def _number_centres(axes: Axes, view: ClusterView, *, is_small: bool) -> None:
-    """Write the noisy rows of every centre, unless the numbers would overlap."""
     if view.sizes is None or len(view.sizes) > (MOST_NUMBERS // 3 if is_small else MOST_NUMBERS):
         return
     for centre, size in zip(view.centres, view.sizes.tolist(), strict=True):
@@ -283,7 +272,6 @@ def _number_centres(axes: Axes, view: ClusterView, *, is_small: bool) -> None:
 
 
 def _fits_left(centre: np.ndarray, view: ClusterView) -> bool:
-    """Return whether a number fits better at the left of a centre, away from the nearest one."""
     share = (centre[0] - view.box[0].lower) / view.sides[0]
     if not _MARGIN < share < 1 - _MARGIN:
         return bool(share > _MARGIN)
@@ -326,7 +314,6 @@ def _draw_scale(axes: Axes, view: ClusterView, metres: float) -> None:
 
 
 def _name_axes(axes: Axes, view: ClusterView, *, is_named: tuple[bool, bool]) -> None:
-    """Label ticks and axes; for panels with the same axes, only the outer ones."""
     from matplotlib.ticker import EngFormatter
 
     horizontal, vertical = view.box
@@ -352,7 +339,6 @@ def _name_axes(axes: Axes, view: ClusterView, *, is_named: tuple[bool, bool]) ->
 
 
 def _mark_dates(axis: Axis, format_date: Callable[[float], str] | None) -> None:
-    """Write few ticks as dates, where the column holds dates."""
     from matplotlib.ticker import MaxNLocator
 
     if format_date is None:
@@ -377,7 +363,6 @@ def _explain_shades(figure: Figure, axes: Axes, highest: float) -> None:
 
 
 def _footnote(views: Sequence[ClusterView]) -> str:
-    """Return an explanation of the picture."""
     text = "Orange: released centres"
     if any(view.sizes is not None for view in views):
         text += " (area, number: noisy rows)"

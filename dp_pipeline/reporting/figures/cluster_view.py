@@ -31,11 +31,10 @@ METRES = "rms_metres"
 def metre_rows(
     spec: DatasetSpec, columns: Sequence[str], rows: Iterable[QualityRow]
 ) -> list[QualityRow]:
-    """Return ``rms_metres`` for every ``nicv``, where columns and box are a place in metres or
-    degrees.
+    """Return a row of ``rms_metres`` for every row of ``nicv``; [] unless columns are a place.
 
-    Approximate for degrees, as if errors along both axes were alike (``MetresPerUnit.together``).
-    """
+    A place has coordinates in metres or degrees. For degrees the metres are approximate, as if
+    errors along both axes were alike (``MetresPerUnit.together``)."""
     point = point_of(columns, spec.point)
     if point is None or set(point) != set(columns):
         return []
@@ -50,21 +49,18 @@ def _in_metres(row: QualityRow, metres: float) -> QualityRow:
     root = sqrt(max(0.0, row.value))
     scale = row.scale
     if scale is not None:
-        # To first order, which needs a value above its noise; below, the noise alone is left: the
-        # root of a number that is 0 but for its noise.
+        # To first order, if the value is above its noise; else the root of the noise alone.
         scale = scale / (2 * root) * metres if row.value > scale else sqrt(scale) * metres
     return replace(row, metric=METRES, value=root * metres, scale=scale, unit="metres")
 
 
 def cluster_sizes(tables: Tables) -> FloatArray | None:
-    """Return the noisy number of rows of each centre (k,), which may be negative; None without
-    sizes.
+    """Return the noisy number of rows of each centre (k,), which may be negative; None if unknown.
 
     tables   ``Clusters.tables()``
 
     From a synopsis a size is the weight of all boxes, cut where they are few, whose middles are
-    nearest to the centre.
-    """
+    nearest to the centre."""
     if "sizes" in tables:
         return np.asarray(tables["sizes"]["size"], dtype=np.float64)
     if "synopsis" not in tables:
@@ -104,7 +100,12 @@ def dates_of(domain: Domain) -> DateFormats:
 def centre_table(
     tables: Tables, *, most_columns: int, dates: DateFormats | None = None
 ) -> tuple[list[str], list[list[str]]]:
-    """Return head and lines of the first centres with their first columns and noisy rows."""
+    """Return the head and the lines of a table of the first centres, with their noisy rows.
+
+    tables         ``Clusters.tables()``
+    most_columns   columns of a centre that are shown, at most
+    dates          formats of those columns that are dates
+    """
     columns = tables.get("centres", {})
     names = list(columns)
     formats = [(dates or {}).get(name, lambda value: f"{value:.6g}") for name in names]
@@ -125,10 +126,10 @@ def centre_table(
 
 
 WIDEST_RATIO = 3.0
-"""Sides within this ratio are drawn true to scale."""
+"""Ratio of the sides up to which a map is drawn true to scale."""
 
 _FLATTEST = 0.1
-"""Near a pole no picture with straight axes is true."""
+"""Length of a degree of longitude in degrees of latitude, at least: near a pole no map is true."""
 
 
 @dataclass(frozen=True)
@@ -140,10 +141,12 @@ class ClusterView:
     centres    float (k, 2), data units
     sizes      float (k,), noisy rows of each centre, or None
     table      sides of the synopsis' boxes on both columns, and their weight; no rows without one
-    is_strip   whether there is one column only, and the second axis has no meaning
-    hidden_columns     number of columns that are not shown
+    box        declared intervals of both columns
+    is_strip   whether there is one column only, so that the second axis has no meaning
+    hidden_columns   number of columns that are not shown
     degrees    whether the axes are longitude and latitude
-    metres     metres a unit, or None where names tell no unit, or it differs inside the box
+    metres     metres in a unit of either axis; None where the names of the columns imply no unit,
+               or where it differs inside the box
     dates      formats of those columns that are dates
     """
 
@@ -166,8 +169,7 @@ class ClusterView:
 
     @property
     def aspect(self) -> float:
-        """The length of a vertical unit in horizontal units, since degrees of longitude are
-        shorter."""
+        """The length of a vertical unit in horizontal units: above 1 for degrees."""
         if not self.degrees:
             return 1.0
         return 1 / max(_FLATTEST, cos(radians(self.box[1].middle)))

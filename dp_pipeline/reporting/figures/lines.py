@@ -58,11 +58,11 @@ class Point(NamedTuple):
 class Line:
     """A line of a chart.
 
-    name     printed at its end; empty: not named
-    place    a number of its own: colour, marker and dashes are the same in every picture
-    points   ascending; of marks several at one place are all drawn, and the line joins their means
-    style    ``marks``, or steps that hold a value until the next one, in the look of ``place`` or
-             dashed; steps have at least one point
+    name     printed at its end, unless it is empty
+    place    a number, unique among lines, which decides colour, marker and dashes in every picture
+    points   ascending; several marks at one position are all drawn, and the line joins their means
+    style    ``marks``, or steps that hold a value until the next one, in the dashes of ``place`` or
+             in others; steps have at least one point
     """
 
     name: str
@@ -94,11 +94,11 @@ class Line:
 class HorizontalAxis:
     """The horizontal axis of a chart.
 
-    symbol  of a number in words: ε, K; none of a time
-    kind    ``log``: numbers above 0; ``apart``: numbers side by side, a step apart, which is nearly
-            log and has room for 0; ``time``: days
-    ticks   every number → its text, ascending; of a time for the alternative text only
-    span    first and last moment of a time
+    symbol   of its numbers in texts, such as ε or K; empty for time
+    kind     ``log``: numbers above 0; ``apart``: numbers at equal distances, which is nearly log
+             and has room for 0; ``time``: days
+    ticks    every number → its text, ascending; for time only used in the alternative text
+    span     first and last moment of a time
     """
 
     label: str
@@ -134,7 +134,7 @@ class VerticalAxis:
     reading      unit, and which values are better, in words
     kind         ``auto``: log where lines of small values would be flat, else linear;
                  ``signed log``: linear from −100 to 100, log beyond
-    floor        value that a linear axis begins with, or below; None: with the lowest one
+    floor        value that a linear axis shows at its lower end or above it; None: no such value
     references   values that get a line of their own, and their names
     """
 
@@ -160,10 +160,7 @@ class Bar(NamedTuple):
 
 @dataclass(frozen=True)
 class Panel:
-    """The lines and bars on one pair of axes.
-
-    lines   those without a number are not drawn
-    """
+    """The lines and bars on one pair of axes; lines without a finite value are not drawn."""
 
     lines: Sequence[Line]
     x_axis: HorizontalAxis
@@ -203,17 +200,14 @@ class Panel:
         return f"{self.y_axis.label} over {over}{reading}. {list_first(texts)}"
 
     def _line_text(self, line: Line) -> str:
-        finite_points = [
-            (position, value) for position, value in line.line_points if math.isfinite(value)
-        ]
-        if not finite_points:
-            return ""
         texts = [
             f"{number_text(value)} at {self.x_axis.text(position)}"
-            for position, value in finite_points
+            for position, value in line.line_points
+            if math.isfinite(value)
         ]
-        is_single = finite_points[0][0] == finite_points[-1][0]
-        return f"{line.name}: {texts[-1] if is_single else f'from {texts[0]} to {texts[-1]}'}"
+        if not texts:
+            return ""
+        return f"{line.name}: {texts[0] if len(texts) == 1 else f'from {texts[0]} to {texts[-1]}'}"
 
 
 def line_chart(
@@ -343,7 +337,6 @@ def _scale_across(axes: Axes, x_axis: HorizontalAxis) -> None:
 
 
 def _on_two_lines(texts: Sequence[str], positions: Sequence[float]) -> list[str]:
-    """Return tick texts, those close to their left neighbour on a second line."""
     close = 0.07 * math.log(positions[-1] / positions[0])
     moved, is_low = [texts[0]], False
     for text, (left_tick, right_tick) in zip(texts[1:], pairwise(positions), strict=True):
@@ -353,7 +346,6 @@ def _on_two_lines(texts: Sequence[str], positions: Sequence[float]) -> list[str]
 
 
 def _scale_up(axes: Axes, panel: Panel) -> None:
-    """Scale the vertical axis from its lower end to a little above the highest bar."""
     from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
     y_axis, points = panel.y_axis, panel.points
@@ -361,10 +353,8 @@ def _scale_up(axes: Axes, panel: Panel) -> None:
     low = min([*(point.value - point.bar for point in points), *references])
     high = max([*(point.value + point.bar for point in points), *references])
     if panel.is_log:
-        lowest = min(
-            [point.value for point in points]
-            + [reference for reference in references if reference > 0]
-        )
+        positive = [value for value in references if value > 0]
+        lowest = min([*(point.value for point in points), *positive])
         axes.set_yscale("log")
         subs = (1.0,) if high > 100 * lowest else (1.0, 2.0, 5.0)
         # Within a power of ten there may be none of these.
@@ -379,14 +369,12 @@ def _scale_up(axes: Axes, panel: Panel) -> None:
         base = low if y_axis.floor is None else min(low, y_axis.floor)
         margin = (high - base or abs(high) or 1.0) * 0.08
         # Below a floor of 0 there is nothing; other floors are lines that have to be seen.
-        axes.set_ylim(
-            base if base == y_axis.floor == 0 else base - margin, max(high, base) + margin
-        )
+        lower_end = base if base == y_axis.floor == 0 else base - margin
+        axes.set_ylim(lower_end, max(high, base) + margin)
     axes.yaxis.set_major_formatter(_tick_formatter())
 
 
 def _tick_formatter() -> Any:
-    """Return a formatter that follows the ticks of each drawing."""
     from matplotlib.ticker import Formatter
 
     class TickTexts(Formatter):
@@ -416,17 +404,14 @@ def tick_texts(values: Sequence[float]) -> list[str]:
 
 def _draw_reference(axes: Axes, value: float, name: str) -> None:
     axes.axhline(value, color=picture.MUTED, linewidth=1, linestyle=(0, (4, 3)), zorder=2)
-    coordinates: dict[str, Any] = {
-        "xycoords": ("axes fraction", "data"),
-        "textcoords": "offset points",
-    }
     axes.annotate(
         picture.plain(name),
         (0.0, value),
+        xycoords=("axes fraction", "data"),
         xytext=(4, 3),
+        textcoords="offset points",
         fontsize=8,
         color=picture.MUTED,
-        **coordinates,
     )
 
 
@@ -436,10 +421,9 @@ def _name_ends(axes: Axes, panel: Panel, *, gap: float) -> None:
     named_lines = [(line, line.end) for line in panel.lines if line.name and line.end is not None]
     if not named_lines:
         return
-    is_stepped = x_axis.kind == "time"
     ends = [
-        (x_axis.span[1] if is_stepped else x_axis.place(anchors), y)
-        for _, (anchors, y) in named_lines
+        (x_axis.span[1] if x_axis.kind == "time" else x_axis.place(x), y)
+        for _, (x, y) in named_lines
     ]
     anchors = (axes.transScale + axes.transLimits).transform(ends)
     heights = picture.spread_apart(anchors[:, 1].tolist(), gap=gap)
@@ -450,7 +434,7 @@ def _name_ends(axes: Axes, panel: Panel, *, gap: float) -> None:
         axes.plot([x, 1.025], [y, height], linewidth=0.7, alpha=0.6, **inside)
         if line.style == "marks":
             axes.plot([1.025], [height], marker=look["marker"], markersize=6, **inside)
-        text: dict[str, Any] = {"va": "center", "fontsize": 9, "color": picture.INK}
+        name, transform = picture.plain(line.name, width=24), axes.transAxes
         axes.text(
-            1.05, height, picture.plain(line.name, width=24), transform=axes.transAxes, **text
+            1.05, height, name, transform=transform, va="center", fontsize=9, color=picture.INK
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,34 +24,29 @@ _HEIGHT = 1.7
 """Inches of one panel."""
 
 MOST_PANELS = 12
-"""Attributes of one picture; of more, a table has more pictures."""
+"""Attributes of one picture; a table with more has several pictures."""
 
 _APART = 0.6
-"""Levels' distance is 1: so far apart are the dots of the first and the last model."""
+"""Distance of the dots of the first and the last release, in distances of two levels."""
 
 Marginals = Mapping[str, np.ndarray]
 
 
 def attributes_of(tables: Mapping[str, Marginals]) -> list[str]:
     """Return every attribute of some releases, in their order."""
-    return list(
-        dict.fromkeys(
-            name for marginals in tables.values() for name in marginals["attribute"].tolist()
-        )
-    )
+    columns = (marginals["attribute"].tolist() for marginals in tables.values())
+    return list(dict.fromkeys(chain.from_iterable(columns)))
 
 
 def marginal_bars(tables: Mapping[str, Marginals], *, first: int = 0, title: str) -> Picture:
-    """Draw the one-way marginals of ``MOST_PANELS`` attributes: bars of one release, or dots of
-    several.
+    """Draw one-way marginals of up to 12 attributes: bars of one release, or dots of several.
 
     tables   release → ``SyntheticTable.tables()["marginals"]``: attribute, level, probability; and
              ``error``, half the width of an interval, where it is known
     first    place of the first attribute that is shown
 
-    An attribute with many levels shows its largest; with many ordered levels it shows all, and
-    names some.
-    """
+    An attribute with many levels shows the most frequent; with many ordered levels it shows all,
+    and names some."""
     attributes = attributes_of(tables)
     shown_names = attributes[first : first + MOST_PANELS]
     names = list(tables) if len(tables) > 1 else []
@@ -59,10 +55,12 @@ def marginal_bars(tables: Mapping[str, Marginals], *, first: int = 0, title: str
         releases = tables.values()
         errors = [_shares(marginals, name, "error") for marginals in releases]
         _draw(panel, name, [_shares(marginals, name) for marginals in releases], errors)
-    has_errors = any("error" in marginals for marginals in tables.values())
-    footnote = _marginal_footnote(first, len(shown_names), len(attributes))
-    words = " Thin lines hold the true share 95 times in 100." if has_errors else ""
-    picture.set_footnote(figure, footnote + words)
+    footnote = "Share of the released rows."
+    if len(shown_names) < len(attributes):
+        footnote += f" Attributes {first + 1} to {first + len(shown_names)} of {len(attributes)}."
+    if any("error" in marginals for marginals in tables.values()):
+        footnote += " Thin lines hold the true share 95 times in 100."
+    picture.set_footnote(figure, footnote)
     source = f"of {len(tables)} releases" if len(tables) > 1 else "of the released rows"
     words = list_first(_largest_share(tables, name) for name in shown_names)
     return Picture(title, figure, f"Shares of levels {source}. {words}")
@@ -75,7 +73,6 @@ def _largest_share(tables: Mapping[str, Marginals], name: str) -> str:
 
 
 def _shares(marginals: Marginals, name: str, column: str = "probability") -> dict[str, float]:
-    """Return the shares of an attribute's levels; empty if they are not released."""
     if column not in marginals:
         return {}
     here = marginals["attribute"] == name
@@ -116,6 +113,8 @@ def draw_shares(
 
     ticks   levels that are named
     """
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
+
     if bars is not None:
         axes.barh(
             range(len(labels)), bars, height=0.78, color=picture.COLOURS[0], label="synthetic"
@@ -126,21 +125,26 @@ def draw_shares(
     axes.set_title(
         picture.plain(heading, width=30), loc="left", fontsize=9, color=picture.INK, pad=5
     )
-    _quiet_panel(axes)
+    picture.quiet(axes)
+    axes.tick_params(axis="both", labelsize=7.5)
+    axes.tick_params(axis="y", length=0, labelcolor=picture.INK)
+    axes.xaxis.set_major_locator(MaxNLocator(4))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:.3g}%"))
+    axes.grid(axis="x", color=picture.RULE, linewidth=0.6)
+    axes.spines["left"].set_visible(False)
 
 
 def _select_levels(levels: Sequence[str], values: FloatArray) -> np.ndarray:
-    """Return the positions of the levels to draw: all ordered ones, otherwise the most frequent."""
     if len(levels) <= MOST_LEVELS or has_order(levels):
         return np.arange(len(levels))
     return np.argsort(-np.nanmean(values, axis=0), kind="stable")[:MOST_LEVELS]
 
 
 _UNORDERED = 2
-"""Levels beside those of an order: a missing value, and all other texts."""
+"""Levels outside the order: a missing value, and all other texts."""
 
 _IN_ORDER = re.compile(r"\[|[-+]?\d")
-"""How a bin, a number or a date begins."""
+"""The beginning of a bin, a number or a date."""
 
 
 def has_order(levels: Sequence[str]) -> bool:
@@ -154,7 +158,6 @@ def has_order(levels: Sequence[str]) -> bool:
 
 
 def _steps(releases: int) -> FloatArray:
-    """Return the vertical shift of each release's marks, so that none hides another."""
     return np.linspace(-_APART / 2, _APART / 2, releases) if releases > 1 else np.zeros(1)
 
 
@@ -172,7 +175,6 @@ def _draw_errors(axes: Axes, values: FloatArray, reaches: FloatArray) -> None:
 
 
 def _draw_dots(axes: Axes, values: FloatArray) -> None:
-    """Draw a dot for each release and level."""
     for release, (shares, step) in enumerate(zip(values, _steps(len(values)), strict=True)):
         axes.plot(
             shares,
@@ -183,22 +185,3 @@ def _draw_dots(axes: Axes, values: FloatArray) -> None:
             markeredgewidth=0,
             clip_on=False,
         )
-
-
-def _quiet_panel(axes: Axes) -> None:
-    from matplotlib.ticker import FuncFormatter, MaxNLocator
-
-    picture.quiet(axes)
-    axes.tick_params(axis="both", labelsize=7.5)
-    axes.tick_params(axis="y", length=0, labelcolor=picture.INK)
-    axes.xaxis.set_major_locator(MaxNLocator(4))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:.3g}%"))
-    axes.grid(axis="x", color=picture.RULE, linewidth=0.6)
-    axes.spines["left"].set_visible(False)
-
-
-def _marginal_footnote(first: int, shown_count: int, attribute_count: int) -> str:
-    text = "Share of the released rows."
-    if shown_count == attribute_count:
-        return text
-    return f"{text} Attributes {first + 1} to {first + shown_count} of {attribute_count}."

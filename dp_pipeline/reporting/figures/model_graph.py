@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 class Node:
     """A clique in the drawing of a model.
 
-    lane        column, 0 at the left: the heaviest branch below a clique stays in its lane, so
-                n cliques take at most 1 + log2 n lanes
+    lane        column of the drawing, 0 at the left: the largest branch below a clique stays in its
+                lane, so n cliques take at most 1 + log2 n lanes
     parent      place of its parent in ``ModelGraph.nodes``; None where it shares nothing
     own         attributes that its parent does not have, in its order
     separator   attributes that it shares with its parent
@@ -61,7 +61,7 @@ class ModelGraph:
         """Return the graph of ``SyntheticTable.tables()["cliques"]``."""
         names = [_names(text) for text in cliques["attributes"].tolist()]
         shared = [_names(text) for text in cliques["separator"].tolist()]
-        # A link between cliques that share nothing says nothing.
+        # A link between cliques that share no attribute has no meaning.
         parents = [
             parent if parent >= 0 and separator else None
             for parent, separator in zip(cliques["parent"].tolist(), shared, strict=True)
@@ -94,7 +94,6 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _nearest(parents: list[int | None], most: int) -> list[int]:
-    """Return the ``most`` positions nearest to a root, parents first."""
     children = _children(parents, range(len(parents)))
     order = list(children[None])
     for clique in order:
@@ -103,8 +102,7 @@ def _nearest(parents: list[int | None], most: int) -> list[int]:
 
 
 def _assign_lanes(parents: list[int | None], visible: list[int]) -> list[tuple[int, int]]:
-    """Return (clique, lane) pairs from top to bottom, where the heaviest branch stays in its
-    lane."""
+    """Return (clique, lane) pairs from top to bottom; the largest branch stays in its lane."""
     children = _children(parents, visible)
     weight = dict.fromkeys(visible, 1)
     for clique in reversed(visible):
@@ -117,9 +115,8 @@ def _assign_lanes(parents: list[int | None], visible: list[int]) -> list[tuple[i
         clique, lane = stack.pop()
         lanes.append((clique, lane))
         branches = sorted(children.get(clique, []), key=lambda child: weight[child])
-        # The last one put there is the first one taken.
-        for child in reversed(branches):
-            stack.append((child, lane + (child != branches[-1])))
+        # The branch that is pushed last is popped first.
+        stack += [(child, lane + (child != branches[-1])) for child in reversed(branches)]
     return lanes
 
 
@@ -137,7 +134,7 @@ _LINE, _AROUND, _LANE = 0.31, 0.75, 0.2
 """Inches from one clique to the next, for title and footnote, and from lane to lane."""
 
 _LETTERS = 76
-"""Letters that fit beside the first lane."""
+"""Letters that fit to the right of the first lane."""
 
 
 def model_graph(cliques: Mapping[str, np.ndarray], *, title: str) -> Picture:
@@ -159,12 +156,12 @@ def model_graph(cliques: Mapping[str, np.ndarray], *, title: str) -> Picture:
     for row, node in enumerate(graph.nodes):
         _draw_link(axes, graph, row)
         _draw_node(axes, node, row)
-    text = "Bold: what a clique adds to the one that it hangs on. Below: their separator."
+    footnote = "Bold: what a clique adds to the one that it hangs on. Below: their separator."
     if not graph.links:
-        text = "No two cliques share an attribute."
-    picture.set_footnote(
-        figure, text if not graph.hidden else f"{text}\n{graph.hidden} more are not shown."
-    )
+        footnote = "No two cliques share an attribute."
+    if graph.hidden:
+        footnote += f"\n{graph.hidden} more are not shown."
+    picture.set_footnote(figure, footnote)
     return Picture(title, figure, _alt_text(cliques))
 
 
@@ -193,7 +190,7 @@ def _draw_node(axes: Axes, node: Node, row: int) -> None:
     letters = _LETTERS - 4 * node.lane
     texts = [(", ".join(node.own), picture.INK, "bold")]
     if node.separator:
-        texts = [*texts, (f"shares {', '.join(node.separator)}", picture.MUTED, "normal")]
+        texts += [(f"shares {', '.join(node.separator)}", picture.MUTED, "normal")]
     for line, (text, colour, weight) in enumerate(texts):
         axes.text(
             x + 0.13,

@@ -37,13 +37,38 @@ class Picture:
 
     @property
     def png(self) -> bytes:
-        """The figure as a PNG of less than ``MOST_BYTES`` bytes."""
-        return png(self.figure)
+        """The figure as a PNG of less than ``MOST_BYTES`` bytes, as sharp as possible.
+
+        The same figure gives the same bytes: no time and no version is written into it.
+        """
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+        lay_out(self.figure)
+        for resolution in _RESOLUTIONS:
+            self.figure.set_dpi(resolution)
+            canvas: Any = FigureCanvasAgg(self.figure)
+            canvas.draw()
+            encoded = encode_png(np.array(canvas.buffer_rgba(), dtype=np.uint8)[:, :, :3])
+            if len(encoded) < MOST_BYTES:
+                return encoded
+        raise ValueError(
+            f"A picture must have fewer than {MOST_BYTES} bytes, not {len(encoded)}: report this "
+            "fault"
+        )
 
     @property
     def svg(self) -> bytes:
-        """The figure as SVG, with texts in the reader's fonts."""
-        return svg(self.figure)
+        """The figure as SVG with texts in the reader's fonts, the same bytes each time."""
+        from matplotlib import rc_context
+        from matplotlib.backends.backend_svg import FigureCanvasSVG
+
+        lay_out(self.figure)
+        self.figure.set_dpi(_IMAGES)
+        encoded = io.BytesIO()
+        with rc_context({"svg.fonttype": "none", "svg.hashsalt": "dp_pipeline"}):
+            metadata = {"Date": None, "Creator": None}
+            FigureCanvasSVG(self.figure).print_svg(encoded, metadata=metadata)  # type: ignore[no-untyped-call]
+        return encoded.getvalue()
 
     @property
     def is_tall(self) -> bool:
@@ -62,9 +87,8 @@ def list_first(items: Iterable[str]) -> str:
     if not every:
         return "Nothing to show yet."
     hidden_count = len(every) - MOST_ITEMS
-    return "; ".join(every[:MOST_ITEMS]) + (
-        f"; and {hidden_count} more." if hidden_count > 0 else "."
-    )
+    end = f"; and {hidden_count} more." if hidden_count > 0 else "."
+    return "; ".join(every[:MOST_ITEMS]) + end
 
 
 def encode_png(pixels: Pixels) -> bytes:
@@ -82,10 +106,10 @@ def encode_png(pixels: Pixels) -> bytes:
 
 
 MOST_BYTES = 100_000
-"""Of a PNG: Dagster shows it inside markdown; above this it gets slow."""
+"""Bytes of a PNG, at most: Dagster shows it inside Markdown, and is slow with larger ones."""
 
 WIDTH = 5.4
-"""Inches: half a page shows letters of 9 points at their own size, a phone still legibly."""
+"""Inches of a picture: half a page shows letters of 9 points in full size, a phone legibly."""
 
 INK, MUTED, RULE = "#1c2530", "#5d6b7a", "#d9dfe5"
 
@@ -96,7 +120,7 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", "p", ">", "h")
 """Not as many as colours, nor a multiple: a colour comes back with another marker."""
 
 STYLES = ("-", "--", ":")
-"""Of a line, changed each time that the colours come back."""
+"""Dashes of a line, changed each time that the colours come back."""
 
 
 def look_of(place: int) -> dict[str, Any]:
@@ -110,8 +134,8 @@ def look_of(place: int) -> dict[str, Any]:
 
 
 _RESOLUTIONS = (160, 128, 100, 80, 64, 48, 32, 16)
-"""The first makes 864 pixels of WIDTH: Dagster cuts off what is wider than its dialog."""
-
+"""Pixels an inch that are tried in turn. The first makes 864 pixels of WIDTH, as Dagster's dialog
+shows no more."""
 
 _IMAGES = 96
 """Resolution of images inside an SVG: they hold rectangles of one colour."""
@@ -174,26 +198,6 @@ def say_nothing_to_show(axes: Axes, why: str) -> None:
     axes.text(0.5, 0.5, why, ha="center", va="center", color=MUTED, transform=axes.transAxes)
 
 
-def png(figure: Figure) -> bytes:
-    """Return the figure as a PNG of less than ``MOST_BYTES`` bytes, as sharp as possible.
-
-    The same figure gives the same bytes: no time and no version is written into it.
-    """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-
-    lay_out(figure)
-    for resolution in _RESOLUTIONS:
-        figure.set_dpi(resolution)
-        canvas: Any = FigureCanvasAgg(figure)
-        canvas.draw()
-        encoded = encode_png(np.array(canvas.buffer_rgba(), dtype=np.uint8)[:, :, :3])
-        if len(encoded) < MOST_BYTES:
-            return encoded
-    raise ValueError(
-        f"A picture must have fewer than {MOST_BYTES} bytes, not {len(encoded)}: report this fault"
-    )
-
-
 def lay_out(figure: Figure) -> None:
     """Fix the positions of axes, since repeated layouts would move them a little."""
     from matplotlib.layout_engine import ConstrainedLayoutEngine
@@ -204,25 +208,11 @@ def lay_out(figure: Figure) -> None:
         figure.set_layout_engine("none")
 
 
-def svg(figure: Figure) -> bytes:
-    """Return the figure as SVG, the same bytes each time; many small parts are one image."""
-    from matplotlib import rc_context
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-
-    lay_out(figure)
-    figure.set_dpi(_IMAGES)
-    encoded = io.BytesIO()
-    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "dp_pipeline"}):
-        metadata = {"Date": None, "Creator": None}
-        FigureCanvasSVG(figure).print_svg(encoded, metadata=metadata)  # type: ignore[no-untyped-call]
-    return encoded.getvalue()
-
-
 _AROUND, _LINE = 0.9, 0.21
 """Inches for title and footnote, and of one line of names."""
 
 _ACROSS = 3
-"""Names beside each other."""
+"""Names that stand next to each other."""
 
 
 def new_panels(
