@@ -29,8 +29,7 @@ ROUNDED_UP = Fraction(1, 10**6)
 
 
 def biased_splits(fan: int) -> str:
-    """Return the name of the mechanism that decides privately on splits of a ``fan``-way tree
-    (PrivTree)."""
+    """Return the name of the mechanism that decides on splits of a ``fan``-way tree (PrivTree)."""
     return f"biased splits in {fan}"
 
 
@@ -111,10 +110,10 @@ class Disclosure:
 class Accountant:
     """The budget of one release, whose charges add up by basic composition.
 
-    epsilon    the budget, in ``currency``
-    currency   pure ε; or ρ, where a pure charge of ε enters as ε²/2
-    beside     the charge for rows that no other charge is about, or None
-    delta      the budget of δ, for texts that are discovered; else 0
+    epsilon      the budget, in ``currency``
+    currency     pure ε; or ρ, where a pure charge of ε enters as ε²/2
+    delta        the budget of δ, for texts that are discovered; else 0
+    free_spend   the charge for rows that no other charge is about, or None
     """
 
     def __init__(
@@ -216,11 +215,17 @@ class Accountant:
         above the budget, and for a budget in ρ.
         """
         _require_proven(spend)
-        if self.free_spend is not None or self.currency != PURE or self.cost(spend) > self.epsilon:
+        fault = ""
+        if self.free_spend is not None:
+            fault = "a second one"
+        elif self.currency != PURE:
+            fault = "in another currency"
+        elif self.cost(spend) > self.epsilon:
+            fault = f"{self.cost(spend)}, of a budget of {self.epsilon}"
+        if fault:
             raise BoundaryViolation(
                 "One charge alone may be for rows that no other charge counts, in pure ε and "
-                f"within the budget, but {spend.what} is a second one, larger, or in another "
-                "currency"
+                f"within the budget, but {spend.what} is {fault}"
             )
         self.free_spend = spend
 
@@ -306,10 +311,9 @@ def split(epsilon: Fraction, weights: Sequence[int | Fraction]) -> tuple[Fractio
 
 
 def root_weights(sizes: Sequence[int]) -> tuple[int, ...]:
-    """Return √size in integer thousandths, the shares of ε that minimise the total noise of such
-    tables.
+    """Return √size in integer thousandths: the shares of ε for tables of so many cells.
 
-    They minimise Σ size/ε_i subject to Σ ε_i = ε, without a float.
+    They minimise the total noise, Σ size/ε_i, subject to Σ ε_i = ε; no float is used.
     """
     return tuple(isqrt(size * 10**6) for size in sizes)
 
@@ -319,8 +323,8 @@ def rho_costs(spends: Sequence[Spend], *, budget: Currency) -> tuple[Fraction, .
 
     budget   the currency that the spends were accounted in
 
-    In a budget of ρ every pure spend was charged as ε²/2 by itself. A budget of pure ε costs ε²/2
-    as a whole: (Σ ε_i)²/2 was reserved before the ε_i were known, and each spend gets its share.
+    In a budget of ρ every pure spend of ε was charged as ε²/2. A budget of pure ε costs
+    (Σ ε_i)²/2, which was reserved before the ε_i were known, and each spend gets its share.
 
     >>> half = Spend("cells", "discrete Laplace", Fraction(1, 2), 1, Fraction(2))
     >>> rho_costs([half, half], budget=PURE)

@@ -1,6 +1,6 @@
 """Bits (declared yes/no questions about attributes), and the classes of rows with equal answers.
 
-Also the exact tail of a sum of discrete Laplace numbers.
+Also the tail of a sum of discrete Laplace numbers.
 """
 
 from __future__ import annotations
@@ -44,8 +44,7 @@ class DeclaredBit:
 
     @property
     def key(self) -> str:
-        """The name of the bit, unique among ``declared_bits`` for attributes whose codes have no
-        gaps."""
+        """The name of the bit, unique among ``declared_bits``, whose codes have no gaps."""
         return f"{self.attribute} in {self.codes[0]}..{self.codes[-1]}"
 
     def derived(self, domain: Domain) -> DerivedAttribute:
@@ -57,20 +56,20 @@ def declared_bits(domain: Domain, attributes: tuple[str, ...]) -> tuple[Declared
     """Return every bit of the attributes with levels or bins, from the declaration alone.
 
     ``x>=t`` for every bin but the first of an attribute with bins, ``x=v`` for every level of any
-    other one: declared levels have no order. Missing values are a level of their own, above no
-    threshold. Of two contrary bits of one attribute the first is left out; an attribute with a
+    other attribute, as declared levels have no order. Missing values are a level of their own,
+    above no threshold. An attribute of two levels has the bit of the second alone, and one with a
     single cell has none.
     """
     return tuple(bit for name in attributes for bit in _bits_of(domain[name]))
 
 
 def bit_count(domain: Domain, attributes: tuple[str, ...]) -> int:
-    return sum(_bit_count(domain[name]) for name in attributes)
-
-
-def _bit_count(attribute: Attribute) -> int:
-    size = attribute.size
-    return size - 1 if isinstance(attribute.cells, Bins) or size <= 2 else size
+    """Return the number of ``declared_bits``, without making them."""
+    sizes = {name: domain[name].size for name in attributes}
+    return sum(
+        size - 1 if isinstance(domain[name].cells, Bins) or size <= 2 else size
+        for name, size in sizes.items()
+    )
 
 
 def _bits_of(attribute: Attribute) -> Iterator[DeclaredBit]:
@@ -87,7 +86,7 @@ def _bits_of(attribute: Attribute) -> Iterator[DeclaredBit]:
 
 
 CLASS = "class of answers"
-"""The derived attribute; declared names have no blanks."""
+"""The name of the attribute of the class; declared names have no blanks."""
 
 
 @dataclass(frozen=True)
@@ -150,8 +149,8 @@ class BitClasses:
         return len(set(zip(groups, bit.answers(len(groups)), strict=True))) > max(groups) + 1
 
     def derived_groups(self) -> dict[str, DerivedAttribute]:
-        """Return the groups of every attribute as derived attributes, which have to be derived
-        first."""
+        """Return the groups of every attribute as derived attributes, from which classes are
+        derived."""
         return {
             _groups_of(name): DerivedAttribute((name,), groups)
             for name, groups in self.groups.items()
@@ -163,7 +162,7 @@ class BitClasses:
         return {CLASS: DerivedAttribute(names, tuple(range(self.size)))}
 
     def of(self, codes: Mapping[str, NDArray[Any]]) -> IntArray:
-        """Return the class of every row (n,), from codes (n,) of the attributes."""
+        """Return the class of every row (n,), from attribute → codes (n,)."""
         classes = np.zeros(len(next(iter(codes.values()))), dtype=np.int64)
         for (name, groups), size in zip(self.groups.items(), self.shape, strict=True):
             classes = classes * size + np.array(groups, dtype=np.int64)[codes[name]]
@@ -175,7 +174,7 @@ def _groups_of(attribute: str) -> str:
 
 
 ROUNDING = 1e-9
-"""The tail is taken this much larger, relatively: more than the floats can be off."""
+"""Share by which a tail is enlarged, which is more than the rounding errors of its floats."""
 
 
 def tail_of_sum(terms: int, scale: Fraction, above: int) -> float:
@@ -248,7 +247,7 @@ def _log_above(terms: int, rate: float, above: int) -> float:
 
 
 def _log_at_most(terms: int, rate: float, most: int) -> float:
-    """Return ln P(G ≤ most) for the sum G of ``_log_above``, computed term by term for small
+    """Return ln P(G ≤ most) for the sum G of ``_log_above``, as a sum that is short for small
     ``most``."""
     if most < 0:
         return -inf

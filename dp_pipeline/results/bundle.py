@@ -1,6 +1,6 @@
 """A bundle: one release as it is stored and published; and keys, which identify releases.
 
-It is JSON and columns of numbers or text, with None where a value is missing: no code.
+It is stored as JSON, and as columns of numbers or text with None for a missing value.
 """
 
 from __future__ import annotations
@@ -25,15 +25,13 @@ from dp_pipeline.results.measurement import NoisyNumber
 EARLIER_EVALUATION = "earlier_evaluation"
 """The fact of a rebuilt bundle that holds the ε of the evaluation it left out."""
 LEARNED = "learned_from"
-"""The fact that holds where in the store the release lies from which this one was planned."""
+"""The fact that holds the path in the store of the release from which this one was planned."""
 TYPES = "types"
-"""The fact that holds the type of each column in its source, where that stores types."""
+"""The fact that holds the type of each column of the source, if the source stores types."""
 PRIOR = "prior"
-"""The fact that names the public rows of another data set, with a digest of them."""
+"""The fact that names the public rows of another data set, with their digest."""
 REFINES, REFINED_FROM = "refines", "refined_from"
-"""The facts that name the key and the ε of the refined release: one of the same rows, whose cost is
-a part of what both cost together.
-"""
+"""The facts that hold the key and the ε of the release of the same rows that this one refines."""
 K_ANONYMITY = "promise"
 """The fact of a bundle without ε that names the promise of its table: k-anonymity."""
 ALLOWED = "allow_not_dp"
@@ -44,13 +42,13 @@ ALLOWED = "allow_not_dp"
 class Bundle:
     """The stored result of one release: its tables, charges and facts.
 
-    key             hex digest of its release key
-    facts           data set, model, parameters, ε, snapshot, noise, versions …: text
-    spends          every charge, in order
-    quality         quality numbers that were paid for with part of that ε
-    tables          table name → column name → values (m,)
-    transcript      digest of the stored noisy answers that this was made from
-    free_spends     the charge for rows that no other charge is about; it adds nothing to the sum
+    key           SHA-256 in hex of its release key
+    facts         data set, model, parameters, ε, snapshot, noise, versions and more, as text
+    spends        every charge, in order
+    quality       private quality numbers, by metric
+    tables        table name → column name → values (m,)
+    transcript    digest of the stored noisy answers that this was made from
+    free_spends   the charge for rows that no other charge is about; it adds nothing to the sum
     """
 
     key: str
@@ -75,7 +73,7 @@ class Bundle:
     @property
     def budget(self) -> Currency:
         """The currency in which the model accounted: pure ε, or ρ."""
-        # A population that pays in pure ε has models of pure ε alone, and says nothing.
+        # A population that pays in pure ε has models of pure ε alone, and stores no such fact.
         return PURE if self.facts.get("currency", PURE.name) == PURE.name else self.currency
 
     @property
@@ -104,17 +102,14 @@ class Bundle:
 
     @property
     def charged_in_all(self) -> Fraction:
-        """The cost of a first draw: ``charged`` together with the earlier releases that this one
-        refines."""
+        """What this release and those that it refines cost together, in the ledger's currency."""
         if not self._coarse:
             return self.charged
-        return self.charged + self.currency.cost_of(
-            self.budget.amount_of(self._coarse), self.budget
-        )
+        refined = self.budget.amount_of(self._coarse)
+        return self.charged + self.currency.cost_of(refined, self.budget)
 
     @property
     def _coarse(self) -> Fraction:
-        """The ε of the release that is refined; 0 for a first draw."""
         return Fraction(self.facts.get(REFINED_FROM, "0"))
 
     @property
@@ -181,18 +176,17 @@ class Bundle:
         return self.facts["releasable"] == "yes"
 
     def require_exportable(self) -> None:
-        """Raise BoundaryViolation for a release of sensitive rows that must never leave this
-        project.
+        """Raise BoundaryViolation for a release that must never leave this project.
 
-        That is one without the requested ε, unless the data set file allows its promise by name.
-        """
+        That is one with seeded noise, or without the requested ε unless the data set file allows
+        its promise by name."""
         is_allowed = self.is_k_anonymous and self.facts.get(ALLOWED) == "yes"
         if not self.is_releasable or (self.caveat and not is_allowed):
             why = self.caveat or f"it was drawn from {self.facts.get('noise', 'seeded')} noise"
             raise BoundaryViolation(f"The release {self.key[:12]} must not be exported: {why}")
 
     def to_json(self) -> str:
-        """Return the bundle as JSON text, with the names and digests of its tables but not their
+        """Return the bundle as JSON text, which has the digests of its tables but not their
         values."""
         fields = {
             **vars(self),
@@ -207,8 +201,9 @@ class Bundle:
 
     @classmethod
     def from_json(cls, text: str, tables: Tables) -> Bundle:
-        """Return the bundle of a JSON text and its tables; Damaged if they do not belong
-        together."""
+        """Return the bundle of a JSON text and its tables.
+
+        Damaged for a text of another form, and for tables whose digests differ."""
         with _damaged_unless_stored():
             stored = _stored_fields(text)
             digests = {name: table_digest(table) for name, table in tables.items()}
@@ -229,7 +224,8 @@ class Bundle:
 
 
 def table_names(text: str) -> tuple[str, ...]:
-    """Return the names of the tables in a bundle's JSON text; Damaged if there are none."""
+    """Return the names of the tables in a bundle's JSON text; Damaged for a text of another
+    form."""
     with _damaged_unless_stored():
         return tuple(_stored_fields(text)["tables"])
 
@@ -240,7 +236,7 @@ def _damaged_unless_stored() -> Iterator[None]:
         yield
     except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError):
         raise Damaged(
-            "A stored release must be a file of JSON, but this one cannot be parsed: restore "
+            "A stored release must be JSON as this program writes it, but this one is not: restore "
             "it from a backup"
         ) from None
 
@@ -256,13 +252,13 @@ def table_digest(table: Mapping[str, np.ndarray]) -> str:
     digest = hashlib.sha256()
     for name in table:
         rows = sum(len(values) for values in batches_of(table, name))
+        column = batches_of(table, name)
         kind = next(batches_of(table, name)).dtype.kind
         digest.update(f"{name}\0{kind}\0{rows}\0".encode())
-        column = batches_of(table, name)
         if kind == "O":
-            values = table[name]
-            is_present = np.array([value is not None for value in values.tolist()], dtype=np.bool_)
-            present = np.array(values[is_present].tolist())
+            values = table[name].tolist()
+            is_present = np.array([value is not None for value in values], dtype=np.bool_)
+            present = np.array([value for value in values if value is not None])
             digest.update(is_present.tobytes() + f"{present.dtype.kind}\0".encode())
             column = iter([present])
         for content in _value_bytes(column):
@@ -271,8 +267,6 @@ def table_digest(table: Mapping[str, np.ndarray]) -> str:
 
 
 def _value_bytes(column: Iterator[np.ndarray]) -> Iterator[bytes]:
-    """Yield the values of a column as bytes: numbers as 64 bits, texts joined, dates as days or
-    seconds."""
     for batch, values in enumerate(column):
         if values.dtype.kind == "M":
             unit = b"" if batch else values.dtype.str[1:].encode()
@@ -358,21 +352,20 @@ class ReleaseKey:
 
     @property
     def digest(self) -> str:
-        """The SHA-256 in hex of all fields; for a refinement, with the release that it refines."""
+        """The SHA-256 in hex of all fields; all refinements of one release have the same."""
         if self.refines:
             return refinement_digest(self.population, self.refines)
-        fields = dict(vars(self))
-        fields["epsilon"] = epsilon_text(self.epsilon)
-        fields["evaluation"] = None if self.evaluation is None else epsilon_text(self.evaluation)
-        return _digest(fields)
+        evaluation = None if self.evaluation is None else epsilon_text(self.evaluation)
+        fields = {"epsilon": epsilon_text(self.epsilon), "evaluation": evaluation}
+        return _digest({**vars(self), **fields})
 
     def with_replicate(self, replicate: int) -> ReleaseKey:
         """Return the key of another draw of the same release."""
         return replace(self, replicate=replicate)
 
     def refining(self, digest: str) -> ReleaseKey:
-        """Return the key of a refinement of the release with this digest; the key itself for an
-        empty digest."""
+        """Return the key of a refinement of the release with this digest; "" gives the key
+        itself."""
         return replace(self, refines=digest)
 
 
@@ -380,7 +373,9 @@ class ReleaseKey:
 class KAnonymousKey:
     """The identity of a k-anonymous table: the fields that determine it, without any row.
 
-    question   promise, method and its columns, as text
+    purpose       declared purpose of the data set
+    declaration   digest of the declarations that determine the table
+    question      promise, method and its columns, as text
     """
 
     population: str

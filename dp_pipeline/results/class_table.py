@@ -22,13 +22,12 @@ from dp_pipeline.results.clusters import Tables
 
 @dataclass(frozen=True)
 class ClassPromise:
-    """The guarantee of a class table: a published class has a noisy size of at least (K − 1)·L + 1
-    + t.
+    """The guarantee of a class table: a published class has (K − 1)·L + 1 + t noisy rows or more.
 
-    k         persons a published class has, but for a probability of β
-    rows      L: most rows that neighbouring data sets differ by, so at least as many as a person
-              has; 1 where a person is one row that is added or removed
-    beta      β: a class of fewer than K persons is published with probability β at most
+    k         K: persons of a published class, at least, with a probability of 1 − β
+    rows      L: rows that neighbouring data sets differ by, at most, so at least as many as a
+              person has; 1 where a person is one row that is added or removed
+    beta      β: the largest probability with which a class of fewer than K persons is published
     labels    C: number of noisy counts that add up to a noisy size
     classes   number of classes
     scale     Laplace scale of every count, in rows
@@ -64,7 +63,7 @@ class ClassPromise:
         return self.beta * self.classes
 
     def claims(self) -> dict[str, np.ndarray]:
-        """Return a table with one row for each claim, including claims that do not hold."""
+        """Return a table with one row for each claim, and whether it is promised."""
         few = f"fewer than {self.k} {'rows' if self.rows == 1 else 'persons'}"
         beta, most = f"{float(self.beta):g}", f"{float(self.most_small):.4g}"
         claims = (
@@ -123,8 +122,8 @@ class ClassTable:
     def of_noisy(
         cls, label: str, classes: BitClasses, noisy: IntArray, promise: ClassPromise
     ) -> ClassTable:
-        """Return the class table of noisy counts (classes, C), without the classes that are too
-        small."""
+        """Return the table of the noisy counts (classes, C) of those classes that are large
+        enough."""
         published = np.flatnonzero(noisy.sum(axis=1) >= promise.least_size)
         return cls(label, classes, published, noisy[published], promise)
 
@@ -136,21 +135,19 @@ class ClassTable:
 
     @property
     def places(self) -> IntArray:
-        """The position of every class among the p published ones (classes,); p for unpublished
-        classes."""
+        """The position of every class among the p published ones, or p: (classes,)."""
         places = np.full(self.classes.size, len(self.published))
         places[self.published] = np.arange(len(self.published))
         return places
 
     @property
     def rates(self) -> FloatArray:
-        """The shares of the label's levels (p + 1, C), in each published class and, in the last
-        row, elsewhere.
+        """The shares of the label's levels in each published class, then those elsewhere: (p + 1,
+        C).
 
-        To each class one row is added that has the rates of the published classes together, which
-        are also those of an unpublished class: equal where none is published. Noise below 0 counts
-        as 0.
-        """
+        One row with the rates of all published classes together is added to each class; these rates
+        are also those of an unpublished class, and equal where none is published. A count below 0
+        counts as 0."""
         total = np.maximum(self.total, 0).astype(np.float64)
         overall = total / total.sum() if total.sum() > 0 else np.full(len(total), 1 / len(total))
         counts = np.vstack([np.maximum(self.counts, 0), np.zeros_like(self.total)]) + overall
@@ -158,13 +155,13 @@ class ClassTable:
         return shares
 
     def places_of(self, codes: Mapping[str, NDArray[Any]]) -> IntArray:
-        """Return the position in ``rates`` for each row (n,), from codes (n,) of the attributes."""
+        """Return the position in ``rates`` of each row (n,), from attribute → codes (n,)."""
         return self.places[self.classes.of(codes)]
 
     def tables(self) -> Tables:
         """Return the tables to store, by name.
 
-        ``bits``: a row for each bit; ``bit_levels``: for each level with the answer yes;
+        ``bits``: a row for each bit; ``bit_levels``: for each bit and level with the answer yes;
         ``classes``: for each published class, answers and noisy size; ``counts``: for each
         published class and level of the label; ``total``: for each level, over all published
         classes; ``claims``: for each claim; ``threshold``: the numbers behind them.

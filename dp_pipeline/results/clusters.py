@@ -21,7 +21,7 @@ ROWS_A_BATCH = 1 << 20
 """Rows of a table that are in memory at a time, where it has more."""
 
 Batches = Callable[[], Iterator[np.ndarray]]
-"""A column from its beginning, in arrays of ``ROWS_A_BATCH`` rows and a last one of the rest."""
+"""Yields a column from its beginning, in arrays of ``ROWS_A_BATCH`` rows and a shorter last one."""
 
 
 class LongColumns(Mapping[str, np.ndarray]):
@@ -69,8 +69,7 @@ def row_count(table: Columns) -> int:
 
 
 def typed_batch(table: Columns, name: str) -> np.ndarray:
-    """Return the first batch of a column that has a value and so shows its type; else the last
-    batch."""
+    """Return the first batch of a column that has a value and so shows its type; else the last."""
     for values in batches_of(table, name):
         if values.dtype.kind != "O" or any(value is not None for value in values.tolist()):
             break
@@ -90,12 +89,12 @@ def rows_in_batches(table: Columns) -> Iterator[dict[str, np.ndarray]]:
 class Synopsis:
     """Disjoint boxes in data units with noisy weights, from which centres are computed for any k.
 
-    lower, upper   float (m, d)
-    weights        float (m,); may be negative
-    deviations     float (m,): standard deviation of the noise in each weight, by its own count;
+    lower, upper   corners of the boxes: float (m, d)
+    weights        noisy numbers of rows, which may be negative: float (m,)
+    deviations     standard deviation of the noise in each weight, by its own count: float (m,);
                    None where it is not known
-    counted        the noisy counts behind the weights, where each box was counted once; else None.
-                   Not stored: they follow from the answers
+    counted        the noisy counts from which the weights were made, if each box was counted once;
+                   else None. They are not stored, as they follow from the answers
     """
 
     columns: tuple[str, ...]
@@ -117,8 +116,7 @@ class Synopsis:
         target   number of positive boxes from which on none is cut; else each is cut into
                  ⌊(target/m)^{1/d}⌋ parts an axis, at most ``most``
 
-        A large box is then not represented by its centre alone.
-        """
+        A large box is then not represented by its centre alone."""
         positive = self.weights > 0
         d, m = self.lower.shape[1], max(1, int(positive.sum()))
         cuts = min(most, int((target / m) ** (1 / d) + 1e-9))
@@ -140,8 +138,8 @@ class Synopsis:
         )
 
     def table(self) -> dict[str, np.ndarray]:
-        """Return a table with one row for each box: bounds on every axis, weight, and noise
-        deviation if known."""
+        """Return a table with a row for each box: bounds by axis, weight, and deviation if
+        known."""
         columns: dict[str, np.ndarray] = {}
         for axis, name in enumerate(self.columns):
             columns[f"{name}_lower"] = self.lower[:, axis]
@@ -187,7 +185,6 @@ class Synopsis:
         columns: tuple[str, ...],
         box: tuple[Coordinate, ...],
     ) -> Synopsis:
-        """Return a synopsis of cells at positions (m, d) in grids of ``cells`` (m, 1) intervals."""
         low = np.array([interval.lower for interval in box])
         size = np.array([interval.upper - interval.lower for interval in box]) / cells
         lower = low + positions * size
@@ -201,8 +198,7 @@ Tables = Mapping[str, Columns]
 
 @dataclass(frozen=True)
 class Clusters:
-    """The released centres of a clustering model, with their noisy sizes and synopsis if it has
-    them.
+    """The released centres of a clustering model.
 
     centres    float (k, d), data units, inside the declared box
     synopsis   noisy boxes behind the centres: another k needs no further ε; None without boxes
@@ -217,11 +213,11 @@ class Clusters:
     left_out: NoisyNumber | None = None
 
     def tables(self) -> Tables:
-        """Return the tables to store, by name: ``centres``, ``synopsis``, ``sizes`` and
-        ``left_out``.
+        """Return the tables to store, by name: ``centres``, and those of the others that the model
+        has.
 
-        All but the centres are there only if the model has them; ``synopsis`` has one row for
-        each box, ``left_out`` a number of rows and the deviation of its noise."""
+        ``synopsis`` has one row for each box, ``sizes`` one for each centre, ``left_out`` a number
+        of rows and the deviation of its noise."""
         tables = {"centres": dict(zip(self.columns, self.centres.T, strict=True))}
         if self.synopsis is not None:
             tables["synopsis"] = self.synopsis.table()

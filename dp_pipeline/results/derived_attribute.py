@@ -1,6 +1,4 @@
-"""Attributes that are derived from others, groups of levels, and unbiased rounding of
-expectations.
-"""
+"""Attributes that are derived from others, groups of levels, and unbiased random rounding."""
 
 from __future__ import annotations
 
@@ -47,10 +45,10 @@ GOLDEN = (math.sqrt(5) - 1) / 2
 
 
 def rounded_counts(table: FloatArray, totals: IntArray, rng: np.random.Generator) -> IntArray:
-    """Return random integer counts (g, m) with the expectations ``table`` and the row sums
-    ``totals``.
+    """Return random integer counts (g, m), in proportion to ``table`` on average, by row sums.
 
-    table   (g, m), cells ≥ 0; a row of nothing counts as the sum of all rows, or as equal cells
+    table    (g, m), cells ≥ 0; a row of zeros counts as the sum of all rows, or as equal cells
+    totals   (g,) sums of the rows of the counts
 
     Systematic sampling (Madow, Annals of Mathematical Statistics 20, 1949): the expectations of
     a row are laid end to end and the points u, u + 1, u + 2, … counted, so every count is its
@@ -64,9 +62,9 @@ def rounded_counts(table: FloatArray, totals: IntArray, rng: np.random.Generator
     """
     pooled = table.sum(axis=0) if table.any() else np.ones(table.shape[1])
     cumulative = np.cumsum(np.where(table.any(axis=1, keepdims=True), table, pooled), axis=1)
-    # The steps are counted over the rows that hold points: the others must not use any up.
+    # Only rows that hold points advance the golden steps.
     starts = (rng.random() + GOLDEN * np.cumsum(totals > 0)) % 1
-    # Divided by the row's own last sum, so that cells of nothing at its end get nothing.
+    # Divided by the row's own last sum, so that cells of 0 at its end get no count.
     expected = cumulative / cumulative[:, -1:] * totals[:, None]
     ticks = np.floor(expected + starts[:, None]).astype(np.int64)
     ticks = np.minimum(ticks, totals[:, None])
@@ -77,8 +75,9 @@ def rounded_counts(table: FloatArray, totals: IntArray, rng: np.random.Generator
 def sample_cells(
     table: FloatArray, groups: IntArray, rng: np.random.Generator
 ) -> tuple[IntArray, IntArray]:
-    """Return cells (rows,) sampled by the slice of ``table`` of each row's group, and the row of
-    each."""
+    """Return a random cell for each row, drawn by its group's slice of ``table``.
+
+    The arrays (rows,) are the cells, and the row that each cell belongs to."""
     order = shuffled_rows(len(groups), rng)
     counts = rounded_counts(table, rows_of_groups(groups, len(table)), rng)
     return deal_cells(counts, groups, order)
@@ -102,11 +101,11 @@ def rows_of_groups(groups: IntArray, group_count: int) -> IntArray:
 
 
 def deal_cells(counts: IntArray, groups: IntArray, order: IntArray) -> tuple[IntArray, IntArray]:
-    """Return cells (rows,) dealt to the rows of each group in the order ``order``, and the row of
-    each.
+    """Return ``counts`` (groups, cells) of each cell, dealt to the rows of each group.
 
-    Every group gets as many of each cell as ``counts`` (groups, cells).
-    """
+    order   random order of the rows in which they get cells
+
+    The arrays (rows,) are the cells, and the row that each cell belongs to."""
     group_count, size = counts.shape
     every_cell = np.tile(np.arange(size, dtype=code_type([size])), group_count)
     cells = np.repeat(every_cell, counts.ravel())
@@ -129,10 +128,10 @@ class Grouping:
     def by_share(
         cls, shares: FloatArray, *, least: float, kinds: IntArray | None = None
     ) -> Grouping:
-        """Return the grouping in which levels with a share below ``least`` are merged with their
+        """Return the grouping that merges levels with a share below ``least`` with their
         neighbours.
 
-        kinds   of every level, where only levels of one kind may be together
+        kinds   kind of every level, where only levels of one kind may be merged
         """
         groups, group_share, group = [], 0.0, 0
         for level, share in enumerate(shares.tolist()):
@@ -163,7 +162,8 @@ class Grouping:
         return Attribute(attribute.name, attribute.column, attribute.on_invalid, cells=levels)
 
     def expanded(self, codes: IntArray, shares: FloatArray, rng: np.random.Generator) -> IntArray:
-        """Return a random level for every group in ``codes``, drawn by the shares of its levels."""
+        """Return a random level for every group in ``codes``, drawn by the ``shares`` of the
+        levels."""
         table = np.zeros((self.size, len(self.groups)))
         table[self.labels, np.arange(len(self.groups))] = shares
         empty = table.sum(axis=1) <= 0

@@ -1,6 +1,4 @@
-"""Noisy answers with the scale of their noise, which may leave; and the noise that an amount
-buys.
-"""
+"""Noisy answers with the scale of their noise; and the noise that an ε or ρ buys."""
 
 from __future__ import annotations
 
@@ -16,10 +14,10 @@ from numpy.typing import NDArray
 from dp_pipeline.config.encoding import FloatArray, IntArray, Names
 
 MOST_RATE = 30.0
-"""Above this rate nothing but 0 is drawn: a variance of 0 would divide by 0."""
+"""Largest 1/scale that is used: above it almost only 0 is drawn, and a variance may be 0."""
 
 SHARES = 1 << 12
-"""Integer shares of a tree's ε in its account: a public grid, so that paths add up exactly."""
+"""Equal parts in which the ε of a tree is spent along a path, so that paths add up exactly."""
 
 
 @dataclass(frozen=True)
@@ -107,8 +105,7 @@ class NoisyCounts:
         return NoisyCounts(names, table, deviation, self.gaussian, self.terms * terms)
 
     def noise_distance(self, rows: float) -> tuple[float, float]:
-        """Return the mean and standard deviation of ½ Σ |noise|/rows, the error of shares by noise
-        alone.
+        """Return the mean and standard deviation of ½ Σ |noise|/rows, the error of shares by noise.
 
         For a sum of m Laplace numbers of scale b, E|x| = b · 2m · C(2m, m)/4^m.
 
@@ -117,7 +114,7 @@ class NoisyCounts:
         (0.1, 0.070711)
         """
         m = self.terms
-        # C(2m, m)/4^m by logarithms: both are too large for a float where many cells are added.
+        # C(2m, m)/4^m by logarithms: for large m neither is a float.
         chance = exp(lgamma(2 * m + 1) - 2 * lgamma(m + 1) - m * log(4))
         mean = self.deviation * (sqrt(2 / pi) if self.gaussian else sqrt(2 * m) * chance)
         spread = sqrt(self.table.size * max(0.0, self.deviation**2 - mean**2))
@@ -127,8 +124,8 @@ class NoisyCounts:
 def least_noisy(
     measured: Iterable[NoisyCounts], names: tuple[str, ...], shape: tuple[int, ...]
 ) -> NoisyCounts | None:
-    """Return the table over some axes with the least noise, summed from a measured table; None
-    if there is none."""
+    """Return the sum of a measured table over some axes with the least noise; None if there is
+    none."""
     sums = [counts.summed(names) for counts in measured if set(names) <= set(counts.attributes)]
     return min(
         (counts for counts in sums if counts.table.shape == shape),
@@ -160,10 +157,10 @@ class NoisyNodes:
 
 @dataclass(frozen=True)
 class NoisyClusters:
-    """The noisy sizes and fixed-point totals of clusters in m subsets.
+    """The noisy sizes of k clusters in m subsets of the rows, and sums of their coordinates.
 
-    sizes         int64 (m, k), rows
-    totals        int64 (m, k, d), coordinates; one half-width is 2^16
+    sizes         rows: int64 (m, k)
+    totals        sums of fixed-point coordinates, half-width 2^16: int64 (m, k, d)
     size_scale    Laplace scale in rows
     total_scale   Laplace scale in coordinates
     """
@@ -211,7 +208,7 @@ def gaussian_moments(sigma2: Fraction) -> tuple[float, float]:
     >>> [round(moment, 4) for moment in gaussian_moments(Fraction(100))]
     [7.9722, 100.0]
     """
-    # From here on the sums below are σ·√(2/π), to 1e-5 of it, and σ², to the last digit.
+    # From here on the moments are σ·√(2/π), to 1e-5 of it, and σ², to the last digit.
     if sigma2 > 10**4:
         return sqrt(2 * sigma2 / pi), float(sigma2)
     spread = max(float(sigma2), 1 / (2 * MOST_RATE))
@@ -254,15 +251,13 @@ class NoiseRate:
 
     def variance(self, amount: float) -> float:
         """Return the variance of the noise in one cell: 2·(distance/ε)², or distance²/(2ρ)."""
-        return (
-            self.distance**2 / (2 * amount)
-            if self.concentrated
-            else 2 * (self.distance / amount) ** 2
-        )
+        if self.concentrated:
+            return self.distance**2 / (2 * amount)
+        return 2 * (self.distance / amount) ** 2
 
     def scale(self, moves: float, amount: float) -> float:
-        """Return the Laplace scale or Gaussian σ of a number that one row changes by at most
-        ``moves``."""
+        """Return the Laplace scale or Gaussian σ of a number that one row changes by ``moves``
+        at most."""
         moved = self.distance * moves
         return moved / (sqrt(2 * amount) if self.concentrated else amount)
 
@@ -271,16 +266,14 @@ class NoiseRate:
         return weight ** (2 / 3) if self.concentrated else sqrt(weight)
 
     def least(self, weights: Sequence[float], amount: float) -> float:
-        """Return the least possible Σ weight · deviation for an amount a: (Σ share)²/a, or (Σ
+        """Return the least Σ weight · deviation of an amount a: (Σ share)²/a, or (Σ
         share)^(3/2)/√(πa)."""
         total = sum(map(self.share, weights))
-        return self.distance * (
-            total**1.5 / sqrt(pi * amount) if self.concentrated else total**2 / amount
-        )
+        least = total**1.5 / sqrt(pi * amount) if self.concentrated else total**2 / amount
+        return self.distance * least
 
     def integer_shares(self, weights: Sequence[float]) -> list[Fraction]:
-        """Return the shares of tables in integer thousandths, each at least one, as exact
-        fractions."""
+        """Return the shares of tables in integer thousandths, each at least one."""
         return [Fraction(max(1, round(1000 * self.share(weight)))) for weight in weights]
 
 
@@ -335,5 +328,5 @@ def threshold_for(cells: int, scale: Fraction, *, empty_cells: int) -> int:
     30
     """
     expected = cells / (empty_cells * (1 + exp(-1 / scale)))
-    # Rounded up a hair, so that a float that is a little low does not pass one cell more.
+    # Slightly enlarged, because rounding errors must not let one more cell pass.
     return max(1, int(np.ceil(float(scale) * log(max(1.0, expected)) * (1 + 1e-12))))

@@ -1,7 +1,7 @@
-"""The types of a source's columns, which its schema tells: synthetic values have them again.
+"""The types of the columns of a source that stores types, which exports of synthetic rows get back.
 
 A release holds texts of levels and numbers; its export in Parquet or Arrow has the source's types
-wherever every declared value is one of that type, and ``verify`` reads the released values back.
+wherever every declared value is valid in that type, and ``verify`` reads the released values back.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ _TRUTHS = {"true": True, "1": True, "false": False, "0": False}
 
 
 def stored_types(facts: Mapping[str, str]) -> dict[str, str]:
-    """Return the source's type of each column, from the facts of a release."""
+    """Return column name → its type in the source, from the facts of a release."""
     types: dict[str, str] = json.loads(facts.get(TYPES, "{}"))
     return types
 
 
 def typed_domain(domain: Domain, facts: Mapping[str, str]) -> Domain:
-    """Return a domain whose synthetic numbers are integers or decimals like those of the source."""
+    """Return a domain whose synthetic numbers have the source's type: integers, or fixed
+    decimals."""
     types = stored_types(facts)
     typed = (_typed(each, types.get(each.column, "")) for each in domain)
     return replace(domain, attributes=tuple(typed)) if types else domain
@@ -53,7 +54,7 @@ def _typed(attribute: Attribute, type_: str) -> Attribute:
 class StoredColumn(NamedTuple):
     """A column of an export whose values have the type of the source.
 
-    type     in Arrow's words
+    type     Arrow's name of it
     labels   the released texts of its levels; () for numbers
     """
 
@@ -64,7 +65,7 @@ class StoredColumn(NamedTuple):
 def stored_columns(
     columns: Iterable[tuple[str, Attribute]], facts: Mapping[str, str]
 ) -> dict[str, StoredColumn]:
-    """Return how each column is exported that has values in the type of the source.
+    """Return column name → its type, for the columns that are exported in the type of the source.
 
     columns   name in the synthetic table, with its attribute
     """
@@ -83,15 +84,14 @@ def stored_columns(
 
 
 def typed_levels(levels: Sequence[str], type_: str) -> dict[str, Any]:
-    """Return the value of each level in the type of the source; {} unless all values are valid and
-    distinct.
+    """Return level → value in the type of the source; {} unless all are valid and distinct.
 
     >>> typed_levels(["0", "1"], "bool"), typed_levels(["no", "1"], "bool")
     ({'0': False, '1': True}, {})
     """
     values = {level: _typed_value(level, type_) for level in levels}
-    is_whole = None not in values.values() and len(set(values.values())) == len(values)
-    return values if is_whole else {}
+    is_valid = None not in values.values() and len(set(values.values())) == len(values)
+    return values if is_valid else {}
 
 
 def _typed_value(level: str, type_: str) -> Any:
@@ -110,8 +110,7 @@ def _typed_value(level: str, type_: str) -> Any:
 
 
 def has_stored_numbers(attribute: Attribute, type_: str) -> bool:
-    """Return whether every number between an attribute's bounds is valid in the type of the
-    source."""
+    """Return whether every number between an attribute's bounds is valid in the source's type."""
     edges: Sequence[float] = attribute.cells.edges if isinstance(attribute.cells, Bins) else ()
     if not edges or attribute.clock is not None:
         return False
@@ -121,7 +120,7 @@ def has_stored_numbers(attribute: Attribute, type_: str) -> bool:
     digits = _DECIMALS.fullmatch(type_)
     if digits is None or attribute.decimals != int(digits[2]) or int(digits[1]) > 15:
         return False
-    # A bin without a number of so many decimals keeps others.
+    # A bin without a number of so many decimals has numbers of more decimals.
     step = 10.0 ** -int(digits[2])
     largest = 10.0 ** (int(digits[1]) - int(digits[2]))
     return bool(np.diff(edges).min() >= 2 * step and max(map(abs, edges)) < largest)

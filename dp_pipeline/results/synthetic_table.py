@@ -33,12 +33,12 @@ def decode_columns(
     attributes   names of the columns of ``codes``, in any order
     rng          draws the numbers: the same state gives the same columns
 
-    A level is its text and a number is drawn uniformly inside its bin: float64, or int64 from the
-    integers of the bin where the attribute is ``whole``. A date is datetime64 in days, a time in
-    seconds of a clock in its zone, or either a text where a format is declared. Each has the code
-    it came from, except for a bin without an integer: its values are the nearest one inside the
-    bounds. A column with a missing value is an object array with None there, or has NaT. Attributes
-    that share a source column get their own names. More rows than a batch are made at each access.
+    A level becomes its text. A number is drawn inside its bin: float64, or int64 where the
+    attribute has integers. A date is datetime64 in days, a time in seconds on the clock of its
+    zone; both are texts where a format is declared. Each value has the code it came from, except in
+    a bin without an integer, which gives the nearest one inside the bounds. A column with missing
+    values is an object array with None, or has NaT. Attributes that share a source column get their
+    own names. Columns of more rows than a batch are drawn again at each access.
     """
     declared = [name for name in domain.names if name in attributes]
     names = _column_names([domain[name] for name in declared])
@@ -52,8 +52,7 @@ def decode_columns(
 
 
 def _column_names(attributes: list[Attribute]) -> list[str]:
-    """Return a column name for each attribute: that of the source, or its own if several share
-    one."""
+    """Return a column name for each attribute: the source's, or its own if several share that."""
     columns = [attribute.column for attribute in attributes]
     names = [
         attribute.name if columns.count(attribute.column) > 1 else attribute.column
@@ -66,8 +65,6 @@ def _column_names(attributes: list[Attribute]) -> list[str]:
 
 @dataclass(frozen=True, eq=False)
 class _Decoding:
-    """A synthetic column to be sampled from its codes."""
-
     attribute: Attribute
     codes: IntArray
 
@@ -77,8 +74,7 @@ class _Decoding:
         return attribute.nullable and bool((self.codes == attribute.missing_code).any())
 
     def repeatable(self, rng: np.random.Generator) -> Batches:
-        """Return a sampler that gives the same column at each call, and advance ``rng`` past
-        that column."""
+        """Return a sampler that gives the same column at each call; advance ``rng`` past it."""
         start = copy.deepcopy(rng)
         if isinstance(self.attribute.cells, Bins):
             for _ in self.sample(rng):
@@ -95,7 +91,6 @@ class _Decoding:
 def _column(
     attribute: Attribute, codes: IntArray, rng: np.random.Generator, *, has_missing: bool
 ) -> np.ndarray:
-    """Return some rows of a synthetic column, as objects if the column has missing values."""
     if not has_missing:
         return _values(attribute, codes, rng)
     missing = codes == attribute.missing_code
@@ -122,15 +117,14 @@ def _values(attribute: Attribute, codes: IntArray, rng: np.random.Generator) -> 
 def _sample_numbers(
     bins: Bins, codes: IntArray, rng: np.random.Generator, pieces: Pieces = ()
 ) -> FloatArray:
-    """Return numbers in [edge, next edge) of each code, uniform or by the distribution of the
-    bin's pieces."""
+    """Return numbers in [edge, next edge) of each code, uniform or by the pieces of its bin."""
     edges = np.asarray(bins.edges)
     low, high = edges[:-1], edges[1:]
     last = np.append(np.nextafter(high[:-1], -np.inf), high[-1])
     share = rng.random(len(codes))
     values = low[codes] + share * (high - low)[codes]
     if pieces:
-        # The number below which that share of the rows of its bin are; even where a bin has none.
+        # The quantile of the share among the rows of the bin; uniform where a bin has no rows.
         starts, rows = np.array(pieces).T
         places = np.append(starts, edges[-1])
         cumulative = np.concatenate([[0.0], np.cumsum(rows)])
@@ -144,10 +138,9 @@ def _sample_numbers(
 def _rounded(
     values: FloatArray | IntArray, bins: Bins, codes: IntArray, decimals: int
 ) -> FloatArray | IntArray:
-    """Return numbers rounded to some decimals, each kept in its bin if the bin has such a
-    number."""
+    """Return numbers rounded to some decimals, each inside its bin if the bin has such a number."""
     step, result = 10.0**-decimals, values
-    # The nearest number comes last, so that it is taken where it is in the bin.
+    # The nearest number comes last, so that it wins where it is in the bin.
     for distance in (-step, step, 0.0):
         numbers = np.round(np.round(values, decimals) + distance, decimals)
         result = np.where(bins.encode(numbers) == codes, numbers, result)
@@ -166,8 +159,7 @@ def _sample_integers(
 
 
 def _integer_ends(bins: Bins) -> tuple[IntArray, IntArray]:
-    """Return the first and last integer of every bin; twice the nearest integer for a bin
-    without one."""
+    """Return the first and last integer of every bin; the nearest integer twice if it has none."""
     edges = np.asarray(bins.edges)
     low, high = edges[:-1], edges[1:]
     first = np.ceil(low)
@@ -180,7 +172,6 @@ def _integer_ends(bins: Bins) -> tuple[IntArray, IntArray]:
 
 
 def _join_columns(*tables: Columns) -> Columns:
-    """Return the columns of all tables together, in batches if one table has batches."""
     if not any(isinstance(table, LongColumns) for table in tables):
         return {name: values for table in tables for name, values in table.items()}
     return LongColumns(
@@ -189,8 +180,7 @@ def _join_columns(*tables: Columns) -> Columns:
 
 
 MOST_CELLS_SHOWN = 200_000
-"""Cells of measured tables that are stored one by one; larger tables are in the transcript."""
-
+"""Cells up to which the measured tables of a release are stored; else the transcript has them."""
 
 UNIT, PART = "unit", "part"
 """The columns that are the key of a unit, and with it that of its part."""
@@ -199,7 +189,7 @@ UNIT, PART = "unit", "part"
 def first_parts(sizes: IntArray) -> IntArray:
     """Return the row of the first part of each unit, where rows are ordered by unit.
 
-    sizes   (rows,): number of parts of the unit of each
+    sizes   number of parts of the unit of each row: int (rows,)
 
     >>> first_parts(np.array([2, 2, 1, 3, 3, 3])).tolist()
     [0, 2, 3]
@@ -216,17 +206,16 @@ class SyntheticTable:
     """The release of a table model: synthetic rows, and the noisy tables from which they come.
 
     attributes   in declared order
-    codes        integers (rows, attributes), of any type: synthetic rows
+    codes        synthetic rows: integers (rows, attributes) of any type
     measured     the noisy tables that were paid for
     cliques      attributes of the model graph's nodes
-    links        (parent, child) positions in ``cliques``; they share the separator
+    links        (parent, child) positions in ``cliques`` of nodes that share attributes
     domain       declared attributes, for levels and bins
     seed         of the numbers inside the bins
     groupings    attribute → groups of its levels in measured tables of several attributes
-    dependence   pair of attributes → its likely distance from independence, in rows, by noisy
-                 scores; of pairs that were scored
-    weighted     the noisy tables that were paid for, of units with parts, each of which weighs
-                 ``UNIT_WEIGHT``; those that name an attribute twice are of pairs of parts
+    dependence   scored pair of attributes → its likely L1 distance from independence, in rows
+    weighted     the noisy tables that were paid for, where units have parts: each unit counts
+                 ``UNIT_WEIGHT``; tables that name an attribute twice are of pairs of parts
 
     >>> from dp_pipeline.config.domain import Attribute
     >>> from dp_pipeline.config.encoding import Levels
@@ -251,7 +240,7 @@ class SyntheticTable:
     def counts(self, attributes: Names) -> IntArray:
         """Return the number of synthetic rows in every cell over some attributes.
 
-        A row that stands for a unit without parts is none of a cell with an attribute of a part.
+        A row of a unit without parts is in no cell over attributes of parts.
         """
         shape = self.domain.shape(attributes)
         counts = np.zeros(int(np.prod(shape, dtype=np.int64)), dtype=np.int64)
@@ -266,7 +255,7 @@ class SyntheticTable:
         return counts.reshape(shape)
 
     def probabilities(self, attributes: Names) -> FloatArray:
-        """Return the distribution of the synthetic rows over some attributes; uniform without
+        """Return the shares of synthetic rows in the cells over some attributes; uniform without
         rows."""
         counts = self.counts(attributes)
         rows = counts.sum()
@@ -289,9 +278,9 @@ class SyntheticTable:
         ``synthetic``: the source's columns; ``codes``: a column for each attribute; ``marginals``:
         a row for each level; ``cliques``, ``measured``: a row each; ``cells``: a row for each noisy
         count, if they are not too many; ``groups``: a row for each level, where levels were
-        grouped; ``dependence``: a row for each scored pair of attributes. Of units with parts also
-        ``units``, and ``weighted`` and ``weighted_cells`` instead of ``measured`` and ``cells``,
-        in units.
+        grouped; ``dependence``: a row for each scored pair of attributes. Where units have parts,
+        ``units`` has a row for each unit, and ``weighted`` and ``weighted_cells`` stand for
+        ``measured`` and ``cells``, with counts of units.
         """
         rng = np.random.default_rng(self.seed)
         tables: dict[str, Columns] = {
@@ -322,25 +311,17 @@ class SyntheticTable:
         return tables
 
     def _units_and_parts(self, parts: Parts, rng: np.random.Generator) -> dict[str, Columns]:
-        """Return the table of units, and the table of their parts with the key of each part's
+        """Return the table of units, and that of their parts with the number of each part's
         unit."""
         sizes = self._column[SIZE].astype(np.int64) + parts.fewest
         firsts = first_parts(np.maximum(1, sizes))
         count = sizes[firsts]
         of_units = tuple(name for name in self.attributes if name not in (SIZE, *parts.attributes))
-        units = decode_columns(
-            np.stack([self._column[name][firsts] for name in of_units]).T,
-            of_units,
-            self.domain,
-            rng,
-        )
+        codes = np.stack([self._column[name][firsts] for name in of_units]).T
+        units = decode_columns(codes, of_units, self.domain, rng)
         of_parts = tuple(name for name in self.attributes if name in parts.attributes)
-        values = decode_columns(
-            np.stack([self._column[name][sizes > 0] for name in of_parts]).T,
-            of_parts,
-            self.domain,
-            rng,
-        )
+        codes = np.stack([self._column[name][sizes > 0] for name in of_parts]).T
+        values = decode_columns(codes, of_parts, self.domain, rng)
         numbers = np.arange(1, len(firsts) + 1)
         keys = {
             UNIT: np.repeat(numbers, count),
@@ -352,7 +333,6 @@ class SyntheticTable:
         }
 
     def _groups(self) -> dict[str, np.ndarray]:
-        """Return the group of every level, as tables of several attributes use it."""
         levels = {name: self.domain[name].labels() for name in self.groupings}
         pairs = [(name, label) for name, labels in levels.items() for label in labels]
         return {
@@ -389,8 +369,7 @@ class SyntheticTable:
 
 
 def _with_next(marginal: NoisyMarginal, parts: Parts) -> NoisyMarginal:
-    """Return a table in which the second attribute of successive parts is renamed as the next
-    one."""
+    """Return a table of pairs of successive parts with its second attribute named ``next …``."""
     *names, last = marginal.attributes or ("",)
     is_successive = bool(parts.order) and last in names
     return replace(marginal, attributes=(*names, f"next {last}")) if is_successive else marginal
@@ -401,7 +380,7 @@ def _noisy_tables(
 ) -> dict[str, Columns]:
     """Return the table of measured tables and, unless it is too long, that of all their cells.
 
-    weight   what the counts are divided by; 0: they are whole numbers of rows
+    weight   divisor of the counts; 0: they are integers, in rows
     """
     names = _comma_lists([marginal.attributes for marginal in measured])
     sizes = np.array([marginal.table.size for marginal in measured], dtype=np.int64)

@@ -29,8 +29,7 @@ _DIGITS = re.compile(rb"(\d{20})\n")
 
 
 class AnswersLost(Damaged):
-    """Raised when answers of a charged release are lost or uncertain, so that it can never be
-    finished."""
+    """Raised when answers of a charged release are lost or uncertain: it can never be finished."""
 
 
 class AnswerCount:
@@ -52,7 +51,7 @@ class AnswerCount:
         self.path = path
 
     def create(self) -> None:
-        """Write the count 0 before the release is charged, unless a count exists."""
+        """Write the count 0 unless a count exists; a release does so before it is charged."""
         make_private(self.path.parent)
         write_atomically(self.path, _digits(0), overwrite=False)
 
@@ -92,9 +91,10 @@ _HEADER = "release "
 class AnswerRecord:
     """One question with its noisy answer.
 
-    words   the question for a person
-    scale   exact scale of its discrete Laplace noise, for a refinement of the answer; None: noise
-            that is never refined
+    question   the question as a digest or a text for programs
+    words      the question for a person
+    scale      exact scale of its discrete Laplace noise, for a refinement of the answer; None: the
+               answer is never refined
     """
 
     question: str
@@ -125,8 +125,9 @@ class Transcript:
     def create(path: Path, key: str, *, salt: bytes = b"") -> None:
         """Create the file of a release before its charge, unless it exists.
 
-        salt   secret bytes that the chain begins with, 8 or a multiple of 8: a reader of the digest
-               in a bundle, who knows most answers, could find the others by trying
+        key    of the release
+        salt   secret bytes that the chain begins with, a multiple of 8: without them, a reader of a
+               bundle's digest who knows most answers could find the others by trial
         """
         make_private(path.parent)
         header = AnswerRecord(_HEADER + key, np.frombuffer(salt, dtype="<i8"))
@@ -135,7 +136,7 @@ class Transcript:
 
     @classmethod
     def read(cls, path: Path) -> Transcript:
-        """Return the answers in a file for a replay, which does not change the file."""
+        """Return the answers in a file, for a replay that does not change the file."""
         transcript = cls()
         transcript._load(path)
         return transcript.rewind()
@@ -178,12 +179,11 @@ class Transcript:
         return self._chain
 
     def recall(self, question: str, *, words: str = "") -> AnswerRecord | None:
-        """Return the stored answer to the next question; None if it was not answered yet.
+        """Return the stored answer to the next question; None after the last stored answer.
 
         words   of the question, for the message
 
-        OtherQuestion if another question was answered at this place: the program has changed.
-        """
+        OtherQuestion if another question was answered at this place: the program has changed."""
         if self._next == len(self._records):
             return None
         record = self._records[self._next]
@@ -214,7 +214,7 @@ class Transcript:
         return replace(record, answer=answer)
 
     def rewind(self) -> Transcript:
-        """Return a read-only copy that replays from the first answer."""
+        """Return a copy in memory that replays the answers from the first one."""
         copy = Transcript()
         copy._records = [
             record for record in self._records if not record.question.startswith(_HEADER)
@@ -226,7 +226,7 @@ class Transcript:
         content = path.read_bytes()
         lines = content.splitlines(keepends=True)
         fields, digest = _parse(lines[0]) if lines else (None, None)
-        # Another format, or a complete line that names none: what was torn off is no format.
+        # A line that was cut off by a crash states no format, and is no reason to refuse.
         if fields is not None and ("format" in fields or digest == _chained("", fields)):
             require_format(fields.get("format"), of=f"transcript {path.parent.name[:12]}")
         complete_bytes = 0
@@ -254,7 +254,6 @@ def _question_label(question: str, words: str) -> str:
 
 
 def _encode(record: AnswerRecord, chain: str, **header: int) -> tuple[bytes, str]:
-    """Return the line of a record, and the digest of the chain after it."""
     packed = base64.b64encode(zlib.compress(record.answer.astype("<i8").tobytes(), 1)).decode()
     fields = {
         "question": record.question,
@@ -284,7 +283,7 @@ def _parse(line: bytes) -> tuple[dict[str, Any] | None, object]:
 
 
 def _decode(line: bytes, chain: str) -> tuple[AnswerRecord, str] | None:
-    """Return the record of a line and the new digest; None if it does not continue this chain."""
+    """Return the record of a line and the new digest; None unless it continues the chain."""
     fields, digest = _parse(line)
     if fields is None or not line.endswith(b"\n") or digest != _chained(chain, fields):
         return None

@@ -12,13 +12,13 @@ from dp_pipeline.config.encoding import COORDINATE_BITS, Coordinate, FloatArray,
 from dp_pipeline.config.errors import BoundaryViolation
 
 MOST_BITS = 40
-"""Depth at which a tree ends: 2^40 boxes are finer than any population needs."""
+"""Depth of a tree, at most: 2^40 boxes are finer than any population needs."""
 
 AXIS_BITS = COORDINATE_BITS + 1
-"""Halvings of one axis after which a box is one fixed-point number."""
+"""Halvings of one axis after which a box is a single fixed-point number."""
 
 MOST_FAN_BITS = 16
-"""Most bits that one question descends below a node."""
+"""Levels below a node that one question counts, at most."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class BitTree:
     """A binary tree over the declared box, in which bit i of a node halves the axis ``axes[i]``.
 
     columns   numeric attributes, d of them
-    axes      axis of each bit, first bit first, known in advance; none more than AXIS_BITS times
+    axes      axis of each bit, the first bit first; none more than AXIS_BITS times
     """
 
     columns: tuple[str, ...]
@@ -55,8 +55,8 @@ class BitTree:
         return len(self.axes)
 
     def require_axes(self) -> None:
-        """Raise BoundaryViolation unless every bit halves one of the columns, and none is halved
-        too often."""
+        """Raise BoundaryViolation unless every bit halves a column, and none is halved too
+        often."""
         counts = [self.axes.count(axis) for axis in range(len(self.columns))]
         are_distinct = 1 <= len(counts) == len(set(self.columns))
         are_axes = sum(counts) == self.depth <= MOST_BITS
@@ -68,8 +68,8 @@ class BitTree:
             )
 
     def require_nodes(self, nodes: Prefixes, bits: int) -> None:
-        """Raise BoundaryViolation unless the nodes, and boxes ``bits`` levels below them, are in
-        this tree."""
+        """Raise BoundaryViolation unless the nodes, and boxes ``bits`` levels below, are in this
+        tree."""
         self.require_axes()
         deepest = self.depth - bits
         if not 0 <= bits <= MOST_FAN_BITS:
@@ -219,8 +219,7 @@ class Nodes:
         return Prefixes(self.heights * dimensions, bits)
 
     def children(self, dimensions: int) -> Nodes:
-        """Return all 2^d children of every node; bit t of a child says in which half of axis t
-        it is."""
+        """Return all 2^d children of every node; bit t of a child is its half of axis t."""
         corners = np.arange(1 << dimensions)[:, None] >> np.arange(dimensions) & 1
         doubled = 2 * self.positions(dimensions)[:, None, :] + corners[None, :, :]
         heights = np.repeat(self.heights + 1, 1 << dimensions)
@@ -241,19 +240,19 @@ class Nodes:
 class CountedBoxes:
     """Boxes that cover the declared box, with their noisy counts before any post-processing.
 
-    They are sorted on a line by the smallest boxes that they could be cut into. Where all time
-    windows halve the same sides in the same order, two boxes are disjoint or one contains the
-    other. So the places at which boxes of *every* window begin are those of the finest common cut:
-    each of its boxes is one box in some window, and one or more in the others.
+    They have an order by the smallest boxes that they could be cut into. Where all time windows
+    halve the same sides in the same order, two boxes are disjoint or one contains the other. So the
+    positions at which boxes of *every* window begin are those of the finest common cut: each of its
+    boxes is one box in some window, and one or more boxes in the others.
 
     *Variance.* The noise of boxes, and of windows, is independent: the variance of a sum is the sum
     of the variances of all boxes in it.
 
-    cut            how they are made: the axis of each halving, or the cells of a grid by axis
-    first          int64 (m,): where each begins on the line, ascending
-    lower, upper   float (m, d), data units
-    counts         float (m,)
-    variances      float (m,): of the noise in each
+    cut            the axis of each halving of a tree, or the number of cells of a grid by axis
+    first          position in the order of the first smallest box of each, ascending: int64 (m,)
+    lower, upper   corners in data units: float (m, d)
+    counts         noisy numbers of rows: float (m,)
+    variances      of the noise in each count: float (m,)
     """
 
     columns: tuple[str, ...]
@@ -273,8 +272,8 @@ class CountedBoxes:
         first = nodes.bits << (tree.depth - nodes.depths)
         order = np.argsort(first)
         ends = tree.boxes(nodes.where(order), box)
-        spread = np.full(len(order), v)
-        return cls(tree.columns, tree.axes, first[order], *ends, counts[order], spread)
+        variances = np.full(len(order), v)
+        return cls(tree.columns, tree.axes, first[order], *ends, counts[order], variances)
 
 
 def summed_boxes(windows: Sequence[CountedBoxes]) -> CountedBoxes | None:
