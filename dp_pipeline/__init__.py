@@ -1,10 +1,10 @@
 """Differentially private releases of sensitive tables and locations, orchestrated with Dagster.
 
-``import dp_pipeline as dp``: ``dp.load_dataset``, ``dp.plan`` and ``dp.run`` do what the commands
-do; ``dp.PrivateKMeans``, ``dp.PrivateSynthesizer`` and ``dp.KAnonymousSelector`` need no file, and
-``dp.plot_marginals``, ``dp.plot_pairs`` and ``dp.plot_map`` draw what they give;
-``dp.open_release`` and ``dp.combine`` need an exported folder alone. Each is imported when it is
-first asked for, because what it needs takes seconds.
+``import dp_pipeline as dp``: ``dp.load_dataset``, ``dp.plan`` and ``dp.run`` do the same as
+commands; ``dp.PrivateKMeans``, ``dp.PrivateSynthesizer`` and ``dp.KAnonymousSelector`` need no
+file, and ``dp.plot_marginals``, ``dp.plot_pairs`` and ``dp.plot_map`` draw their results;
+``dp.open_release`` and ``dp.combine`` need only an exported folder. Each is imported when it is
+first used, because the libraries that it needs take seconds.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ _PLACES = {
 def __getattr__(name: str) -> object:
     if name not in _PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found: object = getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
-    globals()[name] = found
-    return found
+    value: object = getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

@@ -1,7 +1,7 @@
-"""What `data check`, `plan` and `run` do, as functions that return what the commands print.
+"""The commands `plan` and `run` as functions that return the facts which the commands print.
 
-The home, the noise and all else that the environment says to a command, it says here too; a run
-in a notebook and one in a terminal are one history and one account.
+The environment decides home and noise as it does for a command, so a run in a notebook and one in
+a terminal share one history and one account.
 """
 
 from __future__ import annotations
@@ -34,20 +34,18 @@ def plan(
     windows: str = "",
     span: int = 0,
 ) -> RunPlan:
-    """Return the cost of `run` with the same arguments, computed from declarations and ledger
-    alone.
+    """Return the steps and costs of `run` with the same arguments, without a look at the rows.
 
-    Nothing is read or charged. A plan that does not fit the budget raises no error; ``fits`` is
-    False.
+    Nothing is charged. A plan that does not fit the budget raises no error; its ``fits`` is False.
 
     dataset    a declaration, the name of one, or its file
-    models     only these; all that are declared if none
-    epsilons   only these; each has to be declared. A float is taken by its shortest decimal text
+    models     only these models; all declared ones if empty
+    epsilons   only these declared ε, of which a float means its shortest decimal text; all if empty
     new_draw   draw once more, at the full price
     refine     the smaller ε whose release is refined, or ``"previous"``
     snapshot   the name of a new snapshot to open
     windows    one time window, or ``"FIRST..LAST"``; the newest closed one if empty
-    span       how many windows to release together; as declared if 0
+    span       number of windows to release together; as declared if 0
 
     Raises DeclarationError for what is not declared.
 
@@ -87,18 +85,18 @@ def run(  # noqa: PLR0913
 ) -> RunResult:
     """Run all steps of a data set in this process: rows, models, evaluation and report.
 
-    It costs what ``plan`` says of the same arguments; what was released before is replayed and
-    costs nothing. An example is in docs/python.md, and is run there.
+    It costs what ``plan`` returns for the same arguments; earlier releases are replayed and cost
+    nothing. docs/python.md has an example, which is tested.
 
-    on_step    is told the name of each step before it starts
-    rehearse   run over rows that are drawn from the declaration, for nothing, in a home of its own
-               below this project's, up to exports in its folder ``export``; says so on every page
+    on_step    is called with the name of each step before it starts
+    rehearse   run over rows that are drawn from the declaration, at no cost, in a separate home
+               below this project's, and export into its folder ``export``; every page says so
 
-    Prints nothing. From its start on, whatever this process writes is for its owner only, and its
-    variable DAGSTER_HOME names Dagster's folder.
+    The other arguments are those of ``plan``. Nothing is printed. From the start on, all files that
+    this process writes are for their owner only, and DAGSTER_HOME names Dagster's folder.
 
     Raises DeclarationError before anything starts for what is not declared, BudgetExceeded where
-    all of it does not fit, and RunFailed with the line of the step that failed.
+    all of it does not fit, and RunFailed with the message of the step that failed.
     """
     arguments: dict[str, Any] = {
         "new_draw": new_draw,

@@ -1,8 +1,8 @@
-"""Data sets in a Dagster project of somebody else: docs/existing_dagster_project.md.
+"""Data sets in another Dagster project: docs/existing_dagster_project.md.
 
 The project keeps its executor, its loggers, its I/O managers and its resources. Dagster refuses
-equal names when the definitions are merged. A data set whose file is refused takes nothing else
-away: an asset in its place says why.
+equal names when the definitions are merged. A data set whose file is refused is replaced by an
+asset that says why; all other data sets are loaded.
 """
 
 from __future__ import annotations
@@ -34,19 +34,18 @@ def dataset_definitions(
     resources: bool = True,
     deps: Sequence[dg.AssetKey] = (),
 ) -> dg.Definitions:
-    """Return Dagster assets, checks, jobs, schedules and sensors of data sets, to be merged with
-    others.
+    """Return the Dagster assets, checks, jobs, schedules and sensors of data sets, for a merge.
 
-    datasets    files, as a Path or a text that ends in .yaml; or names, as `dp-pipeline data list`
-                shows them
-    home, noise as of `pipeline_resource`
-    resources   False: the project has a resource called RESOURCE itself, by `pipeline_resource`
-    deps        assets of the project that write the rows which the data sets read
+    datasets      files, as a Path or a text that ends in .yaml; or names, as of
+                  `dp-pipeline data list`
+    home, noise   as of `pipeline_resource`
+    resources     False: the project itself has a resource named RESOURCE, by `pipeline_resource`
+    deps          assets of the project that write the rows which the data sets read
 
-    Their jobs run in one process each; other runs are executed as the project says. A data set that
-    cannot be loaded is shown as refused, with the line that says why.
+    Their jobs run in one process each; other runs use the executor of the project. A data set that
+    cannot be loaded is shown as a refused asset, with a line that says why.
 
-    Raises DeclarationError, in one line, for arguments that are wrong.
+    Raises DeclarationError for wrong arguments.
     """
     if not datasets:
         raise DeclarationError(
@@ -63,8 +62,6 @@ def dataset_definitions(
 
 
 def _definitions(datasets: Iterable[str | Path], deps: Sequence[dg.AssetKey]) -> dg.Definitions:
-    """Return all Dagster definitions of the data sets except resources; ``deps`` come before their
-    rows."""
     refused: Refusals = {}
     specs: dict[str, DatasetSpec] = {}
     for dataset in datasets:
@@ -95,11 +92,11 @@ def pipeline_resource(
 
     home    folder of rows, releases and ledger, an absolute path; None: as `dp-pipeline` finds it,
             by DP_PIPELINE_HOME or beside the nearest workspace.yaml
-    noise   `opendp`, `exact`, or `seeded:NUMBER` for benchmarks; None: as DP_PIPELINE_NOISE says
+    noise   `opendp`, `exact`, or `seeded:NUMBER` for benchmarks; None: that of DP_PIPELINE_NOISE
 
     The same home and noise give the same object, so that definitions that name it can be merged.
-    Raises DeclarationError for a relative path, for another home than DP_PIPELINE_HOME names, and
-    for a noise that is not known.
+    Raises DeclarationError for a relative path, for another home than that of DP_PIPELINE_HOME, and
+    for an unknown noise.
     """
     source = noise_name() if noise is None else noise
     parse_noise(source)
@@ -184,15 +181,15 @@ class DataSetsScaffolder(dg.Scaffolder[Any]):
 class DataSets(dg.Component, dg.Model, dg.Resolvable):
     """A Dagster component whose defs.yaml names the files of its data sets.
 
-    What a file declares cannot stand in the defs.yaml: Dagster reads its texts as numbers, dates
-    and truth values before anybody sees them, and `no` would be another level.
+    Declarations cannot stand in the defs.yaml itself: Dagster would turn texts into numbers, dates
+    and truth values, so that the level `no` became another one.
 
     files         beside the defs.yaml, or anywhere by absolute paths
     home          an absolute path, such as `{{ context.project_root }}/data`
     noise         as of `pipeline_resource`
     deps          keys of assets that write the rows, such as `analytics/visits` of dbt
-    translation   attributes of the assets, such as `group_name: privacy`, as other components of
-                  Dagster take them; keys stay
+    translation   attributes of the assets, such as `group_name: privacy`, as in other components of
+                  Dagster; keys do not change
     """
 
     files: list[str]
@@ -203,7 +200,7 @@ class DataSets(dg.Component, dg.Model, dg.Resolvable):
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """Return the Dagster definitions of all files of the component."""
-        # Of a component.py Dagster hands over the file itself.
+        # For a component.py the path is that of the file itself.
         folder = context.path.parent if context.path.is_file() else context.path
         files = [folder / file for file in self.files]
         resources = {RESOURCE: pipeline_resource(home=self.home, noise=self.noise)}

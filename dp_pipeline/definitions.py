@@ -1,6 +1,4 @@
-"""The definitions that Dagster loads: every data set that is available here. A file that is refused
-takes no other data set away.
-"""
+"""The definitions that Dagster loads: every available data set whose file is not refused."""
 
 import gc
 
@@ -15,5 +13,5 @@ keep_files_private()
 refused: Refusals = {}
 defs = pipeline_definitions(available_datasets(refused), Pipeline.from_environment(), refused)
 
-# The definitions stay as long as this process: garbage collection need not look at them again.
+# The definitions live as long as this process, so garbage collection can ignore them.
 gc.freeze()

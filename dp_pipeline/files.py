@@ -20,8 +20,9 @@ from typing import BinaryIO
 
 _ENDING = ".tmp"
 _TEMPORARY = re.compile(r"\..+\.[a-z0-9_]{8}\.tmp")
+
 MIN_LEFTOVER_SECONDS = 60.0
-"""Age of a leftover, at least; the writer of a younger file may not have locked it yet."""
+"""Age of a leftover, at least: the writer of a younger file may not have locked it yet."""
 
 
 def sync(path: Path) -> None:
@@ -107,7 +108,7 @@ def temporary_folder(path: Path) -> Iterator[Path]:
 def leftovers(folder: Path, *, below: bool = False) -> Iterator[Path]:
     """Yield the temporary files and folders in a folder whose writers were killed.
 
-    below   whether to search all folders below too
+    below   whether to search the folders below too
     """
     for path in sorted(folder.rglob(f".*{_ENDING}") if below else folder.glob(f".*{_ENDING}")):
         inside = any(map(_TEMPORARY.fullmatch, path.relative_to(folder).parts[:-1]))
@@ -132,9 +133,9 @@ def sweep(folder: Path, *, below: bool = False) -> list[Path]:
 def locked(path: Path, *, remove: bool = False) -> Iterator[None]:
     """Hold the lock of ``path`` for the block, after waiting for other processes and threads.
 
-    It is not reentrant: every call opens a descriptor, to which flock belongs.
+    It is not reentrant, because each call opens a descriptor of its own, to which the lock belongs.
 
-    remove   whether to delete the file after the block, the same for all users of a lock
+    remove   whether to delete the file after the block; all users of a lock must agree on it
     """
     descriptor = _acquire(path)
     try:
@@ -154,7 +155,7 @@ def sweep_locks(folder: Path, names: str) -> int:
     names   pattern of the lock files
 
     A file is locked while it is deleted, so a process that has opened it meanwhile notices that its
-    name is gone, and creates another.
+    name is gone, and creates another file.
     """
     swept = 0
     for path in folder.glob(names):
@@ -187,7 +188,7 @@ def _acquire(path: Path) -> int:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         if _has_name(descriptor, path):
             return descriptor
-        # Its holder has deleted it, and a lock without a name excludes nobody.
+        # Its holder has deleted it, and a lock without a name excludes no process.
         os.close(descriptor)
 
 
@@ -200,8 +201,7 @@ def _has_name(descriptor: int, path: Path) -> bool:
 
 
 def is_locked(path: Path) -> bool:
-    """Return whether a process holds the lock of a file or folder; OSError if the path is
-    absent."""
+    """Return whether a process holds the lock of a file or folder; OSError if it is absent."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -213,7 +213,6 @@ def is_locked(path: Path) -> bool:
 
 
 def _is_abandoned(path: Path) -> bool:
-    """Return whether a path is old and not locked."""
     try:
         is_old = time.time() - path.lstat().st_mtime >= MIN_LEFTOVER_SECONDS
         return is_old and not is_locked(path)

@@ -1,5 +1,6 @@
-"""A limit of one thread for numerical libraries: sums of floats depend on the number of threads,
-and a replay has to give the same bytes.
+"""A limit of one thread for numerical libraries.
+
+Sums of floats depend on the number of threads, and a replay has to give the same bytes.
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ def one_thread(*, with_sklearn: bool = False) -> Iterator[None]:
 
 @cache
 def _threaded_libraries(with_sklearn: bool) -> Any:
-    """Return the controller of all thread pools, cached because finding them is slow."""
     from threadpoolctl import ThreadpoolController
 
     load_threaded_libraries(with_sklearn=with_sklearn)

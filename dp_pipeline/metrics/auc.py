@@ -15,7 +15,7 @@ from dp_pipeline.config.errors import DeclarationError
 def auc(scores: FloatArray, positive: NDArray[np.bool_]) -> float:
     """Return the AUC: the share of pairs in which a positive row scores higher than a negative one.
 
-    scores     (n,) numbers, infinite ones included
+    scores     (n,) numbers, which may be infinite
     positive   (n,) True for positive rows
 
     Equal scores count half. NaN without positive or without negative rows. DeclarationError for
@@ -105,8 +105,8 @@ class ClassAuc:
 def _one_label(counts: IntArray, scores: FloatArray, label: int) -> ClassAuc:
     """Return the AUC of one label against all others, with its gradient.
 
-    It is Σ_i Σ_j p_i n_j (1[s_i > s_j] + ½·1[s_i = s_j]) / (P·N), p the label's rows of each
-    class and n all others."""
+    It is Σ_i Σ_j p_i n_j (1[s_i > s_j] + ½·1[s_i = s_j]) / (P·N), where class i has p_i rows with
+    the label and n_i others, P and N in all."""
     positive = counts[:, label]
     negative = counts.sum(axis=1) - positive
     # Twice the ranks are integers, so the result does not depend on the order of tied classes.
@@ -121,8 +121,7 @@ def _one_label(counts: IntArray, scores: FloatArray, label: int) -> ClassAuc:
 
 
 def _half_ranks(scores: FloatArray, rows: IntArray) -> IntArray:
-    """Return, for each class, twice the number of rows with lower scores plus that with equal
-    scores."""
+    """Return, by class, twice the rows with lower scores plus the rows with equal scores."""
     values, places = np.unique(scores, return_inverse=True)
     rows_by_value = np.zeros(len(values), dtype=np.int64)
     np.add.at(rows_by_value, places, rows)
@@ -140,7 +139,6 @@ def class_table(classes: IntArray, clusters: IntArray, *, shape: tuple[int, int]
     classes    (N,) in 0..shape[0] − 1
     clusters   (N,) in 0..shape[1] − 1
 
-    >>> import numpy as np
     >>> class_table(np.array([0, 0, 1]), np.array([1, 1, 0]), shape=(2, 2)).tolist()
     [[0, 2], [1, 0]]
     """
@@ -159,34 +157,32 @@ def f_measure(table: ClassTable) -> float:
     Source: Larsen, Aone, "Fast and effective text mining using linear-time document
     clustering", KDD 1999; classes are true labels, or the clusters of k-means without privacy.
 
-    >>> import numpy as np
     >>> f_measure(np.array([[2, 0], [1, 1]]))
     0.7333333333333334
     """
-    counts = _checked(table)
+    counts = _counts_of(table)
     rows = counts.sum()
     if rows == 0:
         return float("nan")
     of_class, of_cluster = counts.sum(axis=1), counts.sum(axis=0)
-    # The cell of a class and a cluster without rows is 0 as well.
-    both = np.maximum(of_class[:, None] + of_cluster[None, :], np.finfo(float).tiny)
-    return float(of_class @ (2 * counts / both).max(axis=1) / rows)
+    # A class and a cluster without rows have F = 0.
+    sums = np.maximum(of_class[:, None] + of_cluster, np.finfo(float).tiny)
+    return float(of_class @ (2 * counts / sums).max(axis=1) / rows)
 
 
 def adjusted_rand(table: ClassTable) -> float:
     """Return the adjusted Rand index: the agreement on pairs of rows, corrected for chance.
 
-    It is 1 for equal sets, about 0 for independent clusters and below 0 for worse; 1 also where
-    chance must agree, for one class and one cluster, or every row alone in both. NaN for no rows.
-    DeclarationError for an invalid table.
+    It is 1 for equal sets, about 0 for independent ones, and negative for less agreement; 1 also
+    where sets of these sizes always agree: one class and one cluster, or every row alone in both.
+    NaN for no rows. DeclarationError for an invalid table.
 
     Source: Hubert, Arabie, "Comparing partitions", Journal of Classification, 1985.
 
-    >>> import numpy as np
     >>> adjusted_rand(np.array([[2, 0], [0, 2]])), round(adjusted_rand(np.ones((2, 2))), 12)
     (1.0, -0.5)
     """
-    counts = _checked(table)
+    counts = _counts_of(table)
     rows = counts.sum()
     if rows == 0:
         return float("nan")
@@ -203,10 +199,9 @@ def _pair_count(counts: Any) -> float:
     return float((counts * (counts - 1)).sum() / 2)
 
 
-def _checked(table: ClassTable) -> NDArray[np.float64]:
-    if table.ndim != 2 or table.size == 0 or table.min() < 0:
-        raise DeclarationError(
-            "A class table must have shape (classes, k) and counts of at least 0, but it has "
-            f"shape {table.shape} or a negative count"
-        )
+def _counts_of(table: ClassTable) -> NDArray[np.float64]:
+    if table.ndim != 2 or table.size == 0:
+        raise DeclarationError(f"A class table must have shape (classes, k), not {table.shape}")
+    if table.min() < 0:
+        raise DeclarationError("A class table must have counts of at least 0, but one is negative")
     return table.astype(np.float64)

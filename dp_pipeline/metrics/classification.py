@@ -16,7 +16,7 @@ from dp_pipeline.metrics.auc import macro_auc
 from dp_pipeline.metrics.equivalence_classes import class_ids
 
 Codes = Mapping[str, NDArray[Any]]
-"""Attribute → codes (rows,), whole numbers below the attribute's size."""
+"""Attribute → codes (rows,), integers below the attribute's size."""
 
 Answers = NDArray[np.bool_]
 """Whether each row is positive, (rows,)."""
@@ -30,8 +30,8 @@ ROWS_A_BLOCK = 1 << 16
 """Rows that are tested together, since the sums take 16 bytes a row."""
 
 PARTS = 1 << 8
-"""Weights are integers in 1/256: fine compared with a margin of 1, and coarse compared with a
-solver's last digits, which differ between machines.
+"""Weights are multiples of 1/256: fine compared with a margin of 1, and coarse compared with the
+last digits of a solver, which differ between machines.
 """
 
 _MOST_WEIGHT = 1 << 30
@@ -43,6 +43,7 @@ class LinearClassifier:
 
     columns     attributes that it reads
     weights     for every column, one integer for each code
+    intercept   an integer, as the weights in 1/256
     """
 
     columns: tuple[str, ...]
@@ -59,8 +60,8 @@ class LinearClassifier:
         return self.totals(codes, rows=rows) > 0
 
     def totals(self, codes: Codes, *, rows: int) -> IntArray:
-        """Return the weighted sum of each row, (rows,), which is larger for more certain
-        predictions."""
+        """Return the weighted sum of each row, (rows,): larger where the row is more likely
+        positive."""
         total = np.full(rows, self.intercept, dtype=np.int64)
         for name, weights in zip(self.columns, self.weights, strict=True):
             total += np.array(weights, dtype=np.int64)[codes[name]]
@@ -80,11 +81,12 @@ def train(
     Rows of a single class, no rows, or no columns give a constant classifier of the majority,
     negative in a tie. DeclarationError for columns of another length than the answers.
     """
-    if any(len(column) != len(answers) for column in codes.values()):
-        raise DeclarationError(
-            f"Each column must have one code for each of {len(answers)} rows, but one has more or "
-            "fewer"
-        )
+    for name, column in codes.items():
+        if len(column) != len(answers):
+            raise DeclarationError(
+                f"Each column must have one code for each of {len(answers)} rows, but {name} has "
+                f"{len(column)}"
+            )
     if not codes or answers.all() or not answers.any():
         return LinearClassifier((), (), 1 if 2 * int(answers.sum()) > len(answers) else -1)
     if len(answers) > MOST_TRAINING_ROWS:
@@ -101,8 +103,7 @@ def train(
 
 
 def misclassification(classifier: LinearClassifier, codes: Codes, answers: Answers) -> float:
-    """Return the share of rows that a classifier predicts incorrectly, in 0..1; NaN without
-    rows."""
+    """Return the share of rows that a classifier predicts wrongly, in 0..1; NaN without rows."""
     if len(answers) == 0:
         return float("nan")
     wrong = 0
@@ -128,43 +129,25 @@ def predict_attribute(
     >>> predict_attribute("logistic", table, table, "b", {"a": 2, "b": 2})
     (1.0, 1.0)
     """
-    training_features, tested_features = (
-        {n: c for n, c in table.items() if n != attribute} for table in (training, tested)
+    features, tested_features = (
+        {name: codes for name, codes in table.items() if name != attribute}
+        for table in (training, tested)
     )
     right, rows = np.asarray(tested[attribute], dtype=np.int64), len(tested[attribute])
     if not rows:
         return float("nan"), float("nan")
+
+    def sums_of(level: int) -> IntArray:
+        is_level = training[attribute] == level
+        if len(is_level) and not is_level.any():
+            return np.full(rows, np.iinfo(np.int64).min >> 1)
+        return train(method, features, is_level, sizes).totals(tested_features, rows=rows)
+
     levels = [1] if sizes[attribute] == 2 else range(sizes[attribute])
-    sums = np.stack(
-        [
-            _sums(
-                method,
-                training_features,
-                training[attribute] == level,
-                tested_features,
-                sizes,
-                rows,
-            )
-            for level in levels
-        ],
-        axis=1,
-    )
+    sums = np.stack([sums_of(level) for level in levels], axis=1)
     if sizes[attribute] == 2:
         sums = np.concatenate([-sums, sums], axis=1)
     return float((sums.argmax(axis=1) == right).mean()), macro_auc(sums.astype(np.float64), right)
-
-
-def _sums(
-    method: Method,
-    training_features: Codes,
-    is_level: Answers,
-    tested_features: Codes,
-    sizes: Mapping[str, int],
-    rows: int,
-) -> IntArray:
-    if len(is_level) and not is_level.any():
-        return np.full(rows, np.iinfo(np.int64).min >> 1)
-    return train(method, training_features, is_level, sizes).totals(tested_features, rows=rows)
 
 
 def split_rows(rows: int, *, seed: int) -> tuple[IntArray, IntArray]:
@@ -180,7 +163,6 @@ def split_rows(rows: int, *, seed: int) -> tuple[IntArray, IntArray]:
 
 
 def _bits(codes: Codes, sizes: list[int]) -> Any:
-    """Return sparse one-hot bits (rows, Σ sizes), by the declared sizes alone."""
     from sklearn.preprocessing import OneHotEncoder
 
     table = np.stack(list(codes.values()), axis=1)
@@ -214,8 +196,8 @@ class. The time of ``svm`` grows with the square.
 """
 
 _DECIMALS = 2
-"""Decimals of distances: rounded to them, a solver that stops within 0.001 of the optimum agrees
-with one that stops within 1e-8.
+"""Decimals of distances: rounded to these, a solver that stops 0.001 from the optimum agrees with
+one that stops 1e-8 from it.
 """
 
 Features = NDArray[Any]
@@ -229,22 +211,24 @@ def scores(
     features: Features,
     classes: int,
 ) -> FloatArray:
-    """Return the score of each class for tested rows, (rows, classes), after training on labelled
-    rows.
+    """Return the score of each class for rows, (rows, classes), after training on labelled rows.
 
     ``logistic``     probabilities of logistic regression, C = 1, at most 1000 steps
-    ``class_rate``   rates of the classes among learned rows with equal features, plus one row with
-                     the overall rates, as a reader looks them up in an equivalence class
-    ``svm``          distances of support vectors with a radial kernel, C = 1, scikit-learn's
-                     default width, as in the paper; rounded, since the solver's last digits would
-                     order the many rows on the margin
+    ``class_rate``   rates of the classes among learned rows with equal features, to which one row
+                     with the overall rates is added
+    ``svm``          distances from the boundary of support vectors with a radial kernel, C = 1 and
+                     scikit-learn's default width, as in the paper; rounded, since the solver's last
+                     digits would order the many rows on the margin
 
-    learn_target   (n,) codes 0..classes − 1
-    classes        number of classes; one without learned rows has the same score everywhere
+    learn_features   of labelled rows (n, features)
+    learn_target     their classes (n,), in 0..classes − 1
+    features         of the rows to score (rows, features)
+    classes          number of classes; one without labelled rows has the same score everywhere
 
-    If the learned rows have one class or no features, or there are none, the scores are the overall
-    rates of the classes, as for features that ``class_rate`` never met. Rows with equal features
-    have exactly equal scores. DeclarationError for wrong shapes and unknown scorers.
+    If the labelled rows have one class or no features, or there are none, the scores are the
+    overall rates of the classes, as ``class_rate`` gives them for features that no labelled row
+    has. Rows with equal features have equal scores. DeclarationError for wrong shapes and unknown
+    scorers.
 
     >>> learn, target = np.array([[0], [0], [1]]), np.array([0, 0, 1])
     >>> scores("class_rate", learn, target, np.array([[1], [2]]), 2).round(3).tolist()
@@ -255,19 +239,18 @@ def scores(
     rates = counts / len(learn_target) if len(learn_target) else np.full(classes, 1 / classes)
     if features.size == 0 or np.count_nonzero(counts) < 2:
         return np.tile(rates, (len(features), 1))
-    alike = _alike(np.concatenate([learn_features, features]))
-    learned, tested = np.split(alike, [len(learn_features)])
+    groups = _group_equal_rows(np.concatenate([learn_features, features]))
+    learned, tested = np.split(groups, [len(learn_features)])
     if scorer == "class_rate":
-        keys, size = learned * classes + learn_target, int(alike.max()) + 1
+        keys, size = learned * classes + learn_target, int(groups.max()) + 1
         rows_of = np.bincount(keys, minlength=size * classes).reshape(size, classes)
         # One row of overall rates is added to every group.
         return np.asarray((rows_of + rates) / (rows_of.sum(axis=1, keepdims=True) + 1))[tested]
     rows = _Learned.of(learn_features, learn_target, learned, most=MOST_DIFFERENT_ROWS[scorer])
     _, first, places = np.unique(tested, return_index=True, return_inverse=True)
+    different_rows = features[first].astype(np.float64)
     class_scores = np.zeros((len(first), classes))
-    learned_classes, learned_scores = _solved_scorer(
-        scorer, rows, features[first].astype(np.float64)
-    )
+    learned_classes, learned_scores = _solved_scorer(scorer, rows, different_rows)
     class_scores[:, learned_classes] = learned_scores
     return class_scores[places]
 
@@ -289,7 +272,7 @@ def _require_matching(
         )
 
 
-def _alike(features: Features) -> IntArray:
+def _group_equal_rows(features: Features) -> IntArray:
     """Return the number of the group of equal rows that each row belongs to, (n,)."""
     with np.errstate(invalid="ignore"):
         small = features.astype(np.uint8)
@@ -301,7 +284,7 @@ def _alike(features: Features) -> IntArray:
 
 @dataclass(frozen=True, eq=False)
 class _Learned:
-    """The distinct rows on which a classifier is trained, weighted by their counts.
+    """The different rows on which a classifier is trained, weighted by their number.
 
     width   scikit-learn's ``gamma="scale"`` of all rows
     """
@@ -350,10 +333,9 @@ def _solved_scorer(
 
 
 def stratified_folds(target: IntArray, folds: int, *, seed: int) -> IntArray:
-    """Return a random fold of every row (n,), 0..folds − 1, with equal sizes in total and in each
-    class.
+    """Return a random fold of every row (n,), 0..folds − 1, with equal sizes in each class.
 
-    Sizes differ by at most one row.
+    Sizes differ by at most one row, in each class and in total.
 
     >>> folds = stratified_folds(np.array([0, 1, 0, 1, 0, 0]), 2, seed=0)
     >>> np.bincount(folds).tolist(), np.bincount(folds[[1, 3]]).tolist()
@@ -361,6 +343,6 @@ def stratified_folds(target: IntArray, folds: int, *, seed: int) -> IntArray:
     """
     order = np.random.default_rng(seed).permutation(len(target))
     by_class = order[np.argsort(target[order], kind="stable")]
-    numbers = np.empty(len(target), dtype=np.int64)
-    numbers[by_class] = np.arange(len(target)) % folds
-    return numbers
+    folds_of_rows = np.empty(len(target), dtype=np.int64)
+    folds_of_rows[by_class] = np.arange(len(target)) % folds
+    return folds_of_rows

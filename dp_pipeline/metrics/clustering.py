@@ -22,7 +22,6 @@ def nicv(points: FloatArray, centres: FloatArray, nearest: IntArray | None = Non
     DeclarationError for shapes that do not fit. Source: Su, Cao, Li, Bertino,
     Jin, "Differentially Private k-Means Clustering", CODASPY 2016.
 
-    >>> import numpy as np
     >>> nicv(np.array([[0.0, 0.0], [4.0, 3.0]]), np.array([[0.0, 0.0], [4.0, 2.0]]))
     0.5
     """
@@ -32,11 +31,8 @@ def nicv(points: FloatArray, centres: FloatArray, nearest: IntArray | None = Non
         return float("nan")
     # In blocks, since the differences would need as much memory as the points.
     blocks = (slice(start, start + _BLOCK_CELLS) for start in range(0, len(points), _BLOCK_CELLS))
-    total = sum(
-        float(((points[block_rows] - centres[nearest[block_rows]]) ** 2).sum())
-        for block_rows in blocks
-    )
-    return total / len(points)
+    squares = (((points[rows] - centres[nearest[rows]]) ** 2).sum() for rows in blocks)
+    return float(sum(squares)) / len(points)
 
 
 def nearest_centres(points: FloatArray, centres: FloatArray) -> IntArray:

@@ -1,8 +1,7 @@
-"""Measures of the disclosure of a released table, in its worst class: the distance of labels from
-those of the whole table, their diversity, and containment.
+"""Measures of how much the worst class of a released table discloses about its labels.
 
-p(s) is the share of label s in the table, q(s) in a class. A measure is NaN for no rows, and about
-0 where all classes are like the table. Labels without rows matter for ordered labels only.
+p(s) is the share of label s in the table, q(s) in a class. A measure is NaN for no rows. Labels
+without rows matter for ordered labels only.
 """
 
 from __future__ import annotations
@@ -173,8 +172,7 @@ def recursive_c(classes: EquivalenceClasses, *, diversity: int) -> float:
 
 
 def homogeneous_rows(classes: EquivalenceClasses) -> int:
-    """Return the number of rows in classes with a single label, which membership in the class
-    reveals.
+    """Return the number of rows in classes with a single label, which the class discloses.
 
     >>> codes, target = np.array([[0], [0], [1], [1]]), np.array([0, 1, 2, 2])
     >>> homogeneous_rows(EquivalenceClasses.of(codes, target, labels=3))
@@ -191,10 +189,10 @@ def containment_k(bits: NDArray[Any]) -> int:
 
     bits   (n, m) of 0 and 1, or truth values
 
-    A row counts for its own k. It is never less than the k of k-anonymity, as equal rows contain
-    each other, and often far more, as rows with more ones count too. So it is **not** k-anonymity:
-    who also knows zeros of a row finds it among fewer. n without columns, 0 without rows.
-    DeclarationError for anything but 0 and 1.
+    A row counts for its own k. The result is never less than the k of k-anonymity, as equal rows
+    contain each other, and often far more, as rows with more ones count too. So it is **not**
+    k-anonymity: somebody who also knows zeros of a row finds it among fewer. It is n without
+    columns, 0 without rows. DeclarationError for anything but 0 and 1.
 
     Time grows with the square of the different rows: 0.2 s for 4,000 of 200 bits. Source: Zhang,
     Mohammed, Dave, Al Hasan, "Feature Selection for Classification under Anonymity Constraint",
@@ -247,8 +245,8 @@ class DisclosureReport:
     promised_k                K that was requested
     k                         rows of the smallest class; 0 for no rows
     rows_in_small_classes     rows of classes below the promised k
-    highest_risk, mean_risk   probability that who knows a row's released columns finds it: 1/size
-                              of its class, the highest one and the mean over rows
+    highest_risk, mean_risk   probability of finding a row from its released columns: 1/size of its
+                              class; the highest, and the mean over rows
     alpha                     α of (α,k)-anonymity
     distinct_l, entropy_l     l of distinct and of entropy l-diversity
     recursive_c               c of recursive (c,2)-diversity; infinite if a class has one label
@@ -261,8 +259,8 @@ class DisclosureReport:
     containment_k             k of containment, which is weaker than k-anonymity; NaN for codes that
                               are no bits and for many different rows
 
-    All others are NaN for no rows. They do not cover columns outside the table, or a second
-    release.
+    Measures that are not stated otherwise are NaN for no rows. None covers columns outside the
+    table, or a second release.
     """
 
     rows: int
@@ -300,10 +298,10 @@ def disclosure_report(
 ) -> DisclosureReport:
     """Return all disclosure measures of a released table.
 
-    codes     (n, m) whole numbers ≥ 0; a missing value has a separate code
+    codes     (n, m) integers ≥ 0; a missing value has a separate code
     target    (n,) codes of the sensitive label, in 0..labels − 1
     ordered   whether the labels ascend with their codes
-    k         promised k; 0 and 1 promise nothing
+    k         promised k; 0 and 1 are no promise
     bits      whether 0 and 1 mean no and yes, as containment requires
 
     Without columns all rows are one class. DeclarationError for an invalid table of codes.

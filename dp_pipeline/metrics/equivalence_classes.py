@@ -18,11 +18,11 @@ _DENSE_CELLS_A_ROW = 8
 def class_ids(codes: NDArray[Any]) -> tuple[IntArray, IntArray]:
     """Return the equivalence class of every row, and the number of rows of every class.
 
-    codes   (n, m) whole numbers ≥ 0 or truth values; a missing value is a code like any other
+    codes   (n, m) integers ≥ 0 or truth values; a missing value is a code like any other
 
-    It returns ids (n,) in 0..classes − 1, in the order of the classes' codes, the first column
-    first, and sizes (classes,), all above 0. Rows without columns are one class. Nothing is hashed,
-    since a collision would claim more anonymity. DeclarationError for an invalid table of codes.
+    The classes (n,) are numbered from 0 in the order of their codes, the first column first; the
+    sizes (classes,) are above 0. Rows without columns are one class. Nothing is hashed, since a
+    collision would claim more anonymity. DeclarationError for an invalid table of codes.
 
     >>> ids, sizes = class_ids(np.array([[1, 0], [0, 7], [1, 0]]))
     >>> ids.tolist(), sizes.tolist()
@@ -77,11 +77,9 @@ class EquivalenceClasses:
 
     @classmethod
     def of(cls, codes: NDArray[Any], target: NDArray[Any], *, labels: int) -> EquivalenceClasses:
-        """Return the equivalence classes of released codes (n, m), with a label code (n,) for every
-        row.
+        """Return the classes of released codes (n, m), with a label code (n,) for every row.
 
-        DeclarationError for other shapes, and for codes outside the labels.
-        """
+        DeclarationError for other shapes, and for codes outside the labels."""
         ids, sizes = class_ids(codes)
         if target.shape != (len(codes),):
             raise DeclarationError(

@@ -1,6 +1,4 @@
-"""Choice of the k-way marginals by which tables are compared, and the error of a number that is
-computed from a noisy table.
-"""
+"""The k-way marginals by which tables are compared; the error of a number from a noisy table."""
 
 from __future__ import annotations
 
@@ -13,14 +11,8 @@ import numpy as np
 
 from dp_pipeline.config.encoding import FloatArray
 
-MOST_PAIRS = 2000
-"""Pairs of attributes that a distance is averaged over, at most."""
-
-MOST_TRIPLES = 500
-"""Sets of three attributes that a distance is averaged over, at most."""
-
-MOST_WAYS = 100
-"""Larger sets of attributes that a distance is averaged over, at most."""
+MOST_PAIRS, MOST_TRIPLES, MOST_WAYS = 2000, 500, 100
+"""Sets of two, of three and of more attributes that a distance is averaged over, at most."""
 
 MOST_COMPARED = 1_000_000
 """Rows of a table whose marginals are compared, at most; of more, a seeded sample."""
@@ -30,8 +22,7 @@ MOST_PLACES = 2000
 
 
 def attribute_sets(names: Sequence[str], k: int) -> tuple[tuple[str, ...], ...]:
-    """Return the sets of k attributes to average over: all of them, or a sample seeded by their
-    names.
+    """Return sets of k attributes to average over: all, or a sample seeded by their names.
 
     There are at most ``MOST_PAIRS`` pairs, ``MOST_TRIPLES`` triples and ``MOST_WAYS`` larger sets,
     drawn uniformly; () for fewer than k attributes.
@@ -51,7 +42,7 @@ def attribute_sets(names: Sequence[str], k: int) -> tuple[tuple[str, ...], ...]:
 
 
 REDRAWS = 200
-"""Draws of noise, by which a standard deviation of Laplace noise is known to √(5/800) = 8 %."""
+"""Draws of noise: they estimate a standard deviation of Laplace noise to √(5/800) = 8 %."""
 
 
 def redraw_error(

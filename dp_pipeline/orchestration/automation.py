@@ -1,7 +1,7 @@
 """The schedules and the sensor of one data set, off until somebody turns them on.
 
-Calendar, declarations and ledger decide what they start; no row is read. There is no sensor for
-sensitive rows whose changes are not public: a release would disclose that a row changed.
+The calendar, declarations and the ledger decide which runs they start; no row is read. There is no
+sensor for sensitive rows whose changes are not public: a release would disclose that a row changed.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ def publication_request(
 ) -> TickResult:
     """Return the run that publishes one model, or the reason if the budget is too small.
 
-    snapshot   name of a new one, a new charge; empty: the current one, a replay at no cost once it
-               was published
+    snapshot   name of a new snapshot, whose release is a new charge; empty: the current snapshot,
+               whose release is replayed at no cost once it was published
 
-    Other mistakes are raised, and Dagster shows a failed tick.
+    Other errors are raised, and Dagster shows a failed tick.
     """
     epsilon = epsilon_text(publication.epsilon)
     models, levels = (publication.model,), (epsilon,)
@@ -68,7 +68,6 @@ def publication_request(
 
 
 def ingest_config(spec: DatasetSpec, snapshot: str) -> dict[str, Any]:
-    """Return the configuration of a run that opens a snapshot."""
     return {"ops": {f"{spec.name}__ingested": {"config": {"snapshot": snapshot}}}}
 
 
@@ -80,7 +79,6 @@ _NO_RETRY = "A refused or failed week is not tried again before the next."
 
 
 def schedules_of(spec: DatasetSpec) -> list[dg.ScheduleDefinition]:
-    """Return the schedules that publish the declared models; empty if nothing is published."""
     if spec.windows is not None:
         return [_window_schedule(spec)]
     if spec.publish is None:
@@ -91,10 +89,9 @@ def schedules_of(spec: DatasetSpec) -> list[dg.ScheduleDefinition]:
 def _weekly_schedule(spec: DatasetSpec, publication: Publication) -> dg.ScheduleDefinition:
     """Return the schedule that publishes a model in each ISO week.
 
-    It is from the current snapshot, which is replayed, or from a new one where the file says so.
-
-    A new one is read whether or not a row changed, as its runs must not disclose that; its name
-    differs from that of the schedule which is free.
+    It replays the release of the current snapshot; with ``refresh`` it opens a new snapshot,
+    whether or not a row changed, as its runs must not disclose that. The two have different names,
+    as one of them costs something.
     """
     text, is_refresh = jobs.publication_text(spec, publication), spec.refresh == "weekly"
     name, job_name = f"{spec.name}_weekly", jobs.backfill_job_name(spec)
@@ -127,12 +124,11 @@ def _weekly_schedule(spec: DatasetSpec, publication: Publication) -> dg.Schedule
 
 
 MAX_WINDOWS_PER_TICK = 60
-"""Missed windows are caught up, so many in each tick, the oldest first."""
+"""Missed windows that one tick requests, at most, the oldest first."""
 
 
 def _window_schedule(spec: DatasetSpec) -> dg.ScheduleDefinition:
-    """Return the schedule that publishes every closed window after its grace, including missed
-    ones."""
+    """Return the schedule that publishes every closed window after its grace, and missed ones."""
     windows = spec.cut
     is_hourly = windows.every == "hour"
     published = "; ".join(jobs.publication_text(spec, entry) for entry in spec.publications)
@@ -167,7 +163,6 @@ def _has_file_each(spec: DatasetSpec) -> bool:
 
 
 def _may_have_rows(spec: DatasetSpec, window: str) -> bool:
-    """Return whether a window may have rows: its file exists, or windows have no own files."""
     return not _has_file_each(spec) or source_stamp(spec.at_window(window).source) is not None
 
 
@@ -185,7 +180,6 @@ def _window_choice_text(spec: DatasetSpec) -> str:
 
 
 def _no_window_text(spec: DatasetSpec, home: Home) -> str:
-    """Return a line that says why no window is due."""
     published = outcome.published_windows(spec, home)
     if published and _has_ended(spec, home, published):
         return (
@@ -209,9 +203,9 @@ def _has_ended(spec: DatasetSpec, home: Home, published: Sequence[str]) -> bool:
 def due_windows(spec: DatasetSpec, home: Home, moment: int) -> tuple[str, ...]:
     """Return the closed windows to publish, oldest first; those that cannot have rows are left out.
 
-    They are the windows after the newest published one, and unpublished ones before it, while these
-    are among the last: for a window that never comes no run is started for ever. Before any is
-    published, the newest alone is due.
+    They are the windows after the newest published one, and unpublished ones among the last 60
+    before it, so that runs for a window that never comes end. Before any is published, the newest
+    alone is due.
 
     moment   seconds since 1970 in UTC
     """
@@ -220,7 +214,7 @@ def due_windows(spec: DatasetSpec, home: Home, moment: int) -> tuple[str, ...]:
         newest_first = reversed(spec.cut.closed(moment))
         newest = next((window for window in newest_first if _may_have_rows(spec, window)), None)
         if newest is None or spec.cut.start(newest) < spec.cut.start(spec.first_complete_window):
-            return ()  # Releases of several windows cannot end with it.
+            return ()  # Too few windows precede it for the releases of several windows.
         return (newest,)
     later: list[str] = []
     if not _has_ended(spec, home, published):
@@ -235,7 +229,6 @@ def due_windows(spec: DatasetSpec, home: Home, moment: int) -> tuple[str, ...]:
 
 
 def _gaps(windows: Windows, published: Sequence[str]) -> Iterator[str]:
-    """Yield the recent unpublished windows between published ones, newest first."""
     name: str | None = published[-1]
     for _ in range(MAX_WINDOWS_PER_TICK):
         if name is None or name == published[0]:
@@ -248,7 +241,6 @@ def _gaps(windows: Windows, published: Sequence[str]) -> Iterator[str]:
 def _window_runs(
     spec: DatasetSpec, pipeline: Pipeline, due: tuple[str, ...], *, tick: str
 ) -> list[dg.RunRequest] | dg.SkipReason:
-    """Return a run for each window that the budget allows, or the reason if it allows none."""
     names, levels = EpsilonRelease.names(spec), EpsilonRelease.levels(spec)
     options = RunOptions(spec, EpsilonRelease, names, levels, pipeline.home, pipeline.noise)
     allowed, refusals = [], []
@@ -277,8 +269,7 @@ def _window_runs(
 
 
 def _unread_windows(spec: DatasetSpec, home: Home, due: Sequence[str]) -> list[str]:
-    """Return the earlier windows that releases over several windows need but that were never
-    read."""
+    """Return the earlier windows that releases of several windows need but that were never read."""
     span = spec.max_span
     earlier = {name for window in due for name in spec.cut.ending_with(window, span)} - {*due}
     is_open = home.ledger.account(spec.population) is not None
@@ -303,7 +294,7 @@ def _grace_text(grace: int) -> str:
 
 
 def iso_week(time: datetime) -> str:
-    """Return the name of the snapshot for the ISO week of a time.
+    """Return the ISO week of a time, which names the snapshot of the week.
 
     >>> iso_week(datetime(2027, 1, 1))
     '2026-W53'
@@ -316,11 +307,10 @@ def iso_week(time: datetime) -> str:
 class SourceCursor:
     """The state about a source that its sensor stores between two ticks.
 
-    stamp            of the file when it was last hashed
-    digest           of its bytes then
-    snapshot_digest  of the bytes that the last snapshot was made of; empty before the first
-    run_count        number of requested runs: a tick that is forgotten in a crash requests the
-                     same run again, not another one
+    stamp             stamp of the file when it was last hashed
+    digest            digest of its bytes at that time
+    snapshot_digest   digest of the bytes that the last snapshot was made of; empty before the first
+    run_count         number of requested runs: after a crash a tick requests the same run again
     """
 
     stamp: str = ""
@@ -330,27 +320,24 @@ class SourceCursor:
 
     @classmethod
     def from_text(cls, text: str | None) -> SourceCursor:
-        """Return the cursor stored in a text; an empty cursor for any other text."""
+        """Return the cursor that a text stores; an empty cursor for any other text."""
         try:
             return cls(**json.loads(text or "{}"))
         except (TypeError, ValueError):
             return cls()
 
     def to_text(self) -> str:
-        """Return the cursor as text for Dagster to store."""
         return json.dumps(asdict(self))
 
     @property
     def run_key(self) -> str:
-        """The key of the run that is due."""
         return f"{self.run_count + 1}-{self.digest[:16]}"
 
 
 def observe_source(spec: DatasetSpec, home: Home, cursor: SourceCursor) -> SourceCursor | None:
     """Return the cursor after checking the source; None if it is missing or being written.
 
-    Its bytes are read, and only hashed, if its stamp changed.
-    """
+    Its bytes are read if its stamp changed, and only to hash them."""
     stamp = source_stamp(spec.source)
     if stamp is None or stamp.text == cursor.stamp:
         return None if stamp is None else cursor
@@ -371,7 +358,6 @@ def free_snapshot_name(spec: DatasetSpec, home: Home, today: date) -> str:
 
 
 def _is_older_than_snapshot(spec: DatasetSpec, home: Home, stamp: SourceStamp) -> bool:
-    """Return whether the source was written before the current snapshot was read from it."""
     snapshot = current_snapshot(home.raw, spec.name, b"", spec.window)
     if snapshot is None or not snapshot.exists():
         return False
@@ -385,8 +371,7 @@ INTERVAL_SECONDS = 60
 
 
 def sensors_of(spec: DatasetSpec) -> list[dg.SensorDefinition]:
-    """Return the sensor for new rows, if their changes are public and visible; otherwise an
-    empty list."""
+    """Return the sensor for new rows if their changes are public and visible, else []."""
     return [_new_rows_sensor(spec)] if jobs.is_watched(spec) else []
 
 
@@ -412,14 +397,12 @@ def _new_rows_sensor(spec: DatasetSpec) -> dg.SensorDefinition:
         if cursor.digest == cursor.snapshot_digest:
             return dg.SkipReason(f"{spec.name}: its source has the same bytes as before")
         name = free_snapshot_name(spec, dp_pipeline.home, datetime.now(UTC).date())
-        key = cursor.run_key
+        key, entry = cursor.run_key, spec.publish
         result: TickResult
-        if spec.publish is None:
+        if entry is None:
             result = dg.RunRequest(run_key=key, run_config=ingest_config(spec, name))
         else:
-            result = publication_request(
-                spec, spec.publish, dp_pipeline, run_key=key, snapshot=name
-            )
+            result = publication_request(spec, entry, dp_pipeline, run_key=key, snapshot=name)
         if isinstance(result, dg.RunRequest):
             run_count = cursor.run_count + 1
             cursor = replace(cursor, snapshot_digest=cursor.digest, run_count=run_count)

@@ -83,8 +83,7 @@ def _specs(key: dg.AssetKey, *names: str, **descriptions: str) -> list[dg.AssetC
 def check_specs(key: dg.AssetKey, kind: type[Release]) -> list[dg.AssetCheckSpec]:
     """Return the checks of a release.
 
-    None can run by itself: materializing a settled partition again costs nothing and runs them all.
-    """
+    None can run by itself: materializing a settled partition again runs them all at no cost."""
     if kind.FOLDER:
         return _specs(key, KEEPS_K, INTACT)
     return _specs(key, SPENT, PLAUSIBLE, INTACT, REBUILT, WITHIN, NOT_NEAR)
@@ -130,8 +129,7 @@ def domain_checks(release: DomainRelease, published: PublishedBundle) -> list[dg
 def fault_result(
     name: str, require: Callable[[], object], *, is_fatal: bool = True
 ) -> dg.AssetCheckResult:
-    """Return a failed check result with the message if ``require`` raises an error, else a passed
-    one.
+    """Return a check result that fails, with its message, if ``require`` raises PipelineError.
 
     is_fatal   False: a fault is a warning
     """
@@ -151,15 +149,14 @@ def _intact_check(release: Release, published: PublishedBundle) -> dg.AssetCheck
 
 
 def _rebuilt_check(release: Release, bundle: Bundle) -> dg.AssetCheckResult:
-    # A replay has compared its digest with the settled one. Only other code has to be tried.
+    # A replay has compared its digest with the settled one, so only other code is tried.
     if bundle.facts["code"] == release.version():
         return dg.AssetCheckResult(passed=True, check_name=REBUILT)
     return fault_result(REBUILT, lambda: require_reproducible(release, bundle), is_fatal=False)
 
 
 def k_anonymity_check(bundle: Bundle) -> dg.AssetCheckResult:
-    """Return the check that the classes of a stored table are as large and as diverse as
-    guaranteed."""
+    """Return the check that the classes of a stored table keep the promised K and diversity."""
     facts = bundle.facts
     report = measure_disclosure(bundle.tables, label=facts["label"], k=int(facts["k"]))
     numbers = {
@@ -176,7 +173,7 @@ def k_anonymity_check(bundle: Bundle) -> dg.AssetCheckResult:
 def budget_checks(balance: Balance) -> list[dg.AssetCheckResult]:
     limits = ((balance.spent, balance.ceiling), (balance.month_spent, balance.per_month))
     shares = [spent / limit for spent, limit in limits if limit is not None]
-    # A window is meant to be filled, so it is never near its limit, and must not be beyond it.
+    # A window is meant to be filled: it must keep within its limit, but may come near it.
     window_fits = balance.window_remaining is None or balance.window_remaining >= 0
     metadata = balance_metadata(balance)
     return [
@@ -230,15 +227,14 @@ def plausible_check(spec: DatasetSpec, bundle: Bundle) -> dg.AssetCheckResult:
     )
 
 
-_VERDICTS = {AssetCheckExecutionRecordStatus.SUCCEEDED, AssetCheckExecutionRecordStatus.FAILED}
+_RESULTS = {AssetCheckExecutionRecordStatus.SUCCEEDED, AssetCheckExecutionRecordStatus.FAILED}
 
 
 def standing_checks(context: dg.AssetExecutionContext) -> list[dg.AssetCheckEvaluation]:
-    """Return the last result of each check of this asset, so that a refused run can report it
-    again.
+    """Return the last result of each check of this asset, which a refused run reports again.
 
-    Dagster takes a run without verdicts for a failed check. A refused run has changed nothing, so
-    the verdicts on the current release still hold.
+    Dagster shows a run without results as a failed check. A refused run has changed nothing, so the
+    results for the current release still hold.
     """
     return [_reported_again(context.instance, record) for record in _last_records(context)]
 
@@ -261,7 +257,7 @@ def repeated_checks(context: dg.AssetExecutionContext) -> list[dg.AssetCheckResu
 def _last_records(context: dg.AssetExecutionContext) -> Iterator[AssetCheckExecutionRecord]:
     for key in context.selected_asset_check_keys:
         yield from context.instance.event_log_storage.get_asset_check_execution_history(
-            key, limit=1, status=_VERDICTS
+            key, limit=1, status=_RESULTS
         )
 
 
@@ -270,8 +266,7 @@ def _reported_again(
 ) -> dg.AssetCheckEvaluation:
     """Return an earlier check result with the release that it was about.
 
-    Dagster itself would name the newest release of the refused partition.
-    """
+    Dagster itself would name the newest release of the refused partition."""
     evaluation = record.evaluation
     assert evaluation is not None
     target = evaluation.target_materialization_data

@@ -2,7 +2,7 @@
 
 The version of a release changes when a new draw might give other answers: with the measuring code,
 the measured declarations, and the parameters of its model. A replayed release keeps the version
-that it was drawn with, so Dagster's mark stays until a new draw.
+that it was drawn with, so Dagster marks it as outdated until a new draw.
 """
 
 from __future__ import annotations
@@ -38,8 +38,7 @@ def validation_version(spec: DatasetSpec) -> str:
 
 
 def ingestion_version(spec: DatasetSpec) -> str:
-    """Return the version of the ingestion stage, made from its code and the source without its
-    folder."""
+    """Return the version of the ingestion stage, made from its code and the names of its files."""
     return digest_of(preparation_version(spec), _without_folders(spec.source))
 
 
@@ -67,7 +66,6 @@ def release_tags(
 
 
 def _measured(spec: DatasetSpec, kind: type[Release], name: str) -> Iterator[object]:
-    """Yield the declarations that change the answers or the cost of one model or method."""
     if kind is DomainRelease:
         yield name
     elif kind.FOLDER:

@@ -26,10 +26,10 @@ from dp_pipeline.results.synthetic_table import decode_columns
 SCHEMA, LINEAGE = "dagster/column_schema", "dagster/column_lineage"
 
 MAX_NAMED_SOURCES = 3
-"""Source columns that the description of a column names."""
+"""Source columns that the description of a column names, at most."""
 
 MAX_NAMED_LEVELS = 8
-"""Declared levels that are named one by one."""
+"""Declared levels that are listed by name; of more, only their number is shown."""
 
 _BOUND = 1 << COORDINATE_BITS
 """The upper bound of an attribute as a fixed-point coordinate."""
@@ -95,14 +95,13 @@ def raw_columns(spec: DatasetSpec, stage: str) -> list[AssetColumn]:
 
 
 def _ingested(spec: DatasetSpec) -> list[AssetColumn]:
-    """Return the columns of the source: every cell is text or a number, and may be missing."""
     attributes: dict[str, list[Attribute]] = {}
     for attribute in spec.domain:
         for column in attribute.inputs:
             attributes.setdefault(column, []).append(attribute)
     columns = []
     for name, readers in attributes.items():
-        # Nothing was clipped or dropped yet: the declaration does not bind what is stored.
+        # Nothing was clipped or dropped yet, so stored values may be outside the declaration.
         declared = ", ".join(f"{reader.name} (declared: {_declared(reader)})" for reader in readers)
         columns.append(
             AssetColumn(name, _source_type(readers), f"read as {declared}", nullable=True)
@@ -170,8 +169,7 @@ def _one_hot(spec: DatasetSpec) -> list[AssetColumn]:
 def _declared(attribute: Attribute) -> str:
     """Return the declared bounds or levels of an attribute as text.
 
-    What is to be discovered is never in the log of a run: its own asset shows it after the charge.
-    """
+    Discovered ones are never in the log of a run: their own asset shows them after the charge."""
     if attribute.undeclared is not None:
         return "discovered"
     if attribute.coordinate is not None:

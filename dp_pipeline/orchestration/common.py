@@ -1,6 +1,4 @@
-"""The parts shared by all assets: the home as a resource, run configuration, failures of one line,
-and the labels of assets.
-"""
+"""Parts of all assets: the home as a resource, configuration of runs, failures, and labels."""
 
 from __future__ import annotations
 
@@ -32,7 +30,7 @@ RELEASE_KINDS: tuple[type[Release], ...] = (EpsilonRelease, KAnonymousRelease)
 class Pipeline:
     """The home and the noise source, which are fixed when Dagster loads the definitions.
 
-    It is no configurable resource: a run with another home would have another, unspent ledger.
+    They are no configuration of a run: one with another home would have another, unspent ledger.
 
     noise   ``opendp`` (default), ``exact``, or ``seeded:NUMBER`` for research on benchmark data
     """
@@ -47,10 +45,10 @@ class Pipeline:
 
 
 RESOURCE = "dp_pipeline"
-"""The resource's name: that of the package, so that no other project has its own called alike."""
+"""The resource's name: that of the package, so that no resource of another project has it."""
 
 PipelineResource = dg.ResourceParam[Pipeline]
-"""How an asset asks for it, as its parameter of that name."""
+"""The type of the parameter ``dp_pipeline``, by which an asset gets the resource."""
 
 
 @cache
@@ -82,8 +80,8 @@ class ReleaseConfig(DrawConfig):
 class WindowConfig(ReleaseConfig):
     """The configuration of a run over one time window.
 
-    epsilon   of a sweep: a declared ε, in place of those that are published
-    span      number of windows of each release, in place of as many as are published together
+    epsilon   a declared ε to release, instead of those that are published
+    span      number of windows of each release, instead of the declared number
     """
 
     epsilon: str = ""
@@ -112,20 +110,17 @@ def run_facts(context: dg.AssetExecutionContext) -> dict[str, str]:
 def on_any_update() -> dg.AutomationCondition:  # type: ignore[type-arg]
     """Return the condition under which Dagster renews a report after any update, at no cost.
 
-    `eager` alone waits until none is missing.
-    """
+    The condition ``eager`` alone waits until no update is missing."""
     return dg.AutomationCondition.eager().without(~dg.AutomationCondition.any_deps_missing())
 
 
 @contextmanager
 def one_line_failures(spec: DatasetSpec) -> Iterator[None]:
-    """Run an asset with private files; turn a PipelineError into a Dagster Failure that is not
-    retried.
+    """Run an asset with private files; turn its errors into Dagster failures without a retry.
 
-    An error of the operating system is reported with its reason. Of any other error on release data
-    only type and place are reported: its text may quote rows, and more people read the event log
-    than the raw store.
-    """
+    A PipelineError has its message, an error of the operating system its reason. Of any other error
+    on release data only type and place are reported: its text may quote rows, and more people read
+    the event log than the raw store."""
     try:
         with private_files():
             yield
@@ -147,7 +142,6 @@ def one_line_failures(spec: DatasetSpec) -> Iterator[None]:
 
 
 def _failure_of(error: PipelineError) -> dg.Failure:
-    """Return the failure for an error, with its exit code and a table of a refused budget."""
     metadata: dict[str, dg.MetadataValue] = {"exit_code": dg.MetadataValue.int(error.exit_code)}
     if isinstance(error, BudgetExceeded):
         records = [
@@ -161,10 +155,10 @@ def _failure_of(error: PipelineError) -> dg.Failure:
 Side = Literal["raw", "release", "monitoring", "k_anonymous"]
 
 _GROUP_ORDER: dict[Side, int] = {"raw": 1, "release": 2, "monitoring": 3, "k_anonymous": 4}
-"""Dagster sorts groups by their names, and a reader follows the rows."""
+"""Numbers in front of the names of groups, by which Dagster sorts them."""
 
 _SOURCE_ICONS = {"sklearn": "scikitlearn", "generator": "python"}
-"""Kinds of sources that Dagster calls otherwise."""
+"""Kind of a source → Dagster's name of its icon, where the two differ."""
 
 
 class AssetLabels(TypedDict):
@@ -194,5 +188,4 @@ def asset_labels(
 
 
 def source_icon(spec: DatasetSpec) -> str:
-    """Return the kind of the source as the name of an icon in Dagster."""
     return _SOURCE_ICONS.get(spec.source.kind, spec.source.kind)

@@ -1,7 +1,7 @@
 """Definitions of data sets: one file becomes a chain of assets, checks, jobs, schedule and sensor.
 
-Assets of the raw chain: ingested → validated → normalized → discretized → one_hot. The discovered
-domain is between the second and the third, where something is to be discovered.
+Assets of the raw chain: ingested → validated → normalized → discretized → one_hot. Where levels or
+bounds are to be discovered, the asset ``domain`` stands between the second and the third.
 """
 
 import gc
@@ -121,7 +121,6 @@ def _ingested(spec: DatasetSpec) -> dg.AssetsDefinition:
 
 
 def _joined_sources(spec: DatasetSpec) -> list[dg.AssetSpec]:
-    """Return the two sources that are joined, for the lineage; empty for a single source."""
     parts = spec.domain.parts
     if parts is None or spec.source.parts is None:
         return []
@@ -264,8 +263,8 @@ def chains_of(
 ) -> tuple[list[tuple[DatasetSpec, dg.Definitions]], dg.Definitions]:
     """Return the Dagster definitions of each data set, with placeholder assets for refused ones.
 
-    refused   name → error of files that are refused already; others are added. None: the error of
-              the first one is raised
+    refused   name → error of files that are refused already, to which others are added; None: the
+              first error is raised
     """
     chains = []
     for spec in specs:
@@ -276,7 +275,6 @@ def chains_of(
 
 
 def _refused_asset(name: str, line: str) -> dg.AssetSpec:
-    """Return an asset without a function, whose page says why the data set is refused."""
     _log.error("%s is left out: %s", name, line)
     key = re.sub(r"\W", "_", name)
     return dg.AssetSpec(
@@ -293,7 +291,7 @@ def pipeline_definitions(
 ) -> dg.Definitions:
     """Return the Dagster definitions of all data sets with their resources.
 
-    refused   as for `chains_of`
+    refused   as of `chains_of`
     """
     shared: dict[str, Any] = {
         "resources": {RESOURCE: resource_of(pipeline)},
@@ -308,7 +306,6 @@ def pipeline_definitions(
 
 @contextmanager
 def _without_collector() -> Iterator[None]:
-    """Turn the garbage collector off inside the block, which makes loading many files faster."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -319,10 +316,8 @@ def _without_collector() -> Iterator[None]:
 
 
 def _bind_jobs(chain: dg.Definitions, shared: dict[str, Any]) -> dg.Definitions:
-    """Return the Dagster definitions with jobs bound to their assets.
-
-    Dagster would search the assets of all data sets once for every job.
-    """
+    """Return the definitions with jobs bound to their assets, as Dagster would search all data
+    sets."""
     definitions = dg.Definitions(assets=chain.assets, jobs=chain.jobs, **shared)
     return dg.Definitions(
         assets=chain.assets,

@@ -50,12 +50,12 @@ def dagster_folder(home: Home) -> Path:
 def make_dagster_home(home: Home) -> Path:
     """Create the folder of Dagster's settings; return its path.
 
-    It is what ``$DAGSTER_HOME`` names, or ``.dagster_home`` next to the home, with the settings of
-    the project if it has some.
+    It is the folder that ``$DAGSTER_HOME`` names, or ``.dagster_home`` next to the home, with the
+    ``dagster.yaml`` of the project if there is one.
 
-    Sets the variable for this process, whose files are private from then on. Raises PipelineError
-    where the folder cannot be created, DeclarationError where its settings keep the history
-    elsewhere than ``$DP_PIPELINE_DAGSTER`` says.
+    The variable is set for this process, whose files are private from then on. Raises PipelineError
+    where the folder cannot be created, DeclarationError where its settings keep the run history in
+    another place than ``$DP_PIPELINE_DAGSTER``.
     """
     keep_files_private()
     folder = dagster_folder(home)
@@ -66,7 +66,7 @@ def make_dagster_home(home: Home) -> Path:
         make_private(folder)
         own_folder = follow_links(home.root.parent / ".dagster_home")
         close_folders(*home.folders, *([own_folder] if folder == own_folder else []))
-        # Nobody reads what another process has half written.
+        # No process may read a file that another one is still writing.
         with locked(folder / ".lock"):
             if not file.exists():
                 text = _new_settings(home, on_server=server is not None)
@@ -81,8 +81,7 @@ def make_dagster_home(home: Home) -> Path:
 
 
 def _storage_server() -> str | None:
-    """Return the server of the run history without its password; None if the history is in the
-    folder."""
+    """Return the server of the run history without its password; None if a folder holds it."""
     address = os.environ.get(STORAGE_VARIABLE)
     if not address:
         return None
@@ -92,7 +91,7 @@ def _storage_server() -> str | None:
             f"The variable {STORAGE_VARIABLE} needs dagster-postgres, which is not installed: "
             "`pip install 'dp-pipeline[postgresql]'`"
         )
-    # Dagster hands the variable on as it is.
+    # Dagster passes the variable on unchanged, so it must have the URL in its full form.
     os.environ[STORAGE_VARIABLE] = url.render_as_string(hide_password=False)
     return address_label(url)
 
@@ -141,11 +140,10 @@ def _no_settings(file: Path) -> DeclarationError:
 def dagster_instance(home: Home) -> dg.DagsterInstance:
     """Return the persistent Dagster instance of this project, creating its folder if needed.
 
-    Raises PipelineError where no such folder can be, or its server does not answer.
-    """
+    Raises PipelineError where the folder cannot be created or the server does not answer."""
     folder = make_dagster_home(home)
     _require_answer()
-    # Several processes that find no tables would make them at once, and fail over each other's.
+    # Without the lock several processes would create the same tables at once, and fail.
     with locked(folder / ".lock"):
         return dg.DagsterInstance.get()
 

@@ -23,13 +23,13 @@ from dp_pipeline.releases.export import publications_of
 from dp_pipeline.releases.k_anonymous_release import KAnonymousRelease
 
 SEQUENTIAL_TAG = "dp_pipeline/sequential"
-"""The tag of runs of which Dagster starts one after the other, for each data set: dagster.yaml says
-so. Each window plans from the release of the one before.
+"""The tag of runs that Dagster starts one after the other, for each data set, by dagster.yaml: each
+window plans from the release of the preceding one.
 """
 
 
 def jobs_of(spec: DatasetSpec) -> list[dg.job]:  # type: ignore[valid-type]
-    """Return every job of one data set, before they are bound to assets."""
+    """Return every job of one data set, not yet bound to assets."""
     prepare, report = _prepare_job(spec), _report_job(spec)
     if spec.windows is not None:
         return [prepare, _windows_job(spec), report]
@@ -93,13 +93,12 @@ def _job(
     description: str,
     tags: Mapping[str, str] | None = None,
 ) -> dg.job:  # type: ignore[valid-type]
-    """Return a job over some assets, named after the data set."""
     return dg.define_asset_job(
         name,
         selection=dg.AssetSelection.assets(*([spec.name, *asset.split("/")] for asset in assets)),
         description=description,
         tags=dict(tags or {}),
-        # Each process of another executor imports for seconds before it works for one.
+        # Other executors start a process for each step, which imports for seconds.
         executor_def=dg.in_process_executor,
     )
 
@@ -111,7 +110,6 @@ def _prepare_job(spec: DatasetSpec) -> dg.job:  # type: ignore[valid-type]
 
 
 def _preparation_text(spec: DatasetSpec) -> str:
-    """Return a text that describes the preparation before a release, with its cost."""
     text = "Rows that are not prepared yet are read and prepared first"
     return f"{text}. {_discovery_text(spec)}" if spec.to_discover else f"{text}, which is free."
 
@@ -196,7 +194,7 @@ MAX_SILENCE = 90  # seconds; the daemon reports itself every 30
 def require_daemon(instance: dg.DagsterInstance, *, now: float) -> None:
     """Raise PipelineError unless Dagster's daemon was active recently.
 
-    Without it the runs would wait, and be charged whenever somebody starts Dagster.
+    Without it the runs would wait, and be charged when Dagster is started one day.
 
     now   seconds since 1970
     """

@@ -1,7 +1,7 @@
-"""Metadata of assets, of releases of every kind, and of an account.
+"""Metadata of assets, of releases of every kind, and of an account, for Dagster's pages.
 
-A raw asset shows names, stages, declarations and public numbers of rows, and nothing else: more
-people read the event log than the raw store.
+A raw asset shows names, stages, declarations and public numbers of rows alone: more people read the
+event log than the raw store.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ ROW_COUNT = "dagster/row_count"
 """Dagster's key for the number of rows of an asset's table: it is shown and plotted."""
 
 PREVIEW_ROWS = 10
-"""Synthetic rows on the page of an asset."""
+"""Synthetic rows on the page of an asset, at most."""
 
 MAX_COLUMNS = 5
-"""Dagster shows a table in a narrow window: more columns are cut off there."""
+"""Columns of a table, at most: Dagster shows it in a narrow window, which cuts off further ones."""
 
 
 def _text(value: str) -> dg.MetadataValue:
@@ -90,8 +90,7 @@ def published_metadata(copies: Mapping[str, PublishedCopy | None]) -> Metadata:
 
 
 def number(value: float) -> dg.MetadataValue:
-    """Return a number with four significant digits for Dagster; text for a value that is not
-    finite."""
+    """Return a number with four significant digits for Dagster; a text unless it is finite."""
     if not math.isfinite(value):
         return _text("not a number")
     return dg.MetadataValue.float(float(f"{value:.4g}"))
@@ -106,15 +105,14 @@ def picture(chart: figures.Picture) -> dg.MetadataValue:
 def line_table(
     names: Sequence[str], lines: Sequence[Sequence[str | int | float]]
 ) -> dg.MetadataValue:
-    """Return a table of at most five columns for Dagster, whose head is shown even without
-    lines."""
+    """Return a table for Dagster, with its head even where there are no lines."""
     records = [dg.TableRecord(dict(zip(names, line, strict=True))) for line in lines]
     columns = [dg.TableColumn(name) for name in names]
     return dg.MetadataValue.table(records, schema=dg.TableSchema(columns))
 
 
 def record_table(table: Mapping[str, np.ndarray]) -> dg.MetadataValue:
-    """Return a short released table with its first columns; a single line is transposed."""
+    """Return a short released table with its first five columns; a single line is transposed."""
     columns = [[_rounded(value) for value in values.tolist()] for values in table.values()]
     if len(table) > MAX_COLUMNS and all(len(values) == 1 for values in columns):
         pairs = [(name, str(value)) for name, (value,) in zip(table, columns, strict=True)]
@@ -174,7 +172,7 @@ def _preview(bundle: Bundle) -> Metadata:
 def release_metadata(
     release: Release, published: PublishedBundle, card: Path, other_releases: Sequence[str] = ()
 ) -> Metadata:
-    """Return the charge or promise of a release, its origin, and its card.
+    """Return the costs or the promise of a release, its origin, and its card.
 
     card             file with the release card, in Markdown
     other_releases   names of non-DP releases of the same sensitive rows
@@ -205,13 +203,11 @@ def release_metadata(
 
 
 def _cost_metadata(published: PublishedBundle) -> Metadata:
-    """Return the metadata on costs: the ε that holds, the ρ paid, the charge of this run, and
-    all charges."""
     bundle = published.bundle
     exact: Metadata = {"privacy/exact epsilon": _text(bundle.spent_text)}
     metadata: Metadata = {} if bundle.is_dp else exact
-    # A number to plot where there is one, and the exact text where the number does not say it.
     if bundle.is_dp:
+        # A number can be plotted; the exact text stands beside it where the two differ.
         plotted = number(float(bundle.epsilon))
         metadata["privacy/epsilon"] = plotted
         if bundle.spent_text != epsilon_text(Fraction(str(plotted.value))):
@@ -230,13 +226,12 @@ def _cost_metadata(published: PublishedBundle) -> Metadata:
 
 
 def kind_metadata(bundle: Bundle) -> Metadata:
-    """Return ``dp`` or ``not-dp``, and a caveat where the requested ε does not hold."""
+    """Return ``dp`` or ``not-dp``, with a caveat where the requested ε does not hold."""
     metadata = {"privacy/kind": _text(bundle.kind)}
     return metadata | ({"privacy/caveat": _text(bundle.caveat)} if bundle.caveat else {})
 
 
 def _spend_table(bundle: Bundle) -> dg.MetadataValue:
-    """Return a row for each charge, with its cost in the population's currency."""
     lines = [
         (
             question_words(spend.what),
@@ -253,7 +248,6 @@ def _spend_table(bundle: Bundle) -> dg.MetadataValue:
 
 
 def _k_anonymity_metadata(bundle: Bundle) -> Metadata:
-    """Return the promise and the measures of a k-anonymous table."""
     facts = TableFacts.of(bundle)
     counts = {
         "K": facts.k,
@@ -274,10 +268,9 @@ def _k_anonymity_metadata(bundle: Bundle) -> Metadata:
 def budget_report(ledger: Ledger, population: str, windows: Windows | None = None) -> Metadata:
     """Return the metadata of one population's budget report.
 
-    windows   the time windows of its rows, where there are some: each has a bar of its own
+    windows   the time windows of its rows, if there are some: each has a bar of its own
 
-    Raises Damaged where a row of the ledger is not as it was written.
-    """
+    Raises Damaged where the ledger was changed after it was written."""
     verified = ledger.verify()
     balance, entries = ledger.balance(population), ledger.entries(population)
     history = figures.BudgetHistory.of(population, entries, balance.currency)

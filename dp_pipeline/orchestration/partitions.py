@@ -1,7 +1,7 @@
 """Partitions of a data set: ε, K or closed time windows, and the options of a run over one.
 
-One partition is one run: a failed run has charged for one partition at most, and a green one has
-released exactly what it names.
+One partition is one run: a failed run has charged for one partition at most, and a successful one
+has released exactly its partition.
 """
 
 from __future__ import annotations
@@ -40,16 +40,17 @@ _KEY_FORMATS: dict[Period, str] = {
     "quarter": "%Y-%m",
     "year": "%Y",
 }
-"""Dagster reads a day from each key: a week is called by its Monday, a quarter by its first month.
+"""Form of a window's key, from which Dagster reads its first day: a week has its Monday, a quarter
+its first month.
 """
 
 
 def window_partitions(windows: Windows) -> dg.TimeWindowPartitionsDefinition:
-    """Return the closed windows as Dagster partitions, which grow whenever a window ends."""
-    end = windows.following(windows.last) if windows.last else None
+    """Return the closed windows as Dagster partitions, which increase whenever a window ends."""
+    last = windows.last
     return dg.TimeWindowPartitionsDefinition(
         start=partition_key(windows, windows.first),
-        end=None if end is None else partition_key(windows, end),
+        end=partition_key(windows, windows.following(last)) if last else None,
         fmt=_KEY_FORMATS[windows.every],
         cron_schedule=_CRON[windows.every],
         timezone=windows.clock.zone,
@@ -77,8 +78,7 @@ def window_of_key(windows: Windows, key: str) -> str | None:
 
 
 def release_partitions(spec: DatasetSpec, kind: type[Release]) -> dg.PartitionsDefinition:
-    """Return the partitions of a data set's releases: its windows if it has some, otherwise its
-    ε or K."""
+    """Return the partitions of a data set's releases: its windows, or else its ε or K."""
     return raw_partitions(spec) or dg.StaticPartitionsDefinition(list(kind.levels(spec)))
 
 
@@ -88,10 +88,9 @@ def raw_partitions(spec: DatasetSpec) -> dg.PartitionsDefinition | None:
 
 
 def spec_of_run(context: dg.AssetExecutionContext, spec: DatasetSpec) -> DatasetSpec:
-    """Return the declaration of the rows of this run, which are those of its window if it has one.
+    """Return the declaration of the rows of this run: of its window, if rows have windows.
 
-    Raises DeclarationError for a run over no window, over several, or over an unknown one.
-    """
+    Raises DeclarationError for a run over no window, over several, or over an unknown one."""
     if spec.windows is None:
         return spec
     key = _single_key(context.run.tags)
@@ -112,11 +111,9 @@ def options_of_run(
     pipeline: Pipeline,
     config: WindowConfig,
 ) -> RunOptions:
-    """Return the options of a Dagster run: every model at its level, or all publications of its
-    window.
+    """Return the options of a run: every model at its level, or all publications of its window.
 
-    Raises DeclarationError for a run over no partition, an undeclared one, or a range of them.
-    """
+    Raises DeclarationError for a run over no partition, an undeclared one, or a range of them."""
     spec, names = spec_of_run(context, dataset), kind.names(dataset)
     if spec.windows is None:
         levels = [_declared_key(context.run.tags, spec, kind)]
@@ -139,8 +136,7 @@ def options_of_run(
 def _declared_key(tags: Mapping[str, str], spec: DatasetSpec, kind: type[Release]) -> str:
     """Return the one declared partition that the tags of a run name.
 
-    A GraphQL client may name any text, or none; Dagster's own error would take many lines.
-    """
+    A GraphQL client may name any text, or none; Dagster's own error would have many lines."""
     levels, key = kind.levels(spec), _single_key(tags)
     if key in levels:
         return str(key)

@@ -57,8 +57,9 @@ def release_assets(spec: DatasetSpec) -> list[dg.AssetsDefinition]:
         if names := kind.names(spec):
             assets += [_release_asset(spec, kind, name) for name in names]
             assets += [_evaluation_asset(spec, kind), _comparison_asset(spec, kind)]
-    published = [_published_asset(spec)] if publications_of(spec) else []
-    return [*assets, *published, _budget_asset(spec)]
+    if publications_of(spec):
+        assets.append(_published_asset(spec))
+    return [*assets, _budget_asset(spec)]
 
 
 def _release_asset(spec: DatasetSpec, kind: type[Release], name: str) -> dg.AssetsDefinition:
@@ -95,11 +96,10 @@ def _release_asset(spec: DatasetSpec, kind: type[Release], name: str) -> dg.Asse
 
 
 def _row_dependency(spec: DatasetSpec, name: str) -> dg.AssetDep:
-    """Return the dependency of a release on the prepared rows of all its windows."""
     key, span = dg.AssetKey([spec.name, stages_of(spec.widest)[-1]]), spec.span_of(name)
     if span == 1:
         return dg.AssetDep(key)
-    # A window that is not there is refused by the release itself, in one line.
+    # The release itself refuses in one line where a window is absent.
     return dg.AssetDep(key, partition_mapping=dg.TimeWindowPartitionMapping(start_offset=1 - span))
 
 
@@ -110,7 +110,7 @@ def _publish(
     name: str,
     pipeline: common.Pipeline,
 ) -> dg.MaterializeResult[Any]:
-    """Publish one release and return it with its checks; raise a one-line Failure if refused."""
+    """Publish one release and return it with its checks; raise dg.Failure if it is refused."""
     with common.one_line_failures(dataset):
         config = common.config_of_run(context)
         options = options_of_run(context, dataset, kind, pipeline, config)
@@ -136,7 +136,7 @@ def release_result(
 ) -> dg.MaterializeResult[Any]:
     """Write the card of a release and return its materialization, with its checks and versions.
 
-    metadata   shown after what every release shows
+    metadata   shown after the metadata of every release
     """
     bundle = published.bundle
     with common.one_line_failures(spec):
@@ -152,12 +152,13 @@ def release_result(
 
 
 def _config_schema(spec: DatasetSpec, without_windows: type[dg.Config] | None) -> Any:
-    """Return the schema of a run's configuration: with windows ``WindowConfig``, else as given."""
+    """Return the schema of a run's configuration; ``without_windows`` where rows have no
+    windows."""
     config = without_windows if spec.windows is None else common.WindowConfig
     return None if config is None else config.to_config_schema()
 
 
-def _names(spec: DatasetSpec, kind: type[Release]) -> list[list[str]]:
+def _release_keys(spec: DatasetSpec, kind: type[Release]) -> list[list[str]]:
     return [[spec.name, *kind.FOLDER, name] for name in kind.names(spec)]
 
 
@@ -184,7 +185,7 @@ def _evaluation_asset(spec: DatasetSpec, kind: type[Release]) -> dg.AssetsDefini
 
     @dg.asset(
         key=[spec.name, *kind.FOLDER, "evaluation"],
-        deps=_names(spec, kind),
+        deps=_release_keys(spec, kind),
         partitions_def=release_partitions(spec, kind),
         description=f"{subject} {privacy}",
         config_schema=_config_schema(spec, None),
@@ -259,7 +260,7 @@ def _budget_asset(spec: DatasetSpec) -> dg.AssetsDefinition:
 
     @dg.asset(
         key=key,
-        deps=[name for kind in common.RELEASE_KINDS for name in _names(spec, kind)],
+        deps=[name for kind in common.RELEASE_KINDS for name in _release_keys(spec, kind)],
         check_specs=budget_check_specs(key),
         description=f"What the population {spec.population} has spent over all runs, charge by "
         "charge and as a picture over time, from the privacy ledger, whose chain is verified.",

@@ -1,8 +1,8 @@
 """The sensor that renews reports after the runs of a data set.
 
 It is the only sensor that is on from the start: a report spends nothing and reads no row of a
-source. In a project of ours it publishes no copy; in another project it also renews the published
-copies.
+source. In a project of this program it publishes no copy; in another Dagster project, it also
+renews the published copies.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from dp_pipeline.releases.release import Release
 SENSOR = "renewed_reports"
 INTERVAL_SECONDS = 60
 MAX_REPORT_AGE = 3600.0
-"""Seconds that a report may be older than the newest release while further runs go on: a year of
-weeks is one report at its end, and one an hour on the way.
+"""Seconds by which a report may be older than the newest release while further runs go on: during
+a year of weeks it is renewed once an hour, and at the end.
 """
 
 _UNFINISHED = [
@@ -68,8 +68,7 @@ class ReportPage:
         return None if is_fresh else newest
 
     def is_overdue(self, updates: Updates) -> bool:
-        """Return whether the report has lacked an update for so long that it has to be renewed
-        at once."""
+        """Return whether the report has lacked an update for more than an hour."""
         newest, report = self.missing_update(updates), updates.get(self.key)
         if newest is None or report is None:
             return False
@@ -98,10 +97,9 @@ def _key(spec: DatasetSpec, kind: type[Release], name: str) -> dg.AssetKey:
 
 
 def renewal_sensor(specs: Sequence[DatasetSpec]) -> list[dg.SensorDefinition]:
-    """Return one sensor for the reports of all data sets; an empty list if nothing is released.
+    """Return one sensor for the reports of all data sets; [] if nothing is released.
 
-    Its tick is two queries to Dagster's storage, however many data sets there are.
-    """
+    Its tick is two queries to Dagster's storage, however many data sets there are."""
     pages = {spec.name: reports for spec in specs if (reports := report_pages(spec))}
     renewed = [dg.AssetKey([name, "budget"]) for name in pages]
     renewed += [page.key for reports in pages.values() for page in reports]
@@ -113,8 +111,7 @@ def renewal_sensor(specs: Sequence[DatasetSpec]) -> list[dg.SensorDefinition]:
 
 
 def own_renewal_sensor(spec: DatasetSpec) -> list[dg.SensorDefinition]:
-    """Return the report sensor of one data set in another project; an empty list if nothing is
-    released.
+    """Return the report sensor of one data set in another project; [] if nothing is released.
 
     It starts a job of its own: the executor of the project would import everything for each report.
     """
@@ -161,7 +158,7 @@ def _sensor(
     def renewed_reports(
         context: dg.SensorEvaluationContext,
     ) -> list[dg.RunRequest] | dg.SkipReason:
-        # Runs first: a run that ends between the two questions has left its updates.
+        # Runs first: a run that ends between the two queries has stored its updates.
         runs = context.instance.get_runs(dg.RunsFilter(statuses=_UNFINISHED))
         busy = {dataset for run in runs for dataset in _datasets_of(run, dataset_of_job())}
         updates = _last_updates(context.instance, pages.values())
@@ -198,7 +195,6 @@ def _renewal_request(
 def _last_updates(
     instance: dg.DagsterInstance, pages: Iterable[Sequence[ReportPage]]
 ) -> dict[dg.AssetKey, LastUpdate]:
-    """Return the last update of each report and of each asset that a report shows."""
     keys = {key for reports in pages for page in reports for key in (page.key, *page.sources)}
     updates: dict[dg.AssetKey, LastUpdate] = {}
     for record in instance.get_asset_records(sorted(keys)):

@@ -112,7 +112,7 @@ def _failure(result: dg.ExecuteInProcessResult) -> RunFailed:
             if failure is not None and failure.description:
                 code = failure.metadata.get("exit_code")
                 return RunFailed(failure.description, int(str(code.value)) if code else 1)
-    return RunFailed(f"run {result.run_id} failed: its page in Dagster says where", 1)
+    return RunFailed(f"run {result.run_id} failed: see its page in Dagster for the place", 1)
 
 
 def execute(options: RunOptions, on_step: OnStep) -> RunResult:
@@ -162,7 +162,7 @@ def _run_window(runs: DagsterRuns, options: RunOptions, levels: Sequence[str]) -
         earlier = replace(options.of_window(name), snapshot="")
         failed += runs.prepare(earlier, partition_key(options.spec.cut, name))
     runs.failed_checks[window] = (*failed, *runs.prepare(options, key))
-    # What is published of a window is one run; each ε of a sweep is another.
+    # All publications of a window are one run; each ε of a sweep is a run of its own.
     is_single = options.published and not options.span
     for level in [""] if is_single else levels:
         settings = {"epsilon": level, "span": options.span}

@@ -37,38 +37,13 @@ class Picture:
 
     @property
     def png(self) -> bytes:
-        """The figure as a PNG of less than ``MOST_BYTES`` bytes, as sharp as possible.
-
-        The same figure gives the same bytes: no time and no version is written into it.
-        """
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-
-        lay_out(self.figure)
-        for resolution in _RESOLUTIONS:
-            self.figure.set_dpi(resolution)
-            canvas: Any = FigureCanvasAgg(self.figure)
-            canvas.draw()
-            encoded = encode_png(np.array(canvas.buffer_rgba(), dtype=np.uint8)[:, :, :3])
-            if len(encoded) < MOST_BYTES:
-                return encoded
-        raise ValueError(
-            f"A picture must have fewer than {MOST_BYTES} bytes, not {len(encoded)}: report this "
-            "fault"
-        )
+        """The figure as a PNG of less than ``MOST_BYTES`` bytes."""
+        return png(self.figure)
 
     @property
     def svg(self) -> bytes:
-        """The figure as SVG with texts in the reader's fonts, the same bytes each time."""
-        from matplotlib import rc_context
-        from matplotlib.backends.backend_svg import FigureCanvasSVG
-
-        lay_out(self.figure)
-        self.figure.set_dpi(_IMAGES)
-        encoded = io.BytesIO()
-        with rc_context({"svg.fonttype": "none", "svg.hashsalt": "dp_pipeline"}):
-            metadata = {"Date": None, "Creator": None}
-            FigureCanvasSVG(self.figure).print_svg(encoded, metadata=metadata)  # type: ignore[no-untyped-call]
-        return encoded.getvalue()
+        """The figure as SVG, with texts in the reader's fonts."""
+        return svg(self.figure)
 
     @property
     def is_tall(self) -> bool:
@@ -196,6 +171,40 @@ def say_nothing_to_show(axes: Axes, why: str) -> None:
     """Write on empty axes why there is nothing to show."""
     axes.set_axis_off()
     axes.text(0.5, 0.5, why, ha="center", va="center", color=MUTED, transform=axes.transAxes)
+
+
+def png(figure: Figure) -> bytes:
+    """Return the figure as a PNG of less than ``MOST_BYTES`` bytes, as sharp as possible.
+
+    The same figure gives the same bytes: no time and no version is written into it.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    lay_out(figure)
+    for resolution in _RESOLUTIONS:
+        figure.set_dpi(resolution)
+        canvas: Any = FigureCanvasAgg(figure)
+        canvas.draw()
+        encoded = encode_png(np.array(canvas.buffer_rgba(), dtype=np.uint8)[:, :, :3])
+        if len(encoded) < MOST_BYTES:
+            return encoded
+    raise ValueError(
+        f"A picture must have fewer than {MOST_BYTES} bytes, not {len(encoded)}: report this fault"
+    )
+
+
+def svg(figure: Figure) -> bytes:
+    """Return the figure as SVG, the same bytes each time; many small parts are one image."""
+    from matplotlib import rc_context
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+
+    lay_out(figure)
+    figure.set_dpi(_IMAGES)
+    encoded = io.BytesIO()
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "dp_pipeline"}):
+        metadata = {"Date": None, "Creator": None}
+        FigureCanvasSVG(figure).print_svg(encoded, metadata=metadata)  # type: ignore[no-untyped-call]
+    return encoded.getvalue()
 
 
 def lay_out(figure: Figure) -> None:
