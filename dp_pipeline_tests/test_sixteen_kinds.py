@@ -9,8 +9,9 @@ import json
 import re
 import zipfile
 from collections.abc import Callable, Iterator
-from datetime import timedelta
+from datetime import time, timedelta
 from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +21,22 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
+from openpyxl import Workbook
 
 from dp_pipeline.cli import main
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import SourceError
 from dp_pipeline.estimators import InvalidParameter, PrivateSynthesizer
 from dp_pipeline.estimators.frames import plain_frame, stored_column
+from dp_pipeline.gate.discovery import discover
+from dp_pipeline.gate.noise import SeededNoise
+from dp_pipeline.raw.counters.undeclared import UndeclaredRows
 from dp_pipeline.raw.sources import read_source
 from dp_pipeline.raw.values import cell_codes, column_of
+from dp_pipeline.results.accountant import Accountant
+from dp_pipeline.results.transcript import Transcript
 from dp_pipeline_tests.orchestration.projects import Project
-from dp_pipeline_tests.raw.written import written_spec
+from dp_pipeline_tests.raw.written import KEY, written_spec
 
 KINDS: dict[int, tuple[str, tuple[str, ...]]] = {
     1: (
@@ -38,7 +45,11 @@ KINDS: dict[int, tuple[str, tuple[str, ...]]] = {
     ),
     2: (
         "A declaration is read by the public type of its column, or refused where no value fits.",
-        ("test_a_declared_value_is_met_by_every_way_in", "test_what_no_value_can_be_is_refused"),
+        (
+            "test_a_declared_value_is_met_by_every_way_in",
+            "test_a_discovered_value_is_met_by_every_way_in",
+            "test_what_no_value_can_be_is_refused",
+        ),
     ),
     3: ("Texts stay texts, and categories keep their order.", ("test_texts_stay_texts",)),
     4: ("A discovery that cannot succeed is refused.", ("test_a_blind_discovery_is_refused",)),
@@ -107,22 +118,25 @@ VALUES: dict[str, tuple[str, Any, list[int]]] = {
 SOURCES = {
     "CSV": "{kind: csv, path: rows.csv}",
     "Parquet": "{kind: parquet, path: rows.parquet}",
+    "xlsx": "{kind: xlsx, path: rows.xlsx}",
     "SQL": "{kind: sql, database: 'sqlite:///rows.db', query: SELECT x FROM people}",
 }
 
 
 def write_rows(frame: pd.DataFrame, folder: Path) -> None:
-    """Write the rows as a file of each kind of source."""
+    """Write the rows as a file of each kind of source, which has a second column."""
     from sqlalchemy import create_engine
 
+    frame = frame.assign(row=range(len(frame)))
     frame.to_csv(folder / "rows.csv", index=False)
     frame.to_parquet(folder / "rows.parquet", index=False)
+    frame.to_excel(folder / "rows.xlsx", index=False)
     frame.to_sql("people", create_engine(f"sqlite:///{folder / 'rows.db'}"), index=False)
 
 
-def spec_of(folder: Path, attribute: str, way: str = "CSV") -> DatasetSpec:
+def spec_of(folder: Path, attribute: str, way: str = "CSV", **more: str) -> DatasetSpec:
     source = SOURCES[way].replace("rows.db", f"{folder / 'rows.db'}")
-    return written_spec(folder, f"{{x: {attribute}}}", source=source)
+    return written_spec(folder, f"{{x: {attribute}}}", source=source, **more)
 
 
 def to_polars(frame: pd.DataFrame) -> Any:
@@ -136,25 +150,82 @@ FRAMES: dict[str, Callable[[pd.DataFrame], Any]] = {
 }
 
 
+def column_in(spec: DatasetSpec, way: str, frame: pd.DataFrame) -> pa.ChunkedArray:
+    """The column x as it is read by one way in."""
+    attribute = spec.domain["x"]
+    if way in SOURCES:
+        return column_of(attribute, read_source(spec))
+    return stored_column(attribute, plain_frame(FRAMES[way](frame))["x"])
+
+
+WAYS = [*SOURCES, *FRAMES]
+
+
 @pytest.mark.parametrize("name", VALUES)
-@pytest.mark.parametrize("way", [*SOURCES, *FRAMES])
+@pytest.mark.parametrize("way", WAYS)
 def test_a_declared_value_is_met_by_every_way_in(way: str, name: str, tmp_path: Path) -> None:
     attribute, cells, expected = VALUES[name]
-    if name == "a zero before a number" and way in ("CSV", "SQL"):
+    if name == "a zero before a number" and way in ("CSV", "SQL", "xlsx"):
         # A text is not the number that it looks like.
         expected = [-1, 1]
-    if name == "32 bits" and way == "SQL":
-        # SQLite holds 64 bits, and has no text that is as short.
+    if name == "32 bits" and way in ("SQL", "xlsx"):
+        # There a number has 64 bits, of which no text is as short.
         expected = [1, -1]
     frame = pd.DataFrame({"x": cells})
     write_rows(frame, tmp_path)
     spec = spec_of(tmp_path, attribute, way if way in SOURCES else "CSV")
-    declared = spec.domain["x"]
-    if way in SOURCES:
-        column = column_of(declared, read_source(spec))
-    else:
-        column = stored_column(declared, plain_frame(FRAMES[way](frame))["x"])
-    assert cell_codes(declared, column).tolist() == expected
+    assert cell_codes(spec.domain["x"], column_in(spec, way, frame)).tolist() == expected
+
+
+LEVELS = "{levels: discover}"
+BOUNDS = "{bounds: discover, bins: 4, missing: ['-']"
+OPEN: dict[str, tuple[str, list[Any], list[str]]] = {
+    "missing": (LEVELS, ["a", None, "b"], ["a", "missing", "b"]),
+    "spaces": (LEVELS, [" a", "b", "a "], ["a", "b", "a"]),
+    "digits": (LEVELS, ["01234", "1234", None], ["01234", "1234", "missing"]),
+    "letters among digits": (LEVELS, ["1", "2", "I10"], ["1", "2", "I10"]),
+    "integers": (LEVELS, [16, 15], ["16", "15"]),
+    "integers with a point": (LEVELS, [16.0, 15.0, None], ["16", "15", "missing"]),
+    "truth values": (LEVELS, [True, False], ["true", "false"]),
+    "letters in two forms": (LEVELS, ["cafe\u0301", "caf\u00e9"], ["caf\u00e9"] * 2),
+    "numbers": (f"{BOUNDS}}}", [1, 40], ["low", "high"]),
+    "numbers with missing": (f"{BOUNDS}}}", [1.5, None, 40.0], ["low", "missing", "high"]),
+    "texts among numbers": (
+        f"{BOUNDS}, thousands: ','}}",
+        ["1", "x", "-", "40"],
+        ["low", *["missing"] * 2, "high"],
+    ),
+    "top-coded": (f"{BOUNDS}, aliases: {{90+: 90}}}}", ["1", "90+"], ["low", "high"]),
+}
+
+
+@pytest.mark.parametrize("name", OPEN)
+@pytest.mark.parametrize("way", WAYS)
+def test_a_discovered_value_is_met_by_every_way_in(way: str, name: str, tmp_path: Path) -> None:
+    form, cells, expected = OPEN[name]
+    if way == "CSV" and name == "integers with a point":
+        # A text stays as it is written.
+        expected = ["16.0", "15.0", "missing"]
+    if way == "SQL" and name == "truth values":
+        # SQLite has none.
+        expected = ["1", "0"]
+    frame = pd.DataFrame({"x": cells * 200})
+    write_rows(frame, tmp_path)
+    cost = "epsilon: 90, delta: 0.001" if form == LEVELS else "epsilon: 90"
+    file = way if way in SOURCES else "CSV"
+    spec = spec_of(tmp_path, form, file, nullable="true", more=f"discover: {{{cost}}}")
+    column, price = column_in(spec, way, frame), spec.discover
+    rows = UndeclaredRows.of_table(spec, pa.table({"x": column}), KEY)
+    accountant = Accountant(price.epsilon, delta=price.delta or Fraction(0))
+    found = discover(spec, rows, accountant, Transcript(), SeededNoise(7))
+    attribute = spec.with_domain(found).domain["x"]
+    labels = list(attribute.labels())
+    if form != LEVELS:
+        labels = ["low", *["high"] * (len(labels) - 2), "missing"]
+    if name == "truth values":
+        labels = [label.lower() for label in labels]
+    codes = cell_codes(attribute, column)
+    assert [labels[code] if code >= 0 else "" for code in codes] == expected * 200
 
 
 NUMBERS = "{bounds: [0, 9], bins: 3}"
@@ -194,17 +265,28 @@ def test_texts_stay_texts(way: str, name: str) -> None:
 
 
 BLIND = {
-    "a list": pd.Series([[1, 2]] * 9),
-    "a struct": pd.Series([{"a": 1}] * 9),
-    "a period": pd.Series(pd.period_range("2026-01", periods=9)),
+    "list": pd.Series([[1, 2]] * 9),
+    "struct": pd.Series([{"a": 1}] * 9),
+    "period": pd.Series(pd.period_range("2026-01", periods=9)),
+    "time64": pd.Series([time(1), time(2)] * 9),
 }
 
 
 @pytest.mark.parametrize("name", BLIND)
-def test_a_blind_discovery_is_refused(name: str) -> None:
+@pytest.mark.parametrize("way", ["Parquet", *FRAMES])
+def test_a_blind_discovery_is_refused(way: str, name: str, tmp_path: Path) -> None:
+    if name == "period" and way != "pandas":
+        pytest.skip("a type of pandas")
+    frame = pd.DataFrame({"x": BLIND[name]})
+    if way == "Parquet":
+        frame.to_parquet(tmp_path / "rows.parquet")
+        cost = "discover: {epsilon: 1, delta: 0.001}"
+        with pytest.raises(SourceError, match=f"in column 'x', got the type {name}"):
+            read_source(spec_of(tmp_path, LEVELS, way, more=cost))
+        return
     fit = PrivateSynthesizer(epsilon=1)
-    with pytest.raises(InvalidParameter, match=f"or durations, got {name[2:]}"):
-        fit.fit(pd.DataFrame({"x": BLIND[name]}))
+    with pytest.raises(InvalidParameter, match=f"or durations, got (large_)?{name}"):
+        fit.fit(FRAMES[way](frame))
     assert not hasattr(fit, "spends_")
 
 
@@ -326,14 +408,35 @@ WRONG: dict[str, tuple[bytes | Callable[[Path], bytes], str]] = {
 }
 
 
+OWN = {("parquet", "Parquet"), ("xlsx", "an archive")}
+HEADS = ("capitals", "another name", "a row", "a name twice")
+
+
+def of_sheet(folder: Path, text: bytes) -> bytes:
+    book = Workbook()
+    for line in text.decode().splitlines():
+        book.active.append(line.split(","))
+    book.save(folder / "a.xlsx")
+    return (folder / "a.xlsx").read_bytes()
+
+
 @pytest.mark.parametrize("name", WRONG)
-def test_a_wrong_file_is_named(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["csv", "parquet", "xlsx"])
+def test_a_wrong_file_is_named(kind: str, name: str, tmp_path: Path) -> None:
     content, message = WRONG[name]
     content = content if isinstance(content, bytes) else content(tmp_path)
-    (tmp_path / "rows.csv").write_bytes(content)
+    if (kind, name) in OWN:
+        message = "got a damaged file"
+        content = content[:-9]
+    elif kind == "xlsx" and name in HEADS:
+        content = of_sheet(tmp_path, content)
+    elif kind != "csv" and name in (*HEADS, "UTF-16", "a semicolon", "a tab"):
+        message = "got one that does not begin so: declare `kind: csv` where it is text"
+    (tmp_path / "rows").write_bytes(content)
     attributes = "{age: {bounds: [0, 9], bins: 3}, sex: {levels: [m, f]}}"
+    source = f"{{kind: {kind}, path: rows}}"
     with pytest.raises(SourceError, match=re.escape(message)) as refused:
-        read_source(written_spec(tmp_path, attributes, purpose="release"))
+        read_source(written_spec(tmp_path, attributes, purpose="release", source=source))
     assert "Waltraud" not in str(refused.value), "a first line may be a row"
 
 

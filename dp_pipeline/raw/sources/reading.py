@@ -116,6 +116,9 @@ def require_readable(spec: DatasetSpec, path: Path) -> None:
         if kind == "sql":
             advice = f"declare `kind: sql, database: sqlite:///{path.name}` and a query"
         raise refusal(spec, f"a file of kind {spec.source.kind}", f"{word}: {advice}")
+    if spec.source.kind in ("parquet", "xlsx") and not kind:
+        got = "one that does not begin so: declare `kind: csv` where it is text"
+        raise refusal(spec, f"a file of kind {spec.source.kind}", got)
 
 
 KINDS_OF_FILES = {

@@ -80,17 +80,19 @@ def _sheet_rows(path: Path, source: Source) -> Iterator[tuple[int, Row]]:
     # It takes a tenth of a second to import, and most sources are none.
     from openpyxl import load_workbook
 
-    book = _undamaged(lambda: load_workbook(path, read_only=True, data_only=True))
-    if source.sheet and source.sheet not in book.sheetnames:
-        raise OddFile(
-            f"a sheet {source.sheet!r}",
-            f"{len(book.sheetnames)} sheets without it: correct `sheet`",
+    # Opened here, for openpyxl judges a file by the end of its name.
+    with path.open("rb") as file:
+        book = _undamaged(lambda: load_workbook(file, read_only=True, data_only=True))
+        if source.sheet and source.sheet not in book.sheetnames:
+            raise OddFile(
+                f"a sheet {source.sheet!r}",
+                f"{len(book.sheetnames)} sheets without it: correct `sheet`",
+            )
+        rows = _undamaged(
+            lambda: _parsed_rows(book, book[source.sheet] if source.sheet else book.worksheets[0])
         )
-    rows = _undamaged(
-        lambda: _parsed_rows(book, book[source.sheet] if source.sheet else book.worksheets[0])
-    )
-    while row := _undamaged(lambda: next(rows, None)):
-        yield row
+        while row := _undamaged(lambda: next(rows, None)):
+            yield row
 
 
 def _undamaged(read: Callable[[], Result]) -> Result:
