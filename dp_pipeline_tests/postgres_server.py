@@ -6,7 +6,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -16,6 +15,8 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+
+from dp_pipeline_tests.stack.processes import free_port
 
 _USER = "steward"
 _PASSWORD = "a p@ss/word:of%20tests"
@@ -53,7 +54,7 @@ class PostgresServer:
 
     def start(self) -> None:
         """Start on the port of last time, or on a free one."""
-        self.port = self.port or _free_port()
+        self.port = self.port or free_port()
         settings = {
             "listen_addresses": "127.0.0.1",
             "port": str(self.port),
@@ -183,9 +184,3 @@ def _as_server(command: list[str]) -> list[str]:
         account = _account()
         prefix += [f"--reuid={account.pw_uid}", f"--regid={account.pw_gid}", "--clear-groups"]
     return [*prefix, "--", *command]
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -37,7 +37,8 @@ from dp_pipeline_tests.orchestration.warm import Result, start_server
 
 pytestmark = [pytest.mark.chain, pytest.mark.usefixtures("forgotten_disk", "blank_pictures")]
 
-SECRET = "90210777"
+SECRET = "1902107770713359"
+"""Sixteen digits: among the random ones of noise and names, eight would be found by chance."""
 """Stands in rows and in no declaration."""
 
 COLOURED: Declaration = {**PLANTS, "models": {"independent": {}}, "partitions": ["0.5"]}

@@ -24,7 +24,7 @@ from dp_pipeline_tests.config.declarations import assert_no_name_twice, declarat
 from dp_pipeline_tests.ledger.population import charge
 from dp_pipeline_tests.orchestration.projects import definitions_of
 
-SECRET = "90210777"
+SECRET = "1902107770713359"
 
 ROWS = f"Rider,lat,lon,bike\nann,47.1,8.5,{SECRET}\nbob,47.2,8.4,city\n"
 

@@ -12,7 +12,7 @@ from dp_pipeline.cli import main
 from dp_pipeline.ledger import Account
 from dp_pipeline.releases.home import Home
 
-SECRET = "90210777"
+SECRET = "1902107770713359"
 
 
 @pytest.fixture(autouse=True)

@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dp_pipeline.cli import main
+from dp_pipeline_tests.stack.processes import free_port
 
 PATIENCE = "DAGSTER_BACKFILL_RETRY_DEFINITION_CHANGED_ERROR"
 
@@ -29,18 +30,12 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     return commands
 
 
-def free_port() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return str(probe.getsockname()[1])
-
-
 def ui(*words: str) -> Result:
     return CliRunner().invoke(main, ["ui", *words])
 
 
 def test_pages_are_served_to_this_computer_only(started: list[list[str]], tmp_path: Path):
-    port = free_port()
+    port = str(free_port())
     result = ui("--port", port)
     assert result.exit_code == 0, result.output
     assert f"http://127.0.0.1:{port}" in result.output
@@ -55,7 +50,7 @@ def test_pages_are_served_to_this_computer_only(started: list[list[str]], tmp_pa
 
 
 def test_the_daemon_waits_for_an_absent_code_server(started: list[list[str]]):
-    assert ui("--port", free_port()).exit_code == 0
+    assert ui("--port", str(free_port())).exit_code == 0
     assert len(started) == 1
     assert os.environ[PATIENCE] == "1"
 
@@ -65,7 +60,7 @@ def test_the_history_exists_before_programs_start(tmp_path: Path, monkeypatch: p
     history = tmp_path / ".dagster_home" / "history" / "runs.db"
     there: list[bool] = []
     monkeypatch.setattr(os, "execv", lambda *_: there.append(history.exists()))
-    assert ui("--port", free_port()).exit_code == 0
+    assert ui("--port", str(free_port())).exit_code == 0
     assert there == [True]
 
 
@@ -74,7 +69,7 @@ def test_without_a_workspace_file_the_package_is_what_is_loaded(
 ):
     (tmp_path / "workspace.yaml").unlink()
     monkeypatch.setenv("DP_PIPELINE_HOME", str(tmp_path / "data"))
-    assert ui("--port", free_port()).exit_code == 0
+    assert ui("--port", str(free_port())).exit_code == 0
     package = ["--module-name", "dp_pipeline.definitions", "--working-directory", str(tmp_path)]
     assert [command[-4:] for command in started] == [package]
 

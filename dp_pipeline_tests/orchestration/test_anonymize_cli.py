@@ -15,7 +15,7 @@ from dp_pipeline_tests.orchestration.warm import Result
 
 pytestmark = pytest.mark.chain
 
-SECRET = "90210777"
+SECRET = "1902107770713359"
 
 
 def lines_of(result: Result) -> list[list[str]]:

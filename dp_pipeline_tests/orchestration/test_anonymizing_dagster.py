@@ -40,7 +40,7 @@ from dp_pipeline_tests.orchestration.projects import RIDES, Project, definitions
 
 pytestmark = pytest.mark.chain
 
-SECRET = "90210777"
+SECRET = "1902107770713359"
 KJIG = "k_anonymous/kjig"
 EVALUATION = "k_anonymous/evaluation"
 

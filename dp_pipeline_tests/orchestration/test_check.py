@@ -30,7 +30,7 @@ from dp_pipeline_tests.orchestration.projects import RIDES, Project
 
 pytestmark = pytest.mark.chain
 
-SECRET = "90210777"
+SECRET = "1902107770713359"
 
 
 @pytest.fixture(autouse=True)

@@ -8,12 +8,15 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import TypeVar
 
 Found = TypeVar("Found")
 POLL_SECONDS = 0.5
+_PORTS = count(10_000 + os.getpid() * 101 % 20_000)
 
 
 class NotInTime(AssertionError):
@@ -21,11 +24,14 @@ class NotInTime(AssertionError):
 
 
 def free_port() -> int:
-    """A loopback port that nobody listens at now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A loopback port that nobody listens at, another one at each call: none of those that the
+    system gives to connections, which may take it before its server does.
+    """
+    while True:
+        port = next(_PORTS)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def listens(port: int) -> bool:
