@@ -21,8 +21,8 @@ from dp_pipeline.results.accountant import GAUSSIAN, LAPLACE, Spend
 DRAWS = 400_000
 """Draws of each of the two answers, by which a loss of 1 gets a bound of .98."""
 
-SURE = 4.0
-"""Standard errors that a bound lies below its estimate: it is wrong once in 30,000 charges."""
+SURE = 6.0
+"""Standard errors that a bound lies below its estimate: it is wrong once in 10^9 charges."""
 
 
 @dataclass(frozen=True)

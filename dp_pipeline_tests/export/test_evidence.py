@@ -97,7 +97,7 @@ def spend(mechanism: str, epsilon: Fraction, sensitivity: int = 1) -> Spend:
 @pytest.mark.parametrize("mechanism", [LAPLACE, GAUSSIAN])
 @pytest.mark.parametrize("epsilon", [Fraction(1, 50), Fraction(1, 4), Fraction(2)])
 def test_draws_show_nearly_the_whole_claimed_loss(mechanism: str, epsilon: Fraction):
-    """A false alarm, or a miss: once in 30,000 seeds."""
+    """A false alarm: once in 10^9 seeds."""
     loss = measure_loss(spend(mechanism, epsilon), SeededNoise(seed=1))
     assert loss is not None
     assert not loss.is_violated
