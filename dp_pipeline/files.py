@@ -182,7 +182,6 @@ def _release(descriptor: int) -> None:
 
 
 def _acquire(path: Path) -> int:
-    """Lock the file that is now at ``path``; return its descriptor."""
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(descriptor, fcntl.LOCK_EX)

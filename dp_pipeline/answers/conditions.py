@@ -97,8 +97,7 @@ class Condition:
             yield from ((name, str(v)) for name in names for v in values if isinstance(v, str))
 
     def rows(self, columns: Columns) -> Mask:
-        """Return whether each row meets the condition, as a mask (rows,); a missing value never
-        does."""
+        """Return whether each row meets the condition, (rows,); a missing value never does."""
         return _mask(self.tree, columns)
 
 
@@ -134,7 +133,6 @@ def _require_column(name: str, columns: Names) -> str:
 
 
 def _check(node: ast.expr, text: str) -> None:
-    """Raise DeclarationError for a part of an expression that is not allowed."""
     if isinstance(node, ast.BoolOp):
         for value in node.values:
             _check(value, text)
@@ -225,10 +223,9 @@ def _is_present(column: np.ndarray) -> Mask:
 
 
 def _to_one_type(values: np.ndarray, constant: Any) -> tuple[np.ndarray, Any]:
-    """Return the values of a column and a constant of a condition, such that they can be compared.
+    """Return the values of a column and a constant in types that can be compared.
 
-    DeclarationError for a constant that is no date or number where the column holds these.
-    """
+    DeclarationError for a constant that is no date or number where the column holds these."""
     if values.dtype.kind == "O":
         values = np.array(values.tolist())
     if values.dtype.kind == "U" and not isinstance(constant, str):

@@ -58,26 +58,24 @@ class Estimate:
         least: float = -np.inf,
         most: float = np.inf,
     ) -> Estimate:
-        """Return ``value`` ± z · ``deviation`` with z of the level, clipped to ``least`` and
-        ``most``."""
+        """Return ``value`` ± z · ``deviation`` for a level, with clipped ends."""
         reach = quantile_of_normal(level) * deviation
         return cls(value, value - reach, value + reach, level, basis).clipped(least, most)
 
     def clipped(self, least: float, most: float) -> Estimate:
-        """Return the estimate with the ends of its interval clipped to two bounds, but never past
-        its value."""
+        """Return the estimate with its ends clipped to bounds, but never past its value."""
         low, high = max(least, self.low), min(most, self.high)
         return replace(self, low=min(low, self.value), high=max(high, self.value))
 
 
 def quantile_of_normal(level: float) -> float:
-    """Return how many standard deviations the two-sided normal interval of a level reaches each
-    way.
+    """Return z: the deviations that a two-sided normal interval of a level reaches.
 
     DeclarationError unless the level is between 0 and 1.
 
     >>> round(quantile_of_normal(0.95), 2)
-    1.96"""
+    1.96
+    """
     if not 0 < level < 1:
         raise DeclarationError(f"The level of an interval must be between 0 and 1, not {level}")
     return NormalDist().inv_cdf((1 + level) / 2)

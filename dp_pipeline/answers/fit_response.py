@@ -23,8 +23,7 @@ WIDEST_PRIOR = 1e4
 
 
 class FitResponse:
-    """The effect of noise on a fit: variances of weighted sums of rows, and random draws of the
-    fit.
+    """The effect of noise on a fit: variances of sums of rows, and random draws of the fit.
 
     rows     released rows
     tables   what was measured
@@ -43,8 +42,7 @@ class FitResponse:
         self._rows, self._tables, self._weight = rows, tables, weight
 
     def variances(self, values: FloatArray) -> FloatArray:
-        """Return the variance of each of several weighted sums over rows, in rows²: float
-        (numbers,).
+        """Return the variance of each of some weighted sums over rows, in rows².
 
         values   what each row adds to each number: float (numbers, rows)
         """
@@ -58,8 +56,7 @@ class FitResponse:
         return self._variances(moments)
 
     def variances_of_cells(self, keys: IntArray, many: int) -> FloatArray:
-        """Return the variance of the number of rows in each of ``many`` cells, in rows²: float
-        (many,).
+        """Return the variance of the number of rows in each of ``many`` cells, in rows².
 
         keys   cell of every row: int (rows,)
         """
@@ -93,8 +90,7 @@ class FitResponse:
 
     @property
     def cells(self) -> IntArray:
-        """For every measured table and row, the number of the row's cell or pool: int (tables,
-        rows).
+        """The number of each row's cell or pool in every table: int (tables, rows).
 
         Numbers run on from table to table."""
         return self._features[0]

@@ -59,10 +59,7 @@ class NoisyTables:
     """
 
     def __init__(
-        self,
-        rows: ReleasedRows,
-        tables: Sequence[MeasuredTable],
-        groups: Mapping[str, IntArray],
+        self, rows: ReleasedRows, tables: Sequence[MeasuredTable], groups: Mapping[str, IntArray]
     ) -> None:
         self._rows, self.tables, self._groups = rows, tuple(tables), groups
 
@@ -102,8 +99,7 @@ class NoisyTables:
         return cells
 
     def direct_sum(self, values: FloatArray, attributes: Names) -> tuple[float, float]:
-        """Return a sum over rows as the tables with its attributes state it, and the variance of
-        that.
+        """Return a sum over rows as the tables state it, and the variance of that.
 
         values       what each released row adds: float (rows,)
         attributes   on which the values depend
@@ -133,8 +129,7 @@ class NoisyTables:
         return (numerator / denominator, 1 / denominator) if denominator else (0.0, inf)
 
     def direct_counts(self, attributes: Names, cells: int) -> tuple[FloatArray, FloatArray]:
-        """Return the number of rows in every cell as the tables state it, with variances: (cells,)
-        each.
+        """Return the number of rows in every cell as the tables state it, with variances.
 
         attributes   of the table of cells
         cells        their number

@@ -26,8 +26,7 @@ sampling a table: on NLTCS, where all pairs are measured, intervals then hold 95
 
 @dataclass(frozen=True)
 class Sums:
-    """Weighted sums over rows, such as counts of cells, with their sources of error: float (sums,)
-    each.
+    """Weighted sums over rows, such as counts of cells, with their errors: float (sums,) each.
 
     values            of the release
     noise             variance by the noise of all tables
@@ -116,8 +115,7 @@ class Precision:
         )
 
     def _unmeasured(self, weights: FloatArray, attributes: Names) -> Iterator[float]:
-        """Yield the variance that each pair and each triple without a table adds to a sum over
-        rows."""
+        """Yield the variance that each pair and triple without a table adds to a sum."""
         for pair in combinations(attributes, 2):
             if not self._tables.has_levels(pair):
                 yield self._pairs.get(*pair).variance(self.released.means(weights, pair))
@@ -126,8 +124,7 @@ class Precision:
                 yield BEYOND_PAIRS * self.total * self._variance_beyond_pairs(weights, triple)
 
     def _variance_beyond_pairs(self, weights: FloatArray, triple: Names) -> float:
-        """Return the variance over independent attributes of the part of a value for each row that
-        is no sum of functions of two of the three attributes."""
+        """Return the variance of a value for each row that no pair of three attributes explains."""
         if prod(self.sizes[name] for name in triple) > MOST_CELLS:
             return float(weights.var())
         values, shares = self.released.means(weights, triple), self._shares_along_axes(triple)
@@ -136,22 +133,19 @@ class Precision:
         return float((shares[0] * shares[1] * shares[2] * values**2).sum())
 
     def _shares_along_axes(self, attributes: Names) -> list[FloatArray]:
-        """Return the shares of the levels of each attribute, each along an axis of its own."""
         return [
             self.released.shares(name).reshape([-1 if other == name else 1 for other in attributes])
             for name in attributes
         ]
 
     def cell_counts(self, attributes: Names) -> Sums:
-        """Return the number of rows in every cell over some attributes, with the noise of all
-        tables."""
+        """Return the number of rows in every cell, with the noise of all tables."""
         cells, shape = self.released.cells(attributes)
         counts = self.rough_counts(attributes)
         return replace(counts, noise=self._response.variances_of_cells(cells, prod(shape)))
 
     def rough_counts(self, attributes: Names) -> Sums:
-        """Return the number of rows in every cell over some attributes, with a quick bound of its
-        noise.
+        """Return the number of rows in every cell, with a quick bound of its noise.
 
         The noise is that of tables over these attributes alone, or of the margins of two."""
         cells, shape = self.released.cells(attributes)
@@ -173,8 +167,7 @@ class Precision:
         )
 
     def _unmeasured_of_cells(self, attributes: Names) -> FloatArray:
-        """Return the variance that pairs and triples without a table add to each count: float
-        (cells,).
+        """Return the variance that pairs and triples without a table add to each count.
 
         A cell that holds a part f of the rows of its pair's cell has f² of its variance."""
         shares = self.released.shares(*attributes)
@@ -197,8 +190,7 @@ class Precision:
         return variances.ravel()
 
     def _margin_noise(self, attributes: Names, cells: int) -> FloatArray:
-        """Return the variance that noise of two margins gives to counts of independent attributes:
-        (cells,).
+        """Return the variance that noise of two margins gives to counts: (cells,).
 
         It is infinite for another number of attributes than two."""
         if len(attributes) != 2:
@@ -211,8 +203,7 @@ class Precision:
         return np.asarray(noise.ravel())
 
     def least_noise(self, attributes: Names) -> float:
-        """Return the least variance of the noise in one cell, of tables that contain one of the
-        attributes."""
+        """Return the least noise variance of a cell, in tables with one of the attributes."""
         tables = [table for name in attributes for table in self._tables.with_attributes((name,))]
         return min(table.variance for table in tables or self._tables.tables)
 
@@ -229,8 +220,7 @@ class Precision:
         return tuple(name for name in attributes if self.sizes[name] > 1)
 
     def draw_weights(self, rng: np.random.Generator) -> FloatArray:
-        """Return random weights of the released rows, as another draw of the noise could have made
-        them.
+        """Return random weights of the released rows, as other noise could have made them.
 
         They are in true rows, none below 0: float (rows,). Scored pairs without a table get a
         random dependence too."""

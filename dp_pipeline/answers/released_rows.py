@@ -51,8 +51,7 @@ class ReleasedRows:
         return np.bincount(cells.ravel(), weights.ravel(), minlength=many)
 
     def means_in(self, cells: IntArray, many: int, values: FloatArray) -> FloatArray:
-        """Return the weighted mean of a value over the rows of each of ``many`` cells; 0 without
-        rows.
+        """Return the weighted mean of a value over the rows of each cell; 0 without rows.
 
         cells    of the rows: int (rows,)
         values   of the rows: float (rows,)
@@ -62,8 +61,7 @@ class ReleasedRows:
         return np.asarray(np.divide(sums, weights, out=np.zeros(len(sums)), where=weights > 0))
 
     def cells(self, attributes: Names) -> tuple[IntArray, tuple[int, ...]]:
-        """Return the cell of every row in the table over some attributes, and the shape of that
-        table."""
+        """Return the cell of every row over some attributes, and the shape of their table."""
         shape = tuple(self.sizes[name] for name in attributes)
         cells = np.zeros(len(self), dtype=np.int64)
         for name, size in zip(attributes, shape, strict=True):
@@ -77,8 +75,7 @@ class ReleasedRows:
         return np.asarray(counts / max(1, self.total))
 
     def means(self, values: FloatArray, attributes: Names) -> FloatArray:
-        """Return the weighted mean of a value (rows,) in every cell, in the shape of the table; 0
-        without rows."""
+        """Return the weighted mean of a value (rows,) in every cell; 0 without rows."""
         cells, shape = self.cells(attributes)
         return self.means_in(cells, prod(shape), values).reshape(shape)
 

@@ -91,8 +91,7 @@ class OpenTable:
     def share(
         self, where: str, *, among: str = "", of: Of = "table", level: float = 0.95
     ) -> Estimate:
-        """Return the estimated share of the rows meeting ``among`` that also meet ``where``, from 0
-        to 1.
+        """Return the estimated share of rows of ``among`` that meet ``where``, from 0 to 1.
 
         DeclarationError where no released row meets ``among``."""
         rows, used = self.rows_where(where)
@@ -102,16 +101,9 @@ class OpenTable:
         )
 
     def mean(
-        self,
-        column: str,
-        *,
-        where: str = "",
-        by: str = "",
-        of: Of = "table",
-        level: float = 0.95,
+        self, column: str, *, where: str = "", by: str = "", of: Of = "table", level: float = 0.95
     ) -> Estimate | dict[str, Estimate]:
-        """Return the estimated mean of a numeric column, in its unit; or value → mean for each
-        value of ``by``.
+        """Return the estimated mean of a numeric column, in its unit; with ``by``, of each group.
 
         Missing values, and values of ``by`` without a released row, are left out. DeclarationError
         for a column of texts, or where no released row meets the condition."""
@@ -229,8 +221,7 @@ class OpenTable:
     def _cells(
         self, used: Names, *, of: Of, level: float
     ) -> tuple[FloatArray, FloatArray, FloatArray, list[Basis]]:
-        """Return counts, low ends, high ends and bases of the cells over some attributes: (cells,)
-        each."""
+        """Return counts, low ends, high ends and bases of cells: (cells,) each."""
         cells = self.precision.cell_counts(used)
         return cells.values, *self._ends(cells, cells.values, of=of, level=level), cells.bases
 
@@ -337,7 +328,6 @@ class OpenTable:
 
     @cached_property
     def _all_items(self) -> Sums:
-        """The number of all rows, as a sum with its sources of error."""
         return self.precision.weighted_sum(self._items, ())
 
     def split_variance(self, rows: np.ndarray, used: Names) -> float:
@@ -393,8 +383,7 @@ class OpenTable:
         )
 
     def _numbers(self, column: str) -> tuple[FloatArray, np.ndarray]:
-        """Return a column as numbers, with 0 for a missing value, and whether each is present:
-        (rows,) each."""
+        """Return a column as numbers, 0 if missing, and whether each is present."""
         values = self._columns[self._require_column(column)]
         present = np.ones(len(values), dtype=np.bool_)
         if values.dtype.kind == "O":
@@ -409,8 +398,7 @@ class OpenTable:
             ) from None
 
     def _width_of_bins(self, column: str) -> FloatArray:
-        """Return the width of the bin that each row's number lies in, 0 if a level is a number:
-        (rows,)."""
+        """Return the width of the bin of each number, 0 if a level is a number: (rows,)."""
         values, present = self._numbers(column)
         codes = self.precision.codes[self._attributes[column]]
         size = self.precision.sizes[self._attributes[column]]

@@ -91,8 +91,7 @@ class _Sums:
         return np.array(best)
 
     def measured_pairs(self, factors: FloatArray) -> tuple[float, float]:
-        """Return the measured pairs of each size times its factor, summed, and the variance of
-        that."""
+        """Return the sum of the measured pairs of each size times its factor, with its variance."""
         is_used = factors != 0
         counts, variances = self.pairs.counts[is_used], self.pairs.variances[is_used]
         return float(factors[is_used] @ counts), float(factors[is_used] ** 2 @ variances)
@@ -115,8 +114,7 @@ class OpenParts(OpenTable):
     """The released parts of units, such as persons, as a table to compute numbers from."""
 
     def replicates(self, number: int, *, seed: int, of: Of = "table") -> Iterator[pd.DataFrame]:
-        """Yield random tables of parts that could be the true table, given the noise of the
-        release.
+        """Yield random tables of parts that could be the true table, given the noise.
 
         DeclarationError for replicates of a population, which is sampled unit by unit."""
         if of == "population":
@@ -227,8 +225,7 @@ class OpenUnits(OpenTable):
         of: Of = "table",
         level: float = 0.95,
     ) -> Estimate:
-        """Return the estimated share of the units meeting ``among`` that also meet ``where``, from
-        0 to 1.
+        """Return the estimated share of units of ``among`` that meet ``where``, from 0 to 1.
 
         With ``any_part``, a part of the unit must meet that too."""
         if not any_part:
@@ -236,14 +233,7 @@ class OpenUnits(OpenTable):
         return self._with_a_part(where, among, any_part, of=of, level=level, is_share=True)
 
     def _with_a_part(
-        self,
-        where: str,
-        among: str,
-        any_part: str,
-        *,
-        of: Of,
-        level: float,
-        is_share: bool = False,
+        self, where: str, among: str, any_part: str, *, of: Of, level: float, is_share: bool = False
     ) -> Estimate:
         base, used = self.rows_where(among)
         in_units, used_where = self.rows_where(where)

@@ -123,8 +123,7 @@ class UnmeasuredPair:
         return np.asarray(self.scale**2 * squares)
 
     def draw(self, rng: np.random.Generator) -> FloatArray:
-        """Return random deviations of the cells: (rows that a cell gains) / (its share of the
-        rows)."""
+        """Return random deviations of cells: rows that a cell gains / its share of the rows."""
         normal = rng.standard_normal(self.weights.shape) * np.sqrt(self.weights)
         return self.scale * self.off_margins(normal / np.maximum(self.model, 1e-9))
 
@@ -173,8 +172,7 @@ class UnmeasuredPairs:
 
     @cached_property
     def pairs_to_draw(self) -> list[tuple[Names, UnmeasuredPair]]:
-        """The scored pairs that no table contains with all their levels: the 300 with the largest
-        scores."""
+        """The at most 300 scored pairs without a table of their levels, by score."""
         names = [pair for pair in self._dependence if not self._tables.has_levels(pair)]
         names.sort(key=lambda pair: -self._dependence[pair])
         return [(pair, self.get(pair[0], pair[1])) for pair in names[:MOST_PAIRS_DRAWN]]
@@ -196,8 +194,7 @@ class UnmeasuredPairs:
         return TAIL_FACTOR * sqrt(square) / max(_usual_sum(*parts), np.finfo(float).tiny)
 
     def _shares(self, name: str) -> FloatArray:
-        """Return the shares of the levels; noise is added, since a level without a released row may
-        exist."""
+        """Return the shares of the levels, with noise for those without a released row."""
         tables = self._tables.with_attributes((name,)) or self._tables.tables
         noise = min(table.variance * table.counts.size for table in tables)
         noise /= self._rows.sizes[name] * self._total**2
@@ -219,8 +216,7 @@ class UnmeasuredPairs:
         return sqrt(max(np.average(squares, weights=weights), LEAST_UNEXPLAINED * usual))
 
     def _measured_square(self, table: MeasuredTable, axes: tuple[int, int]) -> tuple[float, float]:
-        """Return τ² of a measured pair without its noise, in rows², and the standard deviation of
-        that.
+        """Return τ² of a measured pair without its noise, in rows², and its deviation.
 
         Without the means of its rows and columns, n cells of noise σ² have a square sum of
         σ²(r − 1)(s − 1), with a deviation of σ²√(2(r − 1)(s − 1)); the dependence adds

@@ -155,7 +155,6 @@ def _stored_type(column: StoredColumn) -> Any:
 
 
 def _stored_array(column: StoredColumn, type_: Any, values: list[Any]) -> Any:
-    """Return released values as an Arrow array in the type of the source."""
     if pa.types.is_dictionary(type_):
         places = {label: place for place, label in enumerate(column.labels)}
         indices = pa.array([places.get(value) for value in values], type_.index_type)
@@ -171,8 +170,7 @@ def _stored_array(column: StoredColumn, type_: Any, values: list[Any]) -> Any:
 
 
 def _released_column(column: Any, labels: Sequence[str]) -> Any:
-    """Return a column in the type of the source as it was released: the inverse of
-    ``_stored_array``."""
+    """Return a column of the source's type as it was released; inverse of ``_stored_array``."""
     if pa.types.is_dictionary(column.type):
         return column.cast(pa.string())
     if labels:

@@ -28,13 +28,7 @@ from dp_pipeline.export.folder import (
     sums_text,
 )
 from dp_pipeline.export.intervals import added_columns
-from dp_pipeline.export.readme import (
-    DOCUMENTS,
-    README,
-    TABLES,
-    described_publisher,
-    readme_text,
-)
+from dp_pipeline.export.readme import DOCUMENTS, README, TABLES, described_publisher, readme_text
 from dp_pipeline.export.tables import (
     CENTRES,
     COMMA,
@@ -189,7 +183,6 @@ class Sheet(NamedTuple):
 
     @property
     def table(self) -> Columns:
-        """The table with all its columns."""
         return {**self.released, **self.added} if self.added else self.released
 
 
@@ -271,7 +264,6 @@ def _descriptor(
 
 
 def _resource(folder: Path, path: str) -> dict[str, Any]:
-    """Return the properties of a file of any kind in ``datapackage.json``."""
     file = folder / path
     is_text = file.suffix not in (".parquet", ".arrow")
     return {
@@ -349,8 +341,6 @@ def decimal_sign(spec: DatasetSpec) -> str:
 
 
 def _keys(sheet: Sheet) -> dict[str, Any]:
-    """Return the primary and foreign keys of tables of units and parts, as Table Schema has
-    them."""
     if sheet.name == UNITS:
         return {"primaryKey": [UNIT]}
     if sheet.name == SYNTHETIC and UNIT in sheet.table:

@@ -30,8 +30,7 @@ TITLES = {
 
 
 def evidence(release: ReportedPrivateRelease, day: str) -> dict[str, bytes]:
-    """Return the registry entry, the checklist and the impact assessment of a release: path →
-    content.
+    """Return path → content of the registry entry, the checklist and the impact assessment.
 
     day   on which the release was settled, shown as the day of publication, such as 2026-11-27
     """

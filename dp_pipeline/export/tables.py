@@ -22,12 +22,7 @@ from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.encoding import Point, is_degrees, point_of
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.export.folder import OWN
-from dp_pipeline.results.clusters import (
-    Columns,
-    batches_of,
-    rows_in_batches,
-    typed_batch,
-)
+from dp_pipeline.results.clusters import Columns, batches_of, rows_in_batches, typed_batch
 from dp_pipeline.results.source_types import StoredColumn
 from dp_pipeline.spreadsheet import escape_formula, quoted_cell, unescape_formula
 

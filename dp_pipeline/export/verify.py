@@ -73,7 +73,6 @@ class Check(NamedTuple):
 
     @property
     def line(self) -> str:
-        """The result as a line of text."""
         return f"{'ok ' if self.is_good else 'BAD'}  {self.of}: {self.result}"
 
 
@@ -151,8 +150,6 @@ def _require_scale_of_left_out(bundle: Bundle) -> None:
 
 
 class _Export:
-    """An exported folder, in which each file is read once."""
-
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._sheets: dict[str, Columns] = {}
@@ -164,7 +161,6 @@ class _Export:
 
     @property
     def table_names(self) -> list[str]:
-        """The names of the described tables."""
         resources = self._described.values()
         return [str(file["name"]) for file in resources if file.get("type") == "table"]
 
@@ -177,7 +173,6 @@ class _Export:
 
     @property
     def has_places(self) -> bool:
-        """Whether the export has GeoJSON files."""
         return any(path.endswith(_PLACES) for path in self._described)
 
     def sums(self, failed: Collection[str]) -> str:

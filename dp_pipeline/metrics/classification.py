@@ -60,8 +60,7 @@ class LinearClassifier:
         return self.totals(codes, rows=rows) > 0
 
     def totals(self, codes: Codes, *, rows: int) -> IntArray:
-        """Return the weighted sum of each row, (rows,): larger where the row is more likely
-        positive."""
+        """Return the weighted sum of each row (rows,), larger for likelier positive rows."""
         total = np.full(rows, self.intercept, dtype=np.int64)
         for name, weights in zip(self.columns, self.weights, strict=True):
             total += np.array(weights, dtype=np.int64)[codes[name]]

@@ -107,7 +107,6 @@ class EquivalenceClasses:
 
     @property
     def rows(self) -> int:
-        """The number of rows in all classes."""
         return int(self.sizes.sum())
 
     @property

@@ -27,13 +27,7 @@ from dp_pipeline.releases.release import Release
 from dp_pipeline.reporting import figures
 from dp_pipeline.reporting.metrics import QualityRow
 from dp_pipeline.reporting.releases import steps_of
-from dp_pipeline.reporting.text import (
-    cost_text,
-    count_text,
-    number_text,
-    plain,
-    question_words,
-)
+from dp_pipeline.reporting.text import cost_text, count_text, number_text, plain, question_words
 from dp_pipeline.results.bundle import LEARNED, Bundle
 from dp_pipeline.results.clusters import row_count, rows_in_batches
 
@@ -293,8 +287,7 @@ def budget_report(ledger: Ledger, population: str, windows: Windows | None = Non
 
 
 def balance_metadata(balance: Balance) -> Metadata:
-    """Return the amounts spent, left and allowed as metadata: in total, this month and in the
-    window."""
+    """Return the amounts spent, left and allowed: in total, this month and in the window."""
     amounts = {"spent": balance.spent, "left": balance.remaining, "ceiling": balance.ceiling}
     if balance.per_month is not None:
         amounts |= {

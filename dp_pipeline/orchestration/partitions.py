@@ -45,18 +45,6 @@ its first month.
 """
 
 
-def window_partitions(windows: Windows) -> dg.TimeWindowPartitionsDefinition:
-    """Return the closed windows as Dagster partitions, which increase whenever a window ends."""
-    last = windows.last
-    return dg.TimeWindowPartitionsDefinition(
-        start=partition_key(windows, windows.first),
-        end=partition_key(windows, windows.following(last)) if last else None,
-        fmt=_KEY_FORMATS[windows.every],
-        cron_schedule=_CRON[windows.every],
-        timezone=windows.clock.zone,
-    )
-
-
 def partition_key(windows: Windows, name: str) -> str:
     """Return Dagster's partition key of a window.
 
@@ -83,8 +71,20 @@ def release_partitions(spec: DatasetSpec, kind: type[Release]) -> dg.PartitionsD
 
 
 def raw_partitions(spec: DatasetSpec) -> dg.PartitionsDefinition | None:
-    """Return the partitions of a data set's rows: its windows; None without windows."""
-    return None if spec.windows is None else window_partitions(spec.windows)
+    """Return the closed windows of a data set's rows as partitions; None without windows.
+
+    Each window becomes a partition when it ends."""
+    windows = spec.windows
+    if windows is None:
+        return None
+    last = windows.last
+    return dg.TimeWindowPartitionsDefinition(
+        start=partition_key(windows, windows.first),
+        end=partition_key(windows, windows.following(last)) if last else None,
+        fmt=_KEY_FORMATS[windows.every],
+        cron_schedule=_CRON[windows.every],
+        timezone=windows.clock.zone,
+    )
 
 
 def spec_of_run(context: dg.AssetExecutionContext, spec: DatasetSpec) -> DatasetSpec:

@@ -110,7 +110,6 @@ def _publish(
     name: str,
     pipeline: common.Pipeline,
 ) -> dg.MaterializeResult[Any]:
-    """Publish one release and return it with its checks; raise dg.Failure if it is refused."""
     with common.one_line_failures(dataset):
         config = common.config_of_run(context)
         options = options_of_run(context, dataset, kind, pipeline, config)
@@ -152,8 +151,7 @@ def release_result(
 
 
 def _config_schema(spec: DatasetSpec, without_windows: type[dg.Config] | None) -> Any:
-    """Return the schema of a run's configuration; ``without_windows`` where rows have no
-    windows."""
+    """Return the schema of a run's configuration; as given where rows have no windows."""
     config = without_windows if spec.windows is None else common.WindowConfig
     return None if config is None else config.to_config_schema()
 
@@ -225,7 +223,7 @@ def _comparison_asset(spec: DatasetSpec, kind: type[Release]) -> dg.AssetsDefini
                 "summary": dg.MetadataValue.md(compared.summary or "No quality numbers yet."),
                 **{chart.caption: picture(chart) for chart in compared.pictures},
                 "report": dg.MetadataValue.path(compared.path),
-            },
+            }
         )
 
     return comparison

@@ -155,9 +155,7 @@ def _sensor(
         description="Renew the report of a data set once its runs are over, and once an hour while "
         f"they go on. {effects}",
     )
-    def renewed_reports(
-        context: dg.SensorEvaluationContext,
-    ) -> list[dg.RunRequest] | dg.SkipReason:
+    def renewed_reports(context: dg.SensorEvaluationContext) -> list[dg.RunRequest] | dg.SkipReason:
         # Runs first: a run that ends between the two queries has stored its updates.
         runs = context.instance.get_runs(dg.RunsFilter(statuses=_UNFINISHED))
         busy = {dataset for run in runs for dataset in _datasets_of(run, dataset_of_job())}

@@ -68,8 +68,7 @@ _METRICS = {
     ),
     **{
         f"avd_{k}": Metric(
-            f"AVD-{k}",
-            f"Total variation distance to the true table, mean over {sets} attributes",
+            f"AVD-{k}", f"Total variation distance to the true table, mean over {sets} attributes"
         )
         for k, sets in _SETS.items()
     },
@@ -139,7 +138,6 @@ class QualityRow:
 
     @property
     def about(self) -> Metric:
-        """The metric of the number."""
         return find_metric(self.metric)
 
     @property
@@ -217,12 +215,10 @@ class Pivot:
 
     @property
     def about(self) -> Metric:
-        """The metric of the numbers."""
         return find_metric(self.metric)
 
     @property
     def rows(self) -> list[QualityRow]:
-        """All quality rows of the table."""
         return [row for cell in self.cells.values() for row in cell]
 
     def head(self, prices: Mapping[Fraction, str]) -> list[str]:

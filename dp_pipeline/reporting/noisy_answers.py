@@ -66,8 +66,7 @@ class MeasuredTable:
 
     @property
     def cells(self) -> list[str]:
-        """The cells of a table line: attributes, distance, its part by noise, that by the model,
-        bound."""
+        """The cells of a table line: attributes, distance, parts by noise and model, bound."""
         model = f"at least {number_text(self.model)}" if self.model else "not seen"
         return [
             self.name,
@@ -147,8 +146,6 @@ class NoisyAnswers:
     def _table(
         self, attributes: Names, codes: Mapping[str, IntArray], domain: Domain, *, rows: float
     ) -> MeasuredTable | None:
-        """Return the distance over levels, or over groups of levels; None where neither was
-        measured."""
         sizes = {name: domain[name].size for name in attributes}
         grouped = {name: self.groupings[name] for name in attributes if name in self.groupings}
         for groups in ({}, grouped):

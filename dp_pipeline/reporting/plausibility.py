@@ -111,13 +111,11 @@ class NoisyTotal:
 
     @property
     def text(self) -> str:
-        """The total and its deviation in words."""
         return noisy_text(self.rows, self.deviation)
 
     @classmethod
     def of_sums(cls, totals: Iterable[tuple[float, float]]) -> NoisyTotal | None:
-        """Return the mean of (total, variance) pairs, weighted by precision; None without a
-        variance."""
+        """Return the mean of (total, variance) pairs, by precision; None without a variance."""
         sums = [(total, total_variance) for total, total_variance in totals if total_variance > 0]
         precision = sum(1 / total_variance for _, total_variance in sums)
         if not precision:
@@ -127,8 +125,7 @@ class NoisyTotal:
 
     @classmethod
     def of_marginals(cls, measured: Iterable[NoisyMarginal]) -> NoisyTotal | None:
-        """Return the total of measured tables, each of which counts every row once; None without
-        tables."""
+        """Return the total of tables that count every row once; None without tables."""
         return cls.of_sums(
             (float(marginal.table.sum()), marginal.table.size * marginal.variance)
             for marginal in measured
@@ -325,8 +322,7 @@ def _no_rows(total: NoisyTotal) -> tuple[str, ...]:
 
 
 def least_pair_noise(measured: Iterable[tuple[int, int, float]]) -> float | None:
-    """Return the mean error, in rows, that noise makes in the best measured pair; None without
-    pairs.
+    """Return the mean error by noise of the best measured pair, in rows; None without pairs.
 
     measured   (number of attributes, number of cells, standard deviation of a cell) of each table
     """

@@ -50,8 +50,7 @@ class ComparedTable:
 
     @property
     def cells(self) -> list[str]:
-        """The cells of a table line: attributes, distance, and the difference of correlations if
-        any."""
+        """The cells of a table line: attributes, distance and difference of correlations."""
         correlation = "" if self.correlation is None else signed(self.correlation)
         return [self.name, self.distance_text, correlation]
 
@@ -203,8 +202,7 @@ class QualityReport:
         return f"{words} {pairs} in no measured table: these answers do not show how they depend."
 
     def to_frame(self) -> Any:
-        """Return a pandas frame with columns of, figure, value and deviation: a figure on each
-        line.
+        """Return a pandas frame, a figure a line: of, figure, value and deviation.
 
         ``deviation`` is that of the noise; NaN where there is none."""
         import pandas as pd

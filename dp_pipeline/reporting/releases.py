@@ -74,14 +74,12 @@ class ReportedRelease(ABC):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Sentences on weaknesses that the noisy counts of the release show; empty for exact
-        tables."""
+        """Sentences on weaknesses that noisy counts show; empty for exact tables."""
         return bundle_warnings(self.spec, self.bundle)
 
     @property
     def missing_line(self) -> str:
-        """The noisy shares of missing cells by column as one line; empty where none can be
-        missing."""
+        """The noisy shares of missing cells by column; empty where none can be missing."""
         return missing_line(bundle_missing(self.spec, self.bundle))
 
     @property
@@ -91,8 +89,7 @@ class ReportedRelease(ABC):
 
     @abstractmethod
     def require_showable(self) -> None:
-        """Raise BoundaryViolation if a card or report of the release would disclose exact
-        numbers."""
+        """Raise BoundaryViolation if its card or report would disclose exact numbers."""
 
 
 class Step(NamedTuple):
@@ -203,8 +200,7 @@ class ReportedPrivateRelease(ReportedRelease):
 
     @property
     def clipped_axes(self) -> list[str]:
-        """The axes of sensitive centres along which rows outside the bounds count at the nearer
-        bound."""
+        """The axes of sensitive centres on which rows outside count at the nearer bound."""
         axes = self.bundle.tables.get("centres", {})
         return [
             attribute.name
@@ -237,13 +233,11 @@ class ReportedPrivateRelease(ReportedRelease):
 
     @property
     def contents(self) -> dict[str, int]:
-        """The number of rows of every released table, by name."""
         return {name: row_count(table) for name, table in self.bundle.tables.items()}
 
     @property
     def centres(self) -> tuple[list[str], list[list[str]]]:
-        """The head and the lines of a table of the first centres, each with its noisy number of
-        rows."""
+        """The head and lines of a table of the first centres, with their noisy rows."""
         dates = dates_of(self.spec.domain)
         return centre_table(self.bundle.tables, most_columns=MOST_COLUMNS, dates=dates)
 
@@ -274,7 +268,6 @@ class ReportedPrivateRelease(ReportedRelease):
 
     @property
     def sample_words(self) -> str:
-        """An explanation of the words "of a sample"; empty if no number is of a sample."""
         return sample_words(self.quality_rows)
 
     @cached_property
@@ -339,12 +332,10 @@ class ReportedKAnonymousRelease(ReportedRelease):
 
     @property
     def method(self) -> str:
-        """The name of the method."""
         return self.bundle.facts["model"]
 
     @property
     def name(self) -> str:
-        """The method and K."""
         return f"{self.method} at K = {self.k}"
 
     @property
@@ -354,7 +345,6 @@ class ReportedKAnonymousRelease(ReportedRelease):
 
     @property
     def standing(self) -> Standing:
-        """Always ``NOT_DP``, because no K is an ε."""
         return Standing.NOT_DP
 
     @property
@@ -416,18 +406,15 @@ class ReportedKAnonymousRelease(ReportedRelease):
 
     @property
     def rows(self) -> int:
-        """The number of released rows."""
         return int(self.measures["rows"])
 
     @property
     def suppressed(self) -> int:
-        """The number of suppressed rows."""
         return int(self.bundle.tables["suppressed"]["rows"].sum())
 
     @property
     def suppressed_by_label(self) -> list[SuppressedRows]:
-        """The suppressed rows of every label; empty for sensitive rows, whose labels are not
-        stored."""
+        """The suppressed rows of every label; empty for sensitive rows."""
         if "label" not in self.bundle.tables["suppressed"]:
             return []
         return [SuppressedRows(*line) for line in self._lines("suppressed")]

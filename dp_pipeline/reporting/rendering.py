@@ -41,8 +41,7 @@ _FILTERS: Mapping[str, Any] = {
 
 
 def write_page(path: Path, template: str, **facts: Any) -> Path:
-    """Fill a template with facts and write it as an HTML page for its owner only; return the
-    path."""
+    """Write a template filled with facts as an HTML page for its owner; return the path."""
     write_private(path, f"{render(template, **facts)}\n".encode())
     return path
 
@@ -106,7 +105,6 @@ def has_same_words(page: str, markdown: str) -> bool:
 
 
 def _html_of(markdown: str) -> tuple[str, str]:
-    """Return the first text of a card, and its HTML."""
     from markdown_it import MarkdownIt
 
     reader = MarkdownIt("zero").enable(_RULES)

@@ -225,7 +225,6 @@ def table_text(head: str, columns: Sequence[str], rows: Sequence[Sequence[str]],
 
 
 def _is_number(text: str) -> bool:
-    """Return whether a cell is empty, a dash or a number as this file writes it."""
     value = text.partition(" ± ")[0].partition("×")[0]
     try:
         float(value.lstrip("(").replace(",", ""))

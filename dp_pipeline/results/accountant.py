@@ -135,12 +135,10 @@ class Accountant:
 
     @property
     def spends(self) -> tuple[Spend, ...]:
-        """All charges so far, in order."""
         return tuple(self._spends)
 
     @property
     def disclosures(self) -> tuple[Disclosure, ...]:
-        """All exact disclosures so far, in order."""
         return tuple(self._disclosures)
 
     @property
@@ -159,7 +157,6 @@ class Accountant:
 
     @property
     def spent_delta(self) -> Fraction:
-        """The sum of the δ of the charges."""
         return sum((spend.delta for spend in self._spends), Fraction(0))
 
     @property

@@ -170,7 +170,6 @@ class Transcript:
 
     @property
     def records(self) -> tuple[AnswerRecord, ...]:
-        """Every question with its answer, in order."""
         return tuple(self._records)
 
     @property

@@ -79,7 +79,5 @@ def test_the_adjusted_rand_index_of_many_rows_does_not_overflow():
 @each_metric
 @pytest.mark.parametrize("table", [np.zeros(3), np.zeros((0, 2)), np.array([[1, -1]])])
 def test_what_is_no_table_of_counts_is_refused(metric, table):
-    with pytest.raises(
-        DeclarationError, match=r"must have shape \(classes, k\) and counts of at least 0"
-    ):
+    with pytest.raises(DeclarationError, match=r"A class table must have (shape|counts)"):
         metric(table)

@@ -74,7 +74,7 @@ def test_the_majority_is_negative_in_a_tie():
 def test_no_rows_to_test_are_no_number():
     assert math.isnan(error_of("svm", [(0, 0, True)], []))
     with pytest.raises(
-        DeclarationError, match="Each column must have one code for each of 3 rows, but one"
+        DeclarationError, match="Each column must have one code for each of 3 rows, but a has 2"
     ):
         train("svm", {"a": np.zeros(2, int)}, np.zeros(3, bool), SIZES)
 

@@ -176,7 +176,6 @@ class Panel:
 
     @property
     def is_log(self) -> bool:
-        """Whether the vertical axis is a log axis."""
         return self.y_axis.is_log([point.value for point in self.points])
 
     @property

@@ -47,7 +47,6 @@ class Picture:
 
     @property
     def is_tall(self) -> bool:
-        """Whether it is higher than wide."""
         width, height = self.figure.get_size_inches()
         return bool(height > width)
 
