@@ -50,14 +50,15 @@ class ForeseenTable:
     @property
     def text(self) -> str:
         """A line of text on the expected measurements."""
-        pairs, least, most = self.pairs, self.pairs.measured[0], self.pairs.measured[-1]
+        pairs, least, most = self.pairs, min(self.pairs.measured), max(self.pairs.measured)
         of_all = (
             f"{self.release.name} at ε={epsilon_text(self.release.epsilon)}, {self.rows:,} rows"
         )
-        spread = f" ({least} to {most}, from no to strong dependence)" if least < most else ""
+        many = f"{least} to {most}" if least < most else f"about {least}"
+        usual = f" ({pairs.likely} if attributes depend as in most tables)" if least < most else ""
         error = f"a pair is wrong by {min(1.0, pairs.error):.0%} of the rows on average"
-        many = f"of {pairs.total} pairs about {pairs.likely} will be measured{spread}"
-        return f"{of_all}: {many}, {error}" + (f"; {self.warning}" if self.warning else "")
+        text = f"{of_all}: of {pairs.total} pairs {many} will be measured{usual}, {error}"
+        return text + (f"; {self.warning}" if self.warning else "")
 
 
 def foreseen_tables(options: RunOptions) -> Iterator[ForeseenTable]:
@@ -88,8 +89,8 @@ def _likely_domain(spec: DatasetSpec, declared: DatasetSpec, rows: int) -> Domai
     for query in discovery_queries(declared) if is_invented else ():
         attribute = spec.domain[query.attribute.name]
         if query.rule is not None and isinstance(attribute.cells, Levels):
-            found = attribute.cells.values[: int(rows // query.rule.persons)]
-            levels = Levels((*found, attribute.other or OTHER))
+            texts = attribute.cells.values[: int(rows // query.rule.persons)]
+            levels = Levels((*texts, attribute.other or OTHER))
             fewer[attribute.name] = replace(attribute, cells=levels)
     return spec.domain.with_attributes(fewer)
 

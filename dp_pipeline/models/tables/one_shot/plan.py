@@ -232,9 +232,8 @@ class Planning:
         read as weak dependence, that depend as in most data sets, and strongly. Where scores choose
         tables, each is of one pair: unions are known from scores alone.
         """
-        known = [int(place) for place in self.errors.argmin(axis=0)]
-        chosen = self.choose()
-        plans = [self.plans[place] if self.mean_share else chosen for place in known]
+        best, overall = self.errors.argmin(axis=0).tolist(), self.choose()
+        plans = [self.plans[place] if self.mean_share else overall for place in best]
         dependences = [self.foreseen_dependence(*prior) for prior in self.priors]
         dependences[0] = np.zeros_like(dependences[0])
         return tuple(
