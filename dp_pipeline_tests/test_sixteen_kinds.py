@@ -217,8 +217,8 @@ def test_a_discovered_value_is_met_by_every_way_in(way: str, name: str, tmp_path
     column, price = column_in(spec, way, frame), spec.discover
     rows = UndeclaredRows.of_table(spec, pa.table({"x": column}), KEY)
     accountant = Accountant(price.epsilon, delta=price.delta or Fraction(0))
-    found = discover(spec, rows, accountant, Transcript(), SeededNoise(7))
-    attribute = spec.with_domain(found).domain["x"]
+    discovered = discover(spec, rows, accountant, Transcript(), SeededNoise(7))
+    attribute = spec.with_domain(discovered).domain["x"]
     labels = list(attribute.labels())
     if form != LEVELS:
         labels = ["low", *["high"] * (len(labels) - 2), "missing"]

@@ -188,6 +188,9 @@ RUN_HERE: dict[str, Callable[[Path], None]] = {
 @pytest.mark.parametrize("page", RUN_HERE)
 def test_the_blocks_of_a_page_run_and_print_what_it_shows(page: str, reader: Reader):
     RUN_HERE[page](reader.folder)
+    if page == "docs/tutorial.md":
+        # Its reader has no home yet.
+        del reader.environment["DP_PIPELINE_HOME"]
     for block in blocks(page):
         printed = reader.follow(block)
         if block.shown is not None and block.language == "bash" and block.is_run:
