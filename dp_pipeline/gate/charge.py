@@ -82,8 +82,7 @@ class IdentifiedQuestion:
 def question(
     words: str, key: QuestionKey, spend: Spend | None, recoding: tuple[str, ...] = ()
 ) -> IdentifiedQuestion:
-    """Return a question with the key made of its kind, arguments, price and the recoding of its
-    rows.
+    """Return a question, identified by its kind, its arguments, its price and the row recodings.
 
     words      text of a question without a charge; a charge brings its own
     spend      the charge, with mechanism and scale of the noise; None: no noise
@@ -98,8 +97,7 @@ def question(
 
 
 def digest_of(value: object) -> str:
-    """Return the SHA-256 digest of public arguments as hexadecimal text, the same on every
-    computer.
+    """Return the SHA-256 of public arguments as hexadecimal text, the same on every computer.
 
     Raises TypeError for what has no exact text, such as a float.
 
@@ -114,7 +112,6 @@ _JSON_TYPES = frozenset({str, int})
 
 
 def _plain(value: object) -> object:
-    """Convert a value to JSON types, so that different values of one type stay different."""
     # Most are names and integers, thousands in a question about all pairs.
     if type(value) in _JSON_TYPES:
         return value
@@ -175,8 +172,7 @@ class QueryExecutor(Generic[AnyCounter]):
         return self.accountant.currency
 
     def vector_query(self, words: str, *, l1: int, l2_squared: int, amount: Fraction) -> NoisyQuery:
-        """Return a query of an integer vector, with Laplace noise for an ε or Gaussian noise for a
-        ρ.
+        """Return a query of an integer vector, with Laplace noise for ε, Gaussian noise for ρ.
 
         l1, l2_squared   the most that one protected unit moves it in L1, and in squared L2
         """
@@ -219,8 +215,7 @@ class QueryExecutor(Generic[AnyCounter]):
         return NoisyQuery(Spend(words, REFINED, epsilon, l1, added), draw, lambda _: finer)
 
     def linf_query(self, words: str, *, linf: int, epsilon: Fraction) -> NoisyQuery:
-        """Return a query by the L∞ mechanism, where one unit changes each number by at most
-        ``linf``."""
+        """Return a query by the L∞ mechanism; one unit moves each number by at most ``linf``."""
         scale = mechanisms.linf_scale(linf=linf, epsilon=epsilon)
         draw = partial(mechanisms.measure_linf, linf=linf, epsilon=epsilon, noise=self.noise)
         return NoisyQuery(Spend(words, LINF, epsilon, linf, scale), draw)
@@ -234,10 +229,8 @@ class QueryExecutor(Generic[AnyCounter]):
         return NoisyQuery(Spend(words, GAUSSIAN, rho, l2_squared, variance, "zcdp"), draw)
 
     def choice_query(self, words: str, *, linf: int, amount: Fraction) -> NoisyQuery:
-        """Return a query of the index of a nearly highest score, where one unit moves each score
-        by at most ``linf``.
-
-        It is a noisy max for an ε, and the exponential mechanism for a ρ."""
+        """Return a query of the index of a nearly highest score, by noisy max or, for a ρ, the
+        exponential mechanism; one unit moves each score by at most ``linf``."""
         if self.currency == PURE:
             scale = mechanisms.choice_scale(linf=linf, epsilon=amount)
             spend = Spend(words, NOISY_MAX, amount, linf, scale)
@@ -258,14 +251,13 @@ class QueryExecutor(Generic[AnyCounter]):
     def answer(
         self, query: NoisyQuery, key: QuestionKey, count: CounterQuery[AnyCounter]
     ) -> IntArray:
-        """Store and return the noisy answer to a query that was charged before."""
+        """Return the noisy answer to a query that was charged before, stored or drawn now."""
         return self.answer_record(query, key, count).answer
 
     def answer_record(
         self, query: NoisyQuery, key: QuestionKey, count: CounterQuery[AnyCounter]
     ) -> AnswerRecord:
-        """Return the noisy answer to a query that was charged before, with the scale of its
-        noise."""
+        """Return the noisy answer to a query that was charged before, with its noise scale."""
 
         def measure(counter: AnyCounter) -> tuple[IntArray, Fraction | None]:
             counts = count(counter)
@@ -286,7 +278,6 @@ class QueryExecutor(Generic[AnyCounter]):
         identified: IdentifiedQuestion,
         measure: Callable[[AnyCounter], tuple[IntArray, Fraction | None]],
     ) -> AnswerRecord:
-        """Return the stored answer to a question; measure and store it if there is none."""
         words, identity = identified.words, identified.identity
         stored = self.transcript.recall(identity, words=words)
         if stored is not None:

@@ -25,20 +25,24 @@ MAX_EMPTY_CELLS = 1 << 20
 
 
 def require_table(domain: Domain, attributes: tuple[str, ...]) -> tuple[int, ...]:
-    """Return the shape of a marginal; BoundaryViolation for repeated attributes or too many
-    cells."""
-    cells = domain.cell_count(attributes)
-    if len(set(attributes)) < len(attributes) or cells > MAX_GRID_CELLS:
-        raise BoundaryViolation(
-            f"A marginal needs different attributes and at most {MAX_GRID_CELLS} cells, not "
-            f"{', '.join(attributes)} with {cells} cells"
-        )
+    """Return the shape of a marginal; BoundaryViolation for a repeated name or above 2^24 cells."""
+    _require_different(attributes, of="attributes of a marginal")
+    _require_few(domain.cell_count(attributes), MAX_GRID_CELLS, of=f"marginal of {attributes}")
     return domain.shape(attributes)
 
 
+def _require_different(names: Sequence[str], *, of: str) -> None:
+    if len(set(names)) < len(names):
+        raise BoundaryViolation(f"The {of} must be different, not {', '.join(names)}")
+
+
+def _require_few(cells: int, most: int, *, of: str) -> None:
+    if cells > most:
+        raise BoundaryViolation(f"The {of} must have at most {most} cells, not {cells}")
+
+
 def require_groupings(domain: Domain, groupings: Mapping[str, Grouping]) -> None:
-    """Raise BoundaryViolation unless every level has a group, and the groups are numbered 0, 1, …
-    in order."""
+    """Raise BoundaryViolation unless each level has a group, numbered 0, 1, … in order."""
     for name, grouping in groupings.items():
         # The first group is 0: a step of 1 from −1.
         steps = (
@@ -53,11 +57,10 @@ def require_groupings(domain: Domain, groupings: Mapping[str, Grouping]) -> None
 
 
 def require_derived(domain: Domain, derived: Mapping[str, DerivedAttribute]) -> None:
-    """Raise BoundaryViolation unless each derived attribute has a new name and a group for every
-    cell.
+    """Raise BoundaryViolation unless each derived attribute has a new name and a group per cell.
 
-    The cells are those of the attributes that it is derived from; all are in tuples, with no
-    group unused."""
+    The cells are those of the attributes that it is derived from; no group is unused.
+    """
     for name, attribute in derived.items():
         is_fixed = (
             type(attribute) is DerivedAttribute and type(name) is str and name not in domain.names
@@ -75,11 +78,11 @@ def require_derived(domain: Domain, derived: Mapping[str, DerivedAttribute]) -> 
             type(group) is int for group in attribute.groups
         )
         used = set(attribute.groups) if is_integral else set()
-        if not attribute.attributes or len(set(attribute.attributes)) < len(attribute.attributes):
+        if not attribute.attributes:
             raise BoundaryViolation(
-                f"The attribute {name} must be derived from different attributes, not from "
-                f"{', '.join(attribute.attributes) or 'none'}"
+                f"The attribute {name} must be derived from others, not from none"
             )
+        _require_different(attribute.attributes, of=f"attributes that {name} is derived from")
         if len(attribute.groups) != cells or used != set(range(len(used))) or not used:
             raise BoundaryViolation(
                 f"The derived attribute {name} needs one of the groups 0, 1, … for each of at "
@@ -89,20 +92,19 @@ def require_derived(domain: Domain, derived: Mapping[str, DerivedAttribute]) -> 
 
 def require_cells(domain: Domain, attributes: tuple[str, ...]) -> int:
     """Return the number of cells of a sparse table; BoundaryViolation above 2^62."""
+    if not attributes:
+        raise BoundaryViolation("A sparse table needs one or more attributes, but it has none")
+    _require_different(attributes, of="attributes of a sparse table")
     cells = domain.cell_count(attributes)
-    if not attributes or len(set(attributes)) < len(attributes) or cells > MAX_CELLS:
-        raise BoundaryViolation(
-            "A sparse table needs different attributes and at most 2^62 cells, not "
-            f"{', '.join(attributes) or 'no attributes'} with {cells} cells"
-        )
+    _require_few(cells, MAX_CELLS, of=f"sparse table of {attributes}")
     return cells
 
 
 def require_sparse(
     domain: Domain, attributes: tuple[str, ...], *, threshold: int, scale: Fraction
 ) -> int:
-    """Return the number of cells of a sparse table; BoundaryViolation for a threshold that is
-    unproven or too low."""
+    """Return the number of cells; BoundaryViolation where no proof covers the threshold, or where
+    more than 2^20 empty cells reach it on average."""
     cells = require_cells(domain, attributes)
     if type(threshold) is not int or not 1 <= threshold <= MAX_THRESHOLD_SCALES * scale:
         raise BoundaryViolation(
@@ -117,13 +119,11 @@ def require_sparse(
 
 
 def require_axes(domain: Domain, columns: tuple[str, ...]) -> None:
-    """Raise BoundaryViolation for no or repeated columns, DeclarationError for columns without
-    bounds."""
+    """Raise BoundaryViolation for no or repeated columns, DeclarationError for missing bounds."""
     domain.box(columns)
-    if not columns or len(set(columns)) < len(columns):
-        raise BoundaryViolation(
-            f"The axes of a box must be different columns, not {', '.join(columns) or 'none'}"
-        )
+    if not columns:
+        raise BoundaryViolation("A box needs one or more columns as axes, but it has none")
+    _require_different(columns, of="axes of a box")
 
 
 def require_grid(domain: Domain, columns: tuple[str, ...], cells_per_axis: int) -> None:
@@ -154,8 +154,7 @@ def require_tree(domain: Domain, tree: BitTree) -> None:
 
 
 def require_nodes(tree: BitTree, nodes: Prefixes, bits: int) -> None:
-    """Raise BoundaryViolation unless ``nodes`` are int64 boxes of this tree, with at most 2^24
-    boxes below them."""
+    """Raise BoundaryViolation unless nodes are of this tree, with ≤ 2^24 boxes ``bits`` below."""
     # A session accounts by the keys and children of this type.
     if type(nodes) is not Prefixes:
         raise BoundaryViolation(
@@ -184,42 +183,40 @@ def require_int64(values: IntArray, *, of: str) -> None:
 
 
 def require_rule(domain: Domain, rule: NearestCentre) -> None:
-    """Raise BoundaryViolation unless a rule names declared columns and its distances are exact
-    integers."""
+    """Raise BoundaryViolation unless a rule has declared columns and exact integer distances."""
     require_axes(domain, rule.columns)
     rule.require_exact()
 
 
 def require_classes(domain: Domain, rule: NearestCentre, attribute: str) -> None:
-    """Raise BoundaryViolation unless a rule is exact and its table of levels × centres has at most
-    2^24 cells."""
+    """Raise BoundaryViolation unless a rule is exact and has at most 2^24 levels × centres."""
     require_rule(domain, rule)
     (levels,) = require_table(domain, (attribute,))
     require_size(levels * len(rule.centres), of="classes")
 
 
 def require_subsets(domain: Domain, rules: Sequence[NearestCentre], salt: int) -> None:
-    """Raise BoundaryViolation unless the rules are exact and have equal columns, weights and
-    sizes."""
-    if not rules or not 0 <= salt < 1 << 63:
+    """Raise BoundaryViolation unless the rules are exact, with equal columns, weights and sizes."""
+    if not rules:
+        raise BoundaryViolation("Cluster sums need one or more rules, but there is none")
+    if not 0 <= salt < 1 << 63:
         raise BoundaryViolation(
-            f"Cluster sums need a rule and a salt from 0 to 2^63 − 1, not {len(rules)} rules and "
-            f"the salt {salt!r:.30}"
+            f"The salt of cluster sums must be in 0..2^63 − 1, not {salt!r:.30}"
         )
     for rule in rules:
         require_rule(domain, rule)
     kinds = {(rule.columns, rule.weights, len(rule.centres)) for rule in rules}
-    if len(kinds) > 1 or len(rules) * len(rules[0].centres) > MAX_GRID_CELLS:
+    if len(kinds) > 1:
         raise BoundaryViolation(
-            "The rules of cluster sums must have the same columns, weights and number of "
-            f"centres, and at most {MAX_GRID_CELLS} centres in all, but they differ or have "
-            "more"
+            "The rules of cluster sums must have the same columns, weights and number of centres, "
+            "but they differ"
         )
+    require_size(len(rules) * len(rules[0].centres), of="clusters")
 
 
 def require_released(domain: Domain, released: Mapping[tuple[str, ...], IntArray]) -> None:
-    """Raise BoundaryViolation unless each released table has its marginal's shape and int64 shares
-    that sum to 2^16."""
+    """Raise BoundaryViolation unless each table has its marginal's shape and int64 shares ≥ 0 that
+    sum to 2^16."""
     for attributes, q in released.items():
         shape = require_table(domain, attributes)
         # Anything but int64 would make the sum a float, and rounding has no sensitivity.

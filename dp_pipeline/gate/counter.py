@@ -41,8 +41,7 @@ class Sealed:
     __hash__ = None  # type: ignore[assignment]
 
     def open_at_the_gate(self) -> IntArray:
-        """Return the exact counts; only ``gate`` may call this, after a charge and before the
-        noise."""
+        """Return the exact counts; only ``gate`` calls this, after a charge, before the noise."""
         return self._counts
 
 
@@ -61,8 +60,7 @@ class UndeclaredCounter(Protocol):
         ...
 
     def texts(self, attribute: str, weights: tuple[int, ...]) -> Sealed:
-        """Return every text that occurs in the rows, packed by ``gate.texts.pack_texts``, with its
-        weight.
+        """Return every text that occurs, packed by ``gate.texts.pack_texts``, then their weights.
 
         A text weighs the sum of weights[j − 1] over the persons who have it, j the number of
         different texts of that person, at most len(weights).
@@ -70,8 +68,7 @@ class UndeclaredCounter(Protocol):
         ...
 
     def within(self, attribute: str, interval: Coordinate) -> Counter:
-        """Return a counter of the rows whose value lies in an interval, with codes relative to that
-        interval."""
+        """Return a counter of the rows whose value lies in an interval, which is their box."""
         ...
 
 
@@ -83,10 +80,10 @@ class Counter(Protocol):
         ...
 
     def count_left_out(self) -> Sealed:
-        """Return the number of rows that no other answer counts, though their person is known,
-        shape ().
+        """Return the number of rows that no other answer counts, of known persons, shape ().
 
-        The counted and the left-out rows of one person are together at most ``protection.rows``."""
+        The counted and the left-out rows of one person are together at most ``protection.rows``.
+        """
         ...
 
     def grouped(self, groupings: Mapping[str, Grouping]) -> Counter:
@@ -94,8 +91,7 @@ class Counter(Protocol):
         ...
 
     def with_attributes(self, derived: Mapping[str, DerivedAttribute]) -> Counter:
-        """Return a counter of the same rows, with attributes derived from other attributes of each
-        row."""
+        """Return a counter of the same rows, with attributes derived from others of each row."""
         ...
 
     def occupied(self, attributes: tuple[str, ...]) -> Sealed:
@@ -107,8 +103,7 @@ class Counter(Protocol):
         ...
 
     def grid(self, columns: tuple[str, ...], cells: int) -> Sealed:
-        """Return the counts of a grid over the declared box, with ``cells`` cells on each of d
-        axes.
+        """Return the counts of a grid over the declared box, with ``cells`` cells on each axis.
 
         Coordinate q is in cell min(cells − 1, ((q + 2^16) · cells) >> 17) of its axis.
         """
@@ -164,8 +159,7 @@ class Disclosing(Protocol):
     """A counter that also gives exact answers about public benchmark rows, without noise."""
 
     def bounds(self, columns: tuple[str, ...]) -> Sealed:
-        """Return the smallest and the largest coordinates, (2, d); the ends of the box if there are
-        no rows."""
+        """Return the smallest and largest coordinates, (2, d); of no rows, the ends of the box."""
         ...
 
     def records(self, columns: tuple[str, ...], many: int, salt: int) -> Sealed:

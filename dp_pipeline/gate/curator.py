@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import TypeVar
 
 import numpy as np
 
@@ -65,6 +66,8 @@ class PaidMarginal:
     amount: Fraction
     scale: Fraction | None
 
+
+Name = TypeVar("Name")
 
 PaidMarginals = dict[tuple[tuple[str, ...], Names], PaidMarginal]
 """(digests of the recodings of the rows, attributes) → the last answer."""
@@ -145,8 +148,7 @@ class Curator:
         return self._recoded(counter, domain, ("groups", groupings))
 
     def with_attributes(self, derived: Mapping[str, DerivedAttribute]) -> Curator:
-        """Return a curator of the same rows, with attributes derived from other attributes of each
-        row.
+        """Return a curator of the same rows, with attributes derived from others of each row.
 
         derived   new name → the attributes that it is derived from, and the public or released rule
 
@@ -218,8 +220,7 @@ class Curator:
         return NoisyNumber(float(answer), float(query.spend.scale), "rows")
 
     def tabulate(self, amounts: Mapping[Names, Fraction]) -> tuple[NoisyMarginal, ...]:
-        """Return several noisy marginals, counted in one scan of the rows, in the order of
-        ``amounts``.
+        """Return noisy marginals, counted in one scan of the rows, in the order of ``amounts``.
 
         amounts   attributes → ε or ρ; () is the number of rows
 
@@ -244,34 +245,37 @@ class Curator:
     def _marginals(self, queries: Mapping[Names, NoisyQuery]) -> tuple[NoisyMarginal, ...]:
         keys = {names: ("marginal", names) for names in queries}
         marginals = []
-        for names, record in self._count_all(queries, keys).items():
+        for names, record in self._count_all(queries, keys, _count_of(queries)).items():
             spend = queries[names].spend
-            table = record.answer.reshape(self.domain.shape(names))
-            marginal = NoisyMarginal(names, table, spend.scale, spend.mechanism == GAUSSIAN)
-            self._remember(marginal, spend.epsilon, record.scale)
-            marginals.append(marginal)
+            marginals.append(self._noisy_marginal(names, record, spend))
+            self._remember(marginals[-1], spend.epsilon, record.scale)
         return tuple(marginals)
 
+    def _noisy_marginal(self, names: Names, record: AnswerRecord, spend: Spend) -> NoisyMarginal:
+        table = record.answer.reshape(self.domain.shape(names))
+        return NoisyMarginal(names, table, spend.scale, spend.mechanism == GAUSSIAN)
+
     def _count_all(
-        self, queries: Mapping[Names, NoisyQuery], keys: Mapping[Names, QuestionKey]
-    ) -> dict[Names, AnswerRecord]:
-        """Charge for all marginals, then return their answers from one scan of the rows."""
+        self,
+        queries: Mapping[Name, NoisyQuery],
+        keys: Mapping[Name, QuestionKey],
+        scan: Callable[[Counter], list[Sealed]],
+    ) -> dict[Name, AnswerRecord]:
+        """Charge for all queries, then return their answers by name from one scan of the rows."""
         self.accountant.charge(*(query.spend for query in queries.values()))
-        scan = CachedScan(lambda counter: counter.count(list(queries)))
-        records = {}
-        for position, (names, query) in enumerate(queries.items()):
+        cached, records = CachedScan(scan), dict[Name, AnswerRecord]()
+        for position, (name, query) in enumerate(queries.items()):
 
             def count(counter: Counter, position: int = position) -> IntArray:
-                return scan(counter)[position].open_at_the_gate()
+                return cached(counter)[position].open_at_the_gate()
 
-            records[names] = self._executor.answer_record(query, keys[names], count)
+            records[name] = self._executor.answer_record(query, keys[name], count)
         return records
 
     def measure_pairs(self, amounts: Mapping[str, Fraction]) -> tuple[NoisyMarginal, ...]:
-        """Return the noisy tables of pairs of rows of one person, over the number of rows and each
-        attribute.
+        """Return the noisy tables of pairs of parts of one unit, over its size and each attribute.
 
-        amounts   attribute of a part → ε or ρ; answers (c, k, k) in this order
+        amounts   attribute of a part → ε or ρ; answers (c, k, k) in this order, for c sizes
 
         All are charged before the rows are counted. ⊕ one unit weighs one unit's weight in every
         table: Δ1 = Δ2 = ``UNIT_WEIGHT`` (proof in ``gate.parts``), which is the distance.
@@ -293,7 +297,6 @@ class Curator:
             )
             for name, amount in amounts.items()
         }
-        self.accountant.charge(*(query.spend for query in queries.values()))
 
         def scan(counter: Counter) -> list[Sealed]:
             if not isinstance(counter, PartsCounter):
@@ -303,18 +306,11 @@ class Curator:
                 )
             return counter.pairs(list(queries))
 
-        cached, tables = CachedScan(scan), []
-        for position, (name, query) in enumerate(queries.items()):
-
-            def count(counter: Counter, position: int = position) -> IntArray:
-                return cached(counter)[position].open_at_the_gate()
-
-            answer = self._executor.answer(query, ("pairs", name), count)
-            shape, spend = self.domain.shape((SIZE, name, name)), query.spend
-            is_gaussian = spend.mechanism == GAUSSIAN
-            names = (SIZE, name, name)
-            tables.append(NoisyMarginal(names, answer.reshape(shape), spend.scale, is_gaussian))
-        return tuple(tables)
+        records = self._count_all(queries, {name: ("pairs", name) for name in queries}, scan)
+        return tuple(
+            self._noisy_marginal((SIZE, name, name), record, queries[name].spend)
+            for name, record in records.items()
+        )
 
     def refine(self, amounts: Mapping[Names, Fraction]) -> tuple[NoisyMarginal, ...]:
         """Return measured marginals with less noise, each for an additional amount.
@@ -345,7 +341,7 @@ class Curator:
             arguments = (names, first.amount, first.scale, first.marginal.table)
             keys[names] = ("refined marginal", *arguments)
         marginals = []
-        for names, record in self._count_all(queries, keys).items():
+        for names, record in self._count_all(queries, keys, _count_of(queries)).items():
             table = record.answer.reshape(earlier[names].marginal.table.shape)
             total = earlier[names].amount + amounts[names]
             marginals.append(NoisyMarginal(names, table, self._scale(total)))
@@ -355,7 +351,6 @@ class Curator:
     def _measured_again(
         self, amounts: Mapping[Names, Fraction], earlier: Mapping[Names, PaidMarginal]
     ) -> tuple[NoisyMarginal, ...]:
-        """Measure marginals once more for a ρ; return the mean of the new and earlier answers."""
         marginals = []
         for again in self.tabulate(amounts):
             first = earlier[again.attributes]
@@ -397,8 +392,7 @@ class Curator:
         return ScoreSession(proven, self._executor)
 
     def public_rows(self) -> int:
-        """Return the exact number of rows where all neighbours have the same number; it is free,
-        but recorded.
+        """Return the exact number of rows where all neighbours have as many; free, but recorded.
 
         Under ``replace_one`` with one row a person, a neighbour has another row, not one more. This
         is about prepared rows, and preparation could drop a replaced row: so benchmark rows alone
@@ -484,8 +478,7 @@ class Curator:
         return SparseTable(attributes, shape, cells_above, threshold, spend.scale)
 
     def measure_grid(self, columns: tuple[str, ...], *, cells: int, epsilon: Fraction) -> NoisyGrid:
-        """Return the noisy counts of a grid over the declared box, with ``cells`` cells on each
-        axis.
+        """Return the noisy counts of a grid over the box, with ``cells`` cells on each axis.
 
         ⊕ one row is in one cell; empty cells get noise too: Δ1 = 1 a row.
         """
@@ -542,8 +535,7 @@ class Curator:
         return NoisyNodes(table, self._scale(epsilon))
 
     def open_tree(self, tree: BitTree, *, epsilon: Fraction) -> TreeSession:
-        """Charge ``epsilon`` for every path from root to leaf of a tree; return the session that
-        counts it.
+        """Charge ε for every path from root to leaf of a tree; return the session that counts it.
 
         The release is refused while a path has shares left. Proof: ``TreeSession``.
         """
@@ -558,8 +550,7 @@ class Curator:
         return session
 
     def open_splits(self, tree: BitTree, *, bits: int, epsilon: Fraction) -> SplitSession:
-        """Charge ``epsilon`` for all splits of a 2^bits-way tree of any depth; return the session
-        that decides them.
+        """Charge ε for all splits of a 2^bits-way tree; return the session that decides them.
 
         Proof: ``SplitSession``.
         """
@@ -631,8 +622,9 @@ class Curator:
     def measure_residuals(
         self, rule: NearestCentre, radii: tuple[int, ...], *, epsilon: Fraction
     ) -> IntArray:
-        """Return the noisy totals of clipped distances from each centre, (k, d), where a radius is
-        2^16 units.
+        """Return the noisy totals of clipped signed distances from each centre, (k, d).
+
+        radii   of each centre; a total counts 2^16 for a distance of one radius
 
         ⊕ one row is in one cluster and adds at most 2^16 in L1 (rounded towards zero).
         """
@@ -662,8 +654,7 @@ class Curator:
         )
 
     def measure_mistakes(self, rule: PredictedLabel, *, epsilon: Fraction) -> IntArray:
-        """Return the noisy numbers of rows that a fixed rule predicts correctly and incorrectly,
-        (2,).
+        """Return the noisy numbers of rows that a rule predicts rightly and wrongly, (2,).
 
         ⊕ one row is predicted rightly or wrongly: Δ1 = 1 a row.
         """
@@ -676,8 +667,7 @@ class Curator:
         )
 
     def disclose_bounds(self, columns: tuple[str, ...], *, reason: str) -> IntArray:
-        """Return the exact smallest and largest coordinate of each column of benchmark rows, (2,
-        d).
+        """Return the exact smallest and largest coordinates of benchmark rows, (2, d).
 
         They are fixed-point numbers, those of the declared box where there are no rows.
         """
@@ -725,13 +715,16 @@ class Curator:
 
 
 def error_shift(marginals: int) -> int:
-    """Return the number of low bits to drop from marginals' total error, so that one row adds ≤
-    2^26.
+    """Return how many low bits to drop from the total error of marginals: one row adds ≤ 2^26.
 
     >>> error_shift(511), error_shift(512), error_shift(2000)
     (0, 1, 2)
     """
     return max(0, marginals.bit_length() - 9)
+
+
+def _count_of(tables: Mapping[Names, object]) -> Callable[[Counter], list[Sealed]]:
+    return lambda counter: counter.count(list(tables))
 
 
 def _words(attributes: Names) -> str:

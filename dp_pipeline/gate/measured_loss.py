@@ -27,8 +27,7 @@ SURE = 6.0
 
 @dataclass(frozen=True)
 class MeasuredLoss:
-    """The proved and the measured privacy loss of a charge, for tables that differ by several
-    units.
+    """The proved and the measured privacy loss of a charge, of tables that differ by some units.
 
     units     protected units, so many that the loss is near 1: draws hardly show a small one
     claimed   proved upper bound for so many units and the counted event
@@ -48,8 +47,7 @@ class MeasuredLoss:
 
 
 def measure_loss(spend: Spend, noise: NoiseSource, *, draws: int = DRAWS) -> MeasuredLoss | None:
-    """Return the privacy loss of a charge, measured in draws; None unless its noise is Laplace or
-    Gaussian."""
+    """Return the measured loss of a charge; None unless its noise is Laplace or Gaussian."""
     if spend.mechanism not in (LAPLACE, GAUSSIAN):
         return None
     zeros = np.zeros(draws, np.int64)
@@ -80,8 +78,7 @@ def measure_losses(spends: Iterable[Spend], source: str) -> list[MeasuredLoss]:
 
 
 def _bound(first: np.ndarray, second: np.ndarray, event: int) -> float:
-    """Return a lower bound, at least 0, of the log ratio of the frequencies of values ≥
-    ``event``."""
+    """Return a lower bound ≥ 0 of the log ratio of the frequencies of values ≥ ``event``."""
     more, less = float((first >= event).sum()), float((second >= event).sum())
     if not more or not less:
         return 0.0

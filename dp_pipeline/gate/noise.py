@@ -112,8 +112,7 @@ class NoiseSource(Protocol):
 
     @property
     def is_releasable(self) -> bool:
-        """Whether the noise protects persons; noise of a known seed does not, as anyone can
-        subtract it."""
+        """Whether the noise protects persons; who knows a seed can subtract its noise."""
 
     def discrete_laplace(self, counts: IntArray, scale: Fraction) -> IntArray:
         """Return counts + independent noise with P(x) ∝ exp(−|x| / scale): ε = Δ1 / scale."""
@@ -121,8 +120,7 @@ class NoiseSource(Protocol):
     def sparse_laplace(
         self, occupied: IntArray, scale: Fraction, *, cells: int, threshold: int
     ) -> IntArray:
-        """Return keys and noisy counts of the cells that reach ``threshold``, (m', 2), ascending by
-        key.
+        """Return keys and noisy counts of the cells that reach ``threshold``, (m', 2), by key.
 
         It is ``discrete_laplace`` on all ``cells``, empty ones included; ``occupied``, (m, 2), has
         key and count of the others.
@@ -131,11 +129,11 @@ class NoiseSource(Protocol):
     def refined_laplace(
         self, counts: IntArray, first: IntArray, scale: Fraction, finer: Fraction
     ) -> IntArray:
-        """Return counts + discrete Laplace noise of scale ``finer``, given the earlier noisy
-        answer ``first``.
+        """Return counts + discrete Laplace noise of scale ``finer``, given an earlier answer.
 
         ``first`` is counts + noise of ``scale`` (``sampling_scale``): ε = Δ1 / finer for both
-        answers together."""
+        answers together.
+        """
 
     def discrete_linf(self, counts: IntArray, scale: Fraction) -> IntArray:
         """Return counts + joint noise with P(z) ∝ exp(−max |z_i| / scale), (p,): ε = Δ∞ / scale."""
@@ -214,8 +212,7 @@ class _SampledNoise:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExactNoise(_SampledNoise):
-    """A noise source with exact samplers on the operating system's randomness, fast for 10^5 cells
-    and more.
+    """A noise source with exact samplers on the operating system's randomness.
 
     >>> ExactNoise().discrete_laplace(np.zeros((2, 3), np.int64), Fraction(10)).shape
     (2, 3)

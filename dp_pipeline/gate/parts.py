@@ -34,7 +34,7 @@ from dp_pipeline.results.derived_attribute import Grouping
 
 
 def pair_count(size: int, *, in_order: bool) -> int:
-    """Return the number of pairs of a unit's rows, or of successive rows where they are in order.
+    """Return the number of pairs of a unit's parts, or of successive parts where they are in order.
 
     >>> pair_count(4, in_order=False), pair_count(4, in_order=True), pair_count(1, in_order=True)
     (6, 3, 0)
@@ -44,9 +44,9 @@ def pair_count(size: int, *, in_order: bool) -> int:
 
 @dataclass(frozen=True)
 class PartsCounter:
-    """A counter of persons' rows and pairs of rows, from the counts of whole persons.
+    """A counter of the parts of units and of pairs of parts, from the counts of whole units.
 
-    units       counts rows over ``domain.parts.of_units(domain)``
+    units       counts rows over ``domain.parts.of_units(domain)``, each a unit with its parts
     domain      the attributes of a part and of its unit
     groupings   groups of the levels of some attributes in the tables
     """
@@ -61,8 +61,7 @@ class PartsCounter:
         return self.domain.parts
 
     def count(self, marginals: Sequence[Names]) -> list[Sealed]:
-        """Return the weighted tables of marginals; () stands for the number of units, times
-        2^16."""
+        """Return the weighted tables of marginals; () is the number of units, times 2^16."""
         sizeless = [tuple(name for name in names if name != SIZE) for names in marginals]
         questions = [(names, self._placements(names)) for names in sizeless]
         sealed = []
@@ -78,8 +77,7 @@ class PartsCounter:
         return sealed
 
     def pairs(self, attributes: Sequence[str]) -> list[Sealed]:
-        """Return the weighted tables of pairs of a unit's rows, over its size and each attribute,
-        (c, k, k).
+        """Return the weighted tables (c, k, k) of pairs of parts, by size and each attribute.
 
         Parts in order: the axes are the earlier and the later of two successive parts. Else a pair
         is counted with the smaller code first, and the part of a unit of one as a pair with itself:
@@ -128,8 +126,7 @@ class PartsCounter:
         raise BoundaryViolation(f"Units with parts can be counted in tables alone, not by `{name}`")
 
     def _placements(self, names: Names) -> list[Names]:
-        """Return the attributes of a whole unit that hold the given attributes of one part, for
-        each position."""
+        """Return, for each position of a part, the unit's attributes that hold some attributes."""
         parts = self._parts
         is_of_parts = not {*names}.isdisjoint(parts.attributes)
         return [
@@ -138,8 +135,7 @@ class PartsCounter:
         ]
 
     def _tables(self, questions: Sequence[tuple[Names, list[Names]]]) -> list[IntArray]:
-        """Return the exact tables over size and some attributes, summed over the positions of the
-        parts.
+        """Return exact tables over size and attributes, summed over the positions of the parts.
 
         questions   attributes, and the attributes of a unit that hold them in each placement
 

@@ -89,8 +89,7 @@ def _private_square_distance(
 
 
 def _quantile_of_synopsis(centres: FloatArray, synopsis: Synopsis) -> float:
-    """Return the squared distance within which a share ``CLIP_QUANTILE`` of a synopsis' weight
-    lies."""
+    """Return the squared distance within which ``CLIP_QUANTILE`` of a synopsis' weight lies."""
     middles, weights = synopsis.middles, synopsis.weights.clip(min=0)
     distances = np.full(len(middles), np.inf)
     for centre in centres:
@@ -169,8 +168,7 @@ ROWS_WEIGHT = Fraction(1, 4)
 def private_table_quality(
     curator: Curator, table: SyntheticTable, *, epsilon: Fraction, targets: Sequence[Target]
 ) -> dict[str, NoisyNumber]:
-    """Return the noisy quality numbers of a synthetic table; spend exactly ``epsilon``, in equal
-    parts.
+    """Return the noisy quality numbers of a synthetic table; spend exactly ``epsilon``.
 
     ``avd_2`` and ``avd_3`` are the mean distances of its marginals,
     ``misclassified_logistic/<attribute>`` the error rates of its targets.
@@ -260,10 +258,9 @@ PUBLISHED = "published class"
 def private_class_quality(
     curator: Curator, table: ClassTable, *, epsilon: Fraction
 ) -> dict[str, NoisyNumber]:
-    """Return ``auc_class_rate/<label>``, the noisy AUC of a class table's rates against the true
-    labels.
+    """Return ``auc_class_rate/<label>``, the noisy AUC of a class table's rates; spend ``epsilon``.
 
-    Spends exactly ``epsilon``. A row of no published class has the rate of all of them together.
+    It is against the true labels. A row of no published class has the rate of all of them together.
     The table of labels by published class, the other classes as one, is measured once more: one row
     is in one cell, Δ1 = 1 a row. The released counts cannot say how good their own rates are.
 

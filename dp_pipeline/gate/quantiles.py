@@ -66,8 +66,7 @@ class _Box:
         return 1 << (BITS - self.depth)
 
     def leaves(self, total: float) -> Iterator[tuple[_Box, float]]:
-        """Yield the undivided boxes below this one, from the left, with rows ≥ 0 that add up to
-        ``total``."""
+        """Yield the undivided boxes from the left, with rows ≥ 0 that add up to ``total``."""
         if not self.children:
             yield self, total
             return
@@ -92,8 +91,7 @@ class NoisyBins:
 
 @dataclass(frozen=True)
 class QuantileCutter:
-    """A method that cuts an interval into at most ``most`` bins, with edges at multiples of
-    ``unit``.
+    """A method that cuts an interval into at most ``most`` bins, at multiples of ``unit``.
 
     A value with more rows than an even bin gets a bin of its own; the others are divided evenly
     (compressed histograms: Poosala, Ioannidis, Haas, Shekita, SIGMOD 1996).
@@ -139,11 +137,8 @@ class QuantileCutter:
             )
 
     def _settle(self, session: TreeSession, boxes: list[_Box]) -> None:
-        """Measure undivided boxes again with their remaining ε, and average the answers by their
-        weights.
-
-        The weights are inverse variances, in proportion to the squares of the shares.
-        """
+        """Measure undivided boxes again with their remaining ε, and average the two answers by
+        inverse variances, which are in proportion to the squares of the shares."""
         if not boxes:
             return
         # All boxes are children of one step.
@@ -154,8 +149,7 @@ class QuantileCutter:
             box.rows = (box.rows * first + rows * second) / (first + second)
 
     def _chosen(self, root: _Box, among: list[_Box]) -> set[int]:
-        """Return the ids of the boxes to divide: the fullest that exceed the noise and are wider
-        than a unit."""
+        """Return the ids of the boxes to divide: the fullest, above noise and wider than a unit."""
         open_ = {id(box) for box in among}
         boxes = [
             (rows, box)
@@ -177,8 +171,7 @@ class QuantileCutter:
         return self.interval.lower + position / (1 << BITS) * width
 
     def _cuts(self, leaves: list[tuple[_Box, float]]) -> tuple[float, ...]:
-        """Return the cuts between at most ``self.most`` bins; a frequent value takes up to two
-        cuts."""
+        """Return the cuts between at most ``self.most`` bins; a frequent value takes up to two."""
         most = self.most
         while True:
             cuts = self._cuts_of(leaves, most)
@@ -211,8 +204,7 @@ class QuantileCutter:
     def _heavy(
         self, leaves: list[tuple[_Box, float]], rows: FloatArray, most: int
     ) -> NDArray[np.bool_]:
-        """Return a mask of the leaves that hold one or two values and more rows than an average
-        bin."""
+        """Return a mask of the leaves of one or two values with more rows than an average bin."""
         values = np.array([self._units(box) <= 2 for box, _ in leaves])
         heavy = np.zeros(len(leaves), dtype=np.bool_)
         while True:

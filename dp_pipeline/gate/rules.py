@@ -44,8 +44,7 @@ class NearestCentre:
     def of(
         cls, columns: tuple[str, ...], centres: FloatArray, box: Sequence[Coordinate]
     ) -> NearestCentre:
-        """Return the rule of centres (k, d) in data units; centres outside the box are moved into
-        it.
+        """Return the rule of centres (k, d) in data units, moved into the box where outside.
 
         Weights are half-widths in integer parts of the widest, as fine as keeps floats exact,
         without their common factor.
@@ -70,15 +69,13 @@ class NearestCentre:
         )
 
     def unit_in(self, box: Sequence[Coordinate]) -> float:
-        """Return the length, in data units, that a weighted difference weight · (q − c) of 1 stands
-        for."""
+        """Return the length in data units of a weighted difference weight · (q − c) of 1."""
         widest = max(interval.half_width for interval in box)
         return widest / max(self.weights) / _MAX_COORDINATE
 
     @property
     def reduced_weights(self) -> tuple[int, ...]:
-        """The weights divided by their greatest common factor, which leaves nearest centres
-        unchanged."""
+        """The weights without their common factor, which leaves nearest centres unchanged."""
         factor = math.gcd(*self.weights) or 1
         return tuple(weight // factor for weight in self.weights)
 
@@ -117,8 +114,7 @@ class NearestCentre:
             )
 
     def require_radii(self, radii: tuple[int, ...]) -> None:
-        """Raise BoundaryViolation unless 64-bit integers hold the residuals clipped to
-        ``radii``."""
+        """Raise BoundaryViolation unless 64-bit integers hold residuals clipped to ``radii``."""
         self.require_exact()
         if len(radii) != len(self.centres):
             raise BoundaryViolation(
@@ -196,8 +192,7 @@ class PredictedLabel:
         return cls(target, positive, columns, weights, classifier.intercept)
 
     def require_exact(self, domain: Domain) -> None:
-        """Raise BoundaryViolation unless the weights are tuples of integers, one for every declared
-        code."""
+        """Raise BoundaryViolation unless there is an integer weight for every declared code."""
         parts = (self.positive, self.columns, self.weights, *self.weights)
         # A list could be changed between the charge and the count.
         if not all(type(part) is tuple for part in parts):

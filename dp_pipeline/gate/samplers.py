@@ -57,8 +57,7 @@ class UniformIntegers:
         return accepted
 
     def _attempt(self, bound: int, size: int) -> WholeNumbers:
-        """Return the accepted part of ``size`` random words, where each is accepted
-        independently."""
+        """Return the accepted ones of ``size`` random words, each accepted independently."""
         for largest, word in _WIDTHS:
             if bound <= largest:
                 width = np.dtype(word).itemsize
@@ -153,10 +152,10 @@ def refined_noise(
 def _second_fails(
     size: int, first: Fraction, second: Fraction, uniform: UniformIntegers
 ) -> NDArray[np.bool_]:
-    """Toss two coins in turn until one shows False; return whether it is the second, ``size``
-    times.
+    """Toss two coins in turn until one shows False; return whether it is the second, (size,).
 
-    They show True with probability exp(−first) and exp(−second)."""
+    They show True with probability exp(−first) and exp(−second).
+    """
     answer = np.zeros(size, np.bool_)
     running = np.arange(size)
     while running.size:
@@ -213,8 +212,7 @@ def _accepted_radii(size: int, scale: Fraction, uniform: UniformIntegers) -> Ite
 
 
 def noisy_argmax(scores: IntArray, scale: Fraction, uniform: UniformIntegers) -> int:
-    """Return the index of the largest score + geometric noise (noisy max); of equals, the lowest
-    index.
+    """Return the index of the largest score + geometric noise (noisy max), the lowest of equals.
 
     Promise: if no score moves by more than Δ between neighbours, the index is 2Δ/scale-DP.
 
@@ -289,8 +287,7 @@ def _magnitudes(proposals: int, scale: Fraction, uniform: UniformIntegers) -> Wh
 
 
 def _successes(size: int, uniform: UniformIntegers) -> IntArray:
-    """Return ``size`` draws of the number of successes, of chance 1/e, before a failure: P(v) ∝
-    e^(−v)."""
+    """Return ``size`` numbers of successes of chance 1/e before a failure: P(v) ∝ e^(−v)."""
     counts = np.zeros(size, np.int64)
     running = np.arange(size)
     while running.size:

@@ -31,8 +31,7 @@ _UNREACHABLE = np.int64(-(1 << 60))
 
 
 class Score(Protocol):
-    """A function of one exact contingency table, with the most by which one protected unit changes
-    it.
+    """A function of one exact contingency table, and the most that one protected unit moves it.
 
     kind   name of the formula in transcripts, which never changes
     """
@@ -82,8 +81,7 @@ class DependenceScore:
     def of_product(
         cls, noisy_rows: float, noisy_left: ArrayLike, noisy_right: ArrayLike
     ) -> DependenceScore:
-        """Return the score of the distance from independence, given a released row count and
-        released shares.
+        """Return the score of the distance from independence, by a released row count and shares.
 
         All three are public, so floats are allowed. BoundaryViolation for NaN, infinity and
         products above 2^46 rows.
@@ -201,8 +199,7 @@ class Purity:
     kind: ClassVar[str] = "purity"
 
     def score(self, table: IntArray) -> int:
-        """Return S of an exact table, whose first axis is the child and whose others are the
-        parents."""
+        """Return S of an exact table: the first axis is the child, the others its parents."""
         counts = _counts(table)
         self.require_shape(counts.shape)
         counts = _two_sides(counts)
@@ -224,8 +221,7 @@ class Purity:
 
 @dataclass(frozen=True, slots=True)
 class MutualInformation:
-    """Score I: the number of rows times the mutual information of the first axis and all others, in
-    bits.
+    """Score I: rows times the mutual information of the first axis and all others, in bits.
 
     n·I(c) = Σ f(c_ij) − Σ f(r_i) − Σ f(c_j) + f(n),  f(x) = rint(2^16 · x·log2 x),  f(0) = 0.
     Δ↔ = log2 n + (n − 1)·log2(n/(n − 1)) where a side has two levels, else
@@ -258,8 +254,7 @@ class MutualInformation:
             )
 
     def require_shape(self, shape: tuple[int, ...]) -> None:
-        """Raise BoundaryViolation if ``binary`` is set and neither side of the table has two
-        levels."""
+        """Raise BoundaryViolation if ``binary`` is set and no side of the table has two levels."""
         _require_axes(shape)
         if self.binary and min(shape[0], prod(shape[1:])) > 2:
             raise BoundaryViolation(
@@ -294,8 +289,7 @@ class MutualInformation:
 
 @dataclass(frozen=True, slots=True)
 class FScore:
-    """Score F: minus the number of rows to change until a binary child is a balanced function of
-    its parents.
+    """Score F: minus the rows to change until a binary child is a balanced function of its parents.
 
     F(c) = −½ min over A ⊆ parents' cells of (n − 2·Σ_A c_0j)⁺ + (n − 2·Σ_Aᶜ c_1j)⁺, Δ↔ = 1 row.
     This is n times the score F of PrivBayes (SIGMOD 2014, Section 4.3), a whole number of half

@@ -62,8 +62,7 @@ class Candidates:
         return tuple(self._scores)
 
     def places(self, names: Sequence[Names]) -> list[int]:
-        """Return the positions of some candidates; BoundaryViolation for none, repeated or unknown
-        ones."""
+        """Return the positions of candidates; BoundaryViolation for none, a repeated or unknown."""
         if not names or len(set(names)) < len(names) or not set(names) <= set(self._places):
             fault = "there is none" if not names else "a candidate is repeated or has no score"
             raise BoundaryViolation(
@@ -76,8 +75,7 @@ class Candidates:
         return [self._moves[place] for place in places]
 
     def penalties(self, penalties: Mapping[Names, int]) -> IntArray:
-        """Return the penalties as a vector in the order of ``names``, with 0 for a missing
-        penalty."""
+        """Return the penalties in the order of ``names``, with 0 for a missing one."""
         values = dict(penalties)
         is_integral = all(
             type(value) is int and abs(value) <= MAX_SCORE for value in values.values()
@@ -89,8 +87,7 @@ class Candidates:
         return np.array([values.get(names, 0) for names in self._scores], dtype=np.int64)
 
     def exact(self, counter: Counter) -> IntArray:
-        """Return every exact score as int64, in the order of ``names``; call this only after a
-        charge."""
+        """Return every exact score in the order of ``names``; call this only after a charge."""
         return self._exact(counter).open_at_the_gate()
 
     def _score_all(self, counter: Counter) -> Sealed:
@@ -134,8 +131,7 @@ class ScoreSession:
         return f"{type(self).__name__}({len(self._candidates)} candidates)"
 
     def measure_all(self, *, amount: Fraction) -> IntArray:
-        """Return all noisy scores, (m,), in the order of the candidates: Δ1 = Σ Δ_i, Δ2² = Σ
-        Δ_i²."""
+        """Return all noisy scores (m,), in order: Δ1 = Σ Δ_i, Δ2² = Σ Δ_i²."""
         moves = self._moves(self._candidates.names)
         query = self._executor.vector_query(
             f"scores of {len(moves)} tables",
@@ -181,8 +177,7 @@ class ScoreSession:
         amount: Fraction,
         penalties: Mapping[Names, int] | None = None,
     ) -> Names:
-        """Return a candidate of ``among`` whose score − penalty is nearly the highest: Δ∞ = max
-        Δ_i.
+        """Return a candidate whose score − penalty is nearly the highest: Δ∞ = max Δ_i.
 
         penalties   public whole numbers in 1/2^16 row; 0 where none is given
         """

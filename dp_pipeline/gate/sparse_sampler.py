@@ -40,8 +40,7 @@ def expected_above_threshold(cells: int, threshold: int, scale: Fraction) -> flo
 def threshold_binomial(
     cells: int, threshold: int, scale: Fraction, uniform: UniformIntegers
 ) -> int:
-    """Return an exact draw from Binomial(cells, P(X ≥ threshold)), X discrete Laplace noise of
-    ``scale``.
+    """Return an exact draw from Binomial(cells, P(X ≥ threshold)), X discrete Laplace noise.
 
     cells      up to 2^62
     threshold  from 1 to 2^32 scales

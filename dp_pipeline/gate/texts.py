@@ -113,10 +113,8 @@ class TextRule:
 
     @property
     def persons(self) -> Fraction:
-        """The number of persons who must share a text for a chance of about ½ that it is
-        released.
-
-        Each of them has as many texts as she may."""
+        """The number of persons with as many texts as they may have who must share one, for a
+        chance of about ½ that it is released."""
         return Fraction(self.threshold, self.weights[-1])
 
     @property
@@ -157,8 +155,7 @@ def draw_truncated_laplace(size: int, scale: Fraction, most: int, noise: NoiseSo
 def text_rule(
     words: str, *, rows: int, persons: int, epsilon: Fraction, delta: Fraction, most: int
 ) -> TextRule:
-    """Return the proven rule that needs fewer persons to share a text, chosen by public numbers
-    alone.
+    """Return the proven rule by which fewer persons must share a text, from public numbers alone.
 
     rows      rows that one person can have
     persons   persons that neighbours differ by: 1, or 2 where one is replaced by another

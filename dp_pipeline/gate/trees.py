@@ -52,8 +52,7 @@ class TreeSession:
         self._left = np.array([SHARES], dtype=np.int64)
 
     def expand(self, nodes: Prefixes, *, bits: int, shares: IntArray) -> IntArray:
-        """Return noisy counts of the 2^bits boxes below each node, (m, 2^bits), for its shares of
-        ε.
+        """Return noisy counts of the boxes below each node, (m, 2^bits), for its shares of ε.
 
         nodes    different frontier nodes, m of them; bits = 0 counts the nodes themselves
         shares   int64 (m,), each from 1 to the node's remaining ones; noise scale
@@ -81,7 +80,6 @@ class TreeSession:
         ]
 
     def _take(self, expansion: Expansion) -> None:
-        """Subtract the shares of one expansion from those that the nodes have left."""
         nodes, bits, shares = expansion
         require_nodes(self._tree, nodes, bits)
         places = self._places(nodes)
@@ -240,8 +238,7 @@ class SplitSession:
 
 
 def pyramid(finest: IntArray) -> list[IntArray]:
-    """Return the coarser levels 0..h of a grid of 2^h cells on each axis, level i with 2^i cells on
-    each.
+    """Return the levels 0..h of a grid of 2^h cells on each axis, level i with 2^i on each.
 
     BoundaryViolation for any other shape.
 
