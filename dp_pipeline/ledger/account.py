@@ -1,6 +1,4 @@
-"""The account of a population: its unit, its purpose and its limits, and how the limits may be
-raised.
-"""
+"""The account of a population: its unit, its purpose, its limits, and how these may be raised."""
 
 from __future__ import annotations
 
@@ -34,8 +32,7 @@ _NONE = "none"
 
 @dataclass(frozen=True)
 class Account:
-    """The declared privacy budget of one population: its protected unit, its purpose, and its
-    limits of ε and δ.
+    """The declared privacy budget of one population: its unit, its purpose, its limits of ε and δ.
 
     population   declared id of the population; never a file name or a content hash
     unit      the protected unit in words: "one row", "at most 20 rows of a person, column user"
@@ -127,8 +124,7 @@ class Account:
 
     @property
     def total_delta(self) -> Fraction:
-        """The bound of the δ of all releases together: that of the conversion from ρ to ε, plus the
-        δ of all charges.
+        """The bound of the δ of all releases: that of the conversion from ρ, plus all charges' δ.
 
         *Proof.* A charge with a δ of its own is (ε, δ)-private, so δ-approximate ε²/2-zCDP. In pure
         ε, charges compose to (Σε, Σδ). In ρ they compose to Σδ-approximate Σρ-zCDP, which
@@ -139,8 +135,7 @@ class Account:
 
     @property
     def delta_limit(self) -> Fraction | None:
-        """The limit of the sum of δ of the charges, in total or in each window; None without a
-        limit."""
+        """The limit of the sum of the charges' δ, in total or in each window; None: no limit."""
         if self.ceiling is None and self.each_window is None and self.delta_ceiling is None:
             return None
         return self.delta_ceiling or Fraction(0)
@@ -176,8 +171,7 @@ class Account:
                 )
 
     def facts(self) -> dict[str, str]:
-        """Return the account as texts by name, without its population, for the ledger row that
-        opens it."""
+        """Return the account without its population as texts, for the row that opens it."""
         facts = {
             "unit": self.unit,
             "relation": self.relation,
@@ -202,8 +196,7 @@ class Account:
 
     @classmethod
     def from_facts(cls, population: str, facts: Mapping[str, str]) -> Account:
-        """Return the account of a population from the texts of ``facts()``; KeyError or ValueError
-        for invalid texts."""
+        """Return an account from the texts of ``facts()``; KeyError or ValueError for others."""
         is_pure = facts["currency"] == PURE.name
         amounts = dict[str, Fraction | None]()
         for name, limit in CONVERTED.items():
@@ -236,8 +229,7 @@ class Account:
         delta_ceiling: Fraction | None = None,
         each_window: Fraction | None = None,
     ) -> Account:
-        """Return a copy of the account with a higher ceiling, or with changed limits of a month, a
-        window or δ.
+        """Return a copy with a higher ceiling, or with changed limits of a month, a window or δ.
 
         total          None only where the account has none, because each window has a limit
         delta_ceiling, each_window   None: as they are
@@ -270,8 +262,7 @@ class Account:
         return replace(self, delta_ceiling=delta_ceiling, **amounts, **changed)  # type: ignore[arg-type]
 
     def with_windows(self, declared: Account) -> Account:
-        """Return a copy of an account without windows that has the windows, unit and limits of a
-        declaration.
+        """Return a copy with the windows, unit and limits of a declaration; it had no windows.
 
         Each window then has a limit; only where it protects a person's rows of one window may the
         total go. Raises DeclarationError for an account with windows, for a unit that the earlier
@@ -311,8 +302,7 @@ class Account:
     def require_room_for_earlier(
         self, opened: Account, spent: Fraction, *, delta: Fraction
     ) -> Fraction:
-        """Return the amount that an account spent before it had windows, as each window now counts
-        it.
+        """Return what was spent before there were windows, as each window now counts it.
 
         opened   the account before it has windows
         delta    what it has spent of the charges' own δ
@@ -350,11 +340,10 @@ class Account:
             )
 
     def require_within(self, opened: Account) -> None:
-        """Raise DeclarationError unless this declaration agrees with the open account; its limits
-        may be lower.
+        """Raise DeclarationError unless this declaration agrees with the open account.
 
-        Raises DeclarationError with both values of every field that differs, and of every limit
-        that is higher than the account's.
+        Its limits may be lower. The message has both values of every field that differs, or of
+        every limit that is higher than the account's.
         """
         if self.windows and not opened.windows:
             raise DeclarationError(
@@ -381,8 +370,7 @@ class Account:
             )
 
     def difference_from(self, opened: Account) -> str:
-        """Return a sentence that names the limits that differ from the open account's; empty if
-        none does."""
+        """Return a sentence that names the limits other than the open account's; empty: none."""
         names = [name for name in _DECLARED_LIMITS if getattr(self, name) != getattr(opened, name)]
         if not names:
             return ""

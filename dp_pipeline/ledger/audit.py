@@ -50,8 +50,7 @@ class Audit:
         return self._reserved[key]
 
     def take(self, entry: Entry) -> None:
-        """Add the next row after checking it; raise Damaged if the ledger could not have written
-        it."""
+        """Check and add the next row; raise Damaged if the ledger could not have written it."""
         if entry.nano_epsilon < 0:
             raise _impossible(entry, "its charge is negative")
         if entry.event == "restored":
@@ -73,8 +72,7 @@ class Audit:
             self._outcome(entry)
 
     def _restored(self, entry: Entry) -> None:
-        """Add the charge of a row that replaces an invalid one; the charge may exceed every
-        limit."""
+        # The charge of a row that replaces an invalid one may exceed every limit.
         if entry.population not in (*self._accounts, ""):
             raise _impossible(entry, "its population has no account")
         self._charge(entry)
@@ -108,7 +106,6 @@ class Audit:
         self._accounts[entry.population] = after
 
     def _add_windows(self, entry: Entry) -> None:
-        """Count the earlier charges of a population in each of its new windows."""
         population, before = entry.population, self._accounts[entry.population]
         if not entry.facts.keys() <= {*LIMITS, *WINDOW_FACTS, "reason", "by"}:
             raise _impossible(entry, f"it changes more than windows and limits of {population}")

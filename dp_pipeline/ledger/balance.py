@@ -16,8 +16,7 @@ from dp_pipeline.ledger.state import Block, Population
 
 @dataclass(frozen=True)
 class Balance:
-    """The exact amounts that a population has spent, with its limits, in the currency of its
-    account.
+    """The exact amounts that a population has spent, with its limits, in its account's currency.
 
     ceiling      None if there is no limit, or no account yet
     spent        the sum of all charges, settled or not: nothing is ever refunded
@@ -27,11 +26,11 @@ class Balance:
     month        the calendar month (UTC) that ``month_spent`` is of: "2026-11"
     month_spent  the sum of the charges of that month
     delta_ceiling, delta_spent   of the charges' own δ; a ceiling of None is no limit. Where a
-                 person's rows of one window are protected, of the fullest window of the question,
-                 or of all where it names none
+                 person's rows of one window are protected, of the fullest requested window, or of
+                 the fullest of all where none is requested
     delta_window   that window; empty where ``delta_spent`` is of all charges
     window_ceiling   what one window may cost, or None
-    window       the fullest of the windows of the question; empty where it names none
+    window       the fullest of the requested windows; empty where none is requested
     window_spent the sum of its charges
     in_every_window   what was charged before there were windows, as it counts in each
 
@@ -56,7 +55,7 @@ class Balance:
 
     @property
     def remaining(self) -> Fraction | None:
-        """The amount that is left, in total and in the chosen window; None without a limit."""
+        """The amount that is left, in total and in ``window``; None without a limit."""
         amounts = [] if self.ceiling is None else [self.ceiling - self.spent]
         if self.window_remaining is not None:
             amounts.append(self.window_remaining)
@@ -64,7 +63,7 @@ class Balance:
 
     @property
     def window_remaining(self) -> Fraction | None:
-        """The amount that is left in the chosen window; None without a window or a limit."""
+        """The amount that is left in ``window``; None without a window or a limit."""
         if not self.window or self.window_ceiling is None:
             return None
         return self.window_ceiling - self.window_spent
@@ -107,8 +106,7 @@ class Balance:
         delta: Fraction = Fraction(0),
         windows: int = 1,
     ) -> None:
-        """Raise BudgetExceeded if an amount is larger than what is left in total, this month or in
-        a window.
+        """Raise BudgetExceeded if an amount is more than is left in all, this month or a window.
 
         delta     the charge's own δ
         release, account   their names, for the message

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from dp_pipeline.ledger.view import Page, View
 
 LEDGER_VARIABLE = "DP_PIPELINE_LEDGER"
-"""Names the server that has the rows, where they are not in a file."""
+"""The variable with the address of the server that has the rows; unset: they are in a file."""
 
 _VIEW: ContextVar[tuple[str, View] | None] = ContextVar("consistent view", default=None)
-"""The view that everything in this context reads, and of which ledger and head it is."""
+"""The view that every read in this context uses, after the name of its ledger and head."""
 
 RequireLock = Callable[[], None]
-"""Raises ReservationOver where a lock that was taken is no longer held."""
+"""A function that raises ReservationOver where a lock that was taken is no longer held."""
 
 
 class Store(Protocol):
@@ -47,12 +47,10 @@ class Store(Protocol):
         """Return whether the ledger exists; Damaged if it existed and is lost."""
 
     def format(self) -> int:
-        """Return the version number of the stored format, even of one that this program cannot
-        read."""
+        """Return the number of the stored format, even of one that this program cannot read."""
 
     def create(self, before_visible: Callable[[], None]) -> None:
-        """Create an empty ledger unless there is one; several processes may call this at the same
-        time.
+        """Create an empty ledger unless there is one, even while another process does so too.
 
         before_visible   called when the new ledger is complete, before another process can see it
         """
@@ -68,8 +66,7 @@ class Store(Protocol):
         """
 
     def holding(self, key: str) -> AbstractContextManager[RequireLock]:
-        """Hold the lock of one release, after waiting for any other process or thread that has
-        it."""
+        """Hold the lock of one release, after waiting for another process or thread with it."""
 
     def sweep_locks(self) -> int:
         """Remove the lock files of releases that nobody holds; return their number."""
@@ -88,8 +85,7 @@ def require_format(stored: int, *, of: str) -> None:
 
 
 class Book:
-    """The rows of a ledger, checked at each access against the head file and the digest of the
-    stored sums.
+    """The rows of a ledger, checked at each access against its head and the digest of its sums.
 
     The head is read before a transaction begins, so that rows committed later are newer than it. It
     is moved after the commit, under the lock of all writers: after a crash in between it names a
@@ -117,8 +113,7 @@ class Book:
         return self.store.exists()
 
     def create(self) -> None:
-        """Create the ledger unless there is one; several processes may call this at the same
-        time."""
+        """Create the ledger unless there is one, even while another process does so too."""
         if not self.exists():
             self.store.create(self._head.begin)
 
@@ -137,8 +132,7 @@ class Book:
 
     @contextmanager
     def consistent_view(self) -> Iterator[None]:
-        """Let every ``reading`` inside the block see the ledger at one moment; refuse writing
-        there."""
+        """Let every ``reading`` in the block see the ledger at one moment; refuse writing there."""
         if not self.exists():
             yield
             return
@@ -151,8 +145,7 @@ class Book:
 
     @contextmanager
     def auditing(self) -> Iterator[tuple[Connection, Tip]]:
-        """Open the rows without checking them, together with the newest row that the head file
-        names.
+        """Open the unchecked rows, together with the newest row that the head file names.
 
         ``require_head`` compares the two afterwards, so that a fault of a row is reported first.
         """
@@ -162,8 +155,7 @@ class Book:
 
     @contextmanager
     def writing(self) -> Iterator[Page]:
-        """Open an exclusive transaction; at its end, write the newest row's number and hash to the
-        head file."""
+        """Open an exclusive transaction, and move the head to the newest row at its end."""
         from dp_pipeline.ledger.journal import newest
         from dp_pipeline.ledger.view import Page
 
@@ -179,8 +171,7 @@ class Book:
 
     @contextmanager
     def mending(self) -> Iterator[tuple[Connection, Tip]]:
-        """Open an exclusive transaction on unchecked rows, together with the newest row that the
-        head file names."""
+        """Open an exclusive transaction on unchecked rows, with the row that the head names."""
         from dp_pipeline.ledger.journal import newest
 
         if self._current_view() is not None:
@@ -198,7 +189,6 @@ class Book:
                 self._head.move(end)
 
     def _current_view(self) -> View | None:
-        """Return the view that ``consistent_view`` opened in this context, if any."""
         name, view = _VIEW.get() or ("", None)
         return view if name == self._name else None
 

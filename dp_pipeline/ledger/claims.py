@@ -66,8 +66,7 @@ class Claim:
             page.append(draft)
 
     def new(self, view: View, purpose: str) -> list[str]:
-        """Return the sources that the population does not hold yet; DeclarationError if one is
-        refused."""
+        """Return the sources that the population does not hold; DeclarationError for a refusal."""
         for source in self.sources:
             require_text(source, of=f"source of population {self.population}")
         reason = self.distinct_population
@@ -119,8 +118,7 @@ class Claim:
 
 
 def _overlap(sources: Sequence[str], claims: Claims) -> tuple[str, str] | None:
-    """Return a phrase for the first source that another population holds, with that population;
-    None if all are free."""
+    """Return the words for the first source that is claimed, and its holder; None: all are free."""
     overlap = first_overlap(sources, [source for source, _ in claims])
     if overlap is None:
         return None

@@ -14,8 +14,7 @@ from dp_pipeline.config.errors import Damaged, DeclarationError, PipelineError
 
 
 def require_line(text: str, *, of: str) -> None:
-    """Raise DeclarationError unless ``text`` is one line of printable characters; ``of`` names it
-    in the message."""
+    """Raise DeclarationError unless ``text``, called ``of``, is one line of printable text."""
     if not isinstance(text, str) or not text.strip() or text != text.strip():
         raise DeclarationError(f"The {of} must be text without outer spaces, not {text!r}")
     if not text.isprintable():
@@ -31,15 +30,14 @@ def require_text(text: str, *, of: str) -> None:
 
 
 def to_single_line(text: str) -> str:
-    """Return a text with its line breaks and unprintable characters replaced, as one printable
-    line."""
+    """Return a text as one printable line; what cannot be printed becomes a question mark."""
     line = " ".join(str(text).split())
     return "".join(letter if letter.isprintable() else "?" for letter in line) or "no reason given"
 
 
 KINDS = ("dp", "not-dp")
 MAX_CHARGE = 10**16
-"""In nano-ε. Far above any ε that can be declared, and 900 of them still fit an SQL integer."""
+"""Largest charge in nano-ε: far above any declared ε, and 900 of them still fit an SQL integer."""
 
 DELTA = "own_delta"
 """The fact of a charge that says its own δ, exactly."""
@@ -105,8 +103,7 @@ class Charge:
 
     @property
     def charge_in_all_windows(self) -> int:
-        """The charge in billionths of ε or ρ, multiplied by the number of its windows (at least
-        1)."""
+        """The charge in billionths of ε or ρ, times the number of its windows (at least 1)."""
         return charge_in_all_windows(self.nano_epsilon, self.blocks)
 
     def _delta_fact(self) -> dict[str, str]:
@@ -179,8 +176,7 @@ class SpendRow:
 
 
 def require_key(key: str, *, of: str = "release key") -> None:
-    """Raise DeclarationError unless a key is lower-case hexadecimal, so that it can name a lock
-    file."""
+    """Raise DeclarationError unless a key is lower-case hexadecimal, as it names a lock file."""
     if not isinstance(key, str) or not _KEY.fullmatch(key):
         raise DeclarationError(
             f"The {of} must be 16 to 128 lower-case hexadecimal digits, not {key!r}"
@@ -229,8 +225,7 @@ class Entry:
 
     @property
     def charge_in_all_windows(self) -> int:
-        """The charge in billionths of ε or ρ, multiplied by the number of its windows (at least
-        1)."""
+        """The charge in billionths of ε or ρ, times the number of its windows (at least 1)."""
         return charge_in_all_windows(self.nano_epsilon, blocks_of(self.facts))
 
     @property
@@ -263,14 +258,13 @@ def _fraction(text: object) -> Fraction:
 
 
 def delta_of(facts: Mapping[str, str]) -> Fraction:
-    """Return the δ of a charge from its facts, 0 if there is none; Damaged if the text is
-    invalid."""
+    """Return the δ of a charge from its facts, 0 without one; Damaged for an invalid text."""
     try:
         return _fraction(facts.get(DELTA, "0"))
     except (TypeError, ValueError, ZeroDivisionError):
         raise Damaged(
-            "The δ of a charge in the ledger cannot be read, so it was changed: "
-            "put back a copy of the ledger"
+            "The δ of a charge in the ledger cannot be read, so it was changed: put back a copy "
+            "of the ledger"
         ) from None
 
 
@@ -280,15 +274,15 @@ def _are_blocks(blocks: Sequence[str]) -> bool:
 
 
 def blocks_of(facts: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the windows of a charge from its facts; Damaged if the text is invalid."""
+    """Return the windows of a charge from its facts; Damaged for an invalid text."""
     text = facts.get(BLOCKS)
     if text is None:
         return ()
     blocks = tuple(text.split(" ")) if isinstance(text, str) else ()
     if not blocks or not _are_blocks(blocks):
         raise Damaged(
-            "The windows of a charge in the ledger cannot be read, so they were "
-            "changed: put back a copy of the ledger"
+            "The windows of a charge in the ledger cannot be read, so they were changed: put back "
+            "a copy of the ledger"
         )
     return blocks
 
@@ -310,8 +304,7 @@ def charge_in_all_windows(nano_epsilon: int, blocks: Sequence[str]) -> int:
 
 
 class DeadRelease(PipelineError):
-    """Raised when a charged release cannot continue: its answers are lost, or a person gave it
-    up."""
+    """Raised for a charged release whose answers are lost, or that a person gave up."""
 
 
 class ReservationOver(PipelineError):
@@ -319,5 +312,4 @@ class ReservationOver(PipelineError):
 
 
 class UnbalancedSpends(PipelineError):
-    """Raised when the spends of a release do not add up to its charge, so that it cannot be
-    settled."""
+    """Raised when the spends of a release do not add up to its charge; it stays unsettled."""

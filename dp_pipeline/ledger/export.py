@@ -54,7 +54,7 @@ COLUMNS = (
     "purpose",
     "reason",
 )
-"""Of every line, as text; empty where an event has none."""
+"""The columns of every exported line, in order; a text is empty where an event has none."""
 
 Line = dict[str, str]
 

@@ -81,8 +81,7 @@ class Guard:
 
     @property
     def catalogue_row(self) -> tuple[str, str, int, str]:
-        """The row that the server's catalogue holds for this trigger, in the columns of
-        ``_CATALOGUE``."""
+        """The row of this trigger in the server's catalogue, in the columns of ``_CATALOGUE``."""
         level = _EACH_ROW if self.condition else 0
         return self.name, self.table, _BEFORE | level | _EVENTS[self.event], self.body
 
@@ -177,8 +176,8 @@ _LIMITS = text(
 
 
 def guard_faults(connection: Connection) -> list[str]:
-    """Return a phrase for each trigger, constraint, index or column that differs from those of a
-    new ledger, with what mends it."""
+    """Return a phrase for each difference from the triggers, constraints, indexes and columns of
+    a new ledger, with what mends it."""
     own = {guard.name for guard in guards_of(connection.dialect.name)}
     added = [name for name, _ in _triggers(connection) if name not in own]
     return [
@@ -210,8 +209,6 @@ def _bare(limit: str) -> str:
 
 
 def _parts_of_file(connection: Connection) -> dict[str, object]:
-    """Return the definitions of an SQLite file's triggers, indexes, columns, foreign keys and
-    constraints."""
     parts: dict[str, object] = {}
     objects = connection.exec_driver_sql("SELECT type, name, tbl_name, sql FROM sqlite_master")
     for kind, name, table, sql in objects:

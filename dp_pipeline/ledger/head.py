@@ -36,7 +36,7 @@ from dp_pipeline.ledger.entries import Charge, SpendRow
 GENESIS: Final = "0" * 64
 """The hash before the first row."""
 FORMAT: Final = 1
-"""Of the ledgers that this program writes and reads."""
+"""Number of the stored format that this program writes and reads."""
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,7 @@ def sweep_locks(folder: Path) -> int:
 
 _HASH = re.compile(r"[0-9a-f]{64}")
 _MAX_BYTES = 4096
-"""Of a head file: a number and a hash."""
+"""Largest head file that is read; a number and a hash have about 100 bytes."""
 
 
 class Head:
@@ -189,8 +189,7 @@ class Head:
 
     @classmethod
     def of(cls, ledger: Path, *, declared: Path | None) -> Head:
-        """Return the head of a ledger's folder: the declared file, or a default file next to the
-        folder."""
+        """Return the head of a ledger's folder: the declared file, or one next to the folder."""
         # Resolved: a rename in the place of a link to another disk would bring the head back here.
         return cls(follow_links(declared or ledger.with_name(f"{ledger.name}.head")))
 
@@ -259,8 +258,7 @@ def read_key(folder: Path, *, population: str, commitment: str) -> bytes:
 
 
 def commit(key: bytes) -> str:
-    """Return a cryptographic commitment to a key, which identifies the key and does not reveal
-    it."""
+    """Return a cryptographic commitment to a key, which identifies but does not reveal it."""
     return hashlib.sha256(b"dp_pipeline ledger key\0" + key).hexdigest()
 
 

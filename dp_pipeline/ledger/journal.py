@@ -19,7 +19,7 @@ from dp_pipeline.ledger.head import Draft, Row, Tip, canonical, digest
 
 _LEAST = "nano_epsilon >= 0"
 CHARGES: Final = f"CHECK ({_LEAST})"
-"""What stops a row that charges less than nothing, as the databases say it."""
+"""The constraint against negative charges, in the words of both databases."""
 
 metadata = sa.MetaData()
 

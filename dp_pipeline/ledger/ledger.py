@@ -46,8 +46,7 @@ class Ledger:
         self._book = Book(store or SqliteStore(folder), Head.of(folder, declared=head))
 
     def format(self) -> int | None:
-        """Return the version number of the stored format, even if it is unreadable; None without a
-        ledger."""
+        """Return the number of the stored format, even an unknown one; None without a ledger."""
         return self._book.store.format() if self._book.exists() else None
 
     def open_account(
@@ -173,8 +172,7 @@ class Ledger:
     def claim_source(
         self, population: str, *sources: str, distinct_population: str | None = None
     ) -> None:
-        """Claim sources (URIs, fingerprints) for a population before it reads them, in one
-        transaction.
+        """Claim sources (URIs, fingerprints) for a population before it reads them, all or none.
 
         Raises DeclarationError if another population holds one of them, unless both are benchmarks,
         or a release population gives the reason why its persons are other persons. The table of
@@ -224,8 +222,6 @@ class Ledger:
                 entered.leave()
 
     def _read(self, question: Callable[[View], Answer], *, empty: Answer) -> Answer:
-        """Return the result of a function of one view of the ledger; ``empty`` if there is no
-        ledger."""
         if not self._book.exists():
             return empty
         with self._book.reading() as view:
@@ -240,8 +236,7 @@ class Ledger:
         return self._read(lambda view: view.account(population), empty=None)
 
     def balance(self, population: str, blocks: Sequence[str] = ()) -> Balance:
-        """Return the exact amounts that a population has spent and has left, in total and this
-        month.
+        """Return the exact amounts that a population has spent and has left.
 
         blocks   the windows to include, where rows are partitioned by time
         """
@@ -259,8 +254,7 @@ class Ledger:
         return self._read(spent, empty={})
 
     def releases(self, population: str) -> int:
-        """Return the number of charges of a population, including those that are not settled or
-        have no ε."""
+        """Return the number of charges of a population, also unsettled ones and those without ε."""
 
         def count(view: View) -> int:
             sums = view.state.population(population)
@@ -309,8 +303,7 @@ class Ledger:
         return self._read(lambda view: view.not_dp(population), empty=())
 
     def key(self, population: str) -> bytes:
-        """Return the 32 secret random bytes of a population, for keyed fingerprints; never export
-        them.
+        """Return the 32 secret random bytes of a population for fingerprints; never export them.
 
         Raises DeclarationError for a population without an account, and Damaged if the key is not
         the one that the account was opened with.
@@ -350,8 +343,7 @@ class Ledger:
         return intact.tip
 
     def restore(self, strays: Mapping[int, str] | None = None, *, reason: str, by: str) -> Tip:
-        """Replace invalid rows of the ledger by charges and recompute its sums; see
-        ``ledger/verify.py``."""
+        """Replace invalid rows by charges and recompute all sums, as ``verify.restore`` says."""
         from dp_pipeline.ledger import verify
 
         return verify.restore(self._book, strays or {}, reason=reason, by=by)

@@ -1,6 +1,4 @@
-"""A ledger on a PostgreSQL server, whose locks hold on every computer; keys stay on this
-computer.
-"""
+"""A ledger on a PostgreSQL server, whose locks hold on every computer; keys stay on this one."""
 
 from __future__ import annotations
 
@@ -96,7 +94,6 @@ def _engine_of(address: URL) -> Engine:
 
 
 def _number(name: str) -> int:
-    """Return the signed 64-bit number of the lock with a name."""
     digest = hashlib.sha256(f"dp_pipeline ledger {name}".encode()).digest()
     return int.from_bytes(digest[:8], signed=True)
 
@@ -135,8 +132,7 @@ class PostgresStore:
         return self._name
 
     def exists(self) -> bool:
-        """Return whether the ledger exists; Damaged if it existed, on the server or in a file, and
-        is lost.
+        """Return whether the ledger exists; Damaged if it is lost, or lies in a file.
 
         Keys are made after the tables only: keys without tables mean that the address names another
         database than before.
@@ -147,8 +143,7 @@ class PostgresStore:
         return self._has_tables
 
     def create(self, before_visible: Callable[[], None]) -> None:
-        """Create an empty ledger unless there is one; several processes may call this at the same
-        time."""
+        """Create an empty ledger unless there is one, even while another process does so too."""
         if self.exists():
             return
         make_folders(self.folder, self.locks, self.keys)
@@ -273,8 +268,7 @@ class PostgresStore:
             yield connection
 
     def _lock(self, connection: Connection, name: str) -> None:
-        """Take a lock until the session ends; PipelineError if the server's settings could lose
-        commits."""
+        """Take a lock until the session ends; PipelineError if the server could lose commits."""
         with connection.begin():
             fsync = connection.execute(_LOCK, {"number": _number(name)}).scalar_one()
         if fsync != "on":
@@ -284,7 +278,6 @@ class PostgresStore:
             )
 
     def _has_lock(self, connection: Connection, name: str) -> bool:
-        """Return whether the session is still connected and holds the lock."""
         try:
             with connection.begin():
                 return bool(connection.execute(_HELD, {"number": _number(name)}).scalar_one())
@@ -293,8 +286,7 @@ class PostgresStore:
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        """Turn errors of the server or its driver into a PipelineError of one line, without the SQL
-        statement."""
+        """Turn errors of the server or its driver into a PipelineError without the statement."""
         try:
             yield
         except DBAPIError as error:

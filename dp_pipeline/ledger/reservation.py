@@ -67,7 +67,9 @@ class Reservation:
         self._end(draft, words="is settled already")
 
     def die(self, reason: str) -> None:
-        """Record that the answers are lost: the charge stays, and the release cannot be resumed.
+        """Record that the release will never be complete: its charge stays, nobody can resume it.
+
+        reason   one line, stored in the row
 
         Raises ReservationOver if the reservation has ended.
         """
@@ -77,7 +79,7 @@ class Reservation:
 
     def leave(self) -> None:
         """End the reservation together with its lock; nothing can be recorded afterwards."""
-        self._end_words = self._end_words or "was left"
+        self._end_words = self._end_words or "ended with its block"
 
     def _end(self, draft: Draft, *, words: str) -> None:
         self._require_lock()
@@ -85,8 +87,8 @@ class Reservation:
             # Read again: on a file system that ignores locks another may have been faster.
             if page.state.unfinished(self.charge.key) is None:
                 raise entries.ReservationOver(
-                    f"{self.charge.what}: the reservation is no longer open, as another process "
-                    "ended it: run again"
+                    f"{self.charge.what}: another process has recorded the end of this release, "
+                    "so this one cannot: run again"
                 )
             page.append(draft)
         self._end_words = words
@@ -94,8 +96,8 @@ class Reservation:
     def _require_open(self) -> None:
         if self._end_words:
             raise entries.ReservationOver(
-                f"{self.charge.what}: the reservation must be open, but it {self._end_words}: "
-                "report this fault"
+                f"{self.charge.what}: a release is recorded inside the block of its reservation, "
+                f"but this one {self._end_words}: report this fault"
             )
 
 
@@ -147,7 +149,8 @@ def _require_currency(account: Account, charge: entries.Charge) -> None:
 
 
 def _require_blocks(account: Account, charge: entries.Charge) -> None:
-    """Raise DeclarationError if only one of charge and account has windows."""
+    """Raise DeclarationError unless charge and account both have windows or neither has, and for
+    several windows where their sum would be too little."""
     if bool(account.windows) != bool(charge.blocks):
         expected = "a charge of a window" if account.windows else "a charge without a window"
         raise DeclarationError(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sqlalchemy.exc import DBAPIError
 
 MOVED = "ledger.sqlite.moved"
-"""What the file is called once its rows are on a server: nothing opens it again."""
+"""Name of the file once its rows are on a server: nothing opens it again."""
 BUSY_SECONDS = 120
 _APPLICATION = 0x64706C67
 _CORRUPT = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
@@ -63,8 +63,7 @@ class SqliteStore:
             return self.path.exists()
 
     def create(self, before_visible: Callable[[], None]) -> None:
-        """Create an empty ledger unless there is one; several processes may call this at the same
-        time."""
+        """Create an empty ledger unless there is one, even while another process does so too."""
         if self.exists():
             return
         make_folders(self.folder, self.locks, self.keys)
@@ -126,8 +125,7 @@ class SqliteStore:
             raise self._damage_error("the names of its tables are not text") from None
 
     def require_sound(self, connection: Connection) -> None:
-        """Raise Damaged if SQLite's own check finds a fault of a table, an index or a
-        constraint."""
+        """Raise Damaged if SQLite's own check finds a fault in tables, indexes or constraints."""
         result = connection.exec_driver_sql("PRAGMA integrity_check(1)").scalars().all()
         if result != ["ok"]:
             raise Damaged(
@@ -144,8 +142,8 @@ class SqliteStore:
 
     def _damage_error(self, reason: str) -> Damaged:
         return Damaged(
-            f"The database of ledger {self.path} is damaged: {reason}: put back "
-            "the copy with all rows"
+            f"The database of ledger {self.path} is damaged: {reason}: put back the copy with all "
+            "rows"
         )
 
     def _pipeline_error(self, error: DBAPIError) -> PipelineError:

@@ -144,27 +144,22 @@ class StateKey(NamedTuple):
     population: str = ""
     name: str = ""
 
-    def columns(self) -> dict[str, str]:
-        return self._asdict()
-
 
 _SEAL = StateKey("ledger")
 _DIGITS = 64
-"""Of a row's digest."""
+"""Hexadecimal digits of a row's digest."""
 
 
 @dataclass(frozen=True)
 class StateValue:
-    """The value of a row of the table ``state``: the number of the ledger row that wrote it, and
-    JSON."""
+    """The value of a row of the table ``state``: JSON, and the ledger row that wrote it."""
 
     entry: int
     value: str
 
 
 class _Digests:
-    """The digests of all rows of the table ``state``, sorted by key, with a total that is updated
-    in place.
+    """The digests of all rows of the table ``state``, sorted by key, with an updated total.
 
     >>> _Digests({}).total == hashlib.sha256(b"").hexdigest()
     True
@@ -290,8 +285,7 @@ class State:
         return tuple(sorted(key.name for key in self._keys("unfinished")))
 
     def take(self, record: Record, *, sequence: int, time: str) -> set[StateKey]:
-        """Add the next ledger row; return the keys of the rows of ``state`` that it changes or
-        removes."""
+        """Add the next ledger row; return the keys of the rows that it changes or removes."""
         changes = self._changes(record, sequence=sequence, month=time[:7])
         changes[_SEAL] = {}
         for key, content in changes.items():
@@ -308,8 +302,7 @@ class State:
     def _changes(
         self, record: Record, *, sequence: int, month: str
     ) -> dict[StateKey, dict[str, Any] | None]:
-        """Return the new contents of the rows of ``state`` that a ledger row changes; None for a
-        removed row."""
+        """Return the new contents of the rows that a ledger row changes; None: removed."""
         event, population, release = record.event, record.population, record.key or ""
         changes: dict[StateKey, dict[str, Any] | None] = {}
         sums, account = self.population(population), StateKey("population", population)

@@ -44,9 +44,9 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}\+00:00")
 LEAST_DIGITS = 16
 """Hex digits of the digest of a row's bytes that name it, at least."""
 _MAX_ROWS = 20
-"""Rows in one message."""
+"""Most rows that one message names."""
 _MAX_CONTENT = 4000
-"""Characters of a row that was taken out, which the row in its place stores."""
+"""Most characters of a row that was taken out that the row in its place stores."""
 
 Value = TypeVar("Value")
 StoredRow = tuple[Row, list[Row]]
@@ -71,8 +71,7 @@ class Verification:
         return Tip(self.chain.expected_sequence - 1, self.chain.tip)
 
     def take(self, row: Row, children: list[Row]) -> None:
-        """Add the next row after checking it; raise Damaged if it cannot follow the earlier
-        rows."""
+        """Check and add the next row; raise Damaged if it cannot follow the earlier rows."""
         self.chain.follow(row, children)
         try:
             self._take(entry_from(row, children))
@@ -113,8 +112,7 @@ class _CheckedRows:
 
     @property
     def remedied(self) -> Damaged:
-        """The error for the first invalid row, which names all of them and the command that
-        restores."""
+        """The error for the first invalid row, which names all and the command that restores."""
         first, *others = list(self.digests)[:_MAX_ROWS]
         also = f"; so it is with row {', '.join(map(str, others))}" if others else ""
         them = "them" if others else "it"
@@ -128,8 +126,7 @@ class _CheckedRows:
 
 
 def verify_rows(connection: Connection, *, head: Tip) -> Verification:
-    """Return the verification of all rows; raise Damaged, with the rows named, if some are
-    invalid."""
+    """Return the verification of all rows; raise Damaged, which names them, for invalid rows."""
     result = _check_rows(connection, head=head)
     if result.fault is not None:
         raise result.remedied
@@ -190,8 +187,7 @@ def restore(book: Book, strays: Mapping[int, str], *, reason: str, by: str) -> T
 
 
 def _require_strays(result: _CheckedRows, strays: Mapping[int, str]) -> None:
-    """Raise DeclarationError unless ``strays`` names exactly the invalid rows, each with its
-    digest."""
+    """Raise DeclarationError unless ``strays`` has exactly the invalid rows with their digests."""
     for number, digits in strays.items():
         if len(digits) < LEAST_DIGITS or not result.digests.get(number, "").startswith(digits):
             raise DeclarationError(
@@ -254,7 +250,6 @@ def _in_place_of(row: Row, children: list[Row], *, state: State) -> Draft:
 
 
 def _readable(row: Row, read: Callable[[Mapping[str, str]], Value]) -> Value | None:
-    """Return a value parsed from the facts of a row; None if it cannot be parsed."""
     try:
         return read(dict(json.loads(row["facts"])))
     except (ValueError, TypeError, RecursionError, Damaged):
@@ -268,6 +263,6 @@ def _write(connection: Connection, verification: Verification, drafts: list[Draf
         now.take(draft, sequence=tip.sequence + 1, time=time)
         tip = write(connection, draft, after=tip, time=time, state=now.digest)
     connection.execute(delete(state))
-    rows = [{**key.columns(), **vars(value)} for key, value in now.rows.items()]
+    rows = [{**key._asdict(), **vars(value)} for key, value in now.rows.items()]
     connection.execute(insert(state), rows)
     return tip

@@ -1,6 +1,4 @@
-"""A view: the rows of a ledger and their checked sums, as one transaction sees them; a page also
-writes rows.
-"""
+"""A view: the rows of a ledger and their sums in one transaction; a page also writes rows."""
 
 from __future__ import annotations
 
@@ -194,11 +192,11 @@ def write_state(connection: Connection, now: State, changed: Iterable[StateKey])
 
     The triggers then refuse changes until the next ledger row."""
     for key in sorted(changed, key=lambda key: (key.kind == "ledger", key)):
-        is_key = [getattr(state.c, name) == text for name, text in key.columns().items()]
+        is_key = [getattr(state.c, name) == text for name, text in key._asdict().items()]
         row = now.rows.get(key)
         if row is None:
             connection.execute(delete(state).where(*is_key))
             continue
         done = connection.execute(update(state).where(*is_key).values(**vars(row)))
         if done.rowcount == 0:
-            connection.execute(insert(state), {**key.columns(), **vars(row)})
+            connection.execute(insert(state), {**key._asdict(), **vars(row)})

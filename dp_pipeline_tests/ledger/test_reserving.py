@@ -163,7 +163,7 @@ def test_a_reservation_ends_once(ledger: Ledger):
 def test_a_reservation_that_was_left_records_nothing(ledger: Ledger):
     with ledger.reserve(charge()) as reservation:
         pass
-    with pytest.raises(ReservationOver, match="was left"):
+    with pytest.raises(ReservationOver, match="ended with its block"):
         reservation.settle(spends("0.1"))
     assert ledger.state(charge().key) == "reserved"
 
