@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, Protocol
+from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
 
@@ -17,17 +17,11 @@ from dp_pipeline.results.clusters import Synopsis
 from dp_pipeline.results.synthetic_table import SyntheticTable
 
 
-class _Fitted(Protocol):
-    def _open_release(self) -> Any: ...
-
-
 def _after_fit(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a method of an open release as a method of a fitted estimator.
-
-    It raises InvalidParameter for another question, NotFittedError before a fit."""
+    """Return a method of an open release as a method of a fitted estimator."""
 
     @wraps(method)
-    def answer(self: _Fitted, *args: Any, **options: Any) -> Any:
+    def answer(self: Any, *args: Any, **options: Any) -> Any:
         check_is_fitted(self)
         with invalid_parameters():
             return method(self._open_release(), *args, **options)
@@ -57,7 +51,6 @@ class TableAnswers:
     replicates = _after_fit(OpenTable.replicates)
 
     def _open_release(self) -> OpenTable:
-        """Return the release of the last fit, opened once for each fit."""
         if self._opened is None or self._opened[0] is not self._table:
             if self._table.domain.parts is not None:
                 raise DeclarationError(

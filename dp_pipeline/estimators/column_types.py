@@ -16,11 +16,16 @@ from typing import Any, Literal, NoReturn
 import numpy as np
 import pyarrow as pa
 
-from dp_pipeline.config.attribute_parser import DEFAULT_MAX_LEVELS
+from dp_pipeline.config.attribute_parser import DISCOVER, Category
 from dp_pipeline.config.clock import DAY, Clock, is_zone
-from dp_pipeline.config.domain import MISSING, OTHER, Attribute, Undeclared
+from dp_pipeline.config.domain import MISSING, Attribute, Undeclared
 from dp_pipeline.config.errors import DeclarationError
-from dp_pipeline.estimators.declared import Columns, DeclaredColumn, nominal_column
+from dp_pipeline.estimators.declared import (
+    Columns,
+    DeclaredColumn,
+    attribute_of,
+    nominal_column,
+)
 from dp_pipeline.estimators.frames import holds_objects, text_of
 from dp_pipeline.raw.values import TEXT, WHOLE, type_word
 
@@ -95,8 +100,8 @@ def _kind_of_type(type_: pa.DataType | None) -> ColumnKind:
 def columns_of_types(columns: Columns, values: Sequence[Any]) -> Columns:
     """Return declared columns completed by the types of X.
 
-    Types give levels of truth values and of categories, integers, and the parts that are to be
-    discovered.
+    Types give the levels of truth values and categories, say where numbers are integers, and what
+    is to be discovered of a column that is declared as ``discover``.
 
     Raises DeclarationError for a type that is not read, and for a declaration that no value of the
     type can fulfil, before anything is paid.
@@ -125,7 +130,8 @@ def _column_of_type(column: DeclaredColumn, series: Any) -> DeclaredColumn:
         hint = ": write bounds as datetime.timedelta" if kind == "durations" else ""
         expected = "durations" if column.is_duration else "numbers, as its bounds are"
         _refuse(column, expected, f"{kind}{hint}")
-    if has_type and kind == "numbers" and any(_is_rounded(level) for level in column.levels or ()):
+    integers = [level for level in column.levels or () if isinstance(level, int | np.integer)]
+    if has_type and kind == "numbers" and any(abs(int(n)) >= EXACT_FLOATS for n in integers):
         _refuse(column, "integers or texts for levels from 2**53 on", f"{series.dtype}")
     if has_type and kind == "whole" and is_number:
         box = attribute.coordinate
@@ -150,12 +156,7 @@ def _refuse(column: DeclaredColumn, expected: str, got: str) -> NoReturn:
     raise DeclarationError(f"X: column {column.name!r}: expected {expected}, got {got}")
 
 
-def _is_rounded(level: object) -> bool:
-    return isinstance(level, int | np.integer) and abs(int(level)) >= EXACT_FLOATS
-
-
 def _discovered_column(column: DeclaredColumn, kind: ColumnKind, series: Any) -> DeclaredColumn:
-    """Return a column of which only the type is declared."""
     name, dtype = column.attribute.name, series.dtype
     # NumPy's integers and truth values are never missing.
     is_complete = isinstance(dtype, np.dtype) and dtype.kind in "biu"
@@ -165,12 +166,13 @@ def _discovered_column(column: DeclaredColumn, kind: ColumnKind, series: Any) ->
         form = {"levels": dtype if kind == "levels" else [False, True], "nullable": is_nullable}
         return replace(nominal_column(name, form), label=column.label)
     if kind == "texts":
-        undeclared = Undeclared(levels=DEFAULT_MAX_LEVELS)
-        attribute = Attribute(
-            name, name, "other", nullable=True, other=OTHER, undeclared=undeclared
-        )
-        return replace(column, attribute=attribute)
-    clock = _clock_of(series) if kind in ("dates", "times") else None
+        form = {"levels": DISCOVER, "nullable": True}
+        return replace(column, attribute=attribute_of(Category, name, form, of="domain"))
+    clock = Clock("date") if kind == "dates" else None
+    if kind == "times":
+        # In its zone where that has a name.
+        zone = str(getattr(public_type(series), "tz", None) or "UTC")
+        clock = Clock("timestamp", zone if is_zone(zone) else "UTC")
     units = {"numbers": UNIT_OF_NUMBERS, "times": float(DAY)}
     attribute = Attribute(
         name,
@@ -182,15 +184,6 @@ def _discovered_column(column: DeclaredColumn, kind: ColumnKind, series: Any) ->
         undeclared=Undeclared(bounds=True, quantiles=QUANTILES, unit=units.get(kind, 1.0)),
     )
     return replace(column, attribute=attribute, is_duration=kind == "durations")
-
-
-def _clock_of(series: Any) -> Clock:
-    """Return the clock of a column of dates or times, in its zone where that has a name."""
-    type_ = public_type(series)
-    if type_ is None or pa.types.is_date(type_):
-        return Clock("date")
-    zone = str(getattr(type_, "tz", None) or "UTC")
-    return Clock("timestamp", zone if is_zone(zone) else "UTC")
 
 
 def identifiers(names: Iterable[Any]) -> tuple[str, ...]:

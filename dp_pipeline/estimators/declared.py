@@ -146,10 +146,12 @@ def _column(name: str, declared: object, *, nullable: bool = False) -> DeclaredC
         declared = {"nullable": True, **declared}
     if "column" in declared:
         _refuse(name, "the name of its column in X as key", "`column`")
-    if any(isinstance(end, timedelta) for end in _listed(declared.get("bounds"))):
+    ends = _listed(declared.get("bounds"))
+    if any(isinstance(end, timedelta) for end in ends):
         column = DeclaredColumn(_with_cells(Numeric, name, _inside(name, _in_seconds(declared))))
         return replace(column, is_duration=True)
-    if _is_moment(declared):
+    is_dated = any(isinstance(end, str | date) for end in ends)
+    if is_dated or not {"type", "every"}.isdisjoint(declared):
         return DeclaredColumn(_with_cells(Moment, name, _dated(declared)))
     if {"levels", "size"}.isdisjoint(declared):
         return DeclaredColumn(_with_cells(Numeric, name, _inside(name, declared)))
@@ -159,8 +161,6 @@ def _column(name: str, declared: object, *, nullable: bool = False) -> DeclaredC
 
 
 def _in_seconds(form: Form) -> Form:
-    """Return the form of a column with its durations converted to seconds."""
-
     def seconds(value: Any) -> Any:
         return value.total_seconds() if isinstance(value, timedelta) else value
 
@@ -171,20 +171,13 @@ def _in_seconds(form: Form) -> Form:
 
 
 def _are_bounds(declared: tuple[object, ...]) -> bool:
-    """Return whether a tuple has the form of bounds, since as levels it would drop nearly all
-    rows."""
+    # As levels, the bounds of a number would drop nearly all rows.
     return len(declared) == 2 and all(
         isinstance(end, Real) and not isinstance(end, bool) for end in declared
     )
 
 
-def _is_moment(form: Form) -> bool:
-    is_dated = any(isinstance(end, str | date) for end in _listed(form.get("bounds")))
-    return is_dated or not {"type", "every"}.isdisjoint(form)
-
-
 def _dated(form: Form) -> Form:
-    """Return the form of a column with a type added if its bounds are dates."""
     days = all(len(str(end)) == len("2026-10-05") for end in _listed(form.get("bounds")))
     is_date = days and form.get("every") != "hour"
     return {"type": "date" if is_date else "timestamp", **form}
@@ -195,7 +188,6 @@ def _listed(value: object) -> Sequence[Any]:
 
 
 def _inside(name: str, form: Form) -> Form:
-    """Return the form of a column without edges that only repeat its bounds."""
     if "edges" not in form or "bins" in form:
         return form
     edges, bounds = _numbers(form["edges"]), _numbers(form.get("bounds", form["edges"]))
@@ -208,7 +200,6 @@ def _inside(name: str, form: Form) -> Form:
 
 
 def _numbers(value: Any) -> list[Any]:
-    """Return the numbers in a list or an array; an empty list for anything else."""
     try:
         array = np.asarray(value)
     except ValueError:
@@ -287,7 +278,6 @@ def attribute_of(
 
 
 def _as_text(name: str, value: Any) -> Any:
-    """Return a value of a declared form as it is written in a data set file."""
     if isinstance(value, bool | np.bool_):
         return str(value).lower()
     if isinstance(value, Mapping):
@@ -306,8 +296,7 @@ def _refuse(name: str, expected: str, got: str) -> NoReturn:
 
 
 def box_columns(bounds: object, names: tuple[str, ...], keys: tuple[Any, ...] = ()) -> Columns:
-    """Return a numeric column for each name, clipped to its bounds, or with bounds to be
-    discovered.
+    """Return a numeric column for each name, clipped to declared or discovered bounds.
 
     names    all different
     keys     what a mapping calls the columns, where that is not their names

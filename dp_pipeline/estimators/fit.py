@@ -70,7 +70,7 @@ class PrivateFit:
 
     @property
     def amount(self) -> Fraction:
-        """The amount that the fit spends, in its currency; for a refinement, the added amount."""
+        """The ε or ρ that the fit spends; of a refinement, what it adds to the earlier fit."""
         return self.guarantee.amount - (self.refines.guarantee.amount if self.refines else 0)
 
     @property
@@ -204,7 +204,6 @@ def discovery_cost(
 def _discover_domain(
     spec: DatasetSpec, table: pa.Table, key: bytes, noise: NoiseSource
 ) -> tuple[DatasetSpec, tuple[Spend, ...]]:
-    """Return the declaration with its discovered domain, and the charges of the discovery."""
     cost = spec.discover
     assert cost is not None
     accountant = Accountant(cost.epsilon, delta=cost.delta or Fraction(0))

@@ -59,8 +59,7 @@ class Features:
 
     @property
     def keys(self) -> tuple[Any, ...]:
-        """The names of the columns as they are used in a declaration: integers unchanged, all
-        others as texts."""
+        """The names of the columns in a declaration: integers if all are, else ``names``."""
         labels = self.labels or ()
         return labels if labels and all(map(is_integer_label, labels)) else self.names
 
@@ -147,8 +146,7 @@ def _array(X: Any, *, typed: bool) -> NDArray[Any]:
         hint = ": X[[name]] has two dimensions" if hasattr(X, "iloc") else ""
         raise DeclarationError(
             "X: expected two dimensions, of a frame of pandas, polars or Arrow, an array or nested "
-            "lists, "
-            f"got {type(X).__name__}{hint}"
+            f"lists, got {type(X).__name__}{hint}"
         )
     try:
         array = _unmasked(X) if typed or not is_list else _of_objects(X)
@@ -168,8 +166,7 @@ def _array(X: Any, *, typed: bool) -> NDArray[Any]:
 
 
 def _unmasked(X: Any) -> NDArray[Any]:
-    """Return an array in which masked values are missing, since they are stored as arbitrary
-    numbers."""
+    # A masked value is stored as an arbitrary number.
     if not isinstance(X, np.ma.MaskedArray):
         return np.asarray(X)
     mask, values = np.ma.getmaskarray(X), np.asarray(X)
@@ -180,8 +177,6 @@ def _unmasked(X: Any) -> NDArray[Any]:
 
 
 def _of_objects(X: Sequence[Any]) -> NDArray[Any]:
-    """Return lists of values as an object array; ValueError for no rows or rows of different
-    lengths."""
     lengths = {len(row) if isinstance(row, list | tuple) else -1 for row in X} or {0}
     (length,) = lengths
     if length < 0:
@@ -313,8 +308,7 @@ Reads = Literal["text", "number", "time"]
 
 
 def stored(column: Any, reads: Reads = "text") -> pa.ChunkedArray:
-    """Return a column of X as a file would give it: in a type that ``raw.values`` reads, or as
-    texts."""
+    """Return a column of X as a file gives it: in a type that ``raw.values`` reads, or as texts."""
     if column.dtype.name == "category":
         codes, categories = column.cat.codes.to_numpy(), stored(column.cat.categories, reads)
         return categories.take(pa.array(codes, mask=codes < 0))
@@ -329,18 +323,17 @@ def stored(column: Any, reads: Reads = "text") -> pa.ChunkedArray:
 
 def _values(column: Any) -> Sequence[Any]:
     """Return every value as a Python object, UNKNOWN for a value that Python cannot hold."""
+
+    def value_at(row: int) -> Any:
+        try:
+            return column.iloc[row]
+        except Exception:  # noqa: BLE001 - of this row alone
+            return UNKNOWN
+
     try:
-        values: Sequence[Any] = column.tolist()
+        return column.tolist()  # type: ignore[no-any-return]
     except Exception:  # noqa: BLE001 - such as a day after the year 9999
-        return [_value(column, row) for row in range(len(column))]
-    return values
-
-
-def _value(column: Any, row: int) -> Any:
-    try:
-        return column.iloc[row]
-    except Exception:  # noqa: BLE001 - of this row alone
-        return UNKNOWN
+        return [value_at(row) for row in range(len(column))]
 
 
 def stored_column(attribute: Attribute, column: Any) -> pa.ChunkedArray:
@@ -405,7 +398,6 @@ def _stored_as_it_is(column: Any, reads: Reads) -> pa.ChunkedArray | None:
 
 
 def _word(value: Any, reads: Reads) -> str | None:
-    """Return the text of a value; where times are read, only dates and times have a text."""
     try:
         if reads == "time" and not isinstance(value, str):
             is_time = isinstance(value, date) and type(value).__name__ != "NaTType"
@@ -416,8 +408,7 @@ def _word(value: Any, reads: Reads) -> str | None:
 
 
 def numbers_of(column: Any) -> tuple[FloatArray, NDArray[np.bool_]]:
-    """Return the numbers in a column (n,), NaN where there is none, and whether each is valid or
-    missing.
+    """Return the numbers in a column (n,), else NaN, and whether each value is valid or missing.
 
     A truth value is 1 or 0, a text the number that it reads as.
     """

@@ -229,7 +229,6 @@ labels in every class; no ε, not differentially private
         return frame
 
     def _frame(self, release: CodedRows) -> Any:
-        """Return the released table as a frame, with bits as numbers or boxes as texts."""
         import pandas as pd
 
         if self._rule.keeps_bits:
@@ -242,8 +241,7 @@ labels in every class; no ε, not differentially private
         return pd.DataFrame(texts, index=pd.RangeIndex(len(release)))
 
     def transform(self, X: Any) -> Any:
-        """Return the kept bits of every row, or their probabilities in its box; these have no
-        guarantee.
+        """Return the kept bits of every row, or their shares in its box; without any guarantee.
 
         Parameters
         ----------
@@ -280,8 +278,7 @@ labels in every class; no ε, not differentially private
         return pd.DataFrame(bits, index=features.index, columns=self.get_feature_names_out())
 
     def score(self, X: Any, y: Any) -> float:
-        """Return how well a classifier predicts the labels of rows from the columns that
-        ``transform`` keeps.
+        """Return how well a classifier predicts the labels of rows from what ``transform`` keeps.
 
         **An exact number about these rows**, as sensitive as they are.
 
@@ -388,8 +385,7 @@ labels in every class; no ε, not differentially private
         )
 
     def _fitted(self, X: Any, y: Any) -> tuple[CodedRows, LabelValues]:
-        """Fit, and return the released rows and their labels; an error leaves the estimator
-        unchanged."""
+        """Fit and return the released rows and their labels; an error changes nothing."""
         X = plain_frame(X)
         with invalid_parameters():
             method = selector_columns.selector_method(self.method)
@@ -457,8 +453,6 @@ def _share(value: Any) -> Any:
 
 
 def _seed(random_state: Any) -> int:
-    """Return a seed for a scikit-learn ``random_state``; an integer is the seed itself."""
     generator = check_random_state(random_state)
-    if isinstance(random_state, Integral):
-        return int(random_state)
-    return int(generator.randint(0, 2**31 - 1))
+    is_seed = isinstance(random_state, Integral)
+    return int(random_state if is_seed else generator.randint(0, 2**31 - 1))

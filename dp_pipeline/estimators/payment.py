@@ -1,5 +1,4 @@
-"""Who pays for a fit: its population, by the ledger, before rows are read; or nobody. No row is
-here.
+"""The payment for a fit by its population, in the ledger, before rows are read. No row is here.
 
 A fit is in memory, so there is nothing to resume: if it stops after the charge, the charge is dead
 and never refunded.
@@ -57,9 +56,11 @@ def row_secret(population: str | None) -> bytes:
     """Return the key that selects the rows of a person: that of the population, if one pays.
 
     So a refinement in another process has the same rows."""
-    ledger = find_home().ledger if isinstance(population, str) else None
-    has_account = ledger is not None and ledger.account(str(population)) is not None
-    return ledger.key(str(population)) if ledger is not None and has_account else _SECRET
+    if isinstance(population, str):
+        ledger = find_home().ledger
+        if ledger.account(population) is not None:
+            return ledger.key(population)
+    return _SECRET
 
 
 def run_fit(
@@ -132,8 +133,6 @@ def _claim_refinement(fit: PrivateFit, refined: FinishedFit, fingerprint: str) -
 
 
 def _require_equal(stored_fingerprint: str, fingerprint: str) -> None:
-    """Raise DeclarationError unless the rows are the same, in words that do not depend on the
-    rows."""
     if not hmac.compare_digest(stored_fingerprint, fingerprint):
         raise DeclarationError(
             "X: the rows must be those of the fit that is refined, prepared alike, but they "

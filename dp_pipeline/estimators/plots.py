@@ -141,24 +141,15 @@ def plot_map(kmeans: PrivateKMeans, real: Any = None, *, ax: Any = None) -> Any:
 
 
 def _cells_by_name(synthetic: Any, real: Any, columns: Columns, *, most: int) -> dict[str, Cells]:
-    """Return the cells of the requested columns by their names."""
     frames = [_series_by_name(table) for table in (synthetic, real) if table is not None]
-    names = (
-        [columns]
-        if isinstance(columns, str | int)
-        else list(frames[0] if columns is None else columns)
-    )
-    for frame, role in zip(frames, ("columns", "real"), strict=False):
+    chosen = (columns,) if isinstance(columns, str | int) else columns
+    names: list[Any] = list(frames[0] if chosen is None else chosen)
+    for kind, frame in zip(("synthetic", "real"), frames, strict=False):
         unknown_names = [name for name in names if name not in frame]
-        if unknown_names and role == "real" and unknown_names[0] in frames[0]:
-            raise DeclarationError(
-                f"real: the frame of real rows has no column {unknown_names[0]!r:.60}: add it, or "
-                "name other `columns`"
-            )
         if unknown_names:
             raise DeclarationError(
-                f"columns: the frame has no column {unknown_names[0]!r:.60}: choose from "
-                f"{', '.join(map(str, frame))}"
+                f"columns: the frame of {kind} rows has no column {unknown_names[0]!r:.60}: choose "
+                f"from {', '.join(map(str, frame))}"
             )
     if not 1 <= len(names) <= most:
         raise DeclarationError(
@@ -172,7 +163,6 @@ def _cells_by_name(synthetic: Any, real: Any, columns: Columns, *, most: int) ->
 
 
 def _series_by_name(table: Any) -> Mapping[Any, Any]:
-    """Return the columns of a frame or an array as series, by name."""
     import pandas as pd
 
     if isinstance(table, PrivateSynthesizer):
@@ -190,12 +180,10 @@ def _cramers_v(first: IntArray, second: IntArray) -> float:
     >>> _cramers_v(np.array([0, 0, 1, 1]), np.array([1, 1, 0, 0]))
     1.0
     """
+    import pandas as pd
     from scipy.stats.contingency import association
 
-    width = int(second.max(initial=0)) + 1
-    counts = np.bincount(first * width + second, minlength=width)
-    table = np.pad(counts, (0, -len(counts) % width)).reshape(-1, width)
-    table = table[table.any(axis=1)][:, table.any(axis=0)]
+    table = pd.crosstab(first, second).to_numpy()
     return float(association(table, method="cramer")) if min(table.shape) > 1 else 0.0
 
 
@@ -227,21 +215,15 @@ def _panels(count: int) -> list[Axes]:
 
 def _draw_marginal(axes: Axes, name: str, cells: Cells) -> None:
     synthetic, *real = cells.shares()
-    draw_shares(axes, name, cells.labels, bars=synthetic, ticks=_labelled_cells(cells.labels))
+    # Other and missing values always have a label: without one they read as the largest numbers.
+    scale = len(cells.labels) - sum(label in (OTHER, MISSING) for label in cells.labels[-2:])
+    ticks = [*range(0, scale, math.ceil(len(cells.labels) / 10)), *range(scale, len(cells.labels))]
+    draw_shares(axes, name, cells.labels, bars=synthetic, ticks=ticks)
     if real:
         axes.plot(
             real[0], range(len(cells.labels)), "o", color=COLOURS[1], markersize=4, label="real"
         )
         axes.legend(edgecolor="none", framealpha=0.85, fontsize=8, labelcolor=INK)
-
-
-def _labelled_cells(labels: Sequence[str]) -> list[int]:
-    """Return the positions of the cells with room for a label, including other and missing values.
-
-    Without a label these would be read as the largest numbers.
-    """
-    scale = len(labels) - sum(label in (OTHER, MISSING) for label in labels[-2:])
-    return [*range(0, scale, math.ceil(len(labels) / 10)), *range(scale, len(labels))]
 
 
 def _draw_square(axes: Axes, names: Sequence[str], square: NDArray[Any], words: str) -> None:

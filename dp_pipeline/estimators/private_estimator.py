@@ -112,11 +112,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         return self._series
 
     def _count_fit(self, promise: str, fit: PrivateFit) -> str:
-        """Return the guarantee of a fit that is about to read rows, with the total cost of its
-        series.
-
-        Warns once, before the second fit spends anything.
-        """
+        """Return the guarantee with the total cost of the series; warn once, at the second fit."""
         if self.population is not None:
             return promise
         series = self._fit_series()
@@ -145,9 +141,9 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         undeclared_words: str,
         delta: Fraction | None = None,
     ) -> PrivateFit:
-        """Return the declared fit; before a discovery, with the largest domain that it can give.
+        """Return the declared fit.
 
-        undeclared_words   the form of a column that leaves something to discover, for the message
+        undeclared_words   how a column would be declared that is to be discovered, for the message
         """
         method = self.method if isinstance(self.method, str) else type(model).__name__
         # What is wrong by itself is refused before what does not go together.
@@ -186,7 +182,10 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         rehearse   whether rows are drawn from the declaration, and those of X are not read
         """
         if rehearse:
-            return self._rehearse(fit), self._promise(fit, is_rehearsal=True)
+            table = draw_table(fit.spec, fit.public, self.nominal_rows or REHEARSED_ROWS)
+            rng, key = generator(self.random_state), row_secret(None)
+            rehearsed = fit.run_over(table, key, noise=SeededNoise(0), rng=rng)
+            return rehearsed, self._promise(fit, is_rehearsal=True)
         first_rng, noise = generator(self.random_state), noise_of(self.noise)
         table = rows_of_X()
         key = row_secret(self.population)
@@ -215,13 +214,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         )
         return finished, promise
 
-    def _rehearse(self, fit: PrivateFit) -> FinishedFit:
-        table = draw_table(fit.spec, fit.public, self.nominal_rows or REHEARSED_ROWS)
-        rng = generator(self.random_state)
-        return fit.run_over(table, row_secret(None), noise=SeededNoise(0), rng=rng)
-
     def _promise(self, fit: PrivateFit, *, is_rehearsal: bool = False) -> str:
-        """Return the guarantee of a fit as one line of text."""
         discover, delta = fit.spec.discover, fit.guarantee.currency.delta or Fraction(0)
         epsilon = fit.guarantee.epsilon
         if discover is not None:
@@ -307,8 +300,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def load(cls, path: Any) -> Any:
-        """Return an estimator that ``save`` wrote. **A file of others may run any code**: load only
-        your own.
+        """Return an estimator that ``save`` wrote. **A file of others may run any code.**
 
         Parameters
         ----------
@@ -357,10 +349,17 @@ def declared_model(
     Raises DeclarationError for a method of another family, for wrong parameters, and for an earlier
     fit or public rows that the method does not use.
     """
-    name, model = named_model(estimator.method, family)
+    name, model = _named_model(estimator.method, family)
     params = estimator.method_params
     context = _plan_parameter(estimator, model)
-    context |= _prior_parameter(name, model) if has_prior else {}
+    if has_prior:
+        if "prior" not in _parameters_of(model):
+            methods = [name for name in MODELS if "prior" in _parameters_of(MODELS[name])]
+            raise DeclarationError(
+                f"prior: the method {name} uses no public rows: leave it out, or choose one of "
+                f"{', '.join(methods)}"
+            )
+        context["prior"] = "frame"
     if params is not None and not isinstance(params, Mapping):
         raise DeclarationError(f"method_params: expected a mapping, got {type(params).__name__}")
     parameters = {str(name): str(value) for name, value in (params or {}).items()}
@@ -385,11 +384,7 @@ def declared_model(
     return from_text(model, {**parameters, **context, **own}, of=name)
 
 
-def named_model(method: Any, family: type) -> tuple[str, type[Model]]:
-    """Return the name and the class of a model, given either of them.
-
-    Raises DeclarationError for what is neither the name nor the class of a model of the family.
-    """
+def _named_model(method: Any, family: type) -> tuple[str, type[Model]]:
     if isinstance(method, type) and issubclass(method, family) and is_dataclass(method):
         return method.__name__, cast("type[Model]", method)
     methods = [name for name, model in MODELS.items() if issubclass(model, family)]
@@ -402,11 +397,7 @@ def named_model(method: Any, family: type) -> tuple[str, type[Model]]:
 
 
 def _plan_parameter(estimator: Any, model: type[Model]) -> dict[str, str]:
-    """Return the parameter by which a model plans from an earlier fit; empty without an earlier
-    fit.
-
-    DeclarationError for a fit that it cannot plan from.
-    """
+    """Return the parameter by which a model plans from an earlier fit; empty without one."""
     earlier, method = estimator.plan_from, estimator.method
     if earlier is None:
         return {}
@@ -427,16 +418,6 @@ def _plan_parameter(estimator: Any, model: type[Model]) -> dict[str, str]:
             "protects nobody: fit it with noise=None"
         )
     return {"plan_from": "previous"}
-
-
-def _prior_parameter(method: str, model: type[Model]) -> dict[str, str]:
-    if "prior" not in _parameters_of(model):
-        methods = [name for name in MODELS if "prior" in _parameters_of(MODELS[name])]
-        raise DeclarationError(
-            f"prior: the method {method} uses no public rows: leave it out, or choose one of "
-            f"{', '.join(methods)}"
-        )
-    return {"prior": "frame"}
 
 
 def _parameters_of(model: type[Model]) -> Collection[str]:

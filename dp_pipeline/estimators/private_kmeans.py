@@ -343,9 +343,9 @@ class PrivateKMeans(
         _, distances = pairwise_distances_argmin_min(self._numeric_rows(X), self.cluster_centers_)
         return -float(np.square(distances).sum())
 
+    @parameters.invalid_parameters()
     def quality_report(self, real: Any) -> ClusteringQuality:
-        """Return the distances of rows from the released centres, and from those of scikit-learn's
-        k-means.
+        """Return the distances of rows from the released centres and from those of plain k-means.
 
         **What is computed from rows has no noise: it is as sensitive as they are and not for
         publication.** Choosing ``epsilon``, k or a method by it is a release that nobody paid for.
@@ -376,16 +376,16 @@ class PrivateKMeans(
         True
         """
         check_is_fitted(self)
-        with parameters.invalid_parameters():
-            rows = numeric_rows(real, len(self.bounds_))
-            points = np.clip(rows[~np.isnan(rows).any(axis=1)], *self.bounds_.T)
-            if not len(points):
-                raise DeclarationError(
-                    "X: at least one row must have no missing number, but every row has one"
-                )
+        rows = numeric_rows(real, len(self.bounds_))
+        points = np.clip(rows[~np.isnan(rows).any(axis=1)], *self.bounds_.T)
+        if not len(points):
+            raise DeclarationError(
+                "X: at least one row must have no missing number, but every row has one"
+            )
         floor = nicv(points, reference_kmeans(points, len(self.cluster_centers_)))
         return ClusteringQuality(len(points), nicv(points, self.cluster_centers_), floor)
 
+    @parameters.invalid_parameters()
     def recluster(self, n_clusters: int) -> FloatArray:
         """Return a different number of centres from ``synopsis_``, at no further ε.
 
@@ -413,19 +413,17 @@ class PrivateKMeans(
         """
         check_is_fitted(self)
         if self.synopsis_ is None:
-            raise parameters.InvalidParameter(
+            raise DeclarationError(
                 "recluster: the method of the fit makes no synopsis, which this needs: fit with "
                 "method='htree_kmeans'"
             )
-        with parameters.invalid_parameters():
-            k = _number_of_clusters(n_clusters)
+        k = _number_of_clusters(n_clusters)
         boxes, rng = self.synopsis_.refined(), parameters.generator(self.random_state)
         return cluster_synopsis(boxes, k=k, starts=_RECLUSTER_STARTS, rng=rng)
 
     def _declare(
         self, names: tuple[str, ...], keys: tuple[Any, ...], protection: Protection
     ) -> PrivateFit:
-        """Return the declared fit; before a discovery, its box is a placeholder."""
         domain = domain_of(box_columns(self.bounds, names, keys))
         model = declared_model(
             self,
@@ -439,7 +437,7 @@ class PrivateKMeans(
             Clusters,
             model,
             protection=protection,
-            undeclared_words="with bounds to find",
+            undeclared_words='of bounds as "discover"',
         )
         earlier = self.plan_from
         if earlier is None:

@@ -35,13 +35,11 @@ MOST_ROWS = 10**9
 
 
 def _finished_fit_of(refines: object) -> FinishedFit:
-    """Return the fit to refine; DeclarationError for anything but a fitted estimator."""
     finished = getattr(refines, "_finished", None)
     if not isinstance(refines, PrivateSynthesizer) or not isinstance(finished, FinishedFit):
-        name = "one without a fit" if isinstance(refines, PrivateSynthesizer) else "another object"
-        raise DeclarationError(
-            f"refines: the value must be a fitted PrivateSynthesizer, not {name}"
-        )
+        is_unfitted = isinstance(refines, PrivateSynthesizer)
+        got = "one without a fit: fit it first" if is_unfitted else f"a {type(refines).__name__}"
+        raise DeclarationError(f"refines: the value must be a fitted PrivateSynthesizer, not {got}")
     return finished
 
 
@@ -371,17 +369,14 @@ noise protects nobody
     def _fit_units(
         self, X: Mapping[Any, Any], key: Any, at_most: Any, others: Mapping[str, Any]
     ) -> None:
-        """Fit the frames of units and of their parts.
-
-        others   arguments that are for one frame alone
-        """
+        """Fit two frames; ``others`` are arguments of ``fit`` that one frame alone may have."""
         with parameters.invalid_parameters():
             others = {**others, "plan_from": self.plan_from, "discover": self.discover}
             excess = [name for name, value in others.items() if value is not None]
             excess += ["on_unknown"] if self.on_unknown != "keep" else []
             if excess:
                 raise DeclarationError(
-                    f"{excess[0]}: expected none with two frames, got one: leave it out"
+                    f"{excess[0]}: this argument is for one frame, but X has two: leave it out"
                 )
             frames = TwoFrames.of(X, self.domain, key, at_most)
             fit = self._declare(frames.domain, frames.protection, has_prior=False)
@@ -422,6 +417,7 @@ noise protects nobody
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
 
+    @parameters.invalid_parameters()
     def sample(self, num_rows: int | None = None, *, random_state: Any = None) -> Any:
         """Return synthetic rows in a frame of the kind that ``X`` was; pandas for an array.
 
@@ -462,23 +458,19 @@ noise protects nobody
         check_is_fitted(self)
         if num_rows is None and random_state is None:
             return self._frames(self._table)
-        requested_rows = len(self._table.codes) if num_rows is None else num_rows
-        with parameters.invalid_parameters():
-            rows = parameters.require_integer(
-                requested_rows, of="num_rows", least=0, most=MOST_ROWS
-            )
+        rows = len(self._table.codes) if num_rows is None else num_rows
+        rows = parameters.require_integer(rows, of="num_rows", least=0, most=MOST_ROWS)
         rng = parameters.generator(self.random_state if random_state is None else random_state)
         return self._frames(self._finished.sample_again(rows, rng))
 
     def _frames(self, table: SyntheticTable) -> Any:
-        """Return synthetic rows as one frame, or units and parts as two."""
         if self._forms:
             return frames_of(table, *self._forms)
         return synthetic_frames.synthetic_frame(table, self._columns, self._frame_kind)
 
+    @parameters.invalid_parameters()
     def marginal(self, *columns: str | int | Sequence[str | int]) -> Any:
-        """Return the released shares and noisy counts over some columns, as in ``marginal("age",
-        "sex")``.
+        """Return the released shares and noisy counts over columns: ``marginal("age", "sex")``.
 
         Parameters
         ----------
@@ -514,10 +506,10 @@ noise protects nobody
         names: Any = columns
         if len(columns) == 1 and isinstance(columns[0], list | tuple):
             (names,) = columns
-        with parameters.invalid_parameters():
-            chosen = synthetic_frames.columns_of_marginal(self._table, self._columns, list(names))
+        chosen = synthetic_frames.columns_of_marginal(self._table, self._columns, list(names))
         return synthetic_frames.marginal_frame(self._table, chosen)
 
+    @parameters.invalid_parameters()
     def quality_report(self, real: Any = None, *, label: str | int | None = None) -> QualityReport:
         """Return a report on the quality of the synthetic rows that ``sample()`` returns.
 
@@ -556,14 +548,10 @@ noise protects nobody
         True
         """
         check_is_fitted(self)
-        with parameters.invalid_parameters():
-            return self._report(real, None if label is None else str(label))
-
-    def _report(self, real: Any, label: str | None) -> QualityReport:
         table, domain = self._table, self._finished.fit.spec.domain
         if domain.parts is not None:
             raise DeclarationError(
-                "X: a quality report is of one frame, but this fit is of units with parts: compare "
+                "A quality report is of one frame, but this fit is of units with parts: compare "
                 "the tables of `sample()` yourself"
             )
         codes = dict(zip(table.attributes, np.ascontiguousarray(table.codes.T), strict=True))
@@ -584,7 +572,9 @@ noise protects nobody
         spec = DatasetSpec.of_domain("real", domain)
         rows = prepared_rows(spec, stored_table(domain, values))
         return replace(
-            TableComparison(domain, rows.codes, codes).report(label=label),
+            TableComparison(domain, rows.codes, codes).report(
+                label=None if label is None else str(label)
+            ),
             measured=measured,
             unmeasured=unmeasured,
             missing=missing,
@@ -592,7 +582,6 @@ noise protects nobody
         )
 
     def _declare(self, domain: Domain, protection: Protection, *, has_prior: bool) -> PrivateFit:
-        """Return the declared fit; before a discovery, with the largest domain that it can give."""
         if self.constraints is not None:
             domain = constrained_domain(self.constraints, domain)
         elsewhere = {"attributes": "the columns of domain"}
@@ -603,7 +592,7 @@ noise protects nobody
             SyntheticTable,
             model,
             protection=protection,
-            undeclared_words="of domain that says discover or quantiles",
+            undeclared_words='of domain as "discover" or {"quantiles": 16}',
             delta=parameters.exact_delta(self.delta),
         )
         earlier = self.plan_from
@@ -624,16 +613,14 @@ noise protects nobody
         return replace(fit, public=public_rows(prior, fit.spec.domain, names))
 
     def _raises_on_unknown(self) -> bool:
-        """Return whether an undeclared value is an error; DeclarationError for an invalid
-        option."""
         if self.on_unknown not in ("drop", "keep", "error"):
             raise DeclarationError(
                 f"on_unknown: expected drop, keep or error, got {self.on_unknown!r:.60}"
             )
         if self.on_unknown == "error" and self.population is not None:
             raise DeclarationError(
-                "on_unknown: the value error would reveal a row, so with `population` it "
-                "must be drop"
+                "on_unknown: the value error would reveal a row, so with `population` it must be "
+                "keep or drop"
             )
         return self.on_unknown == "error"
 

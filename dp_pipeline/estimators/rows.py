@@ -20,12 +20,7 @@ from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.domain import Domain
 from dp_pipeline.config.encoding import INVALID, IntArray
 from dp_pipeline.config.errors import DeclarationError, did_you_mean
-from dp_pipeline.estimators.frames import (
-    Features,
-    features_of,
-    stored_column,
-    stored_persons,
-)
+from dp_pipeline.estimators.frames import Features, features_of, stored_column, stored_persons
 from dp_pipeline.inference.earlier import PublicTable
 from dp_pipeline.raw.contributions import PersonKeys, count_omitted_rows, keep_at_most
 from dp_pipeline.raw.counters.memory import MemoryCounter
@@ -106,7 +101,6 @@ class PreparedRows:
         return digest.hexdigest()
 
     def _packed(self) -> list[NDArray[np.uint64]]:
-        """Return the codes, with as many columns packed into each 64-bit number as fit."""
         packed: list[NDArray[np.uint64]] = []
         packed_size = 0
         for attribute in self.domain:
@@ -121,8 +115,7 @@ class PreparedRows:
 
 
 def stored_table(domain: Domain, values: Sequence[Any], person: Any = None) -> pa.Table:
-    """Return a table in memory in the form of a source, with the declared columns and persons if
-    any.
+    """Return a table in the form of a source, with the declared columns and persons if any.
 
     values   values (n,) of each declared column, then of the person's
     person   the name of the person's column, or None
@@ -152,7 +145,10 @@ def prepared_rows(
              with the column's name, which tells about a row
     """
     if spec.domain.parts is not None:
-        return _prepared_units(spec, table, key)
+        with np.errstate(all="ignore"):
+            units = normalized(spec, join_parts(table, unit_keys(spec, key)).table, key)
+        cells = {name: units.column(name).to_numpy() for name in units.column_names}
+        return PreparedRows(spec.counted_domain, cells, {}, units.num_rows, 0)
     domain, rows, written = spec.domain, table.num_rows, 0
     codes = {
         name: np.empty(rows, dtype=np.min_scalar_type(domain[name].size - 1))
@@ -181,14 +177,6 @@ def prepared_rows(
     )
 
 
-def _prepared_units(spec: DatasetSpec, table: pa.Table, key: bytes) -> PreparedRows:
-    """Return rows that each hold a unit with its parts."""
-    with np.errstate(all="ignore"):
-        units = normalized(spec, join_parts(table, unit_keys(spec, key)).table, key)
-    codes = {name: units.column(name).to_numpy() for name in units.column_names}
-    return PreparedRows(spec.counted_domain, codes, {}, units.num_rows, 0)
-
-
 def _bounded(
     spec: DatasetSpec, table: pa.Table, is_kept: NDArray[np.bool_], key: bytes
 ) -> tuple[IntArray | slice, int]:
@@ -206,9 +194,7 @@ def _bounded(
 def _prepare_block(
     domain: Domain, table: pa.Table, *, refuse: bool
 ) -> tuple[NDArray[np.bool_], dict[str, IntArray], dict[str, IntArray]]:
-    """Return a mask of the rows that fit (n,), and the codes and coordinates of all rows.
-
-    Those of rows that do not fit are arbitrary."""
+    """Return a mask of the rows that fit (n,), and codes and coordinates, arbitrary for others."""
     codes: dict[str, IntArray] = {}
     coordinates: dict[str, IntArray] = {}
     keep = np.ones(table.num_rows, dtype=np.bool_)
@@ -233,7 +219,7 @@ def _prepare_block(
             among = " and ".join(constraint.attributes)
             raise DeclarationError(
                 f"X: the rows must keep the constraints of {among}, but some break them: correct "
-                "rows or constraints"
+                "the constraints, or fit with on_unknown='drop'"
             )
     if domain.constraints:
         keep = keep & mend_constraints(domain, codes)
@@ -241,8 +227,7 @@ def _prepare_block(
 
 
 def public_rows(prior: Any, domain: Domain, names: Sequence[Any]) -> PublicTable:
-    """Return public rows of other persons as codes of the declared domain, without rows that do not
-    fit.
+    """Return the public rows of other persons that fit the declared domain, as its codes.
 
     Raises DeclarationError as for ``X``, and where no row remains, as these rows are public.
     """

@@ -26,7 +26,7 @@ from dp_pipeline.anonymity.method import (
     cumulative_bits,
 )
 from dp_pipeline.config.domain import Attribute
-from dp_pipeline.config.encoding import INVALID, IntArray, Levels
+from dp_pipeline.config.encoding import INVALID, FloatArray, IntArray, Levels
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.estimators.frames import (
     UNKNOWN,
@@ -62,8 +62,7 @@ class SelectorColumn:
     values: Cuts | None = None
 
     def coded(self, series: Any) -> tuple[IntArray, NDArray[np.bool_]]:
-        """Return codes (n,) of a column of any type, and whether each code stands for its exact
-        value.
+        """Return codes (n,) of a column of any type, and whether each stands for its exact value.
 
         An unseen text has code 0, an unseen number the code of the next level below.
         """
@@ -114,10 +113,14 @@ class FittedRecoding:
     ) -> FittedRecoding:
         """Return the recoding that a method learned from some rows."""
         bits = tuple(getattr(method, "bits", cumulative_bits)(rows.columns))
-        if not isinstance(recoding, BitRule):
-            return cls(columns, recoding, bits, _informative_bits(recoding, bits, rows))
-        chosen = set(recoding.bits)
-        support = np.array([bit in chosen for bit in bits], dtype=np.bool_)
+        if isinstance(recoding, BitRule):
+            chosen = set(recoding.bits)
+            support = np.array([bit in chosen for bit in bits], dtype=np.bool_)
+        elif isinstance(recoding, Unchanged) or not len(rows):
+            support = np.ones(len(bits), dtype=np.bool_)
+        else:
+            features = recoding.features(rows)
+            support = features.max(axis=0) > features.min(axis=0)
         return cls(columns, recoding, bits, support)
 
     @property
@@ -132,10 +135,8 @@ class FittedRecoding:
 
     def names(self, bits: Sequence[Bit], names: Sequence[str]) -> NDArray[np.object_]:
         """Return the names of some bits of columns with these names."""
-        texts = [
-            f"{names[bit.column]}{self.columns[bit.column].question_text(bit)}" for bit in bits
-        ]
-        return np.array(texts, dtype=object)
+        words = [names[bit.column] + self.columns[bit.column].question_text(bit) for bit in bits]
+        return np.array(words, dtype=object)
 
     def recode(self, features: Features) -> NDArray[Any]:
         """Return the kept bits of every row (n, kept): 0 or 1, or the probability in its box."""
@@ -154,15 +155,7 @@ class FittedRecoding:
         return matrix
 
 
-def _informative_bits(recoding: RowRule, bits: Sequence[Bit], rows: CodedRows) -> NDArray[np.bool_]:
-    if isinstance(recoding, Unchanged) or not len(rows):
-        return np.ones(len(bits), dtype=np.bool_)
-    features = recoding.features(rows)
-    return np.asarray(features.max(axis=0) > features.min(axis=0))
-
-
 def _stacked(codes: Sequence[IntArray], *, rows: int) -> NDArray[np.int16]:
-    """Return columns of codes as one table (rows, columns)."""
     return (
         np.stack(codes, axis=1, dtype=np.int16, casting="unsafe")
         if codes
@@ -200,8 +193,8 @@ def learned_columns(
     edges   None: cuts of numbers that need some are proposed; or one list of ascending numbers for
             all columns of numbers, or a mapping from names or places of columns to a list each
 
-    Raises one DeclarationError for all numeric columns without declared cuts, if ``edges`` declares
-    some, and for values that are no levels.
+    Raises one DeclarationError that names every column with values that are no levels, among them
+    numbers without declared cuts if ``edges`` declares some.
     """
     column_cuts, shared_cuts = dict[int, Cuts](), None
     if isinstance(edges, Mapping):
@@ -213,8 +206,8 @@ def learned_columns(
         cuts, kind = column_cuts.get(index), kind_of(series)
         if kind == "numbers" and cuts is None:
             cuts = shared_cuts
-            if edges is None and not _are_levels(_distinct_numbers(series)):
-                cuts = proposed[name] = proposed_cuts(numbers_of(series)[0])
+            if edges is None and not _are_levels(_distinct(numbers := numbers_of(series)[0])):
+                cuts = proposed[name] = proposed_cuts(numbers)
         try:
             columns.append(_learned_column(name, series, kind, cuts))
         except DeclarationError as error:
@@ -277,8 +270,7 @@ def _cut_numbers(name: str, series: Any, cuts: Cuts) -> SelectorColumn:
     return SelectorColumn(_column(name, levels, np.isnan(numbers), ordered=True), cuts)
 
 
-def _distinct_numbers(series: Any) -> NDArray[np.float64]:
-    numbers, _ = numbers_of(series)
+def _distinct(numbers: FloatArray) -> FloatArray:
     return np.unique(numbers[~np.isnan(numbers)])
 
 
@@ -289,15 +281,17 @@ def _are_levels(values: NDArray[np.float64]) -> bool:
 
 
 def _single_numbers(name: str, series: Any, *, are_truths: bool) -> SelectorColumn:
-    values, missing = _distinct_numbers(series), np.isnan(numbers_of(series)[0])
+    numbers, _ = numbers_of(series)
+    values, missing = _distinct(numbers), np.isnan(numbers)
     if are_truths or (len(values) and set(values) <= {0.0, 1.0}):
         words = ["False", "True"] if are_truths else ["0", "1"]
         return SelectorColumn(_column(name, words, missing, ordered=False), (1.0,), (0.0, 1.0))
     if not _are_levels(values):
+        fault = "more" if len(values) > MOST_NUMBERS else "others"
         raise DeclarationError(
             f"X: the column {name!r} may have at most {MOST_NUMBERS} different whole numbers "
-            "without declared cuts, but it has more: declare some, as in edges={{name!r}: "
-            "[10, 20, 50]}"
+            f"without declared cuts, but it has {fault}: declare some, as in "
+            f"edges={{{name!r}: [10, 20, 50]}}"
         )
     single = tuple(values.tolist())
     words = [str(text_of(value)) for value in single]

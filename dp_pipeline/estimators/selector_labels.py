@@ -68,38 +68,35 @@ def labels_of(y: Any, *, rows: int) -> LabelValues:
         codes, different = pd.factorize(series)
         values = pd.Index(different)
         "".join(str(label) for label in values if isinstance(label, str)).encode()
-        label_texts, has_fractions = (
-            [_visible_text(label) for label in values],
-            any(map(_has_fraction, values)),
-        )
+        label_texts = [_label_text(label) for label in values]
+        has_fractions = any(map(_has_fraction, values))
         keys = [] if has_fractions else [_sort_key(label) for label in values]
     except UnicodeError:
         raise DeclarationError(_NO_UTF8) from None
     except Exception:  # noqa: BLE001 - a label may be of any class, with methods that raise
         raise DeclarationError(_OTHER_TYPE) from None
     # As a label of its own, what is not known would pass for another label beside one that is.
-    if (codes < 0).any():
-        raise DeclarationError(
-            "y: each row must have a label, but some are missing: leave these rows out"
-        )
-    if has_fractions:
-        raise DeclarationError(
-            "y: the labels must be classes, but some are numbers with fractions: group them into "
-            "classes"
-        )
-    if len(values) > MOST_LEVELS:
-        raise DeclarationError(
-            f"y: there may be at most {MOST_LEVELS} different labels, but there are more: group "
-            "them into classes"
-        )
-    if "" in label_texts:
-        raise DeclarationError(
-            "y: each row must have a label, but some are empty texts: leave these rows out"
-        )
-    if len(set(label_texts)) < len(label_texts):
-        raise DeclarationError(
-            "y: the labels must differ as texts, but two are equal: rename one of them"
-        )
+    faults = [
+        ((codes < 0).any(), "each row must have a label, but some are missing: leave them out"),
+        (
+            has_fractions,
+            "the labels must be classes, but some are numbers with fractions: group them into "
+            "classes",
+        ),
+        (
+            len(values) > MOST_LEVELS,
+            f"there may be at most {MOST_LEVELS} different labels, but there are more: group them "
+            "into classes",
+        ),
+        ("" in label_texts, "each row must have a label, but some are empty texts: leave them out"),
+        (
+            len(set(label_texts)) < len(label_texts),
+            "the labels must differ as texts, but two are equal: rename one of them",
+        ),
+    ]
+    for is_wrong, fault in faults:
+        if is_wrong:
+            raise DeclarationError(f"y: {fault}")
     order = sorted(range(len(values)), key=keys.__getitem__)
     ordered_codes = np.argsort(order)[codes] if order else codes
     name = series.name if isinstance(series.name, str) else None
@@ -131,8 +128,7 @@ def _series(y: Any) -> Any:
     return series.astype(dtype.newbyteorder("=")) if isinstance(dtype, np.dtype) else series
 
 
-def _visible_text(label: object) -> str:
-    """Return a label as text in which invisible characters are shown."""
+def _label_text(label: object) -> str:
     text = text_of(label)
     return str(label).strip() if text is None or text == UNKNOWN else text
 

@@ -111,7 +111,6 @@ def typed_columns(columns: Columns, values: Sequence[Any], domain: Domain) -> Co
 
 
 def _without_values(dtype: Any) -> Any:
-    """Return a type without its categories and its length of texts."""
     import pandas as pd
 
     if isinstance(dtype, pd.CategoricalDtype):
@@ -120,7 +119,7 @@ def _without_values(dtype: Any) -> Any:
 
 
 def _of_kind(frame: Any, columns: Sequence[DeclaredColumn], kind: FrameKind) -> Any:
-    """Return a pandas frame as a frame of another library; unchanged without polars."""
+    """Return a pandas frame as a frame of another library; unchanged where polars is missing."""
     if kind == "pandas" or (kind == "polars" and find_spec("polars") is None):
         return frame
     # What pandas would note of itself is no part of the table.
@@ -133,16 +132,10 @@ def _of_kind(frame: Any, columns: Sequence[DeclaredColumn], kind: FrameKind) -> 
     enums = {
         str(column.name): pl.Enum([str(text_of(level)) for level in column.levels])
         for column in columns
-        if column.levels is not None and _is_ordered(frame[column.name].dtype)
+        if column.levels is not None
+        and getattr(table.schema.field(str(column.name)).type, "ordered", False)
     }
     return polars_frame.cast(enums)
-
-
-def _is_ordered(dtype: Any) -> bool:
-    if dtype.name == "category":
-        return bool(dtype.ordered)
-    stored = getattr(dtype, "pyarrow_dtype", None)
-    return isinstance(stored, pa.DictionaryType) and bool(stored.ordered)
 
 
 def _match_type(values: Any, column: DeclaredColumn) -> Any:
@@ -184,7 +177,6 @@ def _clipped(numbers: Any, dtype: Any) -> Any:
 
 
 def _match_pandas_type(values: Any, dtype: Any, column: DeclaredColumn, family: Family) -> Any:
-    """Return values in a type of Arrow, or a nullable one of pandas."""
     import pandas as pd
 
     if isinstance(dtype, pd.ArrowDtype):
@@ -202,7 +194,6 @@ def _match_pandas_type(values: Any, dtype: Any, column: DeclaredColumn, family: 
 
 
 def _match_numpy_type(values: Any, dtype: Any, column: DeclaredColumn, family: Family) -> Any:
-    """Return values in a type of NumPy; in pandas' own where integers are missing."""
     if dtype.kind == "O":
         return values.astype(object).where(values.notna(), None)
     if dtype.kind == "f" and family in ("whole", "real"):
@@ -216,7 +207,6 @@ def _match_numpy_type(values: Any, dtype: Any, column: DeclaredColumn, family: F
 
 
 def _as_durations(seconds: Any, column: DeclaredColumn) -> Any:
-    """Return seconds as durations of the type of ``X``."""
     import pandas as pd
 
     durations = pd.to_timedelta(seconds.astype("float64"), unit="s")
@@ -245,10 +235,8 @@ def _as_decimals(values: Any, column: DeclaredColumn) -> Any:
         return pd.Series(decimals, dtype=object)
     largest = max((abs(value) for value in decimals if value is not None), default=Decimal(0))
     digits = max(stored.precision, largest.adjusted() + 1 + stored.scale)
-    return pd.Series(
-        pa.array(decimals, pa.decimal128(min(38, digits), stored.scale)),
-        dtype=pd.ArrowDtype(pa.decimal128(min(38, digits), stored.scale)),
-    )
+    arrow_type = pa.decimal128(min(38, digits), stored.scale)
+    return pd.Series(pa.array(decimals, arrow_type), dtype=pd.ArrowDtype(arrow_type))
 
 
 def _arrow_type(arrow_type: Any, column: DeclaredColumn, family: Family) -> Any:
@@ -256,11 +244,8 @@ def _arrow_type(arrow_type: Any, column: DeclaredColumn, family: Family) -> Any:
     if isinstance(arrow_type, pa.DictionaryType) and column.levels is not None:
         inner = _arrow_type(arrow_type.value_type, column, family)
         has_few_levels = len(column.levels) <= np.iinfo(np.int8).max
-        return pa.dictionary(
-            arrow_type.index_type if has_few_levels else pa.int32(),
-            inner,
-            ordered=arrow_type.ordered,
-        )
+        index_type = arrow_type.index_type if has_few_levels else pa.int32()
+        return pa.dictionary(index_type, inner, ordered=arrow_type.ordered)
     return arrow_type if _can_hold_declared(arrow_type, column, family) else _USUAL[family][1]
 
 
@@ -276,8 +261,10 @@ def _family(column: DeclaredColumn) -> Family:
 
 def _can_hold_declared(arrow_type: Any, column: DeclaredColumn, family: Family) -> bool:
     """Return whether an Arrow type is of the family, with the declared levels or edges."""
+    if family == "truths":
+        return bool(arrow_type == pa.bool_())
     if family not in ("whole", "real"):
-        return bool(arrow_type == pa.bool_() if family == "truths" else arrow_type in _TEXT)
+        return arrow_type in _TEXT
     if arrow_type not in (_REAL if family == "real" else raw_values.WHOLE | _REAL):
         return False
     dtype = np.dtype(arrow_type.to_pandas_dtype())

@@ -51,12 +51,11 @@ class FrameOfUnits:
 
     @classmethod
     def of(cls, name: str, X: Any, declared: Any, key: Any) -> FrameOfUnits:
-        """Return the declared columns of a frame; DeclarationError if the frame has other
-        columns."""
+        """Return the declared columns and the key of a frame; DeclarationError where one lacks."""
         features = features_of(X, typed=False)
         if key not in (features.labels or ()):
             raise DeclarationError(
-                f"person: expected a column of both frames, got {key!r:.60}, which {name} has not"
+                f"person: expected a column of both frames, but {name} has no column {key!r:.60}"
             )
         # Also what a type never leaves out may be missing: a unit may have no part.
         columns = tuple(
@@ -91,8 +90,7 @@ class FrameOfUnits:
 
 @dataclass(frozen=True, eq=False)
 class TwoFrames:
-    """The frames of units and of their parts, in which at most ``at_most`` parts of a unit
-    count."""
+    """The frames of units and of their parts; at most ``at_most`` parts of a unit count."""
 
     units: FrameOfUnits
     parts: FrameOfUnits
@@ -109,9 +107,9 @@ class TwoFrames:
         names = list(X)
         if not isinstance(domain, Mapping) or {*domain} != {*names}:
             raise DeclarationError(
-                "domain: expected the columns of two frames, by the names that X has for them, "
-                "that of units first, as in "
-                '{"households": {"region": [...]}, "persons": {"age": ...}}, got others'
+                f"domain: expected the columns of the frames {' and '.join(map(str, names))}, by "
+                'these names, as {"households": {"region": [...]}, "persons": {"age": ...}}, got '
+                f"{', '.join(map(str, domain)) if isinstance(domain, Mapping) else domain!r:.60}"
             )
         if key is None:
             raise DeclarationError(
@@ -120,12 +118,12 @@ class TwoFrames:
         most = require_integer(at_most, of="at_most", least=2, most=MAX_PARTS)
         units, parts = (FrameOfUnits.of(str(name), X[name], domain[name], key) for name in names)
         columns = [*units.form.columns, *parts.form.columns]
-        texts = [column.attribute.name for column in columns]
-        twice = next((text for text in texts if texts.count(text) > 1), None)
-        if twice is not None or {SIZE, str(key)} & {*texts}:
+        texts = [SIZE, str(key), *(column.attribute.name for column in columns)]
+        wrong_name = next((text for text in texts[2:] if texts.count(text) > 1), None)
+        if wrong_name is not None:
             raise DeclarationError(
                 "domain: expected each column in one of the two frames, and none that is the key "
-                f"or called {SIZE!r}, got {twice or 'such a one'!r:.60}"
+                f"or called {SIZE!r}, got {wrong_name!r:.60}: rename it"
             )
         closed = next((each.name for each in columns if not each.attribute.nullable), None)
         if closed is not None:

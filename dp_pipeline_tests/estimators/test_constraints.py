@@ -65,6 +65,6 @@ def test_rows_that_break_a_constraint_are_dropped():
     remaining = people()[keeps(people())]
     once, again = copier().fit(people()), copier().fit(remaining)
     pd.testing.assert_frame_equal(once.sample(), again.sample())
-    with pytest.raises(InvalidParameter, match="but some break them: correct rows or constraints"):
+    with pytest.raises(InvalidParameter, match="but some break them: correct the constraints"):
         copier(on_unknown="error").fit(people())
     copier(on_unknown="error").fit(remaining)

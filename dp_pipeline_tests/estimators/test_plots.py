@@ -92,7 +92,10 @@ def test_without_real_rows_a_square_is_how_much_a_pair_depends():
 @pytest.mark.parametrize(
     ("words", "call"),
     [
-        ("columns: the frame has no column 'shoe': choose from pet, age", {"columns": ["shoe"]}),
+        (
+            "columns: the frame of synthetic rows has no column 'shoe': choose from pet, age",
+            {"columns": ["shoe"]},
+        ),
         ("columns: a plot takes 1 to", {"columns": []}),
         (
             "columns: a plot takes different columns, but one is repeated",

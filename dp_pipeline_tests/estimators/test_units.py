@@ -105,9 +105,13 @@ def test_synthetic_frames_refer_to_each_other_by_key(kind: str) -> None:
 
 MISTAKES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "no key": ({}, {"person": None}, "person: expected the column of both frames"),
-    "another key": ({}, {"person": "age"}, "person: expected a column of both frames, got 'age'"),
+    "another key": (
+        {},
+        {"person": "age"},
+        "person: expected a column of both frames, but homes has",
+    ),
     "no bound": ({}, {"at_most": None}, "at_most: expected an integer in 2..32"),
-    "other names": ({"domain": {"homes": {}}}, {}, "domain: expected the columns of two frames"),
+    "other names": ({"domain": {"homes": {}}}, {}, "domain: expected the columns of the frames"),
     "never missing": (
         {"domain": DOMAIN | {"persons": {"sex": {"levels": ["f", "m"], "nullable": False}}}},
         {},
@@ -117,8 +121,8 @@ MISTAKES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "the key": ({"domain": DOMAIN | {"persons": {"home": 2}}}, {}, "each column in one of the"),
     "to discover": ({"domain": DOMAIN | {"persons": {"age": "discover"}}}, {}, "one to discover"),
     "another model": ({"method": "independent"}, {}, "independent: the protected units have parts"),
-    "a rehearsal": ({}, {"rehearse": True}, "rehearse: expected none with two frames"),
-    "errors": ({"on_unknown": "error"}, {}, "on_unknown: expected none with two frames"),
+    "a rehearsal": ({}, {"rehearse": True}, "rehearse: this argument is for one frame"),
+    "errors": ({"on_unknown": "error"}, {}, "on_unknown: this argument is for one frame"),
 }
 
 
