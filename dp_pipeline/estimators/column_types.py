@@ -20,12 +20,7 @@ from dp_pipeline.config.attribute_parser import DISCOVER, Category
 from dp_pipeline.config.clock import DAY, Clock, is_zone
 from dp_pipeline.config.domain import MISSING, Attribute, Undeclared
 from dp_pipeline.config.errors import DeclarationError
-from dp_pipeline.estimators.declared import (
-    Columns,
-    DeclaredColumn,
-    attribute_of,
-    nominal_column,
-)
+from dp_pipeline.estimators.declared import Columns, DeclaredColumn, attribute_of, nominal_column
 from dp_pipeline.estimators.frames import holds_objects, text_of
 from dp_pipeline.raw.values import TEXT, WHOLE, type_word
 
@@ -47,7 +42,7 @@ _IDENTIFIER = re.compile(
 
 
 def public_type(column: Any) -> pa.DataType | None:
-    """Return the Arrow type of a column; None for a type that Arrow does not have."""
+    """Return the Arrow type of a column, text for mixed objects; None where Arrow has no type."""
     dtype = column.dtype
     if isinstance(dtype, np.dtype) and dtype.kind == "f":
         return pa.float64()

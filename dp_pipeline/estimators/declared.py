@@ -27,10 +27,10 @@ Form = Mapping[str, Any]
 """The declaration of one column, field by field."""
 
 UNIT_OF_BOUNDS = 0.001
-"""Bounds that are discovered are powers of two of it, or zero."""
+"""A discovered bound is zero, or a power of two times this unit, or minus that."""
 
 _TRUTHS = {"True": "1", "1": "True", "False": "0", "0": "False"}
-"""A truth value is a number to Python, and the other way round."""
+"""The other text of a truth value, which Python takes for a number."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,8 @@ class DeclaredColumn:
     label      what a frame calls it where that is no text; its text is the attribute's name
     is_duration     whether its numbers are the seconds of durations
     is_discovered   whether its bounds or levels were discovered
-    may_close       whether nothing is said of missing values, so that a type without any closes
-                    their level
+    may_close       whether the declaration leaves ``nullable`` open: then there is no level of
+                    missing values where the type of ``X`` has none
     """
 
     attribute: Attribute
@@ -102,7 +102,7 @@ def every_column(domain: Any, features: Features, person: Any = None) -> Any:
 def declared_columns(domain: object, *, nullable: bool = False) -> Columns:
     """Return the columns of a declaration in its order; ``PrivateSynthesizer`` lists the forms.
 
-    nullable   whether a column has a level of missing values that does not say so itself
+    nullable   whether a column that leaves it open has a level of missing values
 
     Raises DeclarationError for no column, two names that are the same as text, and any other form.
 
@@ -191,8 +191,10 @@ def _inside(name: str, form: Form) -> Form:
     if "edges" not in form or "bins" in form:
         return form
     edges, bounds = _numbers(form["edges"]), _numbers(form.get("bounds", form["edges"]))
-    if len(edges) < (1 if "bounds" in form else 2):
-        _refuse(name, "a list of numbers as `edges`", "no such list")
+    least = 1 if "bounds" in form else 2
+    if len(edges) < least:
+        got = len(edges) or type(form["edges"]).__name__
+        _refuse(name, f"a list of at least {least} numbers as `edges`", f"{got}")
     first, last = bounds[:1] == edges[:1], bounds[-1:] == edges[-1:]
     between = edges[first : len(edges) - last]
     ends = form["bounds"] if "bounds" in form else (edges[0], edges[-1])

@@ -148,7 +148,13 @@ class PrivateFit:
         """
         fit, discovery = self, tuple[Spend, ...]()
         if self.spec.to_discover:
-            spec, discovery = _discover_domain(self.spec, table, key, noise)
+            cost = self.spec.discover
+            assert cost is not None
+            accountant = Accountant(cost.epsilon, delta=cost.delta or Fraction(0))
+            undeclared = UndeclaredRows.of_table(self.spec, table, key)
+            domain = discover(self.spec, undeclared, accountant, Transcript(), noise)
+            accountant.require_all_spent()
+            spec, discovery = self.spec.with_domain(domain), accountant.spends
             self.model.check(spec.domain)
             fit = replace(self, spec=spec)
         rows = rows or prepared_rows(fit.spec, table, key, refuse=must_fit)
@@ -159,14 +165,14 @@ class PrivateFit:
 
 
 def discovery_cost(
-    value: object, domain: Domain, epsilon: Fraction, *, undeclared_words: str
+    value: object, domain: Domain, epsilon: Fraction, *, hint: str
 ) -> Discover | None:
     """Return the cost of a discovery, as declared or a tenth of ε.
 
     A declaration is, for example, ``{"epsilon": 0.1, "delta": 1e-9}``.
 
-    epsilon            of the fit, of which it is a part
-    undeclared_words   what a column would have to say for something to be discovered
+    epsilon   of the fit, of which it is a part
+    hint      how a column is declared that is to be discovered, for the message
 
     None where every column is declared. DeclarationError for anything else.
     """
@@ -174,7 +180,7 @@ def discovery_cost(
         if value is not None:
             raise DeclarationError(
                 "discover: no column is left to be discovered, so it has no cost: leave "
-                f"`discover` out, or declare a column {undeclared_words}"
+                f"`discover` out, or declare a column {hint}"
             )
         return None
     has_levels = any(each.undeclared and not each.undeclared.is_number for each in domain)
@@ -199,18 +205,6 @@ def discovery_cost(
         )
     # Where no column holds texts, δ buys nothing and is not spent.
     return Discover(cost, delta if has_levels else None)
-
-
-def _discover_domain(
-    spec: DatasetSpec, table: pa.Table, key: bytes, noise: NoiseSource
-) -> tuple[DatasetSpec, tuple[Spend, ...]]:
-    cost = spec.discover
-    assert cost is not None
-    accountant = Accountant(cost.epsilon, delta=cost.delta or Fraction(0))
-    counter = UndeclaredRows.of_table(spec, table, key)
-    domain = discover(spec, counter, accountant, Transcript(), noise)
-    accountant.require_all_spent()
-    return spec.with_domain(domain), accountant.spends
 
 
 def discovered_form(attribute: Attribute) -> dict[str, Any]:
@@ -315,17 +309,24 @@ class FinishedFit:
                 raise DeclarationError(
                     f"refines: neither fit may have {name}, but one has: fit both without it"
                 )
-        if not self.fit.is_refinable or fit.spec.discover is not None:
-            raise DeclarationError(
-                "refines: the domain of both fits must be declared, but that of one is "
-                "discovered: declare it"
-            )
-        coarse, fine = (
-            (either.method, either.spec.domain, texts_of(either.model, measuring=True))
-            for either in (self.fit, fit)
-        )
-        if coarse != fine:
-            raise DeclarationError(
-                "refines: both fits must have the same domain, constraints, method and "
-                "method_params, but one of these differs: pass the same to both"
-            )
+            if either.spec.domain.parts is not None:
+                raise DeclarationError(
+                    "refines: neither fit may be of units with parts, but one is: fit anew without "
+                    "`refines`"
+                )
+            if either.spec.discover is not None:
+                raise DeclarationError(
+                    "refines: the domain of both fits must be declared, but that of one is "
+                    "discovered: declare it"
+                )
+        for argument, earlier, later in (
+            ("method", self.fit.method, fit.method),
+            ("domain", self.fit.spec.domain.attributes, fit.spec.domain.attributes),
+            ("constraints", self.fit.spec.domain, fit.spec.domain),
+            ("method_params", *(texts_of(each.model, measuring=True) for each in (self.fit, fit))),
+        ):
+            if earlier != later:
+                raise DeclarationError(
+                    f"refines: both fits must have the same `{argument}`, but it differs: pass "
+                    "the same to both"
+                )

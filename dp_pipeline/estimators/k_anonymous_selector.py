@@ -216,8 +216,18 @@ labels in every class; no ε, not differentially private
         >>> selector.fit_release([["f"], ["m"]] * 4, [0, 0, 1, 1] * 2).shape
         (8, 2)
         """
+        import pandas as pd
+
         release, labels = self._fitted(X, y)
-        frame = self._frame(release)
+        if self._rule.keeps_bits:
+            names = self.get_feature_names_out().tolist()
+            frame = pd.DataFrame(release.codes.astype(np.int8), columns=names)
+        else:
+            texts = {
+                column.name: np.array(column.levels, dtype=object)[release.codes[:, index]]
+                for index, column in enumerate(release.columns)
+            }
+            frame = pd.DataFrame(texts, index=pd.RangeIndex(len(release)))
         label = labels.name or "label"
         if label in frame.columns:
             raise InvalidParameter(
@@ -227,18 +237,6 @@ labels in every class; no ε, not differentially private
         frame[label] = labels.series(release.target)
         frame.attrs["edges_learned_from_rows"] = list(self.proposed_edges_)
         return frame
-
-    def _frame(self, release: CodedRows) -> Any:
-        import pandas as pd
-
-        if self._rule.keeps_bits:
-            names = self.get_feature_names_out().tolist()
-            return pd.DataFrame(release.codes.astype(np.int8), columns=names)
-        texts = {
-            column.name: np.array(column.levels, dtype=object)[release.codes[:, index]]
-            for index, column in enumerate(release.columns)
-        }
-        return pd.DataFrame(texts, index=pd.RangeIndex(len(release)))
 
     def transform(self, X: Any) -> Any:
         """Return the kept bits of every row, or their shares in its box; without any guarantee.

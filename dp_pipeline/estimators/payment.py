@@ -82,10 +82,9 @@ def run_fit(
     account, and for a refinement of other rows, a second one, or one paid by another population.
     """
     if refined is not None and refined.population != population:
-        payer = "nobody" if population is None else f"population {population}"
         raise DeclarationError(
-            f"refines: the other fit was not paid for by {payer}, as this one is: pass the same "
-            "`population` to both"
+            f"refines: both fits must have the same `population`, but the other one has "
+            f"{refined.population}, and this one {population}: pass the same to both"
         )
     if population is None:
         fingerprint = "" if rows is None else rows.fingerprint(_SECRET)

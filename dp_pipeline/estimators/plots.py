@@ -34,18 +34,14 @@ if TYPE_CHECKING:
 
 
 MOST_PAIRED = 30
-"""Columns of a plot of pairs."""
+"""Most columns of a plot of pairs."""
 
 Columns = str | int | Sequence[str | int] | None
 """Names of some columns, as a frame has them; None: all."""
 
 
 def plot_marginals(
-    synthetic: Any,
-    real: Any = None,
-    *,
-    columns: Columns = None,
-    ax: Any = None,
+    synthetic: Any, real: Any = None, *, columns: Columns = None, ax: Any = None
 ) -> Any:
     """Draw the shares of rows in each cell of some columns: synthetic bars, and real rows as dots.
 
@@ -66,18 +62,21 @@ def plot_marginals(
             )
     panels = [ax] if ax is not None else _panels(len(cells_by_name))
     for panel, (name, cells) in zip(panels, cells_by_name.items(), strict=False):
-        _draw_marginal(panel, name, cells)
+        synthetic_shares, *real_shares = cells.shares()
+        # Other and missing values always have a label: without one they read as the largest
+        # numbers.
+        count = len(cells.labels)
+        scale = count - sum(label in (OTHER, MISSING) for label in cells.labels[-2:])
+        ticks = [*range(0, scale, math.ceil(count / 10)), *range(scale, count)]
+        draw_shares(panel, name, cells.labels, bars=synthetic_shares, ticks=ticks)
+        for shares in real_shares:
+            panel.plot(shares, range(count), "o", color=COLOURS[1], markersize=4, label="real")
+            panel.legend(edgecolor="none", framealpha=0.85, fontsize=8, labelcolor=INK)
     axes = np.array(panels[: len(cells_by_name)], dtype=object)
     return axes[0] if len(axes) == 1 else axes
 
 
-def plot_pairs(
-    synthetic: Any,
-    real: Any = None,
-    *,
-    columns: Columns = None,
-    ax: Any = None,
-) -> Any:
+def plot_pairs(synthetic: Any, real: Any = None, *, columns: Columns = None, ax: Any = None) -> Any:
     """Draw a square for every pair of columns: its error, or its dependence without real rows.
 
     With real rows it is the total variation distance between their shares and the synthetic ones, 0
@@ -213,19 +212,6 @@ def _panels(count: int) -> list[Axes]:
     return panels
 
 
-def _draw_marginal(axes: Axes, name: str, cells: Cells) -> None:
-    synthetic, *real = cells.shares()
-    # Other and missing values always have a label: without one they read as the largest numbers.
-    scale = len(cells.labels) - sum(label in (OTHER, MISSING) for label in cells.labels[-2:])
-    ticks = [*range(0, scale, math.ceil(len(cells.labels) / 10)), *range(scale, len(cells.labels))]
-    draw_shares(axes, name, cells.labels, bars=synthetic, ticks=ticks)
-    if real:
-        axes.plot(
-            real[0], range(len(cells.labels)), "o", color=COLOURS[1], markersize=4, label="real"
-        )
-        axes.legend(edgecolor="none", framealpha=0.85, fontsize=8, labelcolor=INK)
-
-
 def _draw_square(axes: Axes, names: Sequence[str], square: NDArray[Any], words: str) -> None:
     from matplotlib.colors import LinearSegmentedColormap
 
@@ -247,10 +233,10 @@ def _draw_square(axes: Axes, names: Sequence[str], square: NDArray[Any], words: 
 
 
 BINS = 20
-"""Cells of a column of numbers."""
+"""Bins of a column with more than ``MOST_LEVELS`` different numbers, at most."""
 
 MOST_LEVELS = 20
-"""Cells of a column of texts; those that are rarest among the synthetic rows are one."""
+"""Most cells of a column of texts; the rarest texts of the first table are one cell."""
 
 OTHER, MISSING = "other", "missing"
 

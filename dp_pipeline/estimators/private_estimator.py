@@ -84,9 +84,14 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     """An estimator that fits a private model and states the privacy of its fit.
 
     Without a population, its fits are counted together with those of its clones.
+
+    _released_type    of the result of its models
+    _discover_hint    how a column is declared that is to be discovered
     """
 
     population: Any
+    _released_type: type[Clusters | SyntheticTable]
+    _discover_hint: str
     _series: FitSeries
     _promise_text = ""
 
@@ -134,21 +139,15 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         self,
         name: str,
         domain: Domain,
-        releases: type[Clusters | SyntheticTable],
         model: Model,
         *,
         protection: Protection,
-        undeclared_words: str,
         delta: Fraction | None = None,
     ) -> PrivateFit:
-        """Return the declared fit.
-
-        undeclared_words   how a column would be declared that is to be discovered, for the message
-        """
         method = self.method if isinstance(self.method, str) else type(model).__name__
         # What is wrong by itself is refused before what does not go together.
         epsilon = exact_epsilon(self.epsilon)
-        cost = discovery_cost(self.discover, domain, epsilon, undeclared_words=undeclared_words)
+        cost = discovery_cost(self.discover, domain, epsilon, hint=self._discover_hint)
         spec = DatasetSpec.of_domain(
             name, domain, discover=cost, protection=protection, purpose="release"
         )
@@ -163,7 +162,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
             )
         is_alone = self.population is None
         guarantee = guarantee_at(model, epsilon, delta, domain=domain, is_alone=is_alone)
-        return PrivateFit(spec, method, releases, model, guarantee)
+        return PrivateFit(spec, method, self._released_type, model, guarantee)
 
     def _run_declared(
         self,
@@ -401,11 +400,17 @@ def _plan_parameter(estimator: Any, model: type[Model]) -> dict[str, str]:
     earlier, method = estimator.plan_from, estimator.method
     if earlier is None:
         return {}
-    is_alike = isinstance(earlier, type(estimator)) and hasattr(earlier, "spends_")
-    if not is_alike or getattr(earlier, "method", None) != method:
+    got = ""
+    if not isinstance(earlier, type(estimator)):
+        got = f"it is a {type(earlier).__name__}"
+    elif not hasattr(earlier, "spends_"):
+        got = "it is not fitted"
+    elif earlier.method != method:
+        got = f"it is by {earlier.method!r:.40}"
+    if got:
         raise DeclarationError(
             f"plan_from: the value must be a fitted {type(estimator).__name__} by "
-            f"{method!r:.40}, but it is another object, not fitted, or by another method"
+            f"{method!r:.40}, but {got}: pass such a fit, or leave it out"
         )
     if not model.learns:
         raise DeclarationError(

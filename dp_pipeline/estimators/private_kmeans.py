@@ -147,6 +147,9 @@ class PrivateKMeans(
     (3, 2)
     """
 
+    _released_type = Clusters
+    _discover_hint = 'of bounds as "discover"'
+
     def __init__(  # noqa: PLR0913
         self,
         n_clusters: int = 8,
@@ -431,14 +434,7 @@ class PrivateKMeans(
             elsewhere={"k": "n_clusters", "columns": "the columns of X"},
             k=str(_number_of_clusters(self.n_clusters)),
         )
-        fit = self._declare_fit(
-            "PrivateKMeans",
-            domain,
-            Clusters,
-            model,
-            protection=protection,
-            undeclared_words='of bounds as "discover"',
-        )
+        fit = self._declare_fit("PrivateKMeans", domain, model, protection=protection)
         earlier = self.plan_from
         if earlier is None:
             return fit

@@ -195,6 +195,8 @@ noise protects nobody
     Fraction(1, 1)
     """
 
+    _released_type = SyntheticTable
+    _discover_hint = 'of domain as "discover" or {"quantiles": 16}'
     _forms: tuple[()] | tuple[TableForm, TableForm]
 
     def __init__(  # noqa: PLR0913
@@ -589,10 +591,8 @@ noise protects nobody
         fit = self._declare_fit(
             "PrivateSynthesizer",
             domain,
-            SyntheticTable,
             model,
             protection=protection,
-            undeclared_words='of domain as "discover" or {"quantiles": 16}',
             delta=parameters.exact_delta(self.delta),
         )
         earlier = self.plan_from

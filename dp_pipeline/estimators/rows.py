@@ -31,7 +31,7 @@ from dp_pipeline.raw.values import breaking_rows, cell_codes, mend_constraints, 
 from dp_pipeline.results.synthetic_table import decode_columns
 
 _BLOCK_ROWS = 1 << 16
-"""Rows that are floats at a time."""
+"""Most rows whose numbers are in memory as floats at a time."""
 
 _PLACE = "\0place"
 """The column of places in a table whose rows are chosen; no key of a row depends on it."""
@@ -71,7 +71,8 @@ class PreparedRows:
 
     codes         column with cells → codes (row_count,)
     coordinates   column of numbers that are never missing → fixed-point coordinates (row_count,)
-    left_out      other rows of known persons, with these at most so many of each as are declared
+    left_out      number of other rows of known persons; together with the counted ones, those of
+                  a person are at most ``protection.rows``
     """
 
     domain: Domain

@@ -17,14 +17,7 @@ from numpy.typing import NDArray
 
 from dp_pipeline.anonymity import METHODS
 from dp_pipeline.anonymity.coded_rows import CodedRows, Column
-from dp_pipeline.anonymity.method import (
-    Bit,
-    BitRule,
-    Method,
-    RowRule,
-    Unchanged,
-    cumulative_bits,
-)
+from dp_pipeline.anonymity.method import Bit, BitRule, Method, RowRule, Unchanged, cumulative_bits
 from dp_pipeline.config.domain import Attribute
 from dp_pipeline.config.encoding import INVALID, FloatArray, IntArray, Levels
 from dp_pipeline.config.errors import DeclarationError
@@ -43,9 +36,9 @@ from dp_pipeline.raw.values import level_codes, texts
 Cuts = tuple[float, ...]
 
 MOST_NUMBERS = 64
-"""Different whole numbers of a column that are levels without further ado."""
+"""Most different integers of a column that are levels without declared edges."""
 _PARTS = 8
-"""Quantiles cut a column in so many parts."""
+"""Number of intervals that proposed cuts make of a column."""
 
 
 @dataclass(frozen=True)
@@ -105,11 +98,7 @@ class FittedRecoding:
 
     @classmethod
     def of(
-        cls,
-        columns: tuple[SelectorColumn, ...],
-        recoding: RowRule,
-        method: Method,
-        rows: CodedRows,
+        cls, columns: tuple[SelectorColumn, ...], recoding: RowRule, method: Method, rows: CodedRows
     ) -> FittedRecoding:
         """Return the recoding that a method learned from some rows."""
         bits = tuple(getattr(method, "bits", cumulative_bits)(rows.columns))

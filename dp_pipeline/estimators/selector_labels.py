@@ -13,8 +13,7 @@ from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.estimators.frames import UNKNOWN, frame_kind, text_of
 
 MOST_LEVELS = 1000
-"""Levels of a column, and labels: each level is a bit of every row."""
-
+"""Most levels of a column, and most labels: each level is a bit of every row."""
 
 _OTHER_TYPE = (
     "y: the labels must be texts, numbers or truth values, but one has another type: convert them"

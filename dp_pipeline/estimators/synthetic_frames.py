@@ -32,7 +32,7 @@ from dp_pipeline.results.synthetic_table import SyntheticTable, decode_columns
 _NULLABLE = {"i": "Int64", "u": "UInt64", "b": "boolean"}
 
 Family = Literal["truths", "whole", "real", "texts", "mixed"]
-"""What the declared values of a column are."""
+"""The kind of a column's declared values."""
 
 _FAMILIES: dict[str, Family] = {"b": "truths", "i": "whole", "u": "whole", "f": "real"}
 _USUAL: dict[Family, tuple[str, pa.DataType]] = {

@@ -21,11 +21,7 @@ import numpy as np
 
 from dp_pipeline.config.clock import Clock
 from dp_pipeline.config.dataset import DatasetSpec
-from dp_pipeline.config.discovered_domain import (
-    Discover,
-    DiscoveredAttribute,
-    DiscoveredDomain,
-)
+from dp_pipeline.config.discovered_domain import Discover, DiscoveredAttribute, DiscoveredDomain
 from dp_pipeline.config.domain import OTHER, Attribute, Undeclared
 from dp_pipeline.config.encoding import MAX_BOUND, Coordinate, IntArray
 from dp_pipeline.config.errors import DeclarationError

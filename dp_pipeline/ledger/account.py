@@ -278,10 +278,15 @@ class Account:
             )
         fixed = ("population", "relation", "purpose", "delta")
         changed = [name for name in fixed if getattr(self, name) != getattr(declared, name)]
-        if changed or self.relation != "add_remove":
+        if changed:
             raise DeclarationError(
-                f"{of}: only windows may be new, under relation add_remove, but the "
-                f"{' and '.join(changed) or 'relation'} differs: correct the file"
+                f"{of}: only windows may be new, but the {' and '.join(changed)} differs: correct "
+                "the file"
+            )
+        if self.relation != "add_remove":
+            raise DeclarationError(
+                f"{of}: windows need the relation add_remove, but the account has {self.relation}: "
+                "declare no `windows`"
             )
         times_in_windows(self, declared.unit)
         if declared.within == "ever" or declared.ceiling is not None:

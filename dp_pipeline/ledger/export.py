@@ -27,32 +27,10 @@ from dp_pipeline.ledger.sqlite import MOVED, SqliteStore
 from dp_pipeline.ledger.view import read_state
 
 COLUMNS = (
-    "date",
-    "event",
-    "population",
-    "release",
-    "kind",
-    "dataset",
-    "model",
-    "parameters",
-    "epsilon",
-    "evaluation",
-    "snapshot",
-    "replicate",
-    "charged",
-    "currency",
-    "delta",
-    "total",
-    "state",
-    "ceiling",
-    "per_month",
-    "each_window",
-    "windows",
-    "within",
-    "unit",
-    "relation",
-    "purpose",
-    "reason",
+    *("date", "event", "population", "release", "kind", "dataset", "model", "parameters"),
+    *("epsilon", "evaluation", "snapshot", "replicate", "charged", "currency", "delta", "total"),
+    *("state", "ceiling", "per_month", "each_window", "windows", "within", "unit", "relation"),
+    *("purpose", "reason"),
 )
 """The columns of every exported line, in order; a text is empty where an event has none."""
 

@@ -143,7 +143,6 @@ class PostgresStore:
         return self._has_tables
 
     def create(self, before_visible: Callable[[], None]) -> None:
-        """Create an empty ledger unless there is one, even while another process does so too."""
         if self.exists():
             return
         make_folders(self.folder, self.locks, self.keys)
@@ -233,7 +232,6 @@ class PostgresStore:
                 yield require_lock
 
     def sweep_locks(self) -> int:
-        """Remove the local lock files of killed runs; the server frees its own locks."""
         return sweep_locks(self.locks)
 
     def format(self) -> int:

@@ -63,7 +63,6 @@ class SqliteStore:
             return self.path.exists()
 
     def create(self, before_visible: Callable[[], None]) -> None:
-        """Create an empty ledger unless there is one, even while another process does so too."""
         if self.exists():
             return
         make_folders(self.folder, self.locks, self.keys)
@@ -94,7 +93,6 @@ class SqliteStore:
             yield lambda: None
 
     def sweep_locks(self) -> int:
-        """Remove the lock files of killed runs, except those that a process waits for."""
         return sweep_locks(self.locks)
 
     @contextmanager
@@ -106,7 +104,6 @@ class SqliteStore:
             yield connection
 
     def format(self) -> int:
-        """Return the number of the stored format, from the header of the file."""
         with self._session("BEGIN") as connection:
             return self._format(connection)
 

@@ -262,22 +262,22 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "another domain": (
         {},
         {"domain": {**DOMAIN, "smokes": ["no", "yes", "rarely"]}},
-        "refines: both fits must have the same domain, constraints",
+        "refines: both fits must have the same `domain`",
     ),
     "constraints": (
         {},
         {"constraints": {"never": [{"smokes": "yes", "age": "[0, 25)"}]}},
-        "refines: both fits must have the same domain, constraints",
+        "refines: both fits must have the same `constraints`",
     ),
     "has no workload that could use a label: leave label out": (
         {},
         {"method_params": {"workload": "age 3"}},
-        "refines: both fits must have the same domain, constraints",
+        "refines: both fits must have the same `method_params`",
     ),
     "another method": (
         {},
         {"method": "independent"},
-        "refines: both fits must have the same domain, constraints",
+        "refines: both fits must have the same `method`",
     ),
     "noise of a seed": ({}, {"noise": None}, "has a seed or a source of its own"),
 }
@@ -446,12 +446,12 @@ def test_refinement_beyond_the_ceiling_is_refused(ledger: Ledger) -> None:
 @pytest.mark.usefixtures("ledger")
 def test_who_paid_for_the_first_pays_for_the_second() -> None:
     empty, pure = synthesizer(noise="exact").fit(PEOPLE), synthesizer(**PAID).fit(PEOPLE)
-    for first, after, payer in (
-        (empty, PAID, "population pure"),
-        (pure, {"noise": "exact"}, "nobody"),
-        (pure, {**PAID, "population": "concentrated"}, "population concentrated"),
+    for first, after, payers in (
+        (empty, PAID, "None, and this one pure"),
+        (pure, {"noise": "exact"}, "pure, and this one None"),
+        (pure, {**PAID, "population": "concentrated"}, "pure, and this one concentrated"),
     ):
-        with pytest.raises(InvalidParameter, match=f"was not paid for by {payer}"):
+        with pytest.raises(InvalidParameter, match=f"but the other one has {payers}"):
             synthesizer("2", **after).fit(PEOPLE, refines=first)
 
 

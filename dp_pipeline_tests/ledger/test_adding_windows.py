@@ -128,12 +128,12 @@ def test_answers_cost_persons_week_twice_what_was_spent_before():
         (
             once(relation="replace_one"),
             each_week(),
-            "only windows may be new, under relation add_remove, but the",
+            "only windows may be new, but the relation differs",
         ),
         (
             once(relation="replace_one"),
             replace(each_week(), relation="replace_one"),
-            "only windows may be new, under relation add_remove, but the",
+            "windows need the relation add_remove, but the account has replace_one",
         ),
         (once(), replace(each_week(), purpose="benchmark"), "the purpose differs"),
         (once(), each_week(delta=NANO), "the delta differs"),
