@@ -146,8 +146,8 @@ def require_tree(domain: Domain, tree: BitTree) -> None:
     is_fixed = type(tree) is BitTree and all(type(x) is tuple for x in (tree.axes, tree.columns))
     if not is_fixed or not all(type(axis) is int for axis in tree.axes):
         raise BoundaryViolation(
-            "The axes and columns of a bit tree must be tuples, the axes "
-            f"of integers, but those of this {type(tree).__name__} are not"
+            "The axes and columns of a bit tree must be tuples, the axes of integers, but those "
+            f"of this {type(tree).__name__} are not"
         )
     require_axes(domain, tree.columns)
     tree.require_axes()

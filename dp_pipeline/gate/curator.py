@@ -284,9 +284,8 @@ class Curator:
         if parts is None or not {*amounts} <= {*parts.attributes}:
             raise BoundaryViolation(
                 "Pairs within a unit can be measured of "
-                f"{', '.join(parts.attributes) if parts else 'no attribute'}, "
-                "the attributes of its parts, not of "
-                f"{', '.join(amounts) or 'none'}"
+                f"{', '.join(parts.attributes) if parts else 'no attribute'}, the attributes of "
+                f"its parts, not of {', '.join(amounts) or 'none'}"
             )
         queries = {
             name: self._executor.vector_query(
@@ -301,8 +300,8 @@ class Curator:
         def scan(counter: Counter) -> list[Sealed]:
             if not isinstance(counter, PartsCounter):
                 raise BoundaryViolation(
-                    "Pairs within a unit can be counted only where units "
-                    f"have parts, not by {type(counter).__name__}"
+                    "Pairs within a unit can be counted only where units have parts, not by "
+                    f"{type(counter).__name__}"
                 )
             return counter.pairs(list(queries))
 
@@ -686,8 +685,8 @@ class Curator:
         checks.require_axes(self.domain, columns)
         if not (1 <= many <= MAX_GRID_CELLS and 0 <= salt < 1 << 63):
             raise BoundaryViolation(
-                f"A disclosure needs 1 to {MAX_GRID_CELLS} records and a salt from 0 to 2^63 "
-                f"− 1, not {many} records and the salt {salt!r:.30}"
+                f"A disclosure needs 1 to {MAX_GRID_CELLS} records and a salt in 0..2^63 − 1, not "
+                f"{many} records and the salt {salt!r:.30}"
             )
         words = f"{many} records of {', '.join(columns)}, salt {salt}"
         key = ("records", columns, many, salt)

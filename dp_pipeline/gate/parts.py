@@ -108,16 +108,16 @@ class PartsCounter:
         """Return a counter of the same units, with levels of its tables merged into groups."""
         if self.groupings:
             raise BoundaryViolation(
-                "Levels of units with parts can be merged into groups "
-                "once, but here they are merged again"
+                "Levels of units with parts can be merged into groups once, but here they are "
+                "merged again"
             )
         return replace(self, groupings=groupings)
 
     def with_attributes(self, derived: object) -> NoReturn:  # noqa: ARG002
         """Raise BoundaryViolation, since no proof covers derived attributes of parts."""
         raise BoundaryViolation(
-            "Units with parts can be counted in tables of declared "
-            "attributes alone, not of derived ones"
+            "Units with parts can be counted in tables of declared attributes alone, not of "
+            "derived ones"
         )
 
     def __getattr__(self, name: str) -> NoReturn:

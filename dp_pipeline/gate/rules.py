@@ -197,8 +197,8 @@ class PredictedLabel:
         # A list could be changed between the charge and the count.
         if not all(type(part) is tuple for part in parts):
             raise BoundaryViolation(
-                "The positive codes, columns and weights of predicted "
-                "labels must be tuples, but one is not"
+                "The positive codes, columns and weights of predicted labels must be tuples, but "
+                "one is not"
             )
         if len(set(self.columns)) < len(self.columns):
             raise BoundaryViolation(

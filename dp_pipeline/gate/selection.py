@@ -63,8 +63,10 @@ class Candidates:
 
     def places(self, names: Sequence[Names]) -> list[int]:
         """Return the positions of candidates; BoundaryViolation for none, a repeated or unknown."""
-        if not names or len(set(names)) < len(names) or not set(names) <= set(self._places):
-            fault = "there is none" if not names else "a candidate is repeated or has no score"
+        is_repeated = len(set(names)) < len(names)
+        if not names or is_repeated or not set(names) <= set(self._places):
+            fault = "one is repeated" if is_repeated else "one has no score"
+            fault = fault if names else "there is none"
             raise BoundaryViolation(
                 f"A choice needs one or more candidates with scores, each once, but {fault}"
             )
@@ -77,12 +79,11 @@ class Candidates:
     def penalties(self, penalties: Mapping[Names, int]) -> IntArray:
         """Return the penalties in the order of ``names``, with 0 for a missing one."""
         values = dict(penalties)
-        is_integral = all(
-            type(value) is int and abs(value) <= MAX_SCORE for value in values.values()
-        )
-        if not is_integral or not set(values) <= set(self._places):
+        if not all(type(value) is int and abs(value) <= MAX_SCORE for value in values.values()):
+            raise BoundaryViolation("The penalties must be integers within ±2^61, but one is not")
+        if not set(values) <= set(self._places):
             raise BoundaryViolation(
-                "The penalties must be integers within ±2^61 of scored candidates, but one is not"
+                "The penalties must be of candidates, but one is of another table"
             )
         return np.array([values.get(names, 0) for names in self._scores], dtype=np.int64)
 

@@ -89,10 +89,11 @@ class TreeSession:
                 f"Each of {len(nodes)} tree nodes needs one share, but the shares have shape "
                 f"{shares.shape}"
             )
-        if (shares < 1).any() or (shares > self._left[places]).any():
+        if (shares < 1).any():
+            raise BoundaryViolation("A tree node must spend at least one share, but one has none")
+        if (shares > self._left[places]).any():
             raise BoundaryViolation(
-                "A tree node must spend at least one share and at most those that it has "
-                "left, but one does not"
+                "A tree node must spend at most the shares that it has left, but one spends more"
             )
         if len(nodes):
             self._advance(places, nodes, bits, shares)
@@ -132,10 +133,11 @@ class TreeSession:
             raise BoundaryViolation(
                 "Only tree nodes with shares left can be measured, but no node has any"
             )
-        if (self._keys[places] != keys).any() or len(np.unique(keys)) < len(keys):
+        if len(np.unique(keys)) < len(keys):
+            raise BoundaryViolation("Measured tree nodes must differ, but one is repeated")
+        if (self._keys[places] != keys).any():
             raise BoundaryViolation(
-                "Measured tree nodes must be different nodes at the end "
-                "of paths, but one is repeated or elsewhere"
+                "Measured tree nodes must be at the end of paths with shares left, but one is not"
             )
         return places
 
@@ -212,10 +214,12 @@ class SplitSession:
         """
         require_nodes(self._tree, nodes, 0)
         keys = nodes.keys
-        if len(np.unique(keys)) < len(keys) or not np.isin(keys, self._allowed).all():
+        if len(np.unique(keys)) < len(keys):
+            raise BoundaryViolation("Boxes to split must differ, but one is repeated")
+        if not np.isin(keys, self._allowed).all():
             raise BoundaryViolation(
-                "Only the root and the children of split boxes can be split, each once, but "
-                "one is another or repeated"
+                "Only the root and children of split boxes can be split, each once, but one is "
+                "another box, or was decided before"
             )
         if not len(nodes):
             return np.zeros(0, dtype=np.bool_)
