@@ -348,7 +348,7 @@ def declared_model(
     Raises DeclarationError for a method of another family, for wrong parameters, and for an earlier
     fit or public rows that the method does not use.
     """
-    name, model = _named_model(estimator.method, family)
+    name, model = _find_model(estimator.method, family)
     params = estimator.method_params
     context = _plan_parameter(estimator, model)
     if has_prior:
@@ -383,7 +383,7 @@ def declared_model(
     return from_text(model, {**parameters, **context, **own}, of=name)
 
 
-def _named_model(method: Any, family: type) -> tuple[str, type[Model]]:
+def _find_model(method: Any, family: type) -> tuple[str, type[Model]]:
     if isinstance(method, type) and issubclass(method, family) and is_dataclass(method):
         return method.__name__, cast("type[Model]", method)
     methods = [name for name, model in MODELS.items() if issubclass(model, family)]

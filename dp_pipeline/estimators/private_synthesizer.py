@@ -324,8 +324,8 @@ noise protects nobody
         {'homes': ['home', 'place'], 'people': ['home', 'smokes']}
         """
         if are_two_frames(X):
-            others = {"rehearse": rehearse or None, "prior": prior, "refines": refines}
-            self._fit_units(X, person, at_most, others)
+            arguments = {"rehearse": rehearse or None, "prior": prior, "refines": refines}
+            self._fit_units(X, person, at_most, arguments)
             self._warn()
             return self
         with parameters.invalid_parameters():
@@ -369,12 +369,12 @@ noise protects nobody
         return self
 
     def _fit_units(
-        self, X: Mapping[Any, Any], key: Any, at_most: Any, others: Mapping[str, Any]
+        self, X: Mapping[Any, Any], key: Any, at_most: Any, arguments: Mapping[str, Any]
     ) -> None:
-        """Fit two frames; ``others`` are arguments of ``fit`` that one frame alone may have."""
+        """Fit two frames; ``arguments`` are those of ``fit`` that one frame alone may have."""
         with parameters.invalid_parameters():
-            others = {**others, "plan_from": self.plan_from, "discover": self.discover}
-            excess = [name for name, value in others.items() if value is not None]
+            arguments = {**arguments, "plan_from": self.plan_from, "discover": self.discover}
+            excess = [name for name, value in arguments.items() if value is not None]
             excess += ["on_unknown"] if self.on_unknown != "keep" else []
             if excess:
                 raise DeclarationError(

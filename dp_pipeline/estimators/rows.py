@@ -47,10 +47,10 @@ def declared_values(features: Features, names: Sequence[Any]) -> tuple[Any, ...]
         for name in names:
             if name not in by_label:
                 labels = [str(label) for label in features.labels]
-                shown = ", ".join(label[:60] for label in labels[:12]) or "none"
+                listed = ", ".join(label[:60] for label in labels[:12]) or "none"
                 near = did_you_mean(str(name), labels)
                 raise DeclarationError(
-                    f"X: expected a column {name!r} as declared, got the columns {shown}{near}"
+                    f"X: expected a column {name!r} as declared, got the columns {listed}{near}"
                 )
         return tuple(by_label[name] for name in names)
     if len(features.columns) != len(names):
@@ -186,9 +186,9 @@ def _bounded(
     if keys is None:
         return slice(None), int((~is_kept).sum())
     places = table.append_column(_PLACE, pa.array(np.cumsum(is_kept) - 1))
-    at_most, others = spec.protection.rows, table.filter(pa.array(~is_kept))
+    at_most, invalid_rows = spec.protection.rows, table.filter(pa.array(~is_kept))
     bounded = keep_at_most(places.filter(pa.array(is_kept)), at_most=at_most, keys=keys)
-    left_out = count_omitted_rows(others, bounded, at_most=at_most, keys=keys)
+    left_out = count_omitted_rows(invalid_rows, bounded, at_most=at_most, keys=keys)
     return np.asarray(bounded.column(_PLACE).to_numpy()), left_out
 
 
