@@ -338,7 +338,7 @@ def test_a_path_that_has_spent_everything_is_never_counted_again(bits: int) -> N
     session = opened()
     session.expand(HALVES.where(np.array([0])), bits=bits, shares=np.array([96]))
     for again in (HALVES.where(np.array([0])), HALVES.where(np.array([0])).children(1)):
-        with pytest.raises(BoundaryViolation, match="nodes at the end of paths"):
+        with pytest.raises(BoundaryViolation, match="at the end of paths with shares left"):
             session.expand(again, bits=0, shares=np.ones(len(again), dtype=np.int64))
     session.expand(HALVES.where(np.array([1])), bits=bits, shares=np.array([96]))
     with pytest.raises(BoundaryViolation, match="Only tree nodes with shares left can be measured"):
