@@ -38,7 +38,8 @@ class OpenClusters:
     def count(self, where: str = "", *, level: float = 0.95) -> Estimate:
         """Return the estimated number of rows in a region, such as ``x > 3 and y <= 7``.
 
-        DeclarationError for another kind of condition or an unknown column."""
+        Without a condition it is the number of all rows. DeclarationError for another kind of
+        condition or an unknown column."""
         if not where.strip():
             return self._sum(np.ones(len(self._synopsis.weights)), level)
         condition = Condition.parse(where, self.columns)

@@ -145,7 +145,7 @@ def _write_csv(path: Path, table: Columns, decimal: str) -> None:
         cells for name in table for cells in batches_of(table, name) if cells.dtype.kind in "UO"
     )
     if has_missing(table) and any(_MISSING in cells.tolist() for cells in texts):
-        raise _ambiguous_text(path)
+        raise _ambiguous_text(path, "an empty text from a missing value")
     types, separator = types_of(table), DELIMITERS[decimal]
     with path.open("w", encoding=_ENCODING, newline="") as file:
         file.write(f"{separator.join(_plain_texts(path, list(table)))}\n")
@@ -177,15 +177,14 @@ def _texts(path: Path, values: np.ndarray, type_: str, decimal: str) -> list[str
 def _plain_texts(path: Path, texts: list[str]) -> list[str]:
     plain = {text: escape_formula(text) for text in dict.fromkeys(texts)}
     if any(unescape_formula(cell) != text for text, cell in plain.items()):
-        raise _ambiguous_text(path)
+        raise _ambiguous_text(path, "a text that begins with ' from an escaped formula")
     cells = {text: quoted_cell(cell) for text, cell in plain.items()}
     return [cells[text] for text in texts]
 
 
-def _ambiguous_text(path: Path) -> DeclarationError:
+def _ambiguous_text(path: Path, fault: str) -> DeclarationError:
     return DeclarationError(
-        f"{path.name}: CSV cannot distinguish an empty text, or one that begins with ', from "
-        "missing values and formulas: export with `--format parquet`"
+        f"{path.name}: CSV cannot distinguish {fault}: export with `--format parquet`"
     )
 
 

@@ -205,8 +205,10 @@ class _Export:
         if not (self.folder / path).is_file():
             raise Damaged("the file is missing")
         size, digest = (self.folder / path).stat().st_size, file_digest(self.folder / path)
-        if (described["bytes"], described["hash"]) != (size, f"sha256:{digest}"):
-            raise Damaged(f"the file does not have the size and digest that {DESCRIPTOR} gives")
+        if described["bytes"] != size:
+            raise Damaged(f"the file has {size:,} bytes, not the number that {DESCRIPTOR} states")
+        if described["hash"] != f"sha256:{digest}":
+            raise Damaged(f"the file does not have the digest that {DESCRIPTOR} states")
         tables = f", of {len(self._stored['tables'])} tables" if path == RELEASE else ""
         return f"{size:,} bytes, as described{tables}"
 

@@ -202,10 +202,10 @@ def containment_k(bits: NDArray[Any]) -> int:
     >>> containment_k(np.array([[1, 0], [1, 1], [1, 1]]))
     2
     """
-    if bits.ndim != 2 or not is_binary(bits):
-        raise DeclarationError(
-            f"A containment needs a table of 0 and 1, not {bits.dtype} of {bits.ndim} dimensions"
-        )
+    if bits.ndim != 2:
+        raise DeclarationError(f"A containment needs 2 dimensions of bits, not {bits.ndim}")
+    if not is_binary(bits):
+        raise DeclarationError("A containment needs a table of 0 and 1, but it has other values")
     ids, sizes = class_ids(bits)
     if not len(sizes):
         return 0

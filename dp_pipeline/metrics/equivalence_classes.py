@@ -28,11 +28,13 @@ def class_ids(codes: NDArray[Any]) -> tuple[IntArray, IntArray]:
     >>> ids.tolist(), sizes.tolist()
     ([1, 0, 1], [1, 2])
     """
-    if codes.ndim != 2 or (codes.size and not _are_codes(codes)):
+    if codes.ndim != 2 or (codes.size and codes.dtype.kind not in "iub"):
         raise DeclarationError(
-            f"The codes of rows must be a table of integers of at least 0, not {codes.dtype} of "
-            f"{codes.ndim} dimensions"
+            f"The codes of rows must be a table of integers, not {codes.dtype} of {codes.ndim} "
+            "dimensions"
         )
+    if codes.size and not _are_codes(codes):
+        raise DeclarationError("The codes of rows must be at least 0, but one is negative")
     keys, cells = np.zeros(len(codes), dtype=np.int64), 1
     for column in codes.T if len(codes) else ():
         added, size = column, int(column.max()) + 1

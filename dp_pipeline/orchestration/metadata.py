@@ -306,11 +306,6 @@ def balance_metadata(balance: Balance) -> Metadata:
     return metadata
 
 
-def limits_metadata(line: str) -> Metadata:
-    """Return a line on differing limits as metadata; empty for an empty line."""
-    return {"privacy/limits": _text(line)} if line else {}
-
-
 def amount_metadata(amounts: Mapping[str, Fraction | None], currency: Currency) -> Metadata:
     """Return amounts as numbers to plot, and as exact text where the number is rounded."""
     metadata: Metadata = {}

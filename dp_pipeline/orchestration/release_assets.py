@@ -24,7 +24,6 @@ from dp_pipeline.orchestration.code_versions import data_version, release_tags, 
 from dp_pipeline.orchestration.columns import column_metadata, k_anonymous_columns, released_columns
 from dp_pipeline.orchestration.metadata import (
     budget_report,
-    limits_metadata,
     picture,
     published_metadata,
     quality_metadata,
@@ -270,7 +269,8 @@ def _budget_asset(spec: DatasetSpec) -> dg.AssetsDefinition:
         with common.one_line_failures(spec):
             ledger = dp_pipeline.home.ledger
             metadata = budget_report(ledger, spec.population, spec.windows)
-            metadata |= limits_metadata(limits_note(spec, dp_pipeline.home))
+            if note := limits_note(spec, dp_pipeline.home):
+                metadata["privacy/limits"] = dg.MetadataValue.text(note)
             fullest = ledger.balance(spec.population, tuple(ledger.blocks(spec.population)))
         return dg.MaterializeResult(metadata=metadata, check_results=budget_checks(fullest))
 

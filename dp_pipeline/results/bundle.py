@@ -207,11 +207,12 @@ class Bundle:
         with _damaged_unless_stored():
             stored = _stored_fields(text)
             digests = {name: table_digest(table) for name, table in tables.items()}
-            if stored["tables"] != digests:
-                raise Damaged(
-                    f"The tables of stored release {stored['key'][:12]} do not match the "
-                    "digests that it lists: restore its folder from a backup"
-                )
+            for name in sorted({*stored["tables"], *digests}):
+                if stored["tables"].get(name) != digests.get(name):
+                    raise Damaged(
+                        f"The table {name[:40]} of stored release {stored['key'][:12]} does not "
+                        "have the digest that the release lists: restore its folder from a backup"
+                    )
             return cls(
                 key=stored["key"],
                 facts=stored["facts"],

@@ -60,9 +60,10 @@ class AnswerCount:
         content = self.path.read_bytes() if self.path.is_file() else b""
         match = _DIGITS.fullmatch(content)
         if match is None:
+            fault = "is damaged" if self.path.is_file() else "is missing"
             raise AnswersLost(
                 f"The file {self.path} must hold the number of answers drawn so far, but it "
-                "cannot be read: pay for a new draw with --new-draw"
+                f"{fault}: pay for a new draw with --new-draw"
             )
         return int(match[1])
 

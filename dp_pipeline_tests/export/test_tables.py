@@ -93,9 +93,7 @@ def test_a_text_like_a_formula_is_guarded_in_csv(tmp_path: Path) -> None:
     ids=str,
 )
 def test_csv_refuses_what_parquet_can_hold(table: dict[str, np.ndarray], tmp_path: Path) -> None:
-    with pytest.raises(
-        DeclarationError, match="CSV cannot distinguish an empty text, or one that begins"
-    ):
+    with pytest.raises(DeclarationError, match=r"CSV cannot distinguish an? .*text .*from an? "):
         write_table(tmp_path / "table.csv", table)
     back = written(tmp_path / "table.parquet", table)
     assert table_digest(back) == table_digest(table)

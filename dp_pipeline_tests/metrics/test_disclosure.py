@@ -320,7 +320,7 @@ def test_containment_is_of_bits_and_of_few_different_rows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for other in (np.array([[2]]), np.array([[0.5]]), np.array([0, 1])):
-        with pytest.raises(DeclarationError, match="A containment needs a table of 0 and 1"):
+        with pytest.raises(DeclarationError, match="A containment needs"):
             containment_k(other)
     assert containment_k(np.zeros((0, 3), dtype=np.uint8)) == 0
     monkeypatch.setattr(disclosure, "MOST_DIFFERENT_ROWS", 2)

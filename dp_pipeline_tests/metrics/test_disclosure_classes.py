@@ -102,9 +102,7 @@ def test_no_columns_are_one_class_and_no_rows_are_none() -> None:
     ids=["one dimension", "negative", "missing as NaN", "text", "objects"],
 )
 def test_what_is_no_table_of_codes_is_refused(codes: np.ndarray) -> None:
-    with pytest.raises(
-        DeclarationError, match="The codes of rows must be a table of integers of at least 0, not"
-    ):
+    with pytest.raises(DeclarationError, match="The codes of rows must be a"):
         class_ids(codes)
 
 

@@ -100,14 +100,9 @@ def budget_staircase(history: BudgetHistory) -> Picture:
     footnote = f"{many} charge{'s' * (many != 1)}; nothing is ever refunded."
     if _has_months(history):
         footnote += " Bars: what each month has cost."
-    return line_chart(
-        [_staircase(history)] if many else [],
-        title=f"Spent on {history.population}, for ever",
-        footnote=footnote,
-    )
-
-
-def _staircase(history: BudgetHistory) -> Panel:
+    title = f"Spent on {history.population}, for ever"
+    if not many:
+        return line_chart([], title=title, footnote=footnote)
     start, end = map(day_of, _span(history))
     bars = [
         Bar(max(day_of(month), start), min(day_of(_next(month)), end), float(spent))
@@ -116,7 +111,8 @@ def _staircase(history: BudgetHistory) -> Panel:
     ]
     x_axis = HorizontalAxis("time of the charge (UTC)", "time", span=(start, end))
     y_axis = VerticalAxis(f"{history.currency.symbol}, sum of all charges", "linear", floor=0.0)
-    return Panel(_budget_lines(history), x_axis, y_axis, bars)
+    panel = Panel(_budget_lines(history), x_axis, y_axis, bars)
+    return line_chart([panel], title=title, footnote=footnote)
 
 
 def _budget_lines(history: BudgetHistory) -> list[Line]:
