@@ -154,7 +154,7 @@ def test_dask_worker_that_holds_queries_may_be_killed(tmp_path):
     require_engine("dask")
     rows = stored(POPULATIONS["few rows"], tmp_path, 2)
     client = clusters.dask_client("")
-    client.wait_for_workers(os.cpu_count() or 1, timeout=60)
+    client.wait_for_workers(os.cpu_count() or 1, timeout=300)
     slow = engines.dask_fold(Slow(**vars(rows)))
     expected = threaded_fold(rows)([PAIRS])
     # Each of them in turn: whichever holds them, it is among those.

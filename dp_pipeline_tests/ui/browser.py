@@ -26,6 +26,8 @@ FLAGS = (
     "--no-proxy-server",
 )
 SIZE = (1400, 900)
+PATIENCE = 120_000
+"""Milliseconds that a page of a busy computer may take to show what is waited for."""
 _LOCAL = ("data", "blob", "about", "file")
 
 
@@ -85,6 +87,7 @@ def watched_page(browser: Browser) -> Iterator[tuple[Page, Watched]]:
     """A page without cookies, and what is seen of it."""
     width, height = SIZE
     context = browser.new_context(viewport={"width": width, "height": height})
+    context.set_default_timeout(PATIENCE)
     watched = Watched()
     context.on("page", watched.watch)
     try:

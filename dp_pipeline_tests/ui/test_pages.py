@@ -7,6 +7,7 @@ import re
 import pytest
 
 from dp_pipeline.orchestration.renewal import SENSOR
+from dp_pipeline_tests.ui.browser import PATIENCE
 from dp_pipeline_tests.ui.dagster_ui import DagsterUi
 
 pytestmark = pytest.mark.ui
@@ -48,5 +49,6 @@ def test_everything_but_the_report_sensor_is_stopped(ui: DagsterUi):
     # One box to choose each, one switch each, one box to choose all. The page first draws all
     # switches off, and turns those on whose state it then fetches.
     boxes = ui.page.locator("input[type=checkbox]")
-    expect(boxes.nth(2 * len(states))).to_be_attached()
-    expect(ui.page.locator("input[type=checkbox]:checked")).to_have_count(1)
+    expect(boxes.nth(2 * len(states))).to_be_attached(timeout=PATIENCE)
+    switched = ui.page.locator("input[type=checkbox]:checked")
+    expect(switched).to_have_count(1, timeout=PATIENCE)
