@@ -170,10 +170,12 @@ def _clipped(numbers: Any, dtype: Any) -> Any:
     )
     if number.kind not in "iuf":
         return numbers
-    limits: Any = np.finfo(number) if number.kind == "f" else np.iinfo(number)
-    return numbers.clip(
-        limits.min, limits.max if number.kind == "f" else min(limits.max, 2**63 - 1)
-    )
+    limits = _limits(number)
+    return numbers.clip(limits.min, min(limits.max, 2**63 - 1))
+
+
+def _limits(number: Any) -> Any:
+    return np.finfo(number) if number.kind == "f" else np.iinfo(number)
 
 
 def _match_pandas_type(values: Any, dtype: Any, column: DeclaredColumn, family: Family) -> Any:
@@ -184,7 +186,6 @@ def _match_pandas_type(values: Any, dtype: Any, column: DeclaredColumn, family: 
             values = values.map(text_of, na_action="ignore")
         return values.astype(pd.ArrowDtype(_arrow_type(dtype.pyarrow_dtype, column, family)))
     if getattr(dtype, "na_value", None) is not pd.NA or family == "mixed":
-        # Sparse and other types: none of ours.
         return values
     numpy_dtype = getattr(dtype, "numpy_dtype", None)
     arrow_type = pa.string() if numpy_dtype is None else pa.from_numpy_dtype(numpy_dtype)
@@ -197,7 +198,7 @@ def _match_numpy_type(values: Any, dtype: Any, column: DeclaredColumn, family: F
     if dtype.kind == "O":
         return values.astype(object).where(values.notna(), None)
     if dtype.kind == "f" and family in ("whole", "real"):
-        return values.astype(dtype if _are_finite(dtype, column) else "float64")
+        return values.astype(dtype if _reaches_declared(dtype, column) else "float64")
     is_missing = values.isna().any()
     if family == "whole" and dtype.kind in "iu":
         fits = _can_hold_declared(pa.from_numpy_dtype(dtype), column, family)
@@ -267,27 +268,19 @@ def _can_hold_declared(arrow_type: Any, column: DeclaredColumn, family: Family) 
         return arrow_type in _TEXT
     if arrow_type not in (_REAL if family == "real" else raw_values.WHOLE | _REAL):
         return False
-    dtype = np.dtype(arrow_type.to_pandas_dtype())
-    if dtype.kind == "f":
-        return _are_finite(dtype, column)
-    bounds, values = np.iinfo(dtype), _declared_values(column)
-    return column.is_discovered or bool(bounds.min <= min(values) and max(values) <= bounds.max)
+    return _reaches_declared(np.dtype(arrow_type.to_pandas_dtype()), column)
 
 
 _TEXT = raw_values.TEXT | {pa.string_view()}
 _REAL = raw_values.REAL | {pa.float16()}
 
 
-def _are_finite(dtype: Any, column: DeclaredColumn) -> bool:
-    """Return whether a type of floats reaches to all declared levels or edges."""
-    with np.errstate(over="ignore"):
-        values = np.array(_declared_values(column), dtype=np.float64).astype(dtype)
-    return column.is_discovered or bool(np.isfinite(values).all())
-
-
-def _declared_values(column: DeclaredColumn) -> Sequence[Any]:
+def _reaches_declared(number: Any, column: DeclaredColumn) -> bool:
+    """Return whether all declared levels or edges are within the limits of a type of numbers."""
     edges: Sequence[Any] = getattr(column.attribute.cells, "edges", ())
-    return edges if column.levels is None else column.levels
+    values = edges if column.levels is None else column.levels
+    limits = _limits(number)
+    return column.is_discovered or bool(limits.min <= min(values) and max(values) <= limits.max)
 
 
 def _match_time_type(moments: NDArray[Any], column: DeclaredColumn) -> Any:

@@ -397,7 +397,7 @@ def _as_text(spec: DatasetSpec, name: str, column: pa.ChunkedArray) -> pa.Chunke
         return guarded(
             spec,
             lambda: cells.cast(pa.string()),
-            expected="UTF-8 text in every column",
+            expected=f"{spec.source.encoding or 'UTF-8'} text in every column",
             got="bytes that are not",
         )
     try:
