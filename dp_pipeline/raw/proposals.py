@@ -16,7 +16,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -34,13 +33,10 @@ from dp_pipeline.config.source import Source
 from dp_pipeline.config.yaml_text import Value
 from dp_pipeline.raw.sources import parquet_parts, read_source
 from dp_pipeline.raw.sources.csv_files import MAX_LINE_BYTES, csv_columns, with_names
-from dp_pipeline.raw.sources.reading import NoHeader, OddFile
+from dp_pipeline.raw.sources.reading import DELIMITERS, NoHeader, OddFile, Result
 from dp_pipeline.raw.sources.spreadsheets import sheet_names
 from dp_pipeline.raw.values import PLAIN, kind_of, numbers, texts, times, type_word
 
-Result = TypeVar("Result")
-
-DELIMITERS = (",", ";", "\t", "|")
 _NUMBER = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*")
 _MAX_NAME_LENGTH = 200
 

@@ -187,7 +187,7 @@ REFUSED = {
             "a.csv.gz",
             GZIP[: int(len(GZIP) * share)],
             {},
-            "damaged or truncated",
+            "a damaged file: write it again",
         )
         for share in (0.3, 0.9, 0.9999)
     },

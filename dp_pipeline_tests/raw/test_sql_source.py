@@ -129,12 +129,12 @@ def test_a_query_that_cannot_be_is_refused_before_a_row_is_read(rides, query, go
 def test_the_error_of_a_query_has_no_value_of_a_row(rides):
     query = f"SELECT lat, json_extract('{SECRET}' || rider, '$') AS x FROM rides"
     message = refusal(spec_at(rides, query, "x"))
-    assert message.endswith("expected the rows of the query, got a query that failed at a row")
+    assert "expected the rows of the query, got a query that failed at a row: run it" in message
 
 
 def test_a_file_of_sqlite_must_be_there_and_be_one(tmp_path):
     absent = f"sqlite:///{tmp_path}/none.db"
-    assert refusal(spec_at(absent, "SELECT 1 AS x", "x")).endswith("none that can be opened")
+    assert refusal(spec_at(absent, "SELECT 1 AS x", "x")).endswith("a file that cannot be opened")
     assert not (tmp_path / "none.db").exists()
     (tmp_path / "text.db").write_text(SECRET * 100)
     other = spec_at(f"sqlite:///{tmp_path}/text.db", "SELECT x FROM a", "x")

@@ -95,7 +95,9 @@ def source_tables(spec: DatasetSpec, files: Sequence[Path] | None = None) -> Ite
     table = pa.concat_tables(_declared_tables(spec, files))
     if table.num_rows < sample.rows:
         raise reading.refusal(
-            spec, f"at least {sample.rows} rows to sample from", "fewer rows: lower `rows`"
+            spec,
+            f"at least {sample.rows} rows to sample from",
+            f"{table.num_rows}: lower `sample.rows`",
         )
     # Two spellings of a level are one class; texts that are no level are one more class, so that
     # invalid rows are sampled in proportion too.
@@ -105,10 +107,9 @@ def source_tables(spec: DatasetSpec, files: Sequence[Path] | None = None) -> Ite
 
 
 def _tables_of_both(spec: DatasetSpec, files: Sequence[Path] | None) -> Iterator[pa.Table]:
-    """Yield the rows of units and of their parts, each with null in the columns of the other
-    source.
+    """Yield the rows of units, then of their parts, with null in columns of the other source.
 
-    ``OF_UNIT`` says which source a row is of; the parts' key has the name of the units'.
+    ``OF_UNIT`` says whether a row is of a unit; the parts' key has the name of the units'.
     """
     both = spec.source_specs
     tables = [source_tables(both[0], files), source_tables(both[1])]
@@ -122,7 +123,6 @@ def _tables_of_both(spec: DatasetSpec, files: Sequence[Path] | None) -> Iterator
 
 
 def _widened(spec: DatasetSpec, own: DatasetSpec, table: pa.Table) -> pa.Table:
-    """Return rows of one of two sources, ``own``, with the columns of both."""
     columns = dict(zip(table.column_names, table.columns, strict=True))
     columns[spec.protection.column] = columns.pop(own.protection.column)
     null = pa.nulls(table.num_rows)

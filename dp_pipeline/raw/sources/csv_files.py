@@ -79,12 +79,14 @@ def _read_file(spec: DatasetSpec, path: Path) -> Iterator[pa.Table]:
 
 
 def csv_columns(path: Path, source: Source, *, line_is_row: bool = False) -> list[str]:
-    """Return the declared column names, or those in the first line that is not blank.
+    """Return the declared column names, or else the cells of a file's header.
+
+    The header is the first row, from line `header_row` on, that is neither blank nor a comment.
 
     line_is_row   whether the names end with the line, so that an unclosed quotation mark does not
                   make the following rows part of a name
 
-    NoHeader without such a line, OddFile for UTF-16 text and for too long a line.
+    NoHeader if there is no such row, OddFile for UTF-16 text and for too long a line.
     """
     if source.header:
         return list(source.header)
@@ -97,7 +99,8 @@ def csv_columns(path: Path, source: Source, *, line_is_row: bool = False) -> lis
         text = io.TextIOWrapper(utf_8, "utf-8", errors="backslashreplace", newline="")
         lines: Iterator[str] = (line.lstrip(_MARK) for line in _bounded_lines(text))
         lines = islice(lines, source.header_row - 1, None)
-        lines = (line for line in lines if not line.startswith(_comment_marks(source)))
+        if source.comment:
+            lines = (line for line in lines if not line.startswith(source.comment))
         if source.delimiter == WHITESPACE:
             lines = ("\t".join(line.split()) for line in lines)
         if line_is_row:
@@ -119,24 +122,21 @@ def with_names(names: Sequence[str]) -> list[str]:
 
 
 def _name_all_columns(names: Sequence[str]) -> list[str]:
-    """Return names in which the empty ones at the end are made distinct, as no attribute is read
-    from them."""
+    """Return names with those of the empty ones at the end replaced by distinct blank names."""
     named = with_names(names)
     return [*named, *(f" {place}" for place in range(len(named), len(names)))]
 
 
 def _bounded_lines(text: io.TextIOWrapper) -> Iterator[str]:
-    """Yield the lines of a file; raise OddFile for a line that is too long, before reading its
-    rest."""
     while line := text.readline(MAX_LINE_BYTES + 1):
-        # In bytes; those that are no text are at least one byte each in this encoding too.
+        # Bytes that are no text are at least one byte each in this encoding too.
         if len(line.encode()) > MAX_LINE_BYTES:
             raise _long_line()
         yield line
 
 
 def _long_line() -> OddFile:
-    return OddFile(f"lines of at most {MAX_LINE_BYTES:,} bytes", "a longer line")
+    return OddFile(f"lines of at most {MAX_LINE_BYTES:,} bytes", "a longer line: shorten it")
 
 
 def _csv_tables(
@@ -162,8 +162,7 @@ def _csv_tables(
 
 
 def unreadable_lines(spec: DatasetSpec) -> Counter[str]:
-    """Return the reasons why lines of sensitive CSV files are not rows, with their numbers, for
-    the custodian alone."""
+    """Return why lines of sensitive CSV files are not rows → how many, for the custodian alone."""
     reasons: Counter[str] = Counter()
     for location in spec.source.locations:
         source, path = spec.source.only(location), Path(location)
@@ -177,28 +176,20 @@ def unreadable_lines(spec: DatasetSpec) -> Counter[str]:
 
 
 def count_odd_lines(spec: DatasetSpec) -> tuple[int, int]:
-    """Return the numbers of lines with invalid bytes, and of files whose last line has at most
-    one cell.
+    """Return the number of lines with bytes that are no text in the file's encoding, and the
+    number of files that seem to end with a footer.
 
-    Bytes are invalid if they are no text in the encoding of the files; cells are those that are
-    not empty, of several."""
+    They declare none, and their last line has at least three cells, at most one of them not empty.
+    """
     odd_texts = footers = 0
     for location in spec.source.locations:
         source, last = spec.source.only(location), b""
         for lines in _row_lines(Path(location), source):
-            odd_texts += sum(not _is_text(line) for line in lines or [])
+            odd_texts += sum(reading.decoded(line) is None for line in lines or [])
             last = lines[-1] if lines else last
         cells = last.split(_delimiter(source).encode())
         footers += not source.footer and len(cells) > 2 and sum(map(bool, cells)) < 2
     return odd_texts, footers
-
-
-def _is_text(line: bytes) -> bool:
-    try:
-        line.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def _row_lines(path: Path, source: Source) -> Iterator[list[bytes] | None]:
@@ -220,25 +211,23 @@ def _row_lines(path: Path, source: Source) -> Iterator[list[bytes] | None]:
 
 
 def _file_content(path: Path, source: Source) -> bytes:
-    """Return the content of a file; OddFile if it needs more memory than is allowed."""
-    parts, size = [], 0
+    content = bytearray()
     for part in _file_parts(path, source, line_is_row=False):
-        parts.append(part)
-        size += len(part)
-        if size > MAX_FILE_BYTES:
+        content += part
+        if len(content) > MAX_FILE_BYTES:
             expected = f"at most {MAX_FILE_BYTES:,} bytes of public rows in one CSV file, unpacked"
             raise OddFile(expected, "more: write them to Parquet")
-    return b"".join(parts)
+    return bytes(content)
 
 
 class _Transcoded(io.BufferedIOBase):
-    """A stream that is converted to UTF-8, with invalid bytes kept invalid.
+    """A stream of text in another encoding, converted to UTF-8.
 
-    What is not valid in its encoding becomes a byte that is none in UTF-8 either, so that it
-    spoils its own cell and is never read as another text. In UTF-16 and UTF-32 a line ends at its
+    Bytes that are not valid in the encoding become a byte that is not valid in UTF-8, so that they
+    spoil their own cell and are never read as another text. In UTF-16 and UTF-32 a line ends at its
     bytes wherever they stand: half a character more or less shifts no other line.
 
-    Raises OddFile for UTF-16 or UTF-32 without a byte order, neither in the file nor declared.
+    OddFile for UTF-16 or UTF-32 without a byte order, neither in the file nor declared.
     """
 
     def __init__(self, stream: BinaryIO, encoding: str) -> None:
@@ -362,10 +351,6 @@ def _delimiter(source: Source) -> str:
     return "\t" if source.delimiter == WHITESPACE else source.delimiter
 
 
-def _comment_marks(source: Source) -> tuple[str, ...]:
-    return (source.comment,) if source.comment else ()
-
-
 def _content(data: bytes, source: Source) -> bytes:
     """Return a part without byte order marks and comments, and with one character as white space
     between cells.
@@ -374,9 +359,8 @@ def _content(data: bytes, source: Source) -> bytes:
     """
     data = _MARKS.sub(b"", data)
     if source.comment:
-        marks = tuple(mark.encode() for mark in _comment_marks(source))
-        lines = data.splitlines(keepends=True)
-        data = b"".join(line for line in lines if not line.startswith(marks))
+        lines, mark = data.splitlines(keepends=True), source.comment.encode()
+        data = b"".join(line for line in lines if not line.startswith(mark))
     if source.delimiter == WHITESPACE:
         data = b"\n".join(b"\t".join(line.split()) for line in data.splitlines())
     return data
@@ -429,8 +413,7 @@ class _RowReader:
         self.unreadable: Counter[str] = Counter()
 
     def rows(self, lines: list[bytes] | None) -> Iterator[bytes]:
-        """Yield the rows that begin in these lines or in earlier ones; None marks the end of the
-        file."""
+        """Yield the rows that begin in earlier lines or in these; None marks the file's end."""
         self._ahead += lines or []
         end = max(0, len(self._ahead) - self._footer)
         end_of_starts = end if lines is None else max(0, end - self._lines + 1)
@@ -452,8 +435,7 @@ class _RowReader:
         self._certain -= end_of_starts
 
     def _candidate(self, place: int, end: int) -> tuple[int, bytes]:
-        """Return the number of lines of a row that begins here, and the row; 0 if there is no
-        row."""
+        """Return the number of lines of the row that begins at a place, and the row; 0 if none."""
         line, separator = self._ahead[place], self._delimiter.encode()
         if b'"' not in line:
             if line.count(separator) == self._cells - 1:
@@ -469,15 +451,16 @@ class _RowReader:
         try:
             cells = self._fitted([cell.encode("latin-1") for cell in next(reader)], place)
         except csv.Error:
-            self._count(place, f"with a quotation mark that no other closes in {_lines(window)}")
+            lines = f"{len(window)} lines" if len(window) > 1 else "its line"
+            self._count(place, f"with a quotation mark that no other closes in {lines}")
             return 0, b""
         quoted = (b'"' + cell.replace(b'"', b'""').replace(b"\n", b" ") + b'"' for cell in cells)
         return (reader.line_num, separator.join(quoted)) if cells else (0, b"")
 
     def _fitted(self, cells: list[bytes], place: int) -> list[bytes]:
-        """Return the cells of a row; empty if there are too few, or too many non-empty ones."""
-        is_row = len(cells) >= self._least_cells and not any(cells[self._cells :])
-        if not is_row:
+        """Return exactly as many cells as there are names, padded with empty ones; [] for a line
+        that lacks a declared column, or has a non-empty cell behind the last name."""
+        if len(cells) < self._least_cells or any(cells[self._cells :]):
             self._count(place, f"of {len(cells)} cells in place of {self._cells}")
             return []
         return cells[: self._cells] + [b""] * (self._cells - len(cells))
@@ -485,7 +468,3 @@ class _RowReader:
     def _count(self, place: int, reason: str) -> None:
         if place >= self._next:
             self.unreadable[reason] += 1
-
-
-def _lines(window: Sequence[bytes]) -> str:
-    return f"{len(window)} lines" if len(window) > 1 else "its line"

@@ -224,7 +224,6 @@ def sqlite_columns(connection: Connection, query: str) -> list[str]:
 
 
 def _bounded_column(name: str) -> str:
-    """Return the SQL for a column in which cells that are too long are cut."""
     column, length = quote_name(name), MAX_CELL_BYTES + 1
     is_long = f"typeof({column}) IN ('text', 'blob') AND length(CAST({column} AS blob)) > {length}"
     return f"CASE WHEN {is_long} THEN substr(CAST({column} AS blob), 1, {length}) ELSE {column} END"

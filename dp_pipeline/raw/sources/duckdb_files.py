@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -17,6 +17,7 @@ from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import DeclarationError, SourceError
 from dp_pipeline.raw.sources import reading
 from dp_pipeline.raw.sources.databases import quote_name, select_from
+from dp_pipeline.raw.sources.reading import Result
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -30,8 +31,6 @@ _LOCKED: dict[str, str | bool | int | float | list[str]] = {
     "lock_configuration": "true",
 }
 
-_Result = TypeVar("_Result")
-
 
 def read_duckdb(spec: DatasetSpec) -> Iterator[pa.Table]:
     """Yield the declared columns of a query's rows with their types; the first table is empty.
@@ -41,38 +40,33 @@ def read_duckdb(spec: DatasetSpec) -> Iterator[pa.Table]:
     """
     names = reading.declared_columns(spec)
     columns = ", ".join(map(quote_name, names))
+    statement = select_from(spec.source.query, columns)
+    expected = "a query that the DuckDB file can answer"
+    error = reading.refusal(spec, expected, "an error of DuckDB: correct `query`")
     with closing(_open(spec.source.location)) as connection:
-        schema = _attempt(lambda: duckdb_schema(connection, spec.source.query), spec=spec)
+        schema = _attempt(lambda: _schema(connection, spec.source.query), error)
         reading.check_names(spec, schema.names)
         yield schema.empty_table().select(names)
-        reader = _attempt(
-            lambda: connection.execute(select_from(spec.source.query, columns)).to_arrow_reader(
-                _BATCH_ROWS
-            ),
-            spec=spec,
-        )
-        while (table := _attempt(lambda: _next(reader), spec=spec)) is not None:
-            yield table
+        reader = _attempt(lambda: connection.execute(statement).to_arrow_reader(_BATCH_ROWS), error)
+        while (batch := _attempt(lambda: next(reader, None), error)) is not None:
+            yield pa.Table.from_batches([batch])
 
 
-def _next(reader: pa.RecordBatchReader) -> pa.Table | None:
-    try:
-        return pa.Table.from_batches([reader.read_next_batch()])
-    except StopIteration:
-        return None
-
-
-def duckdb_schema(connection: DuckDBPyConnection, query: str) -> pa.Schema:
-    """Return the columns of a query with their types, without reading a row."""
+def _schema(connection: DuckDBPyConnection, query: str) -> pa.Schema:
     statement = select_from(query, "*") + " LIMIT 0"
     schema: pa.Schema = connection.execute(statement).to_arrow_table().schema
     return schema
 
 
 def duckdb_columns(location: str, query: str) -> pa.Schema:
-    """Return the columns of a query on a file; SourceError if it cannot be read."""
+    """Return the columns of a query with their types, without reading a row.
+
+    location   the address `duckdb:///FILE`
+
+    SourceError if the file cannot be opened or the query not be answered."""
+    error = SourceError("source.query: DuckDB cannot answer the query: correct `query`")
     with closing(_open(location)) as connection:
-        return _attempt(lambda: duckdb_schema(connection, query), spec=None)
+        return _attempt(lambda: _schema(connection, query), error)
 
 
 def _open(location: str) -> DuckDBPyConnection:
@@ -84,21 +78,19 @@ def _open(location: str) -> DuckDBPyConnection:
             "'dp-pipeline[duckdb]'`"
         ) from None
     path = location.removeprefix(DUCKDB)
-    return _attempt(lambda: duckdb.connect(path, read_only=True, config=_LOCKED), spec=None)
+    error = SourceError(
+        "source.database: the file cannot be opened as a DuckDB file: correct `database`, and "
+        "close other programs that have the file open"
+    )
+    return _attempt(lambda: duckdb.connect(path, read_only=True, config=_LOCKED), error)
 
 
-def _attempt(read: Callable[[], _Result], *, spec: DatasetSpec | None) -> _Result:
-    """Return ``read()``, or raise a SourceError without DuckDB's message."""
+def _attempt(read: Callable[[], Result], fault: SourceError) -> Result:
+    """Return ``read()``, or raise the fault in place of DuckDB's error."""
     import duckdb
 
     try:
         return read()
     except (duckdb.Error, pa.ArrowException, UnicodeError):
         pass
-    if spec is None:
-        raise SourceError(
-            "source.database: the file cannot be opened as a DuckDB file, or cannot answer the "
-            "query: correct `database` or `query`, and close other programs that have the file open"
-        )
-    expected = "a DuckDB file and a query that it can answer"
-    raise reading.refusal(spec, expected, "an error of DuckDB: correct `database` or `query`")
+    raise fault

@@ -35,14 +35,16 @@ def parquet_parts(folder: Path) -> list[Path]:
 
 
 def folder_parts(spec: DatasetSpec, path: Path) -> list[Path]:
-    """Return the file itself or the files of a folder; SourceError for Delta, Iceberg or an
-    empty folder."""
+    """Return the file itself, or the Parquet files of a folder, sorted.
+
+    SourceError for a folder without such files, and for a table of Delta or Iceberg."""
     if not path.is_dir():
         return [path]
-    if (path / "_delta_log").is_dir() or any(path.glob("metadata/*.metadata.json")):
-        # Its files keep deleted and rewritten rows until they are cleaned up.
-        snapshot = "a folder of nothing but Parquet files (write one version of the table to one)"
-        raise reading.refusal(spec, snapshot, "a table of Delta or Iceberg")
+    for name, marks in {"Delta": "_delta_log/", "Iceberg": "metadata/*.metadata.json"}.items():
+        if any(path.glob(marks)):
+            # Its files keep deleted and rewritten rows until they are cleaned up.
+            got = f"a table of {name}: write one version of the table to another folder"
+            raise reading.refusal(spec, "a folder of nothing but Parquet files", got)
     parts = parquet_parts(path)
     if not parts:
         raise reading.refusal(
@@ -62,10 +64,9 @@ def parquet_tables(spec: DatasetSpec, files: Sequence[Path]) -> Iterator[pa.Tabl
 
 
 def source_types(spec: DatasetSpec, path: Path) -> dict[str, str]:
-    """Return the Arrow type of each declared column that has the same type in all files of a
-    source.
+    """Return the Arrow type of each declared column that has the same type in all files.
 
-    The values of categories are left out: they may be of rows.
+    A dictionary is `categories`, without its values: they may be of rows.
     """
     schemas = [pyarrow.parquet.read_schema(part) for part in folder_parts(spec, path)]
     types = {}
@@ -91,8 +92,7 @@ class RowGroup(NamedTuple):
 
 
 def parquet_batches(spec: DatasetSpec, files: Sequence[Path]) -> list[BatchReader]:
-    """Return readers of batches of the files' rows, at least one, which can be pickled for
-    workers.
+    """Return readers of batches of the files' rows, at least one; workers can get them pickled.
 
     A batch has at most ROWS_A_BATCH rows, or is one row group."""
     schemas = [_checked_schema(_of_file(spec, path), path) for path in files]
@@ -142,10 +142,8 @@ def _of_file(spec: DatasetSpec, path: Path) -> DatasetSpec:
 
 
 def _checked_schema(spec: DatasetSpec, path: Path) -> pa.Schema:
-    """Return the schema of a file; SourceError if a declared column is missing or cannot be
-    read.
-
-    So it is if a row group is too large."""
+    """Return the schema of a file; SourceError if it is damaged, if a declared column is missing
+    or of a type that cannot be read, or if a row group is too large."""
     reading.require_readable(spec, path)
     with _open(spec, path) as file:
         schema = reading.guarded(spec, lambda: file.schema_arrow, expected=_EXPECTED)
@@ -166,8 +164,7 @@ def _checked_schema(spec: DatasetSpec, path: Path) -> pa.Schema:
 
 
 def _file_tables(spec: DatasetSpec, path: Path, schema: pa.Schema) -> Iterator[pa.Table]:
-    """Yield an empty table and then the rows; raise SourceError if the file's schema has
-    changed."""
+    """Yield an empty table, then the rows; SourceError if the schema is not that of the check."""
     with _open(spec, path) as file:
         if not schema.equals(reading.guarded(spec, lambda: file.schema_arrow, expected=_EXPECTED)):
             raise reading.refusal(

@@ -11,6 +11,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Callable, Iterator, Sequence, Set
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -24,22 +25,14 @@ from dp_pipeline.config.domain import Attribute
 from dp_pipeline.config.encoding import Levels, number_of
 from dp_pipeline.config.errors import SourceError, did_you_mean
 from dp_pipeline.config.system_errors import require_regular
-from dp_pipeline.raw.values import (
-    PLAIN,
-    REAL,
-    TEXT,
-    WHOLE,
-    kind_of,
-    texts,
-    times,
-    type_word,
-)
+from dp_pipeline.raw.values import PLAIN, REAL, TEXT, WHOLE, kind_of, texts, times, type_word
 
 MAX_CELL_BYTES = 1 << 10
 """Bytes of a text, at most: levels, numbers, dates and ids are shorter, and Parquet may repeat a
 long text in every row."""
 
 Result = TypeVar("Result")
+_DAMAGED = "a damaged file: write it again"
 
 
 class NoHeader(ValueError):
@@ -64,14 +57,14 @@ def refusal(spec: DatasetSpec, expected: str, got: str) -> SourceError:
 
 
 def guarded(
-    spec: DatasetSpec, read: Callable[[], Result], *, expected: str, got: str = "a damaged file"
+    spec: DatasetSpec, read: Callable[[], Result], *, expected: str, got: str = _DAMAGED
 ) -> Result:
     """Return ``read()``, or raise a SourceError without the original error, which may quote
     rows."""
     try:
         return read()
     except OSError:
-        got = "a damaged or truncated file"
+        got = _DAMAGED
     except OddFile as odd:
         expected, got = odd.expected, odd.got
     except (pa.ArrowException, UnicodeError, csv.Error, NoHeader):
@@ -81,18 +74,16 @@ def guarded(
 
 
 def guarded_each(
-    spec: DatasetSpec, tables: Iterator[pa.Table], *, expected: str, got: str = "a damaged file"
-) -> Iterator[pa.Table]:
-    """Yield tables, and raise the same SourceError as ``guarded`` if one cannot be read."""
-    while True:
-        table = guarded(spec, lambda: next(tables, None), expected=expected, got=got)
-        if table is None:
-            return
+    spec: DatasetSpec, tables: Iterator[Result], *, expected: str, got: str = _DAMAGED
+) -> Iterator[Result]:
+    """Yield tables or rows; raise the SourceError of ``guarded`` if the next cannot be read."""
+    read = partial(next, tables, None)
+    while (table := guarded(spec, read, expected=expected, got=got)) is not None:
         yield table
 
 
 def require_readable(spec: DatasetSpec, path: Path) -> None:
-    """Raise SourceError unless the file can be opened and is not empty.
+    """Raise SourceError unless a file can be opened, is not empty and is of the declared kind.
 
     With a declared header it may be empty."""
     try:
@@ -139,7 +130,7 @@ KINDS_OF_FILES = {
 }
 """First bytes of a file → its kind, and that in words."""
 _PACKED = (".gz", ".bz2", ".zst")
-_DELIMITERS = (",", ";", "\t", "|")
+DELIMITERS = (",", ";", "\t", "|")
 MAX_NAMES = 12
 """Names of columns that a message lists."""
 
@@ -157,15 +148,15 @@ def check_names(spec: DatasetSpec, names: Sequence[str]) -> None:
         twice = next(name for place, name in enumerate(names) if name in names[:place])
         got = f"{twice!r} twice" if twice in columns else "a repeated name"
         raise refusal(spec, "a different name for each column", f"{got}: rename one column")
-    name = next((name for name in columns if name not in names), None)
-    if name is None:
+    if {*columns} <= {*names}:
         return
+    name = next(name for name in columns if name not in names)
     got, shown = f"{len(names)} columns without it", [" ".join(each.split()) for each in names]
     if is_quoted:
         more = ", …" if len(names) > MAX_NAMES else ""
         got += f" ({', '.join(each[:60] for each in shown[:MAX_NAMES])}{more})"
     advice = did_you_mean(name, shown)
-    for sign in _DELIMITERS if len(names) == 1 else ():
+    for sign in DELIMITERS if len(names) == 1 else ():
         if name in [cell.strip(' "') for cell in names[0].split(sign)]:
             advice = f": declare `delimiter: {json.dumps(sign)}`"
     raise refusal(spec, f"a column {name!r}", got + advice)
@@ -199,11 +190,9 @@ def plain_types(spec: DatasetSpec, schemas: Sequence[pa.Schema]) -> dict[str, pa
 
 
 def fulfillable_types(spec: DatasetSpec, schemas: Sequence[pa.Schema]) -> dict[str, pa.DataType]:
-    """Return the common types of all parts of a source, after checking that values can be
-    converted.
+    """Return ``plain_types``; SourceError where no value of a type can be as an attribute declares.
 
-    SourceError where no value of its type can be as an attribute declares, before anything is paid
-    for a column of missing values.
+    It is raised before anything is paid for a column of missing values.
     """
     plain = plain_types(spec, schemas)
     for attribute in spec.domain:
@@ -312,12 +301,10 @@ def _checked_type(spec: DatasetSpec, name: str, type_: pa.DataType) -> pa.DataTy
 
 
 def _time_type(spec: DatasetSpec, name: str, types: Sequence[pa.DataType]) -> pa.DataType:
-    """Return the common type of dates or times: days, seconds in UTC, or seconds in local time."""
     if any(kind_of(type_) != "time" for type_ in types):
         expected = f"text or dates or times in column {name!r}, the same in all parts"
-        raise refusal(
-            spec, expected, f"the type {' and '.join(map(type_word, types))}: write all parts alike"
-        )
+        got = f"the types {' and '.join(map(type_word, types))}"
+        raise refusal(spec, expected, f"{got}: write all parts alike")
     if not any(map(pa.types.is_timestamp, types)):
         return pa.date32()
     has_zone = {pa.types.is_timestamp(type_) and type_.tz is not None for type_ in types}
@@ -367,7 +354,7 @@ def _converted(
 
 
 def convert_times(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
-    """Return ISO texts or times as days or whole seconds; null for all other values."""
+    """Return ISO texts or times as days (date32) or whole seconds; null for all other values."""
     clock = Clock("date" if type_ == pa.date32() else "timestamp")
     values = times(column, clock)
     is_missing = np.isnan(values)
@@ -377,9 +364,7 @@ def convert_times(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArra
 
 
 def _as_text(spec: DatasetSpec, name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return values as UTF-8 text.
-
-    Invalid bytes and too long cells are an error of public data.
+    """Return values as UTF-8 text; in public data invalid bytes and too long cells are an error.
 
     In sensitive data they change their own cell only: invalid bytes are null, and a long cell is
     cut in an attribute and null in the person's column, since else two persons could become one.
@@ -403,13 +388,12 @@ def _as_text(spec: DatasetSpec, name: str, column: pa.ChunkedArray) -> pa.Chunke
     try:
         return cells.cast(pa.string())
     except pa.ArrowInvalid:
-        decoded = [_decoded(cell) for cell in cells.to_pylist()]
-        return pa.chunked_array([pa.array(decoded, pa.string())])
+        return pa.chunked_array([pa.array(map(decoded, cells.to_pylist()), pa.string())])
 
 
-def _decoded(cell: bytes | None) -> str | None:
+def decoded(text: bytes | None) -> str | None:
+    """Return UTF-8 text; None for other bytes, and not a similar text that might be a level."""
     try:
-        return None if cell is None else cell.decode()
+        return None if text is None else text.decode()
     except UnicodeDecodeError:
-        # Never another text, which might be taken for a level.
         return None

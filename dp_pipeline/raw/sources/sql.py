@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar
 
 import pyarrow as pa
 from sqlalchemy import URL, Connection
@@ -30,7 +29,7 @@ from dp_pipeline.raw.sources.databases import (
     select_declared,
     sqlite_columns,
 )
-from dp_pipeline.raw.sources.reading import convert_times, refusal
+from dp_pipeline.raw.sources.reading import Result, convert_times, refusal
 from dp_pipeline.raw.values import PLAIN
 
 Cell = bytes | memoryview | int | float | None
@@ -41,8 +40,6 @@ _FIRST_ROUNDED = 2.0**53
 """The least whole number that represents several as a double."""
 
 _SQLITE = "sqlite:///"
-
-Result = TypeVar("Result")
 
 _REASONS = {
     "42P01": "a table that is not there",
@@ -55,7 +52,7 @@ _REASONS = {
     "syntax error": "a query with a mistake in its grammar",
     "readonly database": "a query that writes",
     "not a database": "a file that is no database",
-    "unable to open": "none that can be opened",
+    "unable to open": "a file that cannot be opened",
     "password authentication failed": "a user or password that is refused",
     "Connection refused": "no server there",
     "timeout": "no answer in time",
@@ -64,14 +61,14 @@ _REASONS = {
 
 
 def read_sql(spec: DatasetSpec) -> Iterator[pa.Table]:
-    """Yield the declared columns of a query's rows, in the database's order; the first table is
-    empty.
+    """Yield the declared columns of a query's rows in batches; the first table is empty.
 
-    Integers and floats of PostgreSQL keep their type, all else is bytes of text.
+    Integers and floats of PostgreSQL keep their type, dates and times become such, all else is
+    bytes of text. All rows are of one moment.
 
-    All rows are of one moment. SourceError if the database cannot be opened or answer the query, or
-    if a declared column is missing or of a wrong type. DeclarationError if the variable has another
-    database than when the file was loaded.
+    SourceError if the database cannot be opened or answer the query, or if a declared column is
+    missing or of a wrong type. DeclarationError if the variable has another database than when the
+    file was loaded.
     """
     engine = open_database(_source_url(spec))
     with _attempt(spec, engine.connect, expected="a database that can be read") as connection:
@@ -86,14 +83,13 @@ def read_sql(spec: DatasetSpec) -> Iterator[pa.Table]:
                 spec,
                 lambda: next(tables, None),
                 expected="the rows of the query",
-                got="a query that failed at a row",
+                got="a query that failed at a row: run it in the database's own client",
             )
         ) is not None:
             yield table
 
 
 def _source_url(spec: DatasetSpec) -> URL:
-    """Return the URL of the database, from the declared path or an environment variable."""
     location = spec.source.location
     if location.startswith(_SQLITE):
         # Not parsed, since a folder's name may have a question mark.
@@ -126,11 +122,10 @@ def _attempt(
 
 
 def _reason(error: Exception) -> str:
-    if not isinstance(error, DBAPIError):
-        return "none"
-    code, text = getattr(error.orig, "pgcode", None), str(error.orig)
+    cause = error.orig if isinstance(error, DBAPIError) else None
+    code, text = getattr(cause, "pgcode", None), str(cause)
     reasons = (reason for sign, reason in _REASONS.items() if sign == code or sign in text)
-    return next(reasons, "an error of the database")
+    return next(reasons, "an error of the database: run the query in the database's own client")
 
 
 def _read_tables(connection: Connection, statement: SelectStatement) -> Iterator[pa.Table]:
@@ -162,7 +157,7 @@ def _array(cells: tuple[Cell, ...], field: pa.Field, statement: SelectStatement)
 
 
 def as_bytes(cell: Cell, signs: Signs = PLAIN) -> bytes | None:
-    """Return a cell's text as bytes; an integer has no decimal point, even if stored as a float.
+    """Return a cell's text as bytes; a whole number has no decimal point, even of a float.
 
     signs   decimal sign to write numbers with
     """
@@ -224,13 +219,11 @@ def query_columns(source: Source) -> tuple[SourceColumn, ...]:
                 return tuple(SourceColumn(name, "unknown") for name in names)
             connection.exec_driver_sql("SET TRANSACTION READ ONLY")
             return tuple(map(_source_column, postgresql_types(connection, source.query)))
-    except SQLAlchemyError:
-        pass
+    except SQLAlchemyError as error:
+        reason = _reason(error)
     # Raised outside the handler, since the driver's message may have the user or the host.
-    raise SourceError(
-        f"{source.identity}: the database does not answer the query: check its address, and that "
-        "the query is one SELECT"
-    )
+    expected = "a database that answers one SELECT"
+    raise SourceError(f"{source.identity}: expected {expected}, got {reason}")
 
 
 def _source_column(type_: ColumnType) -> SourceColumn:
