@@ -80,7 +80,7 @@ COMMANDS = {
 
 
 NEW_OBJECTS = 50_000
-"""Between two looks of Python's collector, which looks at every 700 by itself."""
+"""New objects after which Python's garbage collector runs; by default it runs after 700."""
 
 
 class Commands(OneLineErrors):

@@ -18,7 +18,7 @@ BASES = {
     "bounded": "bounded: no table holds it; scores or tables of its pairs say how far off it is",
     "model": "model: nothing bounds it; columns are taken to depend as much as they usually do",
 }
-"""Basis → in words."""
+"""Basis of an answer → its explanation."""
 
 
 @click.command()

@@ -79,16 +79,8 @@ _HOW_TO_READ = (
 def _print_budgets(accounts: Sequence[Budget]) -> None:
     from dp_pipeline.reporting.text import print_table
 
-    columns = [
-        "population",
-        "releases",
-        "not-dp",
-        "spent",
-        "left",
-        "ceiling",
-        "a month",
-        "its rest",
-    ]
+    columns = ["population", "releases", "not-dp", "spent", "left", "ceiling"]
+    columns += ["a month", "its rest"]
     print_table("Privacy budgets (ε)", columns, [budget.cells() for budget in accounts])
     if accounts:
         click.echo(_HOW_TO_READ)
@@ -177,7 +169,6 @@ def verify(reader: Reader) -> None:
 
     Lock files that nobody holds are removed.
     """
-
     ledger = _home().ledger
     tip = ledger.verify()
     reader.print_output(
@@ -307,21 +298,18 @@ def restore(rows: tuple[str, ...], reason: str) -> None:
     charge is charged, and no sum gets smaller. Rows that the head covers are refused. On a server
     the owner of the tables does this.
     """
-
-    digests = dict(_row(text) for text in rows)
+    digests = {}
+    for text in rows:
+        number, _, digest = text.partition(":")
+        if not number.lstrip("-").isdecimal() or not digest:
+            raise click.UsageError(
+                "--row: expected NUMBER:DIGEST, as `dp-pipeline budget verify` prints it, got "
+                f"{text[:80]!r}"
+            )
+        digests[int(number)] = digest
     tip = _home().ledger.restore(digests, reason=reason, by=operator_name())
     out = f"{len(digests)} rows taken out and charged; " if digests else ""
     click.echo(f"{out}sums computed anew; the ledger goes on at row {tip.sequence}")
-
-
-def _row(text: str) -> tuple[int, str]:
-    number, _, digest = text.partition(":")
-    if not number.lstrip("-").isdecimal() or not digest:
-        raise click.UsageError(
-            "--row: expected NUMBER:DIGEST, as `dp-pipeline budget "
-            f"verify` prints it, got {text[:80]!r}"
-        )
-    return int(number), digest
 
 
 @click.command("give-up")

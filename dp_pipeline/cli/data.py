@@ -104,18 +104,13 @@ def data_retire(dataset: str, yes: bool) -> None:
 
 def _declared(dataset: str) -> dict[str, DatasetSpec]:
     """Return every valid declaration by name; DeclarationError if ``dataset`` is invalid."""
-    from dp_pipeline.config.catalogue import dataset_files, file_of
-    from dp_pipeline.config.parser import load_spec
+    from dp_pipeline.config.catalogue import file_of, load_all
 
     file_of(dataset)
-    declared = {}
-    for name, path in dataset_files().items():
-        try:
-            declared[name] = load_spec(path)
-        except DeclarationError:
-            # Rows of a population are known by their manifests too: a draft stops nothing.
-            if name == dataset:
-                raise
+    # Rows of a population are known by their manifests too: a draft stops nothing.
+    declared, refused = load_all()
+    if dataset in refused:
+        raise DeclarationError(refused[dataset])
     return declared
 
 
@@ -138,8 +133,8 @@ def data_docs(dataset: str, window: str) -> None:
     spec, home = find_spec(dataset), find_home()
     if spec.windows is not None and not window:
         raise DeclarationError(
-            f"{spec.name}: --window: the data set is read in windows, so one must be named, such "
-            f"as {spec.windows.first}"
+            f"{spec.name}: the data set is read in windows, so --window must name one, such as "
+            f"{spec.windows.first}"
         )
     spec = spec.at_window(window) if window else spec
     if home.ledger.account(spec.population) is None:
@@ -159,7 +154,10 @@ def data() -> None:
 @READER
 def data_list(reader: Reader) -> None:
     """List the data sets, your own before the built-in ones."""
-    specs, refusals = _loaded()
+    from dp_pipeline.config.catalogue import load_all
+
+    declared, refused = load_all()
+    specs, refusals = [*declared.values()], [*refused.values()]
     reader.print_output(
         lambda: {"datasets": [_listed(spec) for spec in specs], "refused": refusals},
         lambda: _print_list(specs, refusals),
@@ -183,35 +181,17 @@ def _listed(spec: DatasetSpec) -> Document:
 def _print_list(specs: Sequence[DatasetSpec], refusals: Sequence[str]) -> None:
     from dp_pipeline.reporting.text import print_table
 
-    rows = [
-        [
-            spec.name,
-            spec.purpose,
-            str(spec.protection),
-            _short_list(tuple(spec.models)),
-            _availability(spec),
-        ]
-        for spec in specs
-    ]
+    rows = []
+    for spec in specs:
+        names = list(spec.models)
+        models = " ".join(names) if len(names) < 3 else f"{names[0]} + {len(names) - 1}"
+        row = [spec.name, spec.purpose, str(spec.protection), models, _availability(spec)]
+        rows.append(row)
     print_table("Data sets", ["name", "purpose", "protected unit", "models", "available"], rows)
     anonymous = [spec.name for spec in specs if spec.k_anonymity is not None]
     click.echo(f"also released k-anonymous by `anonymize`, without ε: {', '.join(anonymous)}")
     for refusal in refusals:
         click.echo(f"invalid declaration: {refusal}")
-
-
-def _loaded() -> tuple[list[DatasetSpec], list[str]]:
-    """Return every valid declaration, and one line of text for each invalid file."""
-    from dp_pipeline.config.catalogue import BUILT_IN, dataset_files
-    from dp_pipeline.config.parser import load_spec
-
-    specs, refusals = [], []
-    for path in sorted(dataset_files().values(), key=lambda path: path.parent == BUILT_IN):
-        try:
-            specs.append(load_spec(path))
-        except DeclarationError as error:
-            refusals.append(str(error))
-    return specs, refusals
 
 
 def _availability(spec: DatasetSpec) -> str:
@@ -224,10 +204,6 @@ def _availability(spec: DatasetSpec) -> str:
         Path(location).exists() for location in spec.source.locations
     )
     return "by download" if absent or spec.source.is_remote else "yes"
-
-
-def _short_list(names: tuple[str, ...]) -> str:
-    return " ".join(names) if len(names) < 3 else f"{names[0]} + {len(names) - 1}"
 
 
 for command in (data_init, data_check, data_list, data_docs, data_retire, data_schema):

@@ -23,7 +23,7 @@ from dp_pipeline.config.constraint_parser import proposed_dependences
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import DeclarationError, one_of
 from dp_pipeline.config.parameters import from_text
-from dp_pipeline.config.source import FILES, Source
+from dp_pipeline.config.source import FILES
 from dp_pipeline.config.system_errors import follow_links
 from dp_pipeline.config.yaml_text import Document
 from dp_pipeline.models import MODELS, build_model, price_of_everything
@@ -39,9 +39,9 @@ from dp_pipeline.releases.run_plan import plan_run
 
 
 def require_buildable(spec: DatasetSpec, lines: Document) -> None:
-    """Raise DeclarationError with file and line for a wrong model or k-anonymous method.
+    """Raise DeclarationError with file and line for a source, model or method that cannot be built.
 
-    That is an unknown one, wrong parameters, unsuitable attributes, or a ceiling in ρ.
+    That is an unknown name or option, a wrong parameter, unsuitable attributes, or a ceiling in ρ.
 
     lines   the lines of the file
     """
@@ -101,15 +101,12 @@ def _at(lines: Document, *field: str) -> Iterator[None]:
     try:
         yield
     except DeclarationError as error:
-        located = lines.located(error, *field)
-    else:
-        return
-    raise located
+        raise lines.located(error, *field) from None
 
 
 def warnings(spec: DatasetSpec, file: Path) -> list[str]:
     """Return warnings, one line each, without opening a source."""
-    lines, error = [*_source(spec), *_folder(file), *_dependences(spec)], _home_error()
+    lines, error = [*_absent_files(spec), *_folder(file), *_dependences(spec)], _home_error()
     return [*lines, f"`run` and `plan` will not know where to write: {error}"] if error else lines
 
 
@@ -153,18 +150,14 @@ def _dependences(spec: DatasetSpec) -> Iterator[str]:
         )
 
 
-def _source(spec: DatasetSpec) -> Iterator[str]:
-    for each in spec.source_specs:
-        yield from _absent_files(each.source)
-
-
-def _absent_files(source: Source) -> Iterator[str]:
-    if source.kind in FILES and not source.is_remote and source.download is None:
-        # Of files of windows their folder has to be there; the files come one by one.
-        paths = source.identities if source.is_template else source.locations
-        locations = [path.removeprefix("file:") for path in paths]
-        absent = (path for path in locations if not Path(path).exists())
-        yield from (f"the source {path} is not there" for path in absent)
+def _absent_files(spec: DatasetSpec) -> Iterator[str]:
+    for source in (each.source for each in spec.source_specs):
+        if source.kind in FILES and not source.is_remote and source.download is None:
+            # Of files of windows their folder has to be there; the files come one by one.
+            paths = source.identities if source.is_template else source.locations
+            locations = [path.removeprefix("file:") for path in paths]
+            absent = (path for path in locations if not Path(path).exists())
+            yield from (f"the source {path} is not there" for path in absent)
 
 
 def _folder(file: Path) -> Iterator[str]:
@@ -215,18 +208,19 @@ reader, and never choose bounds or levels by them. Nothing was charged, nothing 
 
 
 def show_sample(spec: DatasetSpec, rows: int) -> None:
-    """Print exact numbers about rows; DeclarationError for a source that is downloaded."""
+    """Print how many of the first rows are as declared; DeclarationError for a downloaded source.
+
+    rows   number of rows that are counted
+    """
     if spec.windows is not None:
         spec = spec.at_window(spec.windows.first)
-    local_source = next(
-        (source for source in spec.source.alternatives if not source.is_remote), None
-    )
-    if local_source is None:
+    local_sources = [source for source in spec.source.alternatives if not source.is_remote]
+    if not local_sources:
         raise DeclarationError(
-            f"{spec.name}: the source is downloaded, but --sample reads a file or database that "
-            "is here: run without --sample"
+            f"{spec.name}: --sample reads a source of this computer, but this one is downloaded: "
+            "run without --sample"
         )
-    sample = parse_first_rows(replace(spec, source=local_source), rows)
+    sample = parse_first_rows(replace(spec, source=local_sources[0]), rows)
     click.echo(_FOR_CUSTODIANS.format(rows=sample.rows))
     name = max(len("attribute"), *(len(column.attribute) for column in sample.columns))
     click.echo(f"  {'attribute':{name}}  as declared  missing  not read  outside")

@@ -73,8 +73,8 @@ def _source_fields(
 
     origin   a path, ``sqlite:///path`` or ``$NAME`` of a variable with a database's URL
 
-    Raises DeclarationError for options that do not fit the origin, SourceError for a CSV file
-    without a first line.
+    DeclarationError for options that do not fit the origin, SourceError for a CSV file without a
+    first line.
     """
     from dp_pipeline.config.source import DATA_FOLDER_VARIABLE
 
@@ -113,7 +113,6 @@ def _source_fields(
 
 
 def _form(path: Path, *, header: str, delimiter: str, is_public: bool) -> dict[str, Value]:
-    """Return the fields of a CSV file's form that have to be declared."""
     from dp_pipeline.raw.proposals import likely_delimiter, likely_encoding
 
     can_look = is_public or not header
@@ -128,8 +127,7 @@ def _form(path: Path, *, header: str, delimiter: str, is_public: bool) -> dict[s
 
 
 def _path(path: Path, folder: Path) -> str:
-    """Return a path relative to the file or the data folder if possible, so that both can be
-    moved."""
+    """Return a path as text, relative to ``folder`` or to the folder of data if it is inside."""
     from dp_pipeline.config.source import DATA_FOLDER_VARIABLE
 
     there, data = follow_links(path), os.environ.get(DATA_FOLDER_VARIABLE)
@@ -146,7 +144,8 @@ def _require_new(name: str, path: Path) -> None:
 
     if not is_name(name):
         raise DeclarationError(
-            f"data init: the name must have {EXPECTED_NAME}, but it is {name[:60]!r}"
+            f"data init: the name must have {EXPECTED_NAME}, but it is {name[:60]!r}: choose "
+            "another"
         )
     existing = path if path.exists() else dataset_files().get(name)
     if existing is not None:

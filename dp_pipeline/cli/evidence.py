@@ -37,10 +37,11 @@ def evidence(context: click.Context, folder: Path, reader: Reader) -> None:
     from dp_pipeline.results.bundle import Bundle
 
     require_folder("FOLDER", folder)
-    if not all((folder / path).is_file() for path in (RELEASE, *TITLES)):
+    missing = [path for path in (RELEASE, *TITLES) if not (folder / path).is_file()]
+    if missing:
         raise DeclarationError(
-            f"{folder} is not the export of a private release with its evidence: `dp-pipeline "
-            "export` writes one"
+            f"{folder} must be the export of a private release, but it has no {missing[0]}: "
+            "`dp-pipeline export` writes one"
         )
     read_descriptor(folder)
     entry = yaml.safe_load((folder / next(iter(TITLES))).read_text(encoding="utf-8"))

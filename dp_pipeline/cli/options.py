@@ -45,7 +45,7 @@ class Reader:
             page()
 
     def note(self, line: str) -> None:
-        """Print a sentence for a person, after the answer."""
+        """Print a line for a person; print nothing for a program."""
         if not self.is_program:
             click.echo(line)
 

@@ -155,7 +155,6 @@ WINDOW_COLUMNS = ("window", "state", "requested", "left")
 
 
 def _print_windows(planned: RunPlan) -> None:
-    """Print a line for each window of a release, with all that would be charged to it."""
     from dp_pipeline.reporting.text import print_table
 
     spec, currency, rows = planned.spec, planned.spec.currency, []
@@ -249,7 +248,7 @@ NOISE_WORDS = (
     "this ε pays for that table; a model shares its ε, so its counts are noisier; of a share: the "
     "same in per cent of the declared nominal_rows"
 )
-"""The explanation of a column."""
+"""The explanation of the columns `noise of a count` and `of a share`."""
 
 STATES = {
     "new": "a run draws it and pays the cost",

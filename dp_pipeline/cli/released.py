@@ -54,11 +54,10 @@ def print_result(result: RunResult, *, is_explained: bool = True) -> None:
     _print_releases(result, is_explained=is_explained)
     _print_centres(result)
     for release in result:
+        name = f"{release.model} at ε={release.release.level}"
         if any(release.missing.values()):
-            name = f"{release.model} at ε={release.release.level}"
             click.echo(f"missing cells, {name}: {missing_line(release.missing)}")
         if "left_out" in release.tables:
-            name = f"{release.model} at ε={release.release.level}"
             click.echo(f"rows left out, {name}: {omitted_rows_line(release.bundle.tables)}")
     for line in (warning for release in result for warning in release.warnings):
         click.echo(f"warning: {line}")
@@ -135,7 +134,6 @@ def release_cells(release: ReleaseResult, metrics: Sequence[str]) -> list[str]:
 
 
 def _explanation(metrics: Sequence[str], states: Sequence[str]) -> str:
-    """Return a line that explains the table: which numbers are good, and what was paid."""
     names: dict[str, list[str]] = {}
     for metric in map(find_metric, metrics):
         names.setdefault(metric.better, []).append(metric.short)
@@ -161,8 +159,9 @@ def _print_centres(result: RunResult) -> None:
 
 
 def centre_lines(release: ReleaseResult) -> tuple[list[str], list[list[str]]]:
-    """Return the head and lines of a table of the centres: their first columns, and the noisy
-    number of rows of each."""
+    """Return the names and the lines of a table of the centres, with the noisy rows of each.
+
+    It has at most MAX_COLUMNS columns."""
     dates = dates_of(release.release.spec.domain)
     return centre_table(release.bundle.tables, most_columns=MAX_COLUMNS, dates=dates)
 
@@ -173,7 +172,6 @@ def _by_method(result: RunResult) -> list[ReleaseResult]:
 
 
 def _print_tables(result: RunResult) -> None:
-    """Print k-anonymous tables, what they do not promise, and the paths of their cards."""
     tables = _by_method(result)
     title = f"{result.spec.title}: k-anonymous, not differentially private"
     print_table(title, TABLE_COLUMNS, [_table_cells(table) for table in tables])
@@ -194,7 +192,6 @@ def _print_tables(result: RunResult) -> None:
 
 
 def _table_cells(table: ReleaseResult) -> list[str]:
-    """Return the cells of a k-anonymous release's line under ``TABLE_COLUMNS``."""
     facts = TableFacts.of(table.bundle)
     auc = next((row.value for row in table.quality if row.metric == AUC), None)
     counts = (facts.k, facts.columns, facts.classes, facts.smallest)

@@ -123,7 +123,6 @@ class WebGuard:
         self._origins = tuple(origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request, or one handshake of a websocket."""
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
@@ -142,7 +141,7 @@ def declared_origins() -> tuple[str, ...]:
         if _ORIGIN.fullmatch(origin) is None:
             raise DeclarationError(
                 f"The variable {ORIGINS_VARIABLE} must list origins such as "
-                f"https://budget.example.org, without a path, not {origin[:60]!r}"
+                f"https://budget.example.org, without a path, not {origin[:60]!r}: correct it"
             )
     return origins
 
@@ -201,7 +200,7 @@ def _require_host(headers: Mapping[str, str], origins: Sequence[str]) -> None:
 
 
 def _own_origins(host: str, origins: Sequence[str]) -> set[str]:
-    """Return the origins of pages that were loaded from this host."""
+    """Return the origins that pages served under ``host`` have."""
     own = {origin for origin in origins if origin.partition("://")[2] == host}
     if _THIS_COMPUTER.fullmatch(host):
         own.add(f"http://{host}")
@@ -209,8 +208,7 @@ def _own_origins(host: str, origins: Sequence[str]) -> set[str]:
 
 
 def _require_page(scope: Scope, headers: Mapping[str, str]) -> None:
-    """Raise RequestRefused for requests from another page, except for links that open one of
-    ours."""
+    """Raise RequestRefused if another page sends the request, except for a link to a page here."""
     site = headers.get("sec-fetch-site", "none").lower()
     if site in ("none", "same-origin"):
         return
@@ -350,7 +348,7 @@ def dagster_dev(words: Sequence[str]) -> None:
 def guarded_command(command: Sequence[str]) -> list[str]:
     """Return a command that `dagster dev` starts, with the guard before the pages.
 
-    Raises PipelineError for an unknown one: another version of Dagster would serve unguarded pages.
+    PipelineError for an unknown one: another version of Dagster would serve unguarded pages.
     """
     program, words = list(command[:3]), list(command[3:])
     if program == _DAEMON:

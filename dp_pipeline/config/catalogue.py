@@ -56,6 +56,18 @@ Refusals = dict[str, str]
 """Name of a data set → the error of its file."""
 
 
+def load_all() -> tuple[dict[str, DatasetSpec], Refusals]:
+    """Return every valid declaration by name, those of the user first, and the errors of others."""
+    from dp_pipeline.config.parser import load_spec
+
+    specs: dict[str, DatasetSpec] = {}
+    refused: Refusals = {}
+    for name, path in sorted(dataset_files().items(), key=lambda item: item[1].parent == BUILT_IN):
+        with collect_refusal(name, refused):
+            specs[name] = load_spec(path)
+    return specs, refused
+
+
 def available_datasets(refused: Refusals | None = None) -> tuple[DatasetSpec, ...]:
     """Return every data set whose source has all environment variables that it needs.
 

@@ -111,9 +111,11 @@ def number_of(text: str) -> int | float | None:
     """
     try:
         number = int(text) if text.lstrip("+-").isdigit() else float(text)
-    except ValueError:
+        is_number = math.isfinite(number) and "_" not in text
+    except (ValueError, OverflowError):
+        # OverflowError: an integer of more than 308 digits.
         return None
-    if not math.isfinite(number) or "_" in text:
+    if not is_number:
         return None
     return int(number) if number == int(number) else number
 

@@ -35,8 +35,7 @@ _A_ROW = 4
 def distance_to_closest_record(
     real: Mapping[str, NDArray[Any]], released: Mapping[str, NDArray[Any]]
 ) -> float:
-    """Return the mean share of attributes in which released rows differ from their nearest real
-    row.
+    """Return the mean share of attributes in which released rows differ from the nearest real one.
 
     real, released   attribute → codes, the same attributes in both, at least one
 
@@ -75,10 +74,10 @@ def distance_to_closest_record(
 def share_of_copies(
     real: Mapping[str, NDArray[Any]], released: Mapping[str, NDArray[Any]]
 ) -> tuple[float, float]:
-    """Return the share of released rows that equal a real row, and of real rows that equal another
-    real row.
+    """Return the share of released rows that equal a real row, and that of real rows that equal
+    another, to compare it with.
 
-    The second share is there to compare the first with; both are NaN for an empty table.
+    Both are NaN without real rows, the first also without released ones.
 
     real, released   attribute → codes, the same attributes in both, at least one
 
@@ -99,10 +98,10 @@ def share_of_copies(
 
 
 def nearest_rows(table: NDArray[Any], queries: NDArray[Any], earlier: IntArray) -> IntArray:
-    """Return, for every column of ``queries``, the fewest rows in which a column of ``table``
-    differs from it.
+    """Return, for each query, the fewest attributes in which a row of a table differs from it.
 
-    earlier   the answer for other tables; the smaller number of both is returned
+    table, queries   (attributes, n): a row or a query is a column
+    earlier          the answer for other tables; the smaller number of both is returned
 
     Attributes are divided into 1, 2, 3 … parts. A row that differs in fewer attributes than there
     are parts agrees in at least one part, so only rows in the bucket of a part are compared, and
@@ -174,8 +173,7 @@ def _buckets(columns: NDArray[Any]) -> NDArray[np.uint16]:
 
 
 def _least_difference(table: NDArray[Any], query: NDArray[Any]) -> int:
-    """Return the fewest rows in which a column differs from ``query``; the number of rows if
-    there are no columns."""
+    """Return the fewest attributes in which a row differs from ``query``; all without rows."""
     nearest, count_type = len(table), np.min_scalar_type(len(table))
     for start in range(0, table.shape[1], _ROWS_A_LOOK):
         block = table[:, start : start + _ROWS_A_LOOK]

@@ -33,8 +33,7 @@ ANSWER_SECONDS = 30.0
 
 
 def workers_of(engine: str, *, local: ParallelMap = in_threads) -> ParallelMap:
-    """Return the workers of an engine; DeclarationError for an engine that is unknown or not
-    installed.
+    """Return the workers of an engine; DeclarationError if it is unknown or not installed.
 
     engine   name and address, see ``split_engine``
     local    the workers of every engine but Dask and Spark
@@ -118,7 +117,10 @@ def unpack(row: Any) -> Any:
 
 @cache
 def dask_client(address: str) -> Any:
-    """Return this process's connection to a Dask cluster."""
+    """Return this process's connection to a Dask cluster; DeclarationError without the package.
+
+    address   of its scheduler; empty: processes of this machine, one a core, which it starts
+    """
     try:
         from distributed import Client, LocalCluster
     except ImportError:
@@ -144,7 +146,10 @@ def dask_client(address: str) -> Any:
 
 @cache
 def spark_session(address: str) -> Any:
-    """Return this process's connection to Spark."""
+    """Return this process's session of Spark; DeclarationError without the package.
+
+    address   Spark Connect server, ``sc://host:port``; empty: this machine
+    """
     try:
         from pyspark.sql import SparkSession
     except ImportError:
@@ -176,17 +181,19 @@ def spark_session(address: str) -> Any:
 def _require_answer(address: str, default_port: int) -> None:
     """Raise PipelineError if no server answers, since the libraries would retry for minutes."""
     # The rest of an address, after host and port, may be secret.
-    host, port, place = "", default_port, "an address without a host and its port"
+    host, port = "", default_port
     with suppress(ValueError):
         parts = urlsplit(address)
         host, port = parts.hostname or "", parts.port or port
-    if host:
-        place = f"{host}:{port}"
-        with suppress(OSError), socket.create_connection((host, port), ANSWER_SECONDS):
-            return
+    if not host:
+        raise DeclarationError(
+            "The address of the engine must have a host and a port, but it does not: correct it"
+        )
+    with suppress(OSError), socket.create_connection((host, port), ANSWER_SECONDS):
+        return
     raise PipelineError(
-        f"The engine has no server that answers within {ANSWER_SECONDS:.0f} seconds at {place}: "
-        "start it, or correct the address of the engine"
+        f"The engine has no server that answers within {ANSWER_SECONDS:.0f} seconds at "
+        f"{host}:{port}: start it, or correct the address of the engine"
     )
 
 

@@ -32,8 +32,7 @@ _CELLS_A_STEP = 1 << 16
 def average_distance(
     real: Codes, released: Codes, sizes: Mapping[str, int], marginals: Sequence[Names]
 ) -> float:
-    """Return the average variation distance of two tables: the mean over marginals of ½ Σ |c/n −
-    s/m|.
+    """Return the mean variation distance ½ Σ |c/n − s/m| of two tables over some marginals.
 
     real       the n rows that c counts
     released   the m rows that s counts; without rows their distribution is taken as uniform
@@ -71,8 +70,9 @@ class EstimatedDistance:
 def estimated_distances(
     real: Codes, released: Codes, sizes: Mapping[str, int], marginals: Mapping[str, Sequence[Names]]
 ) -> dict[str, EstimatedDistance]:
-    """Return an estimate of the mean variation distance for each list of marginals, from a sample
-    of rows.
+    """Return the mean variation distance over each list of marginals, by the name of the list.
+
+    It is exact for tables of at most ``MOST_COMPARED`` rows, and else estimated from a sample.
 
     *Error.* Let T be all rows, S their sample and d the variation distance. |d(S, R) − d(T, R)| ≤
     d(S, T) by the triangle inequality, and likewise for a sample of the released rows R. The
@@ -106,8 +106,7 @@ def estimated_distances(
 
 
 def _halves(table: Codes, names: Sequence[str]) -> tuple[Codes, ...]:
-    """Return a table of at most ``MOST_COMPARED`` rows, or two halves of a seeded sample of a
-    larger table."""
+    """Return the whole table if it is small, or two halves of a seeded sample of its rows."""
     rows = _row_count(table, names)
     if rows <= MOST_COMPARED:
         return ({name: table[name] for name in names},)
@@ -162,8 +161,7 @@ def distances(
 
 @dataclass(frozen=True, eq=False)
 class _TablePair:
-    """A pair of tables to compare, with n real and m released rows, in the smallest integer
-    types."""
+    """Two tables to compare, of n real and m released rows."""
 
     real: Codes
     released: Codes
@@ -189,8 +187,7 @@ class _TablePair:
                     yield frozenset(names), int(np.abs(table).sum()) / (2 * self.n * self.m)
 
     def dense_distance(self, marginal: Names, buffer: NDArray[np.int32]) -> float:
-        """Return the variation distance of a marginal that is counted into ``buffer`` (2,
-        cells)."""
+        """Return the variation distance of a marginal, counted into ``buffer`` (2, cells)."""
         for table, counts in zip((self.real, self.released), buffer, strict=True):
             _count(_cell_steps(table, self.sizes, marginal), counts)
         return self._distance_of_counts(*buffer)
@@ -219,8 +216,7 @@ class _TablePair:
         return min(1.0, off / 2)
 
     def _distance_of_counts(self, c: NDArray[np.int32], s: NDArray[np.int32]) -> float:
-        """Return ½ Σ |c/n − s/m| = 1 − Σ min(c/n, s/m), summed over the cells that both tables
-        fill."""
+        """Return ½ Σ |c/n − s/m| = 1 − Σ min(c/n, s/m), over the cells that both tables fill."""
         if self.m == 0:
             return self._distance_to_uniform(c.astype(np.int64), len(c))
         shared = 0
@@ -233,7 +229,7 @@ class _TablePair:
 
 
 def _cell_steps(table: Codes, sizes: Mapping[str, int], marginal: Names) -> Iterator[IntArray]:
-    """Yield the cell numbers of the rows, the last attribute fastest, batch by batch."""
+    """Yield the cell of each row of a marginal, the last attribute fastest, batch by batch."""
     for start in range(0, len(table[marginal[0]]), _ROWS_A_STEP):
         step = slice(start, start + _ROWS_A_STEP)
         keys = table[marginal[0]][step].astype(np.int32)

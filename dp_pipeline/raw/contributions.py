@@ -125,10 +125,10 @@ def keep_at_most(table: pa.Table, *, at_most: int, keys: PersonKeys | None) -> p
 def count_omitted_rows(
     rows: pa.Table, kept: pa.Table, *, at_most: int, keys: PersonKeys | None
 ) -> int:
-    """Return how many omitted rows count, so that each person has at most ``at_most`` with the kept
-    ones.
+    """Return the number of omitted rows, so many of each person as are at most ``at_most`` with her
+    kept ones.
 
-    Kept and counted rows of one person are together at most ``at_most``.
+    keys   None: rows are not of persons, and all are counted; else one without an id is not
 
     >>> rides = pa.table({"rider": ["a", "a", "a", "b", None]})
     >>> keys = PersonKeys.of(rides.column_names, "rider", b"k" * 32)
@@ -148,8 +148,7 @@ def count_omitted_rows(
 
 
 def person_codes(table: pa.Table, column: str) -> IntArray:
-    """Return a number for the person of every row (n,), −1 for a row without one, in arbitrary
-    order."""
+    """Return a number for the person of every row (n,), −1 for a row without a person."""
     return _Persons.of(table, column).codes.astype(np.int64)
 
 
@@ -312,7 +311,8 @@ def _cells(name: str, column: pa.ChunkedArray | pa.Array, key: bytes) -> _Cells:
         cells = cells.cast(pa.uint8())
     if cells.type not in WHOLE and cells.type not in {pa.float64(), pa.null()}:
         raise DeclarationError(
-            f"The column {name!r} must hold text or numbers, not {type_word(cells.type)}"
+            f"The column {name!r} must hold text or numbers, not {type_word(cells.type)}: write it "
+            "as text, int64 or float64"
         )
     is_present = np.asarray(cells.is_valid())
     if pa.types.is_null(cells.type):
@@ -383,6 +383,25 @@ def part_of_files(files: Sequence[tuple[Path, Parts]], part: int) -> pa.Table:
             with pa.OSFile(str(path)) as file, pa.ipc.open_file(file) as reader:
                 batches.append(reader.get_batch(parts.index(part)))
     return pa.Table.from_batches(batches)
+
+
+def tables_by_person(
+    tables: Iterable[pa.Table], keys: PersonKeys, scratch: Path
+) -> Iterator[pa.Table]:
+    """Yield the rows of tables regrouped, so that all rows of a person are in one table.
+
+    scratch   folder for the tables, split into parts
+
+    Rows without an id are left out. The first table has no rows, so that there is at least one.
+    """
+    files = []
+    for number, table in enumerate(tables):
+        path = scratch / f"split {number}.arrow"
+        files.append((path, split_by_person(table, keys, path)))
+        empty = table.slice(0, 0)
+    yield empty
+    for part in sorted({part for _, parts in files for part in parts}):
+        yield part_of_files(files, part)
 
 
 def _by_part(table: pa.Table, parts: IntArray) -> Iterator[tuple[int, pa.Table]]:

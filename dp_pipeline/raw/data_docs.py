@@ -46,8 +46,7 @@ Suite = tuple[str, tuple[Expectation, ...], pd.DataFrame]
 
 
 def write_data_docs(spec: DatasetSpec, snapshot: Snapshot) -> Path:
-    """Write the expectation suites as JSON with their HTML pages, in place of earlier ones; return
-    their folder.
+    """Write the expectation suites as JSON with HTML pages, and return their folder.
 
     Rows are read only if the stored schema is as declared. The manifest is not changed, since this
     is no validation. NotPrepared without rows, Damaged if they are not as they were stored.
@@ -111,8 +110,7 @@ def _write_pages(spec: DatasetSpec, suites: list[Suite], folder: Path) -> None:
 
 
 def _make_private(folder: Path) -> None:
-    """Restrict a folder to its owner and its pages to their own content, and declare their
-    language."""
+    """Restrict files to their owner, and HTML pages to their own content; declare the language."""
     for path in folder.rglob("*"):
         if path.suffix == ".html":
             text = path.read_bytes().replace(b"<html>", b'<html lang="en">', 1)

@@ -79,7 +79,6 @@ class Download:
         return digest
 
     def _request(self, pool: PoolManager) -> BaseHTTPResponse:
-        """Return the response with the file after all redirections."""
         url = self.url
         for _ in range(MAX_REDIRECTS + 1):
             try:
@@ -158,11 +157,10 @@ class Download:
 def _reason(error: HTTPError) -> str:
     # The library's error of a refused connection is a TimeoutError too.
     if isinstance(error, TimeoutError) and not isinstance(error, NewConnectionError):
-        return f"the server does not answer for {IDLE_SECONDS:g} seconds"
-    is_certificate = isinstance(error, SSLError) and isinstance(
-        error.args[0], ssl.SSLCertVerificationError
-    )
-    return f"the server {'has no trusted certificate' if is_certificate else 'does not answer'}"
+        return f"the server does not answer for {IDLE_SECONDS:g} seconds: run again"
+    if isinstance(error, SSLError) and isinstance(error.args[0], ssl.SSLCertVerificationError):
+        return "the server has no trusted certificate: declare another `url`"
+    return "the server does not answer: correct `url`, or run again"
 
 
 _DOWNLOAD_NAME = re.compile(r"[0-9a-f]{32}(\.[a-z0-9]+)?")
@@ -217,7 +215,6 @@ def located_source(
 
 
 def _alternatives(spec: DatasetSpec) -> list[str]:
-    """Return hints for a failed download: a folder for the files, or a generated data set."""
     alternatives, locations = [], spec.source.locations
     if not spec.source.is_resolved:
         names = ", ".join(Path(location).name for location in locations)

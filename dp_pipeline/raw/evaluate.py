@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_pipeline.config.dataset import DatasetSpec, Target
+from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.domain import Domain
 from dp_pipeline.config.encoding import FloatArray, IntArray
 from dp_pipeline.config.errors import DeclarationError
@@ -65,20 +65,30 @@ def table_quality(
     attributes that are not declared.
     """
     domain = spec.domain
-    _require_codes(domain, released)
-    real = prepared_codes(spec, snapshot, tuple(released))
-    targets = [target for target in spec.targets if classify and target.attribute in released]
-    return {
-        **_distances(domain, real, released),
-        **{
-            f"misclassified_{method}/{target.attribute}": _misclassified(
-                method, target, domain, real, released
+    if not released:
+        raise DeclarationError(
+            f"{spec.name}: a table to compare with the rows must have one or more attributes, but "
+            "it has none: release some"
+        )
+    for name, codes in released.items():
+        last = domain[name].size - 1
+        if len(codes) and not 0 <= codes.min() <= codes.max() <= last:
+            raise DeclarationError(
+                f"{spec.name}: the codes of attribute {name} in a released table must be from 0 to "
+                f"{last}, but some are not: report this fault"
             )
-            for target in targets
-            for method in METHODS
-        },
-        "dcr": distance_to_closest_record(real, released),
-    }
+    real = prepared_codes(spec, snapshot, tuple(released))
+    quality = _distances(domain, real, released)
+    for target in spec.targets if classify else ():
+        if target.attribute in released:
+            features, labels = target.classification_task(released, domain)
+            tested = target.classification_task(real, domain)
+            sizes = {name: domain[name].size for name in features}
+            for method in METHODS:
+                classifier = train(method, features, labels, sizes)
+                name = f"misclassified_{method}/{target.attribute}"
+                quality[name] = misclassification(classifier, *tested)
+    return {**quality, "dcr": distance_to_closest_record(real, released)}
 
 
 def _distances(domain: Domain, real: Codes, released: Codes) -> dict[str, float]:
@@ -94,27 +104,6 @@ def _distances(domain: Domain, real: Codes, released: Codes) -> dict[str, float]
         **{name: estimate.value for name, estimate in estimates.items()},
         **{SAMPLING_ERROR + n: e.error for n, e in estimates.items() if e.error is not None},
     }
-
-
-def _misclassified(
-    method: Method, target: Target, domain: Domain, real: Codes, released: Codes
-) -> float:
-    features, labels = target.classification_task(released, domain)
-    sizes = {name: domain[name].size for name in features}
-    classifier = train(method, features, labels, sizes)
-    return misclassification(classifier, *target.classification_task(real, domain))
-
-
-def _require_codes(domain: Domain, released: Codes) -> None:
-    if not released:
-        raise DeclarationError("The synthetic table needs one or more attributes, but it has none")
-    for name, codes in released.items():
-        size = domain[name].size
-        if len(codes) and not 0 <= codes.min() <= codes.max() < size:
-            raise DeclarationError(
-                f"The codes of {name} in a synthetic table must lie in 0..{size - 1}, but one "
-                "does not"
-            )
 
 
 def class_quality(spec: DatasetSpec, snapshot: Snapshot, table: ClassTable) -> dict[str, float]:
@@ -259,8 +248,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 def custodian_facts(
     snapshot: Snapshot, name: str, compute: Callable[[], Mapping[str, float]]
 ) -> dict[str, float]:
-    """Return exact facts about a release, computed once and cached in a private file of the
-    snapshot.
+    """Return exact facts about a release, computed once, then read from a file of the snapshot.
 
     So a later evaluation of a settled release reads no row. The file is sealed with the
     population's key: after any change it is computed again. DeclarationError unless ``name`` is a
@@ -268,7 +256,7 @@ def custodian_facts(
     """
     if not _NAME.fullmatch(name):
         raise DeclarationError(
-            "The name of a file of facts must have letters, digits, . _ or - alone, not "
+            "The name of a file of facts must have letters, digits, dots, _ and - alone, not "
             f"{name!r}: report this fault"
         )
     path = snapshot.folder / "custodian" / f"{name}.json"

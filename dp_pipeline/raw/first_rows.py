@@ -137,8 +137,7 @@ MAX_PROPOSED_LINES = 20
 
 
 def _unreadable(spec: DatasetSpec) -> tuple[Counter[str], tuple[int, int] | None]:
-    """Return why lines are not rows, and the length of quoted cells, in lines, that would mend
-    most lines."""
+    """Return why lines are not rows → how many, and ``multiline`` of ``ParsedRows``."""
     if spec.source.parts is not None:
         both = [_unreadable(each)[0] for each in spec.source_specs]
         return both[0] + both[1], None

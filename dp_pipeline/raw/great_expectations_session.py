@@ -57,8 +57,7 @@ def evaluate_batches(
     batches: Sequence[BatchReader],
     parallel_map: ParallelMap,
 ) -> dict[str, Tally]:
-    """Return how many rows of some batches meet each expectation, by the name of the
-    expectation."""
+    """Return the counts of each expectation's evaluation on all batches, by its name."""
     totals = {expectation.name: Tally() for expectation in expectations}
     for tallies in parallel_map(partial(_tally_batch, spec, expectations), batches):
         totals = {name: total.plus(tallies[name]) for name, total in totals.items()}
@@ -116,7 +115,6 @@ class Tally(NamedTuple):
 
     @property
     def share(self) -> float:
-        """The share of the evaluated rows that meet the expectation; 1 without rows."""
         return (self.row_count - self.unexpected) / self.row_count if self.row_count else 1.0
 
 
@@ -125,7 +123,9 @@ def _results(
 ) -> dict[str, Any]:
     """Return the library's result of each expectation, which may quote rows."""
     suite = library_suite(spec, spec.name, expectations)
-    results = _frame_batch(frame).validate(suite, result_format=form)
+    definition = frame_definition(library_context(), "frame")
+    batch = definition.get_batch(batch_parameters={"dataframe": frame})
+    results = batch.validate(suite, result_format=form)
     by_name = {str(r.expectation_config.meta["name"]): r for r in results.results}
     if len(results.results) != len(expectations) or set(by_name) != {e.name for e in expectations}:
         raise PipelineError(
@@ -134,11 +134,6 @@ def _results(
             "those: install the version of constraints.txt"
         )
     return by_name
-
-
-def _frame_batch(frame: pd.DataFrame) -> Any:
-    definition = frame_definition(library_context(), "frame")
-    return definition.get_batch(batch_parameters={"dataframe": frame})
 
 
 def load_library() -> Any:

@@ -68,8 +68,7 @@ def ingest(
     today: date,
     claim: Claim | None = None,
 ) -> Snapshot:
-    """Return the snapshot that releases read from now on, after reading it from the source if it is
-    new.
+    """Return the snapshot that releases read from now on; read it from the source if it is new.
 
     store         the raw store's folder; the snapshot is ``store/<data set>/<id>``
     key           the population's secret key
@@ -121,10 +120,7 @@ def _sweep(store: Path, spec: DatasetSpec) -> None:
 
 
 def _require_closed(spec: DatasetSpec, moment: int) -> None:
-    """Raise NotPrepared before a window's end plus its grace, when late rows could still arrive.
-
-    moment   seconds since 1970 in UTC
-    """
+    """Raise NotPrepared before a window's end plus its grace, when late rows could still arrive."""
     if spec.window and spec.cut.closing_time(spec.window) > moment:
         closes = datetime.fromtimestamp(spec.cut.closing_time(spec.window), UTC)
         raise NotPrepared(
@@ -223,9 +219,7 @@ def _earlier_downloads(snapshot: Snapshot) -> dict[str, str]:
 
 
 def _rows_of_window(spec: DatasetSpec, table: pa.Table) -> pa.Table:
-    """Return the rows of the window, and those without a time.
-
-    A check counts the rows without a time, and preparation drops them."""
+    # A check counts the rows without a time, and preparation drops them.
     if spec.windows is None or not spec.window:
         return table
     is_kept = in_window(spec.windows, spec.window, table) | ~have_time(spec.windows, table)
@@ -244,7 +238,6 @@ def _deleted_on_failure(snapshot: Snapshot) -> Iterator[None]:
 
 
 def _file_fingerprints(snapshot: Snapshot, spec: DatasetSpec) -> Mapping[str, str]:
-    """Return the keyed fingerprint of each file of a source, by its path."""
     source = Path(spec.source.location)
     paths = [source] if source.is_file() else parquet_parts(source)
     fingerprints = fingerprints_of(paths, snapshot.secret)

@@ -76,15 +76,14 @@ from dp_pipeline.raw.values import (
 from dp_pipeline.raw.workers import ParallelMap, map_to_tables
 
 CLIPPED = ".clipped"
-"""Suffix of the column with the clipped float of an attribute, from which bins are cut: a
-fixed-point coordinate may have been rounded across an edge.
-"""
+"""Suffix of the column with the clipped float of an attribute, from which bins are cut, as a
+fixed-point coordinate may have been rounded across an edge."""
 
 _IS_DECLARED = "\0declared"
 """The column that says whether a row is as declared; no key of a row depends on it."""
 
 _COUNT = b"left out"
-"""The key of the number of rows left out in the schema of the tables that workers make."""
+"""The key of the number of rows left out, in the schema of a worker's table."""
 
 _INPUT_STAGE = {"discretized": "normalized", "one_hot": "discretized"}
 _ONE_HOT_ROWS = 1 << 16
@@ -127,7 +126,8 @@ def prepare_stage(
         if stage not in stages_of(spec):
             stages = ", ".join(stages_of(spec))
             raise DeclarationError(
-                f"{spec.name}: the rows can be prepared as {stages}, not as {stage!r}"
+                f"{spec.name}: the rows can be prepared as {stages}, not as {stage!r}: correct "
+                "the name of the stage"
             )
         parallel_map = workers_of(engine)
         is_first = stage == stages_of(spec)[0]
@@ -177,11 +177,11 @@ def _store_first(
 def _normalized_tables(
     spec: DatasetSpec, snapshot: Snapshot, parallel_map: ParallelMap, scratch: Path
 ) -> Iterator[pa.Table]:
-    """Yield the tables of the first stage, with the rows of each person gathered from several
-    batches."""
-    normalizer = _Normalizer(spec, _person_keys(spec, snapshot.key), scratch)
+    """Yield the tables of the first stage, with all rows of a person from the same worker."""
+    keys = PersonKeys.of(spec.columns, spec.protection.column, snapshot.key)
+    normalizer = _Normalizer(spec, keys, scratch)
     with ingested_batches(spec, snapshot) as batches:
-        if normalizer.keys is None or len(batches) == 1:
+        if keys is None or len(batches) == 1:
             yield from map_to_tables(parallel_map, normalizer.normalize_batch, batches, scratch)
             return
         files = tuple(enumerate(parallel_map(normalizer.split_batch, list(enumerate(batches)))))
@@ -192,10 +192,6 @@ def _normalized_tables(
             return
         tasks = [(part, files) for part in parts]
         yield from map_to_tables(parallel_map, normalizer.normalize_part, tasks, scratch)
-
-
-def _person_keys(spec: DatasetSpec, key: bytes) -> PersonKeys | None:
-    return PersonKeys.of(spec.columns, spec.protection.column, key)
 
 
 @dataclass(frozen=True)
@@ -211,11 +207,9 @@ class _Normalizer:
     scratch: Path
 
     def normalize_batch(self, read: BatchReader) -> list[pa.Table]:
-        """Return the normalized rows of a batch that contains all rows of its persons."""
         return [self._normalize(_add_mark_of_declared_rows(self.spec, read()))]
 
     def split_batch(self, numbered_batch: tuple[int, BatchReader]) -> Parts:
-        """Store the rows of a batch in parts by person; return the parts."""
         number, read = numbered_batch
         assert self.keys is not None
         return split_by_person(
@@ -223,14 +217,11 @@ class _Normalizer:
         )
 
     def normalize_part(self, task: tuple[int, tuple[tuple[int, Parts], ...]]) -> list[pa.Table]:
-        """Return the normalized rows of one part of the persons, gathered from all batches."""
         part, numbered_parts = task
         files = [(self._path(number), parts) for number, parts in numbered_parts]
         return [self._normalize(part_of_files(files, part))]
 
     def _normalize(self, marked: pa.Table) -> pa.Table:
-        """Return normalized rows, with the number of omitted rows of their persons in the
-        schema."""
         is_declared = marked.column(_IS_DECLARED)
         at_most, others = self.spec.protection.at_most, marked.filter(pc.invert(is_declared))
         kept = keep_at_most(marked.filter(is_declared), at_most=at_most, keys=self.keys)
@@ -242,11 +233,13 @@ class _Normalizer:
 
 
 def normalized(spec: DatasetSpec, table: pa.Table, key: bytes) -> pa.Table:
-    """Return the normalized rows of a source, as ``read_source`` gives them.
+    """Return the table of the stage ``normalized`` made from a source's rows.
 
-    key   the population's secret key
+    table   as ``read_source`` gives it
+    key     the population's secret key
     """
-    (stage,) = _Normalizer(spec, _person_keys(spec, key), Path()).normalize_batch(lambda: table)
+    keys = PersonKeys.of(spec.columns, spec.protection.column, key)
+    (stage,) = _Normalizer(spec, keys, Path()).normalize_batch(lambda: table)
     return stage.replace_schema_metadata(None)
 
 
@@ -264,8 +257,10 @@ def rows_of_window(spec: DatasetSpec, table: pa.Table) -> pa.Table:
 
 
 def rows_as_declared(domain: Domain, table: pa.Table) -> NDArray[np.bool_]:
-    """Return a mask of the rows (n,) that meet all constraints and have a valid value of every
-    attribute."""
+    """Return a mask of the rows (n,) that preparation keeps: valid and without contradiction.
+
+    An invalid value costs the row unless its attribute keeps rows, and so does a constraint that is
+    broken unless a missing value mends it."""
     is_kept = np.ones(table.num_rows, dtype=np.bool_)
     for attribute in domain:
         column = column_of(attribute, table)
@@ -288,8 +283,7 @@ def _without_sizes(domain: Domain) -> Domain:
 
 
 def rows_breaking(constraint: Constraint, domain: Domain, table: pa.Table) -> NDArray[np.bool_]:
-    """Return a mask of the rows (n,) that break a constraint; a row with an invalid value breaks
-    none."""
+    """Return a mask of the rows (n,) that break a constraint; no row with an invalid value does."""
     return breaking_rows(constraint, domain, _constrained_codes([constraint], domain, table))
 
 
@@ -301,7 +295,6 @@ def _constrained_codes(
 
 
 def _first_stage(spec: DatasetSpec, table: pa.Table) -> pa.Table:
-    """Return bounded rows, complete for each person, in the form of the first stage."""
     rows = _normalized(spec, table)
     if spec.domain.parts is None:
         return rows
@@ -408,7 +401,6 @@ def bit_names(attribute: Attribute) -> tuple[str, ...]:
 
 
 def _one_hot_batch(spec: DatasetSpec, read: BatchReader) -> Iterator[pa.Table]:
-    """Yield a batch of the stage ``discretized`` as bits, uint8, in one or more parts."""
     attributes = [spec.domain[name] for name in spec.domain.discrete]
     schema = pa.schema([(bit, pa.uint8()) for a in attributes for bit in bit_names(a)])
     codes = read()
@@ -420,12 +412,11 @@ def _one_hot_batch(spec: DatasetSpec, read: BatchReader) -> Iterator[pa.Table]:
 
 
 def require_codes(spec: DatasetSpec, snapshot: Snapshot) -> None:
-    """Raise NotPrepared unless the snapshot is prepared, DeclarationError for attributes without
-    cells."""
+    """Raise NotPrepared unless the snapshot is prepared; DeclarationError without any cells."""
     require_prepared(spec, snapshot)
     if not spec.domain.discrete:
         raise DeclarationError(
-            f"{spec.name}: no attribute has levels, bins or edges, which this model needs: "
+            f"{spec.name}: an attribute must have cells, but none has levels, bins or edges: "
             "declare some"
         )
 

@@ -26,7 +26,7 @@ from dp_pipeline.config.database import DUCKDB
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.domain import MISSING, Attribute, Domain
 from dp_pipeline.config.draft import ColumnKind, SourceColumn
-from dp_pipeline.config.encoding import Coordinate, FloatArray, is_interval
+from dp_pipeline.config.encoding import Coordinate, FloatArray, is_interval, number_of
 from dp_pipeline.config.errors import SourceError
 from dp_pipeline.config.reading import Signs
 from dp_pipeline.config.source import Source
@@ -45,13 +45,14 @@ def first_look(source: Source) -> tuple[SourceColumn, ...]:
     """Return the columns of a source in its order, without reading a row.
 
     SourceError, without quoting the source, if it cannot be read, for a repeated name, and for a
-    first line of a CSV file that hardly has names.
+    first line of a CSV file in which a cell cannot be a name.
     """
     match source.kind:
         case "csv":
             columns = _csv_columns(source)
         case "xlsx":
-            columns = _sheet_columns(source)
+            names = _guarded(source, lambda: sheet_names(Path(source.location), source))
+            columns = tuple(SourceColumn(name, "unknown") for name in names)
         case "parquet":
             columns = _parquet_columns(source)
         case "sql" if source.location.startswith(DUCKDB):
@@ -69,9 +70,9 @@ def first_look(source: Source) -> tuple[SourceColumn, ...]:
 
 
 def likely_encoding(path: Path, *, is_public: bool) -> str:
-    """Return the likely encoding of a CSV file that is not UTF-8; empty for UTF-8.
+    """Return the likely encoding of a CSV file; empty for UTF-8.
 
-    is_public   whether all of the file may be looked at; else its first line says it alone
+    is_public   whether all of the file may be looked at; else it is read from the first line alone
     """
     with pa.input_stream(str(path), compression="detect") as stream:
         content = stream.read() if is_public else stream.read(MAX_LINE_BYTES)
@@ -85,8 +86,11 @@ def likely_encoding(path: Path, *, is_public: bool) -> str:
 
 
 def likely_delimiter(path: Path, encoding: str = "") -> str:
-    """Return the delimiter that splits the first line into most cells; SourceError for an empty
-    file."""
+    """Return the delimiter that splits the first line of a CSV file into the most cells.
+
+    encoding   empty for UTF-8
+
+    SourceError for a file without such a line."""
     return max(
         DELIMITERS,
         key=lambda d: len(_header(Source("csv", str(path), delimiter=d, encoding=encoding))),
@@ -95,18 +99,11 @@ def likely_delimiter(path: Path, encoding: str = "") -> str:
 
 def _csv_columns(source: Source) -> tuple[SourceColumn, ...]:
     names = with_names(_header(source))
-    if not source.header and not all(map(_may_be_name, names)):
+    fault = "" if source.header else next(filter(None, map(_fault_of_name, names)), "")
+    if fault:
         # Without names the first line is a row, whose values must not enter a declaration.
-        raise _refusal(
-            source,
-            "names of columns in the first line, or --header with the names",
-            "a cell that is empty, a number, very long or of several lines",
-        )
-    return tuple(SourceColumn(name, "unknown") for name in names)
-
-
-def _sheet_columns(source: Source) -> tuple[SourceColumn, ...]:
-    names = _guarded(source, lambda: sheet_names(Path(source.location), source))
+        expected = "names of columns in the first line"
+        raise _refusal(source, expected, f"{fault}: give the names by --header")
     return tuple(SourceColumn(name, "unknown") for name in names)
 
 
@@ -114,10 +111,15 @@ def _header(source: Source) -> list[str]:
     return _guarded(source, lambda: csv_columns(Path(source.location), source))
 
 
-def _may_be_name(text: str) -> bool:
-    # An unclosed quotation mark makes one cell of the header and the following rows.
-    is_line = bool(text.strip()) and text.isprintable() and len(text) <= _MAX_NAME_LENGTH
-    return is_line and not _NUMBER.fullmatch(text)
+def _fault_of_name(text: str) -> str:
+    if not text.strip():
+        return "an empty cell"
+    if not text.isprintable():
+        # An unclosed quotation mark makes one cell of the header and the following rows.
+        return "a cell of several lines"
+    if len(text) > _MAX_NAME_LENGTH:
+        return f"a cell of more than {_MAX_NAME_LENGTH} characters"
+    return "a number" if _NUMBER.fullmatch(text) else ""
 
 
 def _parquet_columns(source: Source) -> tuple[SourceColumn, ...]:
@@ -146,17 +148,19 @@ def _source_column(column: pa.Field) -> SourceColumn:
 
 
 def _guarded(source: Source, read: Callable[[], Result]) -> Result:
-    """Return ``read()``, or raise a SourceError without the original message, which may quote a
+    """Return ``read()``, or raise a SourceError without the original error, which may quote a
     cell."""
     expected = f"a {source.kind} source with columns"
     try:
         return read()
     except OSError as error:
-        got = os.strerror(error.errno) if error.errno else "a damaged file"
+        got = os.strerror(error.errno) if error.errno else "a damaged file: write it again"
     except OddFile as odd:
         expected, got = odd.expected, odd.got
-    except (pa.ArrowException, csv.Error, ValueError, NoHeader):
-        got = "a file of another kind, or without a header"
+    except NoHeader:
+        got = "no row of names: write one above the rows"
+    except (pa.ArrowException, csv.Error, ValueError):
+        got = "a file of another kind: name the right one"
     raise _refusal(source, expected, got)
 
 
@@ -206,7 +210,6 @@ def public_look(
 
 
 def _readable_spec(source: Source, columns: Sequence[SourceColumn], *, name: str) -> DatasetSpec:
-    """Return a minimal declaration of some columns, with which they can be read."""
     unbounded = Attribute("", "", "drop", coordinate=Coordinate(0.0, 1.0))
     clocks = {"date": Clock("date"), "timestamp": Clock("timestamp")}
     attributes = [
@@ -217,7 +220,7 @@ def _readable_spec(source: Source, columns: Sequence[SourceColumn], *, name: str
 
 
 def proposed(source_column: SourceColumn, column: pa.ChunkedArray) -> SourceColumn:
-    """Return a column with proposed fields that fit all its values, or with a remark why none do.
+    """Return a column with proposed fields that fit all its values, or a remark why there are none.
 
     column   texts, numbers or times, as sources give them
     """
@@ -256,7 +259,7 @@ def _sentinels(values: set[str]) -> set[str]:
     >>> sorted(_sentinels({"-999", "0", "12"})), sorted(_sentinels({"998", "999", "997"}))
     (['-999'], [])
     """
-    read = {word: number for word in values if math.isfinite(number := _float(word))}
+    read = {word: number for word in values if (number := number_of(word)) is not None}
     others = [number for word, number in read.items() if not _SENTINEL.fullmatch(word)]
     if len(others) < 2 or len(read) < len(values):
         return set()
@@ -265,18 +268,10 @@ def _sentinels(values: set[str]) -> set[str]:
     return {word for word, n in candidates if (n < 0 <= low) or n > 2 * abs(high)}
 
 
-def _float(word: str | None) -> float:
-    try:
-        return float(word) if word else math.nan
-    except ValueError:
-        return math.nan
-
-
-def _uneven_edges(read: FloatArray, fields: Fields, missing: set[str]) -> list[str]:
-    """Return edges at round deciles, if one of the bins of equal width would hold most of the
-    rows."""
+def _uneven_edges(read: FloatArray, fields: Fields, missing: set[str | None]) -> list[str]:
+    """Return edges at round deciles if one of the bins of equal width had most rows, else []."""
     bounds = [float(bound) for bound in fields["bounds"]]
-    numbers_of_missing = [number for number in map(_float, missing) if math.isfinite(number)]
+    numbers_of_missing = [n for word in missing if word and (n := number_of(word)) is not None]
     present = read[np.isfinite(read) & ~np.isin(read, numbers_of_missing)]
     counts = np.histogram(present, bins=BINS, range=(bounds[0], bounds[1]))[0]
     if counts.max() <= len(present) / 2:
@@ -284,7 +279,7 @@ def _uneven_edges(read: FloatArray, fields: Fields, missing: set[str]) -> list[s
     deciles = np.quantile(present, np.linspace(0, 1, BINS + 1)[1:-1])
     neat = (float(f"{decile:.2g}") for decile in deciles)
     edges = sorted({edge for edge in neat if bounds[0] < edge < bounds[1]})
-    return [_decimal_text(Decimal(repr(edge))) for edge in edges]
+    return [f"{Decimal(repr(edge)).normalize():f}" for edge in edges]
 
 
 _CODE = re.compile(r"0[0-9]", re.ASCII)
@@ -333,8 +328,9 @@ def _text_fields(values: Sequence[str]) -> tuple[Fields, str]:
 
 
 def _fields_of_dates(values: Sequence[str], clocks: Sequence[Clock]) -> tuple[Fields, str]:
-    """Return the fields of dates if exactly one format fits all texts, otherwise {} with a
-    reason."""
+    """Return the fields of dates if one of the formats fits all texts, else {}.
+
+    The second text says why if several fit; it is empty if none does."""
     fitting = [c for c in clocks if all(c.number(text) is not None for text in values)]
     if len(fitting) > 1:
         return {}, "dates that fit two formats: declare `format`"
@@ -392,9 +388,4 @@ def neat_bounds(least: float, most: float) -> tuple[str, str]:
     step = next(step for step in steps if float(step) >= width / 20)
     lower = (Decimal(repr(least)) / step).to_integral_value(ROUND_FLOOR) * step
     upper = (Decimal(repr(most)) / step).to_integral_value(ROUND_CEILING) * step
-    return _decimal_text(lower), _decimal_text(upper)
-
-
-def _decimal_text(number: Decimal) -> str:
-    text = f"{number:f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text
+    return f"{lower.normalize():f}", f"{upper.normalize():f}"

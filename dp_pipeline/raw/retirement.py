@@ -17,8 +17,7 @@ from dp_pipeline.raw.snapshot import CURRENT, MANIFEST, Snapshot
 
 
 def retire(snapshot: Snapshot, *, population: str, on: date) -> None:
-    """Delete everything of a snapshot but its name; a repetition completes an interrupted
-    deletion."""
+    """Delete everything of a snapshot but its name; a second call completes a stopped one."""
     with snapshot.locked():
         if not snapshot.is_retired():
             snapshot.mark_retired(population=population, on=on)
@@ -60,8 +59,7 @@ def snapshots_of(
 
 
 def stored_populations(store: Path) -> Iterator[tuple[Path, str | None]]:
-    """Yield every snapshot and stray file of a raw store with its population; None if that is
-    unknown."""
+    """Yield every snapshot and stray file of a raw store with its population, None if unknown."""
     for folder in sorted(store.iterdir()) if store.is_dir() else ():
         if not folder.is_dir() or folder.name.startswith("."):
             continue

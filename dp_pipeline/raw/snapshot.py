@@ -36,8 +36,7 @@ _RETIRED = "retired"
 
 
 def check_snapshot_id(text: str) -> str:
-    """Return a snapshot id unchanged; DeclarationError unless it is a safe folder name and not
-    reserved."""
+    """Return a snapshot id unchanged; DeclarationError if it is reserved or no safe folder name."""
     if not _ID.fullmatch(text) or text.lower().partition(".")[0] == CURRENT:
         raise DeclarationError(
             "The name of a snapshot must have letters, digits, . _ or - alone, at most 64, begin "
@@ -66,8 +65,7 @@ def snapshot_name(spec: DatasetSpec, name: str, today: date) -> str:
 
 
 def preparation_hint(dataset: str) -> str:
-    """Return a hint that names the job and the command that read and prepare the rows of a data
-    set."""
+    """Return a hint for a data set without prepared rows: the job and the command that help."""
     return f"Dagster's job {dataset}_prepare does it, or `dp-pipeline run {dataset}`"
 
 
@@ -94,7 +92,7 @@ class Snapshot:
 
     @property
     def members(self) -> tuple[Snapshot, ...]:
-        """The snapshots that are read together, oldest first, including this one at the end."""
+        """The snapshots that are read together, oldest first, with this one at the end."""
         return (*self.earlier, replace(self, earlier=()))
 
     @property
@@ -104,12 +102,10 @@ class Snapshot:
 
     @property
     def id(self) -> str:
-        """The snapshot's name, given by the calendar or by hand."""
         return self.folder.name
 
     @property
     def dataset(self) -> str:
-        """The name of the snapshot's data set."""
         return self.folder.parent.name
 
     @property
@@ -119,10 +115,10 @@ class Snapshot:
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """The stored facts of the snapshot; NotPrepared without ingested rows, or after they
-        were retired.
+        """The stored facts of the snapshot.
 
-        Damaged for the manifest of another snapshot."""
+        NotPrepared without ingested rows, or after they were retired; Damaged if the manifest
+        cannot be read or is that of another snapshot."""
         stored = self._stored_manifest()
         if _RETIRED in stored:
             raise NotPrepared(
@@ -196,7 +192,6 @@ class Snapshot:
         return (self.folder / MANIFEST).is_file()
 
     def locked(self) -> AbstractContextManager[None]:
-        """Lock the snapshot's data set for the block."""
         return lock_dataset(self.folder.parent)
 
     def record(self, **facts: Any) -> None:
@@ -225,7 +220,7 @@ class Snapshot:
         self.record(fingerprints={**stored.get("fingerprints", {}), stage: fingerprint})
 
     def fingerprint(self, stage: str) -> str:
-        """Return the fingerprint of a stage's table in the manifest, without reading the table."""
+        """Return the stored fingerprint of a stage's table; NotPrepared if there is none."""
         fingerprint = self.manifest.get("fingerprints", {}).get(stage)
         if fingerprint is None:
             raise NotPrepared(
@@ -240,22 +235,22 @@ class Snapshot:
         if not path.is_file() or not hmac.compare_digest(
             expected, fingerprint_of(path, self.secret)
         ):
-            raise self._changed(stage)
+            raise self.changed(stage)
         return path
 
-    def checked_content(self, stage: str) -> tuple[bytes, str]:
-        """Return the bytes of a stage's table with their fingerprint; Damaged if it differs.
+    def checked_content(self, stage: str) -> bytes:
+        """Return the bytes of a stage's table; Damaged if their fingerprint differs.
 
         The file is read once, so the compared bytes are returned even if it is replaced meanwhile.
         """
         expected, path = self.fingerprint(stage), self.table_path(stage)
         content = path.read_bytes() if path.is_file() else b""
-        fingerprint = fingerprint_of_content(content, self.secret)
-        if not hmac.compare_digest(expected, fingerprint):
-            raise self._changed(stage)
-        return content, fingerprint
+        if not hmac.compare_digest(expected, fingerprint_of_content(content, self.secret)):
+            raise self.changed(stage)
+        return content
 
-    def _changed(self, stage: str) -> Damaged:
+    def changed(self, stage: str) -> Damaged:
+        """Return the error for a stage's table that is not as it was stored."""
         return Damaged(
             f"{self!r}: the table {stage!r} is not as it was stored: restore it, or "
             f"name a new snapshot: {new_snapshot_hint(self.dataset)}"
@@ -263,7 +258,9 @@ class Snapshot:
 
 
 def current_snapshot(store: Path, dataset: str, key: bytes, window: str = "") -> Snapshot | None:
-    """Return the current snapshot of a data set, or of its window; None if there is none."""
+    """Return the current snapshot of a data set, or of its window; None if there is none.
+
+    Damaged if the file that names it holds another text."""
     pointer = store / dataset / _pointer(window)
     if not pointer.is_file():
         return None

@@ -27,25 +27,16 @@ class SourceStamp:
 
 
 def is_watchable(source: Source) -> bool:
-    """Return whether changes of a source can be noticed: local files, or URLs with declared
-    hashes."""
-    are_parts_watchable = source.parts is None or is_watchable(source.parts)
-    return (
-        are_parts_watchable
-        and source.kind in FILES
-        and any(
-            not alternative.is_remote or _declared_hashes(alternative)
-            for alternative in source.alternatives
-        )
-    )
+    """Return whether changes of a source can be noticed: of local files, or URLs with hashes."""
+    if source.kind not in FILES or (source.parts is not None and not is_watchable(source.parts)):
+        return False
+    return any(not each.is_remote or _declared_hashes(each) for each in source.alternatives)
 
 
 def source_stamp(source: Source) -> SourceStamp | None:
-    """Return the stamp of the files of a source as they are now; None if they are absent or
-    incomplete.
+    """Return the stamp of the files of a source as they are now; None if some are absent.
 
-    It is of names, sizes and times of files, or of the declared hashes of URLs, without opening
-    them.
+    It is of names, sizes and times of files, or of the declared hashes of URLs; none is opened.
     """
     for alternative in source.alternatives:
         if alternative.is_remote:
@@ -58,8 +49,9 @@ def source_stamp(source: Source) -> SourceStamp | None:
 
 
 def source_digest(source: Source) -> str | None:
-    """Return a hash of all bytes of a source; None if there are none, or if they change while
-    they are read."""
+    """Return a hash of all bytes of a source; None if files are absent or change meanwhile.
+
+    For URLs it is the text of the stamp."""
     stamp = source_stamp(source)
     if stamp is None or stamp.changed_at is None:
         return None if stamp is None else stamp.text

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -41,14 +42,15 @@ def store_parts(
     rows   rows of every row group but the last
     """
     tables = in_batches(parts, rows)
+    snapshot.store_table(stage, partial(write_row_groups, tables, compression=compression))
+
+
+def write_row_groups(tables: Iterator[pa.Table], file: BinaryIO, *, compression: str) -> None:
+    """Write tables of one schema, at least one, to a Parquet file, each as one row group."""
     first = next(tables)
-
-    def write(file: BinaryIO) -> None:
-        with pq.ParquetWriter(file, first.schema, compression=compression) as writer:
-            for table in chain([first], tables):
-                writer.write_table(table, row_group_size=rows)
-
-    snapshot.store_table(stage, write)
+    with pq.ParquetWriter(file, first.schema, compression=compression) as writer:
+        for table in chain([first], tables):
+            writer.write_table(table, row_group_size=max(1, table.num_rows))
 
 
 def in_batches(tables: Iterable[pa.Table], rows: int) -> Iterator[pa.Table]:
@@ -69,8 +71,7 @@ def in_batches(tables: Iterable[pa.Table], rows: int) -> Iterator[pa.Table]:
 
 
 def public_row_count(spec: DatasetSpec, snapshot: Snapshot, stage: str) -> int | None:
-    """Return the number of rows of a benchmark's stage; None for sensitive rows or a missing
-    table."""
+    """Return the number of rows of a stored stage; None for sensitive rows, or if it is missing."""
     path = snapshot.table_path(stage)
     if spec.is_release or not path.is_file():
         return None
@@ -85,16 +86,15 @@ BatchReader = Callable[[], pa.Table]
 class StoredBatch:
     """A reader of one row group of a stored table.
 
-    name    name of the table, for messages
     group   None for a table without rows
+    fault   error to raise if the file is not as it was stored; no worker has the snapshot's key
     """
 
-    name: str
     path: Path
     group: int | None
+    fault: Damaged
 
     def __call__(self) -> pa.Table:
-        """Return the rows; Damaged if the file cannot be read as it was stored."""
         try:
             with pq.ParquetFile(self.path) as file:
                 if self.group is None:
@@ -102,7 +102,7 @@ class StoredBatch:
                 return file.read_row_group(self.group)
         except (OSError, pa.ArrowException):
             pass
-        raise _changed(self.name)
+        raise self.fault
 
 
 @contextmanager
@@ -112,29 +112,21 @@ def stage_batches(snapshot: Snapshot, stage: str) -> Iterator[list[BatchReader]]
     It raises what ``read_stage`` does; the fingerprint is checked before the block. Damaged also if
     the file changes during the block.
     """
-    path, name = snapshot.checked_path(stage), f"{snapshot!r}: {stage!r}"
+    path, fault = snapshot.checked_path(stage), snapshot.changed(stage)
     mark = file_mark(path)
     try:
         groups = pq.read_metadata(path).num_row_groups
     except (OSError, pa.ArrowException):
         groups = -1
     if groups < 0:
-        raise _changed(name)
-    yield [StoredBatch(name, path, group) for group in range(groups) or (None,)]
+        raise fault
+    yield [StoredBatch(path, group, fault) for group in range(groups) or (None,)]
     if file_mark(path) != mark:
-        raise _changed(name)
-
-
-def _changed(table: str) -> Damaged:
-    return Damaged(
-        f"{table}: the table is not the one that was stored: restore it, or "
-        "name a new snapshot: `dp-pipeline run DATASET --snapshot NAME`"
-    )
+        raise fault
 
 
 def file_mark(path: Path) -> tuple[int, ...]:
-    """Return the inode, size and time of a file, which change if the file is replaced or
-    written."""
+    """Return the inode, size and time of a file: one changes if it is replaced or written."""
     state = path.stat()
     return state.st_ino, state.st_size, state.st_mtime_ns
 
@@ -146,34 +138,33 @@ def read_stage(snapshot: Snapshot, stage: str, columns: Sequence[str] | None = N
 
     NotPrepared without the stage, Damaged if the table is not as it was stored.
     """
-    tables = (read_with_fingerprint(member, stage, columns)[0] for member in snapshot.members)
+    tables = (_read_table(member, stage, columns) for member in snapshot.members)
     # Their schemas may differ in whether a column has missing values.
     return pa.concat_tables(tables, promote_options="default")
 
 
-def read_with_fingerprint(
-    snapshot: Snapshot, stage: str, columns: Sequence[str] | None = None
-) -> tuple[pa.Table, str]:
-    """Return a stage's table with the keyed fingerprint of its bytes."""
-    content, fingerprint = snapshot.checked_content(stage)
+def _read_table(snapshot: Snapshot, stage: str, columns: Sequence[str] | None) -> pa.Table:
+    content = snapshot.checked_content(stage)
     try:
         with pq.ParquetFile(pa.BufferReader(content)) as file:
-            return file.read(columns), fingerprint
+            return file.read(columns)
     except (OSError, pa.ArrowException):
         pass
-    raise _changed(f"{snapshot!r}: {stage!r}")
+    raise snapshot.changed(stage)
 
 
 def prepared_codes(
     spec: DatasetSpec, snapshot: Snapshot, names: Iterable[str]
 ) -> dict[str, NDArray[Any]]:
-    """Return the codes of the prepared rows by attribute; NotPrepared if there are none."""
+    """Return the codes (rows,) of attributes of the prepared rows, of parts where units have some.
+
+    NotPrepared unless the snapshot is prepared, Damaged if its rows are not as they were stored.
+    """
     require_prepared(spec, snapshot)
     columns = list(names)
     read = columns if spec.domain.parts is None else spec.counted_domain.names
     stored = read_stage(snapshot, "discretized", read)
     codes = {name: stored.column(name).to_numpy() for name in read}
-    if spec.domain.parts is None:
-        return codes
-    parts = parts_of_units(spec.domain, codes)
-    return {name: parts[name] for name in columns}
+    if spec.domain.parts is not None:
+        codes = parts_of_units(spec.domain, codes)
+    return {name: codes[name] for name in columns}

@@ -23,9 +23,8 @@ from dp_pipeline.config.encoding import FloatArray, IntArray
 from dp_pipeline.raw.contributions import (
     PersonKeys,
     keep_at_most,
-    part_of_files,
     person_codes,
-    split_by_person,
+    tables_by_person,
 )
 
 OF_UNIT = "\0of unit"
@@ -52,7 +51,8 @@ def units_of_parts(
     order   value of each part by which those of a unit are in order (n,), NaN last; None: a set
     is_empty  whether a row (n,) is no part, but stands for a unit without one; None: no row is
 
-    A unit with a part that breaks a constraint, or with two where one may be, is left out. Parts
+    A unit with a part that breaks a constraint, or with two parts of which the declaration allows
+    one, is left out. Parts
     with one value, and those of a set, are in the order of their codes, so the order of rows never
     matters. An attribute of the unit is missing where its parts have different values.
     """
@@ -93,7 +93,6 @@ def units_of_parts(
 
 
 def _keeps_constraints(domain: Domain, units: Codes) -> NDArray[np.bool_]:
-    """Return a mask of the units (n,) in which no part breaks a constraint."""
     is_kept = np.ones(len(units[SIZE]), dtype=np.bool_)
     if domain.constraints:
         parts = parts_of_units(domain, units)
@@ -105,7 +104,9 @@ def _keeps_constraints(domain: Domain, units: Codes) -> NDArray[np.bool_]:
 
 
 def parts_of_units(domain: Domain, codes: Codes) -> dict[str, IntArray]:
-    """Return the attributes of each part and the number of its unit (n,), from rows of units."""
+    """Return the codes of each part (n,) by attribute, from the columns of ``units_of_parts``.
+
+    Attributes of a unit are repeated for each of its parts, which are in order."""
     parts = domain.parts
     assert parts is not None
     sizes = parts.row_counts(codes[SIZE])
@@ -150,7 +151,7 @@ def concatenate_sources(units: pa.Table, parts: pa.Table, key: str) -> pa.Table:
 
 
 def join_parts(rows: pa.Table, keys: PersonKeys) -> PartsOfUnits:
-    """Return parts joined to their units by whole keys.
+    """Return each part with the attributes of its unit, which has the same key.
 
     rows   of both sources, all of each key, as ``source_tables`` gives them
     keys   of the columns of units; of several rows of units with one key the first by keyed digest
@@ -195,19 +196,12 @@ def join_batches(
     scratch   folder for rows that are split by key
     """
     keys = unit_keys(spec, key)
-    files = []
-    for number, table in enumerate(tables):
-        path = scratch / f"split {number}.arrow"
-        files.append((path, split_by_person(table, keys, path)))
-        empty = table.slice(0, 0)
-    yield join_parts(empty, keys).table
-    numbers = {part for _, parts in files for part in parts}
-    for part in sorted(numbers):
-        yield join_parts(part_of_files(files, part), keys).table
+    for rows in tables_by_person(tables, keys, scratch):
+        yield join_parts(rows, keys).table
 
 
 def unit_keys(spec: DatasetSpec, key: bytes) -> PersonKeys:
-    """Return the keys by which one row is chosen among the rows of units with the same key.
+    """Return the secret keys by whose digests one of several rows of a unit is chosen.
 
     key   the population's secret key
     """

@@ -11,12 +11,7 @@ from dp_pipeline.files import write_private
 from dp_pipeline.raw.clusters import workers_of
 from dp_pipeline.raw.expectations import Expectation, expectations_of
 from dp_pipeline.raw.ingest import ingested_batches
-from dp_pipeline.raw.snapshot import (
-    Snapshot,
-    mark_validated,
-    new_snapshot_hint,
-)
-from dp_pipeline.raw.workers import one_by_one
+from dp_pipeline.raw.snapshot import Snapshot, mark_validated, new_snapshot_hint
 
 
 @dataclass(frozen=True)
@@ -35,15 +30,13 @@ class Verdict:
 
 
 def validate(spec: DatasetSpec, snapshot: Snapshot, engine: str = "") -> tuple[Verdict, ...]:
-    """Check all expectations with Great Expectations, record the outcome in the manifest, and
-    return it.
+    """Return the verdict on each expectation, and record in the manifest whether rows are refused.
 
     engine   engine whose workers read batches, see ``split_engine``
 
-    Verdicts are in the order of ``expectations_of``. After a structural failure no row is read. The
-    manifest gets ``validated: {structural, refused, digest, checks}``; a refused snapshot loses its
-    mark ``prepared``. For release data nothing in it depends on a row: exact shares of what failed
-    lie in a file of their own, for the custodian alone.
+    Verdicts are in the order of ``expectations_of``. After a structural failure no row is read. A
+    refused snapshot loses its mark ``prepared``. For release data nothing in the manifest depends
+    on a row: exact shares of what failed lie in a file of their own, for the custodian alone.
     """
     # Imported late: pandas and Great Expectations are slow, and only validation needs them.
     from dp_pipeline.raw.great_expectations_session import evaluate, evaluate_batches
@@ -56,7 +49,7 @@ def validate(spec: DatasetSpec, snapshot: Snapshot, engine: str = "") -> tuple[V
     if is_sound:
         row_dependent = tuple(e for e in expectations if not e.structural)
         # The library's frames are large, so this process has one at a time.
-        parallel_map = workers_of(engine, local=one_by_one)
+        parallel_map = workers_of(engine, local=map)
         with ingested_batches(spec, snapshot) as batches:
             tallies = evaluate_batches(spec, row_dependent, batches, parallel_map)
         passed |= {e.name: tallies[e.name].is_fulfilled(e) for e in row_dependent}
@@ -78,8 +71,7 @@ _SHARES = "failed_shares.json"
 
 
 def failed_checks(snapshot: Snapshot, names: Iterable[str]) -> tuple[str, ...]:
-    """Return the names of failed checks with the exact shares of rows that pass, for the
-    custodian alone."""
+    """Return each name with the exact share of rows that pass, for the custodian alone."""
     path = snapshot.folder / _SHARES
     shares = json.loads(path.read_text()) if path.is_file() else {}
     return tuple(

@@ -53,8 +53,7 @@ def schema_frame(spec: DatasetSpec, snapshot: Snapshot) -> pd.DataFrame:
 
 
 def _column_kind(spec: DatasetSpec, name: str, column: str, type_: pa.DataType) -> Kind:
-    """Return the kind of a column; ``other`` for floating ids, and for undeclared times or
-    numbers."""
+    """Return the kind of a column; ``other`` if its values cannot be what is declared."""
     kind = kind_of(type_)
     if name == expectations.PERSON:
         return kind if kind == "text" or type_ in WHOLE else "other"

@@ -42,7 +42,7 @@ WHOLE = frozenset(
     }
 )
 REAL = frozenset({pa.float32(), pa.float64()})
-"""Types of columns that are read, as text, integers and reals; no other type is."""
+"""Types of columns that are read as texts, integers and reals; no other type is."""
 
 # Such a text of at most 40 characters is below 1e140 in size, so that pyarrow's cast cannot
 # overflow, whose error would quote the text. It rounds correctly, as float does.
@@ -160,8 +160,10 @@ def _stored_times(column: pa.ChunkedArray, clock: Clock) -> FloatArray:
 
 
 def _clock_numbers(seconds: IntArray, clock: Clock, *, is_placed: bool) -> IntArray:
-    """Return seconds since 1970 as a clock's numbers; the seconds are in UTC if placed, else in
-    local time."""
+    """Return seconds since 1970 as a clock's numbers.
+
+    is_placed   whether the seconds are in UTC, not in local time
+    """
     if clock.kind == "date" and (not is_placed or clock.zone == "UTC"):
         return seconds // DAY
     if clock.kind == "timestamp" and (is_placed or clock.zone == "UTC"):
@@ -222,8 +224,7 @@ def _unusual_number(text: str) -> float:
 
 
 def texts(column: pa.ChunkedArray) -> tuple[IntArray, NDArray[np.object_]]:
-    """Return the distinct stripped texts of a column, and the index (n,) of each row's text among
-    them.
+    """Return the place (n,) of each row's text, and the stripped texts of a column at these places.
 
     The place is −1 for null, the text None for NaN; texts may be repeated. 1.0 is the text 1, since
     a missing number may turn a file's integers into floats.
@@ -264,7 +265,9 @@ def missing_cells(attribute: Attribute, column: pa.ChunkedArray) -> NDArray[np.b
 
 
 def valid_numbers(attribute: Attribute, column: pa.ChunkedArray) -> FloatArray:
-    """Return numbers clipped to the bounds (n,); NaN for missing values and rows to drop."""
+    """Return numbers (n,) in the attribute's bounds; NaN for missing and invalid values.
+
+    A number outside is clipped, or invalid if the attribute says so (``on_invalid``)."""
     box = attribute.coordinate
     assert box is not None
     values = _numbers_or_nan(attribute, column)
@@ -304,8 +307,7 @@ def level_codes(attribute: Attribute, column: pa.ChunkedArray) -> IntArray:
 
 
 def cell_codes(attribute: Attribute, column: pa.ChunkedArray) -> IntArray:
-    """Return the codes (n,) of an attribute's column, levels or bins, with INVALID for rows to
-    drop."""
+    """Return the codes (n,) of an attribute's column, with INVALID for rows to drop."""
     if not isinstance(attribute.cells, Bins):
         return level_codes(attribute, column)
     codes = attribute.cells.encode(valid_numbers(attribute, column))
@@ -324,8 +326,10 @@ def _keep_invalid(attribute: Attribute, codes: IntArray) -> IntArray:
 def breaking_rows(
     constraint: Constraint, domain: Domain, codes: Mapping[str, IntArray]
 ) -> NDArray[np.bool_]:
-    """Return a mask of the rows (n,) that break a constraint; rows with an invalid value break
-    none."""
+    """Return a mask of the rows (n,) that break a constraint; no row with an invalid value does.
+
+    codes   of the constrained attributes (n,)
+    """
     constrained = {name: codes[name] for name in constraint.attributes}
     is_complete: NDArray[np.bool_] = np.logical_and.reduce(
         [column != INVALID for column in constrained.values()]
@@ -336,13 +340,12 @@ def breaking_rows(
 
 
 def mend_constraints(domain: Domain, codes: dict[str, IntArray]) -> NDArray[np.bool_]:
-    """Make a value missing in each row that breaks a constraint; return a mask of the rows (n,)
-    that keep all.
+    """Make a value missing in each row that breaks a constraint, so that it costs no row.
 
-    So a contradiction costs a cell, not a row.
+    codes   of every constrained attribute (n,), which are changed: those of the constraint's last
+            attribute that keeps rows and has a level of missing values
 
-    codes   of every constrained attribute; the cell is that of the constraint's last attribute
-            with a level of missing values
+    Return a mask of the rows (n,) that then break no constraint.
 
     A row is mended by itself, in the declared order of the constraints.
     """
@@ -361,8 +364,7 @@ def mend_constraints(domain: Domain, codes: dict[str, IntArray]) -> NDArray[np.b
 def level_words(
     attribute: Attribute, column: pa.ChunkedArray
 ) -> tuple[IntArray, NDArray[np.object_]]:
-    """Return the distinct texts and indices of a nominal column, with aliases replaced and
-    missing texts as None."""
+    """Return ``texts`` of a nominal column, with aliases replaced and missing texts as None."""
     places, words = texts(column)
     aliases = dict(attribute.aliases)
     if kind_of(column.type) == "number" and isinstance(attribute.cells, Levels):
@@ -407,7 +409,6 @@ def derived(rule: Derived, inputs: list[pa.ChunkedArray]) -> pa.ChunkedArray:
 
 
 def _input_numbers(rule: Derived, column: pa.ChunkedArray) -> FloatArray:
-    """Return the numbers or times (n,) of an input; NaN for missing and other values."""
     clock = rule.clock
     read_numbers: Read = (
         partial(times, clock=clock) if clock else partial(numbers, signs=rule.signs)

@@ -29,8 +29,7 @@ Result = TypeVar("Result")
 
 
 class ParallelMap(Protocol):
-    """A function that does work on tasks in parallel and yields a result for each, in the order
-    of tasks."""
+    """A function that does work on tasks in parallel and yields their results in order."""
 
     def __call__(
         self, work: Callable[[Task], Result], tasks: Sequence[Task], /
@@ -49,7 +48,7 @@ def split_engine(text: str) -> tuple[str, str]:
 
 
 def in_threads(work: Callable[[Task], Result], tasks: Sequence[Task], /) -> Iterator[Result]:
-    """Yield the results of work on tasks in threads of this process, one for each core."""
+    """Yield the results of work on tasks, in order, by at most MAX_THREADS threads."""
     threads = min(os.cpu_count() or 1, MAX_THREADS)
     with ThreadPoolExecutor(threads) as pool:
         futures: deque[Future[Result]] = deque()
@@ -59,11 +58,6 @@ def in_threads(work: Callable[[Task], Result], tasks: Sequence[Task], /) -> Iter
                 yield futures.popleft().result()
         while futures:
             yield futures.popleft().result()
-
-
-def one_by_one(work: Callable[[Task], Result], tasks: Sequence[Task], /) -> Iterator[Result]:
-    """Yield the results of work on tasks in this thread, in order."""
-    yield from map(work, tasks)
 
 
 def map_to_tables(

@@ -190,7 +190,7 @@ def test_columns_that_preparation_does_not_write_are_damaged(spec, columns):
         kind: {name: np.array(values) for name, values in given[kind].items()}
         for kind in ("coordinates", "codes")
     }
-    with pytest.raises(Damaged, match="must be columns of one length"):
+    with pytest.raises(Damaged, match="must have a whole number from"):
         MemoryCounter(spec.domain, **arrays, rows=given["rows"])
 
 

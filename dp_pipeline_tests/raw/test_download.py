@@ -120,11 +120,11 @@ def test_a_refused_connection_differs_from_a_timeout(server, tmp_path, monkeypat
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     refused = refusal(tmp_path / "a", f"http://127.0.0.1:{port}/a.csv")
-    assert refused.endswith("the server does not answer")
+    assert refused.endswith("the server does not answer: correct `url`, or run again")
     monkeypatch.setattr(download, "IDLE_SECONDS", 0.1)
     server.fault = "silent"
     assert refusal(tmp_path / "a", server.url()).endswith(
-        "the server does not answer for 0.1 seconds"
+        "the server does not answer for 0.1 seconds: run again"
     )
     # Its first words come within these seconds on a busy computer too, else it does not answer.
     monkeypatch.setattr(download, "IDLE_SECONDS", 1.5)
@@ -219,7 +219,7 @@ def test_a_certificate_of_no_authority_is_refused(tmp_path):
         url = f"https://localhost:{listening.getsockname()[1]}/a.csv"
         message = refusal(tmp_path / "folder" / "a", url)
         thread.join()
-    assert message.endswith("the server has no trusted certificate")
+    assert message.endswith("the server has no trusted certificate: declare another `url`")
 
 
 def _shake_hands(listening: socket.socket, context: ssl.SSLContext) -> None:

@@ -63,9 +63,7 @@ def test_a_query_without_rows_has_all_columns(rides: str):
 )
 def test_another_file_or_a_bad_query_is_refused_in_a_line(rides: str, tmp_path: Path, query: str):
     (tmp_path / "other.csv").write_text("lat,fare\n1,2\n")
-    with pytest.raises(
-        SourceError, match="a query that the DuckDB file can answer"
-    ) as caught:
+    with pytest.raises(SourceError, match="a query that the DuckDB file can answer") as caught:
         read(rides, query.format(other=tmp_path / "other.csv"), "lat", "fare")
     assert SECRET not in "".join(traceback.format_exception(caught.value))
     assert "\n" not in str(caught.value)

@@ -293,17 +293,21 @@ def test_another_share_is_another_validation(tmp_path, spec):
 def test_library_results_hold_verdicts_and_counts(spec, tmp_path, monkeypatch):
     """Every other format puts values of rows into the result."""
     replies = []
-    batch = great_expectations_session._frame_batch
+    definition = great_expectations_session.frame_definition
 
     class Listening:
-        def __init__(self, frame):
-            self.inside = batch(frame)
+        def __init__(self, context, name):
+            self.inside = definition(context, name)
+
+        def get_batch(self, **options):
+            self.inside = self.inside.get_batch(**options)
+            return self
 
         def validate(self, *arguments, **options):
             replies.append(self.inside.validate(*arguments, **options))
             return replies[-1]
 
-    monkeypatch.setattr(great_expectations_session, "_frame_batch", Listening)
+    monkeypatch.setattr(great_expectations_session, "frame_definition", Listening)
     validate(spec, ingested(tmp_path, {"age": ["8675309"], "sex": ["Xanthippe"]}))
     assert [len(reply.results) for reply in replies] == [4, 5]
     for reply in replies:

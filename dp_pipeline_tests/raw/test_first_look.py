@@ -77,12 +77,12 @@ def test_truncated_file_still_has_columns(tmp_path):
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        (f"1,{SECRET}\n2,x\n", "names of columns in the first line, or --header"),
-        (f"{SECRET}abc,,x\n", "names of columns in the first line"),
-        (f"{SECRET * 60}a,b\n", "names of columns in the first line"),
+        (f"1,{SECRET}\n2,x\n", "names of columns in the first line, got a number: give"),
+        (f"{SECRET}abc,,x\n", "names of columns in the first line, got an empty cell"),
+        (f"{SECRET * 60}a,b\n", "in the first line, got a cell of more than 200 characters"),
         (f"a{SECRET},a{SECRET}\n", "a different name for each column"),
-        ("", "a csv source with columns, got a file of another kind, or without"),
-        ("\n\n", "a csv source with columns, got a file of another kind, or without"),
+        ("", "a csv source with columns, got no row of names: write one"),
+        ("\n\n", "a csv source with columns, got no row of names: write one"),
     ],
     ids=["a number", "an empty cell", "a long text", "twice", "no line", "blank lines"],
 )

@@ -228,7 +228,7 @@ def test_a_file_that_ends_too_early_leaves_no_snapshot(tmp_path, monkeypatch):
     path = tmp_path / "rows.csv.gz"
     path.write_bytes(packed[:-5000])
     spec = spec_of(Source("csv", str(path)), "x", purpose="release")
-    with pytest.raises(SourceError, match="truncated"):
+    with pytest.raises(SourceError, match="a damaged file: write it again"):
         ingest(spec, tmp_path / "raw", key=KEY, snapshot_id=None, today=date(2026, 1, 1))
     assert [path.name for path in (tmp_path / "raw" / "city").iterdir()] == [".lock"]
 

@@ -18,7 +18,7 @@ from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import Damaged, DeclarationError, PipelineError
 from dp_pipeline.raw import prepare
 from dp_pipeline.raw.clusters import RedactErrors, workers_of
-from dp_pipeline.raw.contributions import Parts
+from dp_pipeline.raw.contributions import Parts, PersonKeys
 from dp_pipeline.raw.snapshot import Snapshot, mark_validated
 from dp_pipeline.raw.stages import BatchReader, stage_batches, store_parts
 from dp_pipeline.raw.validate import validate
@@ -151,7 +151,7 @@ def test_the_populations_key_is_in_nothing_that_workers_get(tmp_path, monkeypatc
     monkeypatch.setattr(prepare, "workers_of", lambda _: sending)
     spec = persons(tmp_path)
     prepared(spec, tmp_path / "there", IDS["texts"])
-    keys = prepare._person_keys(spec, KEY)
+    keys = PersonKeys.of(spec.columns, spec.protection.column, KEY)
     assert keys is not None
     assert [keys.ids.rows in one for one in sent] == [True, True, False, False]
     assert not any(KEY in one for one in sent)
@@ -207,7 +207,7 @@ def test_silent_server_is_one_line_without_secret(address):
         taken.bind(("127.0.0.1", 0))
         engine = f"{name}:{address.format(port=taken.getsockname()[1])}"
         with pytest.raises(
-            PipelineError, match="start it, or correct the address of the engine"
+            PipelineError, match=r"correct (it|the address of the engine)"
         ) as caught:
             workers_of(engine)
     assert "t0k" not in str(caught.value)
@@ -244,7 +244,9 @@ def test_file_replaced_while_read_is_damaged(tmp_path):
     snapshot = validated(spec, tmp_path / "rows", IDS["texts"])
     path = snapshot.table_path("ingested")
     with (
-        pytest.raises(Damaged, match="the table is not the one that was stored: restore it, or"),
+        pytest.raises(
+            Damaged, match="the table 'ingested' is not as it was stored: restore it, or"
+        ),
         stage_batches(snapshot, "ingested") as batches,
     ):
         batches[0]()

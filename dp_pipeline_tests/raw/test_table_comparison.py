@@ -105,15 +105,15 @@ def test_no_true_rows_have_no_quality(tmp_path):
 def test_undeclared_codes_are_refused(tmp_path):
     spec, snapshot = ready(tmp_path)
     with pytest.raises(
-        DeclarationError, match=r"The codes of sex in a synthetic table must lie in 0\.\.1"
+        DeclarationError, match="the codes of attribute sex in a released table must be from 0 to 1"
     ):
         table_quality(spec, snapshot, codes(sex=[2]))
     with pytest.raises(
-        DeclarationError, match=r"The codes of sex in a synthetic table must lie in 0\.\.1"
+        DeclarationError, match="the codes of attribute sex in a released table must be from 0 to 1"
     ):
         table_quality(spec, snapshot, codes(sex=[0, -1]))
     with pytest.raises(
-        DeclarationError, match="The synthetic table needs one or more attributes, but it"
+        DeclarationError, match="must have one or more attributes, but it has none: release"
     ):
         table_quality(spec, snapshot, {})
     with pytest.raises(DeclarationError, match="The data set has no attribute"):

@@ -48,21 +48,14 @@ def check(context: click.Context, reader: Reader, sweep: bool, replay: bool) -> 
 
 def check_home(home: Home, *, replay: bool = False) -> Iterator[Finding]:
     """Yield the findings about a home, topic by topic."""
-    from dp_pipeline.cli.check.homes import (
-        check_dataset_files,
-        check_formats,
-        check_ledger,
-        check_leftovers,
-        check_permissions,
-    )
-    from dp_pipeline.cli.check.releases import check_releases
+    from dp_pipeline.cli.check import homes, releases
 
-    yield from run_check("formats", check_formats(home))
-    yield from run_check("formats", check_dataset_files())
-    yield from run_check("ledger", check_ledger(home))
-    yield from run_check("permissions", check_permissions(home))
-    yield from run_check("leftovers", check_leftovers(home))
-    yield from run_check("releases", check_releases(home, replay=replay))
+    yield from run_check("formats", homes.check_formats(home))
+    yield from run_check("formats", homes.check_dataset_files())
+    yield from run_check("ledger", homes.check_ledger(home))
+    yield from run_check("permissions", homes.check_permissions(home))
+    yield from run_check("leftovers", homes.check_leftovers(home))
+    yield from run_check("releases", releases.check_releases(home, replay=replay))
 
 
 def _print(home: Home, findings: Sequence[Finding], swept: Sequence[str]) -> None:

@@ -53,15 +53,14 @@ def sweep_all(home: Home) -> list[Path]:
 
 
 def _head_folder(home: Home) -> Path:
-    """Return the folder of the ledger's head if it is outside the home, otherwise an empty
-    folder."""
+    """Return the folder of the ledger's head if it is outside the home, else a folder in it."""
     folder = Head.of(home.ledger_folder, declared=home.head).path.parent
     is_inside = folder.is_relative_to(follow_links(home.root))
     return home.ledger_folder / "locks" if is_inside else folder
 
 
 def _is_read_to_the_end(manifest: Path) -> bool:
-    """Return whether a manifest is complete or cannot be read at all."""
+    """Return whether a manifest is complete; True if it is damaged, False if it is absent."""
     if not manifest.is_file():
         return False
     try:
@@ -87,9 +86,7 @@ def check_ledger(home: Home) -> Iterator[Finding]:
     text = f"{lag} rows behind, which the next charge corrects" if lag else "in step"
     yield Finding(LEDGER, "note" if lag else "ok", f"head {head.path}: {text}")
     if head.path.stat().st_dev == home.ledger_folder.stat().st_dev:
-        place = (
-            "on the disk of the keys" if home.database is not None else "on the disk of the ledger"
-        )
+        place = f"on the disk of the {'ledger' if home.database is None else 'keys'}"
         yield Finding(
             LEDGER,
             "note",
@@ -99,8 +96,7 @@ def check_ledger(home: Home) -> Iterator[Finding]:
 
 
 def check_permissions(home: Home) -> Iterator[Finding]:
-    """Yield a fault for each private path that others may use, with the command that corrects
-    it, or that another user owns; without the former, that all is well."""
+    """Yield a fault for each private path that others may use or that another user owns."""
     states = {path: path.stat() for path in _private_paths(home) if path.exists()}
     open_paths = [path for path, state in states.items() if state.st_mode & 0o077]
     for path in open_paths:

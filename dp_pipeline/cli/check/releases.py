@@ -9,11 +9,10 @@ from fractions import Fraction
 
 from dp_pipeline.cli.check.findings import Finding, collect_error
 from dp_pipeline.config.amounts import epsilon_text
-from dp_pipeline.config.catalogue import dataset_files
+from dp_pipeline.config.catalogue import load_all
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import DeclarationError, NoAnswer, NotPrepared, PipelineError
 from dp_pipeline.config.parameters import fact_text, fact_values, texts_of
-from dp_pipeline.config.parser import load_spec
 from dp_pipeline.files import is_locked
 from dp_pipeline.ledger import Entry
 from dp_pipeline.ledger.entries import blocks_of
@@ -50,7 +49,6 @@ class ChargedRelease:
 
     @property
     def facts(self) -> Mapping[str, str]:
-        """The facts that the ledger recorded with the charge."""
         return self.entry.facts
 
     @property
@@ -82,7 +80,7 @@ class ChargedRelease:
     def release(self, spec: DatasetSpec) -> Release:
         """Return the release as ``spec`` declares it, with the domain of its snapshot.
 
-        Raises NotPrepared where that domain is still to be discovered.
+        NotPrepared if that domain is still to be discovered.
         """
         name, home = self.facts["model"], self.home
         if self.release_class is DomainRelease:
@@ -124,7 +122,7 @@ class ChargedRelease:
         return path.is_file() and is_locked(path)
 
     def changes(self, spec: DatasetSpec) -> str:
-        """Return a text that says why the key of an equal request differs now."""
+        """Return why the key of an equal request differs now, as text."""
         changes = []
         release = self.release(spec)
         if self.facts["declaration"] != release.spec.digest:
@@ -146,23 +144,14 @@ class ChargedRelease:
 
 def charged_releases(home: Home) -> Iterator[ChargedRelease]:
     """Yield every charged release, in the order of the ledger."""
-    specs, entries = _readable_specs(), home.ledger.entries()
+    # `check_dataset_files` names the files that cannot be read.
+    (specs, _), entries = load_all(), home.ledger.entries()
     ends = {entry.key: entry.event for entry in entries if entry.event in ("settled", "dead")}
     for entry in entries:
         if entry.event == "reserve":
             state = ends.get(entry.key, "unfinished")
             spec = _spec_of(specs.get(entry.facts.get("dataset", "")), blocks_of(entry.facts))
             yield ChargedRelease(entry, state, home, spec)
-
-
-def _readable_specs() -> dict[str, DatasetSpec]:
-    specs = {}
-    for name, path in dataset_files().items():
-        try:
-            specs[name] = load_spec(path)
-        except DeclarationError:
-            continue  # `check_dataset_files` names it.
-    return specs
 
 
 def _spec_of(spec: DatasetSpec | None, windows: tuple[str, ...]) -> DatasetSpec | None:
@@ -176,7 +165,7 @@ def _spec_of(spec: DatasetSpec | None, windows: tuple[str, ...]) -> DatasetSpec 
 
 
 def check_releases(home: Home, *, replay: bool = False) -> Iterator[Finding]:
-    """Yield the number of releases that can be replayed, and a finding for each other release.
+    """Yield how many releases have which outcome, and a finding for each that needs attention.
 
     replay   also replay every stored release from its answers, and compare
     """
@@ -219,8 +208,7 @@ def _outcome(release: ChargedRelease, findings: list[Finding]) -> str:
 
 
 def _replay(release: ChargedRelease) -> Iterator[Finding]:
-    """Yield a finding if the current code rebuilds a different bundle from a settled release's
-    answers."""
+    """Yield whether this code rebuilds the stored bundle of a settled release from its answers."""
     spec, is_k_anonymous = release.spec, release.release_class is KAnonymousRelease
     if spec is None or release.state != "settled" or is_k_anonymous:
         return
@@ -245,14 +233,10 @@ def _unfinished(release: ChargedRelease) -> Finding:
         return Finding(TOPIC, "note", f"{name}: a process draws it now")
     if "dataset" not in release.facts:
         return Finding(TOPIC, "note", f"{name}: the fit did not finish, and its ε is spent")
-    obstacle = _obstacle(release)
+    text, obstacle = f"{name}: the release is charged and", _obstacle(release)
     if obstacle is None:
-        return Finding(
-            TOPIC, "fault", f"{name}: the release is charged and not finished", release.command
-        )
-    return Finding(
-        TOPIC, "fault", f"{name}: the release is charged and cannot be finished now: {obstacle}"
-    )
+        return Finding(TOPIC, "fault", f"{text} not finished", release.command)
+    return Finding(TOPIC, "fault", f"{text} cannot be finished now: {obstacle}")
 
 
 def _obstacle(release: ChargedRelease) -> str | None:

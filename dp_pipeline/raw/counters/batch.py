@@ -64,7 +64,7 @@ class BatchRecoding:
 class BatchQuery:
     """One query about rows, with the recodings that precede it.
 
-    kind        name of the method there, and of ``Batch``
+    kind        name of the method of ``Batch`` that answers it
     arguments   arguments of the method
     axes        attributes whose coordinates it reads
     cells       recoded attributes whose codes it reads
@@ -118,13 +118,14 @@ class Batch:
         self.coordinates, self.codes, self.sizes, self.rows = coordinates, codes, sizes, rows
         self._tree_keys: tuple[BitTree, NDArray[Any]] | None = None
         edge = 1 << COORDINATE_BITS
-        is_sound = 0 <= rows < MAX_ROWS
-        is_sound &= all(_is_column(q, rows, -edge, edge) for q in coordinates.values())
-        is_sound &= all(_is_column(c, rows, 0, sizes[name] - 1) for name, c in codes.items())
-        if not is_sound:
+        for name, column in coordinates.items():
+            _require_column(name, column, rows, -edge, edge)
+        for name, column in codes.items():
+            _require_column(name, column, rows, 0, sizes[name] - 1)
+        if not 0 <= rows < MAX_ROWS:
             raise Damaged(
-                "The prepared rows must be columns of one length with valid codes, but they are "
-                "not: prepare the snapshot again"
+                f"The number of prepared rows must be from 0 to {MAX_ROWS - 1}, but it is not: "
+                "prepare fewer rows"
             )
 
     def recoded(self, recoding: BatchRecoding) -> Batch:
@@ -138,16 +139,12 @@ class Batch:
         grouped_codes, grouped_sizes = dict(codes), dict(sizes)
         for name, derived in recoding.derived.items():
             if all(source in grouped_codes for source in derived.attributes):
-                codes[name] = self._derived(derived, grouped_codes, grouped_sizes)
+                all_rows = slice(0, self.rows)
+                keys = cell_keys(grouped_codes, grouped_sizes, derived.attributes, all_rows)
+                codes[name] = _smallest(derived.groups, derived.size)[keys]
                 sizes[name] = derived.size
         coordinates = {name: q for name, q in self.coordinates.items() if name not in groupings}
         return Batch(coordinates=coordinates, codes=codes, sizes=sizes, rows=self.rows)
-
-    def _derived(
-        self, derived: DerivedAttribute, codes: Codes, sizes: Mapping[str, int]
-    ) -> NDArray[Any]:
-        keys = cell_keys(codes, sizes, derived.attributes, slice(0, self.rows))
-        return _smallest(derived.groups, derived.size)[keys]
 
     def answer(self, query: BatchQuery) -> Answer:
         """Return the exact answer to a query on rows that are already recoded."""
@@ -201,8 +198,7 @@ class Batch:
 
 
 def merge(query: BatchQuery, answer: Answer, addend: Answer) -> Answer:
-    """Merge the answer of a second batch into ``answer``, which is overwritten; return the
-    result."""
+    """Return the answer about two batches from those about each; ``answer`` may be overwritten."""
     match query.kind:
         case "occupied":
             cells = np.concatenate([answer[0], addend[0]])
@@ -222,8 +218,7 @@ def merge(query: BatchQuery, answer: Answer, addend: Answer) -> Answer:
 
 
 def exact_bounds(columns: Columns) -> IntArray:
-    """Return the smallest and largest coordinate of each column, (2, d); the box if there are no
-    rows."""
+    """Return the smallest and largest coordinate of each column, (2, d); the box without rows."""
     edge = 1 << COORDINATE_BITS
     if not len(columns[0]):
         return np.array([[-edge] * len(columns), [edge] * len(columns)], dtype=np.int64)
@@ -260,10 +255,13 @@ def count_right_and_wrong(rule: PredictedLabel, codes: Codes, *, rows: int) -> I
     return np.array([right, rows - right], dtype=np.int64)
 
 
-def _is_column(values: NDArray[Any], rows: int, low: int, high: int) -> bool:
-    if values.shape != (rows,) or not np.issubdtype(values.dtype, np.integer):
-        return False
-    return rows == 0 or bool(values.min() >= low and values.max() <= high)
+def _require_column(name: str, values: NDArray[Any], rows: int, low: int, high: int) -> None:
+    is_whole = values.shape == (rows,) and np.issubdtype(values.dtype, np.integer)
+    if not is_whole or (rows and not low <= values.min() <= values.max() <= high):
+        raise Damaged(
+            f"The prepared column {name!r} must have a whole number from {low} to {high} in each "
+            "row, but it does not: prepare the snapshot again"
+        )
 
 
 def _smallest(groups: Sequence[int], size: int) -> NDArray[Any]:

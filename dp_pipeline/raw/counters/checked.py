@@ -12,8 +12,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from threading import Lock
-from typing import TypeVar
 
 import pyarrow as pa
 
@@ -25,38 +25,32 @@ from dp_pipeline.raw.counters.stream import StoredRows
 from dp_pipeline.raw.prepare import stages_of
 from dp_pipeline.raw.snapshot import Snapshot, require_prepared
 from dp_pipeline.raw.stages import LEFT_OUT, read_stage
+from dp_pipeline.raw.workers import Result
 
-Result = TypeVar("Result")
 
-
+@dataclass(eq=False, repr=False)
 class CheckedRows:
-    """The stored rows of all members of a prepared snapshot, which are read only after their files
-    are checked.
+    """The stored rows of all members of a prepared snapshot, whose files are checked once.
 
+    snapshots     the members
+    stages        names of the stages that can be counted
     stored_rows   their files
-    fingerprint   fingerprint of their tables in the manifests, and of their times of reading
+    fingerprint   of their tables' fingerprints in the manifests and their times of reading
     left_out      number of rows that preparation left out
     """
 
-    def __init__(
-        self,
-        snapshots: Sequence[Snapshot],
-        stored_rows: StoredRows,
-        *,
-        stages: Sequence[str],
-        fingerprint: str,
-        left_out: int,
-    ) -> None:
-        self.stored_rows, self.fingerprint = stored_rows, fingerprint
-        self.left_out = left_out
-        self._snapshots, self._stages = tuple(snapshots), tuple(stages)
-        self._checked_stages: set[str] = set()
-        self._lock = Lock()
+    snapshots: tuple[Snapshot, ...]
+    stages: tuple[str, ...]
+    stored_rows: StoredRows
+    fingerprint: str
+    left_out: int
+    _checked_stages: set[str] = field(default_factory=set, init=False)
+    _lock: Lock = field(default_factory=Lock, init=False)
 
     @classmethod
     def open(cls, spec: DatasetSpec, snapshot: Snapshot) -> CheckedRows:
         """Return the rows of a snapshot; NotPrepared or Damaged unless all members are prepared."""
-        stages = [stage for stage in stages_of(spec) if stage != "one_hot"]
+        stages = tuple(stage for stage in stages_of(spec) if stage != "one_hot")
         # All members are of one data set, under one lock.
         with snapshot.locked():
             require_prepared(spec, snapshot)
@@ -67,25 +61,20 @@ class CheckedRows:
             left_out = sum(read_stage(snapshot, LEFT_OUT).column("rows").to_pylist())
             stored_rows = _find_rows(spec, snapshot, stages)
         fingerprint = combined_fingerprint(*parts)
-        return cls(
-            snapshot.members,
-            stored_rows,
-            stages=stages,
-            fingerprint=fingerprint,
-            left_out=left_out,
-        )
+        return cls(snapshot.members, stages, stored_rows, fingerprint, left_out)
 
     def require_stages(self, stages: Collection[str] | None = None) -> None:
-        """Raise Damaged unless these stages (None: all) are stored unchanged; each is checked
-        once."""
+        """Raise Damaged unless these stages, for None all, are as they were stored.
+
+        A stage is read once, for the first such call."""
         with self._lock:
             unchecked = [
                 stage
-                for stage in self._stages
+                for stage in self.stages
                 if (stages is None or stage in stages) and stage not in self._checked_stages
             ]
             for stage in unchecked:
-                for snapshot in self._snapshots:
+                for snapshot in self.snapshots:
                     snapshot.checked_path(stage)
             # Otherwise a replaced file could be put back after its rows were counted.
             self.stored_rows.require_unchanged()
@@ -94,8 +83,7 @@ class CheckedRows:
     def run_checked(
         self, work: Callable[[], Result], stages: Collection[str] | None = None
     ) -> Result:
-        """Return the result of ``work``, run while these stages are checked; Damaged if one
-        changed."""
+        """Return ``work()``, run while these stages are checked; Damaged if one has changed."""
         with ThreadPoolExecutor(1) as threads:
             check = threads.submit(self.require_stages, stages)
             try:
@@ -109,14 +97,13 @@ class CheckedRows:
         def checked(queries: Sequence[BatchQuery]) -> Partial:
             stages = frozenset[str]().union(*(query.stages for query in queries))
             # The number of rows is in all tables, so one checked table suffices.
-            return self.run_checked(lambda: fold(queries), stages or self._stages[-1:])
+            return self.run_checked(lambda: fold(queries), stages or self.stages[-1:])
 
         return checked
 
 
 def combined_fingerprint(*parts: str) -> str:
-    """Return one fingerprint made of the fingerprints of several tables and the times of their
-    reading.
+    """Return one fingerprint of several texts: fingerprints of tables and times of their reading.
 
     With the times, rows that are read again always differ: no outcome may reveal whether they
     changed.

@@ -26,7 +26,7 @@ PARTIALS_A_SUM = 8
 
 
 def threaded_fold(stored_rows: StoredRows) -> Fold:
-    """Return the engine of this machine, with one thread for each core."""
+    """Return the engine of this machine, with a thread for each core, at most MAX_THREADS."""
 
     def fold(queries: Sequence[BatchQuery]) -> Partial:
         # The threads share one iterator, which gives each batch to one of them.

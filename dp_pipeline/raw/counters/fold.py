@@ -30,7 +30,7 @@ RequireStages = Callable[[Collection[str] | None], None]
 
 
 def answer_batch(batch: Batch, queries: Sequence[BatchQuery]) -> Partial:
-    """Return the answers of one batch, recoded once for queries with equal recodings."""
+    """Return a batch's answer to each query; queries with equal recodings share recoded rows."""
     if not batch.rows:
         return [None] * len(queries)
     # A list, because recodings have mappings and so no hash.
@@ -95,9 +95,9 @@ class FoldCounter:
         return self._domain
 
     def require_stored(self, rehearsed: object = None) -> None:
-        """Raise Damaged if a stored table changed after a rehearsal read it.
+        """Raise Damaged if a stored table that a rehearsal has queried is not as it was stored.
 
-        rehearsed   the EmptyCounter of the rehearsal; None: all tables are checked
+        rehearsed   the EmptyCounter of the rehearsal; of any other object all tables are checked
 
         Other tables are checked before their first answer.
         """
@@ -105,8 +105,7 @@ class FoldCounter:
             self._require_stages(rehearsed.stages if isinstance(rehearsed, EmptyCounter) else None)
 
     def count(self, marginals: Sequence[tuple[str, ...]]) -> list[Sealed]:
-        """Return the tables of marginals, in their order; () stands for the number of rows,
-        shape ()."""
+        """Return the tables of marginals, in their order; that of () is the number of rows."""
         return [Sealed(table) for table in self.exact_tables(marginals)]
 
     def count_left_out(self) -> Sealed:
@@ -156,8 +155,9 @@ class FoldCounter:
         return Sealed(*self._answer("distance_total", rule, clip, shift, axes=rule.columns))
 
     def children(self, tree: BitTree, queries: Sequence[tuple[Prefixes, int]]) -> list[Sealed]:
-        """Return the number of rows in every box ``bits`` levels below each queried node, (m,
-        2^bits)."""
+        """Return, for each query (nodes, bits), a table of counts (nodes, 2^bits).
+
+        It has the number of rows in every box ``bits`` levels below each node."""
         checks.require_tree(self._domain, tree)
         for nodes, bits in queries:
             checks.require_nodes(tree, nodes, bits)
@@ -166,12 +166,15 @@ class FoldCounter:
         return [Sealed(table) for table in tables]
 
     def sum_by_centre(self, rules: Sequence[NearestCentre], *, salt: int) -> Sealed:
-        """Return sizes and coordinate totals of the clusters of every subset, (m, k, 1 + d)."""
+        """Return sizes and coordinate totals of the k clusters of each subset, (m, k, 1 + d).
+
+        rules   the m rules, one for each subset; ``salt`` divides the rows into subsets
+        """
         checks.require_subsets(self._domain, rules, salt)
         return Sealed(*self._answer("sum_by_centre", tuple(rules), salt, axes=rules[0].columns))
 
     def residuals(self, rule: NearestCentre, radii: tuple[int, ...]) -> Sealed:
-        """Return the totals of clipped distances from the centre of every cluster, (k, d)."""
+        """Return the total of clipped differences from the centre, by cluster and axis, (k, d)."""
         checks.require_rule(self._domain, rule)
         rule.require_radii(radii)
         return Sealed(*self._answer("residuals", rule, radii, axes=rule.columns))
@@ -207,16 +210,16 @@ class FoldCounter:
     ) -> Answer:
         query = BatchQuery(kind, arguments, frozenset(axes), frozenset(cells), self._recodings)
         (answer,) = self._fold([query])
-        return self._empty_batch().answer(query) if answer is None else answer
-
-    def _empty_batch(self) -> Batch:
+        if answer is not None:
+            return answer
         column = np.zeros(0, dtype=np.int64)
-        return Batch(
+        empty_batch = Batch(
             coordinates=dict.fromkeys(self._domain.numeric, column),
             codes=dict.fromkeys(self._domain.discrete, column),
             sizes={name: self._domain[name].size for name in self._domain.discrete},
             rows=0,
         )
+        return empty_batch.answer(query)
 
 
 class EmptyCounter(FoldCounter):

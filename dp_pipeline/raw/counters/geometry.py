@@ -24,8 +24,7 @@ _MAX_PRODUCTS = 1 << 18
 
 
 class Assignment:
-    """The assignment of rows to their nearest centres, block by block, by a rule with exact
-    distances.
+    """The assignment of rows to their nearest centres by exact distances.
 
     >>> rule = NearestCentre(("x",), ((-8,), (8,)), (1,))
     >>> Assignment(rule).labels([np.array([-9, 0, 1])]).tolist()
@@ -47,8 +46,7 @@ class Assignment:
             yield slice(start, start + step)
 
     def labels(self, columns: Columns) -> IntArray:
-        """Return the index of every row's nearest centre, the lowest index among equally near
-        ones."""
+        """Return the index (rows,) of each row's nearest centre, the first of equally near ones."""
         if self._matrix is None:
             return self._by_differences(columns)
         x = np.ones((len(columns[0]), len(self._matrix)))
@@ -63,8 +61,7 @@ class Assignment:
         return np.stack([(q.astype(np.int64) - c[labels]) * weight for q, c, weight in axes])
 
     def _products(self) -> FloatArray:
-        """Return the matrix that maps (x, 1) to |c|² − 2xc, with integers that floats represent
-        exactly."""
+        """Return the matrix that maps (x, 1) to |c|² − 2xc; floats hold its integers exactly."""
         squares = (self._reduced * self._centres) ** 2
         return np.vstack([-2.0 * (self._reduced**2 * self._centres).T, squares.sum(axis=1)])
 
@@ -86,8 +83,10 @@ _ROWS_TO_SORT = 1 << 18
 def sums_by_centre(
     rules: Sequence[NearestCentre], columns: Columns, *, rows: int, salt: int
 ) -> IntArray:
-    """Return sizes and coordinate totals of the clusters of every subset, (subsets, centres, 1 +
-    columns)."""
+    """Return sizes and coordinate totals of each subset's clusters, (subsets, centres, 1 + d).
+
+    rules   one for each subset; rows are in subsets by a hash of their d coordinates and ``salt``
+    """
     sums = np.zeros((len(rules), len(rules[0].centres), 1 + len(columns)), dtype=np.int64)
     if len(rules) == 1:
         _add_sums(sums[0], rules[0], columns, rows=rows)
@@ -124,7 +123,11 @@ def _add_sums(sums: IntArray, rule: NearestCentre, columns: Columns, *, rows: in
 def residual_totals(
     rule: NearestCentre, radii: Sequence[int], columns: Columns, *, rows: int
 ) -> IntArray:
-    """Return the totals of clipped distances from the centre of every cluster, (k, d)."""
+    """Return the total of clipped differences from the centre, by cluster and axis, (k, d).
+
+    A row's weighted difference y counts as y·2^COORDINATE_BITS / max(Σ|y|, radius of its cluster),
+    rounded towards 0.
+    """
     assignment, k = Assignment(rule), len(rule.centres)
     least = np.array(radii, dtype=np.int64)
     sums = np.zeros((k, len(columns)), dtype=np.int64)
@@ -159,10 +162,9 @@ def _totals(labels: IntArray, values: NDArray[Any], k: int) -> IntArray:
 def exact_distance_total(
     rule: NearestCentre, columns: Columns, *, rows: int, clip: int, shift: int
 ) -> int:
-    """Return the sum over rows of min(D, clip) >> shift, where D is the squared distance to the
-    nearest centre.
+    """Return the sum over rows of min(D, clip) >> shift, where D is a squared distance.
 
-    D is the minimum over centres of Σ (weight · (q − c))²."""
+    It is that to the nearest centre, the minimum over centres of Σ (weight · (q − c))²."""
     assignment = Assignment(rule)
     most = min(clip, rule.largest_distance)
     total = 0
@@ -232,8 +234,10 @@ def sorted_keys(tree: BitTree, columns: Sequence[NDArray[Any]], *, rows: int) ->
 
 
 def prefix_counts(keys: Keys, depth: int, nodes: Prefixes, bits: int) -> IntArray:
-    """Return the number of rows in every box ``bits`` levels below each node, (nodes, 2^bits),
-    from sorted keys."""
+    """Return the number of rows in every box ``bits`` levels below each node, (nodes, 2^bits).
+
+    keys, depth   sorted keys of a tree of this depth (``sorted_keys``)
+    """
     counts = np.zeros((len(nodes), 1 << bits), dtype=np.int64)
     step = max(1, _BOXES_A_CHUNK >> bits)
     for start in range(0, len(nodes), step):

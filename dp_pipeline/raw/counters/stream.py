@@ -40,26 +40,29 @@ class StoredRows:
 
     @classmethod
     def of(cls, domain: Domain, *pairs: tuple[Path, Path | None]) -> StoredRows:
-        """Return the stored rows of pairs of files; Damaged unless the files of a pair match.
+        """Return the stored rows of pairs of files.
 
-        They match if they have the same row groups; all together have fewer than MAX_ROWS rows."""
+        Damaged unless the files of each pair have the same row groups, and all together fewer than
+        MAX_ROWS rows."""
         marks = tuple(map(file_mark, _files(pairs)))
         groups: list[tuple[int, int, int]] = []
-        is_sound = True
         for index, pair in enumerate(pairs):
             footers = map(pq.read_metadata, _files([pair]))
             rows, *codes_rows = (
                 [footer.row_group(number).num_rows for number in range(footer.num_row_groups)]
                 for footer in footers
             )
-            is_sound &= all(sizes == rows for sizes in codes_rows)
+            if any(sizes != rows for sizes in codes_rows):
+                raise Damaged(
+                    "The files of prepared rows must have equal row groups, but they differ: "
+                    "prepare the snapshot again"
+                )
             groups += [(index, number, size) for number, size in enumerate(rows)]
         sizes = tuple((name, domain[name].size) for name in domain.discrete)
         stored_rows = cls(pairs, sizes, tuple(groups), marks)
-        if not is_sound or stored_rows.row_count >= MAX_ROWS:
+        if stored_rows.row_count >= MAX_ROWS:
             raise Damaged(
-                "The files of prepared rows must have equal row groups, but they differ: "
-                "prepare the snapshot again"
+                f"The prepared rows must be fewer than {MAX_ROWS}, but they are more: prepare fewer"
             )
         return stored_rows
 

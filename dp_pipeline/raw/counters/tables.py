@@ -28,22 +28,12 @@ ROWS_A_CHUNK = 1 << 16
 def cell_keys(
     codes: Codes, sizes: Mapping[str, int], names: Sequence[str], rows: slice
 ) -> IntArray:
-    """Return the cell number of each of ``rows`` in the table over ``names``, the last axis
-    fastest."""
+    """Return the cell of each of ``rows`` in the table over ``names``, the last name fastest."""
     keys = codes[names[0]][rows].astype(np.int64)
     for name in names[1:]:
         keys *= sizes[name]
         keys += codes[name][rows]
     return keys
-
-
-def add_counts(table: IntArray, keys: IntArray) -> None:
-    """Add 1 to the cell of every key in a flat table."""
-    # bincount writes a whole new table, which takes too long for few rows and many cells.
-    if table.size <= 2 * ROWS_A_CHUNK:
-        table += np.bincount(keys, minlength=table.size)
-    else:
-        np.add.at(table, keys, 1)
 
 
 def occupied_cells(
@@ -62,7 +52,7 @@ def occupied_cells(
 def contingency_table(
     codes: Codes, sizes: Mapping[str, int], names: Sequence[str], *, rows: int
 ) -> IntArray:
-    """Return the exact table of counts over at least one attribute, without repeated attributes.
+    """Return the exact counts over one or more different attributes, one axis for each.
 
     >>> codes = {"a": np.array([0, 1, 1]), "b": np.array([2, 0, 0])}
     >>> contingency_table(codes, {"a": 2, "b": 3}, ("a", "b"), rows=3).tolist()
@@ -71,7 +61,12 @@ def contingency_table(
     shape = tuple(sizes[name] for name in names)
     table = np.zeros(int(np.prod(shape)), dtype=np.int64)
     for start in range(0, rows, ROWS_A_CHUNK):
-        add_counts(table, cell_keys(codes, sizes, names, slice(start, start + ROWS_A_CHUNK)))
+        keys = cell_keys(codes, sizes, names, slice(start, start + ROWS_A_CHUNK))
+        # bincount writes a whole new table, which takes too long for few rows and many cells.
+        if table.size <= 2 * ROWS_A_CHUNK:
+            table += np.bincount(keys, minlength=table.size)
+        else:
+            np.add.at(table, keys, 1)
     return table.reshape(shape)
 
 
@@ -209,16 +204,14 @@ def _plan(
             subgroups = (part for k in range(1, len(group)) for part in combinations(group, k))
             covered |= dict.fromkeys(subgroups, members)
         else:
-            unfused += [_unfused(names, sizes) for names in members]
+            for names in members:
+                single = tuple(SuperColumn((name,), (sizes[name],)) for name in names)
+                unfused.append(FusedTable(single, (names,)))
     # In this order neighbours share their first super-columns, whose keys are computed once.
     fused_tables = [
         FusedTable(tuple(columns[i] for i in group), tuple(fused[group])) for group in sorted(fused)
     ]
     return (*fused_tables, *unfused)
-
-
-def _unfused(names: Names, sizes: Mapping[str, int]) -> FusedTable:
-    return FusedTable(tuple(SuperColumn((name,), (sizes[name],)) for name in names), (names,))
 
 
 def count_plan(
@@ -286,7 +279,7 @@ class _BlockKeys:
 
     def _column_keys(self, column: SuperColumn) -> _Keys:
         if column not in self._own:
-            kind = _key_type(column.size)
+            kind: np.dtype[Any] = np.min_scalar_type(column.size)
             keys = self._codes[column.names[0]][self._rows].astype(kind)
             for name, size in zip(column.names[1:], column.sizes[1:], strict=True):
                 keys *= kind.type(size)
@@ -296,15 +289,11 @@ class _BlockKeys:
 
 
 def _append_digit(keys: _Keys, digits: _Keys, size: int, *, cells: int) -> _Keys:
-    kind = _key_type(cells)
+    kind: np.dtype[Any] = np.min_scalar_type(cells)
     longer = keys.astype(kind)
     longer *= kind.type(size)
     longer += digits.astype(kind, copy=False)
     return longer
-
-
-def _key_type(cells: int) -> np.dtype[Any]:
-    return np.min_scalar_type(cells)
 
 
 def summed_tables(fused: FusedTable, counts: IntArray) -> dict[Names, IntArray]:

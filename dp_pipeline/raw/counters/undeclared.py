@@ -18,9 +18,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import chain
+from functools import partial
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -36,16 +35,15 @@ from dp_pipeline.gate.texts import pack_texts
 from dp_pipeline.raw.contributions import (
     PersonKeys,
     keep_at_most,
-    part_of_files,
     person_codes,
-    split_by_person,
+    tables_by_person,
 )
 from dp_pipeline.raw.counters.checked import combined_fingerprint
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.raw.ingest import check_ingested, ingested_batches
 from dp_pipeline.raw.prepare import rows_as_declared, rows_of_window
 from dp_pipeline.raw.snapshot import Snapshot, require_validated
-from dp_pipeline.raw.stages import BatchReader
+from dp_pipeline.raw.stages import BatchReader, write_row_groups
 from dp_pipeline.raw.values import column_of, finite_numbers, level_words, valid_numbers
 
 MAX_LEVEL_BYTES = 256
@@ -121,7 +119,7 @@ class UndeclaredRows:
         """Do nothing, since the only stored table was checked when it was opened."""
 
     def magnitudes(self, attribute: str, edges: tuple[float, ...]) -> Sealed:
-        """Return the number of rows in every bucket, (len(edges) − 1,)."""
+        """Return the number of rows between two edges, (len(edges) − 1,); the last is inclusive."""
         open_attribute = self._open_attribute(attribute)
         counts = np.zeros(len(edges) - 1, dtype=np.int64)
         for table in self._parts():
@@ -134,21 +132,24 @@ class UndeclaredRows:
         return Sealed(counts)
 
     def texts(self, attribute: str, weights: tuple[int, ...]) -> Sealed:
-        """Return all texts that may become levels, with the total weights of their persons.
+        """Return all texts that may become levels, packed, then the total weight of each.
+
+        weights   what a person adds to each of her texts: entry m − 1 if she has m of them
 
         Texts of more than MAX_LEVEL_BYTES, with control characters, or equal to the name of missing
         values are no levels.
         """
         open_attribute, sums = self._open_attribute(attribute), Counter[bytes]()
+        column = self._spec.protection.column
         for table in self._parts():
-            sums.update(_weigh_texts(open_attribute, table, self._persons(table), weights))
+            persons = np.arange(table.num_rows) if column is None else person_codes(table, column)
+            sums.update(_weigh_texts(open_attribute, table, persons, weights))
         texts = tuple(sorted(sums))
         totals = np.array([sums[text] for text in texts], dtype=np.int64)
         return Sealed(np.concatenate([pack_texts(texts), totals]))
 
     def within(self, attribute: str, interval: Coordinate) -> MemoryCounter:
-        """Return a counter of the rows whose value lies in an interval, with codes relative to
-        that interval."""
+        """Return a counter of the rows whose value is in an interval, with coordinates in it."""
         open_attribute = self._open_attribute(attribute)
         bounded = replace(open_attribute, coordinate=interval, cells=None, undeclared=None)
         arrays = [np.zeros(0, dtype=np.int32)]
@@ -169,13 +170,6 @@ class UndeclaredRows:
             raise BoundaryViolation(f"The attribute {name} is declared, so it cannot be discovered")
         return attribute
 
-    def _persons(self, table: pa.Table) -> IntArray:
-        """Return a number for the person of every row (n,), −1 for a row without one."""
-        column = self._spec.protection.column
-        if column is None:
-            return np.arange(table.num_rows, dtype=np.int64)
-        return person_codes(table, column)
-
 
 def _as_declared(spec: DatasetSpec, table: pa.Table) -> pa.Table:
     table = table.select(list(dict.fromkeys(spec.columns)))
@@ -192,27 +186,13 @@ def _tables_by_person(
     if keys is None:
         yield from tables
         return
-    first, files = next(tables), []
-    for number, table in enumerate(chain([first], tables)):
-        path = scratch / f"split {number}.arrow"
-        files.append((path, split_by_person(table, keys, path)))
-    # At least one table, if without rows.
-    at_most = spec.protection.rows
-    yield keep_at_most(first.slice(0, 0), at_most=at_most, keys=keys)
-    for part in dict.fromkeys(part for _, parts in files for part in parts):
-        yield keep_at_most(part_of_files(files, part), at_most=at_most, keys=keys)
+    for table in tables_by_person(tables, keys, scratch):
+        yield keep_at_most(table, at_most=spec.protection.rows, keys=keys)
 
 
 def _write_parts(tables: Iterator[pa.Table], path: Path) -> Parts:
-    """Write tables to an unnamed temporary file as row groups; return the open file."""
-    first = next(tables)
-
-    def write(file: BinaryIO) -> None:
-        with pq.ParquetWriter(file, first.schema, compression="lz4") as writer:
-            for table in chain([first], tables):
-                writer.write_table(table, row_group_size=max(1, table.num_rows))
-
-    write_atomically(path, write)
+    """Write tables to a file as row groups; return a function that reads one after the other."""
+    write_atomically(path, partial(write_row_groups, tables, compression="lz4"))
     file = pq.ParquetFile(pa.OSFile(str(path)))
     return lambda: map(file.read_row_group, range(file.num_row_groups))
 
@@ -244,8 +224,10 @@ def _as_level(word: str | None, reserved: set[str]) -> bytes | None:
 def _sum_weights(
     codes: IntArray, persons: IntArray, texts: int, weights: tuple[int, ...]
 ) -> IntArray:
-    """Return the total weight of the persons who have each text (texts,), with each person
-    counted once."""
+    """Return the total weight (texts,) of each text, to which a person adds once.
+
+    weights   what a person adds to each of her texts: entry m − 1 if she has m of them
+    """
     # Fewer than 2^31 persons and texts, so a pair of them is an integer of 62 bits.
     pairs = np.unique(persons * max(1, texts) + codes)
     _, owners, text_counts = np.unique(

@@ -70,7 +70,7 @@ def draw_category(
 
 
 def draw_one_of_many(rng: np.random.Generator, weights: FloatArray, rows: int) -> IntArray:
-    """Return one of very many categories for each row, drawn by bisection."""
+    """Return one of k categories for each row (rows,), drawn by weights (k,), also for large k."""
     cumulative = np.cumsum(weights)
     positions = np.searchsorted(cumulative, rng.random(rows) * cumulative[-1], side="right")
     codes: IntArray = np.minimum(positions, len(weights) - 1).astype(np.int64)

@@ -1,4 +1,4 @@
-"""Rows that nobody has: drawn from a declaration, or after the rows of an earlier release."""
+"""Artificial rows, drawn from a declaration or from the rows of an earlier release."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dp_pipeline.config.clock import DAY, Clock
+from dp_pipeline.config.clock import DAY
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.domain import Attribute
 from dp_pipeline.config.encoding import Levels
@@ -29,16 +29,17 @@ EXAMPLE_SPREAD = 100
 
 _DECADE = 10 * 365
 _MOST_ROUNDS = 50
-"""Draws, after which rows that break constraints are given up."""
+"""Draws of ``rows`` rows, at most, to replace those that break constraints."""
 
 
 def draw_declared_rows(
     spec: DatasetSpec, rows: int, *, seed: int, columns: Mapping[str, NDArray[Any]] | None = None
 ) -> pa.Table:
-    """Return artificial rows that fit the declaration, which depend on no real row.
+    """Return artificial rows that fit the declaration, at most ``rows``; no real row is read.
 
-    Every value is uniform over what is declared; rows that break constraints are drawn again. A
-    person has as many rows as may count, and times are in the closed windows.
+    Every value is uniform over what is declared; rows that break constraints are drawn again, at
+    most _MOST_ROUNDS times. A person has as many rows as may count, and times are in the closed
+    windows.
 
     columns   column of the source → values (n,) of an earlier release, from which whole rows are
               drawn; None: all columns are drawn
@@ -64,7 +65,7 @@ def draw_declared_rows(
 def _draw(
     spec: DatasetSpec, rows: int, rng: np.random.Generator, released: Mapping[str, NDArray[Any]]
 ) -> pa.Table:
-    """Return artificial rows without those that break a constraint."""
+    """Return up to ``rows`` artificial rows: those that break no constraint."""
     columns_of_rows: dict[str, pa.Array] = {}
     if released:
         places = rng.integers(0, len(next(iter(released.values()))), rows)
@@ -72,9 +73,9 @@ def _draw(
     for attribute in spec.domain:
         for name in attribute.inputs:
             if name not in columns_of_rows:
-                columns_of_rows[name] = _cells(
-                    _uniform_values(attribute, rows, rng), attribute, rng
-                )
+                values = _uniform_values(attribute, rows, rng)
+                is_missing = rng.random(rows) < MISSING_SHARE if attribute.nullable else None
+                columns_of_rows[name] = pa.array(values, mask=is_missing)
     if spec.windows is not None:
         columns_of_rows[spec.windows.column] = _times(spec, rows, rng)
     table = pa.table(columns_of_rows)
@@ -84,7 +85,6 @@ def _draw(
 
 
 def _uniform_values(attribute: Attribute, rows: int, rng: np.random.Generator) -> NDArray[Any]:
-    """Return uniform values for the source column from which an attribute is read."""
     if attribute.derived is not None:
         return _inputs(attribute.derived, rows, rng)
     cells, box, undeclared = attribute.cells, attribute.coordinate, attribute.undeclared
@@ -102,22 +102,15 @@ def _uniform_values(attribute: Attribute, rows: int, rng: np.random.Generator) -
 
 
 def _inputs(derived: Derived, rows: int, rng: np.random.Generator) -> NDArray[Any]:
-    """Return random texts, times or numbers from which a column is derived."""
     if derived.is_text:
         letters = np.array([*"ABCDEFGH"])[rng.integers(0, 8, (rows, derived.letters + 2))]
         return np.array(["".join(text) for text in letters], dtype=object)
     if derived.clock is None:
         return np.floor(rng.uniform(0, EXAMPLE_SPREAD, rows))
     days = rng.uniform(0, _DECADE, rows)
-    return derived.clock.release_values(np.floor(_today(derived.clock) - _in(derived.clock, days)))
-
-
-def _in(clock: Clock, days: NDArray[np.float64]) -> NDArray[np.float64]:
-    return days if clock.kind == "date" else days * DAY
-
-
-def _today(clock: Clock) -> float:
-    return clock.number_of(datetime(2026, 1, 1, tzinfo=UTC))
+    age = days if derived.clock.kind == "date" else days * DAY
+    last = derived.clock.number_of(datetime(2026, 1, 1, tzinfo=UTC))
+    return derived.clock.release_values(np.floor(last - age))
 
 
 def _times(spec: DatasetSpec, rows: int, rng: np.random.Generator) -> pa.Array:
@@ -130,8 +123,3 @@ def _times(spec: DatasetSpec, rows: int, rng: np.random.Generator) -> pa.Array:
     seconds = np.floor(rng.uniform(start, end, rows))
     moments = seconds if windows.clock.kind == "timestamp" else np.floor(seconds / DAY)
     return pa.array(windows.clock.release_values(moments))
-
-
-def _cells(values: NDArray[Any], attribute: Attribute, rng: np.random.Generator) -> pa.Array:
-    mask = rng.random(len(values)) < MISSING_SHARE if attribute.nullable else None
-    return pa.array(values, mask=mask)

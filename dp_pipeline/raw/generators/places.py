@@ -56,8 +56,7 @@ SPARSE += [(540_000.0, 300_000.0), (540_000.0, 400_000.0)]
 
 
 def unbalance_like(seed: int = 0, rows: int = 6_500) -> pa.Table:
-    """Return generated points x, y in the box [0, 1e6]² with their cluster ``label``, the texts 1
-    to 8.
+    """Return generated points x, y in the box [0, 1e6]² with their cluster ``label``, from 1 to 8.
 
     With 6,500 rows 3 × 2,000 points are dense (labels 1 to 3) and 5 × 100 sparse; other numbers
     of rows keep the proportion 20 : 1.
@@ -75,10 +74,9 @@ CENTRES = np.array([(1.0, 1.0), (1.0, -1.0), (-1.0, 1.0), (-1.0, -1.0), (0.0, 0.
 
 
 def pytest2d(seed: int = 0, rows: int = 10_000) -> pa.Table:
-    """Return generated points x, y of five equal clusters at (±1, ±1) and (0, 0), standard
-    deviation 0.2.
+    """Return generated points x, y of five equal clusters at (±1, ±1) and (0, 0).
 
-    Rare points outside the box (−2, 2)² are moved to its edge.
+    Their standard deviation is 0.2. Rare points outside the box (−2, 2)² are moved to its edge.
     """
     k = len(CENTRES)
     points, _ = _draw_clusters(
@@ -236,11 +234,10 @@ def _week(seed: int, week: int, rows: int) -> pa.Table:
 
 
 def _activity(seed: int, week: int) -> FloatArray:
-    """Return the activity of each rider in a week (RIDERS,), equal in all weeks of that rider."""
-    first = NEW_RIDERS * week // NEW_RIDERS
+    """Return the activity of each rider of a week (RIDERS,), the same in all weeks of a rider."""
     cohorts = [
         random_numbers(seed * 1_000_003 - 1 - week_joined).pareto(HEAVY_TAIL, size=NEW_RIDERS)
-        for week_joined in range(first, first + RIDERS // NEW_RIDERS)
+        for week_joined in range(week, week + RIDERS // NEW_RIDERS)
     ]
     return np.minimum(1.0 + np.concatenate(cohorts), MAX_TIMES_USUAL)
 

@@ -54,8 +54,8 @@ def read_source(spec: DatasetSpec, files: Sequence[Path] | None = None) -> pa.Ta
 
     Rows are in the order of the source, those of a query in any order. Text columns have the type
     ``string``; CSV cells are all text, empty ones ``""`` and not null. Numbers of Parquet,
-    PostgreSQL, bundled sets and generators keep their type. A column of two attributes is read
-    once. The table may have no rows.
+    PostgreSQL, DuckDB, bundled sets and generators keep their type. A column of two attributes is
+    read once. The table may have no rows.
 
     SourceError, without quoting a row, if the source is absent, damaged or ragged, lacks or repeats
     a column, has a column that is neither text nor numbers, or fewer rows than the sample;
@@ -66,7 +66,12 @@ def read_source(spec: DatasetSpec, files: Sequence[Path] | None = None) -> pa.Ta
 
 
 def stored_types(spec: DatasetSpec, files: Sequence[Path] | None = None) -> dict[str, str]:
-    """Return the stored type of each declared column; {} if the source has only texts."""
+    """Return the Arrow type of each declared column of Parquet files; {} for other sources.
+
+    files   as for ``read_source``
+
+    A column whose files have several types is left out.
+    """
     if spec.source.parts is not None:
         units, parts = spec.source_specs
         return {**stored_types(parts), **stored_types(units, files)}

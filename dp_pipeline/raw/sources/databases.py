@@ -34,18 +34,16 @@ TIME_TYPES = {
 }
 """Types of PostgreSQL that are read as text and then converted; dates out of range become null."""
 
+INTEGER_TYPES = ("int2", "int4", "int8")
 _NUMBER_TYPES = {
-    "int2": pa.int64(),
-    "int4": pa.int64(),
-    "int8": pa.int64(),
-    "float4": pa.float64(),
-    "float8": pa.float64(),
+    **dict.fromkeys(INTEGER_TYPES, pa.int64()),
+    **dict.fromkeys(("float4", "float8"), pa.float64()),
 }
 _TEXT_CATEGORIES = ("B", "D", "E", "N", "S", "X")
 """Categories of types that are read as PostgreSQL's text: truth values, dates and times,
 enumerations, exact numbers, texts, and texts without a type."""
 
-_PERSON_TYPES = ("int2", "int4", "int8", "text", "varchar", "bpchar", "name", "uuid")
+_PERSON_TYPES = (*INTEGER_TYPES, "text", "varchar", "bpchar", "name", "uuid")
 """Types whose values are equal exactly if their texts are, unlike numeric, with 7 and 7.0."""
 
 _TOTAL_ENCODINGS = ("UTF8", "LATIN1", "SQL_ASCII")

@@ -161,16 +161,14 @@ def _writer(spec: DatasetSpec, column: str) -> Write:
     clock = next(
         (each.clock for each in spec.domain if each.clock and column in each.inputs), None
     ) or (spec.windows.clock if spec.windows and spec.windows.column == column else None)
-    return lambda value: (
-        _time_text(value, clock)
-        if isinstance(value, date | time)
-        else signs.localise(_number_text(value))
-    )
 
+    def write(value: Any) -> str:
+        if isinstance(value, date | time):
+            return _time_text(value, clock)
+        is_whole = isinstance(value, int) or value.is_integer()
+        return signs.localise(str(int(value)) if is_whole else repr(value))
 
-def _number_text(value: float) -> str:
-    is_whole = isinstance(value, int) or value.is_integer()
-    return str(int(value)) if is_whole else repr(value)
+    return write
 
 
 def _time_text(value: Any, clock: Clock | None) -> str:

@@ -20,6 +20,7 @@ from dp_pipeline.config.errors import DeclarationError, SourceError
 from dp_pipeline.config.reading import Signs
 from dp_pipeline.config.source import Source
 from dp_pipeline.raw.sources.databases import (
+    INTEGER_TYPES,
     TIME_TYPES,
     ColumnType,
     SelectStatement,
@@ -179,17 +180,8 @@ def person_as_bytes(cell: Cell) -> bytes | None:
     return as_bytes(cell)
 
 
-_KINDS: dict[str, ColumnKind] = {
-    "B": "boolean",
-    "N": "number",
-    "D": "text",
-    "E": "text",
-    "S": "text",
-    "X": "text",
-}
+_KINDS: dict[str, ColumnKind] = {"B": "boolean", "N": "number", **dict.fromkeys("DESX", "text")}
 """PostgreSQL's category of a type → kind of a column in a draft."""
-
-_INTEGER_TYPES = ("int2", "int4", "int8")
 
 
 def query_columns(source: Source) -> tuple[SourceColumn, ...]:
@@ -232,4 +224,4 @@ def _source_column(type_: ColumnType) -> SourceColumn:
         kind = "date" if type_.name == "date" else "timestamp"
     if type_.name == "money":
         kind = "unusable"
-    return SourceColumn(type_.column, kind, type_.name, type_.name in _INTEGER_TYPES)
+    return SourceColumn(type_.column, kind, type_.name, type_.name in INTEGER_TYPES)
