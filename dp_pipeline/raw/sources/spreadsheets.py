@@ -37,7 +37,7 @@ _UNREADABLE = object()
 def read_xlsx(spec: DatasetSpec, path: Path) -> Iterator[pa.Table]:
     """Yield the declared columns of a spreadsheet as text, in parts; the first part has no row.
 
-    Raises SourceError for a file that is no spreadsheet, and for a sheet or column that it lacks.
+    SourceError for a file that is no spreadsheet, and for a sheet or column that it lacks.
     """
     reading.require_readable(spec, path)
     columns = reading.declared_columns(spec)
@@ -84,10 +84,8 @@ def _sheet_rows(path: Path, source: Source) -> Iterator[tuple[int, Row]]:
     with path.open("rb") as file:
         book = _undamaged(lambda: load_workbook(file, read_only=True, data_only=True))
         if source.sheet and source.sheet not in book.sheetnames:
-            raise OddFile(
-                f"a sheet {source.sheet!r}",
-                f"{len(book.sheetnames)} sheets without it: correct `sheet`",
-            )
+            got = f"{len(book.sheetnames)} other sheets: correct `sheet`"
+            raise OddFile(f"a sheet {source.sheet!r}", got)
         rows = _undamaged(
             lambda: _parsed_rows(book, book[source.sheet] if source.sheet else book.worksheets[0])
         )
@@ -113,8 +111,7 @@ def _undamaged(read: Callable[[], Result]) -> Result:
 
 
 def _parsed_rows(book: Any, sheet: Any) -> Iterator[tuple[int, Row]]:
-    """Yield the rows of a sheet; a cell that cannot be read is _UNREADABLE, and changes no
-    other."""
+    """Yield the numbered rows of a sheet, in which a cell that cannot be read is _UNREADABLE."""
     # By its public names openpyxl gives all cells of a row or none.
     from openpyxl.worksheet._reader import WorkSheetParser
 
