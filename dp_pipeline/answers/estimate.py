@@ -17,8 +17,8 @@ Basis = Literal["measured", "bounded", "model"]
 question, so the interval covers its noise alone.
 ``bounded``: every pair of the columns has a noisy table or score, and the interval is wider by what
 these leave open.
-``model``: some pair has neither, so the interval assumes that its columns depend on each other as
-pairs of columns usually do.
+``model``: some column or pair has neither, so the interval assumes that columns depend on each
+other as they usually do.
 """
 
 

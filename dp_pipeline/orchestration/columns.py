@@ -103,20 +103,17 @@ def _ingested(spec: DatasetSpec) -> list[AssetColumn]:
     for name, readers in attributes.items():
         # Nothing was clipped or dropped yet, so stored values may be outside the declaration.
         declared = ", ".join(f"{reader.name} (declared: {_declared(reader)})" for reader in readers)
-        columns.append(
-            AssetColumn(name, _source_type(readers), f"read as {declared}", nullable=True)
-        )
+        type_ = "text"
+        if all(reader.reads_times for reader in readers):
+            type_ = "date or time"
+        elif all(reader.reads_numbers for reader in readers):
+            type_ = "number"
+        columns.append(AssetColumn(name, type_, f"read as {declared}", nullable=True))
     person = spec.protection.column
     if person is not None and person not in attributes:
         description = f"whose row it is; of a person at most {spec.protection.at_most} are used"
         columns.append(AssetColumn(person, "text", description, nullable=True))
     return columns
-
-
-def _source_type(readers: Sequence[Attribute]) -> str:
-    if all(attribute.reads_times for attribute in readers):
-        return "date or time"
-    return "number" if all(attribute.reads_numbers for attribute in readers) else "text"
 
 
 def _normalized(spec: DatasetSpec) -> list[AssetColumn]:

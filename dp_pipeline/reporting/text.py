@@ -121,7 +121,7 @@ def cost_text(cost: Fraction) -> str:
 
 
 def times_text(epsilon: Fraction) -> str:
-    """Return e^ε with three digits, rounded up: the factor by which ε limits the odds of a result.
+    """Return e^ε, rounded up to three digits: the factor that limits how likely a result gets.
 
     >>> times_text(Fraction(1, 10)), times_text(Fraction(1)), times_text(Fraction(5))
     ('1.11', '2.72', '149')

@@ -219,7 +219,8 @@ class ClusterView:
                 name, (columns[0], ""), middle, sizes, strip, intervals, True, 0, dates=dates
             )
         point = point_of(columns, declared)
-        x, y = _widest(box) if point is None else map(columns.index, point)
+        widest = sorted(range(len(box)), key=lambda axis: (-box[axis].half_width, axis))[:2]
+        x, y = sorted(widest) if point is None else map(columns.index, point)
         intervals = (box[x], box[y])
         return cls(
             name=name,
@@ -234,11 +235,6 @@ class ClusterView:
             metres=None if point is None else metres_per_unit(point, intervals),
             dates=dates,
         )
-
-
-def _widest(box: Sequence[Coordinate]) -> tuple[int, int]:
-    widest = sorted(range(len(box)), key=lambda axis: (-box[axis].half_width, axis))[:2]
-    return min(widest), max(widest)
 
 
 def _no_boxes(columns: tuple[str, ...]) -> dict[str, np.ndarray]:

@@ -134,7 +134,8 @@ class VerticalAxis:
     reading      unit, and which values are better, in words
     kind         ``auto``: log where lines of small values would be flat, else linear;
                  ``signed log``: linear from −100 to 100, log beyond
-    floor        value that a linear axis shows at its lower end or above it; None: no such value
+    floor        value at which a linear axis begins, or above its beginning where a value is
+                 lower; None: it begins with the lowest value
     references   values that get a line of their own, and their names
     """
 
