@@ -317,6 +317,12 @@ def _pair_or_discover(value: object) -> object:
     return [] if value == DISCOVER else value
 
 
+def _require_declared_dates(value: object) -> object:
+    expected = "[first, last] of dates: bounds of numbers alone can be discovered in a file"
+    require(value != DISCOVER, expected, DISCOVER)
+    return value
+
+
 def _count_or_quantiles(value: object) -> int | Quantiles:
     if isinstance(value, dict):
         return Quantiles.model_validate(value)
@@ -501,7 +507,9 @@ class Moment(_ColumnSection):
     )
 
     type: Literal["date", "timestamp"]
-    bounds: Annotated[fields.ListOf[fields.Item], fields.PAIR]
+    bounds: Annotated[
+        fields.ListOf[fields.Item], BeforeValidator(_require_declared_dates), fields.PAIR
+    ]
     every: Every | None = None
     bins: fields.Count | None = None
     edges: fields.ListOf[fields.Item] | None = None
