@@ -1,7 +1,5 @@
-"""k-anonymous tables: one file a method, one line each here. K_ANONYMITY: nothing of it has an ε.
-
-Coded rows in, a recoding out. A recoding is chosen by looking at the rows exactly, so which bits
-are kept depends on single rows.
+"""k-anonymous tables: the methods by name. Nothing here is differentially private: a method reads
+the rows exactly, so its recoding depends on single rows.
 """
 
 from __future__ import annotations
@@ -27,13 +25,13 @@ METHODS: Registry[type[Method]] = Registry(
         "tree": "mondrian:Tree",
     },
 )
-"""Name → class, imported when it is asked for."""
+"""Name → class, imported at its first use."""
 
 
 def build_method(name: str, texts: Mapping[str, str], *, of: str) -> Method:
     """Return a method with parameters parsed from text; DeclarationError for an invalid one.
 
-    of   whose declaration it is, for the message
+    of   name of the data set whose declaration it is, for the message
     """
     if name not in METHODS:
         raise DeclarationError(f"{of}: the method {one_of(METHODS, name)}")

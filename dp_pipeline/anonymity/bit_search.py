@@ -1,8 +1,7 @@
 """Classes of rows that are refined bit by bit, as long as they keep the guarantee.
 
-A bit splits every class in two. The rows of its rarer side are counted by class, those of the other
-side follow by subtraction, without a sort or a hash: a test costs as much as there are rows on the
-rarer side.
+A bit splits every class in two. Rows on its rarer side are counted by class, and the other side
+follows by subtraction: a test takes time in proportion to the rows on the rarer side.
 """
 
 from __future__ import annotations
@@ -23,12 +22,13 @@ Splits = tuple[IntArray, IntArray]
 class ClassPartition:
     """The partition of n rows into classes by the bits that were accepted so far.
 
-    bits       the candidates; everywhere below a bit is its position among them
-    by_label   whether rows are counted by class and label; a guarantee about labels always does
+    bits       candidate bits; methods take a bit as its position among them
+    by_label   whether rows are counted by class and label, as they always are for a guarantee about
+               labels
 
-    Refining never mends a class: what breaks the guarantee with some bits breaks it with more, and
-    what cuts no class never will. So a bit that was refused once is refused for ever, and one pass
-    over all bits, in any order, ends with a set to which none can be added.
+    Refining never mends a class: bits that break the guarantee still break it with more bits, and a
+    bit that cuts no class never will. So a refused bit stays refused, and one pass over all bits,
+    in any order, ends with a set to which none can be added.
 
     Raises TooFewRows where all rows as one class break the guarantee.
 
@@ -63,27 +63,22 @@ class ClassPartition:
         self._rarer = [_rarer_side(answers[:, bit]) for bit in range(len(bits))]
         self._by_label = by_label or guarantee.diversity > 1
         self._groups = np.zeros(len(self._row_of), dtype=np.int64)
-        self._counts = rows.target_counts[None] if self._by_label else np.array([[len(rows)]])
+        self.counts = rows.target_counts[None] if self._by_label else np.array([[len(rows)]])
         self._keys = self._class_keys()
-
-    @property
-    def counts(self) -> IntArray:
-        """The number of rows of every class, by label (classes, labels) or in a single column."""
-        return self._counts
 
     @property
     def sizes(self) -> IntArray:
         """The number of rows of every class (classes,)."""
-        return np.asarray(self._counts.sum(axis=1))
+        return np.asarray(self.counts.sum(axis=1))
 
     def allows(self, bit: int) -> bool:
-        """Return whether the classes keep the guarantee after a split by one more bit."""
+        """Return whether the classes would keep the guarantee with one more bit."""
         return bool(self.keeps_guarantee(self.split([bit]))[0])
 
     def takes(self, bit: int) -> bool:
-        """Return whether a bit is allowed and separates released rows.
+        """Return whether a bit is allowed and worth a column.
 
-        Where rows may be left out, one that cuts no class into two that are released only shows
+        Where rows may be left out, a bit that cuts no class into two that are released only shows
         which rows are missing."""
         splits = self.split([bit])
         is_always_worth = not self._max_suppressed or self._guarantee.is_empty
@@ -93,7 +88,7 @@ class ClassPartition:
     def split(self, bits: Sequence[int]) -> Splits:
         """Return the counts of every class after a split by each of some bits, (bits, classes,
         labels)."""
-        cells, sides = self._counts.size, [self._rarer[bit] for bit in bits]
+        cells, sides = self.counts.size, [self._rarer[bit] for bit in bits]
         offsets = np.repeat(np.arange(len(bits)) * cells, [len(side) for side in sides])
         patterns = np.concatenate(sides)
         # Sums of integers below 2^53: exact.
@@ -102,8 +97,8 @@ class ClassPartition:
             weights=self._pattern_counts[patterns],
             minlength=cells * len(bits),
         )
-        rarer = counts.astype(np.int64).reshape(len(bits), *self._counts.shape)
-        return rarer, self._counts - rarer
+        rarer = counts.astype(np.int64).reshape(len(bits), *self.counts.shape)
+        return rarer, self.counts - rarer
 
     def keeps_guarantee(self, splits: Splits) -> NDArray[np.bool_]:
         """Return for each bit whether at most the allowed number of rows would be in classes
@@ -122,48 +117,44 @@ class ClassPartition:
         return np.asarray(np.count_nonzero(rarer & other, axis=-1))
 
     def refine(self, bit: int) -> None:
-        """Split every class by one more bit, even if that breaks the guarantee."""
+        """Split every class by one more bit, whether or not that is allowed."""
         rarer, other = (side[0] for side in self.split([bit]))
         sides = np.stack([other, rarer], axis=1).reshape(2 * len(rarer), -1)
-        # Of no rows there stays one empty class.
+        # Without rows, one empty class remains.
         is_filled = sides.any(axis=1) if len(self._groups) else np.array([True, False])
         doubled = self._groups * 2
         doubled[self._rarer[bit]] += 1
-        self._groups, self._counts = (np.cumsum(is_filled) - 1)[doubled], sides[is_filled]
+        self._groups, self.counts = (np.cumsum(is_filled) - 1)[doubled], sides[is_filled]
         self._keys = self._class_keys()
 
     def result(self, accepted: Iterable[int]) -> Recoding:
-        """Return the recoding by the accepted bits, with the rows that it releases.
+        """Return the recoding by the accepted bits, which suppresses classes below the guarantee.
 
-        Bits are in the order of the candidates, as that of acceptance tells more."""
+        Bits are in the order of the candidates, as the order of acceptance would reveal more."""
         rule = BitRule(self._columns, tuple(self.bits[bit] for bit in sorted(accepted)))
         suppressed = np.zeros(len(self._distinct.codes), dtype=np.bool_)
         if not self._guarantee.is_empty:
-            suppressed[self._row_of] = ~self._guarantee.is_met(self._counts)[self._groups]
+            suppressed[self._row_of] = ~self._guarantee.is_met(self.counts)[self._groups]
         return Recoding(rule, suppressed[self._distinct.row_ids])
 
     def _class_keys(self) -> IntArray:
-        """Return the class of every pattern, with its label where labels are counted."""
         if not self._by_label:
             return self._groups
-        return np.asarray(self._groups * self._counts.shape[1] + self._label_of)
+        return np.asarray(self._groups * self.counts.shape[1] + self._label_of)
 
 
 def _rarer_side(answers: NDArray[np.bool_]) -> IntArray:
-    """Return the patterns on the rarer side of a bit, which makes the same classes as its
-    contrary."""
+    # A bit makes the same classes as its contrary.
     is_rare = 2 * np.count_nonzero(answers) <= len(answers)
     return np.flatnonzero(answers if is_rare else ~answers)
 
 
 def accept_in_order(partition: ClassPartition, order: Iterable[int]) -> list[int]:
-    """Refine the classes by each allowed bit in an order; return these bits.
+    """Refine the classes by each bit that ``ClassPartition.takes``, in an order; return these bits.
 
     RFKA, algorithm 1, lines 5 to 10. Its line 7 as printed removes a bit *where* the test is
-    passed: it lacks the word "not", and would keep just what breaks the guarantee. K is passed
-    to the test, which is not said there either. What is left out could not be added at the end:
-    refining never mends a class, so one pass finds a set that is maximal, though not one of
-    most bits.
+    passed: it lacks the word "not", and would keep just what breaks the guarantee. A skipped bit
+    could not be added later, so the set is maximal, though it need not have the most bits.
     """
     accepted = []
     for bit in order:

@@ -1,7 +1,5 @@
-"""Groups: rows that are in one group each, counted group by group in one go.
-
-A table of some thousand rows falls into hundreds of boxes or clusters; a loop over them would take
-longer than the counting.
+"""Groups of rows that are counted together, since a loop over hundreds of groups would take longer
+than the counting.
 """
 
 from __future__ import annotations
@@ -15,15 +13,15 @@ from numpy.typing import NDArray
 from dp_pipeline.config.encoding import FloatArray, IntArray
 
 MAX_CELLS_AT_ONCE = 1 << 22
-"""Groups × levels × labels that are counted together."""
+"""Most groups × levels × labels that are counted together."""
 
 
 @dataclass(frozen=True, eq=False)
 class Groups:
     """A division of some rows into groups 0..size − 1.
 
-    members   row numbers, those of each group together
-    keys      (members,) the group of each, ascending
+    members   positions of rows, those of each group together
+    keys      (members,) group of each member, ascending
     size      number of groups; any of them may be empty
     """
 
@@ -59,7 +57,7 @@ class Groups:
     def parts(self, cells: int) -> Iterator[Groups]:
         """Yield the groups in portions that can be counted together, each numbered anew.
 
-        cells   that are counted of each group
+        cells   cells that are counted for each group
         """
         at_once = max(1, MAX_CELLS_AT_ONCE // max(1, cells))
         for start in range(0, self.size, at_once):

@@ -1,6 +1,6 @@
 """Growing a tree of boxes: each is cut in two as long as both sides keep the guarantee.
 
-What makes one tree another is which of the allowed cuts is chosen: that is all a method adds.
+A method only chooses among the allowed cuts.
 """
 
 from __future__ import annotations
@@ -32,11 +32,12 @@ def level_starts(columns: Sequence[Column]) -> IntArray:
 class LevelLine:
     """The levels of all columns in one sequence, in which each cumulative bit is a range.
 
-    counts       (n,) how many rows each stands for
-    positions    (n, d) position in the line of each code
-    columns      (bits,) the column of each bit
-    first, end   (bits,) its run
-    levels       in the line
+    rows         distinct rows
+    counts       (n,) number of rows equal to each
+    positions    (n, d) position in the sequence of each code
+    columns      (bits,) column of each bit
+    first, end   (bits,) range of levels where each bit is true
+    levels       number of levels in the sequence
     """
 
     rows: CodedRows
@@ -49,7 +50,6 @@ class LevelLine:
 
     @classmethod
     def of(cls, rows: CodedRows, counts: IntArray) -> LevelLine:
-        """Return the sequence of levels for some rows, each with its number of copies."""
         starts, bits = level_starts(rows.columns), cumulative_bits(rows.columns)
         columns = np.array([bit.column for bit in bits], dtype=np.int64)
         runs = [bit.code_range(rows.columns) for bit in bits]
@@ -59,32 +59,35 @@ class LevelLine:
 
     @property
     def labels(self) -> int:
-        """The number of labels."""
         return len(self.rows.target_levels)
 
     def answers(self, members: IntArray, bits: IntArray) -> NDArray[np.bool_]:
-        """Return the answers of some rows, each to its own bit."""
+        """Return the answer of each of some rows to one bit each (members,)."""
         position = self.positions[members, self.columns[bits]]
         return np.asarray((position >= self.first[bits]) & (position < self.end[bits]))
 
     def sum_by_level(
         self, members: IntArray, keys: IntArray, size: int, numbers: NDArray[Any]
     ) -> FloatArray:
-        """Return the sums of one number for each member, by key and level (size, levels)."""
+        """Return the sums of ``numbers`` over members, by their key and levels (size, levels).
+
+        members, keys, numbers   (members,) positions of rows, with a key and a number each
+        size                     number of keys
+        """
         cells = (keys[:, None] * self.levels + self.positions[members]).ravel()
         weights = np.repeat(numbers, self.positions.shape[1])
         sums = np.bincount(cells, weights, minlength=size * self.levels)
         return np.asarray(sums.reshape(size, self.levels))
 
     def sum_by_bit(self, by_level: NDArray[Any]) -> NDArray[Any]:
-        """Return the sums over rows where each bit is true (…, bits), from sums by level (…,
+        """Return sums over rows for which each bit is true (…, bits), by sums for levels (…,
         levels)."""
         before = np.zeros((*by_level.shape[:-1], self.levels + 1), dtype=by_level.dtype)
         np.cumsum(by_level, axis=-1, out=before[..., 1:])
         return np.asarray(before[..., self.end] - before[..., self.first])
 
     def forks(self, bits: IntArray, sides: IntArray) -> list[Fork]:
-        """Return the forks for some bits, whose sides are the nodes (bits, 2)."""
+        """Return the forks for some bits, given the nodes of their two sides (bits, 2)."""
         columns = self.columns[bits]
         starts = level_starts(self.rows.columns)[columns]
         fields = columns, self.first[bits] - starts, self.end[bits] - starts, *sides.T
@@ -95,7 +98,7 @@ class LevelLine:
 class Cuts:
     """The row counts of all cuts of some boxes by cumulative bits.
 
-    boxes   the rows of the line in each
+    boxes   boxes, as groups of the line's rows
     """
 
     line: LevelLine
@@ -139,13 +142,11 @@ class Cuts:
         return np.asarray(np.minimum(self.yes.sum(axis=0), self.no.sum(axis=0)))
 
     def best(self, gains: NDArray[Any], offered: NDArray[np.bool_] | None = None) -> IntArray:
-        """Return the allowed bit with the largest gain for each box (boxes,); NO_CUT if there is
-        none.
-
-        Of equal ones, it is the first.
+        """Return the allowed bit with the largest gain for each box (boxes,), the first of equal
+        ones; NO_CUT if there is none.
 
         gains     (boxes, bits), none negative
-        offered   (boxes, bits) which of the allowed bits may be chosen; None: all
+        offered   (boxes, bits) whether an allowed bit may be chosen; None: all may
         """
         is_offered = self.allowed if offered is None else self.allowed & offered
         bits = np.where(is_offered, gains, -1).argmax(axis=1)
@@ -159,8 +160,8 @@ class Cuts:
 
 
 Choose = Callable[[Cuts], IntArray]
-"""From the cuts of some boxes to the bit that each is cut by (boxes,), or NO_CUT. A cut that is not
-allowed is not made, whatever is chosen.
+"""From the cuts of some boxes to the bit of each box's cut (boxes,), or NO_CUT. A cut that is not
+allowed is never made.
 """
 
 
@@ -169,8 +170,8 @@ def grow(
 ) -> BoxTree:
     """Return the tree that cuts the box of all rows until no cut is allowed or chosen.
 
-    kinds    different rows, so that the tree does not depend on an order
-    counts   (kinds,) rows of each
+    kinds    distinct rows, labels included, so that the tree does not depend on an order
+    counts   (kinds,) number of rows equal to each
     """
     line, boxes = LevelLine.of(kinds, counts), Groups.single(len(kinds))
     nodes: list[Fork | None] = [None]
@@ -186,7 +187,7 @@ def grow(
         nodes += [None] * (2 * np.count_nonzero(is_cut))
         answers = line.answers(boxes.members, bits[boxes.keys])
         halves = boxes.regroup(2 * boxes.keys + answers, 2 * boxes.size)
-        # Only a side with rows enough for two can be cut again.
+        # Only a side with enough rows for two classes can be cut again.
         least = 2 * max(1, guarantee.k, guarantee.diversity)
         is_large = halves.total(counts[halves.members]) >= least
         is_large &= np.repeat(is_cut, 2)
@@ -197,7 +198,6 @@ def grow(
 def _chosen_bits(
     line: LevelLine, boxes: Groups, guarantee: KAnonymityGuarantee, choose: Choose
 ) -> IntArray:
-    """Return the bit that cuts each box, NO_CUT if none does (boxes,)."""
     chosen = []
     for part in boxes.parts(line.levels * line.labels):
         cuts = Cuts(line, part, guarantee)
@@ -211,9 +211,10 @@ def cut_into_boxes(
 ) -> Recoding:
     """Return the recoding by the boxes of a grown tree, under which the rows keep the guarantee.
 
-    least   rows of every box that was cut from another, where K is less
+    choose   choice among the allowed cuts
+    least    fewest rows of a box, where K is less
 
-    Nothing is left out. Where nothing is guaranteed, every value is kept. TooFewRows as
+    No row is left out. Rows are unchanged where the guarantee is empty. TooFewRows as
     ``Method.recode``.
     """
     if (unchanged := unchanged_if_possible(rows, guarantee)) is not None:

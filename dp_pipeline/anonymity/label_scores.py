@@ -1,7 +1,4 @@
-"""Scores of rows along straight lines through the labels: what all rows together say of each row.
-
-ScoredRows: rows with their scores, learned once for all candidate recodings.
-"""
+"""Scores of rows by a logistic regression of the labels: what all rows together say of each row."""
 
 from __future__ import annotations
 
@@ -19,36 +16,36 @@ from dp_pipeline.anonymity.ranking import label_counts, mutual_information
 from dp_pipeline.config.encoding import FloatArray, IntArray
 
 MAX_BITS = 256
-"""Bits that have a weight: the most informative ones."""
+"""Most bits with a weight, which are the most informative ones."""
 
 MAX_LINES = 16
-"""Labels that have a line each: the most frequent ones."""
+"""Most labels with a score, which are the most frequent ones."""
 
 MAX_LEARNED_ROWS = 100_000
-"""Different rows, labels included, that weights are learned from: of more a seeded sample."""
+"""Most distinct rows, labels included, to learn from; of more, a seeded sample is taken."""
 
 SCORE_UNIT = 1 << 12
-"""Weights are integers in units of 1/4096, so that sums of scores are exact in any order."""
+"""Units of a score in one: scores are integers, whose sums are exact in any order."""
 
 
 @dataclass(frozen=True, eq=False)
 class ScoreRule:
     """A rule from levels to integer scores, one score for each label (a single one for two labels).
 
-    level_scores   for each column what its levels add to every score (levels, scores)
+    level_scores   for each column the part that each level adds to every score (levels, scores)
 
-    Squares are in nats, times 2^24: a fall of squares by a cut weighs as much as the fall of
-    entropy that it foretells, to the second order.
+    Scores are scaled so that a decrease of their squares by a cut, divided by 2^24, is the decrease
+    of entropy in nats, to the second order.
     """
 
     level_scores: tuple[FloatArray, ...]
 
     @classmethod
     def learn(cls, rows: CodedRows, guarantee: KAnonymityGuarantee) -> ScoreRule:
-        """Return the rule that logistic regression (C = 1) learns from the selected bits of rows.
+        """Return the rule that logistic regression (C = 1) learns from bits with enough rows.
 
         It depends on how many rows there are of each kind, not on their order. Without such bits,
-        or of rows of one label, there is no score.
+        or with rows of one label only, there is no score.
         """
         counts, bits = rows.target_counts, _weighted_bits(rows, guarantee)
         lines = MAX_LINES if np.count_nonzero(counts) > 2 else 1
@@ -59,10 +56,10 @@ class ScoreRule:
             return cls(tuple(tables))
         distinct, shares = DistinctRows.of(rows), counts / len(rows)
         solver = fit_logistic(bit_matrix(bits, distinct.codes, rows.columns), distinct.counts)
-        # Of two labels the first has no line, nor has a label without rows.
+        # Neither the first of two labels nor a label without rows has weights.
         weights = np.zeros((len(bits), len(counts)))
         weights[:, solver.classes_[-len(solver.coef_) :]] = solver.coef_.T
-        # The change of a probability p is p times that of its line beside the mean of all lines.
+        # The change of a probability p is p times that of its score less the mean of all scores.
         changes = (weights - (weights @ shares)[:, None]) * shares
         complement = 1 - shares if np.count_nonzero(counts) == 2 else np.ones(len(shares))
         scaled = changes[:, labels] * SCORE_UNIT / np.sqrt(2 * shares * complement)[labels]
@@ -72,7 +69,7 @@ class ScoreRule:
         return cls(tuple(tables))
 
     def keep_lines(self, is_kept: NDArray[np.bool_]) -> ScoreRule:
-        """Return the rule with some score lines kept (scores,), and all other scores set to 0."""
+        """Return the rule with all scores set to 0 that a mask (scores,) does not keep."""
         return ScoreRule(tuple(np.where(is_kept, table, 0.0) for table in self.level_scores))
 
     def scores(self, codes: NDArray[np.integer]) -> IntArray:
@@ -96,7 +93,7 @@ def fit_logistic(features: NDArray[Any], counts: IntArray) -> Any:
     kinds, labels = np.nonzero(counts)
     if len(kinds) > MAX_LEARNED_ROWS:
         sample = np.random.default_rng(0).choice(len(kinds), MAX_LEARNED_ROWS, replace=False)
-        # And the first row of every label: none is lost by chance.
+        # With the first row of every label, so that none is lost by chance.
         sample = np.union1d(sample, np.unique(labels, return_index=True)[1])
         kinds, labels = kinds[sample], labels[sample]
     with warnings.catch_warnings():
@@ -107,11 +104,11 @@ def fit_logistic(features: NDArray[Any], counts: IntArray) -> Any:
 
 
 def _weighted_bits(rows: CodedRows, guarantee: KAnonymityGuarantee) -> tuple[Bit, ...]:
-    """Return the bits that get a weight in the regression, the most informative ones first.
+    """Return the bits that get a weight in the regression: the most informative ones, in order.
 
-    Every group of levels of a column that have one weight has as many rows and labels as a class
-    has to have: no weight is that of a level which few rows have, nor of one between two others.
-    Weights of several columns together are learned from all rows all the same.
+    They divide the levels of a column into groups that each have the rows and labels of a class, so
+    no weight is about levels that few rows have. Weights of several columns together may be about
+    few rows.
     """
     bits, labels = cumulative_bits(rows.columns), len(rows.target_levels)
     information = mutual_information(label_counts(rows, bits))
@@ -146,7 +143,6 @@ class ScoredRows:
 
     @cached_property
     def rule(self) -> ScoreRule:
-        """The score rule that was learned from the rows."""
         return ScoreRule.learn(self.rows, self.guarantee)
 
     @cached_property

@@ -1,7 +1,4 @@
-"""Mondrian: boxes are cut where they are widest, in the middle, without a look at the label.
-
-Tree: boxes are cut where it tells most about the label, as by a classification tree.
-"""
+"""Mondrian halves boxes where they are widest; Tree cuts them as a classification tree does."""
 
 from __future__ import annotations
 
@@ -26,21 +23,19 @@ class Mondrian:
 
     So no box of the result can be cut by any threshold or level.
 
-    The column is the widest that has an allowed cut. Width is the share of a column's levels that
-    the rows of the box span: for an ordered column from their lowest value to their highest,
-    missing values counting as one level more; for others, the levels that they have. The cut is
-    the one nearest to halves, of this column or of one equally wide; that is the median wherever
-    the guarantee allows it. In a tie, the first.
+    A box is cut along the widest column that has an allowed cut. Width is the share of a column's
+    levels that the rows of the box span: for an ordered column from their lowest value to their
+    highest, missing values counting as one more level; for others, the levels that occur. The cut
+    is the one nearest to halves, along this column or one equally wide: the median wherever the
+    guarantee allows it. In a tie, the first.
 
-    An ordered column is cut by a threshold: missing values go with the lower side, and can be cut
-    off alone. Other columns have no order to cut along: one level goes against all others of the
-    box, and the rest is released as a set of levels.
+    An ordered column is cut at a threshold: missing values stay on the lower side, or are cut off
+    alone. In other columns one level is cut off from all others of the box, which are released as a
+    set. The label is read only where the guarantee asks for diversity.
 
-    The label is read where the guarantee asks for diversity, and for nothing else.
-
-    Source: LeFevre, DeWitt, Ramakrishnan, "Mondrian multidimensional k-anonymity" (ICDE 2006).
-    The rule for columns without an order is ours, as they presume a hierarchy for them; so is
-    the choice between equally wide columns, without which the first declared would count most.
+    Source: LeFevre, DeWitt, Ramakrishnan, "Mondrian multidimensional k-anonymity" (ICDE 2006). The
+    cuts of columns without an order are ours, as the paper presumes a hierarchy for them; so is the
+    choice between equally wide columns, where the first declared would always be cut.
     """
 
     summary: ClassVar[str] = "boxes cut in halves along their widest column, without the label"
@@ -77,12 +72,11 @@ class Tree:
 
     A row is released as the box of its leaf.
 
-    least   rows that a leaf has, where K is less
+    least   fewest rows of a leaf, where K is less
 
-    Each box is cut by the bit that most lowers Gini impurity among those whose both sides keep
-    the guarantee and have ``least`` rows, the first of equal ones. Where no cut makes a box purer,
-    it is cut nearest to halves: the boxes are as fine as they may be, and no guarantee about labels
-    needs pruning afterwards.
+    Each box is cut by the bit that most lowers Gini impurity among those whose two sides keep the
+    guarantee and have ``least`` rows, the first of equal ones. Where no cut makes a box purer, it
+    is cut nearest to halves: the boxes are as fine as they may be.
 
     Source: Breiman, Friedman, Olshen, Stone, "Classification and regression trees" (1984).
     """

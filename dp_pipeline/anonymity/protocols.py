@@ -1,4 +1,4 @@
-"""How well classifiers learn from what a method releases. Rows live here; nothing is private."""
+"""AUC of classifiers that learn from k-anonymous releases of a method, measured exactly."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class ProtocolResult:
     """The quality of classifiers that learn from the k-anonymous releases of one method and
     guarantee.
 
-    aucs               scorer → mean AUC over the folds; a fold whose test rows have one label is
-                       left out, NaN where all have
-    seconds            mean wall time of one selection, with the whole of its ranking
-    released_columns   their mean number, beside the target
+    aucs               scorer → mean AUC over the folds whose test rows have two labels or more; NaN
+                       without any
+    seconds            mean wall time of one selection, its ranking included
+    released_columns   mean number of released columns, the label left aside
     """
 
     aucs: Mapping[Scorer, float]
@@ -62,15 +62,15 @@ def evaluate_over(
 ) -> list[ProtocolResult]:
     """Return the AUC of classifiers on held-out rows, with one result for each guarantee.
 
-    ``nested``   the method sees the training rows of a fold alone, and their release keeps the
+    ``nested``   the method reads only the training rows of a fold, and their release keeps the
                  guarantee. Classifiers learn from that release, without suppressed rows, and are
                  tested on all rows of the fold, recoded by its public rule
-    ``paper``    the method sees all rows; classifiers learn from and are tested on folds of the
-                 one release. What was selected knows the test rows, so the AUC is too high
+    ``paper``    the method reads all rows; classifiers learn from and are tested on folds of the
+                 one release. The method has read the test rows, so the AUC is too high
 
-    ``class_rate`` sees released codes, the others the features of the rule. Folds are the same for
-    all guarantees, those of ``paper`` as far as the same rows are released. A ranking, which does
-    not depend on the guarantee, is made once a fold, and counts in every ``seconds``.
+    ``class_rate`` reads released codes, the other scorers the features of the rule. Folds are the
+    same for all guarantees, those of ``paper`` as far as the same rows are released. A ranking does
+    not depend on the guarantee: it is made once a fold, and counts in every ``seconds``.
 
     TooFewRows where one guarantee cannot be kept in one fold; DeclarationError for fewer than two
     folds and for a protocol or scorer that is not known.
@@ -107,9 +107,9 @@ def evaluate_over(
 
 @dataclass(frozen=True, eq=False)
 class _Selection:
-    """A recoding that a method made for one guarantee, with the time it took.
+    """The rule that a method selected for one guarantee, with the seconds it took.
 
-    rows   without suppressed ones, not yet recoded
+    rows   rows that are not suppressed, before recoding
     """
 
     rule: RowRule
@@ -117,7 +117,6 @@ class _Selection:
     seconds: float
 
     def test(self, learn: CodedRows, test: CodedRows, scorers: Sequence[Scorer]) -> ProtocolResult:
-        """Return the quality of classifiers trained on some released rows and tested on others."""
         aucs: dict[Scorer, float] = {}
         for scorer in scorers:
             learned, tested = (
@@ -134,8 +133,6 @@ class _Selection:
 def _selections(
     rows: CodedRows, method: Method, guarantees: Sequence[KAnonymityGuarantee], *, seed: int
 ) -> Iterator[_Selection]:
-    """Yield for each guarantee the rule of its recoding, the rows that are not suppressed, and
-    the seconds it took, a shared ranking included."""
     recode, ranked_in = partial(method.recode, seed=seed), 0.0
     if isinstance(method, RankedSearch):
         for guarantee in guarantees:
