@@ -14,15 +14,15 @@ METHODS: Registry[type[Method]] = Registry(
     "dp_pipeline.anonymity",
     {
         "cluster_k_anonymity": "clustering:ClusterKAnonymity",
-        "hamdist_backward": "hamdist:HamdistBackward",
-        "hamdist_forward": "hamdist:HamdistForward",
-        "hamdist_ratio": "hamdist:HamdistRatio",
+        "hamdist_backward": "ranking:HamdistBackward",
+        "hamdist_forward": "ranking:HamdistForward",
+        "hamdist_ratio": "ranking:HamdistRatio",
         "impurity": "ranking:Impurity",
         "kjig": "kjig:Kjig",
-        "mondrian": "mondrian:Mondrian",
+        "mondrian": "growth:Mondrian",
         "mutual_information": "ranking:InformationRanking",
         "rfka": "ranking:Rfka",
-        "tree": "mondrian:Tree",
+        "tree": "growth:Tree",
     },
 )
 """Name → class, imported at its first use."""

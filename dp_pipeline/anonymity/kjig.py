@@ -14,9 +14,9 @@ from dp_pipeline.anonymity import staged_cuts
 from dp_pipeline.anonymity.bit_search import ClassPartition
 from dp_pipeline.anonymity.coded_rows import CodedRows, KAnonymityGuarantee
 from dp_pipeline.anonymity.cross_validation import Candidate, select_by_cross_validation
+from dp_pipeline.anonymity.growth import Tree
 from dp_pipeline.anonymity.label_scores import ScoredRows
 from dp_pipeline.anonymity.method import Recoding, cumulative_bits
-from dp_pipeline.anonymity.mondrian import Tree
 from dp_pipeline.config.encoding import FloatArray, IntArray
 from dp_pipeline.config.parameters import choice
 

@@ -8,14 +8,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import prod
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dp_pipeline.config.encoding import FloatArray, IntArray, Names
 from dp_pipeline.config.errors import BoundaryViolation
-from dp_pipeline.results.measurement import marginal_of
+from dp_pipeline.results.measurement import NoisyMarginal, marginal_of
 
 
 def make_consistent(
@@ -92,32 +92,21 @@ def spread(table: NDArray[Any], names: Names, over: Names) -> NDArray[Any]:
     return inside.reshape([next(sizes) if name in names else 1 for name in over])
 
 
-class NoisyTable(Protocol):
-    """A noisy marginal, or sums of one."""
-
-    @property
-    def attributes(self) -> Names:
-        """The attributes in the order of the axes."""
-        ...
-
-    @property
-    def table(self) -> FloatArray | IntArray:
-        """The noisy counts, which may be negative."""
-        ...
-
-    @property
-    def variance(self) -> float:
-        """The variance of the noise in every cell, in squared rows."""
-        ...
-
-
 @dataclass(frozen=True)
 class TableEstimate:
-    """A noisy table that was computed from others."""
+    """A noisy table that was computed from others.
+
+    attributes   in the order of the axes
+    table        cells in rows, which may be negative
+    variance     variance of the noise in every cell, in squared rows
+    """
 
     attributes: Names
     table: FloatArray
     variance: float
+
+
+NoisyTable = NoisyMarginal | TableEstimate
 
 
 SMALLEST_VARIANCE = 1e-100

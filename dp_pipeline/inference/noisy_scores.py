@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import gamma, sqrt
-from typing import Protocol
 
 import numpy as np
 
@@ -24,33 +23,15 @@ WIDTHS = np.array([0.05, 0.1, 0.2, 0.4, 0.8])
 """Widths of a prediction's error that are tried, in standard deviations of the noise."""
 
 
-class ScoreNoise(Protocol):
-    """The noise in one of several scores.
-
-    reach     rows that the noise hardly ever exceeds
-    variance  variance of the noise, in rows²
-    """
-
-    @property
-    def reach(self) -> float: ...
-
-    @property
-    def variance(self) -> float: ...
-
-    def density(self, off: FloatArray) -> FloatArray:
-        """Return the density of the noise at these values, in rows, up to a factor."""
-        ...
-
-
 @dataclass(frozen=True)
 class NormalNoise:
-    """Gaussian noise of a score."""
+    """Gaussian noise of a score, of some standard deviation in rows."""
 
     deviation: float
 
     @property
     def reach(self) -> float:
-        """The largest noise considered: five standard deviations."""
+        """The largest noise considered, in rows: five standard deviations."""
         return 5 * self.deviation
 
     @property
@@ -58,22 +39,21 @@ class NormalNoise:
         return self.deviation**2
 
     def density(self, off: FloatArray) -> FloatArray:
+        """Return the density of the noise at these values, in rows, up to a factor."""
         return np.asarray(np.exp(-((off / self.deviation) ** 2) / 2))
 
 
 @dataclass(frozen=True)
 class CubeNoise:
-    """The noise of the L∞ mechanism in one of ``many`` numbers: uniform in ±R, where R is
-    random.
-
-    R has a Gamma distribution of shape many + 1 and that scale."""
+    """The noise of the L∞ mechanism in one of ``many`` numbers: uniform in ±R, where R has a Gamma
+    distribution of shape many + 1 and a scale in rows."""
 
     many: int
     scale: float
 
     @property
     def reach(self) -> float:
-        """The largest noise considered: four standard deviations above the mean of R."""
+        """The largest noise considered, in rows: four standard deviations above the mean of R."""
         return self.scale * (self.many + 1 + 4 * sqrt(self.many + 1))
 
     @property
@@ -86,6 +66,9 @@ class CubeNoise:
         from scipy.special import gammaincc
 
         return np.asarray(gammaincc(self.many, np.abs(off) / self.scale))
+
+
+ScoreNoise = NormalNoise | CubeNoise
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,16 @@ from hypothesis import strategies as st
 
 from dp_pipeline.anonymity.bit_search import ClassPartition, accept_in_order
 from dp_pipeline.anonymity.coded_rows import CodedRows, Column, KAnonymityGuarantee, TooFewRows
-from dp_pipeline.anonymity.hamdist import HamdistBackward, HamdistRatio, hamming_distances
 from dp_pipeline.anonymity.kjig import Kjig, accept_informative
 from dp_pipeline.anonymity.method import Bit, BitRule, bit_matrix, cumulative_bits, one_hot_bits
-from dp_pipeline.anonymity.ranking import InformationRanking, fitted_forest, permutation_importance
+from dp_pipeline.anonymity.ranking import (
+    HamdistBackward,
+    HamdistRatio,
+    InformationRanking,
+    fitted_forest,
+    hamming_distances,
+    permutation_importance,
+)
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline_tests.anonymity.mingen import kept_by
 from dp_pipeline_tests.anonymity.populations import (

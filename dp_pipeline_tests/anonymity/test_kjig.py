@@ -15,10 +15,10 @@ from dp_pipeline.anonymity.cross_validation import (
     expected_advantage,
     select_by_cross_validation,
 )
+from dp_pipeline.anonymity.growth import Tree
 from dp_pipeline.anonymity.kjig import Kjig, recode_columns
 from dp_pipeline.anonymity.label_scores import ScoredRows
 from dp_pipeline.anonymity.method import BitRule, Recoding
-from dp_pipeline.anonymity.mondrian import Tree
 from dp_pipeline_tests.anonymity.populations import PATIENTS, evaluate, flagged, flags, rows_of
 
 FIVE = KAnonymityGuarantee(5)

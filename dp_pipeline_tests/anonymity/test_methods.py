@@ -13,7 +13,7 @@ from dp_pipeline.anonymity.bit_search import ClassPartition, accept_in_order
 from dp_pipeline.anonymity.boxes import BoxRule
 from dp_pipeline.anonymity.clustering import ClusterKAnonymity
 from dp_pipeline.anonymity.coded_rows import CodedRows, KAnonymityGuarantee, TooFewRows
-from dp_pipeline.anonymity.hamdist import HamdistBackward, HamdistForward, HamdistRatio
+from dp_pipeline.anonymity.growth import Mondrian, Tree
 from dp_pipeline.anonymity.kjig import CANDIDATES, Kjig
 from dp_pipeline.anonymity.label_scores import ScoredRows
 from dp_pipeline.anonymity.method import (
@@ -24,8 +24,15 @@ from dp_pipeline.anonymity.method import (
     cumulative_bits,
     one_hot_bits,
 )
-from dp_pipeline.anonymity.mondrian import Mondrian, Tree
-from dp_pipeline.anonymity.ranking import Impurity, InformationRanking, RankedSearch, Rfka
+from dp_pipeline.anonymity.ranking import (
+    HamdistBackward,
+    HamdistForward,
+    HamdistRatio,
+    Impurity,
+    InformationRanking,
+    RankedSearch,
+    Rfka,
+)
 from dp_pipeline_tests.anonymity.mingen import (
     halving,
     keeps,

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.anonymity import mondrian
+from dp_pipeline.anonymity import growth
 from dp_pipeline.anonymity.boxes import BoxRule
 from dp_pipeline.anonymity.coded_rows import CodedRows, Column, KAnonymityGuarantee
+from dp_pipeline.anonymity.growth import Mondrian, Tree, spanned_shares
 from dp_pipeline.anonymity.method import bit_matrix, cumulative_bits
-from dp_pipeline.anonymity.mondrian import Mondrian, Tree, spanned_shares
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.config.parameters import from_text
 from dp_pipeline_tests.anonymity.mingen import kept_by
@@ -196,7 +196,7 @@ def test_the_trees_first_cut_is_the_purest_or_most_even(rows, guarantee):
 
 def test_a_tree_that_takes_the_least_pure_cut_is_caught(monkeypatch):
     cuts = allowed_cuts(PATIENTS, KAnonymityGuarantee(2), np.ones(10, dtype=bool))
-    monkeypatch.setattr(mondrian, "_purity", lambda counts: 1 / (1 + (counts**2).sum(axis=0)))
+    monkeypatch.setattr(growth, "_purity", lambda counts: 1 / (1 + (counts**2).sum(axis=0)))
     chosen = root_bit(boxed(PATIENTS, 2, method=Tree(least=1)))
     purest = min(impurity(PATIENTS, sides) for sides in cuts.values())
     assert impurity(PATIENTS, cuts[chosen]) > purest

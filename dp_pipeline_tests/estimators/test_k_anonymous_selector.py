@@ -18,8 +18,8 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
 from dp_pipeline.anonymity import kjig
+from dp_pipeline.anonymity.growth import Tree
 from dp_pipeline.anonymity.kjig import Kjig
-from dp_pipeline.anonymity.mondrian import Tree
 from dp_pipeline.anonymity.ranking import Rfka
 from dp_pipeline.estimators import InvalidParameter, KAnonymousSelector
 from dp_pipeline.metrics.disclosure import disclosure_report

@@ -13,11 +13,10 @@ from dp_pipeline.config.parameters import integer
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.rules import NearestCentre
 from dp_pipeline.inference.kmeans import uniform_places
-from dp_pipeline.models.clustering.dp_kmeans import DpKMeans
 from dp_pipeline.models.clustering.dpqt_kmeans import DpqtKMeans
-from dp_pipeline.models.clustering.eug_kmeans import EugKMeans
+from dp_pipeline.models.clustering.grid_kmeans import EugKMeans
 from dp_pipeline.models.clustering.htree_kmeans import HTreeKMeans
-from dp_pipeline.models.clustering.idp_kmeans import IdpKMeans
+from dp_pipeline.models.clustering.lloyd_kmeans import DpKMeans, IdpKMeans
 from dp_pipeline.models.clustering.moved_centres import part_of_the_spread
 from dp_pipeline.models.tables.independent import Independent
 from dp_pipeline.results.accountant import Accountant

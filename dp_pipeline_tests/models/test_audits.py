@@ -24,9 +24,9 @@ from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.gate.scores import UNIT, DependenceScore
 from dp_pipeline.models.base import Model
-from dp_pipeline.models.clustering.dp_kmeans import DpKMeans
 from dp_pipeline.models.clustering.dpqt_kmeans import DpqtKMeans
-from dp_pipeline.models.clustering.eug_kmeans import EugKMeans
+from dp_pipeline.models.clustering.grid_kmeans import EugKMeans
+from dp_pipeline.models.clustering.lloyd_kmeans import DpKMeans
 from dp_pipeline.models.tables.dp_kjig import DpKjig
 from dp_pipeline.models.tables.independent import Independent
 from dp_pipeline.results.class_table import ClassTable

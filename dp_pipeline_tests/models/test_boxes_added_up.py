@@ -12,7 +12,7 @@ from dp_pipeline.config.encoding import Coordinate
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.models.clustering.base import Clustering
 from dp_pipeline.models.clustering.dpqt_kmeans import DpqtKMeans
-from dp_pipeline.models.clustering.eug_kmeans import EugKMeans
+from dp_pipeline.models.clustering.grid_kmeans import EugKMeans
 from dp_pipeline.models.clustering.htree_kmeans import HTreeKMeans
 from dp_pipeline.models.clustering.privtree_kmeans import PrivTreeKMeans
 from dp_pipeline.results.clusters import Clusters, Tables

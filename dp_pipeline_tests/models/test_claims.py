@@ -22,8 +22,8 @@ from dp_pipeline.models.base import (
     guarantee_of,
     price,
 )
-from dp_pipeline.models.clustering.eug_kmeans import EugKMeans
-from dp_pipeline.models.clustering.idp_kmeans import IdpKMeans
+from dp_pipeline.models.clustering.grid_kmeans import EugKMeans
+from dp_pipeline.models.clustering.lloyd_kmeans import IdpKMeans
 from dp_pipeline_tests.config.declarations import loaded
 
 BILLIONTH = Fraction(1, 10**9)

@@ -15,13 +15,15 @@ from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.gate.rules import NearestCentre
 from dp_pipeline.models.base import Model, PrivacyGuarantee, guarantee_of
 from dp_pipeline.models.clustering.base import Lloyd, round_budgets
-from dp_pipeline.models.clustering.dp_kmeans import DpKMeans
-from dp_pipeline.models.clustering.dp_kmeans_pp import DpKMeansPlusPlus
-from dp_pipeline.models.clustering.dplk_kmeans import DplkKMeans
-from dp_pipeline.models.clustering.dplloyd import DpLloyd, least_error, planned_rounds
-from dp_pipeline.models.clustering.hybrid_kmeans import HybridKMeans
-from dp_pipeline.models.clustering.idp_kmeans import IdpKMeans
-from dp_pipeline.models.clustering.oept_kmeans import OeptKMeans
+from dp_pipeline.models.clustering.grid_kmeans import DpKMeansPlusPlus, HybridKMeans, OeptKMeans
+from dp_pipeline.models.clustering.lloyd_kmeans import (
+    DpKMeans,
+    DplkKMeans,
+    DpLloyd,
+    IdpKMeans,
+    least_error,
+    planned_rounds,
+)
 from dp_pipeline_tests import loops
 from dp_pipeline_tests.instruments import SILENT, curator_over
 from dp_pipeline_tests.models.contract import Run, check_loss, run

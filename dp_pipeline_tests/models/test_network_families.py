@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp_pipeline.inference.clique_join import overlap_links
-from dp_pipeline.models.tables.base import (
+from dp_pipeline.models.tables.privbayes import (
     Family,
     candidate_families,
     covering_sets,

@@ -18,7 +18,7 @@ from dp_pipeline.models import MODELS, build_model
 from dp_pipeline.models.base import planning_units
 from dp_pipeline.models.clustering.base import cells_per_axis
 from dp_pipeline.models.clustering.dpqt_kmeans import DpqtKMeans, tree_height
-from dp_pipeline.models.clustering.eug_kmeans import EugKMeans
+from dp_pipeline.models.clustering.grid_kmeans import EugKMeans
 from dp_pipeline.models.clustering.privtree_kmeans import PrivTreeKMeans
 from dp_pipeline.models.tables.independent import Independent
 from dp_pipeline.results.trees import Nodes

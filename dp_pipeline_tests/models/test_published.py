@@ -20,9 +20,8 @@ from dp_pipeline.config.errors import BoundaryViolation, BudgetExceeded
 from dp_pipeline.gate.noise import NoiseSource
 from dp_pipeline.models import MODELS
 from dp_pipeline.models.base import Model, PrivacyGuarantee, guarantee_of
-from dp_pipeline.models.clustering.dp_kmeans import DpKMeans
 from dp_pipeline.models.clustering.dpqt_kmeans import DpqtKMeans, node_around
-from dp_pipeline.models.clustering.idp_kmeans import IdpKMeans
+from dp_pipeline.models.clustering.lloyd_kmeans import DpKMeans, IdpKMeans
 from dp_pipeline.results.clusters import Clusters
 from dp_pipeline.results.transcript import Transcript
 from dp_pipeline_tests.instruments import ForcedNoise, RecordingNoise, curator_over

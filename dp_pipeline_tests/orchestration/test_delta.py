@@ -26,7 +26,7 @@ from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import BoundaryViolation, BudgetExceeded, DeclarationError
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.models.base import Model, PrivacyGuarantee
-from dp_pipeline.models.clustering.eug_kmeans import EugKMeans
+from dp_pipeline.models.clustering.grid_kmeans import EugKMeans
 from dp_pipeline.orchestration.checks import PLAUSIBLE
 from dp_pipeline.releases.outcome import report_path
 from dp_pipeline.releases.run_plan import plan_run

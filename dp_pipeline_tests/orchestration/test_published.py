@@ -20,7 +20,7 @@ from dp_pipeline.config.errors import BoundaryViolation, BudgetExceeded, Declara
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.ledger import Entry
 from dp_pipeline.models.base import PrivacyGuarantee
-from dp_pipeline.models.clustering.eug_kmeans import EugKMeans
+from dp_pipeline.models.clustering.grid_kmeans import EugKMeans
 from dp_pipeline.orchestration.dataset import dataset_assets
 from dp_pipeline.orchestration.metadata import charge_table
 from dp_pipeline.releases.outcome import report_path

@@ -18,9 +18,9 @@ from benchmarks.papers.shown import run_study
 from benchmarks.papers.study import Benchmark, key_of
 from dp_pipeline.anonymity import METHODS
 from dp_pipeline.anonymity.coded_rows import KAnonymityGuarantee
-from dp_pipeline.anonymity.hamdist import HamdistForward
 from dp_pipeline.anonymity.kjig import Kjig
 from dp_pipeline.anonymity.method import Recoding, Unchanged
+from dp_pipeline.anonymity.ranking import HamdistForward
 from dp_pipeline.config.catalogue import find_spec
 from dp_pipeline.config.errors import BoundaryViolation, DeclarationError, PipelineError
 from dp_pipeline.ledger import Ledger
@@ -28,7 +28,7 @@ from dp_pipeline.models import MODELS
 from dp_pipeline.models.base import PrivacyGuarantee
 from dp_pipeline.models.clustering.base import Clustering
 from dp_pipeline.models.clustering.dpqt_kmeans import DpqtKMeans
-from dp_pipeline.models.clustering.eug_kmeans import EugKMeans
+from dp_pipeline.models.clustering.grid_kmeans import EugKMeans
 from dp_pipeline.models.tables.base import TableModel
 from dp_pipeline.models.tables.independent import Independent
 from dp_pipeline.models.tables.privbayes import PrivBayes

@@ -1,13 +1,15 @@
 """PrivBayes: a Bayesian network of noisy tables, and rows drawn along it.
 
-The network grows one attribute and its parents at a time, by the strongest dependence.
+The network grows by one family, an attribute and its parents, at a time, by the strongest
+dependence.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import islice
 from math import prod
 from typing import ClassVar
 
@@ -24,17 +26,124 @@ from dp_pipeline.inference.clique_join import Conditional, overlap_links, sample
 from dp_pipeline.inference.consistency import project_to_simplex
 from dp_pipeline.inference.fitted_tree import estimated_rows
 from dp_pipeline.models.base import PrivacyGuarantee, planning_units
-from dp_pipeline.models.tables.base import (
-    Family,
-    Sizes,
-    TableModel,
-    candidate_families,
-    clique_cells,
-    covering_sets,
-)
+from dp_pipeline.models.tables.base import Sizes, TableModel, clique_cells
 from dp_pipeline.results.accountant import split
 from dp_pipeline.results.measurement import marginal_of
 from dp_pipeline.results.synthetic_table import SyntheticTable
+
+DRAWS_A_FAMILY = 4
+"""Most draws for every family of a sample, as some families are drawn twice."""
+
+
+@dataclass(frozen=True)
+class Family:
+    """An attribute of a Bayesian network, with its parents.
+
+    parents   in declared order; none for an attribute that is drawn by itself
+    """
+
+    child: str
+    parents: tuple[str, ...] = ()
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """The child and then its parents, which are the axes of the family's table."""
+        return (self.child, *self.parents)
+
+
+def maximal_sets(sizes: Sizes, cells: int) -> Iterator[tuple[str, ...]]:
+    """Yield every maximal set of attributes with at most ``cells`` cells together.
+
+    Attributes are taken from the largest to the smallest, in the order of ``sizes``: a set without
+    one of them can be completed exactly when all later ones would, together with it, exceed
+    ``cells``, so the next set is found without a search. Source: PrivBayes (TODS 2017), Algorithm
+    5, which builds all sets at once.
+
+    >>> list(maximal_sets({"a": 2, "b": 3, "c": 2}, 6))
+    [('a', 'b'), ('b', 'c'), ('a', 'c')]
+    """
+    order = sorted(sizes, key=lambda name: -sizes[name])
+    # cells_from[i]: cells of everything from the i-th attribute on.
+    cells_from = [prod(sizes[name] for name in order[i:]) for i in range(len(order) + 1)]
+
+    def sets(i: int, chosen: tuple[str, ...], size: int, left_out: int) -> Iterator[set[str]]:
+        if left_out and size * cells_from[i] * left_out <= cells:
+            return
+        if i == len(order):
+            yield set(chosen)
+            return
+        next_size = sizes[order[i]]
+        if size * next_size <= cells:
+            yield from sets(i + 1, (*chosen, order[i]), size * next_size, left_out)
+        yield from sets(i + 1, chosen, size, next_size)
+
+    for chosen in sets(0, (), 1, 0):
+        yield tuple(name for name in sizes if name in chosen)
+
+
+def random_maximal_set(sizes: Sizes, cells: int, rng: Generator) -> tuple[str, ...]:
+    """Return a random maximal set of attributes with at most ``cells`` cells together."""
+    names = list(sizes)
+    chosen, size = set(), 1
+    for i in rng.permutation(len(names)).tolist():
+        if size * sizes[names[i]] <= cells:
+            chosen.add(names[i])
+            size *= sizes[names[i]]
+    return tuple(name for name in names if name in chosen)
+
+
+def candidate_families(
+    sizes: Sizes, parents: Sequence[str], *, most_cells: int, most: int, rng: Generator
+) -> tuple[Family, ...]:
+    """Return the families that a network may add next: a new child with a maximal set of parents.
+
+    sizes       of all attributes, in declared order
+    parents     attributes that are in the network already
+    most_cells  of a family's table
+    most        families to return: all where there are no more, else random ones, equally per child
+
+    Families without a parent are left out. Nothing here depends on rows.
+    """
+    parent_sizes = {name: size for name, size in sizes.items() if name in parents}
+    largest = most_cells // min(parent_sizes.values())
+    children = [
+        name for name, size in sizes.items() if name not in parent_sizes and size <= largest
+    ]
+    every_family = (
+        Family(child, chosen)
+        for child in children
+        for chosen in maximal_sets(parent_sizes, most_cells // sizes[child])
+    )
+    families = tuple(islice(every_family, most + 1))
+    if len(families) <= most:
+        return families
+    sample: dict[Family, None] = {}
+    for _ in range(DRAWS_A_FAMILY * most):
+        child = children[int(rng.integers(len(children)))]
+        chosen = random_maximal_set(parent_sizes, most_cells // sizes[child], rng)
+        sample[Family(child, chosen)] = None
+        if len(sample) == most:
+            break
+    return tuple(sample)
+
+
+def covering_sets(families: Sequence[Family]) -> tuple[tuple[str, ...], ...]:
+    """Return the attribute sets of the families that are not part of another family's set.
+
+    The other tables are sums of these: PrivBayes measures d − k tables for a network of degree k
+    over d binary attributes (TODS 2017, Algorithm 1).
+
+    >>> covering_sets([Family("a"), Family("b", ("a",)), Family("c", ("a",))])
+    (('b', 'a'), ('c', 'a'))
+    """
+    sets = [frozenset(family.attributes) for family in families]
+    # A child is in no earlier family: only a later one can hold all attributes of one.
+    return tuple(
+        family.attributes
+        for i, family in enumerate(families)
+        if not any(sets[i] < later for later in sets[i + 1 :])
+    )
+
 
 ScoreOf = Callable[[Family], Score]
 
