@@ -158,7 +158,6 @@ class ClusterKAnonymity:
     summary: ClassVar[str] = "clusters of like rows, at least K each, released as boxes around them"
 
     def recode(self, rows: CodedRows, guarantee: KAnonymityGuarantee, *, seed: int) -> Recoding:  # noqa: ARG002
-        """Return the recoding by the boxes of clusters, with the clusters' centres as rule."""
         if (unchanged := unchanged_if_possible(rows, guarantee)) is not None:
             return unchanged
         clustering = _Clustering(DistinctRows.of(rows), Gower.of(rows.columns), guarantee)

@@ -36,7 +36,6 @@ class Groups:
 
     @classmethod
     def single(cls, rows: int) -> Groups:
-        """Return all rows in one group."""
         return cls(np.arange(rows), np.zeros(rows, dtype=np.int64), 1)
 
     def regroup(self, keys: IntArray, size: int) -> Groups:

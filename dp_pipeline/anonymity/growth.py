@@ -248,8 +248,6 @@ class Mondrian:
     summary: ClassVar[str] = "boxes cut in halves along their widest column, without the label"
 
     def recode(self, rows: CodedRows, guarantee: KAnonymityGuarantee, *, seed: int) -> Recoding:  # noqa: ARG002
-        """Return the recoding by the boxes, with the tree of their cuts."""
-
         def most_even_of_widest(cuts: Cuts) -> IntArray:
             is_present = np.asarray(cuts.levels.any(axis=0))
             widths = spanned_shares(is_present, rows.columns)[:, cuts.line.columns]
@@ -293,7 +291,6 @@ class Tree:
     least: int = integer(25, at_least=1, at_most=10**6, measuring=True)
 
     def recode(self, rows: CodedRows, guarantee: KAnonymityGuarantee, *, seed: int) -> Recoding:  # noqa: ARG002
-        """Return the recoding by the leaves, with the tree of their cuts."""
         return cut_into_boxes(rows, guarantee, _purest, least=self.least)
 
 

@@ -247,7 +247,6 @@ class HamdistRatio:
     summary: ClassVar[str] = "drops the one-hot bit that frees most rows for its Hamming distance"
 
     def recode(self, rows: CodedRows, guarantee: KAnonymityGuarantee, *, seed: int) -> Recoding:  # noqa: ARG002
-        """Return the recoding by the bits that are left when the guarantee is kept."""
         bits, distinct = one_hot_bits(rows.columns), DistinctRows.of(rows)
         partition = ClassPartition(rows, bits, guarantee)
         distances = hamming_distances(rows, bits)

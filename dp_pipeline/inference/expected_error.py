@@ -239,15 +239,15 @@ class ExpectedError:
         """The number of levels of every attribute (d,)."""
         return np.array(list(self.sizes.values()), dtype=np.float64)
 
-    @cached_property
+    @property
     def first(self) -> IntArray:
         """The position of the first attribute of each pair (pairs,)."""
-        return np.array([first for first, _ in self._pair_place], dtype=np.int64)
+        return self._ends[0]
 
-    @cached_property
+    @property
     def second(self) -> IntArray:
         """The position of the second attribute of each pair (pairs,)."""
-        return np.array([other for _, other in self._pair_place], dtype=np.int64)
+        return self._ends[1]
 
     @cached_property
     def place(self) -> dict[str, int]:
@@ -259,14 +259,17 @@ class ExpectedError:
         return len(self.sizes)
 
     @cached_property
+    def _ends(self) -> tuple[IntArray, IntArray]:
+        return np.triu_indices(self._d, 1)
+
+    @cached_property
     def _pair_place(self) -> dict[tuple[int, int], int]:
         return {pair: place for place, pair in enumerate(combinations(range(self._d), 2))}
 
     @cached_property
     def _pairs_of(self) -> IntArray:
-        every = range(self._d)
-        places = [[self._pair_place[min(i, j), max(i, j)] for j in every if j != i] for i in every]
-        return np.array(places, dtype=np.int64).reshape(self._d, -1)
+        has = [(self.first == i) | (self.second == i) for i in range(self._d)]
+        return np.array(has, dtype=np.bool_).nonzero()[1].reshape(self._d, -1)
 
     @cached_property
     def _paid(self) -> FloatArray:

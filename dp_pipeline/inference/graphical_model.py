@@ -70,7 +70,6 @@ class GraphicalModel:
 
     @property
     def cells(self) -> int:
-        """The number of cells of all cliques together."""
         return sum(prod(node.shape) for node in self.nodes)
 
     def zeros(self) -> list[FloatArray]:

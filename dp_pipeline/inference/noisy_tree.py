@@ -131,7 +131,6 @@ class _Estimates:
     precisions: FloatArray
 
     def combine(self, index: IntArray, values: FloatArray, precision: FloatArray) -> None:
-        """Average the estimates of the nodes ``index`` with second ones, by inverse variance."""
         total = self.precisions[index] + precision
         weighted = self.values[index] * self.precisions[index] + values * precision
         self.values[index] = weighted / total

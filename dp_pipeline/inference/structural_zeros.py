@@ -56,7 +56,6 @@ class StructuralZeros:
         return constrained_pairs(self.allowed)
 
     def holds(self, codes: Mapping[str, IntArray]) -> Mask:
-        """Return a mask of the rows (n,) whose cells are all allowed."""
         rows = len(next(iter(codes.values())))
         keep = np.ones(rows, dtype=np.bool_)
         for entry in self.allowed:

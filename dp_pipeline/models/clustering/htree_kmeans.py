@@ -318,8 +318,6 @@ class HTreeKMeans(Clustering):
     smooth: str = smooth()
 
     def check(self, domain: Domain) -> None:
-        """Raise DeclarationError if the columns do not fit, or smoothing is declared without an
-        earlier tree."""
         super().check(domain)
         require_plan(self.plan_from, self.smooth)
 

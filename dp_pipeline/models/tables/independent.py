@@ -42,7 +42,6 @@ class Independent(TableModel):
     shares: str = choice("root", "equal")
 
     def most_cells(self, domain: Domain) -> int:
-        """Return the sum of the attributes' cells."""
         return sum(domain.shape(self.modelled(domain)))
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> SyntheticTable:

@@ -258,8 +258,6 @@ class PrivBayes(TableModel):
         return PrivacyGuarantee("dp", epsilon, f"score {self.score} needs a public number of rows")
 
     def check(self, domain: Domain) -> None:
-        """Raise DeclarationError if the parameters do not fit, such as score F with non-binary
-        attributes."""
         super().check(domain)
         for name in self.chosen(domain) if self.score == "F" else ():
             if domain[name].size != 2:

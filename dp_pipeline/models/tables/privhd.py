@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
-from math import ceil
+from math import ceil, comb
 from typing import ClassVar
 
 from numpy.random import Generator
@@ -75,27 +75,6 @@ def draw_count(kappa: Fraction, attributes: int) -> int:
     23
     """
     return ceil(kappa * (attributes - 1))
-
-
-def paper_plan(variant: str, epsilon: Fraction, *, attributes: int, kappa: Fraction) -> NetworkPlan:
-    """Return the plan of PrivHD's variant ``published``, ``composed`` or ``peeling``.
-
-    ε1 = 0.1, or ε/2 up to ε = 0.1. Without a pair the tables get all.
-
-    >>> str(paper_plan("published", Fraction("0.8"), attributes=16, kappa=Fraction(2)).total)
-    '41/5'
-    """
-    draws = draw_count(kappa, attributes)
-    if not draws:
-        return NetworkPlan(Fraction(0), 0, Fraction(0), epsilon)
-    structure_epsilon = Fraction(1, 10) if epsilon > Fraction(1, 10) else epsilon / 2
-    half, tables = structure_epsilon / 2, epsilon - structure_epsilon
-    pairs = attributes * (attributes - 1) // 2
-    if variant == "published":
-        return NetworkPlan(pairs * half, draws, half, tables, fixed=True)
-    if variant == "composed":
-        return NetworkPlan(half, draws, half / draws, tables)
-    return NetworkPlan(Fraction(0), draws, structure_epsilon / draws, tables)
 
 
 def high_pass(
@@ -213,8 +192,6 @@ class PrivHd(TableModel):
     clique_cells: int = clique_cells(1024)
 
     def check(self, domain: Domain) -> None:
-        """Raise DeclarationError if the parameters do not fit, such as shares that leave no ε
-        for the tables."""
         super().check(domain)
         total = self.structure_share + self.one_way_share
         if total >= 1:
@@ -322,6 +299,13 @@ class PrivHd(TableModel):
         return _Structure(growth, remaining, self.clique_cells, rows=rows)
 
     def _paper_plan(self, epsilon: Fraction, attributes: int) -> NetworkPlan:
-        return paper_plan(
-            self.variant, epsilon, attributes=attributes, kappa=self.kappa or Fraction(2)
-        )
+        draws = draw_count(self.kappa or Fraction(2), attributes)
+        if not draws:
+            return NetworkPlan(Fraction(0), 0, Fraction(0), epsilon)
+        structure_epsilon = Fraction(1, 10) if epsilon > Fraction(1, 10) else epsilon / 2
+        half, tables = structure_epsilon / 2, epsilon - structure_epsilon
+        if self.variant == "published":
+            return NetworkPlan(comb(attributes, 2) * half, draws, half, tables, fixed=True)
+        if self.variant == "composed":
+            return NetworkPlan(half, draws, half / draws, tables)
+        return NetworkPlan(Fraction(0), draws, structure_epsilon / draws, tables)

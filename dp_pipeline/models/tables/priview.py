@@ -58,8 +58,6 @@ class PriView(TableModel):
     family_cells: int = integer(256, at_least=4, at_most=1 << 16)
 
     def check(self, domain: Domain) -> None:
-        """Raise DeclarationError if the parameters do not fit, such as a view with too many
-        cells."""
         super().check(domain)
         sizes = self.sizes(domain)
         for view in self.views(domain):

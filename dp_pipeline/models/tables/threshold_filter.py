@@ -51,7 +51,6 @@ class ThresholdFilter(TableModel):
     empty_cells: int = integer(100, at_least=1, at_most=10**6, measuring=True)
 
     def check(self, domain: Domain) -> None:
-        """Raise DeclarationError if the parameters do not fit, such as more than 2^62 cells."""
         super().check(domain)
         names = self.chosen(domain)
         cells = domain.cell_count(names)

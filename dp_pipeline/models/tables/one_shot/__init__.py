@@ -135,7 +135,6 @@ class OneShot(TableModel):
     prior: str = prior()
 
     def check(self, domain: Domain) -> None:
-        """Raise DeclarationError if the parameters do not fit each other or the attributes."""
         super().check(domain)
         if domain.parts is not None:
             self._check_units(domain)
