@@ -31,7 +31,7 @@ from dp_pipeline.results.trees import CountedBoxes
 class Clustering(Model):
     """A model that releases k centres in some numeric columns.
 
-    most_columns   None where the method has no grid
+    most_columns   most columns that the method's grid can have; None where it has no grid
     """
 
     most_columns: ClassVar[int | None] = None
@@ -109,9 +109,9 @@ class Lloyd:
         return self.curator.domain.box(self.columns)
 
     def grid(self, *, units: float, epsilon: Fraction) -> Synopsis:
-        """Return the noisy boxes of a grid whose number of cells suits so many persons at this ε.
+        """Return the noisy boxes of a grid whose number of cells suits the rows at this ε.
 
-        units   rows by the most rows of a person
+        units   number of rows, divided by the most rows of a person
 
         *Proof.* All cells of the declared box are measured, empty ones included; one row is
         in one cell, so Δ1 = 1 under add/remove, times the distance: it costs ε. ∎
@@ -167,7 +167,7 @@ class Lloyd:
         sizes_share: Fraction | None = None,
         salt: int = 0,
     ) -> NoisyMeans:
-        """Return the noisy means after as many rounds as there are ``epsilons``."""
+        """Return the noisy means after one round for each of ``epsilons``."""
         means = NoisyMeans(self.columns, centres, np.zeros(centres.shape[:2]))
         for epsilon in epsilons:
             means = self.round(means.centres, epsilon=epsilon, sizes_share=sizes_share, salt=salt)

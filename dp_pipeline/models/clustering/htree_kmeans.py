@@ -37,31 +37,30 @@ BITS_A_BLOCK = 4
 """Bits counted at once: 16 children."""
 
 GROWTH = 2.0
-"""How much more ε each generation gets than its parents'."""
+"""Factor on ε from each generation to the next."""
 
 FIRST_SHARE = 0.2
 """Part of ε for the first generation, which shows how much signal there is."""
 
 STRONG_SIGNAL = 300.0
-"""Rows a cluster, in units of the noise's scale, from which on leaves may be taken for empty: below
-it, tails of few rows look like noise."""
+"""Rows a cluster, in scales of the noise, from which on leaves may be taken for empty: with fewer,
+tails of few rows look like noise."""
 
 MANY_UNITS = 500.0
-"""Rows in units of the noise's scale from which on it shows whether the box is far too wide."""
+"""Rows, in scales of the noise, from which on they show whether the box is far too wide."""
 
 FEW_UNITS = 200.0
-"""Rows in these units below which leaves are coarser: a few small ones would be noise alone."""
+"""Rows, in scales of the noise, below which leaves are coarser: small ones would be noise alone."""
 
 EVEN_UNITS = 2.0
-"""Rows in these units that count as spread evenly over the box below that: else a tree of few rows
-may have one leaf with weight, and all centres in it."""
+"""Rows, in scales of the noise, that are spread evenly over the box below ``FEW_UNITS``: else one
+leaf might have all weight, and all centres."""
 
 FEW_NODES = 4
-"""Nodes that go on, up to which generations from the root on have only found where the rows are, in
-a box that is far too wide."""
+"""Most growing nodes of a generation that only locates the rows, in a box that is far too wide."""
 
 LOOK = 40.0
-"""Rows that such a node has for each unit of its children's noise."""
+"""Rows of a node in such a generation, in scales of the noise of its children's counts."""
 
 MOST_NODES = 400_000
 """Nodes at which a tree stops growing."""
@@ -71,14 +70,14 @@ MOST_NODES = 400_000
 class GrowthPlan:
     """The limits of a tree's growth that follow from the counts of its first generation.
 
-    units           noisy rows, in units of the noise's scale at all of ε
-    signal          the same a cluster; at least 1
-    min_deviations  noise deviations that a count must reach for a node to grow
-    caution         factor on counts when depth is chosen, in (0, 1]: many rows a cluster allow
-                    coarser leaves than the noise alone would, and so do few rows in all
-    first           which of the root's children are taken for empty; they are large, and rows
-                    lost there would be far from every centre: only at a strong signal
-    below           the same for all other nodes
+    units           noisy rows, in scales of the noise at all of ε
+    signal          noisy rows a cluster, in these scales; at least 1
+    min_deviations  deviations of noise that a count must reach for a node to grow
+    caution         factor on counts when depth is chosen, in (0, 1]: leaves are coarser where rows
+                    a cluster are many, or all rows are few
+    first           rule for empty children of the root; only at a strong signal, as rows lost in
+                    these large boxes would be far from every centre
+    below           rule for the empty children of all other nodes
     """
 
     units: float
@@ -90,7 +89,7 @@ class GrowthPlan:
 
     @classmethod
     def of(cls, total: float, *, clusters: int, rate: float) -> GrowthPlan:
-        """Return the plan for a noisy number of rows, k, and the ε for each row of a unit."""
+        """Return the plan for a noisy number of rows, k, and ε divided by the distance."""
         units = total * rate
         signal = max(1.0, units / clusters)
         return cls(
@@ -126,7 +125,7 @@ class _Frontier:
 
 
 class _Growth:
-    """The growth of one tree in its session, where ``rate`` is the ε for each row of a unit."""
+    """The growth of one tree in its session, where ``rate`` is ε divided by the distance."""
 
     def __init__(self, session: TreeSession, tree: BitTree, rate: float) -> None:
         self._session, self._tree, self._rate = session, tree, rate
@@ -138,11 +137,10 @@ class _Growth:
         return self.count([(root, BITS_A_BLOCK, np.array([max(1, int(FIRST_SHARE * SHARES))]))])[0]
 
     def count(self, requests: Sequence[tuple[_Frontier, int, IntArray]]) -> list[_Frontier]:
-        """Count all descendants of nodes some bits below them; return them as the next generations.
+        """Count the descendants of nodes some bits below them, in one query; return these as the
+        next generations.
 
-        requests   nodes, bits, and the shares that each spends; 0 bits count the node once more
-
-        All counts are one query.
+        requests   nodes, bits, and the shares of ε that each spends; 0 bits count the node again
         """
         answers = self._session.expand_all(
             [Expansion(parents.nodes, bits, shares) for parents, bits, shares in requests]
@@ -164,8 +162,8 @@ class _Growth:
         return _Frontier(nodes, positions, counts, np.repeat(variance, fan), remaining)
 
     def count_unsure_again(self, frontier: _Frontier) -> _Frontier:
-        """Count again, for a part of their remaining ε, the nodes whose counts may be noise
-        alone; return all nodes."""
+        """Count the nodes again whose counts may be noise alone, for a part of their remaining ε;
+        return all nodes."""
         is_unsure = frontier.values < noisy_tree.CERTAIN * np.sqrt(frontier.variance / 2)
         unsure = frontier.where(is_unsure & (frontier.shares > 1))
         spent = np.maximum(1, (FIRST_SHARE * unsure.shares).astype(np.int64))
@@ -204,7 +202,7 @@ class GrownTree:
 
         box   of the columns of ``tree``
 
-        Leaves that look empty where the signal is strong count nothing, nor do leaves far from all
+        At a strong signal, leaves that look empty have weight 0, and so have leaves far from all
         rows in a box that is far too wide: their noise would attract centres. Where rows are few, a
         few more are spread evenly over the box.
         """
@@ -256,19 +254,19 @@ def grow(session: TreeSession, tree: BitTree, *, clusters: int, rate: float) -> 
 
 
 ENOUGH_SIGNAL = 50.0
-"""Rows a cluster, in units of the noise's scale, from which on all centres are moved."""
+"""Rows a cluster, in scales of the noise, from which on all centres are moved."""
 
 MANY_COLUMNS = 5
-"""Columns from which on, at less, it is asked whether some centres are better moved."""
+"""Columns from which on, at a weaker signal, a query decides whether some centres are moved."""
 
 NEAR_THE_MIDDLE = 0.36
-"""Part of the boxes' spread below which rows are so near to the middle of all that some are."""
+"""Largest spread of rows around their middle, relative to even boxes, at which some are moved."""
 
 ENOUGH_TO_ASK = 8.0
-"""Rows, in units of that question's noise, below which its answer would tell nothing."""
+"""Rows, in scales of that query's noise, below which its answer would tell nothing."""
 
 Mover = Callable[..., FloatArray]
-"""From centres (k, d), their synopsis and ε to centres that were moved."""
+"""From centres (k, d), their synopsis and ε to moved centres."""
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ QUANTILE = 0.8
 """Part of a cluster's weight within the distance at which its rows are clipped."""
 
 _ONE = 1 << COORDINATE_BITS
+"""Fixed-point digits of half a side of the box."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ def _quantile(distances: FloatArray, weights: FloatArray) -> float:
 
 
 FAR = 1.5
-"""Where squared distances are clipped, in units of what even boxes would have on average."""
+"""Squared distance at which rows are clipped, relative to the mean of evenly filled boxes."""
 
 
 def part_of_the_spread(curator: Curator, synopsis: Synopsis, *, epsilon: Fraction) -> float:
@@ -130,11 +131,11 @@ def part_of_the_spread(curator: Curator, synopsis: Synopsis, *, epsilon: Fractio
 
 
 A_CENTRE = 12.0
-"""Rows a centre and column, in units of the noise's scale, that it takes to move a centre."""
+"""Rows for each moved centre and column, in scales of the noise."""
 
 USUAL_PART, ENOUGH_MOVED, LEAST_PART = 0.5, 3, 0.1
-"""Part of the way to a box's middle that is believed where fewer than so many centres were moved,
-and the least."""
+"""Slope by which other centres are shifted if fewer than ``ENOUGH_MOVED`` were moved, and the least
+slope otherwise."""
 
 
 def move_as_many_as_can(
@@ -147,9 +148,10 @@ def move_as_many_as_can(
 ) -> FloatArray:
     """Return k centres (k, d), of which as many are moved as the noise allows.
 
-    fewer   number → so many centres of the same synopsis
+    fewer   from a number to that many centres of the same synopsis
 
-    More columns allow fewer. The others are placed near moved ones, which cannot raise the cost.
+    With more columns fewer are moved. The others are placed near these: more centres cannot raise
+    the cost.
     """
     rows = float(synopsis.weights.clip(min=0).sum()) * float(epsilon) / curator.distance
     few = max(1, min(len(centres), int(rows / (A_CENTRE * len(synopsis.columns)))))
@@ -165,12 +167,12 @@ def fill_up(
 ) -> FloatArray:
     """Return k centres: the moved ones and the largest others, shifted by the same trend.
 
-    moved, start   where some centres are now, and where they were, (m, d) with m ≤ k
+    moved, start   some centres after and before they were moved, (m, d) with m ≤ k
     centres        float (k, d), of the synopsis
 
-    Rows of a long box are nearer to the middle of all rows than the box's middle is. How far the
-    others are shifted is the slope of where centres moved to on where they had been; with less than
-    three moved centres none is.
+    Rows of a long box are nearer to the middle of all rows than the box's middle is. The others are
+    shifted by the regression of moved centres on their starts, both relative to their means; with
+    fewer than three moved centres by ``USUAL_PART``.
 
     >>> ends = np.array([[0.0], [4]])
     >>> synopsis = Synopsis(("x",), ends, ends + 4, np.array([3.0, 5]))
