@@ -18,7 +18,7 @@ from dp_pipeline.inference.consistency import (
 from dp_pipeline.results.measurement import marginal_of
 
 OF_NOISE = 0.3
-"""Part of the noise of a pair's dependence that is left, about, once tables have no negative
+"""Tuned: part of the noise of a pair's dependence that is left once tables have no negative
 cells."""
 
 

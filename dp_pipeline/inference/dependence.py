@@ -15,8 +15,8 @@ import numpy as np
 from dp_pipeline.config.encoding import FloatArray, Names
 
 FEWEST_OTHERS = 3
-"""Fewest pairs outside a tree that show how well the tree predicts: with two, any correlation is
-1."""
+"""Fewest pairs outside a tree that show how well the tree predicts: by definition, as with two any
+correlation is 1."""
 
 
 @dataclass(frozen=True)

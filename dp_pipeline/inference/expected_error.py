@@ -19,13 +19,13 @@ from dp_pipeline.inference.dependence import Dependence
 from dp_pipeline.results.measurement import NoiseRate
 
 STEPS = 12
-"""Gradient steps on the shares of an amount."""
+"""Gradient steps on the shares of an amount: a limit of time."""
 
 FIRST_SHARE = 0.15
-"""Share of the amount for one-way marginals before the first gradient step."""
+"""Share of one-way marginals where the gradient steps begin: numerical."""
 
 TINY = 1e-12
-"""Number far below every amount, slope and error that occurs: nothing is divided by 0."""
+"""Numerical: far below every amount, slope and error that occurs, so nothing is divided by 0."""
 
 
 @dataclass(frozen=True, eq=False)

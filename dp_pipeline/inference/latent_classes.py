@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -27,23 +26,22 @@ from dp_pipeline.inference.tree_fit import (
 from dp_pipeline.threads import one_thread
 
 CLASSES = 6
-STEPS = 20
-"""Steps of expectation and maximisation, after which classes change little."""
+"""Tuned: number of latent classes."""
 
-SURE = 0.9
-"""Weight with which a row belongs to its first class; the rest is shared by all."""
+STEPS = 20
+"""Steps of expectation and maximisation: a limit of time, as classes then change little."""
 
 LANCZOS_STEPS = 60
-"""Steps of Lanczos: far more than a component needs that tells classes apart."""
+"""Most steps of Lanczos: numerical, as a component that tells classes apart needs far fewer."""
 
 SMALLEST_STEP = 1e-10
-"""Length of a Lanczos step below which no direction is left; eigenvalues are about 1."""
+"""Numerical: length of a Lanczos step below which no direction is left; eigenvalues are about 1."""
 
 OF_ALL = 1e-3
-"""Rows like all rows together that are added to every class, so that none is empty."""
+"""Numerical: rows like all rows together that are added to every class, so that none is empty."""
 
 SMALLEST_CELL = 1e-12
-"""Least probability of a cell, so that its log-potential is finite."""
+"""Numerical: least probability of a cell, so that its log-potential is finite."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,8 +119,8 @@ def _first_memberships(has: Any, shares: FloatArray, classes: int) -> FloatArray
     score = has @ (along * np.sign(along[large[0]]) * scale)
     place = np.empty(rows, dtype=np.int64)
     place[np.argsort(score, kind="stable")] = np.arange(rows)
-    belongs = np.full((rows, classes), (1 - SURE) / classes)
-    belongs[np.arange(rows), place * classes // rows] += SURE
+    belongs = np.zeros((rows, classes))
+    belongs[np.arange(rows), place * classes // rows] = 1.0
     return belongs
 
 
@@ -154,24 +152,22 @@ def _first_component(has: Any, shares: FloatArray, scale: FloatArray) -> FloatAr
     return np.asarray(np.linalg.eigh(reached @ images[: step + 1].T)[1][:, -1] @ reached)
 
 
-LEAST_DOUBT = 0.75
-LEAST_DOUBT_OF_PAIRS = 0.3
-"""Least ``tree_fit.entropy_part`` at which classes are learned: below it, tables exceed their noise
-so far that classes do not help. The second is for tables that hold all pairs."""
+LEAST_DOUBT = 0.3
+"""Tuned: least ``tree_fit.entropy_part`` at which classes are learned; below it, tables exceed
+their noise so far that classes do not help."""
 
 MOST_MISSED = 0.3
-"""Largest part of the tables' dependence beyond noise that classes may miss: a chain, for one, is
-not made of a few classes."""
+"""Tuned: largest part of the tables' dependence beyond noise that classes may miss; a chain, for
+one, is not made of a few classes."""
 
 FIRST_STEPS = 25
-NEAR_STEPS = 100
-"""Most steps of the two fits: with so much noise, further steps change next to nothing."""
+"""Most steps of the first fit: a limit of time, as more change next to nothing."""
 
 ROWS = 1 << 13
-"""Rows that are drawn from the first fit to learn classes from."""
+"""Rows that are drawn from the first fit to learn classes from: a limit of time."""
 
 ENTROPY = 0.8
-"""Weight of the entropy relative to classes, in place of ``tree_fit.ENTROPY``."""
+"""Tuned: weight of the entropy relative to classes, in place of ``tree_fit.ENTROPY``."""
 
 
 def fit_near_classes(
@@ -201,9 +197,7 @@ def fit_near_classes(
             near = _potentials(model, classes, start)
             if beside:
                 near = [table + extra for table, extra in zip(near, beside, strict=True)]
-            return fit_tree(
-                model, measured, start=start, beside=near, entropy=ENTROPY, iterations=NEAR_STEPS
-            )
+            return fit_tree(model, measured, start=start, beside=near, entropy=ENTROPY)
     return fit_tree(model, measured, start=start, beside=beside)
 
 
@@ -215,11 +209,7 @@ def _may_help(
     tables = [set(table.attributes) for table in measured]
     if not any(len(names) > 1 for names in tables) or set(model.sizes) in tables:
         return False
-    holds_all_pairs = all(
-        any(set(pair) <= names for names in tables) for pair in combinations(model.sizes, 2)
-    )
-    least = LEAST_DOUBT_OF_PAIRS if holds_all_pairs else LEAST_DOUBT
-    return entropy_part(measured, start) >= least
+    return entropy_part(measured, start) >= LEAST_DOUBT
 
 
 def missed(

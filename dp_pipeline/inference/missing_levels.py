@@ -14,7 +14,8 @@ from dp_pipeline.inference.consistency import SMALLEST_VARIANCE
 from dp_pipeline.results.measurement import NoisyMarginal
 
 MEAN_NOISE = sqrt(2 / pi)
-"""Mean of Gaussian |noise|, in standard deviations: the error by a level that is not left out."""
+"""Mean of Gaussian |noise|, in standard deviations, by definition: the error by a level that is not
+left out."""
 
 
 def complete_attributes(

@@ -14,13 +14,13 @@ import numpy as np
 from dp_pipeline.config.encoding import FloatArray, IntArray
 
 STEPS = 48
-"""Values of a score over which its mean is computed."""
+"""Numerical: values of a score over which its mean is computed."""
 
 IMPOSSIBLE = -700.0
-"""Log-likelihood of a score that no prior explains: e⁻⁷⁰⁰ is nearly the least float."""
+"""Numerical: log-likelihood of a score that no prior explains; e⁻⁷⁰⁰ is nearly the least float."""
 
-WIDTHS = np.array([0.05, 0.1, 0.2, 0.4, 0.8])
-"""Widths of a prediction's error that are tried, in standard deviations of the noise."""
+WIDTHS = 0.05 * 2.0 ** np.arange(5)
+"""Widths of a prediction's error that are tried, in standard deviations of the noise: a grid."""
 
 
 @dataclass(frozen=True)

@@ -24,17 +24,18 @@ from dp_pipeline.results.derived_attribute import shuffled_rows
 from dp_pipeline.threads import one_thread
 
 MOST_FAMILY_CELLS = 1024
-"""Most cells of the table of an attribute and those that it depends on most."""
+"""Most cells of the table of an attribute and those that it depends on most: a limit of time."""
 
 LEAST_ROWS = 1e-3
-"""Rows that a family's cell without any is taken to have, so that pairs can fill it."""
+"""Numerical: rows that a family's cell without any is taken to have, so that pairs can fill it."""
 
 DOUBT, LEAST_DOUBT = 0.1, 0.05
-"""Difference of a pair from its table for one nat of a log-potential: in deviations of a cell, and
-at least in rows. Without it, noisy tables that no rows can have would give infinite potentials."""
+"""Tuned: difference of a pair from its table for one nat of a log-potential, in deviations of a
+cell, and at least in rows. Without it, noisy tables that no rows can have would give infinite
+potentials."""
 
 OF_LEVEL = 1e-3
-"""Such a difference for an attribute's own levels, in rows."""
+"""Numerical: such a difference for an attribute's own levels, in rows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,11 +192,12 @@ def _in_turn(expected: FloatArray, most: IntArray, rng: np.random.Generator) -> 
 
 STEPS = 25
 SETTLED = 1e-6
-"""Most of Newton's steps, and the largest error of a sum at which they end, as a share of the rows.
-"""
+"""Numerical: most of Newton's steps, and the largest error of a sum, as a share of the rows, at
+which they end."""
 
 ENOUGH = 1e-4
-"""Part of the decrease promised by its slope that a step must bring; also its least length."""
+"""Numerical: part of the decrease promised by its slope that a step must bring; also the least
+length of a step."""
 
 
 def fitted_chances(

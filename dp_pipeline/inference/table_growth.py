@@ -18,28 +18,22 @@ from dp_pipeline.inference.expected_error import STEPS, ExpectedError, TableInfo
 from dp_pipeline.inference.junction_tree import cell_count, triangulated_cliques
 
 MAX_TABLE_CELLS = 1024
-"""Most cells of a table that is measured."""
+"""Most cells of a table that is measured: a limit of time and memory."""
 
 FIRST_PAIRS = 256
-"""Most pairs that a search begins with: those of the largest dependence for their cells."""
+"""Most pairs that a search begins with, those of the largest dependence for their cells: a limit of
+time."""
 
 BATCH = 24
 """Candidates whose errors are computed together; after each choice, the gains of so many of the
-best are computed again."""
+best are computed again: a limit of time."""
 
 TRIAL_STEPS = 3
-"""Gradient steps on the shares with a candidate, which begin at the shares without it."""
-
-NEW_SHARE, MOVED_SHARE = 0.5, 0.75
-"""A candidate's share before the first step: this part of an average share, and that part of the
-shares of its one-way marginals."""
-
-HOPELESS = 1e-3
-"""Relative increase of the error by a candidate after which it is not tried again."""
+"""Gradient steps on the shares with a candidate, from the shares without it: a limit of time."""
 
 GAIN_DIGITS = 9
-"""Decimals of a gain, relative to the error: gains that are alike but for rounding are equal, so
-that another computer, which replays a release, chooses the same tables."""
+"""Numerical: decimals of a gain, relative to the error. Gains that are alike but for rounding are
+equal, so that another computer, which replays a release, chooses the same tables."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +100,7 @@ class TableGrowth:
             gains = {
                 candidate: gain
                 for candidate, gain in gains.items()
-                if gain > -HOPELESS and not set(candidate) <= set(table)
+                if gain > 0 and not set(candidate) <= set(table)
             }
         return choice
 
@@ -189,10 +183,10 @@ class TableGrowth:
         new = [self.error.table_information(table) for table in candidates]
         precision, noise = (np.array(arrays) for arrays in zip(*new, strict=True))
         of_tables = np.broadcast_to(choice.shares[:most], (count, most))
-        # What a table says of one-way marginals need not be paid for them.
-        singles, moved = choice.shares[most:], MOVED_SHARE * (precision > 0)
+        # The steps begin at an average share, and half of those of its one-way marginals.
+        singles, moved = choice.shares[most:], (precision > 0) / 2
         of_new = (inside * of_tables).sum(axis=1) + (moved * singles).sum(axis=1)
-        of_new += NEW_SHARE * float(choice.shares.mean())
+        of_new += float(choice.shares.mean())
         shares = np.hstack(
             [np.where(inside, 0.0, of_tables), of_new[:, None], singles * (1 - moved)]
         )

@@ -19,12 +19,12 @@ from dp_pipeline.inference.graphical_model import GraphicalModel, Projection
 from dp_pipeline.threads import one_thread
 
 ENTROPY = 0.35
-"""Weight of the entropy, in rows per deviation of a table's noise: cells that noise has made
-negative get a small share in place of none."""
+"""Tuned: weight of the entropy, in rows per deviation of a table's noise, by which cells that noise
+has made negative get a small share in place of none."""
 
 FULL_DOUBT = 60.0
-"""Mean squared dependence of a cell, in variances of its noise, up to which the entropy has its
-full weight."""
+"""Tuned: mean squared dependence of a cell, in variances of its noise, up to which the entropy has
+its full weight."""
 
 ITERATIONS = 150
 """Most steps of L-BFGS-B: a limit of time."""
@@ -34,11 +34,11 @@ KEPT_STEPS = 50
 
 NEWTON_STEPS = 30
 LONGEST_STEP = 5.0
-"""Newton's steps when a table is fitted alone, and the longest of them, in nats."""
+"""Numerical: Newton's steps when a table is fitted alone, and the longest of them, in nats."""
 
 SMALLEST_TARGET = 1e-12
 SMALLEST_SHARE = 1e-9
-"""Least target of a cell, and least share of a level, so that their logarithms are finite."""
+"""Numerical: least target of a cell, and least share of a level, for finite logarithms."""
 
 
 @one_thread()

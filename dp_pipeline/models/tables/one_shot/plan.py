@@ -28,7 +28,7 @@ from dp_pipeline.results.measurement import NoiseRate
 Pair = tuple[str, str]
 
 ROWS_SHARE = Fraction(1, 100)
-"""Share of the amount that buys the number of rows."""
+"""Tuned: share of the amount that buys the number of rows."""
 
 MEAN_DEPENDENCE = (0.05, 0.15, 0.4)
 TAILS = (2.0, 1.5, 1.0)
@@ -39,28 +39,23 @@ pairs: dependence is distributed as a power of an exponential variable."""
 MEAN_SHARE = Fraction(5, 100)
 ONE_WAY_SHARES = (Fraction(8, 100), Fraction(15, 100), Fraction(30, 100))
 SCORE_SHARES = (Fraction(6, 100), Fraction(12, 100))
-"""Of the amount: what may be spent on the mean dependence, on one-way marginals before there are
-scores, and on the scores of all pairs."""
-
-PACKED_CELLS = 256
-"""Most cells of a table that attributes are packed into."""
+"""Tuned: shares of the amount that may be spent on the mean dependence, on one-way marginals before
+there are scores, and on the scores of all pairs."""
 
 PICKS = 4
 PICKED_PART = Fraction(3, 4)
-"""Pairs that may be picked in place of scores of all, and the picks' part of that price; the rest
-is for their scores."""
-
-SCORED_TABLES = (0.0, 1.0, 2.0)
-"""Pairs that a plan with scores may measure, in attributes, where its error is foreseen."""
+"""Tuned: pairs that may be picked in place of scores of all, and the picks' part of that price; the
+rest is for their scores."""
 
 ERROR_OF_SCORES = 0.75
-"""Mean of |noise| in standard deviations of it: √½ of Laplace, √(2/π) of Gaussian noise."""
+"""Mean of |noise| in standard deviations: by definition √½ for Laplace and √(2/π) for Gaussian
+noise, in between for sums."""
 
 FLOOR_ERROR = 0.5
-"""The part of a score's floor, which one-way marginals put there, that is not foreseen."""
+"""Tuned: error of a score's floor, as a part of it, that is added to the noise of scores."""
 
 FEW_GROUPS = 4
-"""Groups of an attribute's levels in a measured table, about, where noise is much."""
+"""Tuned: groups of an attribute's levels in a measured table, about, where noise is strong."""
 
 
 @dataclass(frozen=True)
@@ -251,11 +246,11 @@ class Planning:
         return int(np.argmin(np.concatenate(errors)))
 
     def error_of_scores(self, plan: Plan, mean: float, tail: float) -> float:
-        """Return the error if the pairs with the largest scores are measured, for the best
-        number of them."""
+        """Return the error, in rows, if no pair is measured after scores, or as many as attributes,
+        or twice as many, whichever scores say is best."""
         true = self.foreseen_dependence(mean, tail)
         actual, expected, order, amount = self._after_scores(plan, (mean, tail), true)
-        counts = [round(part * len(self.sizes)) for part in SCORED_TABLES]
+        counts = [0, len(self.sizes), 2 * len(self.sizes)]
         best = int(np.argmin(expected.of_pairs(order, counts, amount)))
         return float(actual.of_pairs(order, counts[best : best + 1], amount)[0])
 
@@ -373,7 +368,7 @@ class Planning:
         marginals."""
 
         def pack(sizes: Mapping[str, int]) -> tuple[Names, ...]:
-            most = min(PACKED_CELLS, self.cap)
+            most = min(MAX_TABLE_CELLS, self.cap)
             return packed_tables(sizes, rate=self.rate, most_cells=most, weights=self.weights)
 
         packed = pack(self.sizes)

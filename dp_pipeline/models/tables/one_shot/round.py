@@ -29,10 +29,12 @@ from dp_pipeline.results.derived_attribute import Grouping
 from dp_pipeline.results.measurement import NoisyMarginal
 
 FEWEST_ROWS = 50.0
-"""Rows that are planned with at least, where noise leaves fewer."""
+"""Rows that are planned with at least, where noise leaves fewer: a guard, as no plan is made for
+fewer."""
 
 SMALLEST_REFINEMENT = 1e-4
-"""Least part of the remaining amount for which a one-way marginal is refined."""
+"""Least part of the remaining amount for which a one-way marginal is refined: a limit of time, as
+large noise takes long to sample."""
 
 
 def amounts_of(amounts: Mapping[Names, Fraction], tables: Iterable[Names]) -> dict[Names, Fraction]:
