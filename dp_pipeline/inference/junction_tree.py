@@ -203,10 +203,15 @@ def triangulated_cliques(graph: nx.Graph, sizes: Mapping[str, int]) -> tuple[tup
 def _neighbours(graph: nx.Graph, order: Sequence[str]) -> list[int]:
     """Return the neighbours of each vertex of ``order``, as the bits of an integer."""
     places = {name: index for index, name in enumerate(order)}
-    if len(places) != len(order) or not all(vertex in places for vertex in graph):
+    if len(places) != len(order):
         raise BoundaryViolation(
-            f"An elimination order must have each of {len(graph)} vertices once, but one is "
-            "missing, repeated or unknown"
+            f"An elimination order must have each vertex once, but it has {len(order)} entries for "
+            f"{len(places)} vertices: leave repeated ones out"
+        )
+    missing = next((vertex for vertex in graph if vertex not in places), None)
+    if missing is not None:
+        raise BoundaryViolation(
+            f"An elimination order must have every vertex of its graph, but lacks {missing}: add it"
         )
     neighbours = [0] * len(order)
     for left, right in graph.edges:

@@ -187,7 +187,10 @@ def fit_near_classes(
 
     Post-processing: it reads noisy tables alone.
     """
-    if _may_help(model, measured, start):
+    tables = [set(table.attributes) for table in measured]
+    # One table of several attributes at least, and none of all of them.
+    may_help = any(len(names) > 1 for names in tables) and set(model.sizes) not in tables
+    if may_help and entropy_part(measured, start) >= LEAST_DOUBT:
         first = fit_tree(model, measured, start=start, beside=beside, iterations=FIRST_STEPS)
         # Always drawn alike: the fit must not depend on the seed of the rows that are released.
         rng = np.random.default_rng(0)
@@ -199,17 +202,6 @@ def fit_near_classes(
                 near = [table + extra for table, extra in zip(near, beside, strict=True)]
             return fit_tree(model, measured, start=start, beside=near, entropy=ENTROPY)
     return fit_tree(model, measured, start=start, beside=beside)
-
-
-def _may_help(
-    model: GraphicalModel, measured: Sequence[NoisyTable], start: Mapping[str, FloatArray]
-) -> bool:
-    """Return whether noise is strong in the tables of several attributes, and no table has all
-    attributes."""
-    tables = [set(table.attributes) for table in measured]
-    if not any(len(names) > 1 for names in tables) or set(model.sizes) in tables:
-        return False
-    return entropy_part(measured, start) >= LEAST_DOUBT
 
 
 def missed(

@@ -140,5 +140,5 @@ def test_an_edge_of_an_attribute_to_itself_is_no_edge() -> None:
 
 @pytest.mark.parametrize("order", [["a"], ["a", "b", "b"], []])
 def test_an_order_that_misses_or_repeats_is_refused(order: list[str]) -> None:
-    with pytest.raises(BoundaryViolation, match="each of 2 vertices once"):
+    with pytest.raises(BoundaryViolation, match="An elimination order must have"):
         elimination_cliques(nx.Graph([("a", "b")]), order)

@@ -330,7 +330,7 @@ def test_what_does_not_fit_the_declaration_is_refused(name: str) -> None:
         (OF_X0, [2], "DpKjig needs an attribute with two or more levels"),
         (OF_X0, [2, 1, 1], "DpKjig needs an attribute with two or more levels"),
         (OF_X0, [257, 2], "DpKjig takes a label of at most"),
-        (replace(OF_X0, bits=16), [65, 2], "DpKjig takes a label of at most"),
+        (replace(OF_X0, bits=16), [65, 2], "DpKjig takes at most 2.22 counts"),
         (OF_X0, [2, 2040, 9], "bits, but its attributes have"),
     ],
 )

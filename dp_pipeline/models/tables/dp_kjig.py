@@ -112,11 +112,15 @@ class DpKjig(Model):
                 f"DpKjig chooses from at most {MOST_BITS} bits, but its attributes have "
                 f"{offered}: name fewer `attributes`"
             )
-        if labels > MOST_LABELS or labels << self.bits > MAX_CELLS:
+        if labels > MOST_LABELS:
             raise DeclarationError(
-                f"DpKjig takes a label of at most {MOST_LABELS} levels and 2^22 counts, but "
-                f"{self.label[0]} has {labels} levels in 2^{self.bits} classes: choose fewer "
-                "`bits`"
+                f"DpKjig takes a label of at most {MOST_LABELS} levels, but {self.label[0]} has "
+                f"{labels}: declare coarser ones, or another `label`"
+            )
+        if labels << self.bits > MAX_CELLS:
+            raise DeclarationError(
+                f"DpKjig takes at most 2^22 counts, but the {labels} levels of {self.label[0]} in "
+                f"2^{self.bits} classes have more: choose fewer `bits`"
             )
 
     def chosen(self, domain: Domain) -> tuple[str, ...]:
