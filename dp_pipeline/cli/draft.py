@@ -139,7 +139,6 @@ def _path(path: Path, folder: Path) -> str:
 
 
 def _require_new(name: str, path: Path) -> None:
-    """Raise DeclarationError for a name that is invalid or already used."""
     from dp_pipeline.config.catalogue import dataset_files
 
     if not is_name(name):

@@ -47,8 +47,7 @@ class _ForEditors(GenerateJsonSchema):
 
 
 def dataset_schema() -> dict[str, Any]:
-    """Return the JSON Schema of data set files, with every model, method, generator and bundled
-    set."""
+    """Return the JSON Schema of data set files, with the names of models and methods."""
     schema = DataSetFile.model_json_schema(schema_generator=_ForEditors)
     sections = {name: section.get("properties", {}) for name, section in schema["$defs"].items()}
     schema["properties"]["models"] |= _built(MODELS)

@@ -83,8 +83,7 @@ class PersonKeys:
 
 
 def keep_at_most(table: pa.Table, *, at_most: int, keys: PersonKeys | None) -> pa.Table:
-    """Return the ``at_most`` rows of every person with the smallest digests, in their original
-    order.
+    """Return the ``at_most`` rows of each person with the smallest digests, in their order.
 
     table     the attributes' columns, text or numbers, and the person's, text or whole numbers;
               white space around a text id does not make another person
@@ -125,8 +124,7 @@ def keep_at_most(table: pa.Table, *, at_most: int, keys: PersonKeys | None) -> p
 def count_omitted_rows(
     rows: pa.Table, kept: pa.Table, *, at_most: int, keys: PersonKeys | None
 ) -> int:
-    """Return the number of omitted rows, so many of each person as are at most ``at_most`` with her
-    kept ones.
+    """Return the number of omitted rows, of each person at most ``at_most`` less the kept ones.
 
     keys   None: rows are not of persons, and all are counted; else one without an id is not
 
@@ -203,8 +201,7 @@ def _plain(column: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
 def _surplus_rows(
     table: pa.Table, keys: PersonKeys, persons: _Persons, rows: IntArray, at_most: int
 ) -> IntArray:
-    """Return the indices of the rows that are not among their person's first ``at_most`` by
-    digest."""
+    """Return the indices of rows that are not among their person's first ``at_most`` by digest."""
     digests, codes = _row_digests(table, keys, persons, rows), persons.codes[rows]
     order = _order(codes, digests)
     is_copy = _equals_previous(codes[order]) & _equals_previous(digests[order])
@@ -283,8 +280,7 @@ class _Cells:
 
 
 def _message(columns: list[_Cells]) -> list[Words]:
-    """Return rows as columns of 64-bit words to hash: first the values, then their kinds in two
-    bits each."""
+    """Return the words to hash of some rows, by column: values, then kinds, 32 in a word."""
     words = [cells.words for cells in columns]
     for first in range(0, len(columns), _KINDS_A_WORD):
         kinds = np.zeros(len(words[0]), dtype=np.uint64)
@@ -405,7 +401,6 @@ def tables_by_person(
 
 
 def _by_part(table: pa.Table, parts: IntArray) -> Iterator[tuple[int, pa.Table]]:
-    """Yield the number and the rows of every non-empty part, each in one chunk."""
     order = np.argsort(parts, kind="stable")
     sorted_table = table.take(pa.array(order))
     ends = np.searchsorted(parts[order], np.arange(PART_COUNT + 1))

@@ -148,8 +148,7 @@ def _source_column(column: pa.Field) -> SourceColumn:
 
 
 def _guarded(source: Source, read: Callable[[], Result]) -> Result:
-    """Return ``read()``, or raise a SourceError without the original error, which may quote a
-    cell."""
+    """Return ``read()``, or raise a SourceError without the error, which may quote a cell."""
     expected = f"a {source.kind} source with columns"
     try:
         return read()

@@ -297,8 +297,7 @@ def mark_validated(
 
 
 def require_validated(spec: DatasetSpec, snapshot: Snapshot) -> None:
-    """Raise NotPrepared unless the snapshot was validated under this declaration and not
-    refused."""
+    """Raise NotPrepared unless the rows were validated under this declaration and not refused."""
     validated = _marks(snapshot, "validated")
     if validated.get("refused"):
         raise NotPrepared(

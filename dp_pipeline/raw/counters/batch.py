@@ -45,8 +45,7 @@ Answer = tuple[IntArray, ...]
 
 @dataclass(frozen=True)
 class BatchRecoding:
-    """A recoding of rows before a query, which merges levels into groups and then derives
-    attributes."""
+    """A recoding of rows before a query: levels are grouped, then attributes are derived."""
 
     groupings: Mapping[str, Grouping] = field(default_factory=dict)
     derived: Mapping[str, DerivedAttribute] = field(default_factory=dict)
@@ -93,8 +92,7 @@ class BatchQuery:
 
 
 class Batch:
-    """A batch of prepared rows that answers the queries of ``gate.counter``, whose arguments are
-    already checked.
+    """A batch of prepared rows that answers the queries of ``gate.counter``, once they are checked.
 
     coordinates   numeric attribute → fixed-point integers (rows,) in [−2^16, 2^16]
     codes         attribute with cells → codes (rows,) below its size
@@ -226,8 +224,7 @@ def exact_bounds(columns: Columns) -> IntArray:
 
 
 def first_by_hash(columns: Columns, limit: int, salt: int) -> IntArray:
-    """Return the ``limit`` rows with the smallest hashes, (limit, d), sorted by hash, then by
-    coordinates."""
+    """Return up to ``limit`` rows (m, d) with the smallest hashes, by hash, then by coordinates."""
     hashes = hash_of(columns, salt)
     if len(hashes) > limit:
         candidates = np.flatnonzero(hashes <= np.partition(hashes, limit - 1)[limit - 1])

@@ -24,8 +24,7 @@ from dp_pipeline.raw.stages import file_mark
 
 @dataclass(frozen=True)
 class StoredRows:
-    """The files of prepared rows with their row groups and file marks, which can be pickled for
-    workers.
+    """The files of prepared rows with their row groups, as workers get them.
 
     pairs    for each snapshot the file with coordinates, and the one with codes or None
     sizes    (attribute with cells, number of cells)

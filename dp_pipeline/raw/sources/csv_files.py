@@ -352,8 +352,7 @@ def _delimiter(source: Source) -> str:
 
 
 def _content(data: bytes, source: Source) -> bytes:
-    """Return a part without byte order marks and comments, and with one character as white space
-    between cells.
+    """Return a part without byte order marks and comments, with a tab for white space if declared.
 
     A line is a comment by its first character, even in a quoted cell.
     """
@@ -383,8 +382,7 @@ def _without_header(data: bytes, source: Source) -> bytes:
 
 
 class _RowReader:
-    """A reader of sensitive lines that returns rows of a fixed number of cells, safely quoted for
-    pyarrow.
+    """A reader of sensitive lines that yields rows of a fixed number of cells, safely quoted.
 
     A *candidate* is a line at which a row of the right number of cells would begin and end within
     `multiline` = N lines; that depends on these lines alone. Rows are the candidates one behind the

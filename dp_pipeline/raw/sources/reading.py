@@ -59,8 +59,7 @@ def refusal(spec: DatasetSpec, expected: str, got: str) -> SourceError:
 def guarded(
     spec: DatasetSpec, read: Callable[[], Result], *, expected: str, got: str = _DAMAGED
 ) -> Result:
-    """Return ``read()``, or raise a SourceError without the original error, which may quote
-    rows."""
+    """Return ``read()``, or raise a SourceError without the error, which may quote rows."""
     try:
         return read()
     except OSError:

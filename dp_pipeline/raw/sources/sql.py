@@ -185,10 +185,10 @@ _KINDS: dict[str, ColumnKind] = {"B": "boolean", "N": "number", **dict.fromkeys(
 
 
 def query_columns(source: Source) -> tuple[SourceColumn, ...]:
-    """Return the columns of a query in its order, without reading a row; those of SQLite have no
-    type.
+    """Return the columns of a query in its order, without reading a row.
 
-    SourceError if the database does not answer, DeclarationError if its variable is not set.
+    Those of SQLite have no type. SourceError if the database does not answer, DeclarationError if
+    its variable is not set.
     """
     text = source.location
     if source.needs is not None and not text.startswith(_SQLITE):
