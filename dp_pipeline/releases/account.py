@@ -38,14 +38,10 @@ def open_population(spec: DatasetSpec, home: Home) -> Ledger:
     if ledger.account(spec.population) is None:
         require_no_history(spec, home)
     if not ledger.populations():
-        # At its first use only: an owner who opens it later wants others to reach what is
-        # published.
+        # At its first use only: an owner who opens it later lets others reach published copies.
         close_folders(home.root)
-    ledger.open_account(
-        declared_account(spec),
-        sources=names_to_claim(spec),
-        distinct_population=spec.distinct_population,
-    )
+    account, names = declared_account(spec), names_to_claim(spec)
+    ledger.open_account(account, sources=names, distinct_population=spec.distinct_population)
     return ledger
 
 
@@ -137,12 +133,10 @@ class Trace:
 
 
 def require_no_history(spec: DatasetSpec, home: Home) -> None:
-    """Raise Damaged if the home holds rows or releases of a population that its ledger does not
-    know.
+    """Raise Damaged if the ledger does not know the population of rows or releases in the home.
 
-    So it does for evaluations of a data set.
-
-    Any population counts: under another name the same persons would get a new budget.
+    Also if it does not know this data set, of which evaluations or reports are there. Any
+    population counts: under another name the same persons would get a new budget.
     """
     ledger = home.ledger
     known_populations = ledger.populations()
@@ -160,11 +154,9 @@ def require_no_history(spec: DatasetSpec, home: Home) -> None:
                 f"or the rows and releases outside of {home.root}"
             )
     reports = [home.reports / f"{spec.name}{ending}" for ending in (".html", ".cards")]
-    names = {source for source, _ in ledger.claims()}
-    if dataset_name(spec.name) not in names and any(
-        any(path.iterdir()) if path.is_dir() else path.exists()
-        for path in (home.internal / spec.name, *reports)
-    ):
+    paths = (home.internal / spec.name, *reports)
+    has_results = any(any(path.iterdir()) if path.is_dir() else path.exists() for path in paths)
+    if has_results and dataset_name(spec.name) not in {name for name, _ in ledger.claims()}:
         raise Damaged(
             f"{spec.name}: the ledger does not know this data set, although evaluations or "
             f"reports of it are in {home.root}: put the ledger and its head back, or move "
@@ -201,9 +193,8 @@ def _refuse_unlisted(error: OSError) -> None:
 
 
 def _populations(folder: Path, below: list[Path]) -> set[str]:
-    populations = {
-        _bundle_population(path / file) for path in (folder, *below) for file in _BUNDLES
-    }
+    files = (path / name for path in (folder, *below) for name in _BUNDLES)
+    populations = set(map(_bundle_population, files))
     with contextlib.suppress(OSError, ValueError):
         populations.add((folder / POPULATION).read_text(encoding="utf-8").strip())
     return {population for population in populations if population}

@@ -25,19 +25,15 @@ class Budget:
 
     @property
     def window_summary(self) -> str:
-        """A phrase with the number of charged time windows and the fullest one; empty without
-        windows."""
+        """A phrase with the number of charged time windows and the fullest; empty without any."""
         if not self.windows:
             return ""
         fullest, spent = max(self.windows.items(), key=lambda pair: pair[1])
         currency, ceiling = self.balance.currency, self.balance.window_ceiling
-        limit = (
-            "without a limit of each" if ceiling is None else f"of {currency.text(ceiling)} each"
-        )
-        return (
-            f"{len(self.windows)} windows charged, {limit}; the fullest is {fullest} with "
-            f"{currency.text(spent)}"
-        )
+        limit = "without a limit of each"
+        limit = limit if ceiling is None else f"of {currency.text(ceiling)} each"
+        charged = f"{len(self.windows)} windows charged, {limit}"
+        return f"{charged}; the fullest is {fullest} with {currency.text(spent)}"
 
     def texts(self) -> dict[str, str]:
         """Return the exact amounts as texts by name, for ρ also with δ and the implied ε."""
@@ -82,8 +78,7 @@ class Budget:
 
 
 def budgets(ledger: Ledger, dataset: str | None) -> Sequence[Budget]:
-    """Return the budgets of all populations, or of that of one data set, after verifying the
-    ledger."""
+    """Verify the ledger, and return the budgets of all populations, or of one data set's."""
     ledger.verify()
     population = None if dataset is None else population_of(dataset)
     return [

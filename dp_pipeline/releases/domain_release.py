@@ -1,5 +1,4 @@
-"""The discovery of a data set's domain (levels, bounds, bins) as a paid release, one for each
-snapshot.
+"""The discovery of a data set's domain (levels, bounds, bins): a paid release for each snapshot.
 
 Its result is treated as if the file declared it, so it enters the key of every later release.
 """
@@ -153,7 +152,8 @@ def declared_discovery(spec: DatasetSpec) -> Discover:
 def publish_domain(release: DomainRelease, *, new_draw: bool = False) -> PublishedBundle:
     """Discover the domain of the current snapshot, or replay an earlier discovery at no cost.
 
-    From now on the snapshot is prepared and released with this domain."""
+    From now on the snapshot is prepared and released with this domain.
+    """
     published = publish(release, new_draw=new_draw)
     pointer = {"folder": str(published.folder.relative_to(release.store.root))}
     path = _pointer_path(release.spec, release.home, published.bundle.facts["snapshot"])
@@ -166,9 +166,8 @@ def with_discovered(
 ) -> DatasetSpec:
     """Return a data set with the domain discovered from a snapshot, by default the current one.
 
-    A data set with nothing to discover is returned unchanged.
-
-    NotPrepared where none was discovered yet, Damaged where what is stored is not what was settled.
+    A data set with nothing to discover is returned unchanged. NotPrepared without a discovery,
+    Damaged where what is stored is not what was settled.
     """
     if not spec.to_discover:
         return spec
@@ -196,8 +195,7 @@ def domain_bundle(spec: DatasetSpec, home: Home, *, snapshot: Snapshot | None = 
 
 
 def domain_charge(spec: DatasetSpec, home: Home, *, run: str) -> int:
-    """Return the charge of a run for discovery, in billionths of ε or ρ; 0 if an earlier run
-    paid."""
+    """Return a run's charge for discovery, in billionths of ε or ρ; 0 if an earlier run paid."""
     bundle = domain_bundle(spec, home)
     reserved = home.ledger.history(bundle.key)[0]
     return reserved.nano_epsilon if reserved.facts.get("run") == run else 0

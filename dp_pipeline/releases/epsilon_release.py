@@ -84,8 +84,7 @@ class EpsilonRelease(NoisyRelease):
 
     @property
     def windows(self) -> tuple[str, ...]:
-        """The time windows that the release covers, oldest first; DeclarationError if there are
-        too few."""
+        """The time windows that the release covers, oldest first; DeclarationError for too few."""
         if self.span == 1:
             return self.spec.blocks
         try:
@@ -94,8 +93,7 @@ class EpsilonRelease(NoisyRelease):
             raise DeclarationError(f"{self.where}: {error}") from None
 
     def require_allowed(self) -> None:
-        """Raise DeclarationError if the release is not allowed, or its time windows are missing
-        or cannot be charged."""
+        """Raise DeclarationError for forbidden noise, and for several windows with ``delta``."""
         super().require_allowed()
         if self.span > 1 and self.spec.delta is not None:
             raise DeclarationError(
@@ -136,8 +134,7 @@ class EpsilonRelease(NoisyRelease):
 
     @cached_property
     def public_rows(self) -> PublicRows | None:
-        """The public rows of another data set that the model uses as prior knowledge; None if
-        there are none."""
+        """The public rows of another data set that are the model's prior knowledge, or None."""
         return PublicRows.of(self.spec, self.model, self.home, what=self.where)
 
     @property
@@ -174,9 +171,8 @@ class EpsilonRelease(NoisyRelease):
             self._require_refining(self.refine)
             coarse = replace(self, epsilon=self.refine, refine=None).key(snapshot)
             key = self.draw_key(snapshot.names).refining(coarse.digest)
-            refinement.require_unrefined(
-                key, self.home.ledger, what=self.where, epsilon=self.refine
-            )
+            ledger = self.home.ledger
+            refinement.require_unrefined(key, ledger, what=self.where, epsilon=self.refine)
             return key
         key = super().key(snapshot, new_draw=new_draw)
         if new_draw or not self.can_refine:
@@ -190,30 +186,24 @@ class EpsilonRelease(NoisyRelease):
 
     def _require_refining(self, epsilon: Fraction) -> None:
         """Raise DeclarationError unless this release may refine a release at ``epsilon``."""
-        model, where = self.model, f"{self.where}: refine"
-        if not self.can_refine:
-            reason = (
-                f"the model {self.name} does not ask the same questions at every ε"
-                if self.spec.domain.parts is None
-                else "tables of units with parts are measured once"
+        model, where, fault = self.model, f"{self.where}: refine", ""
+        if self.spec.domain.parts is not None:
+            fault = "tables of units with parts are measured once, so they cannot be refined"
+        elif not model.refines:
+            fault = f"the model {self.name} does not ask the same questions at every ε, so it "
+            fault += "cannot be refined"
+        elif model.plans_from_earlier:
+            fault = "a model with `plan_from: previous` cannot be refined, as its numbers may be "
+            fault += "those of two windows"
+        elif model.prior_name:
+            fault = "a model with `prior` cannot be refined"
+        elif self.guarantee.currency != self.spec.currency:
+            fault = (
+                f"the account is in ρ, where the model {self.name} in pure ε cannot be refined, "
             )
-            raise DeclarationError(
-                f"{where}: {reason}, so it cannot be refined: run without --refine"
-            )
-        if model.plans_from_earlier:
-            raise DeclarationError(
-                f"{where}: a model with `plan_from: previous` cannot be refined, as its numbers "
-                "may be those of two windows: run without --refine"
-            )
-        if model.prior_name:
-            raise DeclarationError(
-                f"{where}: a model with `prior` cannot be refined: run without --refine"
-            )
-        if self.guarantee.currency != self.spec.currency:
-            raise DeclarationError(
-                f"{where}: the account is in ρ, where the model {self.name} in pure ε cannot be "
-                "refined, as the difference of two ε has no price: run without --refine"
-            )
+            fault += "as the difference of two ε has no price"
+        if fault:
+            raise DeclarationError(f"{where}: {fault}: run without --refine")
         if not 0 < epsilon < self.epsilon:
             raise DeclarationError(
                 f"{where}: the release to refine must have a declared ε below {self.level}, not "
@@ -221,14 +211,12 @@ class EpsilonRelease(NoisyRelease):
             )
 
     def refined(self, key: ReleaseKey) -> refinement.RefinedRelease | None:
-        """Return the release that a draw refines, None if it refines none; DeclarationError if
-        it is missing."""
+        """Return the release that a draw refines, or None; DeclarationError if it is missing."""
         epsilon = self.refine or Fraction(0)
         return refinement.refined_release(key, self.home.ledger, what=self.where, epsilon=epsilon)
 
     def resolve(self, key: Key) -> ReleaseSpec:
-        """Return the draw with this key, with the release that it refines and its side
-        information."""
+        """Return the draw with this key, with its side information and the release it refines."""
         spec, refined = super().resolve(key), self.refined(as_release_key(key))
         facts = {**spec.facts, **self.spec.discovered_fact, **self.spec.constraints_fact}
         facts |= {WINDOW: range_text(self.windows)} if self.windows else {}
@@ -244,10 +232,10 @@ class EpsilonRelease(NoisyRelease):
         )
 
     def _types_fact(self, spec: ReleaseSpec) -> dict[str, str]:
-        """Return the fact with the types of declared columns in the source's schema; empty if it
-        has none.
+        """Return the fact with the types of declared columns in the source's schema, if it has any.
 
-        After the reservation, the types are those that were reserved."""
+        After the reservation, the types are those that were reserved.
+        """
         if spec.reserved is not None:
             return {name: text for name, text in spec.reserved.facts.items() if name == TYPES}
         newest = spec.key.snapshot.rpartition("+")[2]
@@ -270,8 +258,7 @@ class EpsilonRelease(NoisyRelease):
         return {**facts, PRIOR: public.fact}
 
     def _earlier_folder(self, spec: ReleaseSpec) -> str:
-        """Return the store folder of the previous window's release, from which this one plans; else
-        empty.
+        """Return the store folder of the previous window's release, to plan from it; or empty.
 
         The ledger's row records it and the key does not: else a window that is published later
         would change the key of every later window, and charge it again.
@@ -308,15 +295,13 @@ class EpsilonRelease(NoisyRelease):
         return release.replay_fit(key)
 
     def replay_fit(self, key: ReleaseKey) -> FitResult:
-        """Return the fit of a settled release, recomputed from its stored answers without
-        reading a row."""
+        """Return the fit of a settled release, from its stored answers; no row is read."""
         settled = settled_entry(key.digest, key.population, self.home.ledger)
         answers = settled_answers(self.store, key, settled)
         return self.questions(self.resolve(key)).fit_model(None, answers, self.noise)
 
     def open(self, spec: ReleaseSpec, snapshot: Snapshot) -> NoisyDrawing:
-        """Open the counter of the snapshot's rows; DeclarationError if the release to refine has
-        other rows."""
+        """Open the snapshot's rows; DeclarationError if the release to refine has others."""
         drawing, refined = super().open(spec, snapshot), self.refined(as_release_key(spec.key))
         if refined is not None:
             refined.require_refinable(self.home.ledger, drawing.rows)

@@ -69,19 +69,17 @@ class TableComparison:
         """
         learned = () if label is None else (self.learned_label(label),)
         copies, twins = share_of_copies(self.real, self.synthetic)
+        distance = distance_to_closest_record(self.real, self.synthetic)
         return quality.QualityReport(
             rows=_row_count(self.synthetic),
             real=_row_count(self.real),
             compared=self.compared(),
             learned=learned,
-            likeness=quality.Likeness(
-                copies, twins, distance_to_closest_record(self.real, self.synthetic)
-            ),
+            likeness=quality.Likeness(copies, twins, distance),
         )
 
     def compared(self) -> tuple[quality.ComparedTable, ...]:
-        """Return the comparison of every column and pair, worst first; a fixed sample of very
-        many pairs."""
+        """Return the comparison of each column and pair (a sample of very many), worst first."""
         names = tuple(self.real)
         tables = [*((name,) for name in names), *attribute_sets(names, 2)]
         sizes = {name: self.domain[name].size for name in names}
@@ -94,8 +92,7 @@ class TableComparison:
         )
 
     def learned_label(self, label: str) -> quality.LearnedLabel:
-        """Return how well logistic regression predicts a label, fitted on synthetic rows and on
-        real rows.
+        """Return how well logistic regression predicts a label, learned from either table.
 
         It learns from the synthetic rows, or from 4/5 of the real ones; a fixed 1/5 tests both.
         """
@@ -115,20 +112,18 @@ class TableComparison:
         accuracy, auc = predict_attribute("logistic", self.synthetic, tested, label, sizes)
         real_accuracy, real_auc = predict_attribute("logistic", learned, tested, label, sizes)
         most_frequent = np.bincount(learned[label], minlength=1).argmax()
-        majority = (
-            float((tested[label] == most_frequent).mean()) if len(tested[label]) else float("nan")
-        )
+        hits = tested[label] == most_frequent
+        majority = float(hits.mean()) if len(hits) else float("nan")
         return quality.LearnedLabel(label, accuracy, auc, real_accuracy, real_auc, majority)
 
     def _correlation_changes(self) -> dict[Names, float]:
-        """Return the synthetic minus the real correlation of each numeric pair, from the centres
-        of bins."""
+        """Return the synthetic minus the real correlation of each pair of numbers."""
         numbers = [name for name in self.real if isinstance(self.domain[name].cells, Bins)]
         if len(numbers) < 2:
             return {}
         import pandas as pd
 
-        # Pearson's, of rows without missing numbers in a pair.
+        # Pearson's, of the centres of bins, over rows without missing numbers in a pair.
         real, synthetic = (
             pd.DataFrame({name: _middles(self.domain[name], table[name]) for name in numbers})
             .corr()
@@ -158,11 +153,8 @@ def _middles(attribute: Attribute, codes: NDArray[Any]) -> FloatArray:
 AUC, PAPER_AUC, SECONDS, KEPT = "auc", "auc_paper", "seconds", "kept"
 """Metrics of k-anonymous releases."""
 
-UNITS = {
-    **dict.fromkeys(("nicv", "nicv_floor"), "squared data units"),
-    SECONDS: "seconds",
-    KEPT: "columns",
-}
+UNITS = dict.fromkeys(("nicv", "nicv_floor"), "squared data units")
+UNITS |= {SECONDS: "seconds", KEPT: "columns"}
 
 
 _VERSION = 2
@@ -172,8 +164,7 @@ _VERSION = 2
 def evaluate(spec: DatasetSpec, home: Home, bundles: Mapping[str, Bundle]) -> list[QualityRow]:
     """Return the quality numbers of the releases at one ε or K.
 
-    On release data only paid numbers are returned; exact ones go to a private file in the raw
-    store.
+    Of sensitive rows these are paid numbers only; exact ones go to a private file in the raw store.
     """
     return [row for bundle in bundles.values() for row in _of_bundle(spec, home, bundle)]
 
@@ -191,11 +182,11 @@ def _of_bundle(spec: DatasetSpec, home: Home, bundle: Bundle) -> list[QualityRow
     exact = {} if is_retired else _exact_quality(spec, snapshot, bundle)
     rows = []
     if not spec.is_release:
-        rows += [
-            _exact_row(bundle, metric, value, exact.get(SAMPLING_ERROR + metric))
-            for metric, value in exact.items()
-            if not metric.startswith(SAMPLING_ERROR)
-        ]
+        epsilon = Fraction(bundle.facts["epsilon"])
+        for metric in (name for name in exact if not name.startswith(SAMPLING_ERROR)):
+            unit, error = UNITS.get(metric, "share"), exact.get(SAMPLING_ERROR + metric)
+            exact_row = QualityRow(bundle.model, epsilon, metric, exact[metric], None, unit, error)
+            rows.append(exact_row)
     rows += bought_rows(bundle)
     return [*rows, *metre_rows(spec, tuple(bundle.tables.get("centres", ())), rows)]
 
@@ -226,10 +217,9 @@ def compared_tables(
             codes = bundle.tables["codes"]
             real = prepared_codes(spec, snapshot, tuple(codes))
             compared = TableComparison(spec.domain, real, codes).compared()
-            by_size = [
-                [table for table in compared if len(table.attributes) == size] for size in (1, 2)
-            ]
-            documents[name] = [vars(table) for tables in by_size for table in tables[:MOST_KEPT]]
+            columns = [table for table in compared if len(table.attributes) == 1][:MOST_KEPT]
+            pairs = [table for table in compared if len(table.attributes) == 2][:MOST_KEPT]
+            documents[name] = [vars(table) for table in (*columns, *pairs)]
     return documents
 
 
@@ -249,14 +239,8 @@ def _require_same_purpose(spec: DatasetSpec, bundle: Bundle) -> None:
         )
 
 
-def _exact_row(bundle: Bundle, metric: str, value: float, error: float | None) -> QualityRow:
-    unit, epsilon = UNITS.get(metric, "share"), Fraction(bundle.facts["epsilon"])
-    return QualityRow(bundle.model, epsilon, metric, value, None, unit, error)
-
-
 def _exact_quality(spec: DatasetSpec, snapshot: Snapshot, bundle: Bundle) -> dict[str, float]:
-    """Return the exact quality numbers of a release, from the cache if they were computed
-    before."""
+    """Return the exact quality numbers of a release, which are computed once and stored."""
     declared = f"{_VERSION} {spec.label} {spec.targets}"
     digest = hashlib.sha256(f"{declared} {bundle.to_json()}".encode()).hexdigest()[:32]
 

@@ -52,8 +52,7 @@ class ExportRequest:
     def of(
         cls, spec: DatasetSpec, *, name: str = "", epsilon: str = "", k: str = "", window: str = ""
     ) -> ExportRequest:
-        """Return the export request of a command's options; DeclarationError for undeclared
-        values."""
+        """Return the request of a command's options; DeclarationError for undeclared values."""
         published = publications_of(spec)
         model_names = (*EpsilonRelease.names(spec), *KAnonymousRelease.names(spec))
         if not name and not published and len(model_names) == 1:
@@ -139,8 +138,7 @@ def find_newest_settled(
 
 
 def _settled_entries(spec: DatasetSpec, home: Home) -> Iterator[tuple[Entry, Entry]]:
-    """Yield the ledger rows that charged and settled each release, newest window and release
-    first."""
+    """Yield the ledger rows that charged and settled each release, the newest first."""
     entries = home.ledger.entries(spec.population)
     reserved = {entry.key: entry for entry in entries if entry.event == "reserve"}
     pairs = [(reserved[entry.key], entry) for entry in entries if entry.event == "settled"]
@@ -155,7 +153,7 @@ def _settled_entries(spec: DatasetSpec, home: Home) -> Iterator[tuple[Entry, Ent
 def _settled_release(
     spec: DatasetSpec, home: Home, kind: type[Release], reserved: Entry, settled: Entry
 ) -> SettledRelease | None:
-    """Return a settled release; None if the data set file no longer declares it."""
+    """Return a settled release, or None if the data set file no longer declares it."""
     facts, windows = reserved.facts, blocks_of(reserved.facts)
     level = facts[level_fact(kind)]
     if level not in kind.levels(spec):

@@ -1,5 +1,5 @@
-"""What a plan knows of releases that nobody has paid for: the pairs that tables will measure, and
-what a discovery needs to find anything. Declarations alone decide it.
+"""The plan's forecast for unpaid releases, from declarations alone: the pairs that tables will
+measure, and the rows that a discovery needs to find anything.
 """
 
 from __future__ import annotations
@@ -34,10 +34,8 @@ class ForeseenTable:
 
     @property
     def warning(self) -> str:
-        """A sentence on what will not be measured and what would help; empty if enough is
-        measured."""
-        pairs = self.pairs
-        remedies = REMEDIES
+        """A sentence on what will not be measured and what would help; empty if enough is."""
+        pairs, remedies = self.pairs, REMEDIES
         if self.release.spec.protection.rows > 1:
             remedies += ", or one row a person"
         if pairs.error >= NOISE_SHARE:
@@ -62,10 +60,10 @@ class ForeseenTable:
 
 
 def foreseen_tables(options: RunOptions) -> Iterator[ForeseenTable]:
-    """Yield the tables that each release is expected to measure, if the file declares
-    ``nominal_rows``.
+    """Yield the expected measurements of each release, if the file declares ``nominal_rows``.
 
-    Of many windows, only the first is shown, as the others are alike."""
+    Of many windows, only the first is shown, as the others are alike.
+    """
     first, rows = options.per_window[0], options.spec.nominal_rows
     for release in first.releases:
         if not isinstance(release, EpsilonRelease) or rows is None or not release.guarantee.is_dp:
@@ -96,8 +94,7 @@ def _likely_domain(spec: DatasetSpec, declared: DatasetSpec, rows: int) -> Domai
 
 
 def discovery_lines(spec: DatasetSpec) -> Iterator[str]:
-    """Yield a line for each attribute to discover, with the number of persons or rows that this
-    takes."""
+    """Yield a line for each attribute to discover, with the persons or rows that this takes."""
     rows = spec.nominal_rows
     for query in discovery_queries(spec) if spec.to_discover else ():
         name = query.attribute.name

@@ -36,8 +36,7 @@ class Home:
 
     @property
     def raw(self) -> Path:
-        """The private folder of snapshots and of exact results that only the data custodian may
-        see."""
+        """The private folder of snapshots and exact results, for the data custodian alone."""
         return self.root / "raw"
 
     @property
@@ -62,8 +61,7 @@ class Home:
 
     @property
     def answer_counts(self) -> Path:
-        """The folder of answer counts, which show when an older copy of ``released`` was
-        restored."""
+        """The folder of answer counts, which show that an older ``released`` was restored."""
         head = follow_links(self.head or self.ledger_folder.with_name("ledger.head"))
         return head.with_name(f"{head.name}.answers")
 
@@ -97,7 +95,16 @@ def find_home() -> Home:
     Raises DeclarationError where there is none: a new ledger in an arbitrary working folder would
     be a new, unspent budget.
     """
-    return _home_at(_find_root())
+    folder_text = os.environ.get(HOME_VARIABLE)
+    if folder_text:
+        return _home_at(follow_links(folder_text))
+    workspace = find_workspace()
+    if workspace is None:
+        raise DeclarationError(
+            f"The folder {Path.cwd()} is not in a project: change to a folder with "
+            f"workspace.yaml, or `export {HOME_VARIABLE}=FOLDER`"
+        )
+    return _home_at(workspace.parent / "data")
 
 
 def home_in(folder: Path) -> Home:
@@ -127,19 +134,6 @@ def _home_at(root: Path) -> Home:
     return Home(root, database, follow_links(head) if head else None)
 
 
-def _find_root() -> Path:
-    folder_text = os.environ.get(HOME_VARIABLE)
-    if folder_text:
-        return follow_links(folder_text)
-    workspace = find_workspace()
-    if workspace is None:
-        raise DeclarationError(
-            f"The folder {Path.cwd()} is not in a project: change to a folder with "
-            f"workspace.yaml, or `export {HOME_VARIABLE}=FOLDER`"
-        )
-    return workspace.parent / "data"
-
-
 def find_workspace() -> Path | None:
     """Return the nearest workspace.yaml in or above the working folder; None if there is none."""
     folder = Path.cwd()
@@ -158,6 +152,5 @@ def engine_name() -> str:
 
 
 def published_place(home: Home) -> str:
-    """Return the address for published copies in ``$DP_PIPELINE_PUBLISHED``, by default a folder
-    in the home."""
+    """Return the place of published copies: ``$DP_PIPELINE_PUBLISHED``, else in the home."""
     return os.environ.get(PUBLISHED_VARIABLE) or str(home.root / SHELF)

@@ -45,8 +45,7 @@ def declared_k_anonymity(spec: DatasetSpec) -> KAnonymity:
     """Return the section ``k_anonymity`` of a data set; DeclarationError if it has none."""
     if spec.k_anonymity is None or spec.label is None:
         raise DeclarationError(
-            f"{spec.name}: the file has no section `k_anonymity`: add it, or choose another data "
-            "set"
+            f"{spec.name}: the file has no section `k_anonymity`: add it, or name another data set"
         )
     return spec.k_anonymity
 
@@ -79,8 +78,7 @@ def coded_rows(spec: DatasetSpec, snapshot: Snapshot) -> CodedRows:
 
 
 def declared_method(spec: DatasetSpec, name: str) -> Method:
-    """Return a declared method; DeclarationError if its name or one of its parameters is
-    unknown."""
+    """Return a declared method; DeclarationError for an unknown name or parameter."""
     methods = declared_k_anonymity(spec).methods
     if name not in methods:
         raise DeclarationError(f"{spec.name}: the method {one_of(methods, name)}")
@@ -239,8 +237,7 @@ class KAnonymousRelease(Release):
         }
 
     def open(self, spec: ReleaseSpec, snapshot: Snapshot) -> KAnonymousDrawing:  # noqa: ARG002
-        """Return the drawing, which reads the rows only after the ledger has recorded the
-        release."""
+        """Return the drawing, which reads rows only once the ledger has recorded the release."""
         # Imported late, as in ``coded_rows``.
         from dp_pipeline.raw.prepare import require_codes
 
@@ -248,8 +245,7 @@ class KAnonymousRelease(Release):
         return KAnonymousDrawing(self.spec, self.method, self.promise, self.declared.seed, snapshot)
 
     def rebuild(self, key: Key, settled: Entry) -> Bundle:  # noqa: ARG002
-        """Raise Damaged, since a lost k-anonymous table has no stored answers to be rebuilt
-        from."""
+        """Raise Damaged: a k-anonymous table has no stored answers to be rebuilt from."""
         raise self.store.damaged(self.store.bundle_path(key, self.postprocessing))
 
 
@@ -290,8 +286,7 @@ class KAnonymousDrawing(Drawing):
         *,
         is_resumed: bool,  # noqa: ARG002
     ) -> Bundle:
-        """Return the bundle of the recoded rows; BoundaryViolation or TooFewRows if no valid
-        table exists."""
+        """Return the bundle of the recoded rows; TooFewRows if no table keeps the guarantee."""
         if stored:
             return stored[0]
         rows = coded_rows(self.dataset, self.snapshot)
@@ -309,14 +304,12 @@ class KAnonymousDrawing(Drawing):
         )
         bundle = Bundle(spec.key.digest, spec.facts, (), quality={}, tables=tables, transcript="")
         if not keeps_guarantee(bundle):
-            raise BoundaryViolation(
-                f"{spec.what}: the table must be k-anonymous as declared, but it is not"
-            )
+            expected = "the table must be k-anonymous as declared, but it is not"
+            raise BoundaryViolation(f"{spec.what}: {expected}")
         return bundle
 
     def _aucs(self, rows: CodedRows, recoded: Recoding) -> dict[str, float]:
-        """Return the AUC of classifiers, cross-validated on public rows, if the method measures
-        it."""
+        """Return the cross-validated AUC of classifiers, of public rows, if it is measured."""
         if self.dataset.is_release or self.promise.diversity < 2 or recoded.auc is None:
             return {}
         one_label = replace(self.promise, diversity=1)

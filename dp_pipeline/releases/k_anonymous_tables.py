@@ -128,17 +128,13 @@ def _texts(released: CodedRows, label: str) -> Columns:
     names = [*(column.name for column in released.columns), label]
     if len(set(names)) < len(names):
         # A name given twice would silently take a column out of the table that is measured.
-        raise BoundaryViolation(
-            "The columns of a released table must have different names, but one is repeated"
-        )
-    coded = {
-        column.name: (column.levels, released.codes[:, position])
-        for position, column in enumerate(released.columns)
-    }
-    coded[label] = released.target_levels, released.target
+        fault = "The columns of a released table must have different names, but one is repeated"
+        raise BoundaryViolation(fault)
+    levels = [*(column.levels for column in released.columns), released.target_levels]
+    codes = [*released.codes.T, released.target]
     columns = {
-        name: partial(_text_batches, np.array(levels, dtype=np.str_), codes)
-        for name, (levels, codes) in coded.items()
+        name: partial(_text_batches, np.array(texts, dtype=np.str_), column)
+        for name, texts, column in zip(names, levels, codes, strict=True)
     }
     if len(released) <= ROWS_A_BATCH:
         return {name: next(batches()) for name, batches in columns.items()}

@@ -87,8 +87,7 @@ class NoisyDrawing(Drawing):
         return BundleStore(self.home.released).transcript_path(self.spec.key)
 
     def dry_run(self) -> None:
-        """Draw the release once over an empty table with seeded noise, to find faults before the
-        charge.
+        """Draw once over an empty table with seeded noise, to find faults before the charge.
 
         Raises what the draw would raise for its declarations, such as a table with too many cells;
         Damaged if a stored table that it reads was changed.
@@ -149,9 +148,8 @@ class NoisyDrawing(Drawing):
         """
         facts = {} if spec.reserved is None else spec.reserved.facts
         if ROWS not in facts:
-            raise OtherQuestion(
-                "the charge of the release does not name the rows with which it started"
-            )
+            reason = "the charge of the release does not name the rows with which it started"
+            raise OtherQuestion(reason)
         if facts[ROWS] != self.rows:
             # First: a table that was damaged can be put back, and the release goes on.
             self.counter.require_stored()
@@ -204,10 +202,8 @@ class NoisyRelease(Release):
         return self.guarantee.label_state(state)
 
     def require_allowed(self) -> None:
-        """Raise DeclarationError for an unknown noise source, or for seeded noise on sensitive
-        rows."""
-        fit = self.noise.is_releasable
-        if self.spec.is_release and not fit:
+        """Raise DeclarationError for an unknown noise source, and for seeds on sensitive rows."""
+        if self.spec.is_release and not self.noise.is_releasable:
             raise DeclarationError(
                 f"The noise for data set {self.spec.name} must be drawn without a seed, not by "
                 f"{self.noise_name!r}, because its rows are sensitive: unset the variable "
@@ -222,8 +218,7 @@ class NoisyRelease(Release):
         key = self.draw_key(snapshot.names)
         states: list[str | None] = []
         while None not in states[1:]:
-            # In doubling batches: each query opens the ledger, and mostly there is one draw or
-            # none.
+            # In doubling batches: each query opens the ledger, and mostly one draw is there.
             batch = range(len(states), 2 * len(states) + 2)
             digests = [key.with_replicate(replicate).digest for replicate in batch]
             states += self.home.ledger.states(digests)
@@ -280,8 +275,7 @@ class NoisyRelease(Release):
         return NoisyDrawing(self.home, self.questions, spec, counter, self.noise)
 
     def rebuild(self, key: Key, settled: Entry) -> Bundle:
-        """Return the bundle of a settled release, rebuilt from its stored answers without reading a
-        row.
+        """Return the bundle of a settled release, from its stored answers; no row is read.
 
         Raises Damaged if an answer is missing or was changed, and OtherQuestion if the code now
         asks another question.

@@ -55,11 +55,8 @@ def write_evaluation(options: RunOptions) -> list[QualityRow]:
         release.name: released_bundle(release, pointers[release.name]) for release in released
     }
     rows = evaluate(spec, home, bundles)
-    value: dict[str, Any] = {
-        "rows": to_documents(rows),
-        "pointers": pointers,
-        "by": evaluation_digest(spec),
-    }
+    digest = evaluation_digest(spec)
+    value: dict[str, Any] = {"rows": to_documents(rows), "pointers": pointers, "by": digest}
     if compared := compared_tables(spec, home, bundles):
         value["compared"] = compared
     if spec.window:
@@ -99,8 +96,7 @@ def evaluations(spec: DatasetSpec, home: Home, kind: type[Release]) -> dict[str,
 
 
 def _noisy_totals(spec: DatasetSpec, bundles: Iterable[Bundle]) -> dict[str, list[float]]:
-    """Return each model's noisy number of rows with its standard deviation; spans are in the
-    names."""
+    """Return each model's noisy number of rows and its standard deviation."""
     totals = {}
     for bundle in bundles:
         span, name = len(spec.cut.parse_range(bundle.facts[WINDOW])), bundle.facts["model"]
@@ -136,13 +132,9 @@ def published_windows(spec: DatasetSpec, home: Home) -> tuple[str, ...]:
         ]
         # A sweep's 0.5 ends like a 5: the rest of its name has a dot, which no window has.
         spans = [ends for ends in names if all(map(spec.cut.is_name, ends))]
-        published.append(
-            {
-                ends[-1]
-                for ends in spans
-                if len(spec.cut.between(ends[0], ends[-1])) == publication.span
-            }
-        )
+        span = publication.span
+        own = (ends[-1] for ends in spans if len(spec.cut.between(ends[0], ends[-1])) == span)
+        published.append(set(own))
     windows = set.intersection(*published) if published else set()
     return tuple(sorted(windows, key=spec.cut.start))
 
@@ -152,8 +144,7 @@ DRY_WINDOWS = 3
 
 
 def has_source_ended(spec: DatasetSpec, home: Home, published: Sequence[str]) -> bool:
-    """Return whether released noisy counts show next to no rows in the newest windows after many
-    earlier.
+    """Return whether noisy counts show next to no rows in the newest windows, and many before.
 
     Smoothed numbers show it some windows later.
 

@@ -67,7 +67,6 @@ def publish(release: Release, *, new_draw: bool = False) -> PublishedBundle:
 
 
 def _publish(release: Release, key: Key, snapshot: Snapshot) -> PublishedBundle:
-    """Return the bundle of the release with this key, after replaying, resuming or drawing it."""
     store, ledger = release.store, release.home.ledger
     if ledger.state(key.digest) == "settled":
         return _replay(release, key, ledger)
@@ -140,8 +139,7 @@ def _replay(release: Release, key: Key, ledger: Ledger) -> PublishedBundle:
 def _abort_if_answers_lost(
     reservation: Reservation, drawing: Drawing, ledger: Ledger
 ) -> Iterator[None]:
-    """Mark the release as dead if the block finds its answers lost, since they may have been
-    seen."""
+    """Mark the release as dead if its answers are lost, since they may have been seen."""
     try:
         yield
     except AnswersLost as error:
@@ -152,16 +150,11 @@ def _abort_if_answers_lost(
         # The answers are whole: only the questions have changed, and may change back.
         charge = reservation.charge
         reserved = replay.reserved_entry(charge.key, charge.population, ledger)
-        raise OtherQuestion(f"{charge.what}: {error}; {_recovery_hint(reserved)}") from None
-
-
-def _recovery_hint(reserved: Entry) -> str:
-    code = reserved.facts.get("code", "another version")
-    return (
-        f"its answers stay as they are: finish it with {code}"
-        f", or give it up by `dp-pipeline budget give-up {str(reserved.key)[:12]} --reason …` and "
-        "draw anew with --new-draw"
-    )
+        raise OtherQuestion(
+            f"{charge.what}: {error}; its answers stay as they are: finish it with "
+            f"{reserved.facts.get('code', 'another version')}, or give it up by `dp-pipeline "
+            f"budget give-up {charge.key[:12]} --reason …` and draw anew with --new-draw"
+        ) from None
 
 
 _SHORTEST = 8

@@ -55,8 +55,7 @@ class PublishedCopy:
 
 
 def publish_copies(spec: DatasetSpec, home: Home) -> dict[str, PublishedCopy | None]:
-    """Copy the newest cleared release of each published model to its place; return the copies,
-    None without a release."""
+    """Copy each published model's newest cleared release to its place; None where there is none."""
     return {
         publication.model: _publish_copy(spec, home, publication)
         for publication in publications_of(spec)
@@ -132,8 +131,7 @@ _REASONS: dict[type[Exception], str] = {
 
 @contextmanager
 def _one_line_errors(place: str) -> Iterator[None]:
-    """Turn a storage driver's error into a PipelineError without its text, which may contain a
-    key."""
+    """Turn a storage driver's error into a PipelineError without its text, which may have a key."""
     try:
         yield
     except PipelineError:
@@ -151,22 +149,21 @@ def _without_password(place: str) -> str:
 
 
 def _file_system(place: str) -> tuple[Any, str]:
-    """Return the file system of an address and the path in it; DeclarationError if it cannot be
-    used."""
+    """Return the file system of an address and the path in it; DeclarationError if it has none."""
+    scheme = place.partition("://")[0][:20]
     expected = f"The variable {PUBLISHED_VARIABLE} must name a folder or a store of fsspec"
     try:
         import fsspec
 
         files, root = fsspec.core.url_to_fs(place)
     except ImportError:
-        scheme = place.partition("://")[0]
         raise DeclarationError(
-            f"{expected}, but the driver of {scheme[:20]} is missing: install `dp-pipeline[cloud]` "
+            f"{expected}, but the driver of {scheme} is missing: install `dp-pipeline[cloud]` "
             "and the driver, such as s3fs, gcsfs or adlfs"
         ) from None
     except ValueError:
         raise DeclarationError(
-            f"{expected}, but its kind of address is not known to fsspec: correct it"
+            f"{expected}, but fsspec knows no addresses that begin with {scheme}://: correct it"
         ) from None
     return files, str(root).rstrip("/")
 

@@ -1,5 +1,4 @@
-"""Refinement: a release at a larger ε, made from one at a smaller ε for the difference of their
-costs.
+"""Refinement: a release at a larger ε, made from one at a smaller ε for the difference in cost.
 
 The answers of the earlier release get less noise (``gate.mechanisms.refine``); questions and rows
 stay the same. A release is refined once, and its refinement may be refined again: all refinements

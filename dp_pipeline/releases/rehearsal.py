@@ -108,18 +108,16 @@ def export_rehearsal(spec: DatasetSpec, home: Home, models: Iterable[str]) -> Pa
 def rehearsing(
     declared: DatasetSpec, project: Home, *, rows: int = 0, like: str = ""
 ) -> Iterator[tuple[DatasetSpec, Home]]:
-    """Yield the declaration and the home of a rehearsal, where Dagster's history is kept for the
-    block too.
+    """Yield the declaration and the home of a rehearsal.
 
-    So a run in the block writes nothing outside that home.
+    Dagster keeps its history there too, so a run in the block writes nothing outside that home.
 
     rows, like   see ``rehearsed``
     """
     home = rehearsal_home(project, declared.name)
     spec = rehearsed(declared, home, project, rows=rows, like=like)
-    place: Path = home.root / "dagster"
     before = dict(os.environ)
-    os.environ["DAGSTER_HOME"] = str(place)
+    os.environ["DAGSTER_HOME"] = str(home.root / "dagster")
     for name in _OF_PROJECT:
         os.environ.pop(name, None)
     try:

@@ -40,8 +40,9 @@ _MEASURING = ("config", "gate", "inference", "models", "results", "raw/counters"
 def other_non_dp_releases(
     spec: DatasetSpec, ledger: Ledger, *, before: str | None = None, exclude_key: str | None = None
 ) -> list[str]:
-    """Return a text for each release of the same persons without ε, oldest first; empty on
-    benchmarks.
+    """Return a text for each release of the same persons without ε, oldest first.
+
+    Of public rows it returns none.
 
     before       key of a release: only those recorded before it, if it is recorded
     exclude_key  key of a release to leave out
@@ -49,16 +50,12 @@ def other_non_dp_releases(
     if not spec.is_release:
         return []
     history = () if before is None else ledger.history(before)
-    entries = [
-        entry
-        for entry in ledger.not_dp_releases(spec.population)
-        if entry.key != exclude_key and (not history or entry.sequence < history[0].sequence)
-    ]
-    snapshots = [entry.facts.get("snapshot") for entry in entries]
-    return [
-        entry.what if snapshot is None else f"{entry.what}, snapshot {snapshot}"
-        for entry, snapshot in zip(entries, snapshots, strict=True)
-    ]
+    texts = []
+    for entry in ledger.not_dp_releases(spec.population):
+        if entry.key != exclude_key and (not history or entry.sequence < history[0].sequence):
+            snapshot = entry.facts.get("snapshot")
+            texts.append(entry.what + (f", snapshot {snapshot}" if snapshot else ""))
+    return texts
 
 
 @cache
@@ -74,9 +71,8 @@ def code_version(folders: tuple[str, ...] = _MEASURING) -> str:
         files = sorted(package.joinpath(folder).rglob("*"))
         code = [file for file in files if file.suffix in (".py", ".j2", ".css")]
         if not code:
-            raise FileNotFoundError(
-                f"The folder {folder} has no code of the package: install it again"
-            )
+            fault = f"The folder {folder} has no code of the package: install it again"
+            raise FileNotFoundError(fault)
         for file in code:
             digest.update(file.read_bytes())
     return f"dp_pipeline {__version__} {digest.hexdigest()[:12]}"
@@ -236,8 +232,7 @@ class Release(ABC):
 
     @property
     def path(self) -> tuple[str, ...]:
-        """The data set, folder and name, which are the key of the Dagster asset and the path in
-        the store."""
+        """The data set, folder and name: the key of the Dagster asset, and the store's path."""
         return (self.spec.name, *self.FOLDER, self.name)
 
     @property
@@ -269,8 +264,7 @@ class Release(ABC):
 
     @abstractmethod
     def require_allowed(self) -> None:
-        """Raise DeclarationError if the data set file or the noise source does not allow the
-        release."""
+        """Raise DeclarationError if the data set file or the noise does not allow the release."""
 
     @abstractmethod
     def key(self, snapshot: Snapshot, *, new_draw: bool = False) -> Key:

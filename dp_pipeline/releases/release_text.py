@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dp_pipeline.config.amounts import delta_text, epsilon_text
 from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.discovered_domain import discovery_price
 from dp_pipeline.files import write_private
 from dp_pipeline.models import build_model
 from dp_pipeline.models.base import declared_guarantee, price
@@ -43,21 +43,17 @@ def _describe_model(spec: DatasetSpec, name: str) -> str:
 
 
 def _describe_domain(spec: DatasetSpec) -> str:
-    discover = declared_discovery(spec)
-    delta = "" if discover.delta is None else f" and δ={delta_text(discover.delta)}"
     return (
         f"{spec.title}: {', '.join(spec.to_discover)} as the rows have them, by noisy answers. "
         f"Protected unit: {spec.protection}. The first run on a snapshot charges "
-        f"ε={epsilon_text(discover.epsilon)}{delta}; a re-run replays at cost 0, and "
-        "every release over that snapshot is made with it."
+        f"{discovery_price(declared_discovery(spec))}; a re-run replays at cost 0, and every "
+        "release over that snapshot is made with it."
     )
 
 
 def _describe_method(spec: DatasetSpec, name: str) -> str:
-    method, declared = (
-        k_anonymous_release.declared_method(spec, name),
-        k_anonymous_release.declared_k_anonymity(spec),
-    )
+    method = k_anonymous_release.declared_method(spec, name)
+    declared = k_anonymous_release.declared_k_anonymity(spec)
     largest = k_anonymous_release.guarantee_for(declared, name, k=declared.partitions[-1])
     labels = f" and {largest.diversity} labels" if largest.diversity > 1 else ""
     return (
@@ -69,8 +65,7 @@ def _describe_method(spec: DatasetSpec, name: str) -> str:
 
 
 def reported(release: Release, bundle: Bundle) -> ReportedRelease:
-    """Return a release in the form that cards show, with its budget, and its quality on public
-    rows."""
+    """Return a release in the form that cards show, with its budget and quality."""
     if bundle.is_k_anonymous:
         return k_anonymous_release.reported_k_anonymous_release(release.spec, bundle, {})
     ledger = release.home.ledger

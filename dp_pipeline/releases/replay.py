@@ -78,8 +78,7 @@ def snapshot_by_name(spec: DatasetSpec, home: Home, name: str) -> Snapshot:
 
 
 def key_of(release: Release, bundle: Bundle) -> Key:
-    """Return the key of a stored release from its declaration; Damaged if the bundle has another
-    key."""
+    """Return the key of a stored release, as declared now; Damaged if its bundle has another."""
     key: Key = release.key(snapshot_by_name(release.spec, release.home, bundle.facts["snapshot"]))
     if isinstance(key, ReleaseKey):
         refines = bundle.facts.get(REFINES, "")
@@ -93,8 +92,7 @@ def key_of(release: Release, bundle: Bundle) -> Key:
 
 
 def rebuild_bundle(release: Release, key: Key) -> Bundle:
-    """Return the bundle of a settled release, rebuilt from its stored answers without reading a
-    row."""
+    """Return the bundle of a settled release, from its stored answers; no row is read."""
     return release.rebuild(key, settled_entry(key.digest, key.population, release.home.ledger))
 
 
@@ -111,32 +109,30 @@ def rebuild_missing(release: Release, key: Key, path: Path) -> Bundle:
 
 
 def content_digest(bundle: Bundle) -> str:
-    """Return a digest of the tables, charges, quality and facts of a bundle, without the code
-    version."""
+    """Return a digest of a bundle's tables, charges, quality and facts but the code version."""
     without_code = replace(bundle, facts={**bundle.facts, "code": ""})
     return hashlib.sha256(without_code.to_json().encode()).hexdigest()
 
 
 def settled_entry(key: str, population: str, ledger: Ledger) -> Entry:
     """Return the ledger row that settled a release; Damaged if there is none."""
-    entries = [entry for entry in ledger.history(key) if entry.event == "settled"]
-    if not entries or entries[0].population != population:
-        raise Damaged(
-            f"The ledger must have a row that settled release {key[:12]}, but it has none: "
-            "`dp-pipeline budget verify` says whether rows are lost"
-        )
-    return entries[0]
+    return _entry(key, population, ledger, "settled")
 
 
 def reserved_entry(key: str, population: str, ledger: Ledger) -> Entry:
     """Return the ledger row that charged a release; Damaged if there is none."""
-    entries = ledger.history(key)
-    if not entries or entries[0].population != population:
-        raise Damaged(
-            f"The ledger must have a row that charged release {key[:12]}, but it has none: "
-            "`dp-pipeline budget verify` says whether rows are lost"
-        )
-    return entries[0]
+    return _entry(key, population, ledger, "reserve")
+
+
+def _entry(key: str, population: str, ledger: Ledger, event: str) -> Entry:
+    entries = [entry for entry in ledger.history(key) if entry.event == event]
+    if entries and entries[0].population == population:
+        return entries[0]
+    deed = "settled" if event == "settled" else "charged"
+    raise Damaged(
+        f"The ledger must have a row that {deed} release {key[:12]}, but it has none: "
+        "`dp-pipeline budget verify` says whether rows are lost"
+    )
 
 
 def settled_answers(store: BundleStore, key: Key, settled: Entry) -> Transcript:
@@ -157,8 +153,7 @@ def settled_answers(store: BundleStore, key: Key, settled: Entry) -> Transcript:
 
 
 def spend_rows(bundle: Bundle) -> list[SpendRow]:
-    """Return the spends of a bundle for the ledger; empty if they do not add up to an ε of the
-    release."""
+    """Return the spends of a bundle for the ledger; [] if they do not add up to its ε."""
     if not bundle.is_dp:
         return []
     return [
@@ -176,8 +171,7 @@ _PROMISED = (
 
 
 def require_intact(release: Release, folder: Path) -> Bundle:
-    """Return the bundle of a release; Damaged unless its seal, answers, facts and charges are
-    right."""
+    """Return a release's bundle; Damaged unless seal, answers, facts and charges are right."""
     ledger, population = release.home.ledger, release.spec.population
     bundle = settled_bundle(release.store, folder, ledger=ledger, population=population)
     key = key_of(release, bundle)
@@ -267,8 +261,7 @@ def is_published(release: Release) -> bool:
 
 
 def exact_rows(release: Release, bundle: Bundle) -> list[QualityRow]:
-    """Return the exact quality numbers of a public release; empty if they are missing or
-    outdated."""
+    """Return the exact quality numbers of a public release; [] if missing or outdated."""
     from dp_pipeline.reporting.metrics import from_documents
 
     if release.spec.is_release:

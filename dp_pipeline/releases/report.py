@@ -47,7 +47,6 @@ from dp_pipeline.reporting.releases import (
 )
 from dp_pipeline.reporting.text import model_labels, noisy_text
 from dp_pipeline.results.bundle import Bundle
-from dp_pipeline.results.clusters import Columns
 
 _TITLES = {
     "nicv": "Mean squared distance to the nearest released centre",
@@ -84,9 +83,8 @@ def compare(spec: DatasetSpec, home: Home, evaluations: Mapping[str, Any]) -> Co
     """
     ledger = open_population(spec, home)
     ascending = {key: evaluations[key] for key in spec.partition_keys if key in evaluations}
-    evaluated = [
-        row for evaluation in ascending.values() for row in from_documents(evaluation["rows"])
-    ]
+    documents = [evaluation["rows"] for evaluation in ascending.values()]
+    evaluated = [row for document in documents for row in from_documents(document)]
     releases = [
         release
         for key, evaluation in ascending.items()
@@ -142,18 +140,16 @@ def _pictures(spec: DatasetSpec, bundles: Sequence[Bundle]) -> list[Picture]:
     return [*pictures, *_marginals(tables), *_graphs(tables)]
 
 
-def _marginals_with_errors(bundle: Bundle) -> Columns:
-    errors = share_errors(bundle.tables)
-    return {**bundle.tables["marginals"], **({} if errors is None else {"error": errors})}
-
-
 def _marginals(bundles: Sequence[Bundle]) -> Iterator[Picture]:
     """Yield as many pictures of marginals as are needed to show all attributes."""
     if not bundles:
         return
     title = _title_of(bundles, "Marginals")
-    tables = (_marginals_with_errors(bundle) for bundle in bundles)
-    marginals = dict(zip(_names(bundles), tables, strict=True))
+    marginals = {}
+    for name, bundle in zip(_names(bundles), bundles, strict=True):
+        errors = share_errors(bundle.tables)
+        own = {} if errors is None else {"error": errors}
+        marginals[name] = {**bundle.tables["marginals"], **own}
     for first in range(0, max(1, len(attributes_of(marginals))), MOST_PANELS):
         # The name of the first one does not depend on their number.
         caption = title if first == 0 else f"{title}, from attribute {first + 1}"
@@ -263,10 +259,8 @@ def _over_time(
     """Return pictures of the noisy totals, and of each metric, over all time windows."""
     pictures = []
     if totals:
-        title = "Noisy number of rows"
-        pictures.append(
-            _windows_picture(spec, totals, VerticalAxis("rows", floor=0.0), title, title)
-        )
+        title, y_axis = "Noisy number of rows", VerticalAxis("rows", floor=0.0)
+        pictures.append(_windows_picture(spec, totals, y_axis, title, title))
     for metric in metrics_of(row for rows in quality.values() for row in rows):
         about, numbers = find_metric(metric), dict[str, list[curves.WindowNumber]]()
         for name, rows in quality.items():
@@ -286,10 +280,8 @@ def _windows_picture(
     title: str,
     short: str,
 ) -> Picture:
-    panel = curves.window_panel(numbers, spec.cut, y_axis)
-    return line_chart(
-        [panel], title=title, footnote=curves.NOISE_BARS, caption=f"{short} over time"
-    )
+    panel, caption = curves.window_panel(numbers, spec.cut, y_axis), f"{short} over time"
+    return line_chart([panel], title=title, footnote=curves.NOISE_BARS, caption=caption)
 
 
 def _last_maps(spec: DatasetSpec, newest: Sequence[ReportedPrivateRelease]) -> list[Picture]:
@@ -314,14 +306,10 @@ def _timeline(
         for model, numbers in totals.items()
         for total in numbers
     }
-    lines = [
-        [
-            name,
-            epsilon_text(spent.get(name, Fraction(0))),
-            *(by_window.get((model, name), "–") for model in totals),
-        ]
-        for name in reversed(names)
-    ]
+    lines = []
+    for name in reversed(names):
+        rows = (by_window.get((model, name), "–") for model in totals)
+        lines.append([name, epsilon_text(spent.get(name, Fraction(0))), *rows])
     return Timeline(["window", "spent", *(f"rows by {model}" for model in totals)], lines)
 
 

@@ -54,8 +54,7 @@ class RunOptions:
         return tuple(map(self.of_window, self.windows)) or (self,)
 
     def resolve_spec(self) -> DatasetSpec:
-        """Return the data set with its discovered domain, or the widest possible domain if it is
-        not discovered yet."""
+        """Return the data set with its discovered domain, or before that the widest possible."""
         if self.snapshot:
             return self.spec.widest
         try:
@@ -80,8 +79,7 @@ class RunOptions:
         )
 
     def at(self, level: str) -> tuple[Release, ...]:
-        """Return the releases of every model or method at one level; with ``published``, only
-        those published at it."""
+        """Return the releases at one level; with ``published`` only those published at it."""
         spec, names = self.resolve_spec(), self.names
         if self.published:
             levels = {item.model: epsilon_text(item.epsilon) for item in spec.publications}
@@ -91,8 +89,7 @@ class RunOptions:
     def release_of(
         self, spec: DatasetSpec, name: str, level: str, run: Mapping[str, str] | None = None
     ) -> Release:
-        """Return the release of one model or method at one level, over the requested number of time
-        windows.
+        """Return the release of one model or method at one level, over the requested span.
 
         spec   the data set with its discovered domain
         run    facts of the run for the ledger

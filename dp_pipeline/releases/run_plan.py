@@ -143,8 +143,7 @@ class RunPlan:
         return sum((release.cost for release in self.releases_of(window)), Fraction(0))
 
     def require_budget(self) -> None:
-        """Raise BudgetExceeded unless the budget, in total and of each window, suffices for the
-        whole plan."""
+        """Raise BudgetExceeded unless the budget, in total and of each window, suffices."""
         name, where = self.spec.name, f"population {self.spec.population}"
         for window, balance in self.windows.items():
             window_balance = replace(balance, ceiling=None, per_month=None)
@@ -153,23 +152,14 @@ class RunPlan:
         total_balance.require_budget(self.total_cost, release=name, account=where, delta=self.delta)
 
     def __repr__(self) -> str:
-        currency = self.spec.currency
-        remaining = "no limit" if self.remaining is None else currency.text(self.remaining)
-        end = f"requested {currency.text(self.total_cost)}, left {remaining}"
-        return table_text(
-            f"Plan of {self.spec.name}",
-            COLUMNS,
-            [
-                [
-                    release.model,
-                    epsilon_text(release.epsilon),
-                    release.state,
-                    currency.text(release.cost),
-                ]
-                for release in self.releases
-            ],
-            end,
-        )
+        text = self.spec.currency.text
+        remaining = "no limit" if self.remaining is None else text(self.remaining)
+        end = f"requested {text(self.total_cost)}, left {remaining}"
+        rows = [
+            [release.model, epsilon_text(release.epsilon), release.state, text(release.cost)]
+            for release in self.releases
+        ]
+        return table_text(f"Plan of {self.spec.name}", COLUMNS, rows, end)
 
 
 def plan_run(options: RunOptions) -> RunPlan:
@@ -186,15 +176,12 @@ def plan_run(options: RunOptions) -> RunPlan:
 
 
 def refined_cost(options: RunOptions) -> Fraction | None:
-    """Return the total cost if each release refined the one at the next smaller ε; None if
-    impossible."""
+    """Return the total cost of refining the next smaller ε everywhere; None if impossible."""
     if options.refine or options.new_draw or options.snapshot or len(options.windows) > 1:
         return None
     in_steps = replace(options, refine=PREVIOUS)
-    if all(
-        isinstance(release, EpsilonRelease) and release.refine is None
-        for release in in_steps.releases
-    ):
+    releases = [each for each in in_steps.releases if isinstance(each, EpsilonRelease)]
+    if all(release.refine is None for release in releases):
         return None
     try:
         return plan_run(in_steps).total_cost
@@ -213,9 +200,7 @@ def _plan_window(options: RunOptions) -> RunPlan:
     spec.require_window()
     snapshot, new_draw = _snapshot(spec, home, options.snapshot), options.new_draw
     discovery = options.discovery
-    planned = [
-        _plan_release(release, releases, snapshot, new_draw=new_draw) for release in releases
-    ]
+    planned = [_plan_release(each, releases, snapshot, new_draw=new_draw) for each in releases]
     windows = sorted({window for release in planned for window in release.windows})
     return RunPlan(
         spec=spec,
@@ -233,9 +218,8 @@ def _balance(spec: DatasetSpec, home: Home, account: Account | None) -> Balance:
         if not gains_windows(spec, account):
             return balance
         declared = account.with_windows(declared)
-        earlier = declared.require_room_for_earlier(
-            account, balance.spent, delta=balance.delta_spent
-        )
+        spent, delta = balance.spent, balance.delta_spent
+        earlier = declared.require_room_for_earlier(account, spent, delta=delta)
         balance = replace(balance, window_spent=earlier)
     return replace(
         balance,
@@ -309,8 +293,7 @@ def _state_words(state: str | None) -> str:
 
 
 def _noise_of_a_count(release: EpsilonRelease) -> float | None:
-    """Return the mean |noise| of a single count that the whole ε pays for, without reading a
-    row."""
+    """Return the mean |noise|, in rows, of a single count that the whole ε pays for, or None."""
     guarantee, distance = release.guarantee, release.spec.distance
     if not guarantee.is_dp:
         return None
@@ -324,8 +307,7 @@ _CELLS: dict[tuple[str, str, str], int | None] = {}
 
 
 def _most_cells(release: EpsilonRelease) -> int | None:
-    """Return the largest number of cells of a model's tables, cached because it takes a second
-    to compute."""
+    # It takes a second to compute.
     spec, model = release.spec.widest, release.model
     cache_key = spec.digest, release.name, repr(model)
     if cache_key not in _CELLS:

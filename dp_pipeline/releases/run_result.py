@@ -56,8 +56,7 @@ class ReleaseResult:
 
     @property
     def state(self) -> str:
-        """The way in which the release was obtained, with a label if the requested ε is not
-        guaranteed."""
+        """How the release was obtained, with a label if the requested ε is not guaranteed."""
         return self.release.label_state(self.origin)
 
     @property
@@ -91,8 +90,7 @@ class ReleaseResult:
         return self.read_table(next(name for name in MAIN_TABLES if name in self.tables))
 
     def read_table(self, name: str) -> pd.DataFrame:
-        """Return the released table called ``name``; KeyError for a name that is not in
-        ``tables``."""
+        """Return a released table by its name; KeyError for a name that is not in ``tables``."""
         import pandas as pd
 
         return pd.DataFrame(dict(self.bundle.tables[name]))

@@ -50,9 +50,10 @@ class PublicRows:
             return None
         other, where = find_spec(name), f"{what}: prior"
         if other.is_release or other.population == spec.population:
+            fault = "sensitive rows" if other.is_release else "the same population"
             raise DeclarationError(
                 f"{where}: the prior must be a data set with `purpose: benchmark` and a population "
-                f"of its own, but {other.name} is not: name another"
+                f"of its own, but {other.name} has {fault}: name another"
             )
         home.ledger.require_claimable(other.population, *other.source.identities)
         assert isinstance(model, TableModel)
@@ -64,8 +65,7 @@ class PublicRows:
 
 
 def earlier_release_folder(key: ReleaseKey, spec: DatasetSpec, home: Home, pointer: Path) -> str:
-    """Return the store folder of the previous window's release; empty if none has equal
-    declarations.
+    """Return the store folder of the previous window's release, or empty.
 
     That release has to be settled, with the same declarations and parameters.
 
@@ -91,12 +91,15 @@ def _require_alike(
 ) -> None:
     """Raise DeclarationError unless codes have the same meaning in both data sets."""
     for name in names:
-        attribute = spec.domain[name]
-        alike = other.domain[name] if name in other.domain.names else None
-        if alike is None or (attribute.cells, attribute.nullable) != (alike.cells, alike.nullable):
+        attribute, fault = spec.domain[name], "no such attribute is declared there"
+        if name in other.domain.names:
+            same = other.domain[name]
+            is_alike = (attribute.cells, attribute.nullable) == (same.cells, same.nullable)
+            fault = "" if is_alike else "it has others there"
+        if fault:
             raise DeclarationError(
                 f"{where}: the attribute {name} must have the same levels or bins in "
-                f"{other.name}, but it has others or is missing: declare it alike in both"
+                f"{other.name}, but {fault}: declare it alike in both"
             )
 
 

@@ -1,6 +1,4 @@
-"""The store of bundles on disk, each sealed and written whole, below the folder of its
-transcript.
-"""
+"""The store of bundles on disk, each sealed and written whole, below its transcript's folder."""
 
 from __future__ import annotations
 
@@ -95,8 +93,7 @@ class BundleStore:
             sync(path.parent)
 
     def read_sealed(self, path: Path, *, key: bytes) -> Bundle:
-        """Return a stored bundle; Damaged if its folder was changed, UnknownFormat for another
-        format.
+        """Return a stored bundle; Damaged for a changed folder, UnknownFormat for another format.
 
         Only the ledger shows whether it was settled: ``replay.settled_bundle`` reads those.
         """
@@ -118,12 +115,9 @@ class BundleStore:
 
     def damaged(self, path: Path) -> Damaged:
         """Return the error for a changed or missing bundle, with a remedy."""
-        has_answers = (path.parent / TRANSCRIPT_FILE).exists()
-        remedy = (
-            f"move {path} away and run again: it is made again from its answers at no cost"
-            if has_answers
-            else f"put a copy of {path} back: it has no answers to be made again from"
-        )
+        remedy = f"put a copy of {path} back: it has no answers to be made again from"
+        if (path.parent / TRANSCRIPT_FILE).exists():
+            remedy = f"move {path} away and run again: it is made again from its answers at no cost"
         return Damaged(f"bundle {self._place(path)} is missing or not as it was stored: {remedy}")
 
     def _seal(self, path: Path, files: Mapping[str, bytes], key: bytes) -> str:
