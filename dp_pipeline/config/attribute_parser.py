@@ -19,17 +19,10 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
-from dp_pipeline.config import fields
+from dp_pipeline.config import encoding, fields
 from dp_pipeline.config.clock import Clock, ClockBins, Every
 from dp_pipeline.config.domain import MISSING, OTHER, Attribute, OnInvalid, Undeclared
-from dp_pipeline.config.encoding import (
-    MAX_CELLS,
-    Bins,
-    Coordinate,
-    Levels,
-    is_interval,
-    normal_text,
-)
+from dp_pipeline.config.encoding import MAX_CELLS, Bins, normal_text
 from dp_pipeline.config.errors import FieldError
 from dp_pipeline.config.fields import FormChoice, below, not_among, require, require_mapping
 from dp_pipeline.config.reading import Signs
@@ -288,7 +281,7 @@ class Category(_ColumnSection):
             other=other,
             aliases=aliases,
             nullable=is_nullable,
-            cells=Levels(self.levels),
+            cells=encoding.Levels(self.levels),
         )
         names = {*self.levels, *self.aliases}
         missing = tuple(text for text in attribute.missing if text not in names)
@@ -403,7 +396,7 @@ class Numeric(_ColumnSection, SignsSection):
         require(has_cells or not self.nullable, expected, "`nullable: true` alone", "nullable")
         require(self.bins is None or self.edges is None, "bins or edges", "both", "bins")
         if bounds:
-            is_box = len(bounds) == 2 and is_interval(*bounds)
+            is_box = len(bounds) == 2 and encoding.is_interval(*bounds)
             require(is_box, _EXPECTED_BOUNDS, str(list(bounds)), "bounds")
             self._cells()
             has_integer = math.ceil(bounds[0]) <= math.floor(bounds[1])
@@ -467,7 +460,7 @@ class Numeric(_ColumnSection, SignsSection):
             # Bounds that are discovered cut off a tail: what lies beyond them is no mistake.
             _number_policy(policy, is_nullable=is_nullable and bool(self.bounds)),
             reading,
-            coordinate=Coordinate(*self.bounds) if self.bounds else None,
+            coordinate=encoding.Coordinate(*self.bounds) if self.bounds else None,
             nullable=is_nullable,
             cells=self._cells(),
             is_integer=self.integer,
@@ -579,7 +572,7 @@ class Moment(_ColumnSection):
             _number_policy(policy, is_nullable=is_nullable),
             reading,
             nullable=is_nullable,
-            coordinate=Coordinate(*map(float, self._ends(clock))),
+            coordinate=encoding.Coordinate(*map(float, self._ends(clock))),
             cells=self._cells(clock),
             clock=clock,
         )

@@ -6,7 +6,7 @@ A shell that completes their names waits for this module, so the parser is impor
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
@@ -28,8 +28,14 @@ the user, or the built-in ones for a user who has none.
 
 def dataset_files() -> dict[str, Path]:
     """Return the file of every data set by name; DeclarationError if two files have one name."""
+    own = os.environ.get(DATASETS_VARIABLE)
+    if own and not Path(own).is_dir():
+        raise DeclarationError(
+            f"The variable {DATASETS_VARIABLE} must name a folder, not {own!r}: `export "
+            f"{DATASETS_VARIABLE}=FOLDER`, or unset it"
+        )
     files: dict[str, Path] = {}
-    for folder in _folders():
+    for folder in (BUILT_IN, Path(own)) if own else (BUILT_IN,):
         for path in sorted(folder.glob("*.yaml")):
             if path.stem in files:
                 raise DeclarationError(
@@ -38,18 +44,6 @@ def dataset_files() -> dict[str, Path]:
                 )
             files[path.stem] = path
     return files
-
-
-def _folders() -> Iterator[Path]:
-    yield BUILT_IN
-    own = os.environ.get(DATASETS_VARIABLE)
-    if own:
-        if not Path(own).is_dir():
-            raise DeclarationError(
-                f"The variable {DATASETS_VARIABLE} must name a folder, not {own!r}: `export "
-                f"{DATASETS_VARIABLE}=FOLDER`, or unset it"
-            )
-        yield Path(own)
 
 
 Refusals = dict[str, str]
@@ -77,10 +71,18 @@ def available_datasets(refused: Refusals | None = None) -> tuple[DatasetSpec, ..
     """
     from dp_pipeline.config.parser import load_spec
 
-    specs = []
-    for path in _files_to_show(dataset_files()):
-        with collect_refusal(path.stem, refused):
-            specs.append(load_spec(path))
+    files, specs = dataset_files(), []
+    own = [name for name, path in files.items() if path.parent != BUILT_IN]
+    shown = os.environ.get(SHOWN_VARIABLE, "").split() or own or list(files)
+    unknown = [name for name in shown if name not in files]
+    if unknown:
+        raise DeclarationError(
+            f"The variable {SHOWN_VARIABLE} must list names of data sets, but a name "
+            f"{one_of(files, unknown[0])}"
+        )
+    for name in (name for name in files if name in shown):
+        with collect_refusal(name, refused):
+            specs.append(load_spec(files[name]))
     return tuple(spec for spec in specs if is_available(spec))
 
 
@@ -93,18 +95,6 @@ def collect_refusal(name: str, refused: Refusals | None) -> Iterator[None]:
         if refused is None:
             raise
         refused[name] = str(error)
-
-
-def _files_to_show(files: Mapping[str, Path]) -> list[Path]:
-    own = [name for name, path in files.items() if path.parent != BUILT_IN]
-    names = os.environ.get(SHOWN_VARIABLE, "").split() or own or list(files)
-    unknown = [name for name in names if name not in files]
-    if unknown:
-        raise DeclarationError(
-            f"The variable {SHOWN_VARIABLE} must list names of data sets, but a name "
-            f"{one_of(files, unknown[0])}"
-        )
-    return [path for name, path in files.items() if name in names]
 
 
 def is_available(spec: DatasetSpec) -> bool:

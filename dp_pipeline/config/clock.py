@@ -188,7 +188,6 @@ class ClockBins(Bins):
         starts: Iterable[int],
         every: Every | Literal[""] = "",
     ) -> ClockBins:
-        """Return the bins that begin at ``first`` and at each of the starts."""
         return cls((float(first), *map(float, starts), last + 0.5), clock, every)
 
     @classmethod
@@ -219,7 +218,6 @@ class ClockBins(Bins):
         return cls.starting_at(clock, first, last, inner, every)
 
     def labels(self) -> tuple[str, ...]:
-        """Return the distinct names of the bins, in code order."""
         if self.every:
             walls = map(self.clock.wall_time, self.edges[:-1])
             return tuple(period_name(wall, self.every) for wall in walls)
@@ -237,7 +235,6 @@ def _period_starts(first: datetime, last: datetime, every: Every) -> Iterator[da
 
 
 def is_zone(name: str) -> bool:
-    """Return whether this system has a time zone of this name."""
     try:
         ZoneInfo(name)
     except (KeyError, OSError, ValueError):

@@ -268,7 +268,6 @@ class DatasetSpec:
         return replace(self, window=name, source=source.of_window(name, start, end))
 
     def of_all_windows(self) -> DatasetSpec:
-        """Return the declaration of the rows of all time windows."""
         return replace(self, window="", source=self.source.template or self.source)
 
     @property
@@ -295,7 +294,6 @@ class DatasetSpec:
         return (self.window,) if self.window else ()
 
     def span_of(self, model: str) -> int:
-        """Return the number of time windows that one release of a model covers."""
         return next((each.span for each in self.publications if each.model == model), 1)
 
     @property
@@ -335,7 +333,6 @@ class DatasetSpec:
 
     @property
     def discovery_warnings(self) -> tuple[str, ...]:
-        """A sentence for each attribute whose discovery gave too little."""
         return () if self.discovered is None else self.discovered.warnings
 
     @cached_property
@@ -383,7 +380,6 @@ class DatasetSpec:
 
     @property
     def currency(self) -> Currency:
-        """The currency of the population's budget: ε or ρ."""
         return Currency(self.delta)
 
     @property

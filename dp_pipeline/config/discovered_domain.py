@@ -125,7 +125,6 @@ class DiscoveredDomain:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the discovered attributes."""
         return tuple(name for name, _ in self.attributes)
 
     def __getitem__(self, name: str) -> DiscoveredAttribute:
@@ -137,7 +136,6 @@ class DiscoveredDomain:
         return tuple(attribute.weak for _, attribute in self.attributes if attribute.weak)
 
     def to_facts(self) -> dict[str, str]:
-        """Return the JSON text of each attribute by name."""
         return {name: attribute.to_fact() for name, attribute in self.attributes}
 
     @classmethod

@@ -44,12 +44,10 @@ class Undeclared:
 
     @property
     def is_number(self) -> bool:
-        """Whether the attribute is a number and not a text."""
         return self.levels is None
 
     @property
     def has_cells(self) -> bool:
-        """Whether the attribute will have levels or bins."""
         return not self.is_number or self.quantiles is not None or self.bins is not None
 
 
@@ -107,7 +105,6 @@ class Attribute:
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """The columns of the source from which the attribute is read."""
         return (self.column,) if self.derived is None else self.derived.inputs
 
     @property
@@ -292,7 +289,6 @@ class Domain:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the attributes."""
         return tuple(attribute.name for attribute in self.attributes)
 
     @property
@@ -363,16 +359,8 @@ class OneRow:
     """The protection in which a person has at most one row."""
 
     at_most: ClassVar[int] = 1
-
-    @property
-    def rows(self) -> int:
-        """The largest number of rows of one protected unit."""
-        return 1
-
-    @property
-    def column(self) -> str | None:
-        """The column that names the person, which does not exist here: None."""
-        return None
+    rows: ClassVar[int] = 1
+    column: ClassVar[str | None] = None
 
     def __str__(self) -> str:
         return "one row"
@@ -403,13 +391,11 @@ class RowsOfPerson:
 class UnitOfParts:
     """The protection in which a unit is up to ``at_most`` parts with one value of ``column``."""
 
+    rows: ClassVar[int] = 1
+    """The parts of a unit are joined in one row."""
+
     column: str
     at_most: int
-
-    @property
-    def rows(self) -> int:
-        """The number of rows of one unit, whose parts are joined in one row."""
-        return 1
 
     def __str__(self) -> str:
         return f"one unit with at most {self.at_most} parts, column {self.column}"

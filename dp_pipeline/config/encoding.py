@@ -56,7 +56,6 @@ class Levels:
 
     @property
     def size(self) -> int:
-        """The number of cells."""
         return len(self.values)
 
     @cached_property
@@ -85,7 +84,6 @@ class Levels:
         return np.fromiter(codes, dtype=np.int64, count=len(texts))
 
     def labels(self) -> tuple[str, ...]:
-        """Return the names of the cells, in code order."""
         return self.values
 
 
@@ -148,7 +146,6 @@ class Bins:
 
     @property
     def size(self) -> int:
-        """The number of bins."""
         return len(self.edges) - 1
 
     def encode(self, values: FloatArray) -> IntArray:

@@ -61,7 +61,6 @@ def kind_of(value: object) -> str:
 
 
 def require(holds: object, expected: str, got: str, *field: str | int, hint: str = "") -> None:
-    """Raise FieldError unless ``holds`` is true."""
     if not holds:
         raise FieldError(expected, got, field=field, hint=hint)
 
@@ -208,7 +207,6 @@ def require_mapping(value: object) -> dict[str, Any]:
 
 
 def array(items: Mapping[str, Any], **limits: int) -> WithJsonSchema:
-    """Return the JSON Schema of a list of items."""
     return WithJsonSchema({"type": "array", "items": items, **limits})
 
 

@@ -150,7 +150,6 @@ def fact_values(fact: str) -> dict[str, Parameter] | None:
 
 
 def _value(text: str) -> Parameter:
-    """Return a canonical text as a JSON value: a text, a list of names, or None."""
     if text == "None":
         return None
     if not text.startswith("("):

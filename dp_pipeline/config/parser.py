@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field
 
-from dp_pipeline.config import fields
+from dp_pipeline.config import fields, reading_parser, release_parser
 from dp_pipeline.config.about import NOTHING_SAID, AboutSection
 from dp_pipeline.config.amounts import epsilon_text
 from dp_pipeline.config.attribute_parser import AnyAttribute, Numeric, with_levels_of_files
@@ -35,27 +35,11 @@ from dp_pipeline.config.parts_parser import (
     require_no_other_rows,
     source_of_parts,
 )
-from dp_pipeline.config.reading_parser import (
-    DEFAULT_READING,
-    DeriveSection,
-    ReadingSection,
-    WindowsSection,
-)
 from dp_pipeline.config.release_parser import (
     AnyProtection,
-    Ceiling,
-    Delta,
-    DiscoverSection,
-    Evaluation,
     GroupSection,
-    KAnonymitySection,
-    Parameters,
     PersonSection,
     PublishSection,
-    TargetSection,
-    protection_section,
-    publication_sections,
-    require_nominal,
 )
 from dp_pipeline.config.source import FILES, Sample, Source
 from dp_pipeline.config.source_parser import AnySource, source_of
@@ -130,15 +114,17 @@ class DataSetFile(fields.Section):
     description: fields.Text
     population: fields.Name
     purpose: Literal["benchmark", "release"]
-    protection: Annotated[AnyProtection, FormChoice(AnyProtection, protection_section)]
+    protection: Annotated[
+        AnyProtection, FormChoice(AnyProtection, release_parser.protection_section)
+    ]
     relation: Literal["add_remove", "replace_one"] = "add_remove"
-    ceiling: Ceiling | None = None
+    ceiling: release_parser.Ceiling | None = None
     source: AnySource
     on_invalid: Literal["keep", "clip", "drop"] = "keep"
     nullable: fields.Switch | None = None
-    reading: ReadingSection = DEFAULT_READING
-    derive: fields.MappingOf[DeriveSection] = Field(default_factory=dict)
-    windows: WindowsSection | None = None
+    reading: reading_parser.ReadingSection = reading_parser.DEFAULT_READING
+    derive: fields.MappingOf[reading_parser.DeriveSection] = Field(default_factory=dict)
+    windows: reading_parser.WindowsSection | None = None
     attributes: Annotated[
         dict[fields.Name, AnyAttribute],
         BeforeValidator(require_mapping),
@@ -151,29 +137,31 @@ class DataSetFile(fields.Section):
     point: Annotated[fields.ListOf[fields.Item], fields.PAIR] | None = None
     one_hot: fields.Switch = False
     label: fields.Text | None = None
-    targets: fields.MappingOf[TargetSection] = Field(default_factory=dict)
+    targets: fields.MappingOf[release_parser.TargetSection] = Field(default_factory=dict)
     nominal_rows: fields.Count | None = None
     partitions: fields.NonEmpty[fields.Epsilon]
-    models: Parameters
+    models: release_parser.Parameters
     publish: (
         Annotated[
             tuple[PublishSection, ...],
-            FormChoice(PublishSection | tuple[PublishSection, ...], publication_sections),
+            FormChoice(
+                PublishSection | tuple[PublishSection, ...], release_parser.publication_sections
+            ),
         ]
         | None
     ) = None
     refresh: Literal["weekly"] | None = None
     updates: Literal["public"] | None = None
-    evaluation: Evaluation | None = None
+    evaluation: release_parser.Evaluation | None = None
     owners: fields.NonEmpty[
         Annotated[str, fields.text_that(_OWNER.fullmatch, "an e-mail address or team:NAME")]
     ] = ()
     about: AboutSection = NOTHING_SAID
     distinct_population: fields.Text | None = None
-    delta: Delta | None = None
-    k_anonymity: KAnonymitySection | None = None
+    delta: release_parser.Delta | None = None
+    k_anonymity: release_parser.KAnonymitySection | None = None
     allow_not_dp: fields.Switch = False
-    discover: DiscoverSection | None = None
+    discover: release_parser.DiscoverSection | None = None
 
     def spec(self, path: Path) -> DatasetSpec:
         """Return the declaration of the file at ``path``; FieldError for inconsistent fields."""
@@ -193,7 +181,7 @@ class DataSetFile(fields.Section):
         elif isinstance(self.protection, GroupSection) and domain.parts is not None:
             protection = UnitOfParts(self.protection.key, domain.parts.at_most)
         if self.label is not None:
-            require_nominal(self.label, domain, "label")
+            release_parser.require_nominal(self.label, domain, "label")
         k_anonymity = self._k_anonymity(domain, protection)
         same = {name: value for name, value in self if name in DatasetSpec.__dataclass_fields__}
         converted = {
@@ -337,7 +325,7 @@ class DataSetFile(fields.Section):
                 # A row's place in a sample depends on the other rows: no protection would hold.
                 expected = "every row of sensitive data"
                 require(not is_release, expected, "a sample of them", "sample")
-                require_nominal(sample.by, domain, "sample", "by")
+                release_parser.require_nominal(sample.by, domain, "sample", "by")
                 source = replace(source, sample=Sample(**dict(sample)))
         parts = self._parts()
         return source_of_parts(source, *parts, folder, is_release=is_release) if parts else source

@@ -27,14 +27,7 @@ from dp_pipeline.config.database import (
     split_database_file,
 )
 from dp_pipeline.config.errors import FieldError
-from dp_pipeline.config.fields import (
-    FormChoice,
-    below,
-    locate_errors,
-    not_among,
-    require,
-    require_mapping,
-)
+from dp_pipeline.config.fields import below, require
 from dp_pipeline.config.source import DATA_FOLDER_VARIABLE, WHITESPACE, Source
 from dp_pipeline.config.system_errors import follow_links
 from dp_pipeline.config.url import EXPECTED_URL, is_allowed_url, redact_url, url_names
@@ -193,7 +186,7 @@ _AnyDownload = CsvDownload | CsvDownloads
 
 
 def _csv_download(value: object) -> _AnyDownload:
-    form = CsvDownloads if "urls" in require_mapping(value) else CsvDownload
+    form = CsvDownloads if "urls" in fields.require_mapping(value) else CsvDownload
     return form.model_validate(value)
 
 
@@ -204,7 +197,7 @@ class _CsvFiles(CsvForm, _Sampled):
     """
 
     kind: Literal["csv"]
-    download: Annotated[_AnyDownload, FormChoice(_AnyDownload, _csv_download)] | None = None
+    download: Annotated[_AnyDownload, fields.FormChoice(_AnyDownload, _csv_download)] | None = None
 
 
 class CsvFile(_CsvFiles):
@@ -297,7 +290,7 @@ class Database(fields.Section):
     @classmethod
     def _require_every_row(cls, value: object) -> object:
         # Rows of a query have no fixed order, from which a sample could be drawn again.
-        is_whole = "sample" not in require_mapping(value)
+        is_whole = "sample" not in fields.require_mapping(value)
         require(is_whole, "every row of a query", "a sample of them", "sample")
         return value
 
@@ -339,15 +332,15 @@ _FORMS: dict[str, dict[str, type[_SourceSection]]] = {
 
 
 def _source_section(value: object) -> _SourceSection:
-    section = require_mapping(value)
+    section = fields.require_mapping(value)
     kind = section.get("kind")
     if not isinstance(kind, str) or kind not in _FORMS:
-        raise not_among(kind, _FORMS, field=("kind",))
+        raise fields.not_among(kind, _FORMS, field=("kind",))
     form = next(form for field, form in _FORMS[kind].items() if field in (*section, ""))
     return form.model_validate(section)
 
 
-AnySource = Annotated[_SourceSection, FormChoice(_SourceSection, _source_section)]
+AnySource = Annotated[_SourceSection, fields.FormChoice(_SourceSection, _source_section)]
 
 
 def source_of(section: _SourceSection, folder: Path, *, is_release: bool) -> Source:
@@ -467,6 +460,6 @@ class _Draft(fields.Section):
 def drafted_source(section: Mapping[str, Value], path: Path) -> Source:
     """Return the source that a section declares for a new data set file at ``path``."""
     document = Document.of_text(f"source: {flow_mapping(section)}", path)
-    with locate_errors(document), below("source"):
+    with fields.locate_errors(document), below("source"):
         drafted = _Draft.model_validate(document.texts).source
         return source_of(drafted, path.parent, is_release=False)

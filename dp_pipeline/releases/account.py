@@ -182,22 +182,18 @@ def _release_traces(root: Path) -> Iterator[Trace]:
         if not {POPULATION, TRANSCRIPT_FILE, *_BUNDLES}.isdisjoint(files):
             # What lies below belongs to it.
             below, folders[:] = [Path(name, folder) for folder in folders], []
-            populations: list[str | None] = [*sorted(_populations(Path(name), below))]
-            yield from (Trace(Path(name), population) for population in populations or [None])
+            paths = (folder / file for folder in (Path(name), *below) for file in _BUNDLES)
+            populations = set(map(_bundle_population, paths))
+            with contextlib.suppress(OSError, ValueError):
+                populations.add(Path(name, POPULATION).read_text(encoding="utf-8").strip())
+            known: list[str | None] = [*sorted(filter(None, populations))]
+            yield from (Trace(Path(name), population) for population in known or [None])
 
 
 def _refuse_unlisted(error: OSError) -> None:
     """Raise PipelineError for a folder that cannot be listed; a missing folder counts as empty."""
     if not isinstance(error, FileNotFoundError):
         raise PipelineError(system_line(error)) from None
-
-
-def _populations(folder: Path, below: list[Path]) -> set[str]:
-    files = (path / name for path in (folder, *below) for name in _BUNDLES)
-    populations = set(map(_bundle_population, files))
-    with contextlib.suppress(OSError, ValueError):
-        populations.add((folder / POPULATION).read_text(encoding="utf-8").strip())
-    return {population for population in populations if population}
 
 
 def _bundle_population(path: Path) -> str | None:

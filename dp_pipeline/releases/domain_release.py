@@ -61,7 +61,6 @@ class DomainRelease(NoisyRelease):
 
     @property
     def discover(self) -> Discover:
-        """The declared section ``discover``, with its ε and δ."""
         return declared_discovery(self.spec)
 
     @property
@@ -76,7 +75,6 @@ class DomainRelease(NoisyRelease):
 
     @property
     def cost(self) -> Fraction:
-        """The cost of the discovery, in the population's currency."""
         return self.spec.currency.cost_of(self.epsilon, PURE)
 
     @property
@@ -90,13 +88,11 @@ class DomainRelease(NoisyRelease):
 
     @property
     def what(self) -> str:
-        """The name of the release in messages and in the ledger."""
         delta = f", δ={delta_text(self.delta)}" if self.delta else ""
         return f"{self.spec.name}/{NAME} at ε={self.level}{delta}"
 
     @property
     def summary(self) -> str:
-        """A sentence that says what is discovered."""
         return f"{', '.join(self.spec.to_discover)}, discovered"
 
     def questions(self, spec: ReleaseSpec) -> DomainQuestions:

@@ -108,12 +108,10 @@ class EpsilonRelease(NoisyRelease):
 
     @property
     def summary(self) -> str:
-        """A sentence that says what the model does."""
         return self.model.summary
 
     @property
     def what(self) -> str:
-        """The name of the release in messages and in the ledger."""
         window = f" of {range_text(self.windows)}" if self.windows else ""
         epsilon, guarantee = epsilon_text(self.epsilon), self.guarantee
         if guarantee.currency.delta is not None:

@@ -145,21 +145,17 @@ class KAnonymousRelease(Release):
 
     @property
     def level(self) -> str:
-        """The K as text, which is the key of its partition."""
         return str(self.k)
 
     @property
     def summary(self) -> str:
-        """A sentence that says what the method does."""
         return self.method.summary
 
     @property
     def what(self) -> str:
-        """The name of the release in messages and in the ledger."""
         return f"{'/'.join(self.path)} at K={self.k}"
 
     def label_state(self, state: str) -> str:
-        """Return a state with the label not-dp added."""
         return f"{'recorded' if state == 'charged' else state}, not-dp"
 
     @cached_property
@@ -169,7 +165,6 @@ class KAnonymousRelease(Release):
 
     @cached_property
     def method(self) -> Method:
-        """The declared method, with checked parameters."""
         return declared_method(self.spec, self.name)
 
     @property

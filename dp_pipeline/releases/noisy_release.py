@@ -75,7 +75,6 @@ class NoisyDrawing(Drawing):
 
     @property
     def rows(self) -> str:  # type: ignore[override]
-        """The keyed fingerprint of the bytes that are counted."""
         return self.counter.fingerprint
 
     @property
@@ -174,7 +173,6 @@ class NoisyRelease(Release):
 
     @property
     def level(self) -> str:
-        """The ε as text, which is the key of its partition."""
         return epsilon_text(self.epsilon)
 
     @property
@@ -198,7 +196,6 @@ class NoisyRelease(Release):
         return parse_noise(self.noise_name)
 
     def label_state(self, state: str) -> str:
-        """Return a state, with a label added if the requested ε is not guaranteed."""
         return self.guarantee.label_state(state)
 
     def require_allowed(self) -> None:
@@ -242,7 +239,6 @@ class NoisyRelease(Release):
         )
 
     def facts(self, key: Key) -> dict[str, str]:
-        """Return the facts about the release for the ledger and its bundle."""
         key, spec, guarantee = as_release_key(key), self.spec, self.guarantee
         is_releasable = self.noise.is_releasable and guarantee.is_plain
         facts = super().facts(key) | {

@@ -17,7 +17,7 @@ from dp_pipeline.config.errors import NotPrepared, PipelineError
 from dp_pipeline.config.windows import range_text
 from dp_pipeline.files import write_private
 from dp_pipeline.raw.snapshot import current_snapshot, require_prepared
-from dp_pipeline.releases import report
+from dp_pipeline.releases import replay, report
 from dp_pipeline.releases.account import limits_note, require_snapshot
 from dp_pipeline.releases.domain_release import with_discovered
 from dp_pipeline.releases.evaluate import compared_tables, evaluate
@@ -25,14 +25,6 @@ from dp_pipeline.releases.home import Home
 from dp_pipeline.releases.publish import PublishedBundle
 from dp_pipeline.releases.release import Release, digest_of, other_non_dp_releases, program_code
 from dp_pipeline.releases.release_text import write_card
-from dp_pipeline.releases.replay import (
-    encode_document,
-    evaluation_path,
-    pointed_bundle,
-    pointer_path,
-    read_document,
-    require_intact,
-)
 from dp_pipeline.releases.run_options import RunOptions
 from dp_pipeline.reporting.metrics import QualityRow, to_documents
 from dp_pipeline.reporting.plausibility import NoisyTotal, noisy_total
@@ -43,13 +35,15 @@ def write_pointer(release: Release, published: PublishedBundle) -> None:
     """Write the file that names the stored bundle of a release."""
     folder = published.folder.relative_to(release.store.root)
     pointer = {"folder": str(folder), "state": published.state, "nano": str(published.nano)}
-    write_private(pointer_path(release), encode_document(pointer))
+    write_private(replay.pointer_path(release), replay.encode_document(pointer))
 
 
 def write_evaluation(options: RunOptions) -> list[QualityRow]:
     """Evaluate and store the quality of all existing releases of one level or time window."""
     spec, home, releases = options.resolve_spec(), options.home, options.releases
-    pointers = {release.name: read_document(pointer_path(release)) for release in releases}
+    pointers = {
+        release.name: replay.read_document(replay.pointer_path(release)) for release in releases
+    }
     released = [release for release in releases if pointers[release.name]]
     bundles = {
         release.name: released_bundle(release, pointers[release.name]) for release in released
@@ -62,7 +56,7 @@ def write_evaluation(options: RunOptions) -> list[QualityRow]:
     if spec.window:
         # Kept here, so that a report over years reads no bundle of them.
         value["totals"] = _noisy_totals(spec, bundles.values())
-    write_private(evaluation_path(releases[0]), encode_document(value))
+    write_private(replay.evaluation_path(releases[0]), replay.encode_document(value))
     if not spec.is_release:
         # Their cards show these numbers.
         for release in released:
@@ -79,7 +73,7 @@ def write_comparison(spec: DatasetSpec, home: Home, kind: type[Release]) -> repo
         compare_all = report.compare_windows
     comparison = compare_all(spec, home, evaluations(spec, home, kind))
     value = {"rows": to_documents(comparison.rows), "of": report_digest(spec, home, kind)}
-    write_private(_comparison_path(spec, home, kind), encode_document(value))
+    write_private(_comparison_path(spec, home, kind), replay.encode_document(value))
     return comparison
 
 
@@ -91,7 +85,7 @@ def evaluations(spec: DatasetSpec, home: Home, kind: type[Release]) -> dict[str,
         # Others belong to a sweep over ε, or to releases before there were windows.
         stems = (path.stem for path in folder.glob("*.json"))
         names = sorted(filter(spec.windows.is_name, stems))
-    documents = {name: read_document(folder / f"{name}.json") for name in names}
+    documents = {name: replay.read_document(folder / f"{name}.json") for name in names}
     return {name: document for name, document in documents.items() if document is not None}
 
 
@@ -112,7 +106,9 @@ def released_bundle(release: Release, pointer: dict[str, str]) -> Bundle:
     expected = release.level_facts
     if release.windows:
         expected[WINDOW] = range_text(release.windows)
-    return pointed_bundle(release.spec, release.home, pointer, model=release.name, **expected)
+    return replay.pointed_bundle(
+        release.spec, release.home, pointer, model=release.name, **expected
+    )
 
 
 def _comparison_path(spec: DatasetSpec, home: Home, kind: type[Release]) -> Path:
@@ -161,7 +157,7 @@ def has_source_ended(spec: DatasetSpec, home: Home, published: Sequence[str]) ->
 
 def _released_totals(spec: DatasetSpec, home: Home, window: str) -> dict[str, NoisyTotal]:
     path = Path(home.internal, spec.name, "evaluation", f"{window}.json")
-    totals = (read_document(path) or {}).get("totals", {})
+    totals = (replay.read_document(path) or {}).get("totals", {})
     return {name: NoisyTotal(*total) for name, total in totals.items()}
 
 
@@ -198,15 +194,15 @@ def _is_complete(release: Release) -> bool:
     if home.ledger.state(key.digest) != "settled":
         return False
     path = release.store.bundle_path(key, release.postprocessing)
-    pointer = read_document(pointer_path(release))
-    evaluation = read_document(evaluation_path(release))
+    pointer = replay.read_document(replay.pointer_path(release))
+    evaluation = replay.read_document(replay.evaluation_path(release))
     folder = str(path.relative_to(release.store.root))
     if pointer is None or evaluation is None or pointer["folder"] != folder:
         return False
     evaluated = (evaluation["pointers"].get(release.name) or {}).get("folder")
     if evaluated != folder or evaluation.get("by") != evaluation_digest(spec):
         return False
-    return require_intact(release, path).facts["code"] == release.version()
+    return replay.require_intact(release, path).facts["code"] == release.version()
 
 
 def evaluation_digest(spec: DatasetSpec) -> str:
@@ -228,10 +224,9 @@ def report_digest(spec: DatasetSpec, home: Home, kind: type[Release]) -> str:
 
 
 def is_report_current(options: RunOptions) -> bool:
-    """Return whether the stored comparison is up to date."""
     spec, home = options.resolve_spec(), options.home
     try:
-        stored = read_document(_comparison_path(spec, home, options.kind)) or {}
+        stored = replay.read_document(_comparison_path(spec, home, options.kind)) or {}
     except PipelineError:
         return False
     is_there = report_path(options).is_file()

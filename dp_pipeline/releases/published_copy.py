@@ -21,19 +21,12 @@ from pathlib import Path
 from typing import Any
 
 from dp_pipeline.config.amounts import epsilon_text
-from dp_pipeline.config.dataset import DatasetSpec, Publication
+from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import DeclarationError, NotPrepared, PipelineError
 from dp_pipeline.config.formats import FORMAT
 from dp_pipeline.export.folder import SUMS, files_of
 from dp_pipeline.files import temporary_folder
-from dp_pipeline.releases.export import (
-    Export,
-    ExportRequest,
-    SettledRelease,
-    export,
-    find_newest_settled,
-    publications_of,
-)
+from dp_pipeline.releases import export
 from dp_pipeline.releases.home import PUBLISHED_VARIABLE, Home, published_place
 
 CURRENT, VERSIONS = "current", "versions"
@@ -56,33 +49,29 @@ class PublishedCopy:
 
 def publish_copies(spec: DatasetSpec, home: Home) -> dict[str, PublishedCopy | None]:
     """Copy each published model's newest cleared release to its place; None where there is none."""
-    return {
-        publication.model: _publish_copy(spec, home, publication)
-        for publication in publications_of(spec)
-    }
+    copies: dict[str, PublishedCopy | None] = {}
+    for publication in export.publications_of(spec):
+        model, epsilon = publication.model, epsilon_text(publication.epsilon)
+        span = publication.span if spec.windows is not None else 0
+        request = export.ExportRequest(model, epsilon, span=span)
+        try:
+            settled = export.find_newest_settled(spec, home, request, only_cleared=True)
+        except NotPrepared:
+            copies[model] = None
+            continue
+        place = "/".join((published_place(home).rstrip("/"), spec.name, model))
+        write = _copy_to_address if "://" in place else _copy_to_folder
+        exported, label = write(settled, place), _without_password(place)
+        copies[model] = PublishedCopy(label, _version(exported), exported.digest, settled.words)
+    return copies
 
 
-def _publish_copy(spec: DatasetSpec, home: Home, publication: Publication) -> PublishedCopy | None:
-    span = publication.span if spec.windows is not None else 0
-    request = ExportRequest(publication.model, epsilon_text(publication.epsilon), span=span)
-    try:
-        settled = find_newest_settled(spec, home, request, only_cleared=True)
-    except NotPrepared:
-        return None
-    place = "/".join((published_place(home).rstrip("/"), spec.name, publication.model))
-    is_address = "://" in place
-    write = _copy_to_address if is_address else _copy_to_folder
-    exported = write(settled, place)
-    label = _without_password(place) if is_address else place
-    return PublishedCopy(label, _version(exported), exported.digest, settled.words)
-
-
-def _copy_to_folder(settled: SettledRelease, place: str) -> Export:
+def _copy_to_folder(settled: export.SettledRelease, place: str) -> export.Export:
     folder = Path(place)
     versions = folder / VERSIONS
     versions.mkdir(parents=True, exist_ok=True)
     with temporary_folder(folder / CURRENT) as scratch:
-        exported = export(settled, scratch / "new", ending="csv")
+        exported = export.export(settled, scratch / "new", ending="csv")
         version = _version(exported)
         if not (versions / version).exists():
             exported.folder.rename(versions / version)
@@ -93,9 +82,9 @@ def _copy_to_folder(settled: SettledRelease, place: str) -> Export:
     return exported
 
 
-def _copy_to_address(settled: SettledRelease, place: str) -> Export:
+def _copy_to_address(settled: export.SettledRelease, place: str) -> export.Export:
     with tempfile.TemporaryDirectory() as scratch:
-        exported = export(settled, Path(scratch, "new"), ending="csv")
+        exported = export.export(settled, Path(scratch, "new"), ending="csv")
         current = Path(scratch, f"{CURRENT}.json")
         current.write_bytes(_current_json(exported))
         with _one_line_errors(_without_password(place)):
@@ -105,7 +94,7 @@ def _copy_to_address(settled: SettledRelease, place: str) -> Export:
     return exported
 
 
-def _put_version(files: Any, exported: Export, folder: str) -> None:
+def _put_version(files: Any, exported: export.Export, folder: str) -> None:
     """Upload a version of an export unless it exists.
 
     The list of digests comes last, so it marks a complete version.
@@ -168,11 +157,11 @@ def _file_system(place: str) -> tuple[Any, str]:
     return files, str(root).rstrip("/")
 
 
-def _version(exported: Export) -> str:
+def _version(exported: export.Export) -> str:
     return f"{exported.settled.bundle.key[:16]}-{exported.digest[:16]}"
 
 
-def _current_json(exported: Export) -> bytes:
+def _current_json(exported: export.Export) -> bytes:
     content = {
         "format": FORMAT,
         "version": f"{VERSIONS}/{_version(exported)}",

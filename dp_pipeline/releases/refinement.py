@@ -31,7 +31,6 @@ class RefinedRelease:
 
     @property
     def facts(self) -> dict[str, str]:
-        """The facts by which a refinement names this release."""
         return {REFINES: self.key.digest, REFINED_FROM: epsilon_text(self.key.epsilon)}
 
     def require_refinable(self, ledger: Ledger, rows: str) -> None:

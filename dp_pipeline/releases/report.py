@@ -157,7 +157,6 @@ def _marginals(bundles: Sequence[Bundle]) -> Iterator[Picture]:
 
 
 def _graphs(bundles: Sequence[Bundle]) -> list[Picture]:
-    """Return a picture for every table whose cliques have several attributes."""
     titles = {f"Cliques of {_title(bundle)}": bundle.tables.get("cliques") for bundle in bundles}
     return [
         model_graph(cliques, title=title)
@@ -300,7 +299,6 @@ def _timeline(
     spent: Mapping[str, Fraction],
     totals: Mapping[str, Sequence[curves.WindowNumber]],
 ) -> Timeline:
-    """Return the cost of all releases and the noisy number of rows in each time window."""
     by_window = {
         (model, total.window): noisy_text(total.value, total.deviation)
         for model, numbers in totals.items()
@@ -318,7 +316,6 @@ _PICTURES = {"auc": "AUC over K", "seconds": "run time over K"}
 
 
 def page_path(spec: DatasetSpec, home: Home) -> Path:
-    """Return the path of the HTML page on the k-anonymous releases of a data set."""
     return home.reports / f"{spec.name}.k_anonymous.html"
 
 

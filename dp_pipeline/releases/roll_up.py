@@ -29,15 +29,9 @@ from dp_pipeline.config.parameters import fact_text
 from dp_pipeline.files import write_private
 from dp_pipeline.inference.earlier import EarlierTables
 from dp_pipeline.models.clustering.base import Clustering
+from dp_pipeline.releases import replay
 from dp_pipeline.releases.epsilon_release import EpsilonRelease
 from dp_pipeline.releases.noisy_release import as_release_key
-from dp_pipeline.releases.replay import (
-    key_of,
-    pointed_bundle,
-    pointer_path,
-    read_document,
-    snapshot_by_name,
-)
 from dp_pipeline.results.bundle import Bundle
 from dp_pipeline.results.clusters import Clusters
 from dp_pipeline.results.measurement import NoisyMarginal
@@ -104,8 +98,7 @@ def _sum_boxes(releases: Sequence[EpsilonRelease]) -> SummedTable:
 
 
 def _counted_boxes(release: EpsilonRelease, bundle: Bundle) -> CountedBoxes:
-    """Return the noisy box counts of a settled release, from its stored answers."""
-    released = release.replay_fit(as_release_key(key_of(release, bundle))).released
+    released = release.replay_fit(as_release_key(replay.key_of(release, bundle))).released
     synopsis = released.synopsis if isinstance(released, Clusters) else None
     if synopsis is None or synopsis.counted is None:
         raise DeclarationError(
@@ -160,14 +153,18 @@ def _noisy_tables(release: EpsilonRelease, bundle: Bundle) -> EarlierTables:
 
 def _bundle(release: EpsilonRelease) -> Bundle:
     """Return the settled bundle of a window; DeclarationError if its declarations have changed."""
-    spec, home, pointer = release.spec, release.home, read_document(pointer_path(release))
+    spec, home, pointer = (
+        release.spec,
+        release.home,
+        replay.read_document(replay.pointer_path(release)),
+    )
     if pointer is None:
         raise NotPrepared(
             f"{release.what}: the window is not released: `dp-pipeline run {spec.name} --window "
             f"{spec.window}` makes it"
         )
-    bundle = pointed_bundle(spec, home, pointer, model=release.name, epsilon=release.level)
-    snapshot = snapshot_by_name(spec, home, bundle.facts["snapshot"])
+    bundle = replay.pointed_bundle(spec, home, pointer, model=release.name, epsilon=release.level)
+    snapshot = replay.snapshot_by_name(spec, home, bundle.facts["snapshot"])
     key = as_release_key(release.key(snapshot))
     declared = {"declaration": key.declaration, "measuring": fact_text(key.measuring)}
     if not declared.items() <= bundle.facts.items():

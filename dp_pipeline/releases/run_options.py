@@ -107,7 +107,6 @@ class RunOptions:
         return release
 
     def of_window(self, name: str) -> RunOptions:
-        """Return the same options for the rows of one time window."""
         return replace(self, spec=self.spec.at_window(name), windows=())
 
 

@@ -45,7 +45,6 @@ class BundleStore:
     root: Path
 
     def folder(self, key: Key) -> Path:
-        """Return the folder of one release."""
         return Path(self.root, *key.place, key.digest[:32])
 
     def transcript_path(self, key: Key) -> Path:
@@ -58,7 +57,6 @@ class BundleStore:
         return self.folder(key) / f"bundle-{hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]}"
 
     def bundle_paths(self, key: Key) -> tuple[Path, ...]:
-        """Return the folders of every stored bundle of one release."""
         # By their whole name: one that was moved away may lie here under another.
         return tuple(sorted(self.folder(key).glob(f"bundle-{'[0-9a-f]' * _DIGITS}")))
 
