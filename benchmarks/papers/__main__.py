@@ -16,8 +16,8 @@ from benchmarks.papers.study import Study, select_systems
 from dp_pipeline.cli import OneLineErrors
 from dp_pipeline.config.amounts import parse_delta, parse_epsilon
 from dp_pipeline.config.catalogue import find_spec
-from dp_pipeline.config.dataset import parse_k
 from dp_pipeline.config.errors import PipelineError
+from dp_pipeline.config.sections import parse_k
 from dp_pipeline.metrics.classification import SCORERS
 from dp_pipeline.releases.home import find_home
 

@@ -8,12 +8,9 @@ that is charged for finds them.
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
@@ -24,7 +21,14 @@ from dp_pipeline.config.clock import Clock, ClockBins, Every
 from dp_pipeline.config.domain import MISSING, OTHER, Attribute, OnInvalid, Undeclared
 from dp_pipeline.config.encoding import MAX_CELLS, Bins, normal_text
 from dp_pipeline.config.errors import FieldError
-from dp_pipeline.config.fields import FormChoice, below, not_among, require, require_mapping
+from dp_pipeline.config.fields import FormChoice, not_among, require, require_mapping
+from dp_pipeline.config.level_texts import (
+    DISCOVER,
+    DISCOVERED,
+    EXPECTED_LEVELS,
+    LEVELS,
+    level_texts,
+)
 from dp_pipeline.config.reading import Signs
 from dp_pipeline.config.reading_parser import (
     DEFAULT_READING,
@@ -33,90 +37,14 @@ from dp_pipeline.config.reading_parser import (
     Zone,
     require_format,
 )
-from dp_pipeline.config.system_errors import bounded_bytes, os_error_reason
-from dp_pipeline.config.yaml_text import TODO
 
-DISCOVER = "discover"
 DEFAULT_MAX_LEVELS = 1000
 """Most discovered levels of an attribute that declares no number."""
 
 MAX_QUANTILES = 256
-MAX_FILE_BYTES = 1 << 23
-_EXPECTED_LEVELS = f"2 to {MAX_CELLS} different levels"
 _EXPECTED_BOUNDS = "lower < upper, both within ±1e15, wide enough for 2^17 steps"
 _UNIT_BOUNDS = (1e-9, 1e9)
 _MAX_DECIMALS = 12
-_DECIMALS = fields.Scalar(
-    lambda text: int(text) if text.isdecimal() and int(text) <= _MAX_DECIMALS else None,
-    f"an integer from 0 to {_MAX_DECIMALS}",
-    {"type": "integer", "minimum": 0, "maximum": _MAX_DECIMALS},
-)
-
-
-def _level_texts(value: object) -> object:
-    if value == DISCOVER:
-        return []
-    require(value != [], _EXPECTED_LEVELS, "an empty list")
-    if isinstance(value, list):
-        # Cells are read without white space around them, so no other text could be met.
-        return [normal_text(text) if isinstance(text, str) else text for text in value]
-    if not isinstance(value, str) or value == TODO:
-        return value
-    ends = re.fullmatch(r"(\d{1,18})\.\.(\d{1,18})", value)
-    numbers = range(int(ends[1]), int(ends[2]) + 1) if ends else range(0)
-    require(0 < len(numbers) <= MAX_CELLS, "a list, or first..last", repr(value[:60]))
-    return list(map(str, numbers))
-
-
-_RANGE = {"type": "string", "pattern": r"^\d+\.\.\d+$"}
-_FILE = {
-    "type": "object",
-    "properties": {"file": fields.TEXT},
-    "required": ["file"],
-    "additionalProperties": False,
-}
-_DISCOVERED = {"const": DISCOVER}
-_LEVELS = {
-    "anyOf": [{"type": "array", "items": fields.TEXT, "minItems": 2}, _RANGE, _FILE, _DISCOVERED]
-}
-
-
-def with_levels_of_files(texts: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """Return a data set file's texts, with the lines of a file for each ``levels: {file: …}``.
-
-    folder   folder of the data set file
-    """
-    attributes = texts.get("attributes")
-    if not isinstance(attributes, dict):
-        return dict(texts)
-    sections = dict(attributes)
-    for name, section in attributes.items():
-        levels = section.get("levels") if isinstance(section, dict) else None
-        if isinstance(levels, dict):
-            with below("attributes", name, "levels"):
-                sections[name] = {**section, "levels": _lines(levels, folder)}
-    return {**texts, "attributes": sections}
-
-
-def _lines(section: Mapping[str, object], folder: Path) -> list[str]:
-    name = section.get("file")
-    is_file = isinstance(name, str) and name and len(section) == 1
-    require(is_file, "a list, first..last, discover, or {file: NAME}", "other fields")
-    try:
-        content = bounded_bytes(folder / str(name), max_bytes=MAX_FILE_BYTES).decode("utf-8-sig")
-    except OSError as error:
-        reason = os_error_reason(error)
-        raise FieldError(
-            "a file that can be read",
-            f"none ({reason})",
-            field=("file",),
-            hint=": correct its name, or put it there",
-        ) from None
-    except UnicodeDecodeError:
-        raise FieldError(
-            "a file of UTF-8 text", "other bytes", field=("file",), hint=": save it as UTF-8"
-        ) from None
-    return [line.strip() for line in content.splitlines() if line.strip()]
 
 
 def _number_policy(policy: str, *, is_nullable: bool) -> OnInvalid:
@@ -190,7 +118,7 @@ class Category(_ColumnSection):
     """
 
     levels: Annotated[
-        fields.ListOf[fields.Item], BeforeValidator(_level_texts), WithJsonSchema(_LEVELS)
+        fields.ListOf[fields.Item], BeforeValidator(level_texts), WithJsonSchema(LEVELS)
     ]
     at_most: fields.Count | None = None
     other: fields.Item | None = None
@@ -208,7 +136,7 @@ class Category(_ColumnSection):
         is_several = 2 <= len(set(levels)) == count <= MAX_CELLS
         twice = next((level for level, times in Counter(levels).items() if times > 1), None)
         got = str(count) if twice is None else f"{count} with {twice[:60]!r} twice"
-        require(is_several, _EXPECTED_LEVELS, got, "levels")
+        require(is_several, EXPECTED_LEVELS, got, "levels")
         if self.other is not None and self.other not in levels:
             error = not_among(self.other, levels, field=("other",))
             error.hint = error.hint or _add_level(self.other)
@@ -329,7 +257,7 @@ def _unit(text: str) -> float | None:
 
 
 _PAIR = {"type": "array", "items": fields.NUMBER, "minItems": 2, "maxItems": 2}
-_BOUNDS = {"anyOf": [_PAIR, _DISCOVERED]}
+_BOUNDS = {"anyOf": [_PAIR, DISCOVERED]}
 _UNIT = fields.Scalar(
     _unit, f"a number from {_UNIT_BOUNDS[0]:g} to {_UNIT_BOUNDS[1]:g}", fields.NUMBER
 )
@@ -360,7 +288,7 @@ class Numeric(_ColumnSection, SignsSection):
     edges: fields.ListOf[fields.Number] | None = None
     unit: Annotated[float, _UNIT] | None = None
     integer: fields.Switch = False
-    decimals: Annotated[int, _DECIMALS] | None = None
+    decimals: Annotated[int, fields.integer(0, _MAX_DECIMALS)] | None = None
     aliases: fields.MappingOf[fields.Number] = Field(default_factory=dict)
     names: fields.MappingOf[fields.Item] = Field(default_factory=dict)
     on_invalid: Literal["keep", "clip", "drop"] | None = None

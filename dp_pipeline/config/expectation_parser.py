@@ -19,9 +19,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, ConfigDict, create_model, model_validator
 
 from dp_pipeline.config import fields
-from dp_pipeline.config.dataset import Argument, DeclaredExpectation
 from dp_pipeline.config.domain import Domain
 from dp_pipeline.config.fields import FormChoice, below, not_among, require, require_mapping
+from dp_pipeline.config.sections import Argument, DeclaredExpectation
 from dp_pipeline.config.yaml_text import TODO
 
 

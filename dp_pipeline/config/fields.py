@@ -135,16 +135,18 @@ Switch = Annotated[bool, Scalar(_SWITCH.get, "true | false", {"enum": [True, Fal
 Name = Annotated[str, text_that(is_name, EXPECTED_NAME, {"type": "string", "pattern": f"^{NAME}$"})]
 
 
-def integer(at_least: int) -> Scalar:
-    """Return the type of integers of at least ``at_least``."""
+def integer(at_least: int, at_most: int = 10**18) -> Scalar:
+    """Return the type of integers from ``at_least`` to ``at_most``; the default is no limit."""
 
     def parse(text: str) -> int | None:
         value = int(text) if re.fullmatch(r"[+-]?\d{1,18}", text) else None
-        return value if value is not None and value >= at_least else None
+        return value if value is not None and at_least <= value <= at_most else None
 
-    number = {"type": "integer", "minimum": at_least}
+    number, expected = {"type": "integer", "minimum": at_least}, f"of at least {at_least}"
+    if at_most < 10**18:
+        number, expected = number | {"maximum": at_most}, f"from {at_least} to {at_most}"
     text = {"type": "string", "pattern": r"^[+-]?\d{1,18}$"}
-    return Scalar(parse, f"an integer of at least {at_least}", {"anyOf": [number, text]})
+    return Scalar(parse, f"an integer {expected}", {"anyOf": [number, text]})
 
 
 def finite(text: str) -> float | None:

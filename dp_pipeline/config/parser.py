@@ -18,9 +18,9 @@ from pydantic import BeforeValidator, ConfigDict, Field
 from dp_pipeline.config import fields, reading_parser, release_parser
 from dp_pipeline.config.about import NOTHING_SAID, AboutSection
 from dp_pipeline.config.amounts import epsilon_text
-from dp_pipeline.config.attribute_parser import AnyAttribute, Numeric, with_levels_of_files
+from dp_pipeline.config.attribute_parser import AnyAttribute, Numeric
 from dp_pipeline.config.constraint_parser import ConstraintsSection
-from dp_pipeline.config.dataset import DatasetSpec, KAnonymity, Publication
+from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.discovered_domain import Discover
 from dp_pipeline.config.domain import Domain, OneRow, Protection, RowsOfPerson, UnitOfParts
 from dp_pipeline.config.encoding import Point
@@ -28,6 +28,7 @@ from dp_pipeline.config.errors import did_you_mean
 from dp_pipeline.config.expectation_parser import Expectations, declared_expectations
 from dp_pipeline.config.fields import FormChoice, below, locate_errors, require, require_mapping
 from dp_pipeline.config.formats import FORMAT
+from dp_pipeline.config.level_texts import with_levels_of_files
 from dp_pipeline.config.parts_parser import (
     PartsSection,
     domain_of_parts,
@@ -41,6 +42,7 @@ from dp_pipeline.config.release_parser import (
     PersonSection,
     PublishSection,
 )
+from dp_pipeline.config.sections import KAnonymity, Publication
 from dp_pipeline.config.source import FILES, Sample, Source
 from dp_pipeline.config.source_parser import AnySource, source_of
 from dp_pipeline.config.windows import MAX_SPAN

@@ -13,12 +13,12 @@ from pydantic import model_validator
 
 from dp_pipeline.config import fields
 from dp_pipeline.config.amounts import epsilon_text, parse_delta
-from dp_pipeline.config.dataset import PARTITIONS, KAnonymity, Target, parse_k
 from dp_pipeline.config.discovered_domain import BETA, Discover
 from dp_pipeline.config.domain import Domain
 from dp_pipeline.config.encoding import Levels
 from dp_pipeline.config.errors import DeclarationError, did_you_mean
 from dp_pipeline.config.fields import below, not_among, require, require_mapping
+from dp_pipeline.config.sections import PARTITIONS, KAnonymity, Target, parse_k
 from dp_pipeline.config.windows import Within
 
 Delta = Annotated[Fraction, fields.Scalar(parse_delta, "δ", fields.NUMBER)]

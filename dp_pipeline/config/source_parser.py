@@ -67,13 +67,6 @@ _EXPECTED_COMMENT = "one character, neither delimiter nor quote"
 
 
 _MAX_LINES = 100
-_LINES = fields.Scalar(
-    lambda text: int(text) if text.isdecimal() and 0 < int(text) <= _MAX_LINES else None,
-    f"an integer from 1 to {_MAX_LINES}",
-    {"type": "integer", "minimum": 1, "maximum": _MAX_LINES},
-)
-
-
 _OVER_LINES = ("hz", "idna", "iso2022", "punycode", "raw-unicode", "unicode-escape", "utf-7")
 """Encodings in which a line may say how the lines behind it are read: a row of one person could
 change those of others."""
@@ -132,7 +125,7 @@ class CsvForm(fields.Section):
         Annotated[str, fields.text_that(_is_encoding, "a text encoding of lines, such as cp1252")]
         | None
     ) = None
-    multiline: Annotated[int, _LINES] | None = None
+    multiline: Annotated[int, fields.integer(1, _MAX_LINES)] | None = None
     header_row: fields.Count | None = None
     footer: fields.Index | None = None
 

@@ -15,12 +15,13 @@ from typing import Any, NoReturn
 import numpy as np
 from pydantic import ValidationError
 
-from dp_pipeline.config.attribute_parser import DISCOVER, Category, Moment, Numeric
+from dp_pipeline.config.attribute_parser import Category, Moment, Numeric
 from dp_pipeline.config.constraints import Constraint
 from dp_pipeline.config.domain import MISSING, Attribute, Domain, Undeclared
 from dp_pipeline.config.encoding import MAX_CELLS, Levels
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.config.fields import field_errors
+from dp_pipeline.config.level_texts import DISCOVER
 from dp_pipeline.estimators.frames import UNKNOWN, Features, numbered, text_of
 
 Form = Mapping[str, Any]

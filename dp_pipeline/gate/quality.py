@@ -9,9 +9,9 @@ from math import hypot, isnan, sqrt
 
 import numpy as np
 
-from dp_pipeline.config.dataset import Target
 from dp_pipeline.config.domain import Domain
 from dp_pipeline.config.encoding import Coordinate, FloatArray, IntArray
+from dp_pipeline.config.sections import Target
 from dp_pipeline.gate.curator import Curator, error_shift
 from dp_pipeline.gate.rules import NearestCentre, PredictedLabel
 from dp_pipeline.inference.consistency import project_to_simplex

@@ -18,8 +18,9 @@ import dagster as dg
 
 from dp_pipeline.config.amounts import epsilon_text
 from dp_pipeline.config.clock import DAY
-from dp_pipeline.config.dataset import DatasetSpec, Publication
+from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import BudgetExceeded
+from dp_pipeline.config.sections import Publication
 from dp_pipeline.config.windows import TEMPLATE, Windows
 from dp_pipeline.orchestration import jobs
 from dp_pipeline.orchestration.common import Pipeline, PipelineResource

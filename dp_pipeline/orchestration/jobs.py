@@ -9,8 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 import dagster as dg
 
 from dp_pipeline.config.amounts import epsilon_text
-from dp_pipeline.config.dataset import DatasetSpec, Publication
+from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import PipelineError
+from dp_pipeline.config.sections import Publication
 from dp_pipeline.models import build_model, price_of_everything
 from dp_pipeline.models.base import declared_guarantee, price
 from dp_pipeline.orchestration.common import RELEASE_KINDS

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
-from dp_pipeline.config.dataset import DatasetSpec, DeclaredExpectation
+from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.domain import Attribute
+from dp_pipeline.config.sections import DeclaredExpectation
 
 PERSON = "person id"
 """Name of the person's column in frames; no attribute has a space in its name."""

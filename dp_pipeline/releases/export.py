@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 
 from dp_pipeline.config.amounts import epsilon_text
-from dp_pipeline.config.dataset import DatasetSpec, Publication
+from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import Damaged, DeclarationError, NotPrepared, PipelineError, one_of
+from dp_pipeline.config.sections import Publication
 from dp_pipeline.export.contents import is_cleared, write_contents
 from dp_pipeline.export.folder import digest_of_export, files_of, replace_folder
 from dp_pipeline.export.verify import verified

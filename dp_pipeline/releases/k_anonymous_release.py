@@ -18,9 +18,10 @@ from dp_pipeline.anonymity import METHODS, build_method
 from dp_pipeline.anonymity.coded_rows import CodedRows, Column, KAnonymityGuarantee, TooFewRows
 from dp_pipeline.anonymity.method import Method, Recoding, sensitive_diversity
 from dp_pipeline.config.amounts import epsilon_text
-from dp_pipeline.config.dataset import DatasetSpec, KAnonymity
+from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import BoundaryViolation, DeclarationError, one_of
 from dp_pipeline.config.parameters import fact_text, texts_of
+from dp_pipeline.config.sections import KAnonymity
 from dp_pipeline.ledger import Entry
 from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.releases.home import Home

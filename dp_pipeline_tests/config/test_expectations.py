@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dp_pipeline.config.dataset import DeclaredExpectation
 from dp_pipeline.config.errors import DeclarationError
+from dp_pipeline.config.sections import DeclaredExpectation
 from dp_pipeline_tests.config.declarations import loaded
 
 REGEX = "type: expect_column_values_to_match_regex"

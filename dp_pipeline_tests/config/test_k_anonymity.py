@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dp_pipeline.config.dataset import PARTITIONS, DatasetSpec, KAnonymity, parse_k
+from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import DeclarationError
+from dp_pipeline.config.sections import PARTITIONS, KAnonymity, parse_k
 from dp_pipeline_tests.config.declarations import FIELDS, loaded
 
 ALONE = {"protection": "protection: {unit: one_row}", "label": "label: colour"}

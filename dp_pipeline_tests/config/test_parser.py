@@ -11,10 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dp_pipeline.config.amounts import PURE, Currency
-from dp_pipeline.config.dataset import Publication
 from dp_pipeline.config.domain import OneRow, RowsOfPerson
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.config.parser import load_spec
+from dp_pipeline.config.sections import Publication
 from dp_pipeline.config.source import Source
 from dp_pipeline_tests.config.declarations import (
     FIELDS,

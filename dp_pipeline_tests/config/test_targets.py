@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dp_pipeline.config.dataset import Target
 from dp_pipeline.config.errors import DeclarationError
+from dp_pipeline.config.sections import Target
 from dp_pipeline_tests.config.declarations import loaded
 
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from dp_pipeline.config.calendar import Period
 from dp_pipeline.config.clock import DAY, Clock
-from dp_pipeline.config.dataset import Publication
 from dp_pipeline.config.errors import DeclarationError
+from dp_pipeline.config.sections import Publication
 from dp_pipeline.config.windows import PERIODS, Windows
 from dp_pipeline_tests.config.declarations import loaded
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.config.dataset import Target
+from dp_pipeline.config.sections import Target
 from dp_pipeline.gate import quality
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.noise import SeededNoise

@@ -13,8 +13,9 @@ import pytest
 
 from dp_pipeline.anonymity.coded_rows import CodedRows, Column, KAnonymityGuarantee, TooFewRows
 from dp_pipeline.anonymity.method import Recoding, Unchanged
-from dp_pipeline.config.dataset import DatasetSpec, KAnonymity
+from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import BoundaryViolation, DeclarationError
+from dp_pipeline.config.sections import KAnonymity
 from dp_pipeline.ledger import Ledger
 from dp_pipeline.releases import evaluate as evaluating
 from dp_pipeline.releases import k_anonymous_release

@@ -7,7 +7,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from dp_pipeline.config.clock import Clock
-from dp_pipeline.config.dataset import Publication
+from dp_pipeline.config.sections import Publication
 from dp_pipeline.config.windows import Windows
 from dp_pipeline.ledger import Balance
 from dp_pipeline.reporting.pages import summary_over_epsilon

@@ -1,0 +1,81 @@
+"""The levels of a category in a data set file: a list, a range, or the lines of another file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from dp_pipeline.config import fields
+from dp_pipeline.config.encoding import MAX_CELLS, normal_text
+from dp_pipeline.config.errors import FieldError
+from dp_pipeline.config.fields import below, require
+from dp_pipeline.config.system_errors import bounded_bytes, os_error_reason
+from dp_pipeline.config.yaml_text import TODO
+
+DISCOVER = "discover"
+EXPECTED_LEVELS = f"2 to {MAX_CELLS} different levels"
+MAX_FILE_BYTES = 1 << 23
+
+
+def level_texts(value: object) -> object:
+    """Return the texts of a list or a range of levels; [] for ``discover``."""
+    if value == DISCOVER:
+        return []
+    require(value != [], EXPECTED_LEVELS, "an empty list")
+    if isinstance(value, list):
+        # Cells are read without white space around them, so no other text could be met.
+        return [normal_text(text) if isinstance(text, str) else text for text in value]
+    if not isinstance(value, str) or value == TODO:
+        return value
+    ends = re.fullmatch(r"(\d{1,18})\.\.(\d{1,18})", value)
+    numbers = range(int(ends[1]), int(ends[2]) + 1) if ends else range(0)
+    require(0 < len(numbers) <= MAX_CELLS, "a list, or first..last", repr(value[:60]))
+    return list(map(str, numbers))
+
+
+_RANGE = {"type": "string", "pattern": r"^\d+\.\.\d+$"}
+_FILE = {
+    "type": "object",
+    "properties": {"file": fields.TEXT},
+    "required": ["file"],
+    "additionalProperties": False,
+}
+DISCOVERED = {"const": DISCOVER}
+LEVELS = {
+    "anyOf": [{"type": "array", "items": fields.TEXT, "minItems": 2}, _RANGE, _FILE, DISCOVERED]
+}
+
+
+def with_levels_of_files(texts: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """Return a data set file's texts, with the lines of a file for each ``levels: {file: …}``.
+
+    folder   folder of the data set file
+    """
+    attributes = texts.get("attributes")
+    if not isinstance(attributes, dict):
+        return dict(texts)
+    sections = dict(attributes)
+    for name, section in attributes.items():
+        levels = section.get("levels") if isinstance(section, dict) else None
+        if isinstance(levels, dict):
+            with below("attributes", name, "levels"):
+                sections[name] = {**section, "levels": _lines(levels, folder)}
+    return {**texts, "attributes": sections}
+
+
+def _lines(section: Mapping[str, object], folder: Path) -> list[str]:
+    name = section.get("file")
+    is_file = isinstance(name, str) and name and len(section) == 1
+    require(is_file, "a list, first..last, discover, or {file: NAME}", "other fields")
+    try:
+        content = bounded_bytes(folder / str(name), max_bytes=MAX_FILE_BYTES).decode("utf-8-sig")
+    except OSError as error:
+        expected, got = "a file that can be read", f"none ({os_error_reason(error)})"
+        hint = ": correct its name, or put it there"
+    except UnicodeDecodeError:
+        expected, got, hint = "a file of UTF-8 text", "other bytes", ": save it as UTF-8"
+    else:
+        return [line.strip() for line in content.splitlines() if line.strip()]
+    raise FieldError(expected, got, field=("file",), hint=hint)
