@@ -521,4 +521,11 @@ def attribute_section(value: object) -> _AttributeSection:
     return (Category if "levels" in section else Numeric).model_validate(section)
 
 
-AnyAttribute = Annotated[_AttributeSection, FormChoice(_AttributeSection, attribute_section)]
+Attributes = Annotated[
+    dict[
+        fields.Name, Annotated[_AttributeSection, FormChoice(_AttributeSection, attribute_section)]
+    ],
+    BeforeValidator(require_mapping),
+    Field(json_schema_extra={"minProperties": 1, "additionalProperties": False}),
+]
+"""Name → section of an attribute."""

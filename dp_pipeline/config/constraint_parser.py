@@ -69,6 +69,12 @@ def _combinations(value: object) -> tuple[Combination, ...]:
     return _parse_items(fields.require_list(value), _combination)
 
 
+_ONE_OR_SEVERAL = {"anyOf": [_COMBINATION, _COMBINATIONS]}
+_Combinations = Annotated[
+    tuple[Combination, ...], BeforeValidator(_combinations), WithJsonSchema(_ONE_OR_SEVERAL)
+]
+
+
 def _alternatives(value: object) -> tuple[tuple[Combination, ...], ...]:
     lists = fields.require_list(value)
     if all(isinstance(item, dict) for item in lists):
@@ -92,15 +98,11 @@ class ConstraintsSection(fields.Section):
     at_most_one  Levels that at most one part of a unit has, where units have parts: {status: head}.
     """
 
-    never: Annotated[
-        tuple[Combination, ...],
-        BeforeValidator(_combinations),
-        WithJsonSchema({"anyOf": [_COMBINATION, _COMBINATIONS]}),
-    ] = ()
+    never: _Combinations = ()
     only: Annotated[
         tuple[tuple[Combination, ...], ...],
         BeforeValidator(_alternatives),
-        WithJsonSchema({"type": "array", "items": {"anyOf": [_COMBINATION, _COMBINATIONS]}}),
+        WithJsonSchema({"type": "array", "items": _ONE_OR_SEVERAL}),
     ] = ()
     depends: Annotated[
         dict[str, dict[str, Combination | None]],
@@ -108,11 +110,7 @@ class ConstraintsSection(fields.Section):
         WithJsonSchema({"type": "object", "additionalProperties": _DECIDED}),
         Field(default_factory=dict),
     ]
-    at_most_one: Annotated[
-        tuple[Combination, ...],
-        BeforeValidator(_combinations),
-        WithJsonSchema({"anyOf": [_COMBINATION, _COMBINATIONS]}),
-    ] = ()
+    at_most_one: _Combinations = ()
 
     @model_validator(mode="after")
     def _require_some(self) -> ConstraintsSection:

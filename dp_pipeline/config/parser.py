@@ -13,12 +13,12 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from dp_pipeline.config import fields, reading_parser, release_parser
 from dp_pipeline.config.about import NOTHING_SAID, AboutSection
 from dp_pipeline.config.amounts import epsilon_text
-from dp_pipeline.config.attribute_parser import AnyAttribute, Numeric
+from dp_pipeline.config.attribute_parser import Attributes, Numeric
 from dp_pipeline.config.constraint_parser import ConstraintsSection
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.discovered_domain import Discover
@@ -26,7 +26,7 @@ from dp_pipeline.config.domain import Domain, OneRow, Protection, RowsOfPerson, 
 from dp_pipeline.config.encoding import Point
 from dp_pipeline.config.errors import did_you_mean
 from dp_pipeline.config.expectation_parser import Expectations, declared_expectations
-from dp_pipeline.config.fields import FormChoice, below, locate_errors, require, require_mapping
+from dp_pipeline.config.fields import below, locate_errors, require
 from dp_pipeline.config.formats import FORMAT
 from dp_pipeline.config.level_texts import with_levels_of_files
 from dp_pipeline.config.parts_parser import (
@@ -36,12 +36,7 @@ from dp_pipeline.config.parts_parser import (
     require_no_other_rows,
     source_of_parts,
 )
-from dp_pipeline.config.release_parser import (
-    AnyProtection,
-    GroupSection,
-    PersonSection,
-    PublishSection,
-)
+from dp_pipeline.config.release_parser import GroupSection, PersonSection
 from dp_pipeline.config.sections import KAnonymity, Publication
 from dp_pipeline.config.source import FILES, Sample, Source
 from dp_pipeline.config.source_parser import AnySource, source_of
@@ -116,9 +111,7 @@ class DataSetFile(fields.Section):
     description: fields.Text
     population: fields.Name
     purpose: Literal["benchmark", "release"]
-    protection: Annotated[
-        AnyProtection, FormChoice(AnyProtection, release_parser.protection_section)
-    ]
+    protection: release_parser.ProtectionForm
     relation: Literal["add_remove", "replace_one"] = "add_remove"
     ceiling: release_parser.Ceiling | None = None
     source: AnySource
@@ -127,11 +120,7 @@ class DataSetFile(fields.Section):
     reading: reading_parser.ReadingSection = reading_parser.DEFAULT_READING
     derive: fields.MappingOf[reading_parser.DeriveSection] = Field(default_factory=dict)
     windows: reading_parser.WindowsSection | None = None
-    attributes: Annotated[
-        dict[fields.Name, AnyAttribute],
-        BeforeValidator(require_mapping),
-        Field(json_schema_extra={"minProperties": 1, "additionalProperties": False}),
-    ]
+    attributes: Attributes
     parts: fields.MappingOf[PartsSection] | None = None
     constraints: ConstraintsSection | None = None
     usable: fields.Share = Fraction(1)
@@ -143,15 +132,7 @@ class DataSetFile(fields.Section):
     nominal_rows: fields.Count | None = None
     partitions: fields.NonEmpty[fields.Epsilon]
     models: release_parser.Parameters
-    publish: (
-        Annotated[
-            tuple[PublishSection, ...],
-            FormChoice(
-                PublishSection | tuple[PublishSection, ...], release_parser.publication_sections
-            ),
-        ]
-        | None
-    ) = None
+    publish: release_parser.Publications | None = None
     refresh: Literal["weekly"] | None = None
     updates: Literal["public"] | None = None
     evaluation: release_parser.Evaluation | None = None

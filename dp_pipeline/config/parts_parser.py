@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
-
-from pydantic import BeforeValidator, Field
+from typing import Any
 
 from dp_pipeline.config import fields
-from dp_pipeline.config.attribute_parser import AnyAttribute
+from dp_pipeline.config.attribute_parser import Attributes
 from dp_pipeline.config.constraints import Constraint
 from dp_pipeline.config.domain import SIZE, Attribute, Domain, Parts
 from dp_pipeline.config.encoding import Levels
-from dp_pipeline.config.fields import below, not_among, require, require_mapping
+from dp_pipeline.config.fields import below, not_among, require
 from dp_pipeline.config.reading import Derived
 from dp_pipeline.config.source import Source
 from dp_pipeline.config.source_parser import AnySource, source_of
@@ -37,11 +35,7 @@ class PartsSection(fields.Section):
     order: fields.Name | None = None
     source: AnySource | None = None
     key: fields.Text | None = None
-    attributes: Annotated[
-        dict[fields.Name, AnyAttribute],
-        BeforeValidator(require_mapping),
-        Field(json_schema_extra={"minProperties": 1, "additionalProperties": False}),
-    ]
+    attributes: Attributes
 
 
 _NOT_WITH_PARTS = (

@@ -17,7 +17,7 @@ from dp_pipeline.config.discovered_domain import BETA, Discover
 from dp_pipeline.config.domain import Domain
 from dp_pipeline.config.encoding import Levels
 from dp_pipeline.config.errors import DeclarationError, did_you_mean
-from dp_pipeline.config.fields import below, not_among, require, require_mapping
+from dp_pipeline.config.fields import FormChoice, below, not_among, require, require_mapping
 from dp_pipeline.config.sections import PARTITIONS, KAnonymity, Target, parse_k
 from dp_pipeline.config.windows import Within
 
@@ -67,6 +67,9 @@ def protection_section(value: object) -> AnyProtection:
     if section.get("unit") not in units:
         raise not_among(section.get("unit"), units, field=("unit",))
     return _FORMS[section["unit"]].model_validate(section)
+
+
+ProtectionForm = Annotated[AnyProtection, FormChoice(AnyProtection, protection_section)]
 
 
 class Ceiling(fields.Section):
@@ -178,6 +181,10 @@ def publication_sections(value: object) -> tuple[PublishSection, ...]:
     return tuple(sections)
 
 
+Publications = Annotated[
+    tuple[PublishSection, ...],
+    FormChoice(PublishSection | tuple[PublishSection, ...], publication_sections),
+]
 _SUPPRESS = fields.Scalar(
     lambda text: Fraction(text) if re.fullmatch(r"0|0?\.[0-9]{1,9}", text) else None,
     "a decimal number from 0 to below 1",

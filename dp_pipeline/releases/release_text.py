@@ -21,7 +21,12 @@ from dp_pipeline.results.bundle import Bundle
 def describe(spec: DatasetSpec, kind: type[Release], name: str) -> str:
     """Return a few sentences on what a model or method releases and what it costs."""
     if kind is DomainRelease:
-        return _describe_domain(spec)
+        return (
+            f"{spec.title}: {', '.join(spec.to_discover)} as the rows have them, by noisy answers. "
+            f"Protected unit: {spec.protection}. The first run on a snapshot charges "
+            f"{discovery_price(declared_discovery(spec))}; a re-run replays at cost 0, and every "
+            "release over that snapshot is made with it."
+        )
     return (_describe_method if kind.FOLDER else _describe_model)(spec, name)
 
 
@@ -39,15 +44,6 @@ def _describe_model(spec: DatasetSpec, name: str) -> str:
     return (
         f"{text} A first run of a partition charges its ε{evaluated} ({costs}{why}); "
         "a re-run replays at cost 0."
-    )
-
-
-def _describe_domain(spec: DatasetSpec) -> str:
-    return (
-        f"{spec.title}: {', '.join(spec.to_discover)} as the rows have them, by noisy answers. "
-        f"Protected unit: {spec.protection}. The first run on a snapshot charges "
-        f"{discovery_price(declared_discovery(spec))}; a re-run replays at cost 0, and every "
-        "release over that snapshot is made with it."
     )
 
 

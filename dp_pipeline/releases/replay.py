@@ -181,24 +181,17 @@ def require_intact(release: Release, folder: Path) -> Bundle:
     # An evaluation of earlier centres is paid, and in no charge of this bundle.
     is_partial = EARLIER_EVALUATION in bundle.facts
     paid = settled.spends[: len(bundle.spends)] if is_partial else settled.spends
-    if tuple(spend_rows(bundle)) != paid:
-        raise Damaged(
-            f"{_name(bundle)}: the charges are not those of the ledger: restore its file from "
-            "a backup"
-        )
+    faults = ["the charges are not those"] if tuple(spend_rows(bundle)) != paid else []
     reserved = reserved_entry(key.digest, key.population, ledger)
     changed = [name for name in _PROMISED if bundle.facts.get(name) != reserved.facts.get(name)]
-    if changed:
-        raise Damaged(
-            f"{_name(bundle)}: the fact {changed[0]} is not that of the ledger: restore its "
-            "file from a backup"
-        )
+    faults += [f"the fact {name} is not that" for name in changed]
+    if faults:
+        raise Damaged(f"{_name(bundle)}: {faults[0]} of the ledger: restore its file from a backup")
     return bundle
 
 
 def require_reproducible(release: Release, bundle: Bundle) -> None:
-    """Raise Damaged unless the current code rebuilds an identical bundle from the stored
-    answers."""
+    """Raise Damaged unless this code rebuilds an identical bundle from the stored answers."""
     rebuilt = rebuild_bundle(release, key_of(release, bundle))
     # The digest of every table is in the text, so equal texts are equal tables.
     code = {name: bundle.facts[name] for name in ("code", MADE_AGAIN) if name in bundle.facts}
@@ -219,8 +212,7 @@ def encode_document(value: Any) -> bytes:
 
 
 def read_document(path: Path) -> Any:
-    """Return the value in a document file, None without a file; PipelineError if it is
-    unreadable."""
+    """Return the value in a document file, or None without it; PipelineError if unreadable."""
     if not path.is_file():
         return None
     try:
