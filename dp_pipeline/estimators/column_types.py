@@ -16,10 +16,11 @@ from typing import Any, Literal, NoReturn
 import numpy as np
 import pyarrow as pa
 
-from dp_pipeline.config.attribute_parser import DISCOVER, Category
+from dp_pipeline.config.attribute_parser import Category
 from dp_pipeline.config.clock import DAY, Clock, is_zone
 from dp_pipeline.config.domain import MISSING, Attribute, Undeclared
 from dp_pipeline.config.errors import DeclarationError
+from dp_pipeline.config.level_texts import DISCOVER
 from dp_pipeline.estimators.declared import Columns, DeclaredColumn, attribute_of, nominal_column
 from dp_pipeline.estimators.frames import holds_objects, text_of
 from dp_pipeline.raw.values import TEXT, WHOLE, type_word
