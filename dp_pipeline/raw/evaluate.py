@@ -22,7 +22,6 @@ from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.domain import Domain
 from dp_pipeline.config.encoding import FloatArray, IntArray
 from dp_pipeline.config.errors import DeclarationError
-from dp_pipeline.config.sections import Target
 from dp_pipeline.files import write_private
 from dp_pipeline.metrics.auc import ClassAuc, adjusted_rand, class_table, f_measure
 from dp_pipeline.metrics.classification import Method, misclassification, train
