@@ -81,7 +81,7 @@ def test_limits_of_windows_are_raised_and_added_by_command(project: Project):
     rides = ("budget", "raise", "rides", "--each-window", "1", "--reason", "more")
     uncut = project.cli_here(*rides)
     assert (uncut.code, uncut.out) == (2, "")
-    assert "each_window must be at least none, not 1" in uncut.err
+    assert "the account has no windows, so it takes no each_window: leave it out" in uncut.err
 
 
 def test_a_raised_ceiling_is_not_that_of_the_file(project: Project):

@@ -119,12 +119,6 @@ def raise_(
     opened = ledger.account(population)
     per_month_now = opened.per_month if opened else None
     total_now = opened.ceiling if opened and opened.ceiling else None
-    has_windows = opened is not None and bool(opened.windows)
-    if total is None and total_now is None and not has_windows:
-        raise click.UsageError(
-            "The account has no limit of each window that could be raised, so --total must "
-            "name its new ceiling"
-        )
     raised = ledger.raise_ceiling(
         population,
         total=total_now if total is None else parse_epsilon(total, of="--total"),

@@ -232,7 +232,7 @@ class DatasetSpec:
 
     @property
     def constraints_fact(self) -> dict[str, str]:
-        """The fact that lists the constraints on rows; {} without constraints."""
+        """The fact that lists the constraints on rows and on units; {} without any."""
         words = [constraint.words for constraint in self.domain.constraints]
         for name, codes in self.domain.parts.single if self.domain.parts else ():
             levels = [self.domain[name].labels()[code] for code in codes]

@@ -43,7 +43,9 @@ _IDENTIFIER = re.compile(
 
 
 def public_type(column: Any) -> pa.DataType | None:
-    """Return the Arrow type of a column, text for mixed objects; None where Arrow has no type."""
+    """Return the Arrow type of a column; None where Arrow has no type.
+
+    NumPy's floats of any size are float64, and objects that are mixed or bytes are text."""
     dtype = column.dtype
     if isinstance(dtype, np.dtype) and dtype.kind == "f":
         return pa.float64()

@@ -73,7 +73,7 @@ ScoreNoise = NormalNoise | CubeNoise
 
 @dataclass(frozen=True)
 class NoisyScores:
-    """Noisy scores of pairs: √(g² + b²) plus noise, for a dependence of g rows.
+    """Noisy scores of pairs: √(g² + b²) plus noise, for a dependence of g rows and a floor of b.
 
     noisy    (pairs,) measured scores
     floor    (pairs,) b, the rows by which the noise of one-way marginals raises them

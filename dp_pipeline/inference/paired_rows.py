@@ -104,8 +104,8 @@ class PairedRows:
         return rows_of_levels
 
     def _family_chances(self, one: Conditional, drawn: _RowKinds) -> FloatArray:
-        """Return the probabilities of the levels for each kind (kinds, levels), by the family's
-        table and the constraints."""
+        """Return the probabilities of the child's levels for each kind (kinds, levels), by the
+        family's table; 0 where constraints forbid a level, and not scaled to 1 again."""
         table = one.table.reshape(-1, self.sizes[one.child])
         level = table.sum(axis=0) + LEAST_ROWS
         table = table + LEAST_ROWS * level / level.sum()

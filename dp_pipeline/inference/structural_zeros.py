@@ -34,9 +34,9 @@ CLOSE = 1e-9
 
 @dataclass(frozen=True)
 class StructuralZeros:
-    """The cells of some attributes that constraints leave allowed.
+    """The cells that constraints declare to be empty, kept as those that they leave allowed.
 
-    allowed   constraints on sets of attributes; none where every cell is allowed
+    allowed   the allowed cells of every set of constrained attributes; () without constraints
 
     >>> smokes = AllowedCells(("age", "smokes"), np.array([[True, False], [True, True]]))
     >>> zeros = StructuralZeros((smokes,))

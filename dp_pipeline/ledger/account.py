@@ -338,10 +338,18 @@ class Account:
         may_be_added = may_be_added or bool(self.windows)
         if limit is None and (may_be_added or (name == "each_window" and amount is None)):
             return  # None as before, or one that is added.
-        if limit is None or amount is None or not _is_positive(amount) or amount < limit:
+        of = f"population {self.population}"
+        if limit is None:
+            # Sensitive rows without windows always have a ceiling.
             raise DeclarationError(
-                f"population {self.population}: the {name} must be at least {_text(limit)}, not "
-                f"{_text(amount)}"
+                f"{of}: the account has no ceiling to raise, as its rows are public: they may be "
+                "released without one"
+                if name == "ceiling"
+                else f"{of}: the account has no windows, so it takes no {name}: leave it out"
+            )
+        if amount is None or not _is_positive(amount) or amount < limit:
+            raise DeclarationError(
+                f"{of}: the {name} must be at least {_text(limit)}, not {_text(amount)}"
             )
 
     def require_within(self, opened: Account) -> None:

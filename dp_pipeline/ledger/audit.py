@@ -74,7 +74,7 @@ class Audit:
     def _restored(self, entry: Entry) -> None:
         # The charge of a row that replaces an invalid one may exceed every limit.
         if entry.population not in (*self._accounts, ""):
-            raise _impossible(entry, "its population has no account")
+            raise _impossible(entry, f"population {entry.population} has no account yet")
         self._charge(entry)
         if not entry.is_charge or not entry.population:
             return

@@ -110,10 +110,11 @@ class Claim:
         if overlap is not None:
             source, holder = overlap
             purpose = view.require_account(holder).purpose
+            also = " and `purpose: benchmark`" if purpose == "benchmark" else ""
             raise DeclarationError(
                 f"{source} belongs to population {holder} ({purpose}), so population "
                 f"{self.population} (release) may read it only if its persons are others: say "
-                f"so with `distinct_population: REASON`, or declare `population: {holder}`"
+                f"so with `distinct_population: REASON`, or declare `population: {holder}`{also}"
             )
 
 

@@ -173,7 +173,7 @@ class PostgresStore:
                 if end != tip:
                     raise PipelineError(
                         f"The ledger {self} must be an empty database to receive rows, but it has "
-                        f"{end.sequence} rows: name another database"
+                        f"{end.sequence} rows: name another database in {LEDGER_VARIABLE}"
                     )
 
     @contextmanager
@@ -291,8 +291,19 @@ class PostgresStore:
             state = getattr(error.orig, "pgcode", None) or ""
             message = getattr(getattr(error.orig, "diag", None), "message_primary", None)
             reason = " ".join(str(message or error.orig).split())
-            kind = Damaged if state.startswith(_DAMAGED) else PipelineError
-            raise kind(f"The ledger {self} cannot be used: {reason}") from None
+            if state.startswith(_DAMAGED):
+                raise Damaged(
+                    f"The database of ledger {self} is damaged: {reason}: where only an index is, "
+                    "`REINDEX` in the database makes it anew; otherwise put back a copy with all "
+                    "rows"
+                ) from None
+            if not state:
+                # The server said nothing: it was not reached, or the connection broke.
+                raise PipelineError(
+                    f"The ledger {self} cannot be reached: {reason}: check that its server runs "
+                    f"and that {LEDGER_VARIABLE} is right, and run again"
+                ) from None
+            raise PipelineError(f"The server of ledger {self} refuses: {reason}") from None
 
     def _find_tables(self) -> bool:
         with file_errors(self.folder):
@@ -302,8 +313,9 @@ class PostgresStore:
             has_tables = bool(connection.execute(_HAS_TABLES).scalar_one())
         if has_keys and not has_tables:
             raise Damaged(
-                f"The tables of ledger {self} are lost, but keys that belong to them are in "
-                f"{self.keys}: put back a copy with all rows"
+                f"The database of ledger {self} has no tables, but keys that belong to some are in "
+                f"{self.keys}: correct {LEDGER_VARIABLE} if it named another database before, or "
+                "put back a copy with all rows"
             )
         return has_tables
 

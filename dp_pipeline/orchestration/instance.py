@@ -71,11 +71,9 @@ def make_dagster_home(home: Home) -> Path:
             if not file.exists():
                 text = _new_settings(home, on_server=server is not None)
                 file.write_text(text, encoding="utf-8")
-            settings = bounded_bytes(file, max_bytes=_MAX_SETTINGS_BYTES).decode()
+            settings = _decoded(bounded_bytes(file, max_bytes=_MAX_SETTINGS_BYTES), file)
     except OSError as error:
         raise PipelineError(f"{_FOLDER_VARIABLE}: {system_line(error, folder)}") from None
-    except UnicodeDecodeError:
-        raise _no_settings(file) from None
     _require_agreement(settings, server, file)
     return folder
 
@@ -98,7 +96,8 @@ def _storage_server() -> str | None:
 
 def _new_settings(home: Home, *, on_server: bool) -> str:
     declared = home.root.parent / "dagster.yaml"
-    settings = declared.read_text(encoding="utf-8") if declared.is_file() else _QUIET_SETTINGS
+    has_own = declared.is_file()
+    settings = _decoded(declared.read_bytes(), declared) if has_own else _QUIET_SETTINGS
     if not on_server or "storage" in _parsed(settings, declared):
         return settings
     return f"{settings.rstrip()}\n{_SERVER_STORAGE}"
@@ -120,21 +119,30 @@ def _require_agreement(settings: str, server: str | None, file: Path) -> None:
         )
 
 
+def _decoded(content: bytes, file: Path) -> str:
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        raise _no_settings(file, "it is not UTF-8 text") from None
+
+
 def _parsed(settings: str, file: Path) -> dict[str, Any]:
     try:
         # Dagster itself takes an empty file for its default settings.
         parsed = yaml.safe_load(settings) or {}
-    except (yaml.YAMLError, RecursionError):
-        raise _no_settings(file) from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        place = "it" if mark is None else f"line {mark.line + 1}"
+        raise _no_settings(file, f"{place} is not valid YAML") from None
+    except RecursionError:
+        raise _no_settings(file, "its lists and mappings are nested too deeply") from None
     if not isinstance(parsed, dict):
-        raise _no_settings(file)
+        raise _no_settings(file, "it is not a mapping of fields, `name: value`")
     return parsed
 
 
-def _no_settings(file: Path) -> DeclarationError:
-    return DeclarationError(
-        f"{file} must hold Dagster's settings in YAML, but it does not: correct it"
-    )
+def _no_settings(file: Path, fault: str) -> DeclarationError:
+    return DeclarationError(f"{file} must hold Dagster's settings in YAML, but {fault}: correct it")
 
 
 def dagster_instance(home: Home) -> dg.DagsterInstance:

@@ -278,12 +278,17 @@ class NoisyRelease(Release):
         """
         spec = self.resolve(key)
         assert spec.reserved is not None
-        bundle = self.questions(spec).bundle(
-            None,
-            settled_answers(self.store, key, settled),
-            self.noise,
-            matches_reserved=spec.reserved.facts["postprocessing"] == spec.facts["postprocessing"],
-        )
+        facts = spec.reserved.facts
+        try:
+            bundle = self.questions(spec).bundle(
+                None,
+                settled_answers(self.store, key, settled),
+                self.noise,
+                matches_reserved=facts["postprocessing"] == spec.facts["postprocessing"],
+            )
+        except OtherQuestion as error:
+            code = facts.get("code", "another version")
+            raise OtherQuestion(f"{self.what}: {error}; rebuild it with {code}") from None
         # The words of a charge may be others in a later program.
         spends = [
             replace(spend, what=row.what) if row.mechanism == spend.mechanism else spend

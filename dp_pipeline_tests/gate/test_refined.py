@@ -331,7 +331,7 @@ def test_a_refining_release_pays_what_is_added() -> None:
 @pytest.mark.parametrize(
     ("first", "scale", "words"),
     [
-        (np.iinfo(np.int64).max, ONE, "within int64"),
+        (np.iinfo(np.int64).max, ONE, "inside the ends of int64"),
         (7, ONE * 99 / 100, "must be at least that of the first answer"),
     ],
 )

@@ -128,7 +128,7 @@ def test_the_ceiling_of_each_window_is_raised_by_a_row(rides: Ledger):
             "the ceiling must be at least 9, not none",
         ),
         (weekly(ceiling="9"), {"total": Fraction(9), "each_window": Fraction(10)}, "at most"),
-        (account("rides"), {"total": Fraction(1), "each_window": Fraction(1)}, "at least none"),
+        (account("rides"), {"total": Fraction(1), "each_window": Fraction(1)}, "no windows, so"),
         (weekly(), {"total": Fraction(1, 2)}, "each_window must be at most the ceiling 0.5, not 1"),
         (weekly(purpose="benchmark", each=None), {}, "are those it has already: name higher ones"),
         (

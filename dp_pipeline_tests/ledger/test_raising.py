@@ -104,11 +104,12 @@ def test_a_raise_without_a_reason_is_refused(ledger: Ledger, reason: str):
         ledger.raise_ceiling("trips", total=Fraction(2), per_month=None, reason=reason, by="ana")
 
 
-def test_a_population_without_a_ceiling_is_not_raised(ledger: Ledger):
+@pytest.mark.parametrize("total", [Fraction(2), None])
+def test_a_population_without_a_ceiling_is_not_raised(ledger: Ledger, total: Fraction | None):
     ledger.open_account(account("adult", ceiling=None, purpose="benchmark"))
-    for population, words in (("nobody", "no account"), ("adult", "at least none")):
+    for population, words in (("nobody", "no account"), ("adult", "no ceiling to raise")):
         with pytest.raises(DeclarationError, match=words):
-            ledger.raise_ceiling(population, total=Fraction(2), per_month=None, **RAISE)
+            ledger.raise_ceiling(population, total=total, per_month=None, **RAISE)
 
 
 def test_a_month_has_its_own_limit_under_the_ceiling(ledger: Ledger, monkeypatch):

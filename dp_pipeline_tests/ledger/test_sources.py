@@ -74,7 +74,7 @@ def test_a_benchmark_never_opens_what_a_release_holds(populations: Ledger, reaso
 
 def test_a_release_opens_a_benchmarks_source_with_a_reason(populations: Ledger):
     populations.claim_source("adult", SOURCE)
-    with pytest.raises(DeclarationError, match=r"adult \(benchmark\)"):
+    with pytest.raises(DeclarationError, match=r"adult \(benchmark\).*`purpose: benchmark`"):
         populations.claim_source("trips", SOURCE)
     populations.claim_source("trips", SOURCE, distinct_population="a demonstration on public rows")
     assert claims(populations)[1:] == [("trips", SOURCE, "a demonstration on public rows")]

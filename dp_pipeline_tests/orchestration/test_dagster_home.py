@@ -108,16 +108,32 @@ def test_empty_settings_are_left_as_they_are(home: Home, text: str):
     assert own.read_text(encoding="utf-8") == text
 
 
-@pytest.mark.parametrize("text", ["- a list\n", "storage: [\n", "quiet\n"])
-def test_what_is_no_settings_is_refused_in_one_line(home: Home, text: str):
+@pytest.mark.parametrize(
+    ("content", "fault"),
+    [
+        (b"- a list\n", "it is not a mapping of fields"),
+        (b"quiet\n", "it is not a mapping of fields"),
+        (b"storage:\n  [\n", "line 3 is not valid YAML"),
+        (b"quiet: \x00\n", "it is not valid YAML"),
+        (b"[" * 10_000, "its lists and mappings are nested too deeply"),
+        (b"\xff\xfe", "it is not UTF-8 text"),
+    ],
+)
+def test_what_is_no_settings_is_refused_in_one_line(home: Home, content: bytes, fault: str):
     folder = home.root.parent / ".dagster_home"
     folder.mkdir()
-    (folder / "dagster.yaml").write_text(text, encoding="utf-8")
-    with pytest.raises(
-        DeclarationError, match="must hold Dagster's settings in YAML, but it does not"
-    ) as refusal:
+    (folder / "dagster.yaml").write_bytes(content)
+    expected = f"must hold Dagster's settings in YAML, but {fault}.*: correct it"
+    with pytest.raises(DeclarationError, match=expected) as refusal:
         make_dagster_home(home)
     assert "\n" not in str(refusal.value)
+
+
+def test_a_project_file_that_is_no_text_is_named_itself(home: Home):
+    declared = home.root.parent / "dagster.yaml"
+    declared.write_bytes(b"\xff\xfe")
+    with pytest.raises(DeclarationError, match=f"^{declared} must .* it is not UTF-8 text"):
+        make_dagster_home(home)
 
 
 def test_silent_server_is_one_line_without_its_password(

@@ -101,6 +101,11 @@ def test_settled_release_keeps_words_that_it_was_settled_with(rides: Project, sp
     with reworded():
         assert rides.publish(spec).state == "replayed"
         assert rebuild_bundle(release, key).to_json() == settled_text
+        with (
+            other_answers(),
+            pytest.raises(OtherQuestion, match=r"at ε=0\.5: .*; rebuild it with "),
+        ):
+            rebuild_bundle(release, key)
         require_reproducible(release, require_intact(release, first.folder))
         shutil.rmtree(first.folder)
         again = rides.publish(spec)
