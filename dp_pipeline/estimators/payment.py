@@ -147,11 +147,7 @@ def _refined_already() -> DeclarationError:
 
 
 def _run_charged(fit: PrivateFit, run: Run, ledger: Ledger, charge: Charge) -> FinishedFit:
-    """Reserve the charge of a fit, run it, and settle the charge; return the finished fit.
-
-    Raises DeclarationError for what cannot be drawn and for a key that was charged before, and
-    BudgetExceeded when ε does not fit. Then nothing was charged or drawn.
-    """
+    """Reserve the charge of a fit, run the fit, and settle the charge; a refusal draws nothing."""
     budget = fit.guarantee.currency
     _spend_rows(fit.run_without_rows().spends, charge.currency, budget)
     with ExitStack() as stack:
@@ -177,11 +173,7 @@ def _run_charged(fit: PrivateFit, run: Run, ledger: Ledger, charge: Charge) -> F
 def _require_account(
     fit: PrivateFit, population: object, noise: NoiseSource
 ) -> tuple[Ledger, Account]:
-    """Return the ledger of the project's home, with the account of the population.
-
-    Raises DeclarationError for an account that is missing, protects another unit or relation, or
-    is for releases where the noise has a seed.
-    """
+    """Return the ledger of the project's home, with the account if it may pay for the fit."""
     ledger = find_home().ledger
     account = ledger.account(population) if isinstance(population, str) else None
     if account is None:
@@ -231,12 +223,10 @@ def _delta_text(currency: Currency) -> str:
 def _charge_of(
     fit: PrivateFit, account: Account, noise: NoiseSource, key: str, facts: Mapping[str, str]
 ) -> Charge:
-    """Return the charge of one fit.
+    """Return the charge of one fit, in the currency of its account.
 
     key     shared by all refinements of one fit; else new, as every other fit is a new draw
     facts   stored in the ledger in addition to the declarations
-
-    Raises DeclarationError where the account counts in another currency.
     """
     _require_currency(account, fit)
     guarantee, epsilon = fit.guarantee, epsilon_text(fit.guarantee.epsilon)
@@ -276,7 +266,6 @@ def _charge_of(
 
 
 def _spend_rows(spends: tuple[Spend, ...], account: Currency, budget: Currency) -> list[SpendRow]:
-    """Return the spends in the currency of the account."""
     is_pure = account == PURE
     costs = [spend.epsilon for spend in spends] if is_pure else rho_costs(spends, budget=budget)
     return [

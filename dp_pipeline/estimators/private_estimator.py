@@ -396,7 +396,6 @@ def _find_model(method: Any, family: type) -> tuple[str, type[Model]]:
 
 
 def _plan_parameter(estimator: Any, model: type[Model]) -> dict[str, str]:
-    """Return the parameter by which a model plans from an earlier fit; empty without one."""
     earlier, method = estimator.plan_from, estimator.method
     if earlier is None:
         return {}

@@ -57,7 +57,6 @@ class UndeclaredCounter(Protocol):
         """Return the number of rows in every bucket [edge_i, edge_i+1), shape (len(edges) − 1,).
 
         The last bucket includes its upper edge. A row is in at most one bucket."""
-        ...
 
     def texts(self, attribute: str, weights: tuple[int, ...]) -> Sealed:
         """Return every text that occurs, packed by ``gate.texts.pack_texts``, then their weights.
@@ -65,11 +64,9 @@ class UndeclaredCounter(Protocol):
         A text weighs the sum of weights[j − 1] over the persons who have it, j the number of
         different texts of that person, at most len(weights).
         """
-        ...
 
     def within(self, attribute: str, interval: Coordinate) -> Counter:
         """Return a counter of the rows whose value lies in an interval, which is their box."""
-        ...
 
 
 class Counter(Protocol):
@@ -77,22 +74,18 @@ class Counter(Protocol):
 
     def count(self, marginals: Sequence[tuple[str, ...]]) -> list[Sealed]:
         """Return the tables of marginals, in their order; () stands for the number of rows."""
-        ...
 
     def count_left_out(self) -> Sealed:
         """Return the number of rows that no other answer counts, of known persons, shape ().
 
         The counted and the left-out rows of one person are together at most ``protection.rows``.
         """
-        ...
 
     def grouped(self, groupings: Mapping[str, Grouping]) -> Counter:
         """Return a counter of the same rows, with levels of some attributes merged into groups."""
-        ...
 
     def with_attributes(self, derived: Mapping[str, DerivedAttribute]) -> Counter:
         """Return a counter of the same rows, with attributes derived from others of each row."""
-        ...
 
     def occupied(self, attributes: tuple[str, ...]) -> Sealed:
         """Return the key and the number of rows of every non-empty cell, (m, 2), ascending by key.
@@ -100,21 +93,18 @@ class Counter(Protocol):
         A key is the codes read as digits, the last attribute fastest; a table has at most 2^62
         cells.
         """
-        ...
 
     def grid(self, columns: tuple[str, ...], cells: int) -> Sealed:
         """Return the counts of a grid over the declared box, with ``cells`` cells on each axis.
 
         Coordinate q is in cell min(cells − 1, ((q + 2^16) · cells) >> 17) of its axis.
         """
-        ...
 
     def distance_total(self, rule: NearestCentre, *, clip: int, shift: int) -> Sealed:
         """Return the sum over rows of min(D, clip) >> shift, shape ().
 
         D is the squared distance to the nearest centre: min over centres c of Σ_j (weight_j ·
         (q_j − c_j))²."""
-        ...
 
     def children(self, tree: BitTree, requests: Sequence[tuple[Prefixes, int]]) -> list[Sealed]:
         """Return the number of rows in every box ``bits`` levels below each requested node.
@@ -125,7 +115,6 @@ class Counter(Protocol):
         Bit i of a row is its r-th halving of axis a = axes[i], r = 0 at the first:
         (u >> (16 − r)) & 1 with u = min(q_a + 2^16, 2^17 − 1).
         """
-        ...
 
     def sum_by_centre(self, rules: Sequence[NearestCentre], *, salt: int) -> Sealed:
         """Return sizes and coordinate totals of the clusters of every subset, (m, k, 1 + d).
@@ -135,7 +124,6 @@ class Counter(Protocol):
         the number of such rows, then Σ q_a for each column a. All rules have the same columns,
         weights and number of centres.
         """
-        ...
 
     def residuals(self, rule: NearestCentre, radii: tuple[int, ...]) -> Sealed:
         """Return the totals of clipped distances from the centre of every cluster, (k, d).
@@ -143,15 +131,12 @@ class Counter(Protocol):
         y_a = weight_a · (q_a − c_a) to the nearest centre j, n = Σ|y_a|; a row adds
         sign(y_a) · (|y_a| · 2^16 // max(n, radii_j)), so at most 2^16 in L1.
         """
-        ...
 
     def classify(self, rule: NearestCentre, attribute: str) -> Sealed:
         """Return the number of rows of each level of ``attribute`` in each cluster, (levels, k)."""
-        ...
 
     def mistakes(self, rule: PredictedLabel) -> Sealed:
         """Return the numbers of rows that a rule predicts correctly and incorrectly, (2,)."""
-        ...
 
 
 @runtime_checkable
@@ -160,7 +145,6 @@ class Disclosing(Protocol):
 
     def bounds(self, columns: tuple[str, ...]) -> Sealed:
         """Return the smallest and largest coordinates, (2, d); of no rows, the ends of the box."""
-        ...
 
     def records(self, columns: tuple[str, ...], many: int, salt: int) -> Sealed:
         """Return the coordinates of the ``many`` rows with the smallest hashes, (many, d).
@@ -168,4 +152,3 @@ class Disclosing(Protocol):
         They ascend by ``gate.rules.hash_of(q, salt)``, then by coordinates; where there are fewer
         rows, the middle of the box, 0, fills up.
         """
-        ...

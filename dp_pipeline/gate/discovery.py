@@ -133,8 +133,6 @@ def discover(
 
 @dataclass(frozen=True)
 class _Discovery:
-    """The discovery of one domain, query by query."""
-
     spec: DatasetSpec
     executor: QueryExecutor[UndeclaredCounter]
 

@@ -166,7 +166,6 @@ class Independence:
         return UNIT * int(distance) // (2 * n)
 
     def require_shape(self, shape: tuple[int, ...]) -> None:
-        """Raise BoundaryViolation for a table without an axis."""
         _require_axes(shape)
 
     def linf(self, rows_per_unit: int) -> int:
@@ -211,7 +210,6 @@ class Purity:
         return int((UNIT // 2 * (wide * wide).sum(axis=0)[seen] // sizes[seen]).sum())
 
     def require_shape(self, shape: tuple[int, ...]) -> None:
-        """Raise BoundaryViolation for a table without an axis."""
         _require_axes(shape)
 
     def linf(self, rows_per_unit: int) -> int:

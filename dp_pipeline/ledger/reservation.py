@@ -138,7 +138,6 @@ def state_of(view: View, key: str) -> str | None:
 
 
 def _require_currency(account: Account, charge: entries.Charge) -> None:
-    """Raise DeclarationError unless the charge is in the currency of its account."""
     if charge.currency != account.currency:
         delta = account.currency.delta
         raise DeclarationError(

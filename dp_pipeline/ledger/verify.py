@@ -200,7 +200,6 @@ def _require_strays(result: _CheckedRows, strays: Mapping[int, str]) -> None:
 
 
 def _charges(result: _CheckedRows) -> Iterator[Draft]:
-    """Yield the charges that replace the invalid rows."""
     unfinished = set(result.verification.state.unfinished_keys())
     for row, children in result.strays:
         yield _in_place_of(row, children, state=result.verification.state)
