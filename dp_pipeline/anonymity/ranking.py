@@ -32,6 +32,9 @@ class RankedSearch(ABC):
     in K: a larger K may keep a bit that a smaller one had no room for besides another.
     """
 
+    # A selector asks for the bits that a method chose from, and takes cumulative ones by default.
+    bits = staticmethod(one_hot_bits)
+
     @abstractmethod
     def score_bits(self, rows: CodedRows, bits: Sequence[Bit], *, seed: int) -> FloatArray:
         """Return the score of each bit, (bits,)."""
@@ -39,14 +42,14 @@ class RankedSearch(ABC):
     def ranking(self, rows: CodedRows, *, seed: int) -> Ranking:
         """Return the bits by descending score, independent of the guarantee; ties keep their
         order."""
-        scores = self.score_bits(rows, one_hot_bits(rows.columns), seed=seed)
+        scores = self.score_bits(rows, self.bits(rows.columns), seed=seed)
         return tuple(np.argsort(-scores, kind="stable").tolist())
 
     def recode_by(
         self, ranking: Ranking, rows: CodedRows, guarantee: KAnonymityGuarantee
     ) -> Recoding:
         """Return the recoding by the bits that one pass over a given ranking keeps."""
-        partition = ClassPartition(rows, one_hot_bits(rows.columns), guarantee)
+        partition = ClassPartition(rows, self.bits(rows.columns), guarantee)
         return partition.result(accept_in_order(partition, ranking))
 
     def recode(self, rows: CodedRows, guarantee: KAnonymityGuarantee, *, seed: int) -> Recoding:
@@ -245,9 +248,11 @@ class HamdistRatio:
     """
 
     summary: ClassVar[str] = "drops the one-hot bit that frees most rows for its Hamming distance"
+    # As in ``RankedSearch``.
+    bits = staticmethod(one_hot_bits)
 
     def recode(self, rows: CodedRows, guarantee: KAnonymityGuarantee, *, seed: int) -> Recoding:  # noqa: ARG002
-        bits, distinct = one_hot_bits(rows.columns), DistinctRows.of(rows)
+        bits, distinct = self.bits(rows.columns), DistinctRows.of(rows)
         partition = ClassPartition(rows, bits, guarantee)
         distances = hamming_distances(rows, bits)
         matrix = bit_matrix(bits, distinct.codes, rows.columns)

@@ -253,6 +253,9 @@ def text_of(value: object, reads: Reads = "text") -> str | None:
             return str(value)
         if isinstance(value, Complex) and not isinstance(value, Real) and not value.imag:
             value = value.real
+        if isinstance(value, np.float32) and reads == "text":
+            # As ``raw.values.texts`` reads a column of them: 0.1 of 32 bits is 0.1.
+            value = float(str(value))
         return _number_text(value) if isinstance(value, Real | Decimal) else UNKNOWN
     except Exception:  # noqa: BLE001 - a value may be of any class, with methods that raise
         return UNKNOWN
