@@ -171,6 +171,8 @@ def _clipped(numbers: Any, dtype: Any) -> Any:
     if number.kind not in "iuf":
         return numbers
     limits = _limits(number)
+    if number.kind == "f":
+        return numbers.clip(float(limits.min), float(limits.max))
     return numbers.clip(limits.min, min(limits.max, 2**63 - 1))
 
 
