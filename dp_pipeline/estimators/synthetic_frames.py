@@ -170,14 +170,15 @@ def _clipped(numbers: Any, dtype: Any) -> Any:
     )
     if number.kind not in "iuf":
         return numbers
-    limits = _limits(number)
+    least, most = _limits(number)
+    return numbers.clip(least, most if number.kind == "f" else min(most, 2**63 - 1))
+
+
+def _limits(number: Any) -> tuple[float, float] | tuple[int, int]:
     if number.kind == "f":
-        return numbers.clip(float(limits.min), float(limits.max))
-    return numbers.clip(limits.min, min(limits.max, 2**63 - 1))
-
-
-def _limits(number: Any) -> Any:
-    return np.finfo(number) if number.kind == "f" else np.iinfo(number)
+        # Python's floats, since a declared number is cast to the type that it is compared with.
+        return float(np.finfo(number).min), float(np.finfo(number).max)
+    return int(np.iinfo(number).min), int(np.iinfo(number).max)
 
 
 def _match_pandas_type(values: Any, dtype: Any, column: DeclaredColumn, family: Family) -> Any:
@@ -281,8 +282,8 @@ def _reaches_declared(number: Any, column: DeclaredColumn) -> bool:
     """Return whether all declared levels or edges are within the limits of a type of numbers."""
     edges: Sequence[Any] = getattr(column.attribute.cells, "edges", ())
     values = edges if column.levels is None else column.levels
-    limits = _limits(number)
-    return column.is_discovered or bool(limits.min <= min(values) and max(values) <= limits.max)
+    least, most = _limits(number)
+    return column.is_discovered or bool(least <= min(values) and max(values) <= most)
 
 
 def _match_time_type(moments: NDArray[Any], column: DeclaredColumn) -> Any:
