@@ -153,11 +153,13 @@ class KAnonymityGuarantee:
     suppressed: Fraction = Fraction(0)
 
     def __post_init__(self) -> None:
-        if self.k < 0 or self.diversity < 1 or not 0 <= self.suppressed < 1:
-            raise DeclarationError(
-                f"A guarantee needs k ≥ 0, diversity ≥ 1 and 0 ≤ suppressed < 1, not {self.k}, "
-                f"{self.diversity} and {self.suppressed}"
-            )
+        for is_wrong, needed, got in (
+            (self.k < 0, "k ≥ 0", self.k),
+            (self.diversity < 1, "diversity ≥ 1", self.diversity),
+            (not 0 <= self.suppressed < 1, "0 ≤ suppressed < 1", self.suppressed),
+        ):
+            if is_wrong:
+                raise DeclarationError(f"A guarantee needs {needed}, not {got}")
 
     @property
     def is_empty(self) -> bool:

@@ -90,10 +90,11 @@ def every_column(domain: Any, features: Features, person: Any = None) -> Any:
     unnamed: Sequence[Any]
     if features.labels is None:
         unnamed = numbered(len(forms), len(features.columns))
-        if not set(forms).isdisjoint(unnamed):
+        wrong = next((name for name in unnamed if name in forms), None)
+        if wrong is not None:
             raise DeclarationError(
-                "domain: the names x0, x1, … are those of the other columns of X, but a "
-                "declared column has one of them: rename it"
+                f"domain: the names x0, x1, … are those of the other columns of X, but {wrong} is "
+                "declared: rename it"
             )
     else:
         unnamed = [name for name in features.labels if name not in forms and name != person]
@@ -340,7 +341,10 @@ def _pairs(bounds: object, count: int) -> list[Any]:
     try:
         array = np.asarray(bounds)
     except ValueError:
-        array = np.asarray("ragged")
+        raise DeclarationError(
+            f"bounds: the value must be (low, high), or {count} such pairs, but they differ in "
+            "length: give each two numbers"
+        ) from None
     is_number = array.dtype.kind in "iuf"
     if is_number and array.shape == (2,):
         array = np.tile(array, (count, 1))

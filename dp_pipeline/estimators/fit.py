@@ -291,13 +291,13 @@ class FinishedFit:
             )
         if is_fit_for_release(noise) and not self.is_releasable:
             raise DeclarationError(
-                "refines: the noise of the other fit has a seed or a source of its own, so it "
+                "refines: the noise of the other fit is from neither opendp nor exact, so it "
                 "protects nobody: fit it with noise=None"
             )
         return replace(fit, refines=self.result)
 
     def _require_same_questions(self, fit: PrivateFit) -> None:
-        for either in (fit, self.fit):
+        for either, which in ((fit, "this one"), (self.fit, "the other one")):
             if not either.model.refines:
                 refinable = ", ".join(name for name in MODELS if MODELS[name].refines)
                 raise DeclarationError(
@@ -307,16 +307,16 @@ class FinishedFit:
             if either.earlier is not None or either.public is not None:
                 name = "prior" if either.earlier is None else "plan_from"
                 raise DeclarationError(
-                    f"refines: neither fit may have {name}, but one has: fit both without it"
+                    f"refines: neither fit may have {name}, but {which} has: fit both without it"
                 )
             if either.spec.domain.parts is not None:
                 raise DeclarationError(
-                    "refines: neither fit may be of units with parts, but one is: fit anew without "
-                    "`refines`"
+                    f"refines: neither fit may be of units with parts, but {which} is: fit anew "
+                    "without `refines`"
                 )
             if either.spec.discover is not None:
                 raise DeclarationError(
-                    "refines: the domain of both fits must be declared, but that of one is "
+                    f"refines: the domain of both fits must be declared, but that of {which} is "
                     "discovered: declare it"
                 )
         for argument, earlier, later in (

@@ -52,8 +52,9 @@ class Features:
         """
         texts = [isinstance(label, str) for label in self.labels or ()]
         if any(texts) and not all(texts):
+            odd = next(label for label in self.labels or () if not isinstance(label, str))
             raise DeclarationError(
-                "X: the names of columns must all be texts, but only some are: rename the others"
+                f"X: the names of columns must all be texts, but {odd!r:.60} is not: rename it"
             )
         return tuple(self.labels or ()) if any(texts) else numbered(0, len(self.columns))
 
@@ -101,8 +102,12 @@ def plain_frame(X: Any) -> Any:
         # By itself, polars hands texts over in a type that Arrow can hardly compute with.
         table = X.to_arrow() if hasattr(X, "to_arrow") else pa.table(X)
     except pa.ArrowException:
+        # The types alone: what Arrow says may go on with values.
+        types = X.schema.items() if frame_kind(X) == "polars" else ()
+        listed = ", ".join(f"{name} {dtype}" for name, dtype in types if not _in_arrow(X[name]))
         raise DeclarationError(
-            "X: expected columns of types that Arrow has, got another one, such as Int128: cast it"
+            "X: expected columns of types that Arrow has, got another one"
+            f"{f', {listed[:200]}' if listed else ''}: cast it"
         ) from None
     frame = table.to_pandas(types_mapper=pd.ArrowDtype, ignore_metadata=True)
     # An Enum of polars is a type with its levels; Arrow keeps them with the values alone.
@@ -112,6 +117,13 @@ def plain_frame(X: Any) -> Any:
         if type(dtype).__name__ == "Enum"
     }
     return frame.astype(dict.fromkeys(enums, "object")).astype(enums) if enums else frame
+
+
+def _in_arrow(series: Any) -> bool:
+    try:
+        return series.head(0).to_arrow() is not None
+    except pa.ArrowException:
+        return False
 
 
 def features_of(X: Any, *, typed: bool = True) -> Features:
@@ -177,10 +189,12 @@ def _unmasked(X: Any) -> NDArray[Any]:
 
 
 def _of_objects(X: Sequence[Any]) -> NDArray[Any]:
-    lengths = {len(row) if isinstance(row, list | tuple) else -1 for row in X} or {0}
-    (length,) = lengths
-    if length < 0:
-        raise ValueError
+    if not all(isinstance(row, list | tuple) for row in X):
+        raise DeclarationError(
+            "X: each row must be a list or a tuple, but one is not: pass nested lists, or an array "
+            "of two dimensions"
+        )
+    (length,) = {len(row) for row in X} or {0}
     array = np.empty((len(X), length), dtype=object)
     for index, row in enumerate(X):
         array[index] = row
@@ -195,17 +209,18 @@ def numeric_features(X: Any) -> Features:
     features = features_of(X)
     if not features.columns:
         raise DeclarationError("X: the table must have at least one column, but it has none")
-    for dtype in (column.dtype for column in features.columns):
+    labels = features.labels or range(len(features.columns))
+    for label, dtype in zip(labels, (each.dtype for each in features.columns), strict=True):
         if dtype.kind == "c":
             raise DeclarationError(
-                "X: the columns must be real numbers, but one is complex: Complex data not "
-                "supported"
+                f"X: the columns must be real numbers, but column {label!r:.60} is complex: "
+                "Complex data not supported"
             )
         if dtype.kind not in "biuf":
             # The type alone: what NumPy calls a text type tells the longest text of the rows.
             raise DeclarationError(
-                f"X: the columns must be numbers, but one has type {dtype.type.__name__}: choose "
-                "some of the frame, X[[name, name]]"
+                f"X: the columns must be numbers, but column {label!r:.60} has type "
+                f"{dtype.type.__name__}: convert it, or leave it out"
             )
     return features
 

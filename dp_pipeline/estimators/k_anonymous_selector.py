@@ -232,7 +232,7 @@ labels in every class; no ε, not differentially private
         if label in frame.columns:
             raise InvalidParameter(
                 "y: the name of the label must not be that of a column of the release, but "
-                f"{label!r:.60} is: rename y"
+                f"{label!r:.60} is: pass y as a Series of another name"
             )
         frame[label] = labels.series(release.target)
         frame.attrs["edges_learned_from_rows"] = list(self.proposed_edges_)

@@ -128,7 +128,7 @@ def _claim_refinement(fit: PrivateFit, refined: FinishedFit, fingerprint: str) -
     # What cannot be drawn must not use up the one refinement.
     fit.run_without_rows()
     if not refinement_lock.acquire(blocking=False):
-        raise _refined_already()
+        raise _refined_already("settled or not")
 
 
 def _require_equal(stored_fingerprint: str, fingerprint: str) -> None:
@@ -139,10 +139,19 @@ def _require_equal(stored_fingerprint: str, fingerprint: str) -> None:
         )
 
 
-def _refined_already() -> DeclarationError:
+def _refined_already(state: str | None) -> DeclarationError:
+    """Return the error of a second refinement, after one that the ledger has in a state."""
+    words = {
+        "settled": "the fit was refined already: refine that refinement",
+        "settled or not": "a refinement of the fit began already: refine that refinement, or fit "
+        "anew without `refines` where it failed",
+    }
+    failed = (
+        f"a refinement of the fit began and is {state} in the ledger: fit anew without `refines`"
+    )
     return DeclarationError(
-        "refines: the fit was refined already, or its refinement began: refine that refinement, as "
-        "two of one fit would reveal more than what is paid for"
+        f"refines: {words.get(str(state), failed)}, as two of one fit would reveal more than what "
+        "is paid for"
     )
 
 
@@ -155,11 +164,12 @@ def _run_charged(fit: PrivateFit, run: Run, ledger: Ledger, charge: Charge) -> F
             reservation = stack.enter_context(ledger.reserve(charge))
         except (Damaged, DeadRelease):
             # Another refinement holds this key, at another ε or dead: no other key is shared.
-            if ledger.state(charge.key) is None:
+            state = ledger.state(charge.key)
+            if state is None:
                 raise
-            raise _refined_already() from None
+            raise _refined_already(state) from None
         if reservation.state != "new":
-            raise _refined_already()
+            raise _refined_already(reservation.state)
         try:
             finished = run()
         except BaseException as error:
@@ -191,8 +201,8 @@ def _require_account(
     if account.purpose == "release" and not is_fit_for_release(noise):
         raise DeclarationError(
             f"population {account.population}: sensitive rows need noise from "
-            f"{' or '.join(source.name for source in RELEASABLE_SOURCES)}, not from a seed: leave "
-            "`noise` out"
+            f"{' or '.join(source.name for source in RELEASABLE_SOURCES)}, not from "
+            f"{type(noise).__name__}: leave `noise` out"
         )
     return ledger, account
 

@@ -154,9 +154,11 @@ def _cells_by_name(synthetic: Any, real: Any, columns: Columns, *, most: int) ->
         raise DeclarationError(
             f"columns: a plot takes 1 to {most} columns, not {len(names)}: name some of them"
         )
-    if len(set(names)) < len(names):
+    repeated = next((name for name in names if names.count(name) > 1), None)
+    if repeated is not None:
         raise DeclarationError(
-            "columns: a plot takes different columns, but one is repeated: name each once"
+            f"columns: a plot takes different columns, but {repeated!r:.60} is repeated: name each "
+            "once"
         )
     return {str(name): code_cells([frame[name] for frame in frames]) for name in names}
 

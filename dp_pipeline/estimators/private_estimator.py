@@ -158,7 +158,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         if not guarantee.is_plain:
             raise DeclarationError(
                 f"{method}: the method must fulfil the requested ε, but with these parameters "
-                f"it does not: {guarantee.reason}"
+                f"it does not: {guarantee.reason}: choose other `method_params`, or another method"
             )
         is_alone = self.population is None
         guarantee = guarantee_at(model, epsilon, delta, domain=domain, is_alone=is_alone)
@@ -270,10 +270,15 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
                     stacklevel=3,
                 )
             return OneRow(), ()
+        if not labels:
+            raise DeclarationError(
+                f"person: the value must be a column of X, but X has no column names, and so no "
+                f"{person!r:.60}: pass a frame"
+            )
         if person not in labels:
             raise DeclarationError(
                 "person: the value must be a column of a frame X, one of "
-                f"{', '.join(map(str, labels)) or 'none'}, not {person!r:.60}"
+                f"{', '.join(map(str, labels))}, not {person!r:.60}"
             )
         rows = require_integer(at_most, of="at_most", least=1)
         values = features.columns[labels.index(person)]
@@ -418,7 +423,7 @@ def _plan_parameter(estimator: Any, model: type[Model]) -> dict[str, str]:
         )
     if is_fit_for_release(estimator.noise) and not earlier.fit_for_release_:
         raise DeclarationError(
-            "plan_from: the noise of the other fit has a seed or a source of its own, so it "
+            "plan_from: the noise of the other fit is from neither opendp nor exact, so it "
             "protects nobody: fit it with noise=None"
         )
     return {"plan_from": "previous"}

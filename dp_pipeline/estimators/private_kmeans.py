@@ -383,7 +383,8 @@ class PrivateKMeans(
         points = np.clip(rows[~np.isnan(rows).any(axis=1)], *self.bounds_.T)
         if not len(points):
             raise DeclarationError(
-                "X: at least one row must have no missing number, but every row has one"
+                "X: at least one row must have no missing number, but "
+                f"{'every row has one' if len(rows) else 'there are no rows'}: pass other rows"
             )
         floor = nicv(points, reference_kmeans(points, len(self.cluster_centers_)))
         return ClusteringQuality(len(points), nicv(points, self.cluster_centers_), floor)

@@ -233,13 +233,18 @@ def public_rows(prior: Any, domain: Domain, names: Sequence[Any]) -> PublicTable
     Raises DeclarationError as for ``X``, and where no row remains, as these rows are public.
     """
     try:
-        values = declared_values(features_of(prior, typed=False), names)
+        features = features_of(prior, typed=False)
+        values = declared_values(features, names)
     except DeclarationError as error:
         raise DeclarationError(f"prior: {str(error).removeprefix('X: ')}") from None
     rows = prepared_rows(DatasetSpec.of_domain("prior", domain), stored_table(domain, values))
     if not rows.row_count:
         raise DeclarationError(
-            "prior: at least one public row must have declared values, but none has: check the "
-            "declared levels and bounds"
+            "prior: at least one public row must have declared values, but "
+            + (
+                "none has: check the declared levels and bounds"
+                if features.rows
+                else "there is none"
+            )
         )
     return PublicTable(rows.codes, {attribute.name: attribute.size for attribute in domain})

@@ -276,7 +276,7 @@ def _single_numbers(name: str, series: Any, *, are_truths: bool) -> SelectorColu
         words = ["False", "True"] if are_truths else ["0", "1"]
         return SelectorColumn(_column(name, words, missing, ordered=False), (1.0,), (0.0, 1.0))
     if not _are_levels(values):
-        fault = "more" if len(values) > MOST_NUMBERS else "others"
+        fault = "more" if len(values) > MOST_NUMBERS else "some that are not whole"
         raise DeclarationError(
             f"X: the column {name!r} may have at most {MOST_NUMBERS} different whole numbers "
             f"without declared cuts, but it has {fault}: declare some, as in "

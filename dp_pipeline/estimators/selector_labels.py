@@ -19,7 +19,7 @@ _OTHER_TYPE = (
     "y: the labels must be texts, numbers or truth values, but one has another type: convert them"
 )
 
-_NO_UTF8 = "y: the labels must be texts that UTF-8 can encode, but one is not"
+_NO_UTF8 = "y: the labels must be texts that UTF-8 can encode, but one is not: replace it"
 
 
 @dataclass(frozen=True, eq=False)

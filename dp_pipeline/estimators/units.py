@@ -121,9 +121,11 @@ class TwoFrames:
         texts = [SIZE, str(key), *(column.attribute.name for column in columns)]
         wrong_name = next((text for text in texts[2:] if texts.count(text) > 1), None)
         if wrong_name is not None:
+            fault = "the key: leave it out" if wrong_name == str(key) else "in both: rename one"
+            fault = "which counts the parts: rename it" if wrong_name == SIZE else fault
             raise DeclarationError(
                 "domain: expected each column in one of the two frames, and none that is the key "
-                f"or called {SIZE!r}, got {wrong_name!r:.60}: rename it"
+                f"or called {SIZE!r}, got {wrong_name!r:.60}, {fault}"
             )
         closed = next((each.name for each in columns if not each.attribute.nullable), None)
         if closed is not None:

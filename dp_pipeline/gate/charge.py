@@ -285,7 +285,7 @@ class QueryExecutor(Generic[AnyCounter]):
         if self.counter is None:
             raise NoAnswer(
                 f"This replay needs a stored answer to {words!r}, but the transcript has none: "
-                "restore the transcript from a backup"
+                "this program asks more than the one that drew the answers"
             )
         answer, scale = measure(self.counter)
         return self.transcript.store(identity, answer, words=words, scale=scale)

@@ -85,8 +85,9 @@ def require_derived(domain: Domain, derived: Mapping[str, DerivedAttribute]) -> 
         _require_different(attribute.attributes, of=f"attributes that {name} is derived from")
         if len(attribute.groups) != cells or used != set(range(len(used))) or not used:
             raise BoundaryViolation(
-                f"The derived attribute {name} needs one of the groups 0, 1, … for each of at "
-                f"most {MOST_DERIVED_CELLS} cells, not {len(attribute.groups)} for {cells} cells"
+                f"The derived attribute {name} needs one of the groups 0, 1, …, none of them "
+                f"without a cell, for each of at most {MOST_DERIVED_CELLS} cells, but its "
+                f"{len(attribute.groups)} for {cells} cells are not so"
             )
 
 
@@ -108,7 +109,8 @@ def require_sparse(
     cells = require_cells(domain, attributes)
     if type(threshold) is not int or not 1 <= threshold <= MAX_THRESHOLD_SCALES * scale:
         raise BoundaryViolation(
-            f"A threshold must be an integer of at most 2^32 noise scales, not {threshold!r:.30}"
+            "A threshold must be an integer from 1 to 2^32 noise scales, not "
+            f"{threshold!r:.30} at scale {float(scale):.4g}"
         )
     if expected_above_threshold(cells, threshold, scale) > MAX_EMPTY_CELLS:
         raise BoundaryViolation(

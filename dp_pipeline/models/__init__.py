@@ -84,7 +84,11 @@ def _build(spec: DatasetSpec, name: str) -> Model:
         tuple(dict.fromkeys([*([spec.label] if spec.label else []), *targets])), spec.domain
     )
     require_units_released(model, spec.domain, of=f"{spec.name}: {name}")
-    model.check(spec.widest.domain)
+    try:
+        model.check(spec.widest.domain)
+        guarantees = [declared_guarantee(spec, model, epsilon) for epsilon in spec.partitions]
+    except DeclarationError as error:
+        raise DeclarationError(f"{spec.name}: {error}") from None
     if model.plans_from_earlier and spec.windows is None:
         raise DeclarationError(
             f"{spec.name}: {name}: `plan_from` needs earlier windows, but the data set has "
@@ -97,12 +101,11 @@ def _build(spec: DatasetSpec, name: str) -> Model:
             f"with relation replace_one and one row a person, but this is a {spec.purpose} with "
             f"{spec.relation} and up to {spec.protection.rows} a person: choose another model"
         )
-    guarantees = [declared_guarantee(spec, model, epsilon) for epsilon in spec.partitions]
     reasons = [guarantee.reason for guarantee in guarantees if not guarantee.is_plain]
     if spec.is_release and reasons:
         raise DeclarationError(
             f"{spec.name}: {name}: the model must not be used on sensitive rows, only on "
-            f"benchmarks, since {reasons[0]}"
+            f"benchmarks, since {reasons[0]}: choose other parameters or another model"
         )
     return model
 

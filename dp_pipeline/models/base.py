@@ -208,8 +208,8 @@ def require_plan(plans: str, smooths: str) -> None:
     """Raise DeclarationError if ``smooth`` is declared without ``plan_from``."""
     if smooths == "true" and plans == NOTHING:
         raise DeclarationError(
-            "The parameter `smooth` counts the same boxes or tables again, so it needs "
-            "`plan_from: previous` with it"
+            "The parameter `smooth` counts the same boxes or tables again, so it needs `plan_from` "
+            "with it, in a file as `plan_from: previous`: add it, or leave `smooth` out"
         )
 
 
@@ -226,8 +226,8 @@ def guarantee_of(
     """
     if delta is None and model.needs_delta:
         raise DeclarationError(
-            f"{type(model).__name__} needs a δ: declare `delta` in the ceiling, or choose another "
-            "model"
+            f"{type(model).__name__} needs a δ: declare `delta`, in a file in its `ceiling`, or "
+            "choose another model"
         )
     guarantee = model.guarantee(epsilon, domain)
     if delta is None or not model.accounts_in_rho:

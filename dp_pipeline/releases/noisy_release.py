@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from dp_pipeline.config.amounts import delta_text, epsilon_text
-from dp_pipeline.config.errors import Damaged, DeclarationError, OtherQuestion
+from dp_pipeline.config.errors import Damaged, DeclarationError, NoAnswer, OtherQuestion
 from dp_pipeline.config.parameters import fact_text
 from dp_pipeline.gate.noise import NoiseSource, parse_noise
 from dp_pipeline.ledger import Entry
@@ -286,9 +286,9 @@ class NoisyRelease(Release):
                 self.noise,
                 matches_reserved=facts["postprocessing"] == spec.facts["postprocessing"],
             )
-        except OtherQuestion as error:
+        except (NoAnswer, OtherQuestion) as error:
             code = facts.get("code", "another version")
-            raise OtherQuestion(f"{self.what}: {error}; rebuild it with {code}") from None
+            raise type(error)(f"{self.what}: {error}; rebuild it with {code}") from None
         # The words of a charge may be others in a later program.
         spends = [
             replace(spend, what=row.what) if row.mechanism == spend.mechanism else spend

@@ -142,10 +142,12 @@ def test_constant_equal_and_contrary_bits_are_allowed(rows, guarantee, random):
 
 
 def test_guarantees_of_negative_numbers_are_refused():
-    for wrong in ({"k": -1}, {"k": 2, "diversity": 0}, {"k": 2, "suppressed": Fraction(1)}):
-        with pytest.raises(
-            DeclarationError, match="A guarantee needs k ≥ 0, diversity ≥ 1 and 0 ≤ suppressed <"
-        ):
+    for wrong, fault in (
+        ({"k": -1}, "k ≥ 0, not -1"),
+        ({"k": 2, "diversity": 0}, "diversity ≥ 1, not 0"),
+        ({"k": 2, "suppressed": Fraction(1)}, "0 ≤ suppressed < 1, not 1"),
+    ):
+        with pytest.raises(DeclarationError, match=f"A guarantee needs {fault}$"):
             KAnonymityGuarantee(**wrong)
 
 

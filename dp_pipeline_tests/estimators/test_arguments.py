@@ -117,5 +117,7 @@ def test_parameters_of_the_method_and_declared_rows_reach_it():
 @pytest.mark.parametrize("missing", [False, True])
 def test_text_columns_are_refused_by_their_type(missing: bool) -> None:
     column = pa.array(["1", None if missing else "2"])
-    with pytest.raises(InvalidParameter, match="X: the columns must be numbers, but one has type"):
+    with pytest.raises(
+        InvalidParameter, match=r"X: the columns must be numbers, but column 'x' has type"
+    ):
         private().fit(pa.table({"x": column, "y": column}))

@@ -294,7 +294,7 @@ def test_three_dots_declare_every_other_column():
     [
         ([[1, 2]], {"a": 3}, "columns as declared, not"),
         ([[1], [1, 2]], {"a": 3}, "X: the rows must have equal lengths, but some are longer"),
-        ([1, 2], {"a": 3}, "X: the rows must have equal lengths, but some are longer"),
+        ([1, 2], {"a": 3}, "X: each row must be a list or a tuple, but one is not"),
         (np.zeros(3), {"a": 3}, "X: the table must have two dimensions, not"),
         (np.zeros((3, 1), dtype=complex), {"a": 3}, "Complex data not supported"),
         (

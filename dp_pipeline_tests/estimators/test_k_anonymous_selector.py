@@ -439,7 +439,7 @@ BAD_ROWS: list[tuple[Any, str]] = [
     ),
     (
         PATIENTS.set_axis(["age", 1, 2, 3], axis=1),
-        "X: the names of columns must all be texts, but only some",
+        "X: the names of columns must all be texts, but ",
     ),
     (
         pd.DataFrame({"a": ["b=c"] * 12, "a=b": ["c"] * 12}),

@@ -98,7 +98,7 @@ def test_without_real_rows_a_square_is_how_much_a_pair_depends():
         ),
         ("columns: a plot takes 1 to", {"columns": []}),
         (
-            "columns: a plot takes different columns, but one is repeated",
+            "columns: a plot takes different columns, but 'pet' is repeated",
             {"columns": ["pet", "pet"]},
         ),
         ("ax: expected one column to draw on it, got 2 columns: leave ax out", {"ax": object()}),

@@ -114,7 +114,7 @@ REFUSED: dict[str, tuple[dict[str, Any], Any, str]] = {
     "no rows": (
         {},
         OTHERS[:0],
-        "prior: at least one public row must have declared values",
+        "prior: at least one public row must have declared values, but there is none",
     ),
     "other levels": (
         {},

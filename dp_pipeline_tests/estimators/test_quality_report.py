@@ -232,3 +232,5 @@ def test_rows_are_clipped_and_dropped_as_a_fit_has_them():
         InvalidParameter, match="X: at least one row must have no missing number, but every"
     ):
         fitted.quality_report(np.array([[NAN, 1.0]]))
+    with pytest.raises(InvalidParameter, match="but there are no rows: pass other rows"):
+        fitted.quality_report(np.ones((0, 2)))

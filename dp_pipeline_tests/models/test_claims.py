@@ -86,14 +86,10 @@ def test_a_pure_model_stays_pure_under_a_delta() -> None:
 
 
 def test_a_model_that_needs_a_delta_is_refused_without_one(tmp_path: Path) -> None:
-    with pytest.raises(
-        DeclarationError, match="needs a δ: declare `delta` in the ceiling, or choose"
-    ):
+    with pytest.raises(DeclarationError, match="needs a δ: declare `delta`, in a file in its"):
         guarantee_of(NeedsDelta(), ONE)
     build_model(spec(tmp_path, "needs_delta"), "needs_delta")
-    with pytest.raises(
-        DeclarationError, match="needs a δ: declare `delta` in the ceiling, or choose"
-    ):
+    with pytest.raises(DeclarationError, match="needs a δ: declare `delta`, in a file in its"):
         build_model(spec(tmp_path, "needs_delta", delta=None), "needs_delta")
 
 

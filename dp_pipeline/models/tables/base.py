@@ -194,7 +194,7 @@ class TableModel(Model):
         if not self.keeps_constraints:
             raise DeclarationError(
                 f"{model} does not keep `constraints`, but the data set declares "
-                f"{len(domain.constraints)}: choose one_shot or a model of a tree, which keep them"
+                f"{len(domain.constraints)}: choose one_shot, mst, aim_like or jtree, which do"
             )
         sizes = dict(zip(names, domain.shape(names), strict=True))
         if zeros.most_cells(sizes) > MOST_CLIQUE:
