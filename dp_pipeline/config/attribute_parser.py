@@ -42,7 +42,8 @@ DEFAULT_MAX_LEVELS = 1000
 """Most discovered levels of an attribute that declares no number."""
 
 MAX_QUANTILES = 256
-_EXPECTED_BOUNDS = "lower < upper, both within ±1e15, wide enough for 2^17 steps"
+_EXPECTED_BOUNDS = "[lower, upper]"
+_NO_SPACES = "a spelling without spaces around it"
 _UNIT_BOUNDS = (1e-9, 1e9)
 _MAX_DECIMALS = 12
 
@@ -155,9 +156,9 @@ class Category(_ColumnSection):
         for text, level in self.aliases.items():
             if level not in levels:
                 raise not_among(level, levels, field=("aliases", text))
-            expected = "a spelling that is no level, without spaces around it"
-            is_spelling = text not in levels and text == text.strip()
-            require(is_spelling, expected, repr(text[:60]), "aliases", text)
+            got = repr(text[:60])
+            require(text not in levels, "a spelling that is no level", got, "aliases", text)
+            require(text == text.strip(), _NO_SPACES, got, "aliases", text)
         shared = ", ".join(sorted({*levels, *self.aliases} & {*self.missing_texts}))
         require(not shared, "texts that are neither levels nor aliases", shared[:60], "missing")
         return self
@@ -171,8 +172,9 @@ class Category(_ColumnSection):
         expected = f"a level other than {MISSING!r} and missing texts"
         require(is_text, expected, repr(self.other), "other")
         for text, level in self.aliases.items():
-            expected = "another spelling of a level, without spaces around it"
-            require(text == text.strip() != level, expected, repr(text[:60]), "aliases", text)
+            got = repr(text[:60])
+            require(text != level, "another spelling than the level's", got, "aliases", text)
+            require(text == text.strip(), _NO_SPACES, got, "aliases", text)
         return self
 
     def attribute(
@@ -324,8 +326,13 @@ class Numeric(_ColumnSection, SignsSection):
         require(has_cells or not self.nullable, expected, "`nullable: true` alone", "nullable")
         require(self.bins is None or self.edges is None, "bins or edges", "both", "bins")
         if bounds:
-            is_box = len(bounds) == 2 and encoding.is_interval(*bounds)
-            require(is_box, _EXPECTED_BOUNDS, str(list(bounds)), "bounds")
+            got = str(list(bounds))
+            require(len(bounds) == 2, _EXPECTED_BOUNDS, got, "bounds")
+            require(bounds[0] < bounds[1], "lower < upper", got, "bounds")
+            is_small = max(map(abs, bounds)) <= encoding.MAX_BOUND
+            require(is_small, "bounds within ±1e15", got, "bounds")
+            expected = "bounds that are wide enough for 2^17 steps between them"
+            require(encoding.is_interval(*bounds), expected, got, "bounds")
             self._cells()
             has_integer = math.ceil(bounds[0]) <= math.floor(bounds[1])
             expected = "an integer between the bounds"
@@ -341,7 +348,9 @@ class Numeric(_ColumnSection, SignsSection):
         for text, name in self.names.items():
             number = fields.finite(text)
             codes = [-1] if bins is None or number is None else bins.encode(np.array([number]))
-            expected = "a number inside declared bins as the key of a name"
+            expected = "a number inside the bounds as the key of a name"
+            if bins is None:
+                expected = "declared bins or edges as well, for a name of one"
             require(codes[0] >= 0, expected, repr(text[:60]), "names", text)
             code, got = int(codes[0]), repr(name[:60])
             require(code not in names, "one name for each bin", f"another: {got}", "names", text)
@@ -372,9 +381,10 @@ class Numeric(_ColumnSection, SignsSection):
         count = self._count
         if count is None:
             return None
-        bins = Bins.equal_width(lower, upper, count) if count <= MAX_CELLS else None
-        is_wide = bins is not None and len(set(bins.edges)) == count + 1
-        require(is_wide, f"at most {MAX_CELLS} bins of positive width", str(count), "bins")
+        require(count <= MAX_CELLS, f"at most {MAX_CELLS} bins", str(count), "bins")
+        bins = Bins.equal_width(lower, upper, count)
+        is_wide, expected = len(set(bins.edges)) == count + 1, "fewer bins, of positive width"
+        require(is_wide, expected, str(count), "bins")
         return bins
 
     def attribute(
@@ -464,7 +474,9 @@ class Moment(_ColumnSection):
     def _ends(self, clock: Clock) -> tuple[int, int]:
         first, last = clock.lower_bound(self.bounds[0]), clock.upper_bound(self.bounds[-1])
         if len(self.bounds) != 2 or first is None or last is None or first >= last:
-            expected = f"[first, last], both {_FORM[self.type]}, the first before the last"
+            expected = f"[first, last], both {_FORM[self.type]}"
+            if len(self.bounds) == 2 and first is not None and last is not None:
+                expected = "[first, last], the first before the last"
             raise FieldError(expected, str(list(self.bounds))[:62], field=("bounds",))
         return first, last
 
@@ -474,9 +486,9 @@ class Moment(_ColumnSection):
             cuts = [clock.lower_bound(text) for text in self.edges]
             valid_cuts = [cut for cut in cuts if cut is not None]
             is_ascending = all(low < high for low, high in pairwise((first, *valid_cuts, last + 1)))
-            expected = f"ascending cuts inside the bounds, each {_FORM[self.type]}"
-            is_good = is_ascending and len(valid_cuts) == len(cuts)
-            require(is_good, expected, str(list(self.edges))[:62], "edges")
+            got, expected = str(list(self.edges))[:62], f"cuts, each {_FORM[self.type]}"
+            require(len(valid_cuts) == len(cuts), expected, got, "edges")
+            require(is_ascending, "ascending cuts inside the bounds", got, "edges")
             return ClockBins.starting_at(clock, first, last, valid_cuts)
         if self.bins is not None:
             most = min(MAX_CELLS, last - first + 1)

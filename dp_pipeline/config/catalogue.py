@@ -40,7 +40,7 @@ def dataset_files() -> dict[str, Path]:
             if path.stem in files:
                 raise DeclarationError(
                     f"{path}: the data set file needs a name of its own, but {files[path.stem]} "
-                    "has the same: rename one of them"
+                    "has the same: rename your file, and `name` in it"
                 )
             files[path.stem] = path
     return files

@@ -54,8 +54,9 @@ def _texts(value: object) -> tuple[str, ...]:
     if isinstance(value, str):
         return (value,)
     texts = fields.require_list(value)
-    is_plain = texts and all(isinstance(text, str) for text in texts)
-    require(is_plain, "a level, an interval, or a list of them", "a nested or empty list")
+    expected = "a level, an interval, or a list of them"
+    require(texts, expected, "an empty list")
+    require(all(isinstance(text, str) for text in texts), expected, "a nested list")
     return tuple(texts)
 
 

@@ -79,8 +79,10 @@ class DiscoveredAttribute:
         return json.dumps({name: part for name, part in vars(self).items() if part is not None})
 
     @classmethod
-    def from_fact(cls, text: str) -> DiscoveredAttribute:
+    def from_fact(cls, text: str, *, of: str = "") -> DiscoveredAttribute:
         """Return the attribute that ``to_fact`` wrote; Damaged for any other text.
+
+        of   name of the attribute, for messages
 
         >>> DiscoveredAttribute.from_fact(DiscoveredAttribute(bounds=(0.0, 0.1)).to_fact())
         DiscoveredAttribute(bounds=(0.0, 0.1), edges=None, levels=None, pieces=None, weak=None)
@@ -95,19 +97,21 @@ class DiscoveredAttribute:
             attribute = cls(**parts)
         except (ValueError, TypeError, AttributeError):
             raise Damaged(
-                "A discovered attribute must be stored as JSON of levels, bounds, edges and "
-                "pieces, but it cannot be parsed: restore its release from a backup"
+                f"The discovered attribute {of!r} must be stored as JSON of levels, bounds, edges "
+                "and pieces, but it is other text: restore its release from a backup"
             ) from None
         pieces = (number for piece in attribute.pieces or () for number in piece)
         numbers = (*(attribute.bounds or ()), *(attribute.edges or ()), *pieces)
-        is_sound = len(attribute.bounds or (0, 0)) == 2
-        is_sound &= all(type(number) is float for number in numbers)
-        is_sound &= all(type(level) is str for level in attribute.levels or ())
-        is_sound &= isinstance(attribute.weak, str | None)
-        if not is_sound:
+        sound = {
+            "two bounds": len(attribute.bounds or (0, 0)) == 2,
+            "floats as numbers": all(type(number) is float for number in numbers),
+            "texts as levels": all(type(level) is str for level in attribute.levels or ()),
+            "a text as its warning": isinstance(attribute.weak, str | None),
+        }
+        for expected in (words for words, is_sound in sound.items() if not is_sound):
             raise Damaged(
-                "A discovered attribute must be stored with two bounds, numbers as floats "
-                "and levels as texts, but it is not: restore its release from a backup"
+                f"The discovered attribute {of!r} must be stored with {expected}, but it is not: "
+                "restore its release from a backup"
             )
         return attribute
 
@@ -142,7 +146,7 @@ class DiscoveredDomain:
     def from_facts(cls, facts: Mapping[str, str]) -> DiscoveredDomain:
         """Return the domain that ``to_facts`` wrote, in its order; Damaged for other texts."""
         read = DiscoveredAttribute.from_fact
-        return cls(tuple((name, read(text)) for name, text in facts.items()))
+        return cls(tuple((name, read(text, of=name)) for name, text in facts.items()))
 
     @property
     def digest(self) -> str:

@@ -126,10 +126,12 @@ class Attribute:
     @property
     def range(self) -> tuple[str, str]:
         """The declared bounds as texts; DeclarationError for an attribute with levels."""
+        if self.coordinate is None and self.is_numeric:
+            raise self.not_discovered("bounds")
         if self.coordinate is None:
             raise DeclarationError(
-                f"The attribute {self.name!r} has no range, which this needs: declare "
-                "`bounds` for it"
+                f"The attribute {self.name!r} has levels and no range, which this needs: name "
+                "one that has `bounds`"
             )
         ends = self.coordinate.lower, self.coordinate.upper
         return self.number_text(ends[0]), self.number_text(ends[1])
@@ -180,8 +182,8 @@ class Attribute:
     def not_discovered(self, parts: str) -> DeclarationError:
         """Return the error for using levels or bins that are still to be discovered."""
         return DeclarationError(
-            f"The {parts} of attribute {self.name!r} are still to be discovered: `dp-pipeline run` "
-            "discovers them"
+            f"The {parts} of attribute {self.name!r} are still to be discovered: `dp-pipeline run "
+            "NAME` of its data set discovers them"
         )
 
     @property

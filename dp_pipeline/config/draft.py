@@ -173,9 +173,10 @@ class Outline:
 
     def __post_init__(self) -> None:
         if not any(map(may_have_cells, self.columns.values())):
+            other = ", other than the person's" if self.person is not None else ""
             raise DeclarationError(
-                f"{self.origin} has no column that can be declared, other than the person's: name "
-                "a source with more columns"
+                f"{self.origin} has no column that can be declared{other}: name a source with more "
+                "columns"
             )
 
     @property

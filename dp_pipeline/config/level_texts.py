@@ -11,7 +11,7 @@ from dp_pipeline.config import fields
 from dp_pipeline.config.encoding import MAX_CELLS, normal_text
 from dp_pipeline.config.errors import FieldError
 from dp_pipeline.config.fields import below, require
-from dp_pipeline.config.system_errors import bounded_bytes, os_error_reason
+from dp_pipeline.config.system_errors import bounded_bytes, os_error_reason, remedy_of
 from dp_pipeline.config.yaml_text import TODO
 
 DISCOVER = "discover"
@@ -31,7 +31,9 @@ def level_texts(value: object) -> object:
         return value
     ends = re.fullmatch(r"(\d{1,18})\.\.(\d{1,18})", value)
     numbers = range(int(ends[1]), int(ends[2]) + 1) if ends else range(0)
-    require(0 < len(numbers) <= MAX_CELLS, "a list, or first..last", repr(value[:60]))
+    expected = "first..last, the last not below the first" if ends else "a list, or first..last"
+    require(numbers, expected, repr(value[:60]))
+    require(len(numbers) <= MAX_CELLS, EXPECTED_LEVELS, repr(value[:60]))
     return list(map(str, numbers))
 
 
@@ -73,7 +75,9 @@ def _lines(section: Mapping[str, object], folder: Path) -> list[str]:
         content = bounded_bytes(folder / str(name), max_bytes=MAX_FILE_BYTES).decode("utf-8-sig")
     except OSError as error:
         expected, got = "a file that can be read", f"none ({os_error_reason(error)})"
-        hint = ": correct its name, or put it there"
+        hint = f": {remedy_of(error) or 'put a copy there'}"
+        if isinstance(error, FileNotFoundError):
+            hint = ": correct its name, which begins in this file's folder, or put it there"
     except UnicodeDecodeError:
         expected, got, hint = "a file of UTF-8 text", "other bytes", ": save it as UTF-8"
     else:

@@ -367,9 +367,11 @@ def _require_consistent(spec: DatasetSpec) -> None:
     expected = f"no attribute on the person's column {person_column!r}"
     require(is_apart, expected, "an attribute on it", "attributes")
     for column in sorted(columns):
-        is_unique = len({*spec.signs_of(column)}) < 2
-        signs = " and ".join(sorted({repr(signs.decimal) for signs in spec.signs_of(column)}))
-        require(is_unique, f"one decimal sign of the column {column!r}", signs, "attributes")
+        for kind in ("decimal", "thousands"):
+            signs = sorted({getattr(each, kind) for each in spec.signs_of(column)})
+            expected = f"one {kind} sign of the column {column!r} in all its attributes"
+            got = " and ".join(repr(sign) if sign else "none" for sign in signs)
+            require(len(signs) < 2, expected, got, "attributes")
     # A query has no time stamp: only its rows would show that they changed.
     is_watched = not spec.updates_public or spec.source.kind in FILES
     expected = f"a source that is watched without reading its rows: {' or '.join(FILES)}"

@@ -143,7 +143,8 @@ class DeriveSection(SignsSection):
         function, reads_times = self._function, self._reads_times
         value = getattr(self, function)
         is_pair = isinstance(value, str) or (len(value) == 2 and all(value))
-        require(is_pair, "two values", str(len(value)), function)
+        got = "an empty one" if len(value) == 2 else str(len(value))
+        require(is_pair, "two values", got, function)
         reads_numbers = not reads_times and function != "prefix"
         allowed = {"unit": function == "difference", "format": reads_times, "zone": reads_times}
         allowed |= dict.fromkeys(("decimal", "thousands"), reads_numbers)

@@ -111,12 +111,17 @@ class TargetSection(fields.Section):
         """Return the target called ``name``; FieldError for unknown levels or attributes."""
         require_nominal(name, domain, "targets", name)
         positive, levels = self.positive, domain[name].labels()
-        is_part = positive and len(set(positive)) == len(positive) and set(positive) < set(levels)
+        unknown = next((level for level in positive if level not in levels), None)
+        if unknown is not None:
+            place = ("targets", name, "positive")
+            raise not_among(unknown, levels, expected=f"levels of {name}", field=place)
+        is_part = positive and len(set(positive)) == len(positive) < len(levels)
         expected = f"some but not all levels of {name}, each once"
         got = ", ".join(positive) or "none"
         require(is_part, expected, got, "targets", name, "positive")
         is_other = set(self.without) <= set(domain.discrete) - {name}
-        expected, got = f"other attributes with cells than {name}", ", ".join(self.without)
+        expected = f"other attributes than {name} that have levels, bins or edges"
+        got = ", ".join(each for each in self.without if each not in {*domain.discrete} - {name})
         require(is_other, expected, got, "targets", name, "without")
         return Target(name, positive, self.without)
 
@@ -238,6 +243,7 @@ class KAnonymitySection(fields.Section):
         expected = f"attributes with cells, each once: {', '.join(names_with_cells)}"
         is_good = names and len(set(names)) == len(names) and not unknown
         got, near = ", ".join(names) or "none", did_you_mean(unknown, names_with_cells)
+        got = repr(unknown) if unknown else got
         require(is_good, expected, got, "attributes", hint=near)
         levels = domain[label].size
         is_possible = self.diversity is None or self.diversity <= levels
@@ -253,10 +259,11 @@ class KAnonymitySection(fields.Section):
             partitions = tuple(map(parse_k, self.partitions))
         except DeclarationError:
             partitions = ()
-        expected = f"one K or more in ascending order, each of at least {least}"
+        got = ", ".join(self.partitions) or "none"
+        is_large = partitions and min(partitions) >= least
+        require(is_large, f"one K or more, integers of at least {least}", got, "partitions")
         is_ascending = list(partitions) == sorted(set(partitions))
-        is_good = partitions and is_ascending and partitions[0] >= least
-        require(is_good, expected, ", ".join(self.partitions) or "none", "partitions")
+        require(is_ascending, "each K once, in ascending order", got, "partitions")
         return partitions
 
 

@@ -53,9 +53,11 @@ class KAnonymity:
         """Return a declared K from its text; DeclarationError for any other text."""
         k = parse_k(text)
         if k not in self.partitions:
+            # Sensitive rows may not list a K below 2.
+            advice = "list it under `k_anonymity.partitions` to release at it" if k > 1 else ""
             raise DeclarationError(
                 f"The K of a table must be one of {', '.join(self.partition_keys)}, not "
-                f"{k}: list it under `partitions` to release at it"
+                f"{k}: {advice or 'name one of these'}"
             )
         return k
 

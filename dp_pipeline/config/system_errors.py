@@ -86,7 +86,12 @@ def system_line(error: OSError, path: Path | None = None) -> str:
     file = error.filename if isinstance(error.filename, str) else path
     fault = "the operating system refuses"
     fault = fault if file is None else f"{str(file)[:300]} cannot be used"
-    return _line(f"{fault}: {os_error_reason(error)}", _REMEDIES.get(error.errno or 0, ""))
+    return _line(f"{fault}: {os_error_reason(error)}", remedy_of(error))
+
+
+def remedy_of(error: OSError) -> str:
+    """Return the remedy of an operating system error; empty if none is known."""
+    return _REMEDIES.get(error.errno or 0, "")
 
 
 def with_remedy(line: str, error: object) -> str:

@@ -16,9 +16,10 @@ from typing import Any
 import yaml
 
 from dp_pipeline.config.errors import DeclarationError, FieldError
-from dp_pipeline.config.system_errors import bounded_bytes
+from dp_pipeline.config.system_errors import bounded_bytes, os_error_reason, remedy_of
 
 _MAX_BYTES = 1 << 22
+_ALIAS = "an alias is not allowed: write out the value that it stands for"
 
 TODO = "TODO"
 """The text of an open decision."""
@@ -33,7 +34,7 @@ class _TextLoader(yaml.BaseLoader):
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
             mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
-            raise yaml.MarkedYAMLError(problem="an alias", problem_mark=mark)
+            raise yaml.MarkedYAMLError(problem=_ALIAS, problem_mark=mark)
         return super().compose_node(parent, index)
 
 
@@ -56,12 +57,16 @@ class Document:
         """Return the document in a YAML file; DeclarationError unless it is a mapping."""
         try:
             text = bounded_bytes(path, max_bytes=_MAX_BYTES).decode("utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", None) or "not UTF-8 text"
+        except UnicodeDecodeError:
+            reason, remedy = "not UTF-8 text", "save it as UTF-8"
+        except OSError as error:
+            reason, remedy = os_error_reason(error), remedy_of(error)
             if isinstance(error, FileNotFoundError):
-                reason += f": `dp-pipeline data init {path.stem} --from ROWS` drafts one"
-            raise DeclarationError(f"{path}: the file cannot be read: {reason}") from None
-        return cls.of_text(text, path)
+                remedy = f"`dp-pipeline data init {path.stem} --from ROWS` drafts one"
+        else:
+            return cls.of_text(text, path)
+        ending = f": {remedy}" if remedy else ""
+        raise DeclarationError(f"{path}: the file cannot be read: {reason}{ending}")
 
     @classmethod
     def of_text(cls, text: str, path: Path) -> Document:
@@ -70,18 +75,24 @@ class Document:
         try:
             node = yaml.compose(text, Loader=_TextLoader)
             if not isinstance(node, yaml.MappingNode):
+                got = "empty" if node is None else "not"
                 raise DeclarationError(
-                    f"{path}: the file must be a mapping of fields, `name: value`, but it is not"
+                    f"{path}: the file must be a mapping of fields, `name: value`, but it is {got}"
                 )
             document.texts.update(document._read_node(node, ()))
         except yaml.YAMLError as error:
             mark = getattr(error, "problem_mark", None)
             line = f":{mark.line + 1}" if mark is not None else ""
             problem = getattr(error, "problem", None) or "a broken document"
-            raise DeclarationError(f"{path}{line}: the text is not valid YAML: {problem}") from None
+            if isinstance(error, yaml.reader.ReaderError):
+                line = f":{text.count(chr(10), 0, error.position) + 1}"
+                problem = f"the character U+{ord(text[error.position]):04X} is not allowed"
+            fault = problem if problem == _ALIAS else f"the text is not valid YAML: {problem}"
+            raise DeclarationError(f"{path}{line}: {fault}") from None
         except RecursionError:
             raise DeclarationError(
-                f"{path}: the text is not valid YAML: its lists and mappings are nested too deeply"
+                f"{path}: the text is not valid YAML: its lists and mappings are nested too deeply:"
+                " write fewer levels"
             ) from None
         return document
 

@@ -186,8 +186,9 @@ def _require_answer(address: str, default_port: int) -> None:
         parts = urlsplit(address)
         host, port = parts.hostname or "", parts.port or port
     if not host:
+        form = "spark:sc://HOST:15002" if default_port == 15002 else "dask:tcp://HOST:8786"
         raise DeclarationError(
-            "The address of the engine must have a host and a port, but it does not: correct it"
+            f"The engine of other machines must be of the form {form}, but it is not: correct it"
         )
     with suppress(OSError), socket.create_connection((host, port), ANSWER_SECONDS):
         return

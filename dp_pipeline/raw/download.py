@@ -19,7 +19,13 @@ from typing import BinaryIO
 from urllib.parse import urljoin, urlsplit
 
 from urllib3 import BaseHTTPResponse, PoolManager
-from urllib3.exceptions import HTTPError, NewConnectionError, SSLError, TimeoutError
+from urllib3.exceptions import (
+    HTTPError,
+    NameResolutionError,
+    NewConnectionError,
+    SSLError,
+    TimeoutError,
+)
 
 from dp_pipeline.config.catalogue import dataset_files
 from dp_pipeline.config.dataset import DatasetSpec
@@ -90,8 +96,10 @@ class Download:
             response.close()
             location = response.get_redirect_location()
             if not location:
+                may_pass = response.status == 429 or response.status >= 500
                 raise self._refusal(
-                    f"the server sends status {response.status}, and no file: correct `url`"
+                    f"the server sends status {response.status}, and no file: "
+                    f"{'run again later' if may_pass else 'correct `url`'}"
                 )
             url = self._redirected(url, location)
         raise self._refusal(
@@ -105,9 +113,15 @@ class Download:
             target = urljoin(url, location)
         except ValueError:
             target = ""
-        if not is_allowed_url(target) or urlsplit(target).scheme != urlsplit(url).scheme:
+        if not is_allowed_url(target):
             raise self._refusal(
                 f"a redirection must go to {EXPECTED_URL}, but it does not: declare another `url`"
+            )
+        schemes = urlsplit(url).scheme, urlsplit(target).scheme
+        if schemes[0] != schemes[1]:
+            raise self._refusal(
+                f"the server redirects from {schemes[0]} to {schemes[1]}, which is not followed: "
+                "declare the address that it leads to as `url`"
             )
         if self.sha256 is None and urlsplit(target).netloc != urlsplit(url).netloc:
             # With a declared hash it does not matter who sends the bytes.
@@ -160,6 +174,10 @@ def _reason(error: HTTPError) -> str:
         return f"the server does not answer for {IDLE_SECONDS:g} seconds: run again"
     if isinstance(error, SSLError) and isinstance(error.args[0], ssl.SSLCertVerificationError):
         return "the server has no trusted certificate: declare another `url`"
+    if isinstance(error, SSLError):
+        return "the server does not answer in TLS, as https needs: correct `url`"
+    if isinstance(error, NameResolutionError):
+        return "the name of the server is not found: correct `url`, or connect to its network"
     return "the server does not answer: correct `url`, or run again"
 
 

@@ -34,6 +34,7 @@ from dp_pipeline.raw.snapshot import (
     make_current,
     new_snapshot_hint,
     snapshot_name,
+    window_of,
 )
 from dp_pipeline.raw.sources import (
     parquet_batches,
@@ -145,7 +146,7 @@ def _require_covers(snapshot: Snapshot, spec: DatasetSpec) -> None:
         return
     raise DeclarationError(
         f"{spec.name}: snapshot {snapshot.id}: {mismatch}; name a new snapshot: "
-        f"{new_snapshot_hint(spec.name)}"
+        f"{new_snapshot_hint(spec.name, window_of(spec, snapshot))}"
     )
 
 
@@ -295,15 +296,16 @@ def _files_in_place(spec: DatasetSpec, snapshot: Snapshot) -> list[Path]:
     stored: dict[str, str] = snapshot.manifest[IN_PLACE]
     files = [Path(spec.source.location) / name for name in stored]
     if not all(path.is_file() for path in files):
-        raise _changed(snapshot)
+        raise _changed(snapshot, f"a file of {spec.source.location} is not there any more")
     fingerprints = fingerprints_of(files, snapshot.secret)
     if not all(map(hmac.compare_digest, stored.values(), fingerprints)):
         raise _changed(snapshot)
     return files
 
 
-def _changed(snapshot: Snapshot) -> Damaged:
+def _changed(snapshot: Snapshot, fault: str = "its files were changed in their place") -> Damaged:
+    # No file is named, since names of folders may be values of rows.
     return Damaged(
-        f"{snapshot!r}: its files were changed in their place: restore them, or name a "
+        f"{snapshot!r}: {fault}: restore them, or name a "
         f"new snapshot: {new_snapshot_hint(snapshot.dataset)}"
     )

@@ -10,7 +10,6 @@ from __future__ import annotations
 import codecs
 import csv
 import math
-import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -30,6 +29,7 @@ from dp_pipeline.config.encoding import Coordinate, FloatArray, is_interval, num
 from dp_pipeline.config.errors import SourceError
 from dp_pipeline.config.reading import Signs
 from dp_pipeline.config.source import Source
+from dp_pipeline.config.system_errors import os_error_reason, remedy_of
 from dp_pipeline.config.yaml_text import Value
 from dp_pipeline.raw.sources import parquet_parts, read_source
 from dp_pipeline.raw.sources.csv_files import MAX_LINE_BYTES, csv_columns, with_names
@@ -153,7 +153,11 @@ def _guarded(source: Source, read: Callable[[], Result]) -> Result:
     try:
         return read()
     except OSError as error:
-        got = os.strerror(error.errno) if error.errno else "a damaged file: write it again"
+        got = "a damaged file: write it again"
+        if error.errno:
+            got = f"{os_error_reason(error)}: {remedy_of(error) or 'name another file'}"
+        if isinstance(error, FileNotFoundError):
+            got = f"{os_error_reason(error)}: put it there, or name another file"
     except OddFile as odd:
         expected, got = odd.expected, odd.got
     except NoHeader:

@@ -25,6 +25,7 @@ from typing import Any, BinaryIO
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import Damaged, DeclarationError, NotPrepared
 from dp_pipeline.config.formats import FORMAT, require_format
+from dp_pipeline.config.system_errors import system_line
 from dp_pipeline.files import locked, make_private, write_private
 from dp_pipeline.raw.fingerprints import fingerprint_of, fingerprint_of_content
 
@@ -37,11 +38,15 @@ _RETIRED = "retired"
 
 def check_snapshot_id(text: str) -> str:
     """Return a snapshot id unchanged; DeclarationError if it is reserved or no safe folder name."""
-    if not _ID.fullmatch(text) or text.lower().partition(".")[0] == CURRENT:
+    if not _ID.fullmatch(text):
         raise DeclarationError(
-            "The name of a snapshot must have letters, digits, . _ or - alone, at most 64, begin "
-            f"with a letter or digit, and not be {CURRENT!r}, but it is {text[:70]!r}: name it "
-            "otherwise"
+            "The name of a snapshot must have letters, digits, . _ or - alone, at most 64, and "
+            f"begin with a letter or digit, but it is {text[:70]!r}: name it otherwise"
+        )
+    if text.lower().partition(".")[0] == CURRENT:
+        raise DeclarationError(
+            f"The name of a snapshot must not be {CURRENT!r}, nor begin with '{CURRENT}.', in "
+            f"capital letters or not, but it is {text[:70]!r}: name it otherwise"
         )
     return text
 
@@ -64,14 +69,16 @@ def snapshot_name(spec: DatasetSpec, name: str, today: date) -> str:
     return f"{spec.window}.{name}" if name else spec.window
 
 
-def preparation_hint(dataset: str) -> str:
+def preparation_hint(dataset: str, window: str = "") -> str:
     """Return a hint for a data set without prepared rows: the job and the command that help."""
-    return f"Dagster's job {dataset}_prepare does it, or `dp-pipeline run {dataset}`"
+    option = f" --window {window}" if window else ""
+    return f"Dagster's job {dataset}_prepare does it, or `dp-pipeline run {dataset}{option}`"
 
 
-def new_snapshot_hint(dataset: str) -> str:
-    """Return the command that opens a new snapshot of a data set."""
-    return f"`dp-pipeline run {dataset} --snapshot NAME`"
+def new_snapshot_hint(dataset: str, window: str = "") -> str:
+    """Return the command that opens a new snapshot of a data set, or of its window."""
+    option = f" --window {window}" if window else ""
+    return f"`dp-pipeline run {dataset}{option} --snapshot NAME`"
 
 
 @dataclass(frozen=True)
@@ -177,12 +184,15 @@ class Snapshot:
             raise NotPrepared(
                 f"{self!r}: the snapshot is not ingested: {preparation_hint(self.dataset)}"
             ) from None
-        except (OSError, ValueError):
+        except OSError as error:
+            line = system_line(error, self.folder / MANIFEST)
+            raise Damaged(f"{self!r}: the manifest {line}") from None
+        except ValueError:
             stored = None
         if not isinstance(stored, dict):
             raise Damaged(
-                f"{self!r}: the manifest cannot be read: restore it from a backup, or name a new "
-                f"snapshot: {new_snapshot_hint(self.dataset)}"
+                f"{self!r}: the manifest {self.folder / MANIFEST} is not JSON of facts: restore it "
+                f"from a backup, or name a new snapshot: {new_snapshot_hint(self.dataset)}"
             )
         require_format(stored.get("format"), of=f"{self!r}: manifest")
         return stored
@@ -251,9 +261,11 @@ class Snapshot:
 
     def changed(self, stage: str) -> Damaged:
         """Return the error for a stage's table that is not as it was stored."""
+        path = self.table_path(stage)
+        fault = "is not as it was stored" if path.exists() else f"is not there, as {path}"
         return Damaged(
-            f"{self!r}: the table {stage!r} is not as it was stored: restore it, or "
-            f"name a new snapshot: {new_snapshot_hint(self.dataset)}"
+            f"{self!r}: the table {stage!r} {fault}: restore it, or name a new snapshot: "
+            f"{new_snapshot_hint(self.dataset)}"
         )
 
 
@@ -267,9 +279,10 @@ def current_snapshot(store: Path, dataset: str, key: bytes, window: str = "") ->
     name = pointer.read_text(encoding="utf-8", errors="replace").strip()
     is_of_window = not window or name.partition(".")[0] == window
     if not _ID.fullmatch(name) or not is_of_window:
+        of_window = f" of window {window}" if window else ""
         raise Damaged(
-            f"{dataset}: the file {pointer.name} must hold the name of a snapshot, but it does "
-            "not: run the data set again"
+            f"{dataset}: the file {pointer} must hold the name of a snapshot{of_window}, but it "
+            "does not: write the name of one into it, a folder beside it"
         )
     return Snapshot(store / dataset / name, key)
 
@@ -302,7 +315,7 @@ def require_validated(spec: DatasetSpec, snapshot: Snapshot) -> None:
     if validated.get("refused"):
         raise NotPrepared(
             f"{snapshot!r}: its checks refused the snapshot: mend what they report, then "
-            f"{new_snapshot_hint(spec.name)}"
+            f"{new_snapshot_hint(spec.name, window_of(spec, snapshot))}"
         )
     declared = (spec.rows_digest, spec.checks)
     is_current = (validated.get("digest"), validated.get("checks")) == declared
@@ -340,9 +353,13 @@ def require_prepared(spec: DatasetSpec, snapshot: Snapshot) -> None:
 
 
 def _not_prepared(spec: DatasetSpec, snapshot: Snapshot, fault: str) -> NotPrepared:
-    return NotPrepared(
-        f"{snapshot!r} {fault} as {spec.name} is declared now: {preparation_hint(spec.name)}"
-    )
+    hint = preparation_hint(spec.name, window_of(spec, snapshot))
+    return NotPrepared(f"{snapshot!r} {fault} as {spec.name} is declared now: {hint}")
+
+
+def window_of(spec: DatasetSpec, snapshot: Snapshot) -> str:
+    """Return the window whose rows a snapshot has; empty without windows."""
+    return snapshot.id.partition(".")[0] if spec.windows is not None else ""
 
 
 def _marks(snapshot: Snapshot, name: str) -> dict[str, Any]:

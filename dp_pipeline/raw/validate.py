@@ -95,5 +95,5 @@ def refusal(spec: DatasetSpec, verdicts: tuple[Verdict, ...]) -> str | None:
     return (
         f"{spec.name}: the snapshot is not as declared, as these expectations failed: "
         f"{', '.join(failed)}; mend the source or the file, then name a new snapshot: "
-        f"{new_snapshot_hint(spec.name)}"
+        f"{new_snapshot_hint(spec.name, spec.window)}"
     )

@@ -124,7 +124,7 @@ def test_a_name_that_stands_twice_is_refused(
 ) -> None:
     written(tmp_path, declaration(name="name: trips"), name="trips")
     monkeypatch.setenv("DP_PIPELINE_DATASETS", str(tmp_path))
-    with pytest.raises(DeclarationError, match="has the same: rename one of them"):
+    with pytest.raises(DeclarationError, match="has the same: rename your file"):
         available_datasets()
 
 

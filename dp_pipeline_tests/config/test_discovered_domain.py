@@ -254,7 +254,7 @@ def test_facts_are_read_again_to_the_last_digit(
     ],
 )
 def test_facts_that_were_not_written_are_damaged(text: str) -> None:
-    with pytest.raises(Damaged, match="A discovered attribute must be stored"):
+    with pytest.raises(Damaged, match="The discovered attribute 'odd' must be stored"):
         DiscoveredDomain.from_facts({"odd": text})
 
 

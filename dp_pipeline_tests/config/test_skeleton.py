@@ -179,9 +179,11 @@ def test_a_public_draft_is_valid_and_lists_omissions(tmp_path: Path) -> None:
 def test_a_draft_without_a_column_is_refused() -> None:
     for columns in ((START,), (), (NOTE,)):
         with pytest.raises(
-            DeclarationError, match=r"rides\.csv has no column that can be declared, other than the"
+            DeclarationError, match=r"rides\.csv has no column that can be declared: name a source"
         ):
             outline(columns)
+    with pytest.raises(DeclarationError, match="be declared, other than the person's: name a"):
+        outline((), "user")
 
 
 def test_the_draft_explains_choices_for_invalid_rows() -> None:

@@ -718,7 +718,7 @@ def test_a_pointer_to_rows_of_another_window_is_refused(project: Project):
     release = EpsilonRelease.at(
         spec.at_window("2026-W02"), "independent", "0.5", project.home, noise="opendp"
     )
-    with pytest.raises(Damaged, match="must hold the name of a snapshot, but it does not: run the"):
+    with pytest.raises(Damaged, match="of a snapshot of window 2026-W02, but it does not: write"):
         publish(release)
 
 

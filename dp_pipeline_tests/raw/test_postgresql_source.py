@@ -118,9 +118,9 @@ def test_columns_that_are_not_declared_are_not_read(rides):
 @pytest.mark.parametrize(
     ("query", "got"),
     [
-        ("SELECT x FROM trips", "a table that is not there"),
-        ("SELECT speed FROM rides", "a column that is not there"),
-        ("SELECT FROM WHERE", "a query with a mistake in its grammar"),
+        ("SELECT x FROM trips", "a table that is not there: correct `query`"),
+        ("SELECT speed FROM rides", "a column that is not there: correct `query`"),
+        ("SELECT FROM WHERE", "a query with a mistake in its grammar: correct `query`"),
         ("SELECT lat, lat FROM rides", "got 'lat' twice: rename one column"),
         ("SELECT seats FROM rides", "1 columns without it (seats)"),
     ],

@@ -114,12 +114,15 @@ def test_a_cell_of_sqlite_that_is_no_text_spoils_itself_only(rides):
 @pytest.mark.parametrize(
     ("query", "got"),
     [
-        ("SELECT lat FROM trips", "a table that is not there"),
-        ("SELECT lat, speed FROM rides", "a column that is not there"),
-        ("SELECT lat FROM rides WHERE", "a query with a mistake in its grammar"),
+        ("SELECT lat FROM trips", "a table that is not there: correct `query`"),
+        ("SELECT lat, speed FROM rides", "a column that is not there: correct `query`"),
+        ("SELECT lat FROM rides WHERE", "a query with a mistake in its grammar: correct `query`"),
         ("SELECT fare FROM rides", "1 columns without it (fare)"),
         ("SELECT lat, lat FROM rides", "got 'lat' twice: rename one column"),
-        (f"WITH x AS (SELECT 1) INSERT INTO rides VALUES (1, '{SECRET}', 1)", "grammar"),
+        (
+            f"WITH x AS (SELECT 1) INSERT INTO rides VALUES (1, '{SECRET}', 1)",
+            "grammar: correct `query`",
+        ),
     ],
 )
 def test_a_query_that_cannot_be_is_refused_before_a_row_is_read(rides, query, got):
@@ -134,11 +137,12 @@ def test_the_error_of_a_query_has_no_value_of_a_row(rides):
 
 def test_a_file_of_sqlite_must_be_there_and_be_one(tmp_path):
     absent = f"sqlite:///{tmp_path}/none.db"
-    assert refusal(spec_at(absent, "SELECT 1 AS x", "x")).endswith("a file that cannot be opened")
+    message = refusal(spec_at(absent, "SELECT 1 AS x", "x"))
+    assert message.endswith("got no file there: put it there, or correct `database`")
     assert not (tmp_path / "none.db").exists()
     (tmp_path / "text.db").write_text(SECRET * 100)
     other = spec_at(f"sqlite:///{tmp_path}/text.db", "SELECT x FROM a", "x")
-    assert refusal(other).endswith("a file that is no database")
+    assert refusal(other).endswith("a file that is no database: correct `database`")
 
 
 def test_nothing_can_be_written_to_a_file_of_sqlite(rides):

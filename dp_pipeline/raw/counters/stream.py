@@ -53,8 +53,8 @@ class StoredRows:
             )
             if any(sizes != rows for sizes in codes_rows):
                 raise Damaged(
-                    "The files of prepared rows must have equal row groups, but they differ: "
-                    "prepare the snapshot again"
+                    f"The files of prepared rows in {pair[0].parent} must have equal row groups, "
+                    "but they differ: prepare the snapshot again"
                 )
             groups += [(index, number, size) for number, size in enumerate(rows)]
         sizes = tuple((name, domain[name].size) for name in domain.discrete)

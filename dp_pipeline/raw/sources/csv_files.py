@@ -74,7 +74,7 @@ def _read_file(spec: DatasetSpec, path: Path) -> Iterator[pa.Table]:
         spec,
         _csv_tables(path, spec.source, names, columns, line_is_row=spec.is_release),
         expected=f"CSV rows of {len(names)} cells",
-        got="a row of another length",
+        got="a row of another length: correct it, or declare another `delimiter`",
     )
 
 

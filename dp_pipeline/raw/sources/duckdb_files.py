@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -78,11 +79,15 @@ def _open(location: str) -> DuckDBPyConnection:
             "'dp-pipeline[duckdb]'`"
         ) from None
     path = location.removeprefix(DUCKDB)
-    error = SourceError(
-        "source.database: the file cannot be opened as a DuckDB file: correct `database`, and "
-        "close other programs that have the file open"
-    )
-    return _attempt(lambda: duckdb.connect(path, read_only=True, config=_LOCKED), error)
+    fault = "there is no such file: put it there, or correct `database`"
+    try:
+        return duckdb.connect(path, read_only=True, config=_LOCKED)
+    except duckdb.Error as error:
+        if Path(path).exists():
+            fault = "it cannot be opened as a DuckDB file: correct `database`"
+        if "Could not set lock" in str(error):
+            fault = "another program has it open: close that program"
+    raise SourceError(f"source.database: {path}: {fault}")
 
 
 def _attempt(read: Callable[[], Result], fault: SourceError) -> Result:

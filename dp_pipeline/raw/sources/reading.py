@@ -24,7 +24,7 @@ from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.domain import Attribute
 from dp_pipeline.config.encoding import Levels, number_of
 from dp_pipeline.config.errors import SourceError, did_you_mean
-from dp_pipeline.config.system_errors import require_regular
+from dp_pipeline.config.system_errors import os_error_reason, remedy_of, require_regular
 from dp_pipeline.raw.values import PLAIN, REAL, TEXT, WHOLE, kind_of, texts, times, type_word
 
 MAX_CELL_BYTES = 1 << 10
@@ -33,6 +33,7 @@ long text in every row."""
 
 Result = TypeVar("Result")
 _DAMAGED = "a damaged file: write it again"
+_NO_NAMES = "no row of names: write one above the rows, or correct `header_row` if declared"
 
 
 class NoHeader(ValueError):
@@ -62,11 +63,13 @@ def guarded(
     """Return ``read()``, or raise a SourceError without the error, which may quote rows."""
     try:
         return read()
-    except OSError:
-        got = _DAMAGED
+    except OSError as error:
+        got = f"{os_error_reason(error)}: {remedy_of(error)}" if remedy_of(error) else _DAMAGED
     except OddFile as odd:
         expected, got = odd.expected, odd.got
-    except (pa.ArrowException, UnicodeError, csv.Error, NoHeader):
+    except NoHeader:
+        got = _NO_NAMES
+    except (pa.ArrowException, UnicodeError, csv.Error):
         pass
     # Raised outside the handler, so that no __context__ has the quoted row.
     raise refusal(spec, expected, got)
@@ -91,9 +94,12 @@ def require_readable(spec: DatasetSpec, path: Path) -> None:
         with path.open("rb") as file:
             start = file.read(16)
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "an impossible path"
-        advice = ": put it there, or mend `source`" if isinstance(error, FileNotFoundError) else ""
-        raise refusal(spec, "a file that can be read", f"{reason}{advice}") from None
+        reason, advice = "an impossible path", "mend `source`"
+        if isinstance(error, OSError):
+            reason, advice = os_error_reason(error), remedy_of(error) or "mend `source`"
+        if isinstance(error, FileNotFoundError):
+            advice = "put it there, or mend `source`"
+        raise refusal(spec, "a file that can be read", f"{reason}: {advice}") from None
     if not start and not spec.source.header:
         raise refusal(spec, "a file with columns", "an empty file: correct `source`")
     kinds = (kind for mark, kind in KINDS_OF_FILES.items() if start.startswith(mark))
@@ -381,8 +387,9 @@ def _as_text(spec: DatasetSpec, name: str, column: pa.ChunkedArray) -> pa.Chunke
         return guarded(
             spec,
             lambda: cells.cast(pa.string()),
-            expected=f"{spec.source.encoding or 'UTF-8'} text in every column",
-            got="bytes that are not",
+            expected=f"{spec.source.encoding or 'UTF-8'} text in column {name!r}",
+            got="bytes that are not"
+            + (": declare their `encoding`" if spec.source.kind == "csv" else ": correct them"),
         )
     try:
         return cells.cast(pa.string())

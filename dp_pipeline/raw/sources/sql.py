@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 
 import pyarrow as pa
 from sqlalchemy import URL, Connection
@@ -43,20 +44,20 @@ _FIRST_ROUNDED = 2.0**53
 _SQLITE = "sqlite:///"
 
 _REASONS = {
-    "42P01": "a table that is not there",
-    "42703": "a column that is not there",
-    "42601": "a query with a mistake in its grammar",
-    "42501": "a user who may not read it",
-    "25006": "a query that writes",
-    "no such table": "a table that is not there",
-    "no such column": "a column that is not there",
-    "syntax error": "a query with a mistake in its grammar",
-    "readonly database": "a query that writes",
-    "not a database": "a file that is no database",
-    "unable to open": "a file that cannot be opened",
-    "password authentication failed": "a user or password that is refused",
-    "Connection refused": "no server there",
-    "timeout": "no answer in time",
+    "42P01": "a table that is not there: correct `query`",
+    "42703": "a column that is not there: correct `query`",
+    "42601": "a query with a mistake in its grammar: correct `query`",
+    "42501": "a user who may not read it: let the user of the URL read it",
+    "25006": "a query that writes: correct `query`",
+    "no such table": "a table that is not there: correct `query`",
+    "no such column": "a column that is not there: correct `query`",
+    "syntax error": "a query with a mistake in its grammar: correct `query`",
+    "readonly database": "a query that writes: correct `query`",
+    "not a database": "a file that is no database: correct `database`",
+    "unable to open": "a file that cannot be opened: let the user who runs this read it",
+    "password authentication failed": "a user or password that is refused: correct the URL",
+    "Connection refused": "no server there: start it, or correct the URL",
+    "timeout": "no answer in time: run again, or correct the URL",
 }
 """SQL code, or part of a driver's message → reported reason."""
 
@@ -95,11 +96,13 @@ def _source_url(spec: DatasetSpec) -> URL:
     if location.startswith(_SQLITE):
         # Not parsed, since a folder's name may have a question mark.
         return URL.create("sqlite", database=location.removeprefix(_SQLITE))
-    url = database_url(os.environ.get(spec.source.needs or "", ""))
+    text = os.environ.get(spec.source.needs or "", "")
+    url = database_url(text)
     if url is None:
+        got = "holds another text: correct it" if text else "is not set: export it"
         raise DeclarationError(
             f"{spec.name}: source.database: the variable {spec.source.needs} must hold an "
-            f"address like {EXPECTED_DATABASE}, but it holds another text: correct it"
+            f"address like {EXPECTED_DATABASE}, but it {got}"
         )
     if database_name(url) != location:
         raise DeclarationError(
@@ -119,6 +122,9 @@ def _attempt(
     except (SQLAlchemyError, UnicodeError, pa.ArrowException) as error:
         # The reason of a failure at a row is not reported, since it could depend on the row.
         reason = got or _reason(error)
+    file = spec.source.location.removeprefix(_SQLITE)
+    if file != spec.source.location and not Path(file).exists():
+        reason = "no file there: put it there, or correct `database`"
     raise refusal(spec, expected, reason)
 
 
