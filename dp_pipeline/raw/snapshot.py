@@ -262,10 +262,10 @@ class Snapshot:
     def changed(self, stage: str) -> Damaged:
         """Return the error for a stage's table that is not as it was stored."""
         path = self.table_path(stage)
-        fault = "is not as it was stored" if path.exists() else f"is not there, as {path}"
+        gone = "" if path.exists() else f"there is no file {path}, so "
         return Damaged(
-            f"{self!r}: the table {stage!r} {fault}: restore it, or name a new snapshot: "
-            f"{new_snapshot_hint(self.dataset)}"
+            f"{self!r}: {gone}the table {stage!r} is not as it was stored: restore it, or "
+            f"name a new snapshot: {new_snapshot_hint(self.dataset)}"
         )
 
 
@@ -353,8 +353,10 @@ def require_prepared(spec: DatasetSpec, snapshot: Snapshot) -> None:
 
 
 def _not_prepared(spec: DatasetSpec, snapshot: Snapshot, fault: str) -> NotPrepared:
-    hint = preparation_hint(spec.name, window_of(spec, snapshot))
-    return NotPrepared(f"{snapshot!r} {fault} as {spec.name} is declared now: {hint}")
+    return NotPrepared(
+        f"{snapshot!r} {fault} as {spec.name} is declared now: "
+        f"{preparation_hint(spec.name, window_of(spec, snapshot))}"
+    )
 
 
 def window_of(spec: DatasetSpec, snapshot: Snapshot) -> str:

@@ -234,7 +234,9 @@ def test_another_database_than_at_loading_is_refused(rides, tmp_path, monkeypatc
 def test_a_server_that_is_not_there_is_refused(monkeypatch):
     url = "postgresql://me:word@127.0.0.1:1/rides"
     monkeypatch.setenv(VARIABLE, url)
-    assert refusal(spec_at(url, "SELECT 1 AS x", "x")).endswith("got no server there")
+    assert refusal(spec_at(url, "SELECT 1 AS x", "x")).endswith(
+        "got no server there: start it, or correct the URL"
+    )
 
 
 def database(server: PostgresServer, encoding: str, purpose: str) -> str:

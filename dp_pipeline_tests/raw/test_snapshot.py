@@ -46,7 +46,8 @@ def test_a_safe_folder_name_is_a_snapshot_id(name):
     "name", ["", ".", "..", ".hidden", "../other", "a/b", "a b", "a\n", "A" * 65, "current"]
 )
 def test_unsafe_snapshot_id_is_refused(name):
-    with pytest.raises(DeclarationError, match="The name of a snapshot must have letters, digits"):
+    fault = "not be 'current', nor" if name == "current" else "have letters, digits"
+    with pytest.raises(DeclarationError, match=f"The name of a snapshot must {fault}"):
         check_snapshot_id(name)
 
 
