@@ -24,6 +24,7 @@ pytestmark = [pytest.mark.chain, pytest.mark.usefixtures("forgotten_disk", "blan
 
 SHELF = "city/rides/dpqt_kmeans/"
 LINE = f"The store that {PUBLISHED_VARIABLE} names cannot take files at "
+CHECK = ": check the address, the network and the driver's settings"
 
 
 @pytest.fixture(scope="module")
@@ -162,7 +163,9 @@ def test_an_interrupted_copy_is_unnamed_and_completed_next_time(
     released: Project, bucket: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
     with _unplugged_before("SHA256SUMS", monkeypatch):
-        assert refused(released) == f"{LINE}s3://open/{SHELF.rstrip('/')}: ConnectionResetError"
+        assert (
+            refused(released) == f"{LINE}s3://open/{SHELF.rstrip('/')}: ConnectionResetError{CHECK}"
+        )
     half = written(bucket)
     assert len(half) > 1
     assert "current.json" not in half
@@ -191,7 +194,7 @@ def test_a_mistyped_bucket_is_refused_and_none_is_made(
     monkeypatch.setenv(PUBLISHED_VARIABLE, "s3://oepn/city")
     assert refused(released) == (
         f"{LINE}s3://oepn/{SHELF.rstrip('/')}: FileNotFoundError: no such bucket or folder; "
-        "none is made"
+        "none is made: make it, or correct the address"
     )
     buckets = bucket.meta.client.list_buckets()["Buckets"]
     assert [one["Name"] for one in buckets] == ["open"]
@@ -203,7 +206,7 @@ def test_without_a_key_it_is_refused_in_one_line(
 ):
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
-    assert refused(released) == f"{LINE}s3://open/{SHELF.rstrip('/')}: NoCredentialsError"
+    assert refused(released) == f"{LINE}s3://open/{SHELF.rstrip('/')}: NoCredentialsError{CHECK}"
 
 
 def test_a_password_in_an_address_is_not_shown(released: Project, monkeypatch: pytest.MonkeyPatch):

@@ -128,7 +128,8 @@ def _require_column(name: str, columns: Names) -> str:
         return name
     listed = ", ".join(columns[:12]) + (", …" if len(columns) > 12 else "")
     raise DeclarationError(
-        f"The condition names {name[:40]!r}, which is no column: choose from {listed}"
+        f"The condition names {name[:40]!r}, which is no column: choose from {listed}; a text "
+        "stands in quotes"
     )
 
 

@@ -61,10 +61,12 @@ def lines_of(
     answers."""
     if of_parts:
         release = _require_parts(release).parts
-    text = " ".join(question.split())
+    text, fault = " ".join(question.split()), "cannot be read"
     for method, form in _FORMS.items():
         match = re.fullmatch(form, text)
-        if match is not None and hasattr(release, method):
+        if match is not None and not hasattr(release, method):
+            fault = "is one that this release does not answer"
+        elif match is not None:
             parts = {name: part for name, part in match.groupdict().items() if part}
             if "any_part" in parts:
                 _require_parts(release)
@@ -76,7 +78,7 @@ def lines_of(
         and (hasattr(release, "parts") or _PART not in example)
     ]
     raise DeclarationError(
-        f"The question {question[:80]!r} cannot be read: write one such as {'; '.join(examples)}"
+        f"The question {question[:80]!r} {fault}: write one such as {'; '.join(examples)}"
     )
 
 

@@ -96,6 +96,11 @@ class OpenTable:
         DeclarationError where no released row meets ``among``."""
         rows, used = self.rows_where(where)
         base, used_base = self.rows_where(among)
+        if not base.any():
+            meets = f"meets the condition {among!r}" if among.strip() else "exists"
+            raise DeclarationError(
+                f"No released row {meets}, so there is no share: use a wider condition"
+            )
         return self._ratio(
             rows & base, base, union(used, used_base), of=of, level=level, bounds=(0.0, 1.0)
         )
@@ -109,20 +114,24 @@ class OpenTable:
         for a column of texts, or where no released row meets the condition."""
         rows, used = self.rows_where(where)
         if not by:
-            return self._mean(column, rows, used, of=of, level=level)
+            return self._mean(column, rows, used, where, of=of, level=level)
         attribute = self._attributes[self._require_column(by)]
         codes, used = self.precision.codes[attribute], union(used, (attribute,))
         return {
-            label: self._mean(column, rows & (codes == code), used, of=of, level=level)
+            label: self._mean(
+                column, rows & (codes == code), used, f"{by} = {label!r}", of=of, level=level
+            )
             for code, label in enumerate(self._labels[attribute])
             if (rows & (codes == code)).any()
         }
 
     def _mean(
-        self, column: str, rows: np.ndarray, used: Names, *, of: Of, level: float
+        self, column: str, rows: np.ndarray, used: Names, where: str, *, of: Of, level: float
     ) -> Estimate:
         values, present = self._numbers(column)
         rows = rows & present
+        if not rows.any():
+            raise _no_value(column, where, "mean")
         inside = self._width_of_bins(column)
         shares = rows * self._mass / max(1.0, float((rows * self._mass).sum()))
         return self._ratio(
@@ -157,10 +166,7 @@ class OpenTable:
         values, present = self._numbers(column)
         rows = rows & present
         if not rows.any():
-            raise DeclarationError(
-                f"No released row that meets the condition {where!r} has a value of {column}, so "
-                "there is no quantile: use a wider condition"
-            )
+            raise _no_value(column, where, "quantile")
         value = self._value_at(probability, values, rows)
         share = self._ratio(
             (values <= value) & rows,
@@ -364,8 +370,8 @@ class OpenTable:
         many = float((base * self._mass).sum())
         if many == 0:
             raise DeclarationError(
-                "No released row meets the condition, so it has no mean and no share: use a "
-                "wider condition"
+                "The released rows asked about weigh nothing together, so they have no mean and "
+                "no share: use a wider condition"
             )
         ratio = float((part * self._mass).sum()) / many
         weights = self._items * (part - ratio * base) / (many * self.precision.weight)
@@ -437,3 +443,11 @@ def of_tables(tables: Tables) -> OpenTable:
 def union(first: Names, second: Names) -> Names:
     """Return all names of both, in order, each once."""
     return tuple(dict.fromkeys((*first, *second)))
+
+
+def _no_value(column: str, where: str, number: str) -> DeclarationError:
+    among = f" that meets the condition {where!r}" if where.strip() else ""
+    remedy = "use a wider condition or another column" if among else "choose another column"
+    return DeclarationError(
+        f"No released row{among} has a value of {column}, so there is no {number}: {remedy}"
+    )

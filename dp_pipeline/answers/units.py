@@ -244,9 +244,9 @@ class OpenUnits(OpenTable):
         sums = self._sums(in_units, rows, pairs)
         divisor = self.precision.weight * float((base * self._mass).sum()) if is_share else 1.0
         if not divisor:
+            meets = f"meets the condition {among!r}" if among.strip() else "exists"
             raise DeclarationError(
-                f"No released unit meets the condition {among!r}, so there is no share among them: "
-                "use a wider condition"
+                f"No released unit {meets}, so there is no share: use a wider condition"
             )
         has_part = np.logical_or.reduceat(rows, self._firsts)
         value = self.precision.weight * float(has_part.sum()) / divisor

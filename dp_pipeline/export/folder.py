@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from dp_pipeline.config.errors import Damaged, DeclarationError
+from dp_pipeline.config.system_errors import system_line
 from dp_pipeline.files import sync, temporary_folder
 
 DESCRIPTOR, SUMS = "datapackage.json", "SHA256SUMS"
@@ -55,15 +56,18 @@ def digest_of_export(folder: Path) -> str:
 
 def read_descriptor(folder: Path) -> dict[str, Any]:
     """Return the content of ``datapackage.json``; Damaged if it does not describe an export."""
+    path, fault = folder / DESCRIPTOR, "does not describe an export of this program"
     try:
-        descriptor = json.loads((folder / DESCRIPTOR).read_text(encoding="utf-8"))
+        descriptor = json.loads(path.read_text(encoding="utf-8"))
         if isinstance(descriptor[OWN], dict) and isinstance(descriptor["resources"], list):
             return dict(descriptor)
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+    except FileNotFoundError:
+        fault = "does not exist"
+    except OSError as error:
+        raise Damaged(system_line(error, path)) from None
+    except (ValueError, KeyError, TypeError, RecursionError):
         pass
-    raise Damaged(
-        f"{DESCRIPTOR} does not describe an export of this program: name the folder of one"
-    )
+    raise Damaged(f"{path} {fault}: name the folder of an export, or fetch the export again")
 
 
 def require_replaceable(target: Path, *, dataset: str, model: str) -> None:
@@ -76,9 +80,10 @@ def require_replaceable(target: Path, *, dataset: str, model: str) -> None:
         raise DeclarationError(f"{expected} a {kind}: choose another folder")
     try:
         descriptor, names = read_descriptor(target), set(files_of(target))
-    except Damaged:
+    except Damaged as error:
+        fault = str(error).partition(": ")[0]
         raise DeclarationError(
-            f"{expected} a folder with other files: choose one that does not exist"
+            f"{expected} none, as {fault}: choose a folder that does not exist"
         ) from None
     identity = descriptor[OWN].get("dataset"), descriptor[OWN].get("model")
     if identity != (dataset, model):

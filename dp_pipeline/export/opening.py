@@ -9,6 +9,7 @@ from dp_pipeline.answers.boxes import OpenClusters, open_clusters
 from dp_pipeline.answers.tables import OpenTable
 from dp_pipeline.answers.units import OpenUnits, open_tables
 from dp_pipeline.config.errors import Damaged, DeclarationError
+from dp_pipeline.config.system_errors import system_line
 from dp_pipeline.export.folder import read_descriptor
 from dp_pipeline.export.tables import read_resource
 from dp_pipeline.results.clusters import Columns
@@ -41,6 +42,10 @@ def open_release(folder: str | Path) -> OpenTable | OpenUnits | OpenClusters:
 def _read(root: Path, resource: Mapping[str, object]) -> Columns:
     try:
         return read_resource(root, resource)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        name = Path(str(resource["path"])).name
-        raise Damaged(f"{name} is not a table as it was exported: fetch the export again") from None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        path, fault = root / str(resource.get("path")), "is not a table as it was exported"
+        if isinstance(error, FileNotFoundError):
+            fault = "is missing"
+        elif isinstance(error, OSError):
+            raise Damaged(system_line(error, path)) from None
+        raise Damaged(f"{path} {fault}: fetch the export again") from None

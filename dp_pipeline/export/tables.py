@@ -184,7 +184,8 @@ def _plain_texts(path: Path, texts: list[str]) -> list[str]:
 
 def _ambiguous_text(path: Path, fault: str) -> DeclarationError:
     return DeclarationError(
-        f"{path.name}: CSV cannot distinguish {fault}: export with `--format parquet`"
+        f"{path.name}: CSV cannot distinguish {fault}: export with `--format parquet`, or, for a "
+        "published copy, declare another level"
     )
 
 

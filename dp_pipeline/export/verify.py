@@ -19,8 +19,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dp_pipeline.config.amounts import PURE
-from dp_pipeline.config.errors import Damaged, PipelineError
+from dp_pipeline.config.errors import BoundaryViolation, BudgetExceeded, Damaged, PipelineError
 from dp_pipeline.config.formats import require_format
+from dp_pipeline.config.system_errors import system_line
 from dp_pipeline.export.contents import CARD, SIZES, guarantee, lines_on_card
 from dp_pipeline.export.folder import (
     DESCRIPTOR,
@@ -118,6 +119,7 @@ def _inspections(export: _Export, failed: Collection[str]) -> Iterator[_Inspecti
     yield f"words of {CARD}.html", export.page, (figures, f"{CARD}.md", f"{CARD}.html")
 
 
+FETCH = ": fetch the export again"
 _UNREADABLE = (ValueError, TypeError, AttributeError, LookupError, ArithmeticError)
 
 
@@ -125,12 +127,18 @@ def _checked(of: str, inspect: Callable[[], str]) -> Check:
     try:
         return Check(of, True, inspect())
     except PipelineError as error:
-        remedy = ": fetch the export again" if isinstance(error, Damaged) else ""
-        return Check(of, False, " ".join(str(error).removeprefix(f"{of}: ").split()) + remedy)
-    except (*_UNREADABLE, OSError, RecursionError):
-        return Check(
-            of, False, "the file cannot be read as it was exported: fetch the export again"
+        # Of a violation without its remedy, which is one for who wrote the code.
+        text = " ".join(
+            str(error).removeprefix(f"{of}: ").partition(" (correct the code")[0].split()
         )
+        is_damage = isinstance(error, Damaged | BoundaryViolation | BudgetExceeded)
+        return Check(of, False, text + FETCH if is_damage and not text.endswith("again") else text)
+    except FileNotFoundError as error:
+        return Check(of, False, f"{Path(str(error.filename)).name} is missing{FETCH}")
+    except OSError as error:
+        return Check(of, False, system_line(error))
+    except (*_UNREADABLE, RecursionError):
+        return Check(of, False, f"its file is not as it was exported{FETCH}")
 
 
 def _require_scale_of_left_out(bundle: Bundle) -> None:

@@ -201,7 +201,9 @@ def _pair_count(counts: Any) -> float:
 
 def _counts_of(table: ClassTable) -> NDArray[np.float64]:
     if table.ndim != 2 or table.size == 0:
-        raise DeclarationError(f"A class table must have shape (classes, k), not {table.shape}")
+        raise DeclarationError(
+            f"A class table must have shape (classes, k), each at least 1, not {table.shape}"
+        )
     if table.min() < 0:
         raise DeclarationError("A class table must have counts of at least 0, but one is negative")
     return table.astype(np.float64)

@@ -141,26 +141,26 @@ def require_no_history(spec: DatasetSpec, home: Home) -> None:
     ledger = home.ledger
     known_populations = ledger.populations()
     for trace in find_traces(home):
+        kind = "rows" if home.raw in trace.path.parents else "releases"
         if trace.population is None:
             raise Damaged(
-                f"{spec.name}: the rows or releases in {trace.path} name no population, so the "
-                "ledger cannot know them: run their data set again, or put them outside of "
-                f"{home.root}"
+                f"{spec.name}: the {kind} in {trace.path} name no population, so the ledger cannot "
+                f"know them: restore them from a backup, or put them outside of {home.root}"
             )
         if trace.population not in known_populations:
             raise Damaged(
                 f"{spec.name}: the ledger does not know population {trace.population}, although "
-                f"rows or releases of it are in {trace.path}: put the ledger and its head back, "
-                f"or the rows and releases outside of {home.root}"
+                f"{kind} of it are in {trace.path}: put the ledger and its head back, or those "
+                f"{kind} outside of {home.root}"
             )
     reports = [home.reports / f"{spec.name}{ending}" for ending in (".html", ".cards")]
     paths = (home.internal / spec.name, *reports)
-    has_results = any(any(path.iterdir()) if path.is_dir() else path.exists() for path in paths)
-    if has_results and dataset_name(spec.name) not in {name for name, _ in ledger.claims()}:
+    results = [path for path in paths if (any(path.iterdir()) if path.is_dir() else path.exists())]
+    if results and dataset_name(spec.name) not in {name for name, _ in ledger.claims()}:
         raise Damaged(
-            f"{spec.name}: the ledger does not know this data set, although evaluations or "
-            f"reports of it are in {home.root}: put the ledger and its head back, or move "
-            "those elsewhere"
+            f"{spec.name}: the ledger does not know this data set, although "
+            f"{'evaluations' if results[0] == paths[0] else 'reports'} of it are in {results[0]}: "
+            f"put the ledger and its head back, or move those outside of {home.root}"
         )
 
 

@@ -177,10 +177,10 @@ def domain_bundle(spec: DatasetSpec, home: Home, *, snapshot: Snapshot | None = 
     if snapshot is not None:
         pointer = read_document(_pointer_path(spec, home, snapshot.id))
     if snapshot is None or pointer is None:
-        raise NotPrepared(
-            f"{spec.name}: the domain of its snapshot is not yet discovered: "
-            f"{preparation_hint(spec.name)}"
-        )
+        fault = "no snapshot is prepared"
+        if snapshot is not None:
+            fault = f"the domain of its snapshot {snapshot.id} is not yet discovered"
+        raise NotPrepared(f"{spec.name}: {fault}: {preparation_hint(spec.name)}")
     bundle = pointed_bundle(spec, home, pointer, model=NAME, snapshot=snapshot.id)
     if bundle.facts["declaration"] != spec.digest:
         raise NotPrepared(

@@ -249,9 +249,14 @@ class EpsilonRelease(NoisyRelease):
         if public is None:
             return facts
         if spec.reserved is not None and spec.reserved.facts.get(PRIOR) != public.fact:
+            digest, give_up = spec.key.digest, ""
+            if self.home.ledger.state(digest) not in ("settled", "dead"):
+                give_up = (
+                    f"give it up by `dp-pipeline budget give-up {digest[:12]} --reason …` and "
+                )
             raise DeclarationError(
                 f"{self.where}: prior: the public rows are not those that the release was started "
-                "with: put those back, or pay for a new draw with --new-draw"
+                f"with: put those back, or {give_up}pay for a new draw with --new-draw"
             )
         return {**facts, PRIOR: public.fact}
 

@@ -16,7 +16,7 @@ from dp_pipeline.config.errors import Damaged, DeclarationError, NotPrepared, Pi
 from dp_pipeline.config.sections import Publication
 from dp_pipeline.export.contents import is_cleared, write_contents
 from dp_pipeline.export.folder import digest_of_export, files_of, replace_folder
-from dp_pipeline.export.verify import verified
+from dp_pipeline.export.verify import FETCH, verified
 from dp_pipeline.ledger import Entry
 from dp_pipeline.ledger.entries import blocks_of
 from dp_pipeline.releases import replay
@@ -131,10 +131,17 @@ def find_newest_settled(
             if release is not None and (not only_cleared or is_cleared(release.bundle)):
                 return release
     where = " ".join(filter(None, (request.level and f"at {request.level}", request.window)))
+    command = f"run {spec.name} --model"
+    if is_k_anonymous:
+        command = f"anonymize {spec.name} --method"
+    command += f" {request.name}"
+    if request.level:
+        command += f" --{'k' if is_k_anonymous else 'epsilon'} {request.level}"
+    if request.window and not is_k_anonymous:
+        command += f" --window {request.window}"
     raise NotPrepared(
         f"{spec.name}: {request.name}: no settled release {f'{where} ' if where else ''}of this "
-        f"declaration exists: `dp-pipeline {'anonymize' if is_k_anonymous else 'run'} "
-        f"{spec.name}` makes it"
+        f"declaration exists: `dp-pipeline {command}` makes it"
     )
 
 
@@ -175,8 +182,9 @@ def _settled_release(
     bundle = replay.pointed_bundle(spec, home, {"folder": folder}, **expected)
     if bundle.key != settled.key:
         raise Damaged(
-            f"The stored release {bundle.key[:12]} must be {str(settled.key)[:12]}, which the "
-            "ledger names, but it is another one: run `dp-pipeline check`"
+            f"{release.what}: the stored release in {home.released / folder} must be "
+            f"{str(settled.key)[:12]}, which the ledger names, but it is {bundle.key[:12]}: "
+            "restore that folder from a backup"
         )
     return SettledRelease(release, bundle, home.released / folder, settled.time[:10])
 
@@ -234,8 +242,8 @@ def export(settled: SettledRelease, target: Path, *, ending: str) -> Export:
         fault = next((check for check in verified(folder) if not check.is_good), None)
         if fault is not None:
             raise PipelineError(
-                f"{release.what}: the written export does not verify, so it "
-                f"was not kept: {fault.line}"
+                f"{release.what}: the written export does not verify, so it was not kept: "
+                f"{fault.line.removesuffix(FETCH)}: export once more, or report this fault"
             )
 
     replace_folder(target, write, dataset=release.spec.name, model=release.name)

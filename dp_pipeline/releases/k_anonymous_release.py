@@ -187,7 +187,7 @@ class KAnonymousRelease(Release):
         if self.k < 2:
             raise DeclarationError(
                 f"{self.spec.name}: k_anonymity: a table of sensitive rows needs a K of "
-                f"at least 2, not {self.k}"
+                f"at least 2, not {self.k}: choose another K"
             )
 
     def key(self, snapshot: Snapshot, *, new_draw: bool = False) -> KAnonymousKey:  # noqa: ARG002

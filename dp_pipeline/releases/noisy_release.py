@@ -154,8 +154,8 @@ class NoisyDrawing(Drawing):
             self.counter.require_stored()
             raise AnswersLost(
                 f"{spec.what}: the rows of snapshot {spec.key.snapshot} were read or prepared "
-                "again, so they are not those with which this release started: put the old rows "
-                "back, or pay for a new draw with --new-draw"
+                "again, so they are not those with which this release started: pay for a new draw "
+                "with --new-draw"
             )
 
 

@@ -113,8 +113,8 @@ def _put_version(files: Any, exported: export.Export, folder: str) -> None:
 
 
 _REASONS: dict[type[Exception], str] = {
-    FileNotFoundError: ": no such bucket or folder; none is made",
-    PermissionError: ": it may not be read or written with the key that the driver found",
+    FileNotFoundError: ": no such bucket or folder; none is made: make it, or correct the address",
+    PermissionError: ": the key that the driver found may not read or write there: allow it to",
 }
 
 
@@ -126,7 +126,9 @@ def _one_line_errors(place: str) -> Iterator[None]:
     except PipelineError:
         raise
     except Exception as error:  # noqa: BLE001 - each driver has errors of its own
-        why = _REASONS.get(type(error), "")
+        why = _REASONS.get(
+            type(error), ": check the address, the network and the driver's settings"
+        )
         raise PipelineError(
             f"The store that {PUBLISHED_VARIABLE} names cannot take files at {place}: "
             f"{type(error).__name__}{why}"
@@ -151,6 +153,8 @@ def _file_system(place: str) -> tuple[Any, str]:
             "and the driver, such as s3fs, gcsfs or adlfs"
         ) from None
     except ValueError:
+        if scheme in fsspec.available_protocols():
+            raise  # The driver knows the address, and refuses its own settings.
         raise DeclarationError(
             f"{expected}, but fsspec knows no addresses that begin with {scheme}://: correct it"
         ) from None

@@ -42,9 +42,10 @@ class RefinedRelease:
         """
         state = ledger.state(self.key.digest)
         if state != "settled":
+            remedy = "run without --refine" if state == "dead" else "run it without --refine first"
             raise DeclarationError(
                 f"{self.reserved.what}: only a finished release can be refined, but this one is "
-                f"{state}: finish it first"
+                f"{state}: {remedy}"
             )
         if self.reserved.facts.get(ROWS) != rows:
             raise DeclarationError(
@@ -69,8 +70,8 @@ def refined_release(
     history = ledger.history(key.refines)
     if not history:
         raise DeclarationError(
-            f"{what}: refine: no release at ε={epsilon_text(epsilon)} exists: run at that ε "
-            "first, or without --refine"
+            f"{what}: refine: no release at ε={epsilon_text(epsilon)} exists of these rows and "
+            "declarations: run at that ε first, or without --refine"
         )
     facts = history[0].facts
     refined = replace(
@@ -82,8 +83,9 @@ def refined_release(
         refines=facts.get(REFINES, ""),
     )
     if refined.digest != key.refines:
+        changed = "declarations" if facts["declaration"] != key.declaration else "parameters"
         raise DeclarationError(
-            f"{what}: refine: the declarations or parameters are not those that the release at "
+            f"{what}: refine: the {changed} are not those that the release at "
             f"ε={facts['epsilon']} was drawn with: put them back, or run without --refine"
         )
     return RefinedRelease(refined, history[0])

@@ -6,7 +6,6 @@ Also the JSON documents that assets hand to each other: quality rows and pointer
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 from collections.abc import Mapping
@@ -129,9 +128,10 @@ def _entry(key: str, population: str, ledger: Ledger, event: str) -> Entry:
     if entries and entries[0].population == population:
         return entries[0]
     deed = "settled" if event == "settled" else "charged"
+    fault = f"that of population {entries[0].population}" if entries else "none"
     raise Damaged(
-        f"The ledger must have a row that {deed} release {key[:12]}, but it has none: "
-        "`dp-pipeline budget verify` says whether rows are lost"
+        f"The ledger must have a row that {deed} release {key[:12]} of population {population}, "
+        f"but it has {fault}: `dp-pipeline budget verify` says whether rows are lost"
     )
 
 
@@ -141,15 +141,16 @@ def settled_answers(store: BundleStore, key: Key, settled: Entry) -> Transcript:
     Damaged, never AnswersLost, if they are not those that were settled: AnswersLost would end the
     release that is being drawn, such as one that refines this one.
     """
-    path = store.transcript_path(key)
-    with contextlib.suppress(AnswersLost, FileNotFoundError):
+    path, fault = store.transcript_path(key), "is not the one that was settled"
+    try:
         answers = Transcript.read(path)
         if answers.chain == settled.facts[TRANSCRIPT]:
             return answers
-    raise Damaged(
-        f"The transcript of {settled.what} in {path} is not the one that was settled: restore it "
-        "from a backup"
-    )
+    except AnswersLost:
+        fault = "is damaged"
+    except FileNotFoundError:
+        fault = "is missing"
+    raise Damaged(f"The transcript of {settled.what} in {path} {fault}: restore it from a backup")
 
 
 def spend_rows(bundle: Bundle) -> list[SpendRow]:
@@ -224,8 +225,8 @@ def read_document(path: Path) -> Any:
         raise PipelineError(system_line(error, path)) from None
     except (ValueError, KeyError, TypeError, RecursionError):
         raise Damaged(
-            f"{path} must hold JSON as this program writes it, but it does not: run the data "
-            "set again, at no cost"
+            f"{path} must hold JSON as this program writes it, but it does not: move it away and "
+            "run its data set (and time window) again, at no cost"
         ) from None
 
 
@@ -285,10 +286,13 @@ def pointed_bundle(
     Raises Damaged for a bundle that is another one, or not as it was settled.
     """
     folder = PurePath(pointer["folder"])
+    again = (
+        f"run {f'the window {spec.window}' if spec.window else 'the data set'} again, at no cost"
+    )
     if folder.is_absolute() or ".." in folder.parts:
         raise Damaged(
             f"{spec.name}: the stored name of a release must be a folder in {home.released}, "
-            f"not {folder}: run the data set again, at no cost"
+            f"not {folder}: {again}"
         )
     store, path = BundleStore(home.released), home.released / folder
     bundle = settled_bundle(store, path, ledger=home.ledger, population=spec.population)
@@ -300,6 +304,6 @@ def pointed_bundle(
         if facts.get(name) != text:
             raise Damaged(
                 f"{spec.name}: {name}: the stored name must be that of a release of {text}, "
-                f"but {folder} is of another: run the data set again, at no cost"
+                f"but {folder} is of another: {again}"
             )
     return bundle

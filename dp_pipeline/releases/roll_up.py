@@ -88,8 +88,8 @@ def _sum_boxes(releases: Sequence[EpsilonRelease]) -> SummedTable:
     if total is None:
         raise DeclarationError(
             f"{'/'.join(releases[0].path)}: the boxes of the windows have grids of different "
-            "sizes, so they cannot be added up: declare `nominal_rows`, which makes them all "
-            "alike"
+            "sizes, so they cannot be added up: choose windows of equal grids, or declare "
+            "`nominal_rows` and release all of them anew"
         )
     ends = np.stack([total.lower, total.upper], axis=2).tolist()
     labels = tuple(", ".join(f"{low:.10g} to {high:.10g}" for low, high in box) for box in ends)
@@ -167,11 +167,13 @@ def _bundle(release: EpsilonRelease) -> Bundle:
     snapshot = replay.snapshot_by_name(spec, home, bundle.facts["snapshot"])
     key = as_release_key(release.key(snapshot))
     declared = {"declaration": key.declaration, "measuring": fact_text(key.measuring)}
-    if not declared.items() <= bundle.facts.items():
-        raise DeclarationError(
-            f"{release.what}: the release was made with other declarations or parameters than the "
-            "file has now: add up windows of one file at a time"
-        )
+    for name, text in declared.items():
+        if bundle.facts.get(name) != text:
+            other = "declarations" if name == "declaration" else "parameters of the model"
+            raise DeclarationError(
+                f"{release.what}: the release was made with other {other} than the file has now: "
+                "put those back, or choose windows released since"
+            )
     return bundle
 
 

@@ -94,8 +94,9 @@ def _require_alike(
         attribute, fault = spec.domain[name], "no such attribute is declared there"
         if name in other.domain.names:
             same = other.domain[name]
-            is_alike = (attribute.cells, attribute.nullable) == (same.cells, same.nullable)
-            fault = "" if is_alike else "it has others there"
+            fault = "" if attribute.cells == same.cells else "it has others there"
+            if attribute.nullable != same.nullable:
+                fault = "missing values are declared in only one of them"
         if fault:
             raise DeclarationError(
                 f"{where}: the attribute {name} must have the same levels or bins in "

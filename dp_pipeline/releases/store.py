@@ -107,16 +107,19 @@ class BundleStore:
             from dp_pipeline.export.arrow_tables import read_parquet
 
             tables: Tables = {name: read_parquet(files[f"{name}.parquet"]) for name in names}
+            return Bundle.from_json(text, tables)
         except (*_NOT_STORED, ValueError, KeyError, Damaged):
             raise self.damaged(path) from None
-        return Bundle.from_json(text, tables)
 
     def damaged(self, path: Path) -> Damaged:
         """Return the error for a changed or missing bundle, with a remedy."""
+        is_there = path.exists()
         remedy = f"put a copy of {path} back: it has no answers to be made again from"
         if (path.parent / TRANSCRIPT_FILE).exists():
-            remedy = f"move {path} away and run again: it is made again from its answers at no cost"
-        return Damaged(f"bundle {self._place(path)} is missing or not as it was stored: {remedy}")
+            again = f"move {path} away and run again" if is_there else "run again"
+            remedy = f"{again}: it is made again from its answers at no cost"
+        fault = "not as it was stored" if is_there else "missing"
+        return Damaged(f"bundle {self._place(path)} is {fault}: {remedy}")
 
     def _seal(self, path: Path, files: Mapping[str, bytes], key: bytes) -> str:
         digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}

@@ -211,7 +211,7 @@ class Bundle:
                 if stored["tables"].get(name) != digests.get(name):
                     raise Damaged(
                         f"The table {name[:40]} of stored release {stored['key'][:12]} does not "
-                        "have the digest that the release lists: restore its folder from a backup"
+                        "have the digest that the release lists: fetch the export again"
                     )
             return cls(
                 key=stored["key"],
@@ -237,8 +237,8 @@ def _damaged_unless_stored() -> Iterator[None]:
         yield
     except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError):
         raise Damaged(
-            "A stored release must be JSON as this program writes it, but this one is not: restore "
-            "it from a backup"
+            "The release must be JSON as this program writes it, but it is not: fetch the export "
+            "again"
         ) from None
 
 

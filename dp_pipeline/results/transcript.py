@@ -145,9 +145,10 @@ class Transcript:
     def require_header(self, key: str) -> None:
         """Raise AnswersLost unless the file begins with the header of this release."""
         if not self._records or self._records[0].question != _HEADER + key:
+            fault = "begins as that of another release, so it" if self._records else "is empty: it"
             raise AnswersLost(
-                f"The transcript of release {key[:12]} has lost the answers drawn so far: pay for "
-                "a new draw with --new-draw"
+                f"The transcript of release {key[:12]} {fault} has lost the answers drawn so far: "
+                "pay for a new draw with --new-draw"
             )
 
     def count_answers_in(self, count: AnswerCount) -> None:
@@ -158,9 +159,11 @@ class Transcript:
         """
         answers, counted = len(self._records) - 1, count.read()
         if not counted <= answers <= counted + 1:
+            release = self._records[0].question.removeprefix(_HEADER)[:12]
             raise AnswersLost(
-                f"The transcript must hold the {counted} answers that were counted when they were "
-                f"drawn, but it holds {answers}: pay for a new draw with --new-draw"
+                f"The transcript of release {release} must hold the {counted} answers that were "
+                f"counted when they were drawn, but it holds {answers}: pay for a new draw with "
+                "--new-draw"
             )
         if answers > counted:
             count.write(answers)
@@ -235,8 +238,8 @@ class Transcript:
             if decoded is None:
                 if number < len(lines) or line.endswith(b"\n"):
                     raise AnswersLost(
-                        f"Record {number} of the transcript must be complete, but it is damaged: "
-                        "pay for a new draw with --new-draw"
+                        f"Record {number} of the transcript in {path} must be complete, but it is "
+                        "damaged: pay for a new draw with --new-draw"
                     )
                 break
             record, self._chain = decoded

@@ -52,7 +52,8 @@ def test_questions_of_clusters_are_counts_shares_and_sizes() -> None:
     (line,) = lines_of(clusters, "share where x < 4")
     assert line["low"] < 140 / 300 < line["high"]
     with pytest.raises(
-        DeclarationError, match="The question 'mean x' cannot be read: write one such as count"
+        DeclarationError,
+        match="'mean x' is one that this release does not answer: write one such as count",
     ):
         lines_of(clusters, "mean x")
 

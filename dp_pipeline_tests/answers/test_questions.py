@@ -72,4 +72,4 @@ def test_a_fitted_synthesizer_answers_too() -> None:
 def test_a_folder_that_is_no_export_is_refused(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["ask", str(tmp_path), "count"])
     assert (result.exit_code, result.stdout) == (1, "")
-    assert "does not describe an export of this program: name the" in result.stderr
+    assert "datapackage.json does not exist: name the folder of an export" in result.stderr

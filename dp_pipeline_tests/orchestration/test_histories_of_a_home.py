@@ -86,7 +86,9 @@ def only_an_export(project: Project) -> None:
 
 
 LEFT = (only_rows, retired_rows, only_a_bundle, only_a_transcript, only_an_export)
-OF_RIDERS = "tours: the ledger does not know population riders, .* releases of it are in "
+OF_RIDERS = (
+    "tours: the ledger does not know population riders, although (rows|releases) of it are in "
+)
 
 
 @pytest.mark.usefixtures("spec")
@@ -109,7 +111,9 @@ def test_new_ledger_does_not_know_old_releases(project: Project):
     open_population(another(project, population="others"), project.home)
     aside.rename(project.home.raw)
     third = project.declare("homes", HOMES)
-    words = "homes: the ledger does not know population riders, .* releases of it are in "
+    words = (
+        "homes: the ledger does not know population riders, although (rows|releases) of it are in "
+    )
     refused(project, third, words=words)
 
 
@@ -127,7 +131,7 @@ def test_k_anonymous_releases_are_releases_of_their_population(project: Project)
     shutil.rmtree(project.home.raw)
     forget_the_ledger(project)
     tours = another(project, population="ward")
-    refused(project, tours, words="although rows or releases of it are in .*/k_anonymous/kjig/")
+    refused(project, tours, words="although releases of it are in .*/k_anonymous/kjig/")
 
 
 def test_failed_k_anonymous_release_is_a_history(project: Project):
@@ -137,7 +141,7 @@ def test_failed_k_anonymous_release_is_a_history(project: Project):
     shutil.rmtree(project.home.raw)
     forget_the_ledger(project)
     tours = another(project, population="ward")
-    refused(project, tours, words="although rows or releases of it are in .*/k_anonymous/kjig/")
+    refused(project, tours, words="although releases of it are in .*/k_anonymous/kjig/")
 
 
 @pytest.mark.parametrize("folder", ["internal/tours/evaluation", "reports/tours.cards"])
@@ -145,7 +149,11 @@ def test_evaluations_and_reports_of_same_data_set_are_history(folder: str, proje
     path = project.home.root / folder
     path.mkdir(parents=True)
     (path / "0.5.json").write_text("{}")
-    refused(project, another(project), words="although evaluations or reports of it are in")
+    refused(
+        project,
+        another(project),
+        words=f"although (evaluations|reports) of it are in {project.home.root}/",
+    )
 
 
 def no_manifest(project: Project) -> Path:
@@ -195,7 +203,7 @@ def test_releases_of_an_unreadable_population_are_refused(
 ):
     path = spoil(project)
     forget_the_ledger(project)
-    words = f"the rows or releases in {path} name no population"
+    words = f"the (rows|releases) in {path} name no population"
     refused(project, another(project, population="others"), words=words)
 
 

@@ -74,6 +74,12 @@ def test_a_copied_transcript_does_not_stand_for_a_settled_one(rides: Project):
         Damaged, match=r"of rides/dpqt_kmeans at .* is not the one that was settled"
     ):
         rides.publish(other)
+    (first.folder.parent / "transcript.jsonl").write_bytes(b"".join([*lines[1:], b"\n"]))
+    with pytest.raises(Damaged, match=r"transcript.jsonl is damaged: restore it from a backup"):
+        rides.publish(other)
+    (first.folder.parent / "transcript.jsonl").unlink()
+    with pytest.raises(Damaged, match=r"transcript.jsonl is missing: restore it from a backup"):
+        rides.publish(other)
 
 
 def test_what_cannot_be_drawn_is_not_charged(project: Project):

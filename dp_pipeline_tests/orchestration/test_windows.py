@@ -233,7 +233,7 @@ def test_a_damaged_release_is_not_learned_from(project: Project):
     ]
     table = next(tree.folder.glob("synopsis.parquet"))
     table.write_bytes(table.read_bytes()[:-1] + b"x")
-    with pytest.raises(RunFailed, match="missing or not as it was stored"):
+    with pytest.raises(RunFailed, match="is not as it was stored: move"):
         run_weeks(project, spec, "2026-W02")
     # The other model learns nothing, and was charged.
     assert project.ledger.blocks(spec.population)["2026-W02"] == Fraction(15, 100)
