@@ -113,7 +113,7 @@ def _sum_tables(releases: Sequence[EpsilonRelease], where: str) -> list[SummedTa
     if getattr(first.model, "smooth", "false") == "true":
         raise DeclarationError(
             f"{where}: smoothed numbers of several windows share noise, so they cannot be added "
-            "up: declare `smooth: false`"
+            "up: declare `smooth: false` and release these windows anew"
         )
     windows = [_noisy_tables(release, _bundle(release)) for release in releases]
     names = dict.fromkeys(table.attributes for table in windows[0].measured)
