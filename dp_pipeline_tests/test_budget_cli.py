@@ -103,7 +103,7 @@ def test_a_raised_ceiling_is_not_that_of_the_file(project: Project):
     project.declare("rides", RIDES, ceiling={"total": "5"})
     more = project.cli_here("plan", "rides")
     assert more.code == 2
-    assert "`dp-pipeline budget raise` raises it, with a reason" in more.err
+    assert "`dp-pipeline budget raise DATASET --total … --reason …`" in more.err
     project.declare("rides", RIDES)
     refused = project.cli_here("run", "rides", "--epsilon", "0.5", "--new-draw")
     assert refused.code == 3
@@ -116,7 +116,7 @@ def test_a_raised_ceiling_is_not_that_of_the_file(project: Project):
         (("rides", "--total", "2", "--reason", "less"), "the ceiling must be at least 3, not 2"),
         (
             ("rides", "--total", "3", "--reason", "none"),
-            "are those it has already: name higher ones",
+            "are those it has already: name a higher one",
         ),
         (
             ("rides", "--total", "four", "--reason", "more"),

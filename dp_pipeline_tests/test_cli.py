@@ -420,7 +420,7 @@ def test_a_lost_ledger_is_not_replaced_by_an_empty_budget(project: Project):
         assert_refused(
             project.cli_here(command, "rides"),
             1,
-            "is lost, but its locks or keys are here: put back a copy",
+            "is lost, but its keys are here: put back a copy",
         )
 
 

@@ -172,7 +172,7 @@ def test_a_draft_overwrites_nothing(folder: Path) -> None:
         (
             ["walks", "--from", "a.parquet", "--header", "a,b"],
             2,
-            "data init: only a CSV file has --header and --delimiter",
+            "data init: only a CSV file has --header, and",
         ),
         (["walks", "--from", "rides.csv", "--delimiter", "ab"], 2, "delimiter"),
     ],

@@ -107,7 +107,8 @@ def _source_fields(
         fields |= _form(path, header=header, delimiter=delimiter, is_public=is_public)
     elif header or delimiter:
         raise DeclarationError(
-            "data init: only a CSV file has --header and --delimiter: leave them out"
+            f"data init: only a CSV file has {'--header' if header else '--delimiter'}, and "
+            f"{path} is none: leave it out"
         )
     return fields
 
@@ -216,7 +217,8 @@ def _write(path: Path, text: str) -> None:
             schema.write_text(schema_text(), encoding="utf-8")
     except OSError as error:
         raise DeclarationError(
-            f"data init: the file {path} cannot be written ({error.strerror}): choose another place"
+            f"data init: {error.filename or path} cannot be written ({error.strerror}): "
+            "choose another place"
         ) from None
 
 

@@ -81,10 +81,12 @@ def require_folder(of: str, path: Path) -> None:
     """Raise DeclarationError for an address such as ``s3:``, since a folder is expected."""
     scheme = path.parts[0] if path.parts else ""
     if len(path.parts) > 1 and scheme.endswith(":"):
+        remedy = "copy the folder of the export here, and name that"
+        if of == "--to":
+            remedy = "name a folder, and set DP_PIPELINE_PUBLISHED to publish to a store"
         raise DeclarationError(
             f"{of}: the place must be a folder of this computer, not an address that begins with "
-            f"{scheme}//: set DP_PIPELINE_PUBLISHED to publish to a store, and copy its folder "
-            "here to verify it"
+            f"{scheme}//: {remedy}"
         )
 
 

@@ -233,8 +233,8 @@ def _require_origin(headers: Mapping[str, str], origins: Sequence[str]) -> None:
     if origin is not None and origin.lower() not in _own_origins(headers["host"].lower(), origins):
         raise RequestRefused(
             403,
-            f"a request must come from these pages, not from {origin.lower()[:60]!r}: list your "
-            f"origin in {ORIGINS_VARIABLE}",
+            f"a request must come from these pages, not from {origin.lower()[:60]!r}: a proxy has "
+            f"to pass its own host on, and to be listed in {ORIGINS_VARIABLE}",
         )
 
 

@@ -27,6 +27,9 @@ WINDOW_FACTS = ("unit", "windows", "within")
 
 _PERSON = re.compile(r"at most [0-9]+ rows of a person(?: in each [a-z]+)?, column (.+)")
 _DECLARED_LIMITS = (*CONVERTED, "delta_ceiling")
+_OPTIONS = dict(
+    zip(_DECLARED_LIMITS, ("--total", "--per-month", "--each-window", "--delta"), strict=True)
+)
 _NONE = "none"
 
 
@@ -100,9 +103,10 @@ class Account:
         if self.windows:
             require_line(self.windows, of=f"windows of {of}")
         elif self.within == "window" or self.each_window is not None:
+            name = "`within: window`" if self.within == "window" else "each_window"
             raise DeclarationError(
-                f"{of}: a limit of each window needs `windows`, but the file declares none: "
-                "declare them, or leave each_window out"
+                f"{of}: {name} needs `windows`, but the file declares none: declare them, or leave "
+                f"{name} out"
             )
         most = self.each_window if self.within == "window" else self.ceiling
         if most is None and self.purpose == "release":
@@ -249,9 +253,11 @@ class Account:
             )
         limits = total, per_month, delta_ceiling, each_window
         if limits == (self.ceiling, self.per_month, self.delta_ceiling, self.each_window):
+            now = self.limits()
+            names = [name for name in _DECLARED_LIMITS if name in now]
             raise DeclarationError(
-                f"population {self.population}: the ceiling {_text(total)} and per_month "
-                f"{_text(per_month)} are those it has already: name higher ones"
+                f"population {self.population}: {_listed(now, names)} are those it has already: "
+                "name a higher one, or another per_month"
             )
         amounts = {"ceiling": total, "per_month": per_month, "each_window": each_window}
         changed = {
@@ -280,8 +286,9 @@ class Account:
         changed = [name for name in fixed if getattr(self, name) != getattr(declared, name)]
         if changed:
             raise DeclarationError(
-                f"{of}: only windows may be new, but the {' and '.join(changed)} differs: correct "
-                "the file"
+                f"{of}: only windows may be new, but the {' and '.join(changed)} differs: the "
+                f"account has {_listed(self.facts(), changed)}, so declare that and not "
+                f"{_listed(declared.facts(), changed)}"
             )
         if self.relation != "add_remove":
             raise DeclarationError(
@@ -294,7 +301,7 @@ class Account:
         if (declared.delta_ceiling or 0) < (self.delta_ceiling or 0):
             raise DeclarationError(
                 f"{of}: the ceiling of δ must stay at least {_of_delta(self.delta_ceiling)}, but "
-                f"{_of_delta(declared.delta_ceiling)} is declared: correct the file"
+                f"{_of_delta(declared.delta_ceiling)} is declared: raise `delta` in `ceiling`"
             )
         # Converted once: no later conversion may move a limit that stays.
         same = {
@@ -359,6 +366,7 @@ class Account:
         every limit that is higher than the account's.
         """
         if self.windows and not opened.windows:
+            opened.with_windows(self)  # Where no windows can be added, this says why.
             raise DeclarationError(
                 f"population {self.population}: the account was opened without windows, but the "
                 f"file declares {self.windows!r}: `dp-pipeline budget add-windows DATASET "
@@ -375,11 +383,12 @@ class Account:
             )
         higher = [name for name in _DECLARED_LIMITS if self._is_higher(opened, name)]
         if higher:
+            options = " ".join(f"{_OPTIONS[name]} …" for name in higher)
             raise DeclarationError(
                 f"population {self.population}: the account has "
                 f"{_listed(opened.facts(), higher)}, but the file declares "
-                f"{_listed(self.facts(), higher)}: `dp-pipeline budget raise` raises it, with a "
-                "reason"
+                f"{_listed(self.facts(), higher)}: declare no more, or `dp-pipeline budget raise "
+                f"DATASET {options} --reason …`"
             )
 
     def difference_from(self, opened: Account) -> str:

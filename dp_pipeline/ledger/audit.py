@@ -78,7 +78,7 @@ class Audit:
         self._charge(entry)
         if not entry.is_charge or not entry.population:
             return
-        self._deltas[entry.population, "in all"] += delta_of(entry.facts)
+        self._deltas[entry.population, "in all"] += _delta_of(entry)
         if self._accounts[entry.population].windows:
             # What names no window counts in every one.
             for block in _blocks_of(entry) or (_EVERYWHERE,):
@@ -96,11 +96,16 @@ class Audit:
             raise _impossible(entry, f"it changes more than the limits of {entry.population}")
         self._facts[entry.population] = replace_limits(self._facts[entry.population], entry.facts)
         after = self._account(entry)
-        limits = (before.limit, after.limit), (before.window_limit, after.window_limit)
+        limits = {
+            "ceiling": (before.limit, after.limit),
+            "limit of each window": (before.window_limit, after.window_limit),
+        }
         if not before.windows and before.limit is None:
             raise _impossible(entry, f"{entry.population} has no ceiling that could be raised")
-        if any(_is_lower(old, new, may_be_added=bool(before.windows)) for old, new in limits):
-            raise _impossible(entry, f"it lowers the ceiling of {entry.population}")
+        for name, (old, new) in limits.items():
+            if _is_lower(old, new, may_be_added=bool(before.windows)):
+                verb = "removes" if new is None else "lowers"
+                raise _impossible(entry, f"it {verb} the {name} of {entry.population}")
         if (after.delta_ceiling or 0) < (before.delta_ceiling or 0):
             raise _impossible(entry, f"it lowers the ceiling of δ of {entry.population}")
         self._accounts[entry.population] = after
@@ -124,11 +129,15 @@ class Audit:
     def _account(self, entry: Entry) -> Account:
         try:
             return Account.from_facts(entry.population, self._facts[entry.population])
-        except (KeyError, ValueError, DeclarationError):
-            raise _impossible(entry, "its facts declare no account") from None
+        except KeyError as error:
+            raise _impossible(entry, f"its facts declare no account without {error}") from None
+        except (ValueError, DeclarationError) as error:
+            raise _impossible(entry, f"its facts declare no account: {error}") from None
 
     def _reserve(self, entry: Entry) -> None:
-        if entry.key is None or entry.key in self._reserved:
+        if entry.key is None:
+            raise _impossible(entry, "it names no key of a release")
+        if entry.key in self._reserved:
             raise _impossible(entry, f"key {entry.key} was reserved already")
         self._reserved[entry.key] = entry
         population, month = entry.population, entry.time[:7]
@@ -139,7 +148,7 @@ class Audit:
                 of = f" of {period}" if period else ""
                 raise _impossible(entry, f"it exceeds the ceiling {epsilon_text(limit)}{of}")
         self._reserve_blocks(entry, account)
-        self._deltas[population, "in all"] += delta_of(entry.facts)
+        self._deltas[population, "in all"] += _delta_of(entry)
         delta = self._deltas[population, "in all"]
         if account.within == "window":
             spent = [self._delta_of_block(population, block) for block in blocks_of(entry.facts)]
@@ -169,7 +178,7 @@ class Audit:
 
     def _charge_block(self, entry: Entry, block: str) -> None:
         self._blocks[entry.population, block] += entry.nano_epsilon
-        self._deltas[entry.population, f"block {block}"] += delta_of(entry.facts)
+        self._deltas[entry.population, f"block {block}"] += _delta_of(entry)
 
     def _delta_of_block(self, population: str, block: str) -> Fraction:
         names = f"block {block}", f"block {_EVERYWHERE}"
@@ -177,8 +186,13 @@ class Audit:
 
     def _outcome(self, entry: Entry) -> None:
         reserved = self._reserved.get(entry.key or "")
-        if reserved is None or reserved.population != entry.population or entry.nano_epsilon:
-            raise _impossible(entry, f"it does not belong to the reservation of {entry.key}")
+        if reserved is None:
+            raise _impossible(entry, f"no row before it reserved the release {entry.key}")
+        if reserved.population != entry.population:
+            whose = f"population {reserved.population}, not {entry.population}"
+            raise _impossible(entry, f"the release {entry.key} was reserved by {whose}")
+        if entry.nano_epsilon:
+            raise _impossible(entry, "it charges, but the reservation of its release did")
         if reserved.key in self._ended:
             raise _impossible(entry, f"the release {entry.key} ended before")
         if entry.event not in ("interrupted", "settled", "dead"):
@@ -200,6 +214,13 @@ def _blocks_of(entry: Entry) -> tuple[str, ...]:
         return blocks_of(entry.facts)
     except Damaged:
         raise _impossible(entry, "its windows cannot be read") from None
+
+
+def _delta_of(entry: Entry) -> Fraction:
+    try:
+        return delta_of(entry.facts)
+    except Damaged:
+        raise _impossible(entry, "its δ cannot be read") from None
 
 
 def _is_lower(old: Fraction | None, new: Fraction | None, *, may_be_added: bool) -> bool:

@@ -165,8 +165,8 @@ class Book:
             # A trigger of somebody else may have swallowed a row: then nothing would be paid.
             if newest(connection) != page.tip:
                 raise Damaged(
-                    f"The ledger {self} did not store row {page.tip.sequence}: check the disk, "
-                    "and run again"
+                    f"The ledger {self} did not store row {page.tip.sequence}, as a foreign "
+                    "trigger may keep it out: `dp-pipeline budget verify` names triggers"
                 )
 
     @contextmanager
@@ -199,7 +199,9 @@ class Book:
             # What is stored is opened first: something else than a ledger has no head either.
             with self.store.transaction(writing=False):
                 raise Damaged(
-                    f"The head of {self._name} is lost: put back a copy of the ledger with its head"
+                    f"The head of {self._name} is lost: put back a copy of the ledger with its "
+                    "head, or of the head alone where no rows are lost; or move it there, if "
+                    "DP_PIPELINE_LEDGER_HEAD names a new place"
                 )
         return tip
 

@@ -15,7 +15,9 @@ from dp_pipeline.config.errors import Damaged, DeclarationError, PipelineError
 
 def require_line(text: str, *, of: str) -> None:
     """Raise DeclarationError unless ``text``, called ``of``, is one line of printable text."""
-    if not isinstance(text, str) or not text.strip() or text != text.strip():
+    if not isinstance(text, str) or not text.strip():
+        raise DeclarationError(f"The {of} must be text of one letter or more, not {text!r}")
+    if text != text.strip():
         raise DeclarationError(f"The {of} must be text without outer spaces, not {text!r}")
     if not text.isprintable():
         raise DeclarationError(f"The {of} must be one line of printable text, not {text!r}")
@@ -25,7 +27,9 @@ def require_text(text: str, *, of: str) -> None:
     """Raise DeclarationError for a text that no database can store: with NUL or lone surrogates."""
     if not isinstance(text, str) or not text:
         raise DeclarationError(f"The {of} must be text, not {text!r}")
-    if "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
+    if "\0" in text:
+        raise DeclarationError(f"The {of} must be text without NUL, not {text!r}")
+    if any("\ud800" <= letter <= "\udfff" for letter in text):
         raise DeclarationError(f"The {of} must be text that UTF-8 can store, not {text!r}")
 
 
@@ -132,14 +136,14 @@ class Charge:
             )
         if type(self.nano_epsilon) is not int:
             raise DeclarationError(
-                f"{self.what}: the charge must be an integer number of nano-ε, not "
-                f"{self.nano_epsilon!r}"
+                f"{self.what}: the charge must be an integer number of "
+                f"nano-{self.currency.symbol}, not {self.nano_epsilon!r}"
             )
         lowest, highest = (1, MAX_CHARGE) if self.kind == "dp" else (0, 0)
         if not lowest <= self.nano_epsilon <= highest:
             raise DeclarationError(
-                f"{self.what}: a {self.kind} charge must be from {lowest} to {highest} nano-ε, "
-                f"not {self.nano_epsilon}"
+                f"{self.what}: a {self.kind} charge must be from {lowest} to {highest} "
+                f"nano-{self.currency.symbol}, not {self.nano_epsilon}"
             )
 
 
@@ -236,11 +240,15 @@ class Entry:
 
 def entry_from(row: Mapping[str, Any], spends: Sequence[Mapping[str, Any]]) -> Entry:
     """Return a stored row and its spends as an Entry; Damaged if its text is invalid."""
+    part = "facts"
     try:
-        parsed = {"facts": json.loads(row["facts"]), "spends": tuple(map(_spend, spends))}
+        parsed = {"facts": json.loads(row["facts"])}
+        part = "spends"
+        parsed[part] = tuple(map(_spend, spends))
+        part = "columns"
         return Entry(**{**row, **parsed})
-    except (ValueError, TypeError, ZeroDivisionError, RecursionError):
-        raise Damaged(f"The text of ledger row {row['sequence']} cannot be parsed") from None
+    except (ValueError, TypeError, ZeroDivisionError, RecursionError, DeclarationError):
+        raise Damaged(f"The {part} of ledger row {row['sequence']} cannot be parsed") from None
 
 
 def _spend(row: Mapping[str, Any]) -> SpendRow:
@@ -263,8 +271,8 @@ def delta_of(facts: Mapping[str, str]) -> Fraction:
         return _fraction(facts.get(DELTA, "0"))
     except (TypeError, ValueError, ZeroDivisionError):
         raise Damaged(
-            "The δ of a charge in the ledger cannot be read, so it was changed: put back a copy "
-            "of the ledger"
+            "The δ of a charge in the ledger cannot be read, so it was changed: `dp-pipeline "
+            "budget verify` names its row and says what to do"
         ) from None
 
 
@@ -281,8 +289,8 @@ def blocks_of(facts: Mapping[str, str]) -> tuple[str, ...]:
     blocks = tuple(text.split(" ")) if isinstance(text, str) else ()
     if not blocks or not _are_blocks(blocks):
         raise Damaged(
-            "The windows of a charge in the ledger cannot be read, so they were changed: put back "
-            "a copy of the ledger"
+            "The windows of a charge in the ledger cannot be read, so they were changed: "
+            "`dp-pipeline budget verify` names its row and says what to do"
         )
     return blocks
 

@@ -179,9 +179,16 @@ def guard_faults(connection: Connection) -> list[str]:
     """Return a phrase for each difference from the triggers, constraints, indexes and columns of
     a new ledger, with what mends it."""
     own = {guard.name for guard in guards_of(connection.dialect.name)}
-    added = [name for name, _ in _triggers(connection) if name not in own]
+    triggers = [name for name, _ in _triggers(connection)]
+    added = [name for name in triggers if name not in own]
+    there = {f"trigger {name}" for name in triggers}
+    if connection.dialect.name == "sqlite":
+        there |= _parts_of_file(connection).keys()
     return [
-        *(f"{name} was removed or changed: {_remedy(name)}" for name in _missing(connection)),
+        *(
+            f"{name} was {'changed' if name in there else 'removed'}: {_remedy(name)}"
+            for name in _missing(connection)
+        ),
         *(f"trigger {name} was added: {_remedy('trigger')}" for name in added),
     ]
 

@@ -251,8 +251,8 @@ def read_key(folder: Path, *, population: str, commitment: str) -> bytes:
     key = _read(_path(folder, population=population), population=population)
     if commit(key) != commitment:
         raise Damaged(
-            f"The key of population {population} is not the key that its account was opened with: "
-            "put back a copy of the keys"
+            f"The key of population {population} in {folder} is not the key that its account was "
+            "opened with: put back a copy of the keys"
         )
     return key
 
@@ -269,7 +269,12 @@ def _path(folder: Path, *, population: str) -> Path:
 
 def _read(path: Path, *, population: str) -> bytes:
     with file_errors(path):
-        key = path.read_bytes() if path.exists() else b""
+        if not path.exists():
+            raise Damaged(
+                f"The key of population {population} must be in {path}, but it is lost: put back a "
+                "copy of it"
+            )
+        key = path.read_bytes()
     if len(key) != KEY_BYTES:
         raise Damaged(
             f"The key of population {population} must have {KEY_BYTES} bytes in {path}, but it "

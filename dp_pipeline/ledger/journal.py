@@ -201,9 +201,9 @@ def require_row(tip: Tip, connection: sa.Connection, *, of: str) -> None:
     stored_hash = connection.execute(query).scalar_one_or_none()
     if stored_hash is None:
         raise Damaged(
-            f"{of} ends at row {newest(connection).sequence}, but its head knows row "
-            f"{tip.sequence}: rows were lost, or an older copy was put back, so put back the "
-            "newest"
+            f"{of} has no row {tip.sequence}, which its head knows, and ends at row "
+            f"{newest(connection).sequence}: rows were lost, or an older copy was put back, so put "
+            "back the newest"
         )
     if stored_hash != tip.hash:
         raise Damaged(

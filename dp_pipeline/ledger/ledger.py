@@ -329,7 +329,10 @@ class Ledger:
         from dp_pipeline.ledger.view import read_state
 
         with self._book.auditing() as (connection, head):
-            intact = verify_rows(connection, head=head)
+            try:
+                intact = verify_rows(connection, head=head)
+            except Damaged as fault:
+                raise Damaged(f"ledger {self._book}: {fault}") from None
             self._book.require_head(head, connection)
             if intact.state != read_state(connection):
                 raise Damaged(

@@ -303,7 +303,10 @@ class PostgresStore:
                     f"The ledger {self} cannot be reached: {reason}: check that its server runs "
                     f"and that {LEDGER_VARIABLE} is right, and run again"
                 ) from None
-            raise PipelineError(f"The server of ledger {self} refuses: {reason}") from None
+            raise PipelineError(
+                f"The server of ledger {self} refuses: {reason}: have that changed on the server, "
+                "and run again"
+            ) from None
 
     def _find_tables(self) -> bool:
         with file_errors(self.folder):
@@ -325,7 +328,8 @@ class PostgresStore:
             if file.exists():
                 raise Damaged(
                     f"The variable {LEDGER_VARIABLE} names the ledger {self}, but the rows of "
-                    f"this home are in {file}: `dp-pipeline budget move` takes them there"
+                    f"this home are in {file}: `dp-pipeline budget move` takes them there, or "
+                    "unset the variable"
                 )
 
     def _format(self, connection: Connection) -> int:

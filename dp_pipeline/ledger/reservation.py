@@ -178,7 +178,7 @@ def _require_same_charge(charge: entries.Charge, reserved: entries.Entry) -> Non
     if new != (reserved.population, reserved.nano_epsilon, delta, blocks):
         raise Damaged(
             f"{charge.what}: key {charge.key[:12]} was reserved with {reserved.nano_epsilon} "
-            f"nano-{charge.currency.symbol} of population {reserved.population}, but "
-            f"{charge.nano_epsilon} of population {charge.population} is requested now: report "
-            "this"
+            f"nano-{charge.currency.symbol} of population {reserved.population}, δ {delta} and "
+            f"windows {blocks}, but {charge.nano_epsilon} of population {charge.population}, δ "
+            f"{charge.delta} and windows {charge.blocks} is requested now: report this"
         )

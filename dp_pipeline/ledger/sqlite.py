@@ -24,7 +24,8 @@ MOVED = "ledger.sqlite.moved"
 """Name of the file once its rows are on a server: nothing opens it again."""
 BUSY_SECONDS = 120
 _APPLICATION = 0x64706C67
-_CORRUPT = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_CORRUPT = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
+"""Codes of a damaged file; SQLITE_ERROR is that of a table or column that is gone."""
 
 
 class SqliteStore:
@@ -53,12 +54,18 @@ class SqliteStore:
         with file_errors(self.folder):
             if self.path.exists():
                 return True
-            orphans = any(next(d.iterdir(), None) for d in (self.locks, self.keys) if d.is_dir())
+            made = [folder for folder in (self.keys, self.locks) if folder.is_dir()]
+            orphans = [folder for folder in made if next(folder.iterdir(), None)]
             # Asked again: another process may have made all of it in between.
             if orphans and not self.path.exists():
+                if (self.folder / MOVED).exists():
+                    raise Damaged(
+                        f"The rows of ledger {self.path} were moved to a server: all commands but "
+                        "`budget move` find them while DP_PIPELINE_LEDGER names that server"
+                    )
                 raise Damaged(
-                    f"The file of ledger {self.path} is lost, but its locks or keys are here: put "
-                    "back a copy, or name its server in DP_PIPELINE_LEDGER"
+                    f"The file of ledger {self.path} is lost, but its {orphans[0].name} are here: "
+                    "put back a copy, or name its server in DP_PIPELINE_LEDGER"
                 )
             return self.path.exists()
 

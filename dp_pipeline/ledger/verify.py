@@ -44,7 +44,7 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}\+00:00")
 LEAST_DIGITS = 16
 """Hex digits of the digest of a row's bytes that name it, at least."""
 _MAX_ROWS = 20
-"""Most rows that one message names."""
+"""Most further rows that one message lists; its command names all, or it would be refused."""
 _MAX_CONTENT = 4000
 """Most characters of a row that was taken out that the row in its place stores."""
 
@@ -78,14 +78,16 @@ class Verification:
         except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
             # A forger who can hash may have written numbers as text, or facts that are none.
             raise Damaged(
-                f"ledger row {row['sequence']} does not have the columns of a ledger row"
+                f"ledger row {row['sequence']} has a value of another type than the ledger writes"
             ) from None
 
     def _take(self, entry: Entry) -> None:
         row = f"ledger row {entry.sequence} ({entry.event})"
         self.audit.take(entry)
         self.state.take(entry, sequence=entry.sequence, time=entry.time)
-        if not _TIME.fullmatch(entry.time) or entry.time < self.time:
+        if not _TIME.fullmatch(entry.time):
+            raise Damaged(f"{row} is invalid: its time is none that the ledger writes")
+        if entry.time < self.time:
             raise Damaged(f"{row} is invalid: it is older than the row before it")
         self.time = entry.time
         if entry.state != self.state.digest:
@@ -113,11 +115,14 @@ class _CheckedRows:
     @property
     def remedied(self) -> Damaged:
         """The error for the first invalid row, which names all and the command that restores."""
-        first, *others = list(self.digests)[:_MAX_ROWS]
-        also = f"; so it is with row {', '.join(map(str, others))}" if others else ""
+        digests = self.digests
+        others = list(digests)[1:]
+        more = f" and {len(others) - _MAX_ROWS} more" if len(others) > _MAX_ROWS else ""
+        named = ", ".join(map(str, others[:_MAX_ROWS]))
+        also = f"; so it is with row {named}{more}" if others else ""
         them = "them" if others else "it"
         options = " ".join(
-            f"--row {number}:{self.digests[number][:LEAST_DIGITS]}" for number in (first, *others)
+            f"--row {number}:{digest[:LEAST_DIGITS]}" for number, digest in digests.items()
         )
         return Damaged(
             f"{self.fault}{also}; the head does not cover {them}: `dp-pipeline budget restore "
@@ -189,11 +194,17 @@ def restore(book: Book, strays: Mapping[int, str], *, reason: str, by: str) -> T
 def _require_strays(result: _CheckedRows, strays: Mapping[int, str]) -> None:
     """Raise DeclarationError unless ``strays`` has exactly the invalid rows with their digests."""
     for number, digits in strays.items():
-        if len(digits) < LEAST_DIGITS or not result.digests.get(number, "").startswith(digits):
+        if number not in result.digests:
+            raise DeclarationError(
+                f"Only an invalid row can be taken out, but row {number} is none: leave it out"
+            )
+        is_short = len(digits) < LEAST_DIGITS
+        if is_short or not result.digests[number].startswith(digits):
+            fault = f"has only {len(digits)}" if is_short else "has another digest"
             raise DeclarationError(
                 f"An invalid row must be named by its number and the first {LEAST_DIGITS} or "
                 "more digits of its digest, as `dp-pipeline budget verify` prints them, but "
-                f"row {number} with {digits[:80]!r} is none"
+                f"row {number} {fault}: {digits[:80]!r}"
             )
     if result.digests.keys() - strays.keys():
         raise result.remedied

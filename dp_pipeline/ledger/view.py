@@ -143,7 +143,7 @@ class View:
         return tuple(sorted(rows, key=lambda row: row.sequence))
 
     def entries(self) -> tuple[Entry, ...]:
-        return tuple(entry_from(*stored) for stored in journal.rows(self.connection))
+        return tuple(_parsed(*stored) for stored in journal.rows(self.connection))
 
 
 class Page(View):
@@ -165,7 +165,14 @@ def _entry(row: Row, children: list[Row]) -> Entry:
             f"The ledger row {row['sequence']} does not match its hash, so it was changed: "
             f"{_VERIFY}"
         )
-    return entry_from(row, children)
+    return _parsed(row, children)
+
+
+def _parsed(row: Row, children: list[Row]) -> Entry:
+    try:
+        return entry_from(row, children)
+    except Damaged as fault:
+        raise Damaged(f"{fault}: {_VERIFY}") from None
 
 
 def _require_as_hashed(stored: tuple[Row, list[Row]] | None, *, of: str) -> None:

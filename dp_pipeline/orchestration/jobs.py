@@ -219,4 +219,7 @@ def submit_backfill(spec: DatasetSpec, partitions: Sequence[str]) -> None:
     done = subprocess.run([*command, "--noprompt"], capture_output=True, text=True, check=False)
     if done.returncode:
         lines = done.stderr.strip().splitlines() or ["no reason given"]
-        raise PipelineError(f"Dagster refused to queue the backfill and says: {lines[-1]}")
+        raise PipelineError(
+            f"{spec.name}: Dagster refused to queue the backfill and says: {lines[-1]} "
+            "(`dp-pipeline run` needs no queue)"
+        )

@@ -99,7 +99,7 @@ def spec_of_run(context: dg.AssetExecutionContext, spec: DatasetSpec) -> Dataset
         raise DeclarationError(
             f"{spec.name}: a run must have one window, such as "
             f"{partition_key(spec.windows, spec.windows.first)}, not "
-            f"{_keys_text(context.run.tags)}: launch one run for each"
+            f"{_keys_text(context.run.tags)}"
         )
     return spec.at_window(name)
 
@@ -142,7 +142,7 @@ def _declared_key(tags: Mapping[str, str], spec: DatasetSpec, kind: type[Release
         return str(key)
     raise DeclarationError(
         f"{spec.name}: a run must have one {kind.SYMBOL} partition of {', '.join(levels)}, not "
-        f"{_keys_text(tags)}: launch one run for each"
+        f"{_keys_text(tags)}"
     )
 
 
@@ -156,7 +156,10 @@ def _single_key(tags: Mapping[str, str]) -> str | None:
 
 
 def _keys_text(tags: Mapping[str, str]) -> str:
-    return " and ".join(repr(key[:20]) for key in _tagged_keys(tags)) or "none"
+    """Return the partition keys of a run that is refused, and what to do."""
+    keys = [repr(key[:20]) for key in _tagged_keys(tags)]
+    remedy = "launch one run for each" if len(keys) > 1 else "choose a declared one"
+    return f"{' and '.join(keys) or 'none'}: {remedy}"
 
 
 def is_release_run(context: dg.AssetExecutionContext, spec: DatasetSpec) -> bool:

@@ -95,7 +95,7 @@ def test_time_that_is_cut_otherwise_is_another_declaration(rides: Ledger, other:
 
 
 def test_a_file_declares_no_higher_limit_of_a_window(rides: Ledger):
-    words = "has each_window '1', but the file declares each_window '2': `dp-pipeline budget raise`"
+    words = "has each_window '1', but the file declares each_window '2': declare no more, or"
     with pytest.raises(DeclarationError, match=words):
         rides.open_account(weekly(each="2"))
     opened = rides.open_account(weekly(each="0.5"))
@@ -121,7 +121,7 @@ def test_the_ceiling_of_each_window_is_raised_by_a_row(rides: Ledger):
     ("opened", "asked", "words"),
     [
         (weekly(), {"each_window": Fraction(1, 2)}, "each_window must be at least 1, not 0.5"),
-        (weekly(), {}, "are those it has already: name higher ones"),
+        (weekly(), {}, "are those it has already: name a higher one"),
         (
             weekly(ceiling="9"),
             {"each_window": Fraction(2)},
@@ -130,7 +130,7 @@ def test_the_ceiling_of_each_window_is_raised_by_a_row(rides: Ledger):
         (weekly(ceiling="9"), {"total": Fraction(9), "each_window": Fraction(10)}, "at most"),
         (account("rides"), {"total": Fraction(1), "each_window": Fraction(1)}, "no windows, so"),
         (weekly(), {"total": Fraction(1, 2)}, "each_window must be at most the ceiling 0.5, not 1"),
-        (weekly(purpose="benchmark", each=None), {}, "are those it has already: name higher ones"),
+        (weekly(purpose="benchmark", each=None), {}, "are those it has already: name a higher one"),
         (
             weekly(purpose="benchmark", each=None),
             {"total": Fraction(0)},
@@ -151,7 +151,7 @@ def test_a_raise_that_lowers_a_limit_is_refused(
 @pytest.mark.parametrize(
     ("facts", "words"),
     [
-        ({"ceiling": "none", "each_window": "0.5"}, "it lowers the ceiling of rides"),
+        ({"ceiling": "none", "each_window": "0.5"}, "it lowers the limit of each window of rides"),
         ({"ceiling": "none"}, "its facts declare no account"),
         (
             {"ceiling": "none", "each_window": "1", "windows": "never"},
@@ -204,5 +204,5 @@ def test_an_added_limit_binds_at_once_and_stays(
     audit = Audit()
     audit.take(opening)
     audit.take(row)
-    with pytest.raises(Damaged, match="it lowers the ceiling of rides"):
+    with pytest.raises(Damaged, match=r"it removes the .* of rides"):
         audit.take(replace(row, facts=opened.limits()))

@@ -51,9 +51,7 @@ def test_the_file_is_not_opened_again(busy: Ledger, folder: Path, url: str):
     move_to_server(folder, head=None, url=url)
     assert (folder / MOVED).exists()
     for query in (busy.populations, lambda: Ledger(folder).open_account(account())):
-        with pytest.raises(
-            Damaged, match="is lost, but its locks or keys are here: put back a copy"
-        ):
+        with pytest.raises(Damaged, match="were moved to a server: all commands but"):
             query()
     home = Home(folder.parent)
     assert home.ledger_folder == folder

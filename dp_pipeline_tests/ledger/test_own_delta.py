@@ -64,7 +64,7 @@ def test_an_account_that_declares_no_delta_has_none_to_give(place: Place):
     with pytest.raises(BudgetExceeded, match="ceiling 0"):
         release(ledger, discovery("a"), "0.1")
     with pytest.raises(
-        DeclarationError, match=r"delta_ceiling '1e-9'.*`dp-pipeline budget raise` raises it"
+        DeclarationError, match=r"delta_ceiling '1e-9'.*`dp-pipeline budget raise DATASET --delta"
     ):
         ledger.open_account(with_delta(NANO))
     ledger.open_account(account())

@@ -78,7 +78,7 @@ def test_a_file_with_lower_limits_goes_on_with_a_note(ledger: Ledger):
 )
 def test_a_file_with_higher_limits_is_refused(ledger: Ledger, more: dict[str, Fraction], said: str):
     ledger.raise_ceiling("trips", total=Fraction(2), per_month=Fraction(1), **RAISE)
-    with pytest.raises(DeclarationError, match=f"{said}: .*`dp-pipeline budget raise`"):
+    with pytest.raises(DeclarationError, match=f"{said}: .*`dp-pipeline budget raise DATASET --"):
         ledger.open_account(replace(account(ceiling="2"), **more))
 
 
@@ -86,7 +86,7 @@ def test_a_file_with_higher_limits_is_refused(ledger: Ledger, more: dict[str, Fr
     ("total", "per_month", "words"),
     [
         ("0.5", None, "the ceiling must be at least 1, not 0.5"),
-        ("1", None, "are those it has already: name higher ones"),
+        ("1", None, "are those it has already: name a higher one"),
         ("2", "3", "per_month must be at most the ceiling 2, not 3"),
         ("2", "-1", "population trips: the per_month must be a Fraction above 0"),
     ],

@@ -124,7 +124,7 @@ def test_a_file_may_declare_delta_for_several_discoveries(project: Project):
     assert spec.delta_ceiling == 10 * DELTA
     discover = {**SHOPS["discover"], "delta": "0.000000001"}
     assert project.declare("small", SHOPS, discover=discover).delta_ceiling == DELTA / 100
-    with pytest.raises(Exception, match="`dp-pipeline budget raise` raises it, with a reason"):
+    with pytest.raises(Exception, match="`dp-pipeline budget raise DATASET --delta … --reason …`"):
         publish_domain(of(project, spec))
 
 
