@@ -206,7 +206,7 @@ def test_an_uncleared_release_is_refused_unless_requested(
         (
             ("patients", "kjig", "--k", "5"),
             1,
-            "of this declaration exists: `dp-pipeline anonymize patients`",
+            "of this declaration exists: `dp-pipeline anonymize patients --method",
         ),
     ],
     ids=lambda one: " ".join(one) if isinstance(one, tuple) else "",
