@@ -366,7 +366,7 @@ def test_download_with_a_protected_hash_is_refused(
         (
             "anonymity",
             ["--dataset", "silent"],
-            "the file has no section `k_anonymity`: add it, or choose",
+            "the file has no section `k_anonymity`: add it, or name",
         ),
     ],
 )
