@@ -203,8 +203,9 @@ class UnmeasuredPairs:
 
     @cached_property
     def _usual(self) -> float:
-        """τ of a pair without a score, in rows: the root of the mean of ``USUAL_DEPENDENCE`` and of
-        the measured pairs' τ², which have the less weight the more noise they have."""
+        """τ of a pair without a score, in rows: the root of the weighted mean of the τ² of
+        ``USUAL_DEPENDENCE`` and of the measured pairs, which weigh less the more noise they have.
+        """
         usual = (USUAL_DEPENDENCE * self._total) ** 2
         squares, weights = [usual], [float(USUAL_PAIRS)]
         for table in self._tables.tables:

@@ -128,7 +128,11 @@ class DatasetSpec:
 
         DeclarationError without windows, and for an unknown name.
         """
-        windows = self.cut
+        if self.windows is None:
+            raise DeclarationError(
+                f"The data set {self.name} has no windows, so none can be chosen: leave it out"
+            )
+        windows = self.windows
         start, end = windows.start(windows.require(name)), windows.end(name)
         source = self.source.template or self.source
         return replace(self, window=name, source=source.of_window(name, start, end))

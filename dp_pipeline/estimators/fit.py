@@ -319,11 +319,14 @@ class FinishedFit:
                     f"refines: the domain of both fits must be declared, but that of {which} is "
                     "discovered: declare it"
                 )
+        models = [texts_of(each.model, measuring=True) for each in (self.fit, fit)]
+        labels = [texts.pop("label", "") for texts in models]
         for argument, earlier, later in (
             ("method", self.fit.method, fit.method),
             ("domain", self.fit.spec.domain.attributes, fit.spec.domain.attributes),
             ("constraints", self.fit.spec.domain, fit.spec.domain),
-            ("method_params", *(texts_of(each.model, measuring=True) for each in (self.fit, fit))),
+            ("label", *labels),
+            ("method_params", *models),
         ):
             if earlier != later:
                 raise DeclarationError(
