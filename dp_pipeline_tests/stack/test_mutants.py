@@ -69,7 +69,7 @@ def release_everything(project: Project, spec: DatasetSpec) -> None:
 def test_store_that_writes_in_place_shows_a_broken_bundle(project: Project):
     with reading(project.home.released) as reader:
         killed(project, publish_in_place)
-    assert "missing or not as it was stored" in reader.broken[0]
+    assert "not as it was stored" in reader.broken[0]
 
 
 def test_ledger_that_reserves_late_is_seen_to_under_count(project: Project, spec: DatasetSpec):
