@@ -108,7 +108,7 @@ def test_of_sensitive_rows_left_out_only_their_number_is_printed(project: Projec
 
 WRONG: dict[str, tuple[Sequence[str], str]] = {
     "an unknown data set": (["ward"], "There is no data set"),
-    "no such section": (["rides"], "the file has no section `k_anonymity`: add it, or choose"),
+    "no such section": (["rides"], "the file has no section `k_anonymity`: add it, or name"),
     "an undeclared K": (["patients", "--k", "3"], "K of a table must be one of 2, 5, not 3"),
     "no K": (["patients", "--k", "few"], "K: expected an integer"),
     "an undeclared method": (["patients", "--method", "rfka"], "the method must be one of kjig"),

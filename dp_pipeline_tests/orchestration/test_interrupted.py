@@ -240,7 +240,7 @@ def test_stored_bundle_is_settled_whatever_newer_code_makes(
 def test_release_that_lost_its_count_is_dead(project: Project, spec: DatasetSpec):
     interrupted(project, spec)
     shutil.rmtree(project.home.answer_counts)
-    with pytest.raises(Damaged, match="it cannot be read"):
+    with pytest.raises(Damaged, match="number of answers drawn so far, but it is missing"):
         project.publish(spec)
     require_dead(project, spec)
 
