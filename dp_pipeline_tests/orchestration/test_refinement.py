@@ -175,7 +175,7 @@ def test_damaged_answers_of_what_it_refines_do_not_end_it(
         transcript.write_bytes(damaged)
         with pytest.raises(
             Damaged,
-            match=r"homes/independent at ε=0.2 in .* is (damaged|not the one that was settled): restore",
+            match=r"homes/independent at ε=0.2 in .* is (damaged|not the one that was settled)",
         ):
             drawn("0.5")
     transcript.write_bytes(answers + b"torn")

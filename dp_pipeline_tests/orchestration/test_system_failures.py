@@ -89,4 +89,4 @@ def test_a_source_that_is_no_file_is_refused_and_not_waited_for(make, project: P
     make(source)
     line = refusal(project.launch(spec, "ingested"))
     kind = "Is a directory" if make is a_folder else "a device or a pipe"
-    assert line.endswith(f"expected a file that can be read, got {kind}")
+    assert line.endswith(f"expected a file that can be read, got {kind}: put a file there")
