@@ -103,7 +103,7 @@ def _csv_columns(source: Source) -> tuple[SourceColumn, ...]:
     if fault:
         # Without names the first line is a row, whose values must not enter a declaration.
         expected = "names of columns in the first line"
-        raise _refusal(source, expected, f"{fault}: correct it, or name columns by --header")
+        raise _refusal(source, expected, f"{fault}: give the names by --header")
     return tuple(SourceColumn(name, "unknown") for name in names)
 
 
@@ -116,7 +116,7 @@ def _fault_of_name(text: str) -> str:
         return "an empty cell"
     if not text.isprintable():
         # An unclosed quotation mark makes one cell of the header and the following rows.
-        return "a cell with a line end or another unprintable character"
+        return "a cell of several lines"
     if len(text) > _MAX_NAME_LENGTH:
         return f"a cell of more than {_MAX_NAME_LENGTH} characters"
     return "a number" if _NUMBER.fullmatch(text) else ""
