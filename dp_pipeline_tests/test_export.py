@@ -199,7 +199,7 @@ def test_an_uncleared_release_is_refused_unless_requested(
         (
             ("rides", "--window", "2026-W01"),
             2,
-            "has no windows, so none can be chosen: leave it out",
+            "has no windows, so none can be chosen: leave the window out",
         ),
         (("nothing",), 2, "nothing"),
         (("city",), 1, "of this declaration exists: `dp-pipeline"),

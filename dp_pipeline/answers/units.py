@@ -180,7 +180,7 @@ class OpenUnits(OpenTable):
         )
         super().__init__(of_units, precision, attributes, labels)
         self._firsts = firsts
-        self._every_size = np.array([int(label) for label in labels[SIZE]])
+        self._possible_sizes = np.array([int(label) for label in labels[SIZE]])
         self.parts = OpenParts(
             of_units | of_parts, precision, attributes, labels, self._sizes.astype(np.float64)
         )
@@ -282,13 +282,13 @@ class OpenUnits(OpenTable):
         codes = self.precision.codes[SIZE][self._firsts]
 
         def by_size(values: FloatArray) -> FloatArray:
-            sums = np.bincount(codes, values, minlength=len(self._every_size))
+            sums = np.bincount(codes, values, minlength=len(self._possible_sizes))
             return np.asarray(self.precision.weight * sums)
 
         parts = np.add.reduceat(rows.astype(np.float64), self._firsts)
         units = in_units[self._firsts].astype(np.float64)
         all_pairs = by_size(parts * (parts - 1) / 2)
-        return _Sums(self._every_size, by_size(parts), all_pairs, by_size(units), pairs)
+        return _Sums(self._possible_sizes, by_size(parts), all_pairs, by_size(units), pairs)
 
     def _matching_pairs(
         self, in_units: np.ndarray, rows: np.ndarray, used: Names, used_parts: Names
@@ -300,7 +300,7 @@ class OpenUnits(OpenTable):
         used         attributes that decide ``in_units``
         used_parts   attributes that decide ``rows``, with the size
         """
-        size, names = self._every_size, [name for name in used_parts if name != SIZE]
+        size, names = self._possible_sizes, [name for name in used_parts if name != SIZE]
         table = self._pairs.get(names[0]) if len(names) == 1 else None
         unknown = _Pairs(np.zeros(len(size)), np.full(len(size), np.inf))
         if table is None or not {*used} <= {SIZE}:
@@ -321,7 +321,7 @@ class OpenUnits(OpenTable):
 
 
 def _in_rows(values: np.ndarray, is_part: np.ndarray) -> np.ndarray:
-    """Return the values of parts (parts,) with missing ones in the rows (rows,) that are none."""
+    """Return a value for each row (rows,): that of its part, or missing where it is no part."""
     if is_part.all():
         return values
     is_date = values.dtype.kind == "M"

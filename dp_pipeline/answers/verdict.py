@@ -40,8 +40,9 @@ def verdict(tables: Tables) -> tuple[str, ...]:
     precision = open_tables(tables).precision
     names = [name for name, size in precision.sizes.items() if size > 1]
     pairs = list(combinations(names, 2))
-    measured = [pair for pair in pairs if precision.has_table(pair)]
-    unmeasured = [pair for pair in pairs if not precision.has_table(pair)]
+    has_table = {pair: precision.has_table(pair) for pair in pairs}
+    measured = [pair for pair in pairs if has_table[pair]]
+    unmeasured = [pair for pair in pairs if not has_table[pair]]
     if not names:
         return ()
     single = _width(precision, [(name,) for name in names])[0]

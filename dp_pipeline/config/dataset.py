@@ -130,7 +130,8 @@ class DatasetSpec:
         """
         if self.windows is None:
             raise DeclarationError(
-                f"The data set {self.name} has no windows, so none can be chosen: leave it out"
+                f"The data set {self.name} has no windows, so none can be chosen: leave the "
+                "window out"
             )
         windows = self.windows
         start, end = windows.start(windows.require(name)), windows.end(name)

@@ -133,6 +133,7 @@ def test_units_and_parts_are_counted(
         ("mean age by region", True, [1 / 5, 1]),
         ("table age", True, [7 * 40, 3 * 40, 3 * 40, 0]),
         ("count with a part where age != 5", False, 6 * 40),
+        ("count with a part where not age = 0", False, 4 * 40),
         ("count with a part where age = 0", False, 5 * 40),
         ("share with a part where age = 2 among region = 1", False, 3 / 4),
     ],

@@ -282,7 +282,7 @@ class OneShot(TableModel):
             return self._fit_units(curator, rng)
         if self._takes_rounds(curator):
             return self._rounds.fit(curator, epsilon=epsilon, rng=rng)
-        return self._drawn(self._start(curator).fitted(), curator.domain, rng)
+        return self._draw_table(self._start(curator).fitted(), curator.domain, rng)
 
     def _fit_units(self, curator: Curator, rng: Generator) -> SyntheticTable:
         """Return synthetic parts with their units, unit by unit.
@@ -324,7 +324,7 @@ class OneShot(TableModel):
         ):
             return self.fit(curator, epsilon=epsilon, rng=rng)
         again = self._start(curator).again(known, smooths=self.smooth == "true")
-        return self._drawn(again, domain, rng)
+        return self._draw_table(again, domain, rng)
 
     def fit_with_public_rows(
         self, public: PublicTable, curator: Curator, *, epsilon: Fraction, rng: Generator
@@ -340,9 +340,9 @@ class OneShot(TableModel):
             return self.fit(curator, epsilon=epsilon, rng=rng)
         round_ = self._start(curator)
         if round_.planning.measures_all_pairs:
-            return self._drawn(round_.fitted(), domain, rng)
+            return self._draw_table(round_.fitted(), domain, rng)
         known = PublicTable({name: public.codes[name] for name in sizes}, sizes)
-        return self._drawn(PriorRound(round_, known).fitted(), domain, rng)
+        return self._draw_table(PriorRound(round_, known).fitted(), domain, rng)
 
     def _start(self, curator: Curator) -> Round:
         """Measure the number of rows, and return the round that is planned with it."""
@@ -396,9 +396,9 @@ class OneShot(TableModel):
             self.zeros(domain),
             dependence=coarse.dependence,
         )
-        return self._drawn(fitted, domain, rng)
+        return self._draw_table(fitted, domain, rng)
 
-    def _drawn(self, fitted: FittedRows, domain: Domain, rng: Generator) -> SyntheticTable:
+    def _draw_table(self, fitted: FittedRows, domain: Domain, rng: Generator) -> SyntheticTable:
         nullable = [n for n, size in self._nullable(domain).items() if size == fitted.sizes[n]]
         drawn_from = fitted.without_missing(nullable)
         table = drawn_from.table(self.modelled(domain), domain, rng, self.rows_to_draw)
