@@ -13,9 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dp_pipeline.config.domain import Domain
 from dp_pipeline.config.encoding import IntArray, Names
 from dp_pipeline.config.errors import DeclarationError
-from dp_pipeline.metrics.marginals import MOST_COMPARED
+from dp_pipeline.metrics.marginals import MOST_COMPARED, attribute_sets
+from dp_pipeline.metrics.unit_tables import UnitTables
 from dp_pipeline.raw.counters.tables import cheapest_plan, count_plan, is_fusible, summed_tables
 
 Codes = Mapping[str, NDArray[Any]]
@@ -103,6 +105,52 @@ def estimated_distances(
         )
         for name, listed in marginals.items()
     }
+
+
+def distances_of_table(
+    domain: Domain, real: Codes, released: Codes
+) -> dict[Names, EstimatedDistance]:
+    """Return the variation distance of each attribute and pair, or of a sample of very many pairs.
+
+    Where units have parts, attributes of units are compared over units, all others over parts, and
+    an attribute of a part with itself over pairs of parts of one unit.
+    """
+    names, parts = tuple(real), domain.parts
+    listed = [*((name,) for name in names), *attribute_sets(names, 2)]
+    sizes = {name: domain[name].size for name in names}
+    if parts is None:
+        return _each_distance(real, released, sizes, listed)
+    tables = UnitTables(domain, real), UnitTables(domain, released)
+    of_parts = {*parts.attributes}
+    of_units = [attributes for attributes in listed if of_parts.isdisjoint(attributes)]
+    others = [attributes for attributes in listed if not of_parts.isdisjoint(attributes)]
+    return {
+        **_each_distance(tables[0].units, tables[1].units, sizes, of_units),
+        **_each_distance(tables[0].parts, tables[1].parts, sizes, others),
+        **{
+            (name, name): EstimatedDistance(_pair_distance(*tables, name), None)
+            for name in names
+            if name in of_parts
+        },
+    }
+
+
+def _each_distance(
+    real: Codes, released: Codes, sizes: Mapping[str, int], listed: Sequence[Names]
+) -> dict[Names, EstimatedDistance]:
+    groups: Mapping[str, Sequence[Names]] = {str(i): [names] for i, names in enumerate(listed)}
+    distances = estimated_distances(real, released, sizes, groups)
+    return dict(zip(listed, distances.values(), strict=True))
+
+
+def _pair_distance(real: UnitTables, released: UnitTables, name: str) -> float:
+    """Return the distance over pairs of parts of one unit: ordered ones, where parts are a set."""
+    c, s = (tables.pair_counts(name).sum(axis=0) for tables in (real, released))
+    if not real.has_order:
+        c, s = c + c.T, s + s.T
+    n, m = int(c.sum()), int(s.sum())
+    shares = s / m if m else np.full(s.shape, 1 / s.size)
+    return float(np.abs(c / n - shares).sum()) / 2 if n else float("nan")
 
 
 def _halves(table: Codes, names: Sequence[str]) -> tuple[Codes, ...]:

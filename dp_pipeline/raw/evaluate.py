@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_pipeline.config.dataset import DatasetSpec
-from dp_pipeline.config.domain import Domain
-from dp_pipeline.config.encoding import FloatArray, IntArray
+from dp_pipeline.config.domain import SIZE, Domain, Parts
+from dp_pipeline.config.encoding import FloatArray, IntArray, Names
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.files import write_private
 from dp_pipeline.metrics.auc import ClassAuc, adjusted_rand, class_table, f_measure
@@ -28,7 +28,7 @@ from dp_pipeline.metrics.classification import Method, misclassification, train
 from dp_pipeline.metrics.clustering import nearest_centres, nicv
 from dp_pipeline.metrics.marginals import attribute_sets
 from dp_pipeline.raw.closest_record import distance_to_closest_record
-from dp_pipeline.raw.comparison import estimated_distances
+from dp_pipeline.raw.comparison import EstimatedDistance, distances_of_table, estimated_distances
 from dp_pipeline.raw.snapshot import Snapshot, require_prepared
 from dp_pipeline.raw.stages import prepared_codes, read_stage
 from dp_pipeline.results.class_table import ClassTable
@@ -55,7 +55,8 @@ def table_quality(
     classify   whether classifiers learn the declared targets, which takes seconds each
 
     ``avd_k``: average k-way variation distance, k = 2, 3, 5, 6 for as many attributes (``avd_2`` of
-    a single attribute is its own distance). Of more rows than ``MOST_COMPARED`` it is that of a
+    a single attribute is its own distance). Where units have parts, these are the means of
+    ``unit_distances`` instead. Of more rows than ``MOST_COMPARED`` it is that of a
     seeded sample, and ``sampling_error/avd_k`` bounds the expected error.
     ``misclassified_svm/<attribute>`` and ``misclassified_logistic/<attribute>`` of every declared
     target: learned from the released rows, tested on all prepared ones, which all went into the
@@ -78,7 +79,7 @@ def table_quality(
                 f"{last}, but some are not: report this fault"
             )
     real = prepared_codes(spec, snapshot, tuple(released))
-    quality = _distances(domain, real, released)
+    quality = (_distances if domain.parts is None else _unit_distances)(domain, real, released)
     for target in spec.targets if classify else ():
         if target.attribute in released:
             features, labels = target.classification_task(released, domain)
@@ -104,6 +105,45 @@ def _distances(domain: Domain, real: Codes, released: Codes) -> dict[str, float]
         **{name: estimate.value for name, estimate in estimates.items()},
         **{SAMPLING_ERROR + n: e.error for n, e in estimates.items() if e.error is not None},
     }
+
+
+def _unit_distances(domain: Domain, real: Codes, released: Codes) -> dict[str, float]:
+    """Return the mean distance of each kind of tables of units with parts.
+
+    ``avd_units``: pairs of attributes of units, with their size. ``avd_parts``: pairs of attributes
+    of one part. ``avd_pairs``: an attribute of two parts of one unit. ``avd_unit_part``: an
+    attribute of a unit with one of its parts. ``avd_size``: the size. The first two are of single
+    attributes where there is one.
+    """
+    assert domain.parts is not None
+    by_kind: dict[str, list[EstimatedDistance]] = {}
+    distances = distances_of_table(domain, real, released)
+    for names, distance in distances.items():
+        by_kind.setdefault(_kind_of_table(names, domain.parts), []).append(distance)
+    for kind in ("units", "parts"):
+        by_kind.setdefault(kind, by_kind.get(f"single {kind}", []))
+    means = {
+        f"avd_{kind}": by_kind[kind]
+        for kind in ("units", "parts", "pairs", "unit_part")
+        if by_kind.get(kind)
+    }
+    means["avd_size"] = [distances[(SIZE,)]]
+    return {
+        **{name: float(np.mean([each.value for each in some])) for name, some in means.items()},
+        **{
+            SAMPLING_ERROR + name: float(np.mean([each.error for each in some]))
+            for name, some in means.items()
+            if some[0].error is not None
+        },
+    }
+
+
+def _kind_of_table(names: Names, parts: Parts) -> str:
+    of_parts = sum(name in parts.attributes for name in names)
+    if len({*names}) < len(names):
+        return "pairs"
+    kind = ("units", "unit_part", "parts")[of_parts * 2 // len(names)]
+    return kind if len(names) > 1 else f"single {kind}"
 
 
 def class_quality(spec: DatasetSpec, snapshot: Snapshot, table: ClassTable) -> dict[str, float]:

@@ -22,9 +22,9 @@ from dp_pipeline.config.domain import Attribute, Domain
 from dp_pipeline.config.encoding import Bins, FloatArray, Names
 from dp_pipeline.config.errors import DeclarationError, one_of
 from dp_pipeline.metrics.classification import Codes, Scorer, predict_attribute, split_rows
-from dp_pipeline.metrics.marginals import attribute_sets
+from dp_pipeline.metrics.unit_tables import UnitTables
 from dp_pipeline.raw.closest_record import distance_to_closest_record, share_of_copies
-from dp_pipeline.raw.comparison import estimated_distances
+from dp_pipeline.raw.comparison import distances_of_table
 from dp_pipeline.raw.evaluate import (
     SAMPLING_ERROR,
     class_quality,
@@ -80,15 +80,11 @@ class TableComparison:
 
     def compared(self) -> tuple[quality.ComparedTable, ...]:
         """Return the comparison of each column and pair (a sample of very many), worst first."""
-        names = tuple(self.real)
-        tables = [*((name,) for name in names), *attribute_sets(names, 2)]
-        sizes = {name: self.domain[name].size for name in names}
-        groups: Mapping[str, Sequence[Names]] = {str(i): [names] for i, names in enumerate(tables)}
-        distances = estimated_distances(self.real, self.synthetic, sizes, groups)
+        distances = distances_of_table(self.domain, self.real, self.synthetic)
         moved = self._correlation_changes()
         return quality.worst_first(
             quality.ComparedTable(attributes, distance.value, distance.error, moved.get(attributes))
-            for attributes, distance in zip(tables, distances.values(), strict=True)
+            for attributes, distance in distances.items()
         )
 
     def learned_label(self, label: str) -> quality.LearnedLabel:
@@ -117,8 +113,17 @@ class TableComparison:
         return quality.LearnedLabel(label, accuracy, auc, real_accuracy, real_auc, majority)
 
     def _correlation_changes(self) -> dict[Names, float]:
-        """Return the synthetic minus the real correlation of each pair of numbers."""
-        numbers = [name for name in self.real if isinstance(self.domain[name].cells, Bins)]
+        """Return the synthetic minus the real correlation of each pair of numbers.
+
+        Numbers of units are compared over units, all others over parts."""
+        if self.domain.parts is None:
+            return self._changes_in(self.real, self.synthetic)
+        real, synthetic = (UnitTables(self.domain, codes) for codes in (self.real, self.synthetic))
+        of_parts = self._changes_in(real.parts, synthetic.parts)
+        return of_parts | self._changes_in(real.units, synthetic.units)
+
+    def _changes_in(self, *tables: Codes) -> dict[Names, float]:
+        numbers = [name for name in tables[0] if isinstance(self.domain[name].cells, Bins)]
         if len(numbers) < 2:
             return {}
         import pandas as pd
@@ -128,7 +133,7 @@ class TableComparison:
             pd.DataFrame({name: _middles(self.domain[name], table[name]) for name in numbers})
             .corr()
             .to_numpy()
-            for table in (self.real, self.synthetic)
+            for table in tables
         )
         moved = synthetic - real
         pairs = combinations(range(len(numbers)), 2)
@@ -157,7 +162,7 @@ UNITS = dict.fromkeys(("nicv", "nicv_floor"), "squared data units")
 UNITS |= {SECONDS: "seconds", KEPT: "columns"}
 
 
-_VERSION = 2
+_VERSION = 3
 """Of the formulas of exact numbers: those that are stored under another one are computed anew."""
 
 
@@ -197,7 +202,7 @@ def _released_snapshot(spec: DatasetSpec, home: Home, bundle: Bundle) -> Snapsho
 
 
 MOST_KEPT = 100
-"""Columns, and pairs, of one release that a report compares with the rows: the worst ones."""
+"""Columns, pairs, and pairs of parts, of one release that a report compares with the rows."""
 
 
 def compared_tables(
@@ -217,9 +222,12 @@ def compared_tables(
             codes = bundle.tables["codes"]
             real = prepared_codes(spec, snapshot, tuple(codes))
             compared = TableComparison(spec.domain, real, codes).compared()
-            columns = [table for table in compared if len(table.attributes) == 1][:MOST_KEPT]
-            pairs = [table for table in compared if len(table.attributes) == 2][:MOST_KEPT]
-            documents[name] = [vars(table) for table in (*columns, *pairs)]
+            kinds: dict[tuple[int, int], list[quality.ComparedTable]] = {}
+            for table in compared:
+                # One kind has as many attributes, and as many different ones.
+                names = table.attributes
+                kinds.setdefault((len(names), len({*names})), []).append(table)
+            documents[name] = [vars(t) for kind in kinds.values() for t in kind[:MOST_KEPT]]
     return documents
 
 

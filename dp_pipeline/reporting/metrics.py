@@ -24,6 +24,13 @@ RATIO_UNIT = "1 = without privacy"
 _HIGHER = "higher is better"
 _SHARE = "1 = the same sets"
 _SETS = {2: "pairs of", 3: "sets of 3", 5: "sets of 5", 6: "sets of 6"}
+_TABLES_OF_UNITS = {
+    "units": ("units", "mean over pairs of attributes of units, with their size"),
+    "parts": ("parts", "mean over pairs of attributes of parts"),
+    "pairs": ("pairs in a unit", "mean over attributes of two parts of one unit"),
+    "unit_part": ("unit × part", "mean over pairs of an attribute of units with one of parts"),
+    "size": ("size", "of the number of parts of a unit"),
+}
 _WRONG = "Share of true rows that {} learned from synthetic rows gets wrong"
 
 
@@ -71,6 +78,10 @@ _METRICS = {
             f"AVD-{k}", f"Total variation distance to the true table, mean over {sets} attributes"
         )
         for k, sets in _SETS.items()
+    },
+    **{
+        f"avd_{kind}": Metric(short, f"Total variation distance to the true table, {of}")
+        for kind, (short, of) in _TABLES_OF_UNITS.items()
     },
     "misclassified_svm": Metric("SVM", _WRONG.format("a support vector machine")),
     "misclassified_logistic": Metric("logistic", _WRONG.format("logistic regression")),

@@ -164,7 +164,12 @@ class QualityReport:
     @property
     def pairs(self) -> tuple[ComparedTable, ...]:
         """The compared tables of two attributes."""
-        return tuple(table for table in self.compared if len(table.attributes) == 2)
+        return tuple(table for table in self.compared if len({*table.attributes}) == 2)
+
+    @property
+    def pairs_of_parts(self) -> tuple[ComparedTable, ...]:
+        """The compared tables of one attribute of two parts of a unit."""
+        return tuple(t for t in self.compared if len(t.attributes) > len({*t.attributes}))
 
     @property
     def has_correlations(self) -> bool:

@@ -197,3 +197,37 @@ def test_rows_that_are_not_prepared_are_not_read(tmp_path):
     snapshot = ingested(tmp_path, {"age": [1], "sex": ["f"], "job": ["a"]})
     with pytest.raises(NotPrepared):
         class_quality(spec, snapshot, released(spec, [[9, 1], [1, 9]]))
+
+
+HOMES = {
+    "home": ["1", "1", "2", "3", "3", "4"],
+    "area": ["n", "n", "n", "s", "s", "s"],
+    "sex": ["f", "m", "f", "f", "m", "m"],
+}
+PARTS = "parts: {persons: {at_most: 2, attributes: {sex: {levels: [f, m]}}}}"
+
+
+@pytest.mark.parametrize(
+    ("changed", "distances"),
+    [
+        ({}, {}),
+        # A man of home 1 and a woman of home 3 exchanged: two parts of six have another area.
+        ({"sex": [0, 0, 0, 1, 1, 1]}, {"avd_pairs": 1.0, "avd_unit_part": (2 / 6) / 2}),
+        # Another area of home 2: one unit of four, and one part of six.
+        ({"area": [0, 0, 1, 1, 1, 1]}, {"avd_units": 1 / 4, "avd_unit_part": (1 / 6) / 2}),
+    ],
+    ids=["alike", "paired otherwise", "elsewhere"],
+)
+def test_units_and_parts_are_compared_by_themselves(tmp_path, changed, distances):
+    protection = "{unit: group, key: home}"
+    attributes = "{area: {levels: [n, s], nullable: true}}"
+    spec = written_spec(tmp_path, attributes, protection=protection, more=PARTS)
+    snapshot = ingested(tmp_path, HOMES)
+    mark_validated(spec, snapshot, structural=True, refused=False)
+    prepare(spec, snapshot)
+    rows = {"area": [0, 0, 0, 1, 1, 1], "size": [1, 1, 0, 1, 1, 0], "sex": [0, 1, 0, 0, 1, 1]}
+    quality = table_quality(spec, snapshot, codes(**rows | changed))
+    kinds = ("avd_units", "avd_parts", "avd_pairs", "avd_unit_part", "avd_size")
+    assert {name: quality[name] for name in kinds} == pytest.approx(
+        dict.fromkeys(kinds, 0.0) | distances
+    )

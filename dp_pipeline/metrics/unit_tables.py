@@ -1,0 +1,95 @@
+"""Rows of parts as a table of units and one of parts, and counts of pairs of parts of one unit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp_pipeline.config.domain import SIZE, Domain, Parts
+from dp_pipeline.config.encoding import IntArray
+from dp_pipeline.results.synthetic_table import first_parts
+
+Codes = Mapping[str, NDArray[Any]]
+"""Attribute → codes (rows,)."""
+
+
+@dataclass(frozen=True)
+class UnitTables:
+    """Rows of parts, with the attributes of their units, as a table of units and one of parts.
+
+    codes   of all attributes, with the size, unit by unit; a unit without parts has one row
+    """
+
+    domain: Domain
+    codes: Codes
+
+    @property
+    def _declared(self) -> Parts:
+        assert self.domain.parts is not None
+        return self.domain.parts
+
+    @property
+    def has_order(self) -> bool:
+        """Whether the parts of a unit are in order; else they are a set."""
+        return bool(self._declared.order)
+
+    @cached_property
+    def _sizes(self) -> IntArray:
+        return np.asarray(self.codes[SIZE], dtype=np.int64) + self._declared.fewest
+
+    @cached_property
+    def _firsts(self) -> IntArray:
+        return first_parts(np.maximum(1, self._sizes))
+
+    @property
+    def weights(self) -> NDArray[np.float64]:
+        """The weight of each row (rows,) in tables where each unit counts once."""
+        return np.asarray(1 / np.maximum(1, self._sizes))
+
+    @property
+    def units(self) -> Codes:
+        """Attribute of a unit, or the size → codes (units,)."""
+        return {
+            name: codes[self._firsts]
+            for name, codes in self.codes.items()
+            if name not in self._declared.attributes
+        }
+
+    @property
+    def parts(self) -> Codes:
+        """Attribute of a part or of its unit → codes (parts,)."""
+        is_part = self._sizes > 0
+        return {name: codes[is_part] for name, codes in self.codes.items()}
+
+    def pair_counts(self, name: str) -> IntArray:
+        """Return the number of pairs of parts by size of their unit and code: (sizes, k, k).
+
+        Parts in order: the axes are the earlier and the later of two successive parts. Else each
+        pair is counted once, with the smaller code first.
+
+        >>> from dp_pipeline.config.domain import Attribute
+        >>> from dp_pipeline.config.encoding import Levels
+        >>> two = Levels(("1", "2"))
+        >>> attributes = [Attribute(name, name, "drop", cells=two) for name in (SIZE, "sex")]
+        >>> domain = Domain(tuple(attributes), parts=Parts("persons", ("sex",), 2))
+        >>> rows = {SIZE: np.array([1, 1, 0]), "sex": np.array([1, 0, 1])}
+        >>> UnitTables(domain, rows).pair_counts("sex").tolist()
+        [[[0, 0], [0, 0]], [[0, 1], [0, 0]]]
+        """
+        in_order, k = self.has_order, self.domain[name].size
+        rows = np.maximum(1, self._sizes)
+        places = np.arange(len(rows)) - np.repeat(self._firsts, rows[self._firsts])
+        sizes, codes = self.domain[SIZE].size, np.asarray(self.codes[name], dtype=np.int64)
+        counts = np.zeros(sizes * k * k, dtype=np.int64)
+        for lag in range(1, 2 if in_order else self._declared.at_most):
+            first = np.flatnonzero(places + lag < self._sizes)
+            pair = codes[first], codes[first + lag]
+            low, high = pair if in_order else (np.minimum(*pair), np.maximum(*pair))
+            cells = (self._sizes[first] - self._declared.fewest) * k * k + low * k + high
+            counts += np.bincount(cells, minlength=len(counts))
+        return counts.reshape(sizes, k, k)
