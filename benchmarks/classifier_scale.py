@@ -26,7 +26,7 @@ def classify(method: str, rows: int) -> None:
     answers = given.target == 1
     if method == "rows":
         return
-    sizes = {one.name: one.size for one in given.columns}
+    sizes = {column.name: column.size for column in given.columns}
     wrong = misclassification(train(method, codes, answers, sizes), codes, answers)  # type: ignore[arg-type]
     assert 0 < wrong < 0.5
 

@@ -159,7 +159,7 @@ def quantile_table() -> list[str]:
             values = draw(rng, FEW)
             edges = [found(spec, values, seed) for seed in range(REPETITIONS)]
             tree = [
-                rank_error(values, np.array((one.edges if one else None) or ())) for one in edges
+                rank_error(values, np.array((edge.edges if edge else None) or ())) for edge in edges
             ]
             sample = joint_edges(values, box, float(Fraction(epsilon)), rng)
             joint = [

@@ -77,7 +77,7 @@ def plain_distance(real: Codes, released: Codes, ways: Sequence[tuple[str, ...]]
             np.ravel_multi_index([some[name].astype(np.int64) for name in way], shape)
             for some in (real, released)
         ]
-        shares = [np.bincount(one, minlength=np.prod(shape)) / len(one) for one in keys]
+        shares = [np.bincount(key, minlength=np.prod(shape)) / len(key) for key in keys]
         total += float(np.abs(shares[0] - shares[1]).sum()) / 2
     return total / len(ways)
 

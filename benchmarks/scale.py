@@ -194,8 +194,8 @@ def measured(name: str, folder: Path) -> tuple[float, float]:
 def chain(rows: int, folder: Path) -> Iterator[tuple[str, tuple[float, float]]]:
     """Seconds and peak megabytes of every step, one after the other."""
     write(folder, rows)
-    for one in STEPS:
-        yield one, measured(one, folder)
+    for step in STEPS:
+        yield step, measured(step, folder)
 
 
 def main(sizes: list[int]) -> None:

@@ -114,7 +114,7 @@ def table(lines: list[Line], busy: float) -> str:
         f"{platform.python_version()}, {when}; {busy:.1f} processes were running when it began.\n\n"
         "| | target | measured | met |\n| :-- | :-- | --: | :-- |\n"
     )
-    return head + "".join(f"{one}\n" for one in lines)
+    return head + "".join(f"{line}\n" for line in lines)
 
 
 def write(text: str) -> None:

@@ -142,7 +142,9 @@ def split_one_by_one(rows: CodedRows, guarantee: KAnonymityGuarantee) -> list[li
         centres = [farthest(members, middle(members))]
         centres.append(farthest(members, centres[0]))
         for _ in range(5):
-            far = [[distance(kinds[at], one, rows.columns) for one in centres] for at in members]
+            far = [
+                [distance(kinds[at], centre, rows.columns) for centre in centres] for at in members
+            ]
             sides = [
                 [at for at, (one, other) in zip(members, far, strict=True) if (one > other) == side]
                 for side in (False, True)

@@ -261,7 +261,9 @@ def minimal_selections(rows: CodedRows, bits: tuple, guarantee: KAnonymityGuaran
     """0 for a bit that is kept, 1 for one that is left out: the lattice of all selections."""
     matrix = bit_matrix(bits, rows.codes, rows.columns).astype(np.int64)
     table = CodedRows(flags(len(bits)), matrix, rows.target, rows.target_levels)
-    return minimal_generalisations(table, [kept_or_not(one) for one in table.columns], guarantee)
+    return minimal_generalisations(
+        table, [kept_or_not(column) for column in table.columns], guarantee
+    )
 
 
 def test_a_search_that_stops_at_a_refusal_is_caught():

@@ -109,7 +109,7 @@ def test_levels_of_one_weight_are_as_many_as_a_class(rows, k, diversity):
         if weights.any():
             groups = np.unique(weights, axis=0, return_inverse=True)[1][rows.codes[:, i]]
             assert np.bincount(groups).min() >= k
-            assert all(len(set(rows.target[groups == one])) >= diversity for one in set(groups))
+            assert all(len(set(rows.target[groups == group])) >= diversity for group in set(groups))
 
 
 def test_merged_levels_leave_the_most_informative_step():

@@ -54,7 +54,11 @@ def test_the_pages_are_served_by_the_guarded_web_server_alone():
     served = [name for name in SERVICES if "webserver" in str(SERVICES[name].get("command"))]
     assert served == ["webserver"]
     assert SERVICES["webserver"]["command"][:2] == ["dp-pipeline", "webserver"]
-    assert not [one for one in SERVICES.values() if "dagster-webserver" in one.get("command", ())]
+    assert not [
+        service
+        for service in SERVICES.values()
+        if "dagster-webserver" in service.get("command", ())
+    ]
 
 
 def test_the_origin_of_a_proxy_is_reported_to_the_web_server(monkeypatch: pytest.MonkeyPatch):
@@ -116,7 +120,7 @@ def test_the_code_server_is_found_on_the_inner_network_alone():
     # A name of one network: that of the service means the part on each of its networks.
     assert code["networks"]["inside"] == {"aliases": [host]}
     assert host not in SERVICES
-    shared = [set(one["networks"]) & {*code["networks"]} for one in SERVICES.values()]
+    shared = [set(service["networks"]) & {*code["networks"]} for service in SERVICES.values()]
     assert [names for names in shared if names != {"inside"}] == [set(code["networks"])]
 
 
@@ -171,7 +175,7 @@ def test_every_package_of_the_image_has_its_version_and_digests():
 
 @pytest.mark.parametrize("service", OURS)
 def test_every_command_is_a_program_that_the_image_installs(service: str):
-    scripts = {one.name for one in importlib.metadata.entry_points(group="console_scripts")}
+    scripts = {point.name for point in importlib.metadata.entry_points(group="console_scripts")}
     assert SERVICES[service]["command"][0] in scripts
 
 

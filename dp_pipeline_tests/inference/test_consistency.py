@@ -167,7 +167,7 @@ def test_the_common_marginal_has_the_least_variance() -> None:
         for _ in range(5_000)
     ]
     # The total, of variances 2 and 8, is known to 1.6, and a difference of cells alike.
-    assert np.var([one[("a",)].sum() for one in draws]) == pytest.approx(1.6, rel=0.08)
+    assert np.var([draw[("a",)].sum() for draw in draws]) == pytest.approx(1.6, rel=0.08)
     assert np.var([np.diff(one[("a",)])[0] for one in draws]) == pytest.approx(1.6, rel=0.08)
 
 

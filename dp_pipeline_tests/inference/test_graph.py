@@ -85,7 +85,7 @@ def test_the_cliques_are_those_of_the_filled_graph(
     order = list(data.draw(st.permutations(list(sizes))))
     cliques = elimination_cliques(graph, order)
     filled, expected = slowly(graph, order)
-    assert set(cliques) == expected == {frozenset(one) for one in nx.find_cliques(filled)}
+    assert set(cliques) == expected == {frozenset(clique) for clique in nx.find_cliques(filled)}
     assert len(cliques) == len(set(cliques))
 
 

@@ -43,7 +43,7 @@ def test_the_check_agrees_with_the_definition(
     case: tuple[nx.Graph, dict[str, int]],
 ) -> None:
     graph, sizes = case
-    cliques = tuple(tuple(one) for one in nx.find_cliques(graph))
+    cliques = tuple(tuple(clique) for clique in nx.find_cliques(graph))
     links = tuple((at // 2, at + 1) for at in range(len(cliques) - 1))
     tree = JunctionTree(cliques, links)
     if not cliques or hangs_together(tree):

@@ -88,7 +88,7 @@ def alone(
 def off(cells: FloatArray, codes: IntArray = CODES) -> float:
     """Mean total variation of all pairs from the exact ones."""
     axes = [tuple(set(range(8)) - {NAMES.index(a), NAMES.index(b)}) for a, b in PAIRS]
-    shares = [cells.sum(axis=one) for one in axes]
+    shares = [cells.sum(axis=axis) for axis in axes]
     exact = [counted(pair, codes) / ROWS for pair in PAIRS]
     misses = [np.abs(one - two).sum() / 2 for one, two in zip(shares, exact, strict=True)]
     return float(np.mean(misses))
@@ -202,7 +202,7 @@ def test_views_of_a_chain_are_told_as_well_as_before() -> None:
 
 
 LINKED = JunctionTree((NAMES[:5], NAMES[3:7], NAMES[6:]), ((0, 1), (1, 2)))
-INSIDE = tuple(dict.fromkeys(pair for one in LINKED.cliques for pair in combinations(one, 2)))
+INSIDE = tuple(dict.fromkeys(pair for clique in LINKED.cliques for pair in combinations(clique, 2)))
 """Cliques that share two attributes and one, and all pairs inside them."""
 
 

@@ -59,7 +59,7 @@ def exact_tree(counts: list[list[int]]) -> tuple[NoisyTree, np.ndarray]:
     those counts as children; and the exact count of every node.
     """
     tree, bits = NoisyTree(), [len(counts).bit_length() - 1, len(counts[0]).bit_length() - 1]
-    sums = np.array([[sum(one) for one in counts]])
+    sums = np.array([[sum(count) for count in counts]])
     children = Prefixes.root().children(bits[0])
     silent = np.array([NO_NOISE])
     positions = tree.add(np.zeros(1, dtype=np.int64), children, sums, silent)

@@ -208,8 +208,8 @@ def test_a_chain_of_twins_is_put_back_from_its_first() -> None:
     zeros, twins = StructuralZeros(tuple(chain)).without_twins()
     assert not zeros
     codes = {"a": np.arange(3)}
-    for one in twins:
-        codes[one.name] = one.levels[codes[one.other]]
+    for twin in twins:
+        codes[twin.name] = twin.levels[codes[twin.other]]
     assert {name: column.tolist() for name, column in codes.items()} == {
         "a": [0, 1, 2],
         "b": [1, 2, 0],

@@ -84,4 +84,4 @@ def test_every_notebook_is_listed_and_stored_without_outputs():
     assert NOTEBOOKS == ["intervals.ipynb", "places.ipynb", "table.ipynb", "year.ipynb"]
     for name in NOTEBOOKS:
         assert f"({name})" in text_of("docs/notebooks/README.md")
-        assert not any(one["outputs"] or one["execution_count"] for one in cells(name))
+        assert not any(cell["outputs"] or cell["execution_count"] for cell in cells(name))

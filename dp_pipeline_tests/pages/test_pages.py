@@ -102,7 +102,7 @@ def unknown(command: str) -> str | None:
     here: click.Command = main
     for word in words:
         if word.startswith("--"):
-            options = {name for one in here.params for name in one.opts + one.secondary_opts}
+            options = {name for param in here.params for name in param.opts + param.secondary_opts}
             passed_on = here.context_settings.get("ignore_unknown_options")
             if not passed_on and word.partition("=")[0] not in options | {"--help", "--version"}:
                 return word
@@ -116,7 +116,7 @@ def unknown(command: str) -> str | None:
 
 @pytest.mark.parametrize("page", pages())
 def test_every_command_that_page_names_is_there_with_its_options(page: str):
-    wrong = {one: unknown(one) for one in commands(page) if unknown(one)}
+    wrong = {command: unknown(command) for command in commands(page) if unknown(command)}
     assert not wrong
 
 
