@@ -265,7 +265,7 @@ class DataSetFile(fields.Section):
             require(is_plain, "columns of the source", ", ".join(function.inputs), *field)
         domain = Domain(tuple(attributes))
         if parts is not None and isinstance(self.protection, GroupSection):
-            domain = domain_of_parts(domain, self.attributes, *parts, self.protection.key)
+            domain = domain_of_parts(domain, parts[1].declared(parts[0]), self.protection.key)
         if self.constraints is None:
             return domain
         with below("constraints"):
@@ -280,7 +280,7 @@ class DataSetFile(fields.Section):
         expected = "`unit: group` with a `key`, whose rows are the parts of one unit"
         require(is_group, expected, "another unit", "protection", "unit")
         require_no_other_rows(dict(self))
-        return parts_of(self.parts, self.attributes)
+        return parts_of(self.parts)
 
     @property
     def _complete_names(self) -> tuple[str, ...]:

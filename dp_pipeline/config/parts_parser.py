@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from dp_pipeline.config import fields
 from dp_pipeline.config.attribute_parser import Attributes
@@ -37,6 +36,11 @@ class PartsSection(fields.Section):
     key: fields.Text | None = None
     attributes: Attributes
 
+    def declared(self, name: str) -> Parts:
+        """Return the declared parts, under their name in the file."""
+        order, key = self.order or "", self.key or ""
+        return Parts(name, tuple(self.attributes), self.at_most, order, key)
+
 
 _NOT_WITH_PARTS = (
     "windows",
@@ -56,22 +60,14 @@ def require_no_other_rows(sections: Mapping[str, object]) -> None:
         require(not sections[name], f"no `{name}` with `parts`", "one", name)
 
 
-def parts_of(
-    sections: Mapping[str, PartsSection], of_unit: Collection[str]
-) -> tuple[str, PartsSection]:
-    """Return the name and the section of the parts; FieldError unless there is exactly one.
-
-    of_unit   names of the attributes of the unit
-    """
+def parts_of(sections: Mapping[str, PartsSection]) -> tuple[str, PartsSection]:
+    """Return the name and the section of the parts; FieldError unless there is exactly one."""
     got = ", ".join(sections)
     require(len(sections) == 1, "one kind of parts", got or "none", "parts")
     ((name, section),) = sections.items()
     require(section.attributes, "at least one attribute", "none", "parts", name, "attributes")
     expected, most = f"2 to {MAX_PARTS} parts of a unit", section.at_most
     require(2 <= most <= MAX_PARTS, expected, str(most), "parts", name, "at_most")
-    twice = sorted({*of_unit} & {*section.attributes})
-    expected, got = "attributes either of the unit or of its parts", f"{', '.join(twice)} in both"
-    require(not twice, expected, got, "parts", name, "attributes")
     has_source, expected = section.source is not None, "the column of `source` that names the unit"
     require(section.key or not has_source, expected, "nothing", "parts", name, "key")
     expected = "no `key` without `source`: `protection` names that of one source"
@@ -104,55 +100,48 @@ def source_of_parts(
     return replace(units, parts=own, needs=units.needs or own.needs)
 
 
-def domain_of_parts(
-    domain: Domain, own: Mapping[str, Any], name: str, section: PartsSection, key: str
-) -> Domain:
+def domain_of_parts(domain: Domain, parts: Parts, key: str) -> Domain:
     """Return the domain of parts, with the attributes of their unit and its size.
 
     domain   all declared attributes
-    own      those of the unit, by name
     key      column that names the unit
 
-    FieldError for attributes without cells, and for ones that can never be missing though a value
-    varies within a unit, or a unit has no part.
+    FieldError for attributes without cells, for ones that can never be missing though a value
+    varies within a unit, or a unit has no part, for ones that are the key, and for an order that
+    is none.
     """
+    below_parts, names = ("parts", parts.name, "attributes"), domain.names
+    twice = [name for name in parts.attributes if names.count(name) > 1]
+    expected, got = "attributes either of the unit or of its parts", f"{', '.join(twice)} in both"
+    require(not twice, expected, got, *below_parts)
     for attribute in domain:
-        field = ("attributes",) if attribute.name in own else ("parts", name, "attributes")
-        place = (*field, attribute.name)
+        is_of_part = attribute.name in parts.attributes
+        place = (*(below_parts if is_of_part else ("attributes",)), attribute.name)
         require(attribute.undeclared is None, "declared levels or bins", "discover", *place)
         require(attribute.has_cells, "levels, bins or edges", "bounds alone", *place)
         # A value that varies within a unit is missing: an error would be about rows.
-        is_of_part = attribute.name in section.attributes
         expected = "an attribute of the unit that may be missing, as where it varies within a unit"
         if is_of_part:
             expected = "an attribute that may be missing, as where a unit has no part"
-        may_be_complete = is_of_part and section.source is None
+        may_be_complete = is_of_part and not parts.key
         require(attribute.nullable or may_be_complete, expected, "one that may not", *place)
-    require(SIZE not in domain.names, f"no attribute {SIZE!r}, which is counted", "one", "parts")
-    parts = Parts(
-        name, tuple(section.attributes), section.at_most, section.order or "", section.key or ""
-    )
-    numbers = [each.name for each in domain if each.is_numeric and each.name not in own]
-    if section.order is not None and section.order not in numbers:
+        is_apart = {key, parts.key}.isdisjoint(attribute.inputs)
+        require(is_apart, "another column than the key", "the key", *place)
+        expected = "another name, as the program counts the parts of a unit under this one"
+        require(attribute.name != SIZE, expected, repr(SIZE), *place)
+    of_unit = tuple(each for each in domain if each.name not in parts.attributes)
+    of_parts = tuple(each for each in domain if each.name in parts.attributes)
+    numbers = [each.name for each in of_parts if each.is_numeric]
+    if parts.order and parts.order not in numbers:
         expected = "a number or a date of a part"
-        raise not_among(section.order, numbers, expected=expected, field=("parts", name, "order"))
-    unit = [each for each in domain if each.name in own]
-    of_parts = [each for each in domain if each.name not in own]
-    if section.source is not None:
-        _require_apart(unit, of_parts, (key, parts.key), name)
-    return add_size(unit, of_parts, parts, key)
-
-
-def add_size(
-    unit: Sequence[Attribute], of_parts: Sequence[Attribute], parts: Parts, key: str
-) -> Domain:
-    """Return the attributes of a part together with those of its unit and the unit's size.
-
-    key   column that names the unit
-    """
+        raise not_among(
+            parts.order, numbers, expected=expected, field=("parts", parts.name, "order")
+        )
+    if parts.key:
+        _require_apart(of_unit, of_parts, below_parts)
     levels = Levels(tuple(map(str, range(parts.fewest, parts.at_most + 1))))
     size = Attribute(SIZE, SIZE, "drop", cells=levels, derived=Derived("size", (key,)))
-    return Domain((*unit, size, *of_parts), no_part_in_empty_units(parts, of_parts), parts)
+    return Domain((*of_unit, size, *of_parts), no_part_in_empty_units(parts, of_parts), parts)
 
 
 def no_part_in_empty_units(parts: Parts, attributes: Iterable[Attribute]) -> tuple[Constraint, ...]:
@@ -173,14 +162,12 @@ def no_part_in_empty_units(parts: Parts, attributes: Iterable[Attribute]) -> tup
 
 
 def _require_apart(
-    unit: Sequence[Attribute], of_parts: Sequence[Attribute], keys: tuple[str, str], name: str
+    unit: Iterable[Attribute], of_parts: Iterable[Attribute], place: tuple[str, ...]
 ) -> None:
     """Raise FieldError if a column is read from both sources, which are joined to one table."""
     columns = {column for each in unit for column in each.inputs}
     for attribute in of_parts:
-        field = ("parts", name, "attributes", attribute.name)
         both = sorted({*attribute.inputs} & {*columns})
         got = f"{', '.join(both)} of the units too"
-        require(not both, "columns that no attribute of the unit has: rename them", got, *field)
-        is_apart = {*keys}.isdisjoint(attribute.inputs)
-        require(is_apart, "another column than the key", "the key", *field)
+        expected = "columns that no attribute of the unit has: rename them"
+        require(not both, expected, got, *place, attribute.name)

@@ -9,7 +9,8 @@ from typing import Any
 from sklearn.utils.validation import check_is_fitted
 
 from dp_pipeline.answers.boxes import OpenClusters
-from dp_pipeline.answers.tables import OpenTable, of_tables
+from dp_pipeline.answers.tables import OpenTable
+from dp_pipeline.answers.units import OpenParts, OpenUnits, open_tables
 from dp_pipeline.config.encoding import FloatArray
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.estimators.parameters import invalid_parameters
@@ -24,13 +25,16 @@ def _after_fit(method: Callable[..., Any]) -> Callable[..., Any]:
     def answer(self: Any, *args: Any, **options: Any) -> Any:
         check_is_fitted(self)
         with invalid_parameters():
-            return method(self._open_release(), *args, **options)
+            return getattr(self._open_release(), method.__name__)(*args, **options)
 
     return answer
 
 
 class TableAnswers:
     """The methods of ``OpenTable``, applied to the release of a fit at no further ε.
+
+    Where units have parts, they are those of ``OpenUnits``: ``count`` and ``share`` take
+    ``any_part``, and ``parts`` has the same methods about parts.
 
     >>> from dp_pipeline.estimators import PrivateSynthesizer
     >>> people = [["no", 0], ["yes", 2]] * 500
@@ -50,14 +54,20 @@ class TableAnswers:
     table = _after_fit(OpenTable.table)
     replicates = _after_fit(OpenTable.replicates)
 
+    @property
+    def parts(self) -> OpenParts:
+        """The parts of the units: each of the methods above, about parts."""
+        check_is_fitted(self)
+        release = self._open_release()
+        if not isinstance(release, OpenUnits):
+            raise AttributeError(
+                "parts: the fit is of one table, whose rows have no parts: declare two tables"
+            )
+        return release.parts
+
     def _open_release(self) -> OpenTable:
         if self._opened is None or self._opened[0] is not self._table:
-            if self._table.domain.parts is not None:
-                raise DeclarationError(
-                    "Questions with intervals are about one frame, but this fit is of units with "
-                    "parts, of which some may have none: count in `sample()`"
-                )
-            self._opened = self._table, of_tables(self._table.tables())
+            self._opened = self._table, open_tables(self._table.tables())
         return self._opened[1]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,15 +14,14 @@ from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.domain import Domain, Protection
 from dp_pipeline.config.encoding import FloatArray
 from dp_pipeline.config.errors import DeclarationError
-from dp_pipeline.estimators import parameters, synthetic_frames
+from dp_pipeline.estimators import parameters, synthetic_frames, tables
 from dp_pipeline.estimators.answers import TableAnswers
-from dp_pipeline.estimators.column_types import columns_of_types
-from dp_pipeline.estimators.declared import declared_columns, domain_of, every_column
+from dp_pipeline.estimators.declared import Columns, declared_columns, every_column
 from dp_pipeline.estimators.fit import FinishedFit, PrivateFit, discovered_form
-from dp_pipeline.estimators.frames import features_of, frame_kind
+from dp_pipeline.estimators.frames import Features, features_of
 from dp_pipeline.estimators.private_estimator import PrivateEstimator, declared_model
 from dp_pipeline.estimators.rows import declared_values, prepared_rows, public_rows, stored_table
-from dp_pipeline.estimators.units import TableForm, TwoFrames, are_two_frames, frames_of
+from dp_pipeline.estimators.tables import DeclaredRows, DeclaredTable, TableForm
 from dp_pipeline.models.tables.base import TableModel
 from dp_pipeline.releases.evaluate import TableComparison
 from dp_pipeline.reporting import plausibility
@@ -97,6 +95,11 @@ class PrivateSynthesizer(TableAnswers, PrivateEstimator):
         The key ``...`` declares every other column of ``X``, as in
         ``{...: {"bounds": [0, 1], "bins": 8}}``. Columns of an array without a name are called x
         and their place: x0, x1.
+
+        **Units with parts** are two tables by name, that of units first, each with its columns:
+        ``{"households": {"region": [...]}, "persons": {"age": {...}, "sex": [...]}}``. One
+        household with all its persons is protected, and ``size``, the number of its persons, is
+        counted. Their columns are declared, without ``...`` and ``"discover"``.
     epsilon : str, Fraction, int or float
         Privacy of one fit, from 1e-6 to 1e6. A float is taken by its shortest decimal text, 0.1 is
         exactly 1/10, and **rounded down** to nine decimals: 1 / 3 is 0.333333333.
@@ -197,7 +200,7 @@ noise protects nobody
 
     _released_type = SyntheticTable
     _discover_hint = 'of domain as "discover" or {"quantiles": 16}'
-    _forms: tuple[()] | tuple[TableForm, TableForm]
+    _forms: tuple[TableForm, ...]
 
     def __init__(  # noqa: PLR0913
         self,
@@ -239,6 +242,7 @@ noise protects nobody
         *,
         person: Any = None,
         at_most: int | None = None,
+        order: Any = None,
         rehearse: bool = False,
         prior: Any = None,
         refines: PrivateSynthesizer | None = None,
@@ -250,18 +254,21 @@ noise protects nobody
         X : frame, array of shape (n, d) or nested lists
             A frame of pandas, polars or Arrow with the declared columns, of any types, and any
             number of rows, 0 too; other columns are left out. Of an array, the d columns in the
-            order of ``domain``. Or **two frames by name**, of units and of their parts, such as
-            ``{"households": h, "persons": p}``; then ``domain`` has the columns of both by these
-            names, and one household with all its persons is protected.
+            order of ``domain``. Where ``domain`` declares units and their parts, either one frame
+            with a row a part, in which the columns of its unit are repeated, or **two frames by
+            name**, such as ``{"households": h, "persons": p}``.
         y : ignored
         person : column of a frame X, default=None
             Who a row is about, by a text or an integer; this column is not released. None protects
-            single rows. Of two frames the column of both that names the unit: synthetic frames have
-            it with numbers of their own.
+            single rows. Where units have parts, the column that names the unit, of both frames if
+            there are two: synthetic frames have it with numbers of their own.
         at_most : int, default=None
             Rows that count of a person, with ``person``: all of them together are protected. Which
-            ones is a keyed choice among her own rows. Of two frames, the parts of a unit that
-            count: a unit may have none. Parts without a unit do not count.
+            ones is a keyed choice among her own rows. Where units have parts, the parts of a unit
+            that count. In two frames a unit may have none, and parts without a unit do not count.
+        order : column of the frame of parts, default=None
+            The number or date by which the parts of a unit are in order: pairs are successive parts
+            then, and synthetic parts stand in that order. None: they are a set.
         rehearse : bool, default=False
             Fit ``nominal_rows`` rows, or 1000, that are drawn from the declaration or from
             ``prior``: for nothing, with seeded noise and without a population. Of X the names and
@@ -313,80 +320,77 @@ noise protects nobody
         >>> spends = few.fit(people).spends_ + more.fit(people, refines=few).spends_
         >>> sum(spend.epsilon for spend in spends)
         Fraction(2, 1)
-        >>> homes = pd.DataFrame({"home": range(300), "place": ["hill", "river", "river"] * 100})
-        >>> whose = [home for home in range(300) for _ in range(home % 3)]
-        >>> people = pd.DataFrame({"home": whose, "smokes": ["no", "yes", "no"] * 100})
+        >>> homes = [home for home in range(400) for _ in range(1 + home % 3)]
+        >>> rows = pd.DataFrame({"home": homes, "place": "hill", "smokes": "no"})
         >>> domain = {"homes": {"place": ["hill", "river"]}, "people": {"smokes": ["no", "yes"]}}
-        >>> both = PrivateSynthesizer(domain=domain, epsilon=1).fit(
-        ...     {"homes": homes, "people": people}, person="home", at_most=3
-        ... )
-        >>> {name: list(frame) for name, frame in both.sample().items()}
+        >>> synthesizer = PrivateSynthesizer(domain=domain, epsilon=8)
+        >>> both = synthesizer.fit(rows, person="home", at_most=3).sample()
+        >>> {name: list(frame) for name, frame in both.items()}
         {'homes': ['home', 'place'], 'people': ['home', 'smokes']}
+        >>> round(synthesizer.parts.count("smokes == 'no'").value, -2)
+        800.0
         """
-        if are_two_frames(X):
-            arguments = {"rehearse": rehearse or None, "prior": prior, "refines": refines}
-            self._fit_units(X, person, at_most, arguments)
-            self._warn()
-            return self
         with parameters.invalid_parameters():
-            features = features_of(X, typed=False)
-            protection, persons = self._protection(features, person, at_most)
-            columns = declared_columns(
-                every_column(self.domain, features, person), nullable=self.on_unknown == "keep"
-            )
-            names = [column.name for column in columns]
-            if person is not None and person in names:
-                raise DeclarationError(
-                    f"domain: the column {person!r} holds persons and must not be declared: leave "
-                    "it out"
-                )
-            values = declared_values(features, names)
-            columns = columns_of_types(columns, values)
-            fit = self._declare(domain_of(columns), protection, has_prior=prior is not None)
+            if tables.have_parts(X, self.domain):
+                self._refuse_of_units(prior=prior, refines=refines)
+                rows = DeclaredRows.of_units(X, self.domain, person, at_most, order)
+            else:
+                features = features_of(X, typed=False)
+                protection, persons = self._protection(features, person, at_most)
+                rows = self._rows_of_table(X, features, person, protection, persons)
+                if order is not None:
+                    raise DeclarationError(
+                        "order: the parts of a unit can be in order, but the domain declares one "
+                        "table: leave it out, or declare two"
+                    )
+            fit = self._declare(rows.domain, rows.protection, has_prior=prior is not None)
             must_fit = self._raises_on_unknown()
             if prior is not None:
-                fit = self._add_public_rows(fit, prior, X, names)
+                fit = self._add_public_rows(fit, prior, X, rows.names)
             refined = None if refines is None else _finished_fit_of(refines)
             if rehearse and refined is not None:
                 raise DeclarationError(
                     "rehearse: a fit that refines another cannot be rehearsed: leave out "
                     "rehearse or `refines`"
                 )
-            person_column = fit.spec.protection.column
-            finished, promise = self._run_declared(
-                fit,
-                partial(stored_table, domain_of(columns), (*values, *persons), person_column),
-                refined=refined,
-                must_fit=must_fit,
-                rehearse=rehearse,
+            finished, self._promise_text = self._run_declared(
+                fit, rows.stored, refined=refined, must_fit=must_fit, rehearse=rehearse
             )
         self._finished = finished
-        self._columns = synthetic_frames.typed_columns(columns, values, finished.fit.spec.domain)
-        self._frame_kind, self._promise_text, self._forms = frame_kind(X), promise, ()
+        self._forms = rows.forms(finished.fit.spec.domain)
         self._set_fitted(finished)
-        self._name_features(has_names=features.labels is not None)
+        self._name_features()
         self._warn()
         return self
 
-    def _fit_units(
-        self, X: Mapping[Any, Any], key: Any, at_most: Any, arguments: Mapping[str, Any]
-    ) -> None:
-        """Fit two frames; ``arguments`` are those of ``fit`` that one frame alone may have."""
-        with parameters.invalid_parameters():
-            arguments = {**arguments, "plan_from": self.plan_from, "discover": self.discover}
-            excess = [name for name, value in arguments.items() if value is not None]
-            excess += ["on_unknown"] if self.on_unknown != "keep" else []
-            if excess:
-                raise DeclarationError(
-                    f"{excess[0]}: this argument is for one frame, but X has two: leave it out"
-                )
-            frames = TwoFrames.of(X, self.domain, key, at_most)
-            fit = self._declare(frames.domain, frames.protection, has_prior=False)
-            self._finished, self._promise_text = self._run_declared(fit, frames.stored)
-        self._forms = (frames.units.typed(), frames.parts.typed())
-        self._columns = tuple(column for form in self._forms for column in form.columns)
-        self._set_fitted(self._finished)
-        self._name_features(has_names=True)
+    def _refuse_of_units(self, **arguments: Any) -> None:
+        """Raise DeclarationError for an argument that has no meaning for units with parts."""
+        arguments |= {"plan_from": self.plan_from, "discover": self.discover}
+        given = [name for name, value in arguments.items() if value is not None]
+        given += ["on_unknown"] if self.on_unknown != "keep" else []
+        if given:
+            raise DeclarationError(
+                f"{given[0]}: this argument is for one table, but the domain declares units and "
+                "their parts: leave it out"
+            )
+
+    def _rows_of_table(
+        self, X: Any, features: Features, person: Any, protection: Protection, ids: tuple[Any, ...]
+    ) -> DeclaredRows:
+        columns = declared_columns(
+            every_column(self.domain, features, person), nullable=self.on_unknown == "keep"
+        )
+        if person is not None and person in [column.name for column in columns]:
+            raise DeclarationError(
+                f"domain: the column {person!r} holds persons and must not be declared: leave it "
+                "out"
+            )
+        table = DeclaredTable.of(X, features, columns, ids)
+        return DeclaredRows((table,), table.domain, protection)
+
+    @property
+    def _columns(self) -> Columns:
+        return tuple(column for form in self._forms for column in form.columns)
 
     def _set_fitted(self, finished: FinishedFit) -> None:
         table, spec = finished.result.released, finished.fit.spec
@@ -410,11 +414,12 @@ noise protects nobody
             shares, spec.domain, total, noise, nominal_rows=self.nominal_rows
         )
 
-    def _name_features(self, *, has_names: bool) -> None:
+    def _name_features(self) -> None:
         """Set the names of features as scikit-learn does, replacing those of an earlier fit."""
         names = [column.name for column in self._columns]
         self.n_features_in_ = len(names)
-        if has_names and all(isinstance(name, str) for name in names):
+        has_labels = all(form.has_labels for form in self._forms)
+        if has_labels and all(isinstance(name, str) for name in names):
             self.feature_names_in_ = np.array(names, dtype=object)
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
@@ -440,7 +445,8 @@ noise protects nobody
         Returns
         -------
         frame of ``num_rows`` rows
-            A column a declared one. Of two frames a dict of both, with ``num_rows`` units.
+            A column a declared one. Of units with parts a dict of two frames, with ``num_rows``
+            units, and the key of the unit in both.
 
         Raises
         ------
@@ -459,16 +465,11 @@ noise protects nobody
         """
         check_is_fitted(self)
         if num_rows is None and random_state is None:
-            return self._frames(self._table)
+            return tables.synthetic_frames(self._table, self._forms)
         rows = len(self._table.codes) if num_rows is None else num_rows
         rows = parameters.require_integer(rows, of="num_rows", least=0, most=MOST_ROWS)
         rng = parameters.generator(self.random_state if random_state is None else random_state)
-        return self._frames(self._finished.sample_again(rows, rng))
-
-    def _frames(self, table: SyntheticTable) -> Any:
-        if self._forms:
-            return frames_of(table, *self._forms)
-        return synthetic_frames.synthetic_frame(table, self._columns, self._frame_kind)
+        return tables.synthetic_frames(self._finished.sample_again(rows, rng), self._forms)
 
     @parameters.invalid_parameters()
     def marginal(self, *columns: str | int | Sequence[str | int]) -> Any:
@@ -505,6 +506,11 @@ noise protects nobody
         [500, 0, 500, 0]
         """
         check_is_fitted(self)
+        if self._table.domain.parts is not None:
+            raise DeclarationError(
+                "marginal: the shares are of rows of one table, but this fit is of units with "
+                "parts: use `table` or `parts.table`, which have intervals"
+            )
         names: Any = columns
         if len(columns) == 1 and isinstance(columns[0], list | tuple):
             (names,) = columns
@@ -553,7 +559,7 @@ noise protects nobody
         table, domain = self._table, self._finished.fit.spec.domain
         if domain.parts is not None:
             raise DeclarationError(
-                "A quality report is of one frame, but this fit is of units with parts: compare "
+                "A quality report is of one table, but this fit is of units with parts: compare "
                 "the tables of `sample()` yourself"
             )
         codes = dict(zip(table.attributes, np.ascontiguousarray(table.codes.T), strict=True))

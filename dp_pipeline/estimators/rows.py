@@ -26,7 +26,7 @@ from dp_pipeline.raw.contributions import PersonKeys, count_omitted_rows, keep_a
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.raw.generators.declared import draw_declared_rows
 from dp_pipeline.raw.prepare import normalized
-from dp_pipeline.raw.units import join_parts, unit_keys
+from dp_pipeline.raw.units import OF_UNIT, join_parts, unit_keys
 from dp_pipeline.raw.values import breaking_rows, cell_codes, mend_constraints, valid_numbers
 from dp_pipeline.results.synthetic_table import decode_columns
 
@@ -140,14 +140,16 @@ def prepared_rows(
 ) -> PreparedRows:
     """Return the rows that fit a declaration, which are those that ``raw.prepare`` would keep.
 
-    table    as ``stored_table`` has it; of units with parts as ``TwoFrames.stored`` has it
+    table    as ``stored_table`` has it; of units with parts as ``RowsOfUnits.stored`` has it
     key      the secret that chooses the rows of a person; empty where a row is a person
     refuse   raise where a row does not fit, in place of leaving it out: DeclarationError
              with the column's name, which tells about a row
     """
     if spec.domain.parts is not None:
         with np.errstate(all="ignore"):
-            units = normalized(spec, join_parts(table, unit_keys(spec, key)).table, key)
+            if OF_UNIT in table.column_names:
+                table = join_parts(table, unit_keys(spec, key)).table
+            units = normalized(spec, table, key)
         cells = {name: units.column(name).to_numpy() for name in units.column_names}
         return PreparedRows(spec.counted_domain, cells, {}, units.num_rows, 0)
     domain, rows, written = spec.domain, table.num_rows, 0

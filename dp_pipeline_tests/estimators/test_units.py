@@ -1,4 +1,4 @@
-"""Two frames, of units and of their parts, are fitted as two files are, and come out as two."""
+"""Frames of units and their parts are fitted as files are, and come out as two with keys."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dp_pipeline.config.source import Source
 from dp_pipeline.estimators import PrivateSynthesizer
 from dp_pipeline.estimators.parameters import InvalidParameter
 from dp_pipeline.estimators.rows import prepared_rows
-from dp_pipeline.estimators.units import TwoFrames
+from dp_pipeline.estimators.tables import DeclaredRows
 from dp_pipeline.raw.prepare import normalized
 from dp_pipeline.raw.sources import read_source
 from dp_pipeline.raw.units import join_parts, unit_keys
@@ -26,20 +26,36 @@ DOMAIN: dict[str, Any] = {
     "homes": {"region": ["north", "south"]},
     "persons": {"age": {"bounds": [0, 90], "edges": [30, 60], "integer": True}, "sex": ["f", "m"]},
 }
+DATED = {
+    "persons": {**DOMAIN["persons"], "day": {"bounds": ["2026-01-01", "2026-01-09"], "bins": 2}}
+}
 KEY = b"k" * 32
 
 
-def frames(units: list[tuple[Any, ...]], parts: list[tuple[Any, ...]]) -> dict[str, pd.DataFrame]:
-    return {
-        "homes": pd.DataFrame(units, columns=["home", "region"]),
-        "persons": pd.DataFrame(parts, columns=["home", "age", "sex"]),
-    }
+def frame(rows: list[tuple[Any, ...]], *columns: str) -> pd.DataFrame:
+    # The type of a cell is part of its digest: a file holds texts.
+    return pd.DataFrame(rows, columns=["home", *columns]).astype(str)
 
 
-ids = st.sampled_from([7, 2**53, 2**53 + 1])
-homes = st.lists(st.tuples(ids, st.sampled_from(["north", "south", "?"])), max_size=5, min_size=1)
-persons = st.lists(
-    st.tuples(ids, st.integers(-5, 99), st.sampled_from("fm?")), max_size=6, min_size=1
+ids, regions = st.sampled_from([7, 2**53, 2**53 + 1]), st.sampled_from(["north", "south", "?"])
+person = (
+    st.integers(-5, 99),
+    st.sampled_from("fm?"),
+    st.sampled_from(["2026-01-01", "2026-01-05", "2026-01-08", "?"]),
+)
+homes = st.lists(st.tuples(ids, regions), max_size=5, min_size=1)
+persons = st.lists(st.tuples(ids, *person), max_size=6, min_size=1)
+two_frames = st.builds(
+    lambda units, parts: {
+        "homes": frame(units, "region"),
+        "persons": frame(parts, "age", "sex", "day"),
+    },
+    homes,
+    persons,
+)
+one_frame = st.builds(
+    lambda rows: frame(rows, "region", "age", "sex", "day"),
+    st.lists(st.tuples(ids, regions, *person), max_size=8, min_size=1),
 )
 
 
@@ -48,22 +64,21 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return tmp_path_factory.mktemp("files")
 
 
-@given(homes, persons)
-def test_two_frames_give_the_codes_of_two_files(files: Any, units, parts) -> None:
-    rows = frames(units, parts)
-    # The type of a cell is part of its digest: a file holds texts.
-    rows = {name: frame.astype(str) for name, frame in rows.items()}
-    two = TwoFrames.of(rows, DOMAIN, "home", 3)
-    paths = {name: files / f"{name}.csv" for name in rows}
-    for name, frame in rows.items():
-        frame.to_csv(paths[name], index=False)
-    source = Source("csv", str(paths["homes"]), parts=Source("csv", str(paths["persons"])))
+@given(st.one_of(two_frames, one_frame), st.sampled_from([None, "age", "day"]))
+def test_frames_give_the_codes_of_files(files: Any, X: Any, order: str | None) -> None:
+    rows = DeclaredRows.of_units(X, DOMAIN | DATED, "home", 3, order)
+    sources = []
+    for name, of_file in (X if isinstance(X, dict) else {"rows": X}).items():
+        of_file.to_csv(files / f"{name}.csv", index=False)
+        sources.append(Source("csv", str(files / f"{name}.csv")))
+    source = replace(sources[0], parts=sources[1]) if isinstance(X, dict) else sources[0]
     spec = DatasetSpec.of_domain(
-        "homes", two.domain, protection=two.protection, purpose="release", source=source
+        "homes", rows.domain, protection=rows.protection, purpose="release", source=source
     )
-    joined = join_parts(read_source(spec), unit_keys(spec, KEY)).table
-    stored = normalized(spec, joined, KEY).to_pylist()
-    codes = prepared_rows(replace(spec, source=Source("csv", "")), two.stored(), KEY).codes
+    table = read_source(spec)
+    table = join_parts(table, unit_keys(spec, KEY)).table if isinstance(X, dict) else table
+    stored = normalized(spec, table, KEY).to_pylist()
+    codes = prepared_rows(replace(spec, source=Source("csv", "")), rows.stored(), KEY).codes
     fitted = pa.table({name: pa.array(column) for name, column in codes.items()}).to_pylist()
     assert sorted(fitted, key=repr) == sorted(stored, key=repr)
 
@@ -74,8 +89,16 @@ def town(kind: str = "pandas") -> dict[str, Any]:
     parts = [
         (home, int(rng.integers(90)), "fm"[i % 2]) for home, _ in units for i in range(home % 3)
     ]
-    both = frames(units, parts)
+    both = {
+        "homes": pd.DataFrame(units, columns=["home", "region"]),
+        "persons": pd.DataFrame(parts, columns=["home", "age", "sex"]),
+    }
     return both if kind == "pandas" else {n: pa.table(f) for n, f in both.items()}
+
+
+def flat_town() -> pd.DataFrame:
+    both = town()
+    return both["persons"].merge(both["homes"], on="home")
 
 
 def synthesizer(**changes: Any) -> PrivateSynthesizer:
@@ -85,9 +108,13 @@ def synthesizer(**changes: Any) -> PrivateSynthesizer:
 
 
 @pytest.mark.parametrize("kind", ["pandas", "arrow"])
-def test_synthetic_frames_refer_to_each_other_by_key(kind: str) -> None:
+@pytest.mark.parametrize("is_flat", [False, True])
+def test_synthetic_frames_refer_to_each_other_by_key(kind: str, is_flat: bool) -> None:
+    X: Any = town(kind)
+    if is_flat:
+        X = flat_town() if kind == "pandas" else pa.table(flat_town())
     fitted = synthesizer(constraints={"never": [{"size": "1", "age": "[0, 30)"}]}).fit(
-        town(kind), person="home", at_most=3
+        X, person="home", at_most=3
     )
     both = fitted.sample()
     if kind == "arrow":
@@ -96,41 +123,84 @@ def test_synthetic_frames_refer_to_each_other_by_key(kind: str) -> None:
     assert [*units] == ["home", "region"] and [*parts] == ["home", "age", "sex"]
     assert units["home"].is_unique and {*parts["home"]} <= {*units["home"]}
     sizes = parts.groupby("home").size().reindex(units["home"], fill_value=0)
-    assert (sizes == 0).mean() == pytest.approx(0.4, abs=0.1)
+    assert (sizes == 0).mean() == (0 if is_flat else pytest.approx(0.4, abs=0.1))
     alone = parts[parts["home"].map(sizes) == 1]
     assert (alone["age"].dropna() >= 30).all()
     assert len(fitted.sample(20, random_state=1)["homes"]) <= 20
     assert str(fitted).startswith("PrivateSynthesizer by one_shot, fitted: ε=4, protects one unit")
 
 
+def test_parts_in_order_follow_each_other() -> None:
+    """Riders go there and back by turns, in rows of random order."""
+    hours = np.tile(np.arange(6), 300)
+    rides = pd.DataFrame({"rider": np.repeat(np.arange(300), 6), "hour": hours})
+    rides["way"], rides["city"] = np.where(hours % 2, "back", "there"), "Graz"
+    columns = {"hour": {"bounds": [0, 6], "bins": 6}, "way": ["there", "back"]}
+    domain = {"riders": {"city": ["Graz", "Linz"]}, "rides": columns}
+    turns = []
+    for order in ("hour", None):
+        fitted = synthesizer(domain=domain, epsilon=9).fit(
+            rides.sample(frac=1, random_state=1), person="rider", at_most=6, order=order
+        )
+        synthetic = fitted.sample()["rides"]
+        is_same_rider = synthetic["rider"].diff().iloc[1:] == 0
+        is_turn = synthetic["way"].to_numpy()[1:] != synthetic["way"].to_numpy()[:-1]
+        turns.append(is_turn[is_same_rider].mean())
+    assert turns[0] > 0.75 and turns[1] < 0.7
+
+
+@pytest.mark.parametrize("is_flat", [False, True])
+def test_a_fit_answers_about_units_and_about_parts(is_flat: bool) -> None:
+    fitted = synthesizer(epsilon=50).fit(
+        flat_town() if is_flat else town(), person="home", at_most=3
+    )
+    rows = flat_town()
+    has_young = rows[rows["age"] < 30]["home"].nunique()
+    assert fitted.count().value == pytest.approx(600 if is_flat else 900, rel=0.03)
+    assert fitted.count("size == 2").value == pytest.approx(300, rel=0.03)
+    young = fitted.count(any_part="age < 30")
+    assert young.low <= has_young <= young.high
+    assert fitted.parts.count("sex == 'm'").value == pytest.approx(300, rel=0.03)
+    mean = fitted.parts.mean("age")
+    assert mean.low <= rows["age"].mean() <= mean.high
+    assert [*fitted.table("region")["count"].round(-2)] == [600, 0 if is_flat else 300, 0]
+
+
+@pytest.mark.parametrize("X", [flat_town(), town()], ids=["flat", "two"])
+def test_a_rehearsal_draws_units_of_every_size(X: Any) -> None:
+    rehearsed = synthesizer().fit(X, person="home", at_most=3, rehearse=True)
+    assert "a rehearsal of ε=4" in str(rehearsed)
+    counts = [rehearsed.count(f"size == {size}").value for size in (1, 2, 3)]
+    assert all(count > 80 for count in counts)
+    assert rehearsed.share("region == 'north'").value == pytest.approx(0.5, abs=0.1)
+
+
 MISTAKES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
-    "no key": ({}, {"person": None}, "person: expected the column of both frames"),
-    "another key": (
-        {},
-        {"person": "age"},
-        "person: expected a column of both frames, but homes has",
-    ),
+    "no key": ({}, {"person": None}, "person: expected the column that names the unit"),
+    "another key": ({}, {"person": "age"}, "the frame of homes has no column 'age'"),
     "no bound": ({}, {"at_most": None}, "at_most: expected an integer in 2..32"),
     "other names": ({"domain": {"homes": {}}}, {}, "domain: expected the columns of the frames"),
     "never missing": (
         {"domain": DOMAIN | {"persons": {"sex": {"levels": ["f", "m"], "nullable": False}}}},
         {},
-        "domain: column 'sex': expected one that may be missing",
+        "domain: 'sex': expected an attribute that may be missing",
     ),
-    "in both": ({"domain": DOMAIN | {"persons": {"region": 2}}}, {}, "each column in one of the"),
-    "the key": ({"domain": DOMAIN | {"persons": {"home": 2}}}, {}, "each column in one of the"),
-    "to discover": ({"domain": DOMAIN | {"persons": {"age": "discover"}}}, {}, "one to discover"),
+    "in both": ({"domain": DOMAIN | {"persons": {"region": 2}}}, {}, "region in both"),
+    "the key": ({"domain": DOMAIN | {"persons": {"home": 2}}}, {}, "another column than the key"),
+    "to discover": ({"domain": DOMAIN | {"persons": {"age": "discover"}}}, {}, "got discover"),
+    "the size": ({"domain": DOMAIN | {"homes": {"size": 3}}}, {}, "the program counts the parts"),
+    "a level as order": ({}, {"order": "sex"}, "order: expected a number or a date of a part: age"),
     "another model": ({"method": "independent"}, {}, "independent: the protected units have parts"),
-    "a rehearsal": ({}, {"rehearse": True}, "rehearse: this argument is for one frame"),
-    "errors": ({"on_unknown": "error"}, {}, "on_unknown: this argument is for one frame"),
+    "public rows": ({}, {"prior": []}, "prior: this argument is for one table"),
+    "errors": ({"on_unknown": "error"}, {}, "on_unknown: this argument is for one table"),
 }
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_a_wrong_declaration_of_two_frames_is_one_line(name: str) -> None:
+def test_a_wrong_declaration_of_units_is_one_line(name: str) -> None:
     parameters, arguments, message = MISTAKES[name]
     both = town()
-    both["persons"]["region"] = 0
+    both["persons"]["region"] = both["homes"]["size"] = 0
     with pytest.raises(InvalidParameter, match=message):
         synthesizer(**parameters).fit(both, **{"person": "home", "at_most": 3, **arguments})
 
@@ -140,3 +210,16 @@ def test_a_key_of_floats_is_refused() -> None:
     both["persons"]["home"] = both["persons"]["home"].astype(float)
     with pytest.raises(InvalidParameter, match="round two persons to one"):
         synthesizer().fit(both, person="home", at_most=3)
+
+
+def test_what_is_of_one_table_or_of_units_alone_says_so() -> None:
+    of_units = synthesizer().fit(town(), person="home", at_most=3)
+    with pytest.raises(InvalidParameter, match="marginal: the shares are of rows of one table"):
+        of_units.marginal("age")
+    with pytest.raises(InvalidParameter, match="A quality report is of one table"):
+        of_units.quality_report()
+    of_table = synthesizer(domain=DOMAIN["homes"]).fit(town()["homes"], person="home", at_most=1)
+    with pytest.raises(AttributeError, match="parts: the fit is of one table"):
+        _ = of_table.parts
+    with pytest.raises(InvalidParameter, match="order: the parts of a unit"):
+        of_table.fit(town()["homes"], person="home", at_most=1, order="age")

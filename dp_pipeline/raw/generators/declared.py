@@ -38,8 +38,8 @@ def draw_declared_rows(
     """Return artificial rows that fit the declaration, at most ``rows``; no real row is read.
 
     Every value is uniform over what is declared; rows that break constraints are drawn again, at
-    most _MOST_ROUNDS times. A person has as many rows as may count, and times are in the closed
-    windows.
+    most _MOST_ROUNDS times. A person has as many rows as may count, and a unit up to as many parts,
+    which share its values. Times are in the closed windows.
 
     columns   column of the source → values (n,) of an earlier release, from which whole rows are
               drawn; None: all columns are drawn
@@ -57,6 +57,15 @@ def draw_declared_rows(
     if person is None:
         return table
     ids = np.arange(table.num_rows) // spec.protection.at_most
+    parts = spec.domain.parts
+    if parts is not None:
+        sizes = rng.integers(1, parts.at_most + 1, table.num_rows)
+        ids = np.repeat(np.arange(table.num_rows), sizes)[: table.num_rows]
+        firsts = pa.array(np.searchsorted(ids, ids))
+        of_units = [each for each in spec.domain if each.name not in parts.attributes]
+        for name in {name for each in of_units for name in each.inputs}:
+            place = table.column_names.index(name)
+            table = table.set_column(place, name, table.column(name).take(firsts))
     if person in table.column_names:
         table = table.drop_columns([person])
     return table.append_column(person, pa.array([f"person {number + 1}" for number in ids]))

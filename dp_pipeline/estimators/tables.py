@@ -1,0 +1,215 @@
+"""The rows of X as declared: of one table, or of units and their parts. Rows live here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dp_pipeline.config.domain import SIZE, Domain, Parts, Protection, UnitOfParts
+from dp_pipeline.config.errors import DeclarationError, FieldError
+from dp_pipeline.config.parts_parser import MAX_PARTS, domain_of_parts
+from dp_pipeline.estimators.column_types import columns_of_types
+from dp_pipeline.estimators.declared import Columns, declared_columns, domain_of
+from dp_pipeline.estimators.frames import (
+    Features,
+    FrameKind,
+    features_of,
+    frame_kind,
+    require_exact_ids,
+)
+from dp_pipeline.estimators.parameters import require_integer
+from dp_pipeline.estimators.rows import declared_values, stored_table
+from dp_pipeline.estimators.synthetic_frames import synthetic_frame, typed_columns
+from dp_pipeline.raw.units import concatenate_sources
+from dp_pipeline.results.synthetic_table import SyntheticTable, first_parts
+
+
+@dataclass(frozen=True)
+class TableForm:
+    """The public form of a table.
+
+    columns     the declared ones
+    kind        library of its frame
+    has_labels  whether X names its columns
+    name        of a table of units or of parts
+    key         what its frame calls the column with the key of the unit
+    """
+
+    columns: Columns
+    kind: FrameKind
+    has_labels: bool
+    name: str = ""
+    key: Any = None
+
+
+@dataclass(frozen=True, eq=False)
+class DeclaredTable:
+    """The rows of one table, as the values of its declared columns, then of the person or unit."""
+
+    form: TableForm
+    values: tuple[Any, ...]
+
+    @classmethod
+    def of(
+        cls, X: Any, features: Features, columns: Columns, persons: tuple[Any, ...]
+    ) -> DeclaredTable:
+        """Return the declared columns of X; DeclarationError where one is missing or unreadable."""
+        values = declared_values(features, [column.name for column in columns])
+        columns = columns_of_types(columns, values)
+        form = TableForm(columns, frame_kind(X), features.labels is not None)
+        return cls(form, (*values, *persons))
+
+    @property
+    def domain(self) -> Domain:
+        """The declared attributes."""
+        return domain_of(self.form.columns)
+
+    def stored(self, key: str | None) -> pa.Table:
+        """Return the rows in the form in which a source gives them."""
+        return stored_table(self.domain, self.values, key)
+
+    def typed(self, domain: Domain) -> TableForm:
+        """Return the form of the table after a fit, with the types of its columns in X."""
+        columns = self.form.columns
+        values = self.values[: len(columns)]
+        return replace(self.form, columns=typed_columns(columns, values, domain))
+
+
+@dataclass(frozen=True, eq=False)
+class DeclaredRows:
+    """The rows of X.
+
+    tables       one table, or that of units and that of their parts
+    domain       of one row, which is a part where units have parts
+    """
+
+    tables: tuple[DeclaredTable, ...]
+    domain: Domain
+    protection: Protection
+
+    @classmethod
+    def of_units(cls, X: Any, domain: Any, key: Any, at_most: Any, order: Any) -> DeclaredRows:
+        """Return the rows of units and their parts, whose columns are declared table by table.
+
+        X       two frames by name, with the units first; or one frame of parts, with the columns
+                of their unit
+        key     the column with the key of a unit
+        order   the number or date of a part by which those of a unit are in order, or None
+
+        DeclarationError for anything else, and for what a data set file with parts refuses.
+        """
+        is_flat = not isinstance(X, Mapping)
+        names = list(domain if is_flat else X)
+        if not isinstance(domain, Mapping) or {*domain} != {*names}:
+            raise DeclarationError(
+                f"domain: expected the columns of the frames {' and '.join(map(str, names))}, by "
+                'these names, as {"households": {"region": [...]}, "persons": {"age": ...}}, got '
+                f"{', '.join(map(str, domain)) if isinstance(domain, Mapping) else domain!r:.60}"
+            )
+        if key is None:
+            raise DeclarationError(
+                "person: expected the column that names the unit of each row, got none"
+            )
+        most = require_integer(at_most, of="at_most", least=2, most=MAX_PARTS)
+        units, parts = (
+            # A value that varies within a unit is missing, and so is any of one without parts.
+            _table_of(str(name), X if is_flat else X[name], domain[name], key, is_complete=complete)
+            for name, complete in zip(names, (False, is_flat), strict=True)
+        )
+        declared = Parts(
+            parts.form.name,
+            parts.domain.names,
+            most,
+            "" if order is None else str(order),
+            "" if is_flat else str(key),
+        )
+        attributes = domain_of((*units.form.columns, *parts.form.columns))
+        try:
+            joined = domain_of_parts(attributes, declared, str(key))
+        except FieldError as error:
+            field = "order" if "order" in error.field else f"domain: {error.field[-1]!r}"
+            raise DeclarationError(
+                f"{field}: expected {error.expected}, got {error.got}{error.hint}"
+            ) from None
+        return cls((units, parts), joined, UnitOfParts(str(key), most))
+
+    @property
+    def names(self) -> list[Any]:
+        """The declared columns, as X calls them."""
+        return [column.name for table in self.tables for column in table.form.columns]
+
+    def stored(self) -> pa.Table:
+        """Return the rows in the form in which sources give them, before units and parts join."""
+        key, declared = self.protection.column, self.domain.parts
+        stored = [table.stored(key) for table in self.tables]
+        if declared is not None and declared.key:
+            units, parts = stored
+            return concatenate_sources(units, parts, declared.key)
+        return pa.table({name: each[name] for each in stored for name in each.column_names})
+
+    def forms(self, domain: Domain) -> tuple[TableForm, ...]:
+        """Return the public forms of the tables after a fit of a domain."""
+        return tuple(table.typed(domain) for table in self.tables)
+
+
+def have_parts(X: Any, domain: Any) -> bool:
+    """Return whether X is two frames by name, or a domain declares two tables by name.
+
+    A column is declared by levels, size, bounds or edges, and a table by its columns.
+
+    >>> have_parts(None, {"homes": {"region": 3}, "persons": {"sex": ["f", "m"]}})
+    True
+    >>> have_parts(None, {"region": {"size": 3}, "sex": {"levels": ["f", "m"]}})
+    False
+    """
+    frames = list(X.values()) if isinstance(X, Mapping) else []
+    tables = list(domain.values()) if isinstance(domain, Mapping) else []
+    if len(frames) == 2 and all(len(getattr(frame, "shape", ())) == 2 for frame in frames):
+        return True
+    return len(tables) == 2 and all(
+        isinstance(table, Mapping) and {"levels", "size", "bounds", "edges"}.isdisjoint(table)
+        for table in tables
+    )
+
+
+def _table_of(name: str, X: Any, declared: Any, key: Any, *, is_complete: bool) -> DeclaredTable:
+    """Return the declared columns and the key of the table of units or of parts.
+
+    is_complete   whether a type that never leaves a value out has no level of missing ones
+    """
+    features = features_of(X, typed=False)
+    if key not in (features.labels or ()):
+        raise DeclarationError(
+            f"person: expected the column that names the unit of each row, but the frame of {name} "
+            f"has no column {key!r:.60}"
+        )
+    ids = declared_values(features, [key])
+    require_exact_ids(*ids)
+    columns = tuple(
+        replace(column, may_close=column.may_close and is_complete)
+        for column in declared_columns(declared, nullable=True)
+    )
+    table = DeclaredTable.of(X, features, columns, ids)
+    return replace(table, form=replace(table.form, name=name, key=key))
+
+
+def synthetic_frames(table: SyntheticTable, forms: tuple[TableForm, ...]) -> Any:
+    """Return synthetic rows as a frame; of units and parts, as two by name, with their keys."""
+    if len(forms) == 1:
+        return synthetic_frame(table, forms[0].columns, forms[0].kind)
+    declared = table.domain.parts
+    assert declared is not None
+    sizes = table.codes[:, table.attributes.index(SIZE)].astype(np.int64) + declared.fewest
+    firsts = first_parts(np.maximum(1, sizes))
+    keys = np.arange(1, len(firsts) + 1)
+    of_units = replace(table, codes=table.codes[firsts])
+    of_parts = replace(table, codes=table.codes[sizes > 0])
+    owners = np.repeat(keys, sizes[firsts])
+    return {
+        form.name: synthetic_frame(rows, form.columns, form.kind, {form.key: numbers})
+        for form, rows, numbers in zip(forms, (of_units, of_parts), (keys, owners), strict=True)
+    }
