@@ -7,16 +7,20 @@ from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from dp_pipeline.config.amounts import PURE, Currency
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.quality import fixed_point_shares
 from dp_pipeline.gate.rules import NearestCentre, PredictedLabel
 from dp_pipeline.gate.scores import DependenceScore, Independence, Purity, Score
+from dp_pipeline.results.accountant import GAUSSIAN, LAPLACE, REFINED
 from dp_pipeline.results.derived_attribute import DerivedAttribute, Grouping
 from dp_pipeline.results.measurement import SHARES
 from dp_pipeline.results.trees import BitTree, Nodes, Prefixes
-from dp_pipeline_tests.populations import TOWN
+from dp_pipeline_tests.instruments import ForcedNoise, RecordingNoise, curator_over
+from dp_pipeline_tests.populations import TOWN, LoopCounter, Row
 
 Question = Callable[..., object]
 """``question(curator, epsilon=…)``"""
@@ -362,3 +366,68 @@ def example_questions() -> dict[str, Callable[[Curator], object]]:
             {("colour", "smokes"): even}, epsilon=ONE
         ),
     }
+
+
+def moved(
+    question: Question,
+    rows: list[Row],
+    person: list[Row],
+    *,
+    currency: Currency = PURE,
+    counter: type[LoopCounter] = LoopCounter,
+) -> list[tuple[int, int]]:
+    """What the person moves each answer by, and the sensitivity that was paid for it: squared L2
+    of Gaussian answers, L1 of Laplace ones, one score of a choice.
+    """
+    runs = []
+    for population in (rows, rows + person):
+        noise = RecordingNoise(ForcedNoise(1))
+        curator = curator_over(
+            counter(population), distance=len(person), noise=noise, currency=currency
+        )
+        question(curator)
+        runs.append((noise.draws, curator.accountant.spends))
+    (here, spends), (there, again) = runs
+    assert spends == again
+    moves = []
+    for spend, first, second in zip(spends, here, there, strict=True):
+        assert spend.scale == first.scale == second.scale
+        difference = np.abs(first.exact.astype(object) - second.exact.astype(object))
+        if spend.mechanism == GAUSSIAN:
+            most = (difference**2).sum()
+        elif spend.mechanism in (LAPLACE, REFINED):
+            most = difference.sum()
+        else:
+            most = difference.max(initial=0)
+        moves.append((int(most), spend.sensitivity))
+    return moves
+
+
+def fuzz_sensitivity(
+    question_of: st.SearchStrategy[Question],
+    *,
+    share: Fraction = ONE,
+    currency: Currency = PURE,
+    counter: type[LoopCounter] = LoopCounter,
+) -> None:
+    """Fail if a person is found who moves an answer by more than this share of what was paid."""
+
+    # Without the shrinking of failures: a mutant needs to be caught, not to be explained.
+    @settings(
+        derandomize=True,
+        max_examples=40,
+        database=None,
+        phases=[Phase.explicit, Phase.generate],
+    )
+    @given(
+        question=question_of,
+        rows=people,
+        person=people.filter(bool) | people.filter(bool).map(lambda rows: rows[:1] * len(rows)),
+    )
+    def moves_by_at_most_the_sensitivity(
+        question: Question, rows: list[Row], person: list[Row]
+    ) -> None:
+        moves = moved(question, rows, person, currency=currency, counter=counter)
+        assert all(move <= share * sensitivity for move, sensitivity in moves)
+
+    moves_by_at_most_the_sensitivity()

@@ -1,4 +1,4 @@
-"""Bought AUC of a class table: it costs exactly its ε, and is the exact one without noise."""
+"""The bought AUC of a class table is the exact one without noise."""
 
 from __future__ import annotations
 
@@ -8,20 +8,16 @@ import numpy as np
 import pytest
 
 from dp_pipeline.config.domain import Domain
-from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.gate.quality import private_quality
 from dp_pipeline.metrics.auc import macro_auc
 from dp_pipeline.results.bit_classes import BitClasses, declared_bits
 from dp_pipeline.results.class_table import ClassPromise, ClassTable
 from dp_pipeline.results.measurement import NoisyNumber
-from dp_pipeline.results.transcript import Transcript
-from dp_pipeline_tests.instruments import SILENT, RecordingNoise, curator_over
-from dp_pipeline_tests.models.contract import loss_of_joining
+from dp_pipeline_tests.instruments import SILENT, curator_over
 from dp_pipeline_tests.models.discrete import counter_of, dependent_rows, domain_of
-from dp_pipeline_tests.populations import AWKWARD, TEN_PEOPLE, TOWN, Row
+from dp_pipeline_tests.populations import TOWN
 
-EPSILONS = [Fraction(text) for text in ("0.05", "1", "2.5")]
 SIZES = {"two labels": [2, 3, 4], "three labels": [3, 3, 4]}
 
 
@@ -37,32 +33,6 @@ def released(domain: Domain, label: str, *, least: int = 1) -> ClassTable:
 TOWNS = released(TOWN, "smokes", least=20)
 
 
-def bought(rows: tuple[Row, ...], epsilon: Fraction = SILENT, **more: object) -> NoisyNumber:
-    curator = curator_over(rows, epsilon=epsilon, **more)  # type: ignore[arg-type]
-    numbers = private_quality(curator, TOWNS, epsilon=epsilon)
-    curator.accountant.require_all_spent()
-    assert list(numbers) == ["auc_class_rate/smokes"]
-    return numbers["auc_class_rate/smokes"]
-
-
-@pytest.mark.parametrize("rows", [1, 3])
-def test_a_person_uses_all_of_its_epsilon(rows: int) -> None:
-    def ask(curator: Curator) -> object:
-        return private_quality(curator, TOWNS, epsilon=Fraction(5))
-
-    assert loss_of_joining(ask, TEN_PEOPLE[:1] * rows, epsilon=Fraction(5)) == 5
-
-
-@pytest.mark.parametrize("epsilon", EPSILONS, ids=str)
-@pytest.mark.parametrize("distance", [1, 3])
-def test_the_noise_scale_proves_exactly_its_epsilon(epsilon: Fraction, distance: int) -> None:
-    noise = RecordingNoise()
-    bought(TEN_PEOPLE, epsilon, distance=distance, noise=noise)
-    (draw,) = noise.draws
-    assert distance / draw.scale == epsilon
-    assert draw.exact.shape == (2, len(TOWNS.published) + 1)
-
-
 @pytest.mark.parametrize("name", SIZES)
 @pytest.mark.parametrize("least", [1, 25])
 def test_without_noise_it_is_the_auc_of_the_rows(name: str, least: int) -> None:
@@ -73,15 +43,6 @@ def test_without_noise_it_is_the_auc_of_the_rows(name: str, least: int) -> None:
     places = table.places_of({"x1": codes[:, 1], "x2": codes[:, 2]})
     assert number.value == pytest.approx(macro_auc(table.rates[places], codes[:, 0]))
     assert number.scale < 1e-3
-
-
-@pytest.mark.parametrize("people", AWKWARD)
-@pytest.mark.parametrize("epsilon", [Fraction(1, 1000), Fraction(1), SILENT], ids=str)
-def test_any_rows_give_a_number_and_a_scale_in_0_to_1(people: str, epsilon: Fraction) -> None:
-    number = bought(AWKWARD[people], epsilon)
-    assert 0 <= number.value <= 1
-    assert 0 <= number.scale <= 1
-    assert number.unit == "share"
 
 
 def with_one_withheld(rows: int, at_most: int = 1) -> NoisyNumber:
@@ -119,8 +80,8 @@ def test_without_published_classes_there_is_no_number() -> None:
 
 
 def test_without_persons_there_is_no_number() -> None:
-    number = bought(())
-    assert (number.value, number.scale) == (0.5, 0.5)
+    numbers = private_quality(curator_over(()), TOWNS, epsilon=SILENT)
+    assert numbers == {"auc_class_rate/smokes": NoisyNumber(0.5, 0.5, "share")}
 
 
 @pytest.mark.parametrize("name", SIZES)
@@ -140,10 +101,3 @@ def test_its_scale_is_that_of_its_errors(name: str) -> None:
     promised = np.sqrt(2) * np.mean([number.scale for number in numbers])
     assert 0.86 < errors.std() / promised < 1.14
     assert abs(errors.mean()) < 5 * promised / 20
-
-
-def test_a_replay_without_rows_gives_the_same_number() -> None:
-    transcript = Transcript()
-    first = bought(TEN_PEOPLE, Fraction(1), transcript=transcript)
-    curator = curator_over(None, epsilon=Fraction(1), transcript=transcript.rewind())
-    assert private_quality(curator, TOWNS, epsilon=Fraction(1)) == {"auc_class_rate/smokes": first}

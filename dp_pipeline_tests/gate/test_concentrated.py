@@ -7,8 +7,6 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import Phase, given, settings
-from hypothesis import strategies as st
 
 from dp_pipeline.config.amounts import Currency
 from dp_pipeline.config.errors import BoundaryViolation, BudgetExceeded, OtherQuestion
@@ -22,12 +20,11 @@ from dp_pipeline_tests.gate.questions import (
     ONE,
     PAIRS,
     QUESTIONS,
-    Question,
     example_questions,
-    people,
+    fuzz_sensitivity,
 )
-from dp_pipeline_tests.instruments import ForcedNoise, RecordingNoise, curator_over
-from dp_pipeline_tests.populations import TEN_PEOPLE, LoopCounter, Row
+from dp_pipeline_tests.instruments import RecordingNoise, curator_over
+from dp_pipeline_tests.populations import TEN_PEOPLE, LoopCounter
 
 ZCDP = Currency(Fraction(1, 10**9))
 IN_RHO = ("choose", "tabulate", "scores", "total", "choose among")
@@ -115,61 +112,15 @@ def test_a_release_knows_its_currency() -> None:
     assert curator_over(TEN_PEOPLE).currency.name == "pure"
 
 
-# How far one person moves an answer.
-
-
-def fuzz_sensitivity(question_of: st.SearchStrategy[Question], *, share: Fraction) -> None:
-    """Fail if a person is found who moves an answer by more than this share of what was paid:
-    squared L2 of a vector, one score of a choice.
-    """
-
-    # Without the shrinking of failures: a mutant needs to be caught, not to be explained.
-    @settings(
-        derandomize=True,
-        deadline=None,
-        max_examples=40,
-        database=None,
-        phases=[Phase.explicit, Phase.generate],
-    )
-    @given(
-        question=question_of,
-        rows=people,
-        person=people.filter(bool) | people.filter(bool).map(lambda rows: rows[:1] * len(rows)),
-    )
-    def moves_by_at_most_the_sensitivity(
-        question: Question, rows: list[Row], person: list[Row]
-    ) -> None:
-        runs = []
-        for population in (rows, rows + person):
-            noise = RecordingNoise(ForcedNoise(1))
-            curator = curator_over(population, distance=len(person), noise=noise, currency=ZCDP)
-            question(curator)
-            runs.append((noise.draws, curator.accountant.spends))
-        (here, spends), (there, _) = runs
-        for spend, one, second in zip(spends, here, there, strict=True):
-            difference = np.abs(one.exact.astype(object) - second.exact.astype(object))
-            squared = spend.mechanism == GAUSSIAN
-            most = (difference**2).sum() if squared else difference.max(initial=0)
-            assert int(most) <= share * spend.sensitivity
-
-    moves_by_at_most_the_sensitivity()
-
-
-FUZZED = {kind: QUESTIONS[kind] for kind in IN_RHO}
-
-
-@pytest.mark.parametrize("kind", FUZZED)
+@every_question
 def test_no_person_moves_an_answer_by_more_than_what_is_paid_for(kind: str) -> None:
-    fuzz_sensitivity(FUZZED[kind], share=Fraction(1))
+    fuzz_sensitivity(QUESTIONS[kind], currency=ZCDP)
 
 
-@pytest.mark.parametrize("kind", FUZZED)
+@every_question
 def test_half_the_sensitivity_is_caught(kind: str) -> None:
     with pytest.raises(AssertionError):
-        fuzz_sensitivity(FUZZED[kind], share=Fraction(1, 2))
-
-
-# What is drawn.
+        fuzz_sensitivity(QUESTIONS[kind], currency=ZCDP, share=Fraction(1, 2))
 
 
 def test_pure_and_concentrated_questions_spend_one_budget_of_rho() -> None:

@@ -426,36 +426,22 @@ def test_counts_and_their_order_do_not_leave_with_the_texts(tmp_path: Path) -> N
     assert np.array_equal(*answers)
 
 
-def test_another_unit_or_threshold_is_another_question(tmp_path: Path) -> None:
-    text = "{{x: {{bounds: discover, unit: {unit}}}, word: {{levels: discover, at_most: {most}}}}}"
+def test_whatever_an_answer_depends_on_makes_another_question(tmp_path: Path) -> None:
+    declared = (
+        "x: {bounds: discover, bins: 2, unit: 1, nullable: true, missing: ['-9']}, "
+        "y: {column: x, bounds: [0, 16], bins: {quantiles: 2}}, "
+        "word: {levels: discover, at_most: 9, aliases: {c: a}}"
+    )
+    changes = {"unit: 1": "unit: 2", "at_most: 9": "at_most: 8", "-9": "-8", "{c: a}": "{d: a}"}
+    texts = [declared, *(declared.replace(old, new) for old, new in changes.items())]
+    costs = [(text, "0.001") for text in (*texts, declared.replace("[0, 16]", "[0, 8]"))]
     asked = set()
-    for unit, most, delta in ((1, 9, "0.001"), (2, 9, "0.001"), (1, 8, "0.001"), (1, 9, "0.0001")):
-        cost = f"{{epsilon: 30, delta: {delta}}}"
-        spec = spec_of(tmp_path, text.format(unit=unit, most=most), cost)
+    for text, delta in [*costs, (declared, "0.0001")]:
+        spec = spec_of(tmp_path, f"{{{text}}}", f"{{epsilon: 90, delta: {delta}}}")
         transcript = Transcript()
         run(spec, crowd([1.5]), transcript=transcript)
         asked.add(tuple(record.question for record in transcript.records))
-    assert len(asked) == 4
-
-
-def test_other_missing_words_aliases_or_bounds_differ(tmp_path: Path) -> None:
-    asked = set()
-    for missing, alias, upper in (
-        ("-9", "c", 16),
-        ("-8", "c", 16),
-        ("-9", "d", 16),
-        ("-9", "c", 8),
-    ):
-        text = (
-            f"{{x: {{bounds: discover, bins: 2, nullable: true, missing: ['{missing}']}},"
-            f" y: {{column: x, bounds: [0, {upper}], bins: {{quantiles: 2}}}},"
-            f" word: {{levels: discover, aliases: {{{alias}: a}}}}}}"
-        )
-        spec = spec_of(tmp_path, text, "{epsilon: 90, delta: 0.001}")
-        transcript = Transcript()
-        run(spec, crowd([1.5]), transcript=transcript)
-        asked.add(tuple(record.question for record in transcript.records))
-    assert len(asked) == 4
+    assert len(asked) == len(costs) + 1
 
 
 def test_every_unit_has_less_than_200_buckets() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass, field
 from fractions import Fraction
 
 import numpy as np
@@ -36,35 +35,10 @@ from dp_pipeline_tests.gate.distributions import (
     noisy_max_probabilities,
     permute_and_flip_probabilities,
 )
+from dp_pipeline_tests.instruments import ForcedNoise, RecordingNoise
 
 SOURCES = [OpenDPNoise(), ExactNoise(), SeededNoise(1)]
 ONE = Fraction(1)
-
-
-@dataclass
-class RecordingNoise:
-    """Adds nothing, and remembers what it was asked for."""
-
-    name: str = "recording"
-    is_releasable: bool = False
-    scales: list[Fraction] = field(default_factory=list)
-
-    def discrete_laplace(self, counts: NDArray[np.int64], scale: Fraction) -> NDArray[np.int64]:
-        self.scales.append(scale)
-        return counts
-
-    def noisy_max(self, scores: NDArray[np.int64], scale: Fraction) -> int:
-        self.scales.append(scale)
-        return int(np.argmax(scores))
-
-    def refined_laplace(
-        self, counts: NDArray[np.int64], _: object, scale: Fraction, finer: Fraction
-    ) -> NDArray[np.int64]:
-        self.scales += [scale, finer]
-        return counts
-
-    discrete_gaussian = discrete_linf = discrete_laplace
-    exponential_choice = noisy_max
 
 
 reaches = st.integers(1, 2**40)
@@ -76,14 +50,16 @@ epsilons = st.fractions(min_value=Fraction(1, 10**9), max_value=10**6)
 def test_the_scale_is_the_exact_rational(
     distance: int, epsilon: Fraction, before: Fraction
 ) -> None:
-    noise, one, drawn_at = RecordingNoise(), np.array([1]), distance / before * 2
+    noise, one, drawn_at = RecordingNoise(ForcedNoise(1)), np.array([1]), distance / before * 2
     measure(one, l1=distance, epsilon=epsilon, noise=noise)
     choose(one, linf=distance, epsilon=epsilon, noise=noise)
     measure_linf(one[: int(distance / epsilon)], linf=distance, epsilon=epsilon, noise=noise)
     refined = {"before": before, "scale": drawn_at, "epsilon": epsilon}
     refine(one, one, l1=distance, noise=noise, **refined)
     paid = distance / epsilon
-    assert noise.scales == [paid, 2 * paid, paid, drawn_at, distance / (before + epsilon)]
+    finer = distance / (before + epsilon)
+    added = drawn_at * finer / (drawn_at - finer)
+    assert [draw.scale for draw in noise.draws] == [paid, 2 * paid, paid, added]
     assert paid == laplace_scale(l1=distance, epsilon=epsilon)
     assert paid == linf_scale(linf=distance, epsilon=epsilon)
     assert 2 * paid == choice_scale(linf=distance, epsilon=epsilon)
@@ -92,10 +68,10 @@ def test_the_scale_is_the_exact_rational(
 @settings(derandomize=True, max_examples=50)
 @given(distance=reaches, rho=epsilons)
 def test_the_variance_is_exact_and_the_scale_near_its_root(distance: int, rho: Fraction) -> None:
-    noise = RecordingNoise()
+    noise = RecordingNoise(ForcedNoise(1))
     measure_gaussian(np.array([1]), l2_squared=distance, rho=rho, noise=noise)
     choose_exponential(np.array([1]), linf=distance, rho=rho, noise=noise)
-    variance, scale = noise.scales
+    variance, scale = (draw.scale for draw in noise.draws)
     assert variance == gaussian_variance(l2_squared=distance, rho=rho) == distance / (2 * rho)
     assert scale == exponential_scale(linf=distance, rho=rho)
     assert rho * (1 - Fraction(2, 10**9)) < distance**2 / (2 * scale**2) <= rho
@@ -275,14 +251,16 @@ by_mechanism = pytest.mark.parametrize(("mechanism", "reach", "amount"), MECHANI
 @pytest.mark.parametrize("values", [*NOT_INTEGERS, TOO_LARGE], ids=lambda v: type(v).__name__)
 def test_whatever_is_not_an_int64_array_is_refused(mechanism, reach, amount, values) -> None:
     with pytest.raises(BoundaryViolation, match="must"):
-        mechanism(values, **{reach: 1, amount: ONE}, noise=RecordingNoise())
+        mechanism(values, **{reach: 1, amount: ONE}, noise=RecordingNoise(ForcedNoise(1)))
 
 
 @by_mechanism
 @pytest.mark.parametrize("distance", [0, -1, 1.0, True, Fraction(1), np.int64(1), None])
 def test_a_reach_that_is_not_a_positive_int_is_refused(mechanism, reach, amount, distance) -> None:
     with pytest.raises(BoundaryViolation, match=f"{reach} must be an integer"):
-        mechanism(np.array([1]), **{reach: distance, amount: ONE}, noise=RecordingNoise())
+        mechanism(
+            np.array([1]), **{reach: distance, amount: ONE}, noise=RecordingNoise(ForcedNoise(1))
+        )
 
 
 @by_mechanism
@@ -291,7 +269,7 @@ def test_a_price_that_is_not_a_positive_fraction_is_refused(
     mechanism, reach, amount, price
 ) -> None:
     with pytest.raises(BoundaryViolation, match=f"{amount} must be a positive Fraction"):
-        mechanism(np.array([1]), **{reach: 1, amount: price}, noise=RecordingNoise())
+        mechanism(np.array([1]), **{reach: 1, amount: price}, noise=RecordingNoise(ForcedNoise(1)))
 
 
 @pytest.mark.parametrize(
@@ -300,12 +278,14 @@ def test_a_price_that_is_not_a_positive_fraction_is_refused(
 @pytest.mark.parametrize("shape", [(0,), (2, 2), ()], ids=str)
 def test_a_choice_is_among_a_vector_of_at_least_one(mechanism, amount, shape) -> None:
     with pytest.raises(BoundaryViolation, match="must be a vector of one or more numbers"):
-        mechanism(np.zeros(shape, np.int64), linf=1, **{amount: ONE}, noise=RecordingNoise())
+        mechanism(
+            np.zeros(shape, np.int64), linf=1, **{amount: ONE}, noise=RecordingNoise(ForcedNoise(1))
+        )
 
 
 def test_a_refusal_shows_no_value_of_the_answers() -> None:
     with pytest.raises(BoundaryViolation) as refused:
-        measure(np.array([4321.0]), l1=1, epsilon=ONE, noise=RecordingNoise())
+        measure(np.array([4321.0]), l1=1, epsilon=ONE, noise=RecordingNoise(ForcedNoise(1)))
     assert "4321" not in str(refused.value)
 
 

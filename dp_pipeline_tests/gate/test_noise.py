@@ -10,6 +10,7 @@ import math
 import random
 import subprocess
 import sys
+from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
@@ -36,7 +37,9 @@ from dp_pipeline_tests.gate.distributions import (
     SCALES,
     fit,
     fit_of_choices,
+    gaussian_cdf,
     geometric_cdf,
+    laplace_cdf,
     noisy_max_probabilities,
     permute_and_flip_probabilities,
     same,
@@ -51,44 +54,58 @@ by_our_source = pytest.mark.parametrize("source", OURS, ids=lambda source: sourc
 by_scale = pytest.mark.parametrize("scale", SCALES, ids=str)
 
 
-def draws(source: NoiseSource, size: int, scale: Fraction) -> NDArray[np.int64]:
-    return source.discrete_laplace(np.zeros(size, np.int64), scale)
+VARIANCES = [Fraction(1, 2), Fraction(1), Fraction(7, 3), Fraction(100), Fraction(1000**2)]
+CDFS = {"discrete_laplace": laplace_cdf, "discrete_gaussian": gaussian_cdf}
+"""Both kinds of noise that are added to counts, of a scale and of a variance."""
+
+ADDED = tuple(CDFS)
+by_kind = pytest.mark.parametrize("kind", ADDED)
+by_size = pytest.mark.parametrize(
+    ("kind", "size"), [(ADDED[0], one) for one in SCALES] + [(ADDED[1], one) for one in VARIANCES]
+)
+
+
+def draws(source: NoiseSource, many: int, size: Fraction, kind: str = ADDED[0]) -> IntArray:
+    return getattr(source, kind)(np.zeros(many, np.int64), size)
 
 
 # The distribution.
 
 
-@by_scale
+@by_size
 @by_our_source
-def test_our_noise_is_the_discrete_laplace(source: NoiseSource, scale: Fraction) -> None:
-    assert fit(draws(source, 200_000, scale), scale) > ALARM
+def test_our_noise_has_its_distribution(source: NoiseSource, kind: str, size: Fraction) -> None:
+    assert fit(draws(source, 200_000, size, kind), size, CDFS[kind]) > ALARM
 
 
-@by_scale
-def test_our_noise_is_the_noise_of_opendp(scale: Fraction) -> None:
-    theirs = draws(OpenDPNoise(), 30_000, scale)
-    assert fit(theirs, scale) > ALARM
-    assert same(draws(ExactNoise(), 100_000, scale), theirs, scale) > ALARM
-    assert same(draws(SeededNoise(2), 100_000, scale), theirs, scale) > ALARM
+@by_size
+def test_our_noise_is_the_noise_of_opendp(kind: str, size: Fraction) -> None:
+    theirs = draws(OpenDPNoise(), 30_000, size, kind)
+    assert fit(theirs, size, CDFS[kind]) > ALARM
+    assert same(draws(ExactNoise(), 100_000, size, kind), theirs, size, CDFS[kind]) > ALARM
+    assert same(draws(SeededNoise(2), 100_000, size, kind), theirs, size, CDFS[kind]) > ALARM
+
+
+ABOVE, BELOW = Fraction(7, 3) + Fraction(1, 10**30), Fraction(1, 2) - Fraction(1, 10**30)
+"""Python integers."""
 
 
 @pytest.mark.parametrize(
-    ("scale", "nearly"),
+    ("kind", "size", "nearly"),
     [
-        (Fraction(10**7 + 1, 10**6), Fraction(10)),  # 32-bit words
-        (Fraction(10**16 + 1, 10**15), Fraction(10)),  # 64-bit words
-        (Fraction(2**61 + 1, 2**58), Fraction(8)),  # 64-bit words, but U + n·V does not fit
-        (Fraction(7, 3) + Fraction(1, 10**30), Fraction(7, 3)),  # Python integers
-        (Fraction(1, 2) - Fraction(1, 10**30), Fraction(1, 2)),
+        (ADDED[0], Fraction(10**7 + 1, 10**6), Fraction(10)),  # 32-bit words
+        (ADDED[0], Fraction(10**16 + 1, 10**15), Fraction(10)),  # 64-bit words
+        (ADDED[1], Fraction(5 * 10**8, 123_457), Fraction(5 * 10**8, 123_457)),  # squares pass them
+        *((kind, Fraction(2**61 + 1, 2**58), Fraction(8)) for kind in ADDED),  # U + n·V passes them
+        *((kind, ABOVE, Fraction(7, 3)) for kind in ADDED),
+        *((kind, BELOW, Fraction(1, 2)) for kind in ADDED),
     ],
     ids=str,
 )
-def test_numerators_of_every_size_give_the_same_distribution(
-    scale: Fraction, nearly: Fraction
+def test_sizes_of_many_digits_give_the_same_distribution(
+    kind: str, size: Fraction, nearly: Fraction
 ) -> None:
-    drawn = draws(SeededNoise(3), 40_000, scale)
-    assert fit(drawn, nearly) > ALARM
-    assert same(drawn, draws(SeededNoise(4), 40_000, nearly), nearly) > ALARM
+    assert fit(draws(SeededNoise(3), 40_000, size, kind), nearly, CDFS[kind]) > ALARM
 
 
 @by_scale
@@ -97,37 +114,73 @@ def test_the_noise_of_noisy_max_is_the_one_sided_geometric(scale: Fraction) -> N
     assert fit(geometric_noise(200_000, scale, uniform), scale, geometric_cdf) > ALARM
 
 
-def minus_zero_kept(size: int, scale: Fraction, patch: pytest.MonkeyPatch) -> NDArray[np.int64]:
+Mutant = Callable[[int, pytest.MonkeyPatch], IntArray]
+
+
+def minus_zero_kept(many: int, patch: pytest.MonkeyPatch) -> IntArray:
     patch.setattr(samplers, "_signed", lambda m, negative: np.where(negative, -m, m))
-    return draws(SeededNoise(6), size, scale)
+    return draws(SeededNoise(6), many, Fraction(1))
 
 
-def ten_percent_too_little(size: int, scale: Fraction, _: pytest.MonkeyPatch) -> NDArray[np.int64]:
-    return draws(SeededNoise(6), size, scale * Fraction(9, 10))
+def ten_percent_too_little(many: int, _: pytest.MonkeyPatch) -> IntArray:
+    return draws(SeededNoise(6), many, Fraction(9, 10))
 
 
-def rounded_float_laplace(size: int, scale: Fraction, _: pytest.MonkeyPatch) -> NDArray[np.int64]:
-    drawn = np.random.default_rng(6).laplace(scale=float(scale), size=size)
-    return np.rint(drawn).astype(np.int64)
+def rounded_float_laplace(many: int, _: pytest.MonkeyPatch) -> IntArray:
+    return np.rint(np.random.default_rng(6).laplace(size=many)).astype(np.int64)
 
 
-def even_rounds_say_yes(size: int, scale: Fraction, patch: pytest.MonkeyPatch) -> NDArray[np.int64]:
+def even_rounds_say_yes(many: int, patch: pytest.MonkeyPatch) -> IntArray:
     right = samplers.bernoulli_exp
 
     def swapped(part, whole, uniform):
         return right(part, whole, uniform) ^ (part > 0)
 
     patch.setattr(samplers, "bernoulli_exp", swapped)
-    return draws(SeededNoise(6), size, scale)
+    return draws(SeededNoise(6), many, Fraction(1))
 
 
-@pytest.mark.parametrize(
-    "mutant",
-    [minus_zero_kept, ten_percent_too_little, rounded_float_laplace, even_rounds_say_yes],
-    ids=lambda mutant: mutant.__name__,
+def one_percent_too_little_deviation(many: int, _: pytest.MonkeyPatch) -> IntArray:
+    return draws(SeededNoise(6), many, Fraction(98, 100), ADDED[1])
+
+
+def rounded_float_gaussian(many: int, _: pytest.MonkeyPatch) -> IntArray:
+    return np.rint(np.random.default_rng(6).normal(size=many)).astype(np.int64)
+
+
+def every_proposal_kept(many: int, patch: pytest.MonkeyPatch) -> IntArray:
+    patch.setattr(samplers, "_accepted_gaussian", lambda proposed, *_: proposed)
+    return draws(SeededNoise(6), many, Fraction(1), ADDED[1])
+
+
+def exponent_doubled(many: int, patch: pytest.MonkeyPatch) -> IntArray:
+    right = samplers.bernoulli_exp_of_any
+    patch.setattr(
+        samplers,
+        "bernoulli_exp_of_any",
+        lambda part, whole, uniform: right(2 * part, whole, uniform),
+    )
+    return draws(SeededNoise(6), many, Fraction(1), ADDED[1])
+
+
+OF_LAPLACE = (
+    minus_zero_kept,
+    ten_percent_too_little,
+    rounded_float_laplace,
+    even_rounds_say_yes,
 )
-def test_a_wrong_sampler_is_caught(mutant, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert fit(mutant(200_000, Fraction(1), monkeypatch), Fraction(1)) < ALARM
+OF_GAUSSIAN = (
+    one_percent_too_little_deviation,
+    rounded_float_gaussian,
+    every_proposal_kept,
+    exponent_doubled,
+)
+
+
+@pytest.mark.parametrize("mutant", [*OF_LAPLACE, *OF_GAUSSIAN], ids=lambda one: one.__name__)
+def test_a_wrong_sampler_is_caught(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
+    cdf = CDFS[ADDED[mutant in OF_GAUSSIAN]]
+    assert fit(mutant(400_000, monkeypatch), Fraction(1), cdf) < ALARM
 
 
 @pytest.mark.parametrize("bound", [2, 3, 6, 7, 255, 256])
@@ -192,10 +245,7 @@ def test_noisy_max_holds_at_the_ends_of_int64(source: NoiseSource) -> None:
     assert {source.noisy_max(scores, Fraction(10)) for _ in range(20)} == {1}
 
 
-# Edges, of both kinds of noise that are added to counts.
-
-ADDED = ("discrete_laplace", "discrete_gaussian")
-by_kind = pytest.mark.parametrize("kind", ADDED)
+# Edges.
 
 
 def added(source: NoiseSource, kind: str, counts: NDArray[np.int64], size: Fraction) -> IntArray:
@@ -248,11 +298,18 @@ def test_noise_too_large_for_int64_is_cut_only_after_the_sum() -> None:
     assert saturating_sum(counts, noise).tolist() == [2**63 - 5, INT64.min, INT64.max]
 
 
-def test_draws_too_large_for_int64_stay_exact() -> None:
-    uniform = UniformIntegers(np.random.default_rng(8).bytes)
-    drawn = samplers.laplace_noise(4000, Fraction(2**70), uniform)
-    assert drawn.dtype == object
-    assert fit((drawn // 2**60).astype(np.int64), Fraction(2**10)) > ALARM
+@pytest.mark.parametrize(
+    ("draw", "size", "dtype", "unit", "law"),
+    [
+        (samplers.laplace_noise, 2**70, object, 2**60, (Fraction(2**10), laplace_cdf)),
+        (samplers.gaussian_noise, 2**100, np.int64, 2**40, (Fraction(2**20), gaussian_cdf)),
+        (samplers.gaussian_noise, 2**140, object, 2**60, (Fraction(2**20), gaussian_cdf)),
+    ],
+)
+def test_draws_of_any_size_stay_exact(draw, size: int, dtype: type, unit: int, law) -> None:
+    drawn = draw(4000, Fraction(size), UniformIntegers(np.random.default_rng(8).bytes))
+    assert drawn.dtype == dtype
+    assert fit((drawn // unit).astype(np.int64), *law) > ALARM
 
 
 @pytest.mark.parametrize(("kind", "size"), [(ADDED[0], 10), (ADDED[1], 100)])
@@ -351,6 +408,23 @@ def test_opendp_is_handed_no_less_noise_than_was_paid_for(
     assert min(handed) > 0
 
 
+@settings(derandomize=True, max_examples=30)
+@given(st.fractions(min_value=Fraction(1, 10**30), max_value=2**110))
+def test_opendp_is_handed_no_less_than_the_variance(sigma2: Fraction) -> None:
+    from opendp import measurements
+
+    handed: list[float] = []
+
+    def watched(*_, scale: float):
+        handed.append(scale)
+        return list
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(measurements, "make_gaussian", watched)
+        OpenDPNoise().discrete_gaussian(np.array([1]), sigma2)
+    assert sigma2 <= Fraction(handed[0]) ** 2 < sigma2 * (1 + Fraction(3, 10**9))
+
+
 @pytest.mark.parametrize("before", [True, False])
 def test_opendp_features_are_left_as_they_were(
     before: bool, monkeypatch: pytest.MonkeyPatch
@@ -394,9 +468,7 @@ def test_noise_for_releases_never_repeats(source: NoiseSource, kind: str) -> Non
     assert (first != second).any()  # equal by chance: below 1e-1000
 
 
-def test_exact_noise_comes_from_the_operating_system(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_exact_noise_comes_from_the_operating_system(monkeypatch: pytest.MonkeyPatch) -> None:
     # A generator that was seeded once by the system repeats nothing either, and is no such source.
     monkeypatch.setattr("dp_pipeline.gate.noise.os.urandom", random.Random(3).randbytes)
     expected = SeededNoise(0)

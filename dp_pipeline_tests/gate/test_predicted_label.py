@@ -9,17 +9,10 @@ import pytest
 from dp_pipeline.config.errors import BoundaryViolation, DeclarationError
 from dp_pipeline.gate.rules import MAX_WEIGHT, PredictedLabel
 from dp_pipeline.metrics.classification import train
-from dp_pipeline_tests.instruments import SILENT, RecordingNoise, curator_over
-from dp_pipeline_tests.populations import AWKWARD, TEN_PEOPLE, TOWN, LoopCounter, Row
+from dp_pipeline_tests.instruments import SILENT, curator_over
+from dp_pipeline_tests.populations import AWKWARD, TEN_PEOPLE, TOWN, LoopCounter
 
 RULE = PredictedLabel("smokes", (1,), ("colour", "y"), ((-2, 1, 3), (0, 0, 1)), -1)
-
-
-def moved_cells(row: Row, people: tuple[Row, ...] = TEN_PEOPLE) -> list[int]:
-    first, second = (
-        LoopCounter(rows).mistakes(RULE).open_at_the_gate() for rows in (people, (*people, row))
-    )
-    return (second - first).tolist()
 
 
 def test_right_and_wrong_predictions_are_counted_as_by_hand():
@@ -33,21 +26,6 @@ def test_right_and_wrong_predictions_are_counted_as_by_hand():
     right = sum(said == (row[3] == "yes") for said, row in zip(positive, TEN_PEOPLE, strict=True))
     answer = curator_over(TEN_PEOPLE).measure_mistakes(RULE, epsilon=SILENT)
     assert answer.tolist() == [right, 10 - right]
-
-
-@pytest.mark.parametrize("row", TEN_PEOPLE)
-def test_one_more_person_moves_one_of_the_two_cells_by_one(row: Row):
-    assert sorted(moved_cells(row)) == [0, 1]
-
-
-def test_predictions_draw_the_noise_that_is_paid_for():
-    noise = RecordingNoise()
-    curator = curator_over(TEN_PEOPLE, epsilon=Fraction(1, 2), distance=3, noise=noise)
-    curator.measure_mistakes(RULE, epsilon=Fraction(1, 2))
-    curator.accountant.require_all_spent()
-    (draw,) = noise.draws
-    assert draw.scale == 6
-    assert draw.exact.shape == (2,)
 
 
 @pytest.mark.parametrize("people", AWKWARD)

@@ -314,20 +314,6 @@ def test_a_refined_question_names_the_answer_that_it_refines() -> None:
         refined(other, finer.rewind()).refine({PAIR: ONE / 4})
 
 
-def test_a_refining_release_pays_what_is_added() -> None:
-    marginals: PaidMarginals = {}
-    first = curator_over(
-        TEN_PEOPLE, epsilon=ONE / 4, noise=SeededNoise(1), paid_marginals=marginals
-    )
-    coarse = first.measure(PAIR, epsilon=ONE / 4)
-    second = curator_over(
-        TEN_PEOPLE, epsilon=ONE / 2, noise=SeededNoise(2), paid_marginals=marginals
-    )
-    (fine,) = second.refine({PAIR: ONE / 2})
-    assert (coarse.scale, fine.scale) == (4, Fraction(4, 3))
-    assert second.accountant.remaining == 0
-
-
 @pytest.mark.parametrize(
     ("first", "scale", "words"),
     [

@@ -25,9 +25,9 @@ from dp_pipeline.gate.scores import (
 )
 from dp_pipeline.gate.selection import MAX_SCORE, Candidates, ScoreSession
 from dp_pipeline.results.transcript import Transcript
-from dp_pipeline_tests.gate.questions import ONE, PAIRS
+from dp_pipeline_tests.gate.questions import ONE, PAIRS, moved
 from dp_pipeline_tests.instruments import SILENT, ForcedNoise, RecordingNoise, curator_over
-from dp_pipeline_tests.populations import NOBODY, TEN_PEOPLE, TOWN, LoopCounter, Row
+from dp_pipeline_tests.populations import TEN_PEOPLE, TOWN, LoopCounter, Row
 
 FLAT = {pair: DependenceScore(np.zeros(TOWN.shape(pair), np.int64)) for pair in PAIRS}
 """A pair's gap from nothing is the number of rows: one person moves every score by one row."""
@@ -158,36 +158,21 @@ def test_a_question_is_paid_for_with_what_a_person_moves_by(kind: str) -> None:
         ASKED[kind](session)
 
 
-def most_moved(session: Callable[[Curator], object], person: tuple[Row, ...]) -> list[tuple]:
-    """What a person moves each answer by, in L1, and what was paid for."""
-    runs = []
-    for rows in (NOBODY, person):
-        noise = RecordingNoise(ForcedNoise(1))
-        curator = curator_over(rows, noise=noise, distance=len(person))
-        session(curator)
-        runs.append((noise.draws, curator.accountant.spends))
-    (here, spends), (there, _) = runs
-    return [
-        (int(np.abs(one.exact - other.exact).sum()), spend.sensitivity)
-        for one, other, spend in zip(here, there, spends, strict=True)
-    ]
-
-
 @pytest.mark.parametrize("kind", ["all", "total"])
 @pytest.mark.parametrize("rows", [1, 3])
 def test_the_sensitivity_of_gaps_is_reached(kind: str, rows: int) -> None:
-    person = TEN_PEOPLE[:1] * rows
-    ((moved, paid),) = most_moved(lambda one: ASKED[kind](one.open_scores(FLAT)), person)
-    assert moved == paid == 3 * rows * UNIT
+    person = list(TEN_PEOPLE[:1]) * rows
+    ((most, paid),) = moved(lambda one: ASKED[kind](one.open_scores(FLAT)), [], person)
+    assert most == paid == 3 * rows * UNIT
 
 
 def test_all_scores_for_the_price_of_one_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     # The mutant of the edge filter: noise for one score on every one of them.
     monkeypatch.setattr(Candidates, "moves", lambda *_: [UNIT])
-    ((moved, paid),) = most_moved(
-        lambda one: one.open_scores(FLAT).measure_all(amount=ONE), TEN_PEOPLE[:1]
+    ((most, paid),) = moved(
+        lambda one: one.open_scores(FLAT).measure_all(amount=ONE), [], [TEN_PEOPLE[0]]
     )
-    assert moved == 3 * paid
+    assert most == 3 * paid
 
 
 def test_scores_near_the_end_of_int64_are_cut_and_never_refused() -> None:

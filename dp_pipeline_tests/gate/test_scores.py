@@ -258,18 +258,11 @@ def test_purity_falls_as_impurity_rises() -> None:
 
 @settings(derandomize=True, deadline=None, max_examples=60)
 @given(tables)
-def test_the_gap_is_its_formula(table: Table) -> None:
-    pairs = zip(table.ravel().tolist(), GAP.expected.ravel().tolist(), strict=True)
-    assert GAP.score(table) == sum(abs(UNIT * c - e) for c, e in pairs)
-
-
-@settings(derandomize=True, deadline=None, max_examples=60)
-@given(table=tables, cell=cells)
-def test_one_row_moves_scores_by_less_than_their_proofs_say(table: Table, cell: int) -> None:
-    more = with_rows(table, [cell])
-    assert abs(GAP.score(more) - GAP.score(table)) <= UNIT
-    # T = Σ|c_ij − r_i c_j/n| = 2U, exactly.
-    assert 2 * abs(exact_independence(more) - exact_independence(table)) < 4
+def test_the_gap_is_its_formula_beyond_64_bits_too(table: Table) -> None:
+    wide = DependenceScore(np.where(np.arange(12).reshape(SHAPE) % 5 == 0, GAP.expected, 1 << 61))
+    for gap in (GAP, wide):
+        pairs = zip(table.ravel().tolist(), gap.expected.ravel().tolist(), strict=True)
+        assert gap.score(table) == sum(abs(UNIT * c - e) for c, e in pairs)
 
 
 def test_a_score_of_many_parents_is_that_of_one_axis() -> None:
@@ -280,14 +273,6 @@ def test_a_score_of_many_parents_is_that_of_one_axis() -> None:
         assert score.score(counts) == score.score(flat)
     alone = counts.sum(axis=(1, 2))
     assert [one.score(alone) for one in (Independence(), MutualInformation(rows))] == [0, 0]
-
-
-def test_the_gap_is_the_same_in_64_bits_and_in_python_integers() -> None:
-    wide = DependenceScore(np.where(np.arange(12).reshape(SHAPE) % 5 == 0, GAP.expected, 1 << 61))
-    for gap in (GAP, wide):
-        table = np.random.default_rng(2).integers(0, 2**20, SHAPE)
-        pairs = zip(table.ravel().tolist(), gap.expected.ravel().tolist(), strict=True)
-        assert gap.score(table) == sum(abs(UNIT * c - e) for c, e in pairs)
 
 
 # Where one row is replaced by another, and the number of rows is public.
@@ -448,13 +433,6 @@ def test_nothing_depends_on_nothing_and_one_row_on_nothing() -> None:
     empty = np.zeros((2, 2), np.int64)
     scores = [Independence().score(table) for table in (empty, with_rows(empty, [3]))]
     assert [*scores, Independence().score(np.zeros((0, 5), np.int64))] == [0, 0, 0]
-
-
-def test_independent_columns_score_0_and_equal_columns_high() -> None:
-    independent = np.outer([1, 2], [3, 4])
-    equal = np.diag([2**18, 2**18])
-    assert Independence().score(independent) == 0
-    assert Independence().score(equal) == 2**18 * UNIT
 
 
 def test_the_gap_to_a_released_product_is_counted_by_hand() -> None:

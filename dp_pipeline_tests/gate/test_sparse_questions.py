@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
-
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from dp_pipeline.config.amounts import Currency
 from dp_pipeline.config.domain import Attribute, Domain
 from dp_pipeline.config.encoding import Levels
 from dp_pipeline.config.errors import BoundaryViolation, DeclarationError
 from dp_pipeline.gate.counter import Sealed
 from dp_pipeline.results.accountant import LAPLACE
-from dp_pipeline.results.measurement import SparseTable
-from dp_pipeline.results.transcript import Transcript
-from dp_pipeline_tests.gate.questions import ONE, people
-from dp_pipeline_tests.instruments import SILENT, ForcedNoise, RecordingNoise, curator_over
-from dp_pipeline_tests.populations import TEN_PEOPLE, TOWN, LoopCounter, Row
+from dp_pipeline_tests.gate.questions import ONE
+from dp_pipeline_tests.instruments import SILENT, curator_over
+from dp_pipeline_tests.populations import TEN_PEOPLE, TOWN, LoopCounter
 
 NAMES = ("smokes", "y", "colour")
 WIDE = Domain(
@@ -47,50 +40,6 @@ def test_a_person_is_paid_for_in_one_cell_a_row(distance: int) -> None:
     (spend,) = curator.accountant.spends
     assert (spend.mechanism, spend.sensitivity, spend.scale) == (LAPLACE, distance, 2 * distance)
     assert table.scale == spend.scale
-
-
-@settings(derandomize=True, deadline=None, max_examples=30)
-@given(
-    rows=people,
-    person=st.lists(people.filter(bool).map(lambda rows: rows[0]), min_size=1, max_size=3),
-    seed=st.integers(0, 99),
-)
-def test_a_person_moves_a_table_by_at_most_their_rows(
-    rows: list[Row], person: list[Row], seed: int
-) -> None:
-    draws, tables = [], []
-    for everybody in (rows, [*rows, *person]):
-        noise = RecordingNoise(ForcedNoise(seed))
-        curator = curator_over(everybody, noise=noise, distance=3)
-        tables.append(curator.sparse_table(NAMES, threshold=1, epsilon=ONE))
-        draws += noise.draws
-    assert np.abs(draws[0].exact - draws[1].exact).sum() == len(person)
-    assert tables[0].table.tolist() == tables[1].table.tolist()
-
-
-def test_in_a_release_that_pays_in_rho_it_costs_half_the_square() -> None:
-    curator = curator_over(TEN_PEOPLE, currency=Currency(Fraction(1, 10**9)))
-    curator.sparse_table(NAMES, threshold=5, epsilon=ONE / 2)
-    assert curator.accountant.spent == Fraction(1, 8)
-
-
-def test_the_stored_answer_is_replayed_without_rows() -> None:
-    transcript = Transcript()
-    first = ask(curator_over(TEN_PEOPLE, transcript=transcript))
-    again = ask(curator_over(None, transcript=transcript.rewind()))
-    assert again.table.tolist() == first.table.tolist()
-
-
-def ask(curator) -> SparseTable:
-    return curator.sparse_table(NAMES, threshold=2, epsilon=ONE)
-
-
-def test_another_threshold_is_another_question() -> None:
-    transcript = Transcript()
-    curator = curator_over(TEN_PEOPLE, transcript=transcript)
-    for threshold in (2, 3):
-        curator.sparse_table(NAMES, threshold=threshold, epsilon=ONE)
-    assert len({record.question for record in transcript.records}) == 2
 
 
 def test_a_table_of_2_to_the_60_cells_is_answered() -> None:

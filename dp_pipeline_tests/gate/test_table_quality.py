@@ -1,4 +1,4 @@
-"""Bought numbers of a table: they cost exactly their ε, and say what the exact metrics say."""
+"""Bought numbers of a table say what the exact metrics say."""
 
 from __future__ import annotations
 
@@ -22,11 +22,10 @@ from dp_pipeline.raw.comparison import average_distance
 from dp_pipeline.results.measurement import NoisyNumber
 from dp_pipeline.results.synthetic_table import SyntheticTable
 from dp_pipeline.results.transcript import Transcript
-from dp_pipeline_tests.instruments import SILENT, RecordingNoise, curator_over
-from dp_pipeline_tests.models.contract import loss_of_joining
+from dp_pipeline_tests.gate.test_evaluation import Remembering
+from dp_pipeline_tests.instruments import SILENT, curator_over
 from dp_pipeline_tests.populations import AWKWARD, NOBODY, TEN_PEOPLE, TOWN, LoopCounter, Row
 
-EPSILONS = [Fraction(text) for text in ("0.05", "1", "2.5")]
 TARGETS = (Target("smokes", ("yes",)), Target("colour", ("red", "blue"), without=("smokes",)))
 NUMBERS = ("avd_2", "avd_3", "misclassified_logistic/smokes", "misclassified_logistic/colour")
 SIZES = {name: TOWN[name].size for name in TOWN.discrete}
@@ -55,49 +54,10 @@ def bought(
     return private_quality(curator, table, epsilon=epsilon, targets=TARGETS)
 
 
-# What it costs.
-
-
-@pytest.mark.parametrize("epsilon", EPSILONS, ids=str)
-@pytest.mark.parametrize("distance", [1, 3])
-@pytest.mark.parametrize("people", AWKWARD)
-def test_the_scales_of_table_quality_prove_its_epsilon(
-    people: str, epsilon: Fraction, distance: int
-) -> None:
-    noise = RecordingNoise()
-    curator = curator_over(AWKWARD[people], epsilon=epsilon, distance=distance, noise=noise)
-    numbers = bought(curator, epsilon)
-    curator.accountant.require_all_spent()
-    spends = zip(curator.accountant.spends, noise.draws, strict=True)
-    assert sum(Fraction(spend.sensitivity) / draw.scale for spend, draw in spends) == epsilon
-    assert tuple(numbers) == NUMBERS
-    for number in numbers.values():
-        assert 0 <= number.value <= 1
-        assert 0 < number.scale < np.inf
-        assert number.unit == "share"
-
-
-@pytest.mark.parametrize("rows", [1, 3])
-def test_a_person_who_moves_every_number_uses_all_of_its_epsilon(rows: int) -> None:
-    """She has levels that the released table has not: 2^17 a marginal, and not the half of it."""
-    others, person = table_of(TEN_PEOPLE[:3]), TEN_PEOPLE[8:9] * rows
-
-    def ask(curator: Curator) -> object:
-        return bought(curator, Fraction(5), table=others)
-
-    assert loss_of_joining(ask, person, epsilon=Fraction(5)) == 5
-
-
 def test_every_number_gets_one_share_and_rows_a_quarter() -> None:
     curator = curator_over(TEN_PEOPLE, epsilon=Fraction(17))
     bought(curator, Fraction(17))
     assert [spend.epsilon for spend in curator.accountant.spends] == [1, 4, 4, 4, 4]
-
-
-def test_it_is_replayed_without_rows() -> None:
-    transcript = Transcript()
-    paid = bought(curator_over(TEN_PEOPLE, transcript=transcript), Fraction(1))
-    assert bought(curator_over(None, transcript=transcript.rewind()), Fraction(1)) == paid
 
 
 def test_another_table_is_another_question() -> None:
@@ -108,9 +68,6 @@ def test_another_table_is_another_question() -> None:
         questions.append([record.question for record in transcript.records])
     same = [one == other for one, other in zip(*questions, strict=True)]
     assert same == [True, False, False, False, False]
-
-
-# What it says.
 
 
 @pytest.mark.parametrize("people", [name for name in AWKWARD if AWKWARD[name]])
@@ -209,25 +166,6 @@ def trained_once() -> Callable[..., LinearClassifier]:
         return known[asked]
 
     return remembered
-
-
-class Remembering(LoopCounter):
-    """Counts once what is asked many times."""
-
-    def __init__(self, rows: tuple[Row, ...]) -> None:
-        super().__init__(rows)
-        object.__setattr__(self, "known", {})
-
-    def count(self, marginals):
-        return self._once(("count", *marginals), lambda: LoopCounter.count(self, marginals))
-
-    def mistakes(self, rule):
-        return self._once(("mistakes", rule), lambda: LoopCounter.mistakes(self, rule))
-
-    def _once(self, key, ask):
-        if key not in self.known:
-            self.known[key] = ask()
-        return self.known[key]
 
 
 # Probabilities as whole numbers.
