@@ -110,7 +110,7 @@ def anonymize_options(
             f"{spec.name}: --k must name one of {', '.join(declared.partition_keys)}, as "
             "tables of sensitive rows at several K together reveal more than each alone"
         )
-    listed = sorted({declared.partition(text) for text in ks}) or declared.partitions
+    listed = sorted({declared.partition(text, of=spec.name) for text in ks}) or declared.partitions
     if snapshot:
         check_snapshot_id(snapshot)
     levels = list(map(str, listed))

@@ -15,11 +15,14 @@ if TYPE_CHECKING:
 
 EXPECTED_DRIVER = "psycopg2, which `pip install 'dp-pipeline[postgresql]'` brings"
 
-EXPECTED_DATABASE = "postgresql://user@host/database or sqlite:///path"
-
 _POSTGRESQL = ("postgresql", "postgresql+psycopg2")
 _OPTIONS = {"sslmode", "sslrootcert", "sslcert", "sslkey", "connect_timeout", "application_name"}
 """Allowed options of a PostgreSQL URL; others could name another host or database."""
+
+EXPECTED_DATABASE = (
+    f"postgresql://user@host/database, with no options but {', '.join(sorted(_OPTIONS))}, or "
+    "sqlite:////absolute/path"
+)
 
 _DATABASE_NAME = re.compile(r"[\w.$ -]+", re.ASCII)
 """The name of a database, without connection settings, parts of a URL, or letters outside ASCII,

@@ -32,7 +32,7 @@ class KAnonymity:
     suppress          share of the rows that may be left out to meet the guarantee
     seed              seed of the methods that draw
 
-    >>> KAnonymity({"kjig": {}}, ("age", "job")).partition("5")
+    >>> KAnonymity({"kjig": {}}, ("age", "job")).partition("5", of="adult")
     5
     """
 
@@ -49,14 +49,14 @@ class KAnonymity:
         """The canonical texts of the declared K, ascending."""
         return tuple(map(str, self.partitions))
 
-    def partition(self, text: str) -> int:
-        """Return a declared K from its text; DeclarationError for any other text."""
+    def partition(self, text: str, *, of: str) -> int:
+        """Return a declared K of data set ``of`` from its text; DeclarationError for another."""
         k = parse_k(text)
         if k not in self.partitions:
             # Sensitive rows may not list a K below 2.
             advice = "list it under `k_anonymity.partitions` to release at it" if k > 1 else ""
             raise DeclarationError(
-                f"The K of a table must be one of {', '.join(self.partition_keys)}, not "
+                f"{of}: the K of a table must be one of {', '.join(self.partition_keys)}, not "
                 f"{k}: {advice or 'name one of these'}"
             )
         return k

@@ -54,14 +54,15 @@ Hash = Annotated[
         got=_ANOTHER,
     ),
 ]
-Query = Annotated[
-    str,
-    fields.text_that(
-        is_one_query,
-        "one SELECT without a semicolon, or WITH … SELECT",
-        got="another statement, or more than one",
-    ),
-]
+_ONE_QUERY = "one SELECT without a semicolon, or WITH … SELECT"
+
+
+def _is_query(text: str) -> bool:
+    require(";" not in text.strip().removesuffix(";"), _ONE_QUERY, "a semicolon before its end")
+    return is_one_query(text)
+
+
+Query = Annotated[str, fields.text_that(_is_query, _ONE_QUERY, got="another statement")]
 _IS_DELIMITER = re.compile(rf'[^"\r\n\x80-\U0010ffff]|{WHITESPACE}').fullmatch
 _EXPECTED_COMMENT = "one character, neither delimiter nor quote"
 

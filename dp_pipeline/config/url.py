@@ -123,7 +123,10 @@ def host_and_port(host: str, port: int | None) -> str:
     return bracketed if port is None else f"{bracketed}:{port}"
 
 
-EXPECTED_URL = "https://… without a user or password (http:// on this machine alone)"
+EXPECTED_URL = (
+    "https://… without a user, a password or signs to be written as %20 (http:// on this machine "
+    "alone)"
+)
 
 _CHARACTERS = re.compile(r"(?:[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=]|%[0-9A-Fa-f]{2})+")
 """Characters of a URI by RFC 3986: servers differ about a backslash or a lone %."""

@@ -97,7 +97,8 @@ class Windows:
         """Return ``name`` if it names a declared window; DeclarationError otherwise."""
         local_time = self._parse(name)
         if local_time is None:
-            expected = f"a {self.every} such as {_window_name(_EXAMPLE, self.every)}"
+            example = _window_name(_EXAMPLE, self.every)
+            expected = f"a {self.every} such as {example}, from {_YEARS[0]} to {_YEARS[-1]}"
             raise FieldError(expected, repr(name[:30]), of="window")
         if local_time < self._local_start(self.first):
             raise FieldError(f"{self.first}, the first, or a later one", name, of="window")

@@ -140,6 +140,9 @@ def move_to_server(folder: Path, *, head: Path | None, url: str) -> Tip:
     return Ledger(folder, head=head, store=server).verify()
 
 
+_MEND = "name a database without foreign triggers in DP_PIPELINE_LEDGER, and move again"
+
+
 def _copy(old: Connection, new: Connection) -> None:
     """Copy every row in order; raise Damaged if a copied row differs from its original."""
     sent = []
@@ -156,11 +159,11 @@ def _copy(old: Connection, new: Connection) -> None:
     for row_sent, row_arrived in zip(sent, [*arrived, None], strict=False):
         if row_sent != row_arrived:
             raise Damaged(
-                f"The ledger row {row_sent[0]} differs on the server from the row that was sent: "
-                "empty the database, and move again"
+                f"The ledger row {row_sent[0]} differs on the server from the row that was sent, "
+                f"so nothing was moved: {_MEND}"
             )
     if read_state(old) != read_state(new):
         raise Damaged(
-            "The sums of the ledger's rows differ on the server from those that were sent: empty "
-            "the database, and move again"
+            "The sums of the ledger's rows differ on the server from those that were sent, so "
+            f"nothing was moved: {_MEND}"
         )

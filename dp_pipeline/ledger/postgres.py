@@ -292,10 +292,11 @@ class PostgresStore:
             message = getattr(getattr(error.orig, "diag", None), "message_primary", None)
             reason = " ".join(str(message or error.orig).split())
             if state.startswith(_DAMAGED):
+                remedy = "put back a copy with all rows"
+                if state.startswith("XX"):
+                    remedy = f"where only an index is, `REINDEX` makes it anew; otherwise {remedy}"
                 raise Damaged(
-                    f"The database of ledger {self} is damaged: {reason}: where only an index is, "
-                    "`REINDEX` in the database makes it anew; otherwise put back a copy with all "
-                    "rows"
+                    f"The database of ledger {self} is damaged: {reason}: {remedy}"
                 ) from None
             if not state:
                 # The server said nothing: it was not reached, or the connection broke.

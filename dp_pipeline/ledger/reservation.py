@@ -21,6 +21,8 @@ State = Literal["new", "resumed", "settled"]
 
 GIVEN_UP = "given up by "
 """First words of the reason of a release that a person ended; others died of lost answers."""
+FOREIGN = "a row that the ledger did not write spoke of it"
+"""Reason of a release that `dp-pipeline budget restore` ended."""
 
 
 class Reservation:
@@ -116,10 +118,12 @@ def reserve_or_resume(page: Page, charge: entries.Charge) -> State:
     if past and past[-1].event == "dead":
         reason = past[-1].facts.get("reason", "")
         end = f"it was {reason}," if reason.startswith(GIVEN_UP) else "its noisy answers were lost"
-        raise entries.DeadRelease(
-            f"{charge.what}: {end} and its ε is spent: pay for a new draw at the full price with "
-            "`--new-draw`"
-        )
+        end = f"{reason}," if reason == FOREIGN else end
+        remedy = "its ε is spent: pay for a new draw at the full price with `--new-draw`"
+        if charge.kind == "not-dp":
+            # There is no noise to draw anew, but another snapshot gives another key.
+            remedy = "it has no other draw: release a new snapshot with `--snapshot NAME`"
+        raise entries.DeadRelease(f"{charge.what}: {end} and {remedy}")
     if past:
         _require_same_charge(charge, past[0])
         page.append(Draft.of(charge, "interrupted", facts=charge.facts))

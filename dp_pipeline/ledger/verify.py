@@ -38,6 +38,7 @@ from dp_pipeline.ledger.journal import (
     stored_bytes,
     write,
 )
+from dp_pipeline.ledger.reservation import FOREIGN
 from dp_pipeline.ledger.state import Population, State
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}\+00:00")
@@ -223,7 +224,7 @@ def _charges(result: _CheckedRows) -> Iterator[Draft]:
                 key=reserved.key,
                 kind=reserved.kind,
                 what=reserved.what,
-                facts={"reason": "a row that the ledger did not write spoke of it"},
+                facts={"reason": FOREIGN},
             )
 
 

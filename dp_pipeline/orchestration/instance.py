@@ -110,12 +110,13 @@ def _require_agreement(settings: str, server: str | None, file: Path) -> None:
         names = storage if isinstance(storage, dict) else ["files in its folder"]
         raise DeclarationError(
             f"The variable {STORAGE_VARIABLE} names {server}, but {file} keeps the run "
-            f"history in {' and '.join(map(str, names))}: name the variable there, or unset it"
+            f"history in {' and '.join(map(str, names))}: write `storage: {{postgres: "
+            f"{{postgres_url: {{env: {STORAGE_VARIABLE}}}}}}}` there, or unset the variable"
         )
     if server is None and on_server:
         raise DeclarationError(
             f"The variable {STORAGE_VARIABLE} must hold an address, as {file} keeps the run "
-            "history there, but it is not set"
+            f"history there, but it is not set: `export {STORAGE_VARIABLE}=postgresql://…`"
         )
 
 

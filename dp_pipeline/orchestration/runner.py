@@ -112,7 +112,7 @@ def _failure(result: dg.ExecuteInProcessResult) -> RunFailed:
             if failure is not None and failure.description:
                 code = failure.metadata.get("exit_code")
                 return RunFailed(failure.description, int(str(code.value)) if code else 1)
-    return RunFailed(f"run {result.run_id} failed: see its page in Dagster for the place", 1)
+    return RunFailed(f"run {result.run_id} failed: `dp-pipeline ui` shows where, on its page", 1)
 
 
 def execute(options: RunOptions, on_step: OnStep) -> RunResult:

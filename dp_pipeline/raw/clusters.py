@@ -188,13 +188,14 @@ def _require_answer(address: str, default_port: int) -> None:
     if not host:
         form = "spark:sc://HOST:15002" if default_port == 15002 else "dask:tcp://HOST:8786"
         raise DeclarationError(
-            f"The engine of other machines must be of the form {form}, but it is not: correct it"
+            f"The engine of other machines must be of the form {form}, but it is not: "
+            "correct the variable DP_PIPELINE_ENGINE"
         )
     with suppress(OSError), socket.create_connection((host, port), ANSWER_SECONDS):
         return
     raise PipelineError(
         f"The engine has no server that answers within {ANSWER_SECONDS:.0f} seconds at "
-        f"{host}:{port}: start it, or correct the address of the engine"
+        f"{host}:{port}: start it, or correct the variable DP_PIPELINE_ENGINE"
     )
 
 

@@ -52,7 +52,7 @@ def average_distance(
     """
     if not marginals:
         raise DeclarationError(
-            "A variation distance needs one or more marginals, but none is given"
+            "A variation distance needs one or more marginals, but none is given: name some"
         )
     distance_of = distances(real, released, sizes, marginals)
     return float(np.mean([distance_of[marginal] for marginal in marginals]))
@@ -168,7 +168,7 @@ def _row_count(table: Codes, names: Sequence[str]) -> int:
     if len(lengths) != 1:
         raise DeclarationError(
             f"A variation distance needs columns of one length, but they have {len(lengths)} "
-            "lengths"
+            "lengths: pass all columns of one table"
         )
     return lengths.pop()
 

@@ -148,7 +148,8 @@ class Download:
                 )
             if time.monotonic() > deadline:
                 raise self._refusal(
-                    f"the file takes more than {TOTAL_SECONDS:.0f} seconds: run again"
+                    f"the file takes more than {TOTAL_SECONDS:.0f} seconds: download it by hand, "
+                    "and declare its `path`"
                 )
             digest.update(block)
             file.write(block)

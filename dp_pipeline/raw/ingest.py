@@ -277,7 +277,7 @@ def ingested_batches(spec: DatasetSpec, snapshot: Snapshot) -> Iterator[list[Bat
     marks = [file_mark(path) for path in files]
     yield [partial(_read_rows_of_window, spec, read) for read in parquet_batches(spec, files)]
     if [file_mark(path) for path in files] != marks:
-        raise _changed(snapshot)
+        raise _changed(spec, snapshot)
 
 
 def _read_rows_of_window(spec: DatasetSpec, read: BatchReader) -> pa.Table:
@@ -296,16 +296,18 @@ def _files_in_place(spec: DatasetSpec, snapshot: Snapshot) -> list[Path]:
     stored: dict[str, str] = snapshot.manifest[IN_PLACE]
     files = [Path(spec.source.location) / name for name in stored]
     if not all(path.is_file() for path in files):
-        raise _changed(snapshot, f"a file of {spec.source.location} is not there any more")
+        raise _changed(spec, snapshot, f"a file of {spec.source.location} is not there any more")
     fingerprints = fingerprints_of(files, snapshot.secret)
     if not all(map(hmac.compare_digest, stored.values(), fingerprints)):
-        raise _changed(snapshot)
+        raise _changed(spec, snapshot)
     return files
 
 
-def _changed(snapshot: Snapshot, fault: str = "its files were changed in their place") -> Damaged:
+def _changed(
+    spec: DatasetSpec, snapshot: Snapshot, fault: str = "its files were changed in their place"
+) -> Damaged:
     # No file is named, since names of folders may be values of rows.
     return Damaged(
         f"{snapshot!r}: {fault}: restore them, or name a "
-        f"new snapshot: {new_snapshot_hint(snapshot.dataset)}"
+        f"new snapshot: {new_snapshot_hint(spec.name, window_of(spec, snapshot))}"
     )

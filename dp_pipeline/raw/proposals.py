@@ -39,6 +39,7 @@ from dp_pipeline.raw.values import PLAIN, kind_of, numbers, texts, times, type_w
 
 _NUMBER = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*")
 _MAX_NAME_LENGTH = 200
+_NAME_ALL = "correct it in the file, or where this line is a row give all names by --header"
 
 
 def first_look(source: Source) -> tuple[SourceColumn, ...]:
@@ -65,7 +66,8 @@ def first_look(source: Source) -> tuple[SourceColumn, ...]:
 
             columns = query_columns(source)
     if len({column.name for column in columns}) < len(columns):
-        raise _refusal(source, "a different name for each column", "a repeated name: rename it")
+        advice = _NAME_ALL if source.kind == "csv" and not source.header else "rename it"
+        raise _refusal(source, "a different name for each column", f"a repeated name: {advice}")
     return columns
 
 
@@ -74,8 +76,12 @@ def likely_encoding(path: Path, *, is_public: bool) -> str:
 
     is_public   whether all of the file may be looked at; else it is read from the first line alone
     """
-    with pa.input_stream(str(path), compression="detect") as stream:
-        content = stream.read() if is_public else stream.read(MAX_LINE_BYTES)
+
+    def read() -> bytes:
+        with pa.input_stream(str(path), compression="detect") as stream:
+            return bytes(stream.read() if is_public else stream.read(MAX_LINE_BYTES))
+
+    content = _guarded(Source("csv", str(path)), read)
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
     try:
@@ -103,7 +109,7 @@ def _csv_columns(source: Source) -> tuple[SourceColumn, ...]:
     if fault:
         # Without names the first line is a row, whose values must not enter a declaration.
         expected = "names of columns in the first line"
-        raise _refusal(source, expected, f"{fault}: give the names by --header")
+        raise _refusal(source, expected, f"{fault}: {_NAME_ALL}")
     return tuple(SourceColumn(name, "unknown") for name in names)
 
 
@@ -116,7 +122,8 @@ def _fault_of_name(text: str) -> str:
         return "an empty cell"
     if not text.isprintable():
         # An unclosed quotation mark makes one cell of the header and the following rows.
-        return "a cell of several lines"
+        has_lines = {*"\r\n"} & {*text}
+        return "a cell of several lines" if has_lines else "a cell with a control character"
     if len(text) > _MAX_NAME_LENGTH:
         return f"a cell of more than {_MAX_NAME_LENGTH} characters"
     return "a number" if _NUMBER.fullmatch(text) else ""
@@ -124,10 +131,11 @@ def _fault_of_name(text: str) -> str:
 
 def _parquet_columns(source: Source) -> tuple[SourceColumn, ...]:
     path = Path(source.location)
-    schema = _guarded(
-        source, lambda: pyarrow.parquet.read_schema(next(iter(parquet_parts(path)), path))
-    )
-    return tuple(map(_source_column, schema))
+    part = next(iter(parquet_parts(path)), path)
+    if part.is_dir():
+        expected = "one or more files *.parquet in the folder"
+        raise _refusal(source, expected, "no such file: name another folder")
+    return tuple(map(_source_column, _guarded(source, lambda: pyarrow.parquet.read_schema(part))))
 
 
 def _source_column(column: pa.Field) -> SourceColumn:
@@ -162,8 +170,10 @@ def _guarded(source: Source, read: Callable[[], Result]) -> Result:
         expected, got = odd.expected, odd.got
     except NoHeader:
         got = "no row of names: write one above the rows"
+        if source.kind == "csv":
+            got += ", or give the names by --header"
     except (pa.ArrowException, csv.Error, ValueError):
-        got = "a file of another kind: name the right one"
+        got = "one that cannot be read: write it again, or name another"
     raise _refusal(source, expected, got)
 
 

@@ -116,6 +116,12 @@ class Snapshot:
         return self.folder.parent.name
 
     @property
+    def _window(self) -> str:
+        """The window whose current snapshot a file beside it names; empty without such a file."""
+        window = self.id.partition(".")[0]
+        return window if (self.folder.parent / _pointer(window)).is_file() else ""
+
+    @property
     def ledger_name(self) -> str:
         """The data set and the id, as the ledger writes them."""
         return f"{self.dataset}/{self.id}"
@@ -130,7 +136,7 @@ class Snapshot:
         if _RETIRED in stored:
             raise NotPrepared(
                 f"{self!r}: the rows of the snapshot were removed on {stored[_RETIRED]}: name a "
-                f"new snapshot: {new_snapshot_hint(self.dataset)}"
+                f"new snapshot: {new_snapshot_hint(self.dataset, self._window)}"
             )
         if stored.get("id") != self.id:
             raise Damaged(
@@ -182,7 +188,8 @@ class Snapshot:
             stored = json.loads((self.folder / MANIFEST).read_text())
         except FileNotFoundError:
             raise NotPrepared(
-                f"{self!r}: the snapshot is not ingested: {preparation_hint(self.dataset)}"
+                f"{self!r}: the snapshot is not ingested: "
+                f"{preparation_hint(self.dataset, self._window)}"
             ) from None
         except OSError as error:
             line = system_line(error, self.folder / MANIFEST)
@@ -192,7 +199,8 @@ class Snapshot:
         if not isinstance(stored, dict):
             raise Damaged(
                 f"{self!r}: the manifest {self.folder / MANIFEST} is not JSON of facts: restore it "
-                f"from a backup, or name a new snapshot: {new_snapshot_hint(self.dataset)}"
+                "from a backup, or name a new snapshot: "
+                f"{new_snapshot_hint(self.dataset, self._window)}"
             )
         require_format(stored.get("format"), of=f"{self!r}: manifest")
         return stored
@@ -235,7 +243,7 @@ class Snapshot:
         if fingerprint is None:
             raise NotPrepared(
                 f"{self!r}: the snapshot has no rows of the kind {stage!r}: "
-                f"{preparation_hint(self.dataset)}"
+                f"{preparation_hint(self.dataset, self._window)}"
             )
         return str(fingerprint)
 
@@ -265,7 +273,7 @@ class Snapshot:
         gone = "" if path.exists() else f"there is no file {path}, so "
         return Damaged(
             f"{self!r}: {gone}the table {stage!r} is not as it was stored: restore it, or "
-            f"name a new snapshot: {new_snapshot_hint(self.dataset)}"
+            f"name a new snapshot: {new_snapshot_hint(self.dataset, self._window)}"
         )
 
 

@@ -43,7 +43,9 @@ def split_engine(text: str) -> tuple[str, str]:
     """
     name, _, address = text.partition(":")
     if name not in ("", *ENGINES) or (address and name not in ("dask", "spark")):
-        raise DeclarationError(f"The engine {one_of(ENGINES, text)}")
+        raise DeclarationError(
+            f"The engine {one_of(ENGINES, text)} (the variable DP_PIPELINE_ENGINE names it)"
+        )
     return name, address
 
 

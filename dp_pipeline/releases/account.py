@@ -113,7 +113,8 @@ def require_snapshot(spec: DatasetSpec, home: Home, windows: Sequence[str] = ())
         if snapshot is None:
             of_window = f" of {window}" if window else ""
             raise NotPrepared(
-                f"{spec.name}: no snapshot{of_window} is prepared: {preparation_hint(spec.name)}"
+                f"{spec.name}: no snapshot{of_window} is prepared: "
+                f"{preparation_hint(spec.name, window)}"
             )
         # Since it was read, another population may have come to hold what it was read from.
         claim(*snapshot.claimed)

@@ -205,7 +205,7 @@ class EpsilonRelease(NoisyRelease):
         if not 0 < epsilon < self.epsilon:
             raise DeclarationError(
                 f"{where}: the release to refine must have a declared ε below {self.level}, not "
-                f"{epsilon_text(epsilon)}"
+                f"{epsilon_text(epsilon)}: name such a one, or run without --refine"
             )
 
     def refined(self, key: ReleaseKey) -> refinement.RefinedRelease | None:

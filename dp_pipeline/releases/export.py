@@ -80,7 +80,7 @@ class ExportRequest:
             )
         level = epsilon_text(spec.partition(epsilon)) if epsilon else ""
         if k and spec.k_anonymity:
-            level = str(spec.k_anonymity.partition(k))
+            level = str(spec.k_anonymity.partition(k, of=spec.name))
         return cls(name, level, window)
 
     def matches(self, facts: Mapping[str, str], kind: type[Release]) -> bool:
@@ -135,8 +135,9 @@ def find_newest_settled(
     if is_k_anonymous:
         command = f"anonymize {spec.name} --method"
     command += f" {request.name}"
-    if request.level:
-        command += f" --{'k' if is_k_anonymous else 'epsilon'} {request.level}"
+    if request.level or (is_k_anonymous and spec.is_release):
+        # Of sensitive rows one K has to be named.
+        command += f" --{'k' if is_k_anonymous else 'epsilon'} {request.level or 'K'}"
     if request.window and not is_k_anonymous:
         command += f" --window {request.window}"
     raise NotPrepared(

@@ -142,7 +142,8 @@ class KAnonymousRelease(Release):
         noise: str = "",  # noqa: ARG003
         run: Mapping[str, str] | None = None,
     ) -> Self:
-        return cls(spec, name, declared_k_anonymity(spec).partition(level), home, run or {})
+        k = declared_k_anonymity(spec).partition(level, of=spec.name)
+        return cls(spec, name, k, home, run or {})
 
     @property
     def level(self) -> str:
@@ -175,7 +176,7 @@ class KAnonymousRelease(Release):
 
     def require_allowed(self) -> None:
         """Raise DeclarationError for a K or method that the data set file does not allow."""
-        self.declared.partition(str(self.k))
+        self.declared.partition(str(self.k), of=self.spec.name)
         declared_method(self.spec, self.name)
         if not self.spec.is_release:
             return

@@ -161,7 +161,7 @@ def _bundle(release: EpsilonRelease) -> Bundle:
     if pointer is None:
         raise NotPrepared(
             f"{release.what}: the window is not released: `dp-pipeline run {spec.name} --window "
-            f"{spec.window}` makes it"
+            f"{spec.window} --model {release.name} --epsilon {release.level}` makes it"
         )
     bundle = replay.pointed_bundle(spec, home, pointer, model=release.name, epsilon=release.level)
     snapshot = replay.snapshot_by_name(spec, home, bundle.facts["snapshot"])

@@ -99,18 +99,18 @@ def test_default_partitions_of_sensitive_rows_guarantee_some_k(
 def test_a_partition_is_found_by_its_key(k: int) -> None:
     listed = KAnonymity({"kjig": {}}, ("age",), partitions=(k,))
     assert listed.partition_keys == (str(k),)
-    assert listed.partition(f" {k} ") == parse_k(str(k)) == k
+    assert listed.partition(f" {k} ", of="toy") == parse_k(str(k)) == k
 
 
 @pytest.mark.parametrize("text", ["", "-1", "2.0", "1e1", "two", "0x5", "٣", "1" * 10])
 def test_only_whole_numbers_are_k(text: str) -> None:
     with pytest.raises(DeclarationError, match="K: expected an integer from 0 to 999999999"):
-        KAnonymity({"kjig": {}}, ("age",)).partition(text)
+        KAnonymity({"kjig": {}}, ("age",)).partition(text, of="toy")
 
 
 def test_a_k_that_is_not_listed_is_refused_with_those_that_are() -> None:
     with pytest.raises(
         DeclarationError,
-        match=r"^The K of a table must be one of 0, 2, 5, 10, 20, 50, not 3: list it",
+        match=r"^toy: the K of a table must be one of 0, 2, 5, 10, 20, 50, not 3: list it",
     ):
-        KAnonymity({"kjig": {}}, ("age",)).partition("3")
+        KAnonymity({"kjig": {}}, ("age",)).partition("3", of="toy")

@@ -530,7 +530,7 @@ def test_windows_are_requested_by_name_on_the_command_line(project: Project):
     assert "; all windows together: spent 0, ceiling no limit" in one.out
     wrong = project.cli_here("plan", "stream", "--window", "2026-02")
     assert (wrong.code, wrong.err.count("\n")) == (2, 1)
-    assert "window: expected a week such as 2026-W41, got '2026-02'" in wrong.err
+    assert "window: expected a week such as 2026-W41, from 1900 to 9989, got '2026-02'" in wrong.err
 
 
 def test_failed_week_is_named_and_has_its_data_docs(ran: Any):

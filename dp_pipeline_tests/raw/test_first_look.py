@@ -77,7 +77,7 @@ def test_truncated_file_still_has_columns(tmp_path):
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        (f"1,{SECRET}\n2,x\n", "names of columns in the first line, got a number: give"),
+        (f"1,{SECRET}\n2,x\n", "names of columns in the first line, got a number: correct it"),
         (f"{SECRET}abc,,x\n", "names of columns in the first line, got an empty cell"),
         (f"{SECRET * 60}a,b\n", "in the first line, got a cell of more than 200 characters"),
         (f"a{SECRET},a{SECRET}\n", "a different name for each column"),
@@ -138,7 +138,7 @@ def test_of_a_folder_the_first_part_speaks(tmp_path):
 def test_what_is_no_parquet_is_refused_in_one_line(name, tmp_path):
     (tmp_path / "text.parquet").write_text(SECRET)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(SourceError, match="expected a parquet source with columns, got") as caught:
+    with pytest.raises(SourceError, match=r"expected .*parquet.*, got") as caught:
         first_look(Source("parquet", str(tmp_path / name)))
     assert SECRET not in str(caught.value)
 

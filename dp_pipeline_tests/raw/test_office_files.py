@@ -307,7 +307,7 @@ def test_a_damaged_spreadsheet_is_one_line(tmp_path: Path) -> None:
             read_source(spec)
         except SourceError as error:
             refused += 1
-            assert "got a damaged file, or one of another kind: open it" in str(error)
+            assert "got a file that cannot be read as one: open it" in str(error)
             assert "Waltraud" not in str(error)
             assert error.__context__ is None
     assert refused > 20

@@ -122,7 +122,7 @@ def test_columns_that_are_not_declared_are_not_read(rides):
         ("SELECT speed FROM rides", "a column that is not there: correct `query`"),
         ("SELECT FROM WHERE", "a query with a mistake in its grammar: correct `query`"),
         ("SELECT lat, lat FROM rides", "got 'lat' twice: rename one column"),
-        ("SELECT seats FROM rides", "1 columns without it (seats)"),
+        ("SELECT seats FROM rides", "1 columns without it (seats): declare one of these"),
     ],
 )
 def test_a_query_that_cannot_be_is_refused(rides, query, got):
@@ -132,7 +132,7 @@ def test_a_query_that_cannot_be_is_refused(rides, query, got):
 def test_the_error_of_a_query_has_no_value_of_a_row(rides):
     query = "SELECT CAST(rider AS int) AS x FROM rides"
     message = refusal(spec_at(rides, query, "x"))
-    assert "expected the rows of the query, got a query that failed at a row: run it" in message
+    assert "expected the rows of the query, got a failure while they were read: run" in message
 
 
 WRITING = {

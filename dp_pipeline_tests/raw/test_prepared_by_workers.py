@@ -207,7 +207,7 @@ def test_silent_server_is_one_line_without_secret(address):
         taken.bind(("127.0.0.1", 0))
         engine = f"{name}:{address.format(port=taken.getsockname()[1])}"
         with pytest.raises(
-            PipelineError, match=r"correct (it|the address of the engine)"
+            PipelineError, match="correct the variable DP_PIPELINE_ENGINE"
         ) as caught:
             workers_of(engine)
     assert "t0k" not in str(caught.value)

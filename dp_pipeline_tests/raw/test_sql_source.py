@@ -117,7 +117,7 @@ def test_a_cell_of_sqlite_that_is_no_text_spoils_itself_only(rides):
         ("SELECT lat FROM trips", "a table that is not there: correct `query`"),
         ("SELECT lat, speed FROM rides", "a column that is not there: correct `query`"),
         ("SELECT lat FROM rides WHERE", "a query with a mistake in its grammar: correct `query`"),
-        ("SELECT fare FROM rides", "1 columns without it (fare)"),
+        ("SELECT fare FROM rides", "1 columns without it (fare): declare one of these"),
         ("SELECT lat, lat FROM rides", "got 'lat' twice: rename one column"),
         (
             f"WITH x AS (SELECT 1) INSERT INTO rides VALUES (1, '{SECRET}', 1)",
@@ -132,7 +132,7 @@ def test_a_query_that_cannot_be_is_refused_before_a_row_is_read(rides, query, go
 def test_the_error_of_a_query_has_no_value_of_a_row(rides):
     query = f"SELECT lat, json_extract('{SECRET}' || rider, '$') AS x FROM rides"
     message = refusal(spec_at(rides, query, "x"))
-    assert "expected the rows of the query, got a query that failed at a row: run it" in message
+    assert "expected the rows of the query, got a failure while they were read: run" in message
 
 
 def test_a_file_of_sqlite_must_be_there_and_be_one(tmp_path):

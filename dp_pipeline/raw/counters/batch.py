@@ -123,7 +123,7 @@ class Batch:
         if not 0 <= rows < MAX_ROWS:
             raise Damaged(
                 f"The number of prepared rows must be from 0 to {MAX_ROWS - 1}, but it is not: "
-                "prepare fewer rows"
+                "declare a source of fewer rows, or `windows`"
             )
 
     def recoded(self, recoding: BatchRecoding) -> Batch:
@@ -261,7 +261,7 @@ def _require_column(name: str, values: NDArray[Any], rows: int, low: int, high: 
     if not is_whole or (rows and not low <= values.min() <= values.max() <= high):
         raise Damaged(
             f"The prepared column {name!r} must have a whole number from {low} to {high} in each "
-            "row, but it does not: prepare the snapshot again"
+            "row, but it does not: run Dagster's job DATASET_prepare"
         )
 
 

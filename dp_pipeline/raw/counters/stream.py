@@ -54,14 +54,15 @@ class StoredRows:
             if any(sizes != rows for sizes in codes_rows):
                 raise Damaged(
                     f"The files of prepared rows in {pair[0].parent} must have equal row groups, "
-                    "but they differ: prepare the snapshot again"
+                    f"but they differ: run Dagster's job {pair[0].parent.parent.name}_prepare"
                 )
             groups += [(index, number, size) for number, size in enumerate(rows)]
         sizes = tuple((name, domain[name].size) for name in domain.discrete)
         stored_rows = cls(pairs, sizes, tuple(groups), marks)
         if stored_rows.row_count >= MAX_ROWS:
             raise Damaged(
-                f"The prepared rows must be fewer than {MAX_ROWS}, but they are more: prepare fewer"
+                f"The prepared rows in {pairs[0][0].parent} must be fewer than {MAX_ROWS}, but "
+                "they are more: declare a source of fewer rows, or `windows`"
             )
         return stored_rows
 
@@ -102,7 +103,10 @@ class StoredRows:
     def require_unchanged(self) -> None:
         """Raise Damaged if a file was replaced or changed since these rows were opened."""
         if tuple(map(file_mark, _files(self.pairs))) != self.marks:
-            raise Damaged("The files of prepared rows changed while they were counted: run again")
+            raise Damaged(
+                "The files of prepared rows changed while they were counted, in "
+                f"{self.pairs[0][0].parent}: run again"
+            )
 
 
 def _files(pairs: Iterable[tuple[Path, Path | None]]) -> list[Path]:

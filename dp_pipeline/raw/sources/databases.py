@@ -18,7 +18,7 @@ import pyarrow as pa
 from sqlalchemy import URL, Connection, Engine, create_engine
 from sqlalchemy.pool import NullPool
 
-from dp_pipeline.config.database import EXPECTED_DRIVER, has_driver
+from dp_pipeline.config.database import EXPECTED_DRIVER, database_name, has_driver
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.config.reading import Signs
@@ -97,13 +97,14 @@ def open_database(url: URL) -> Engine:
         )
     if not has_driver():
         raise DeclarationError(
-            f"source.database: the source needs {EXPECTED_DRIVER}, but none can be imported"
+            f"source.database: {database_name(url)} needs {EXPECTED_DRIVER}, but it cannot be "
+            "imported"
         )
     for variable in _ADDRESS_VARIABLES:
         if os.environ.get(variable):
             raise DeclarationError(
-                f"source.database: the variable {variable} may name another server than the URL "
-                f"does: unset {variable}"
+                f"source.database: {database_name(url)}: the variable {variable} may name another "
+                f"server than the URL does: unset {variable}"
             )
     seconds = url.query.get("connect_timeout", CONNECT_SECONDS)
     return create_engine(url, poolclass=NullPool, connect_args={"connect_timeout": seconds})

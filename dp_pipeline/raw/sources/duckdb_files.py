@@ -6,8 +6,10 @@ escape the claim of its population. Messages of DuckDB may quote a value, so the
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +26,14 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 _BATCH_ROWS = 50_000
+_RUN_IT = "run the query in DuckDB's own client"
+_REASONS = {
+    "Table with name": "a table that is not there: correct the query",
+    "Referenced column": "a column that is not there: correct the query",
+    "syntax error": "one with a mistake in its grammar: correct the query",
+    "operations are disabled": "one that reads another file: read that file as a source",
+}
+"""Part of DuckDB's message → what is wrong, and what to do."""
 
 _LOCKED: dict[str, str | bool | int | float | list[str]] = {
     "enable_external_access": "false",
@@ -43,13 +53,16 @@ def read_duckdb(spec: DatasetSpec) -> Iterator[pa.Table]:
     columns = ", ".join(map(quote_name, names))
     statement = select_from(spec.source.query, columns)
     expected = "a query that the DuckDB file can answer"
-    error = reading.refusal(spec, expected, "an error of DuckDB: correct `query`")
+    error_of = partial(reading.refusal, spec, expected)
+    # The reason of a failure at a row is not reported, since it could depend on the row.
+    got = f"a failure while its rows were read: {_RUN_IT}"
     with closing(_open(spec.source.location)) as connection:
-        schema = _attempt(lambda: _schema(connection, spec.source.query), error)
+        schema = _attempt(lambda: _schema(connection, spec.source.query), error_of)
         reading.check_names(spec, schema.names)
         yield schema.empty_table().select(names)
-        reader = _attempt(lambda: connection.execute(statement).to_arrow_reader(_BATCH_ROWS), error)
-        while (batch := _attempt(lambda: next(reader, None), error)) is not None:
+        execute = partial(connection.execute, statement)
+        reader = _attempt(lambda: execute().to_arrow_reader(_BATCH_ROWS), error_of, got)
+        while (batch := _attempt(lambda: next(reader, None), error_of, got)) is not None:
             yield pa.Table.from_batches([batch])
 
 
@@ -65,9 +78,12 @@ def duckdb_columns(location: str, query: str) -> pa.Schema:
     location   the address `duckdb:///FILE`
 
     SourceError if the file cannot be opened or the query not be answered."""
-    error = SourceError("source.query: DuckDB cannot answer the query: correct `query`")
+
+    def error_of(reason: str) -> SourceError:
+        return SourceError(f"data init: expected a query that {location} can answer, got {reason}")
+
     with closing(_open(location)) as connection:
-        return _attempt(lambda: _schema(connection, query), error)
+        return _attempt(lambda: _schema(connection, query), error_of)
 
 
 def _open(location: str) -> DuckDBPyConnection:
@@ -79,23 +95,28 @@ def _open(location: str) -> DuckDBPyConnection:
             "'dp-pipeline[duckdb]'`"
         ) from None
     path = location.removeprefix(DUCKDB)
-    fault = "there is no such file: put it there, or correct `database`"
+    fault = "there is no such file: put it there, or name another"
     try:
         return duckdb.connect(path, read_only=True, config=_LOCKED)
     except duckdb.Error as error:
         if Path(path).exists():
-            fault = "it cannot be opened as a DuckDB file: correct `database`"
+            fault = "it cannot be opened as a DuckDB file: name another"
+            if not os.access(path, os.R_OK):
+                fault = "it cannot be opened: let the user who runs this read it"
         if "Could not set lock" in str(error):
             fault = "another program has it open: close that program"
     raise SourceError(f"source.database: {path}: {fault}")
 
 
-def _attempt(read: Callable[[], Result], fault: SourceError) -> Result:
-    """Return ``read()``, or raise the fault in place of DuckDB's error."""
+def _attempt(
+    read: Callable[[], Result], error_of: Callable[[str], SourceError], got: str = ""
+) -> Result:
+    """Return ``read()``, or raise an error with ``got``, or a known reason, for DuckDB's own."""
     import duckdb
 
     try:
         return read()
-    except (duckdb.Error, pa.ArrowException, UnicodeError):
-        pass
-    raise fault
+    except (duckdb.Error, pa.ArrowException, UnicodeError) as error:
+        reasons = (reason for sign, reason in _REASONS.items() if sign in str(error))
+        reason = got or next(reasons, f"an error of DuckDB: {_RUN_IT}")
+    raise error_of(reason)

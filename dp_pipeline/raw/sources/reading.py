@@ -64,7 +64,10 @@ def guarded(
     try:
         return read()
     except OSError as error:
-        got = f"{os_error_reason(error)}: {remedy_of(error)}" if remedy_of(error) else _DAMAGED
+        if error.errno:
+            got = f"{os_error_reason(error)}: {remedy_of(error) or 'mend `source`'}"
+        else:
+            got = _DAMAGED
     except OddFile as odd:
         expected, got = odd.expected, odd.got
     except NoHeader:
@@ -110,7 +113,7 @@ def require_readable(spec: DatasetSpec, path: Path) -> None:
         if kind in ("parquet", "xlsx"):
             advice = f"declare `kind: {kind}`" + (", or unpack it" if kind == "xlsx" else "")
         if kind == "sql":
-            advice = f"declare `kind: sql, database: sqlite:///{path.name}` and a query"
+            advice = f"declare `kind: sql, database: sqlite:///{path}` and a query"
         raise refusal(spec, f"a file of kind {spec.source.kind}", f"{word}: {advice}")
     if spec.source.kind in ("parquet", "xlsx") and not kind:
         got = "one that does not begin so: declare `kind: csv` where it is text"
@@ -160,7 +163,11 @@ def check_names(spec: DatasetSpec, names: Sequence[str]) -> None:
     if is_quoted:
         more = ", …" if len(names) > MAX_NAMES else ""
         got += f" ({', '.join(each[:60] for each in shown[:MAX_NAMES])}{more})"
-    advice = did_you_mean(name, shown)
+    advice = did_you_mean(name, shown) or ": declare one of these"
+    if not is_quoted:
+        advice = ": correct `header_row`"
+        if source.kind == "csv":
+            advice = ": correct the first line, or declare `header` where it is a row"
     for sign in DELIMITERS if len(names) == 1 else ():
         if name in [cell.strip(' "') for cell in names[0].split(sign)]:
             advice = f": declare `delimiter: {json.dumps(sign)}`"
@@ -380,7 +387,9 @@ def _as_text(spec: DatasetSpec, name: str, column: pa.ChunkedArray) -> pa.Chunke
     if pc.any(is_long).as_py():
         if not spec.is_release:
             expected = f"cells of at most {MAX_CELL_BYTES:,} bytes in column {name!r}"
-            raise refusal(spec, expected, "a longer cell: shorten it")
+            longest = pc.max(pc.binary_length(cells)).as_py()
+            advice = "shorten it, or leave the attribute out"
+            raise refusal(spec, expected, f"a cell of {longest:,}: {advice}")
         short = None if is_person else pc.binary_slice(cells, 0, MAX_CELL_BYTES + 1)
         cells = pc.if_else(is_long, short, cells)
     if not spec.is_release:

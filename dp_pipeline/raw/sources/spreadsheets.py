@@ -84,7 +84,7 @@ def _sheet_rows(path: Path, source: Source) -> Iterator[tuple[int, Row]]:
     with path.open("rb") as file:
         book = _undamaged(lambda: load_workbook(file, read_only=True, data_only=True))
         if source.sheet and source.sheet not in book.sheetnames:
-            got = f"{len(book.sheetnames)} other sheets: correct `sheet`"
+            got = f"none of this name among the {len(book.sheetnames)} in it: correct `sheet`"
             raise OddFile(f"a sheet {source.sheet!r}", got)
         rows = _undamaged(
             lambda: _parsed_rows(book, book[source.sheet] if source.sheet else book.worksheets[0])
@@ -105,8 +105,7 @@ def _undamaged(read: Callable[[], Result]) -> Result:
     # Raised outside the handler, so that no __context__ has the quoted cell.
     raise OddFile(
         "a spreadsheet (.xlsx)",
-        "a damaged file, or one of another kind: open it in a spreadsheet program, and save it as "
-        ".xlsx",
+        "a file that cannot be read as one: open it in a spreadsheet program, and save it as .xlsx",
     )
 
 

@@ -85,7 +85,7 @@ def read_sql(spec: DatasetSpec) -> Iterator[pa.Table]:
                 spec,
                 lambda: next(tables, None),
                 expected="the rows of the query",
-                got="a query that failed at a row: run it in the database's own client",
+                got="a failure while they were read: run the query in the database's own client",
             )
         ) is not None:
             yield table
@@ -121,11 +121,13 @@ def _attempt(
         return read()
     except (SQLAlchemyError, UnicodeError, pa.ArrowException) as error:
         # The reason of a failure at a row is not reported, since it could depend on the row.
-        reason = got or _reason(error)
-    file = spec.source.location.removeprefix(_SQLITE)
-    if file != spec.source.location and not Path(file).exists():
-        reason = "no file there: put it there, or correct `database`"
+        reason = _missing_file(spec.source.location) or got or _reason(error)
     raise refusal(spec, expected, reason)
+
+
+def _missing_file(location: str) -> str:
+    is_there = not location.startswith(_SQLITE) or Path(location.removeprefix(_SQLITE)).exists()
+    return "" if is_there else "no file there: put it there, or correct `database`"
 
 
 def _reason(error: Exception) -> str:
@@ -218,7 +220,8 @@ def query_columns(source: Source) -> tuple[SourceColumn, ...]:
             connection.exec_driver_sql("SET TRANSACTION READ ONLY")
             return tuple(map(_source_column, postgresql_types(connection, source.query)))
     except SQLAlchemyError as error:
-        reason = _reason(error)
+        reason = _missing_file(source.location) or _reason(error)
+        reason = reason.replace("`query`", "--query").replace("`database`", "--from")
     # Raised outside the handler, since the driver's message may have the user or the host.
     expected = "a database that answers one SELECT"
     raise SourceError(f"{source.identity}: expected {expected}, got {reason}")
