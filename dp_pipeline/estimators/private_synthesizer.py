@@ -10,7 +10,6 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from dp_pipeline.config.constraint_parser import constrained_domain
-from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.domain import Domain, Protection
 from dp_pipeline.config.encoding import FloatArray
 from dp_pipeline.config.errors import DeclarationError
@@ -20,7 +19,7 @@ from dp_pipeline.estimators.declared import Columns, declared_columns, every_col
 from dp_pipeline.estimators.fit import FinishedFit, PrivateFit, discovered_form
 from dp_pipeline.estimators.frames import Features, features_of
 from dp_pipeline.estimators.private_estimator import PrivateEstimator, declared_model
-from dp_pipeline.estimators.rows import declared_values, prepared_rows, public_rows, stored_table
+from dp_pipeline.estimators.rows import public_rows
 from dp_pipeline.estimators.tables import DeclaredRows, DeclaredTable, TableForm
 from dp_pipeline.models.tables.base import TableModel
 from dp_pipeline.releases.evaluate import TableComparison
@@ -267,8 +266,9 @@ noise protects nobody
             ones is a keyed choice among her own rows. Where units have parts, the parts of a unit
             that count. In two frames a unit may have none, and parts without a unit do not count.
         order : column of the frame of parts, default=None
-            The number or date by which the parts of a unit are in order: pairs are successive parts
-            then, and synthetic parts stand in that order. None: they are a set.
+            The number or date by which the parts of a unit are in order: successive ones are pairs.
+            Synthetic parts stand in that order, also where noise leaves this column not ascending.
+            None: they are a set.
         rehearse : bool, default=False
             Fit ``nominal_rows`` rows, or 1000, that are drawn from the declaration or from
             ``prior``: for nothing, with seeded noise and without a population. Of X the names and
@@ -366,11 +366,11 @@ noise protects nobody
     def _refuse_of_units(self, **arguments: Any) -> None:
         """Raise DeclarationError for an argument that has no meaning for units with parts."""
         arguments |= {"plan_from": self.plan_from, "discover": self.discover}
-        given = [name for name, value in arguments.items() if value is not None]
-        given += ["on_unknown"] if self.on_unknown != "keep" else []
-        if given:
+        excess = [name for name, value in arguments.items() if value is not None]
+        excess += ["on_unknown"] if self.on_unknown != "keep" else []
+        if excess:
             raise DeclarationError(
-                f"{given[0]}: this argument is for one table, but the domain declares units and "
+                f"{excess[0]}: this argument is for one table, but the domain declares units and "
                 "their parts: leave it out"
             )
 
@@ -545,6 +545,7 @@ noise protects nobody
         ------
         InvalidParameter
             For a table without a declared column, for another label, and for one without ``real``.
+            Units with parts have a report with ``real`` and without ``label`` alone.
 
         Examples
         --------
@@ -557,10 +558,10 @@ noise protects nobody
         """
         check_is_fitted(self)
         table, domain = self._table, self._finished.fit.spec.domain
-        if domain.parts is not None:
+        if domain.parts is not None and (real is None or label is not None):
             raise DeclarationError(
-                "A quality report is of one table, but this fit is of units with parts: compare "
-                "the tables of `sample()` yourself"
+                f"{'label' if label else 'real'}: a quality report on units with parts compares "
+                "their tables with real ones: pass `real`, and no label"
             )
         codes = dict(zip(table.attributes, np.ascontiguousarray(table.codes.T), strict=True))
         answers = NoisyAnswers.of_table(table)
@@ -575,18 +576,15 @@ noise protects nobody
             return QualityReport(
                 len(table.codes), measured=measured, unmeasured=unmeasured, missing=missing
             )
-        names = [column.name for column in self._columns]
-        values = declared_values(features_of(real, typed=False), names)
-        spec = DatasetSpec.of_domain("real", domain)
-        rows = prepared_rows(spec, stored_table(domain, values))
+        real_codes, left_out = tables.real_rows(real, self._forms, domain).codes()
         return replace(
-            TableComparison(domain, rows.codes, codes).report(
+            TableComparison(domain, real_codes, codes).report(
                 label=None if label is None else str(label)
             ),
             measured=measured,
             unmeasured=unmeasured,
             missing=missing,
-            left_out=len(values[0]) - rows.row_count,
+            left_out=left_out,
         )
 
     def _declare(self, domain: Domain, protection: Protection, *, has_prior: bool) -> PrivateFit:

@@ -8,8 +8,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from dp_pipeline.config.domain import SIZE, Domain, Parts, Protection, UnitOfParts
+from dp_pipeline.config.attribute_parser import Category
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.domain import SIZE, Domain, OneRow, Parts, Protection, UnitOfParts
 from dp_pipeline.config.errors import DeclarationError, FieldError
 from dp_pipeline.config.parts_parser import MAX_PARTS, domain_of_parts
 from dp_pipeline.estimators.column_types import columns_of_types
@@ -22,10 +25,13 @@ from dp_pipeline.estimators.frames import (
     require_exact_ids,
 )
 from dp_pipeline.estimators.parameters import require_integer
-from dp_pipeline.estimators.rows import declared_values, stored_table
+from dp_pipeline.estimators.rows import declared_values, prepared_rows, stored_table
 from dp_pipeline.estimators.synthetic_frames import synthetic_frame, typed_columns
-from dp_pipeline.raw.units import concatenate_sources
+from dp_pipeline.raw.units import concatenate_sources, parts_of_units
 from dp_pipeline.results.synthetic_table import SyntheticTable, first_parts
+
+_KEY = b"rows to compare"
+"""Any key will do: which parts of a unit are compared protects nobody, and stays the same."""
 
 
 @dataclass(frozen=True)
@@ -95,20 +101,20 @@ class DeclaredRows:
     def of_units(cls, X: Any, domain: Any, key: Any, at_most: Any, order: Any) -> DeclaredRows:
         """Return the rows of units and their parts, whose columns are declared table by table.
 
-        X       two frames by name, with the units first; or one frame of parts, with the columns
-                of their unit
+        X       two frames by name, or one frame of parts, with the columns of their unit
+        domain  the columns of units and of their parts, by name, with the units first
         key     the column with the key of a unit
         order   the number or date of a part by which those of a unit are in order, or None
 
         DeclarationError for anything else, and for what a data set file with parts refuses.
         """
         is_flat = not isinstance(X, Mapping)
-        names = list(domain if is_flat else X)
-        if not isinstance(domain, Mapping) or {*domain} != {*names}:
+        names = list(domain) if isinstance(domain, Mapping) else []
+        if not is_flat and {*names} != {*X}:
             raise DeclarationError(
-                f"domain: expected the columns of the frames {' and '.join(map(str, names))}, by "
+                f"domain: expected the columns of the frames {' and '.join(map(str, X))}, by "
                 'these names, as {"households": {"region": [...]}, "persons": {"age": ...}}, got '
-                f"{', '.join(map(str, domain)) if isinstance(domain, Mapping) else domain!r:.60}"
+                f"{', '.join(map(str, names)) or type(domain).__name__}"
             )
         if key is None:
             raise DeclarationError(
@@ -129,13 +135,13 @@ class DeclaredRows:
         )
         attributes = domain_of((*units.form.columns, *parts.form.columns))
         try:
-            joined = domain_of_parts(attributes, declared, str(key))
+            of_parts = domain_of_parts(attributes, declared, str(key))
         except FieldError as error:
             field = "order" if "order" in error.field else f"domain: {error.field[-1]!r}"
             raise DeclarationError(
                 f"{field}: expected {error.expected}, got {error.got}{error.hint}"
             ) from None
-        return cls((units, parts), joined, UnitOfParts(str(key), most))
+        return cls((units, parts), of_parts, UnitOfParts(str(key), most))
 
     @property
     def names(self) -> list[Any]:
@@ -151,6 +157,20 @@ class DeclaredRows:
             return concatenate_sources(units, parts, declared.key)
         return pa.table({name: each[name] for each in stored for name in each.column_names})
 
+    def codes(self) -> tuple[dict[str, NDArray[Any]], int]:
+        """Return the codes of all rows that fit the declaration, with the number of the others.
+
+        Of units with parts the rows are parts, unit by unit; a unit without parts has one row.
+        """
+        spec = DatasetSpec.of_domain("rows", self.domain, protection=self.protection)
+        rows = prepared_rows(spec, self.stored(), _KEY)
+        table, parts = self.tables[-1], self.domain.parts
+        fitting, codes = rows.row_count, rows.codes
+        if parts is not None:
+            codes = parts_of_units(self.domain, codes)
+            fitting = int((codes[SIZE] >= 1 - parts.fewest).sum())
+        return codes, len(table.values[0]) - fitting
+
     def forms(self, domain: Domain) -> tuple[TableForm, ...]:
         """Return the public forms of the tables after a fit of a domain."""
         return tuple(table.typed(domain) for table in self.tables)
@@ -159,7 +179,7 @@ class DeclaredRows:
 def have_parts(X: Any, domain: Any) -> bool:
     """Return whether X is two frames by name, or a domain declares two tables by name.
 
-    A column is declared by levels, size, bounds or edges, and a table by its columns.
+    A column is declared by the fields of one, such as levels or bounds, and a table by its columns.
 
     >>> have_parts(None, {"homes": {"region": 3}, "persons": {"sex": ["f", "m"]}})
     True
@@ -171,7 +191,9 @@ def have_parts(X: Any, domain: Any) -> bool:
     if len(frames) == 2 and all(len(getattr(frame, "shape", ())) == 2 for frame in frames):
         return True
     return len(tables) == 2 and all(
-        isinstance(table, Mapping) and {"levels", "size", "bounds", "edges"}.isdisjoint(table)
+        isinstance(table, Mapping)
+        and {"levels", "bounds", "edges"}.isdisjoint(table)
+        and not {*table} <= {"size", *Category.model_fields}
         for table in tables
     )
 
@@ -195,6 +217,35 @@ def _table_of(name: str, X: Any, declared: Any, key: Any, *, is_complete: bool) 
     )
     table = DeclaredTable.of(X, features, columns, ids)
     return replace(table, form=replace(table.form, name=name, key=key))
+
+
+def real_rows(X: Any, forms: tuple[TableForm, ...], domain: Domain) -> DeclaredRows:
+    """Return other rows of the tables of a fit, to be compared; DeclarationError for other tables.
+
+    forms    of the tables
+    domain   that was fitted
+    """
+    parts, names = domain.parts, [form.name for form in forms]
+    frames = dict.fromkeys(names, X)
+    if parts is not None and parts.key:
+        frames = {str(name): frame for name, frame in X.items()} if isinstance(X, Mapping) else {}
+        if {*frames} != {*names}:
+            raise DeclarationError(
+                f"X: expected the frames {' and '.join(names)} by name, as in the fit, got "
+                f"{', '.join(frames) or type(X).__name__}"
+            )
+    protection = OneRow() if parts is None else UnitOfParts(str(forms[0].key), parts.at_most)
+    tables = []
+    for form in forms:
+        features = features_of(frames[form.name], typed=False)
+        names = [column.name for column in form.columns]
+        if form.key is None:
+            tables.append(DeclaredTable(form, declared_values(features, names)))
+            continue
+        *values, ids = declared_values(features, [*names, form.key])
+        require_exact_ids(ids)
+        tables.append(DeclaredTable(form, (*values, ids)))
+    return DeclaredRows(tuple(tables), domain, protection)
 
 
 def synthetic_frames(table: SyntheticTable, forms: tuple[TableForm, ...]) -> Any:

@@ -154,7 +154,11 @@ class QualityReport:
         """The warning for readers; empty where no real rows were used."""
         if not self.left_out:
             return NOT_FOR_PUBLICATION if self.is_exact else ""
-        return f"{NOT_FOR_PUBLICATION} {_excluded_line(self.left_out)}"
+        many = "1 real row" if self.left_out == 1 else f"{self.left_out:,} real rows"
+        reason = "with a value that is missing or not as declared"
+        if self.pairs_of_parts:
+            reason = "that have no unit, are too many of one, or break a constraint"
+        return f"{NOT_FOR_PUBLICATION} Left out, as by a fit: {many} {reason}."
 
     @property
     def columns(self) -> tuple[ComparedTable, ...]:
@@ -236,6 +240,7 @@ class QualityReport:
         """Return a few lines of text: means, and the worst tables."""
         lines = [self.title, self.note]
         lines += [_distance_line(self.columns, "columns"), _distance_line(self.pairs, "pairs")]
+        lines += [_distance_line(self.pairs_of_parts, "two parts of one unit")]
         lines += map(_label_line, self.learned)
         lines += [f"{figure}: {share}" for figure, share in self.likeness_cells]
         lines += [f"noise: {self.cost_words}"] if self.measured else []
@@ -277,11 +282,6 @@ def _label_line(label: LearnedLabel) -> str:
         f"{number_text(label.majority)} by the majority; AUC {number_text(label.auc)} and "
         f"{number_text(label.real_auc)}"
     )
-
-
-def _excluded_line(rows: int) -> str:
-    many = "1 real row" if rows == 1 else f"{rows:,} real rows"
-    return f"Left out, as by a fit: {many} with a value that is missing or not as declared."
 
 
 def worst_first(tables: Iterable[ComparedTable]) -> tuple[ComparedTable, ...]:

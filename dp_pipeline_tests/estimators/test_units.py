@@ -166,6 +166,20 @@ def test_a_fit_answers_about_units_and_about_parts(is_flat: bool) -> None:
     assert [*fitted.table("region")["count"].round(-2)] == [600, 0 if is_flat else 300, 0]
 
 
+@pytest.mark.parametrize("is_flat", [False, True])
+def test_a_report_is_of_units_of_parts_and_of_pairs(is_flat: bool) -> None:
+    fitted = synthesizer().fit(flat_town() if is_flat else town(), person="home", at_most=3)
+    homes, persons = fitted.sample().values()
+    both = persons.merge(homes, on="home") if is_flat else {"homes": homes, "persons": persons}
+    report = fitted.quality_report(both)
+    assert [table.distance for table in report.compared] == [0.0] * len(report.compared)
+    assert {table.name for table in report.pairs_of_parts} == {"age × age", "sex × sex"}
+    assert report.left_out == 0 and "two parts of one unit" in repr(report)
+    few = persons.assign(sex="f")
+    changed = few.merge(homes, on="home") if is_flat else {"homes": homes, "persons": few}
+    assert 0.4 < fitted.quality_report(changed).pairs_of_parts[0].distance <= 1
+
+
 @pytest.mark.parametrize("X", [flat_town(), town()], ids=["flat", "two"])
 def test_a_rehearsal_draws_units_of_every_size(X: Any) -> None:
     rehearsed = synthesizer().fit(X, person="home", at_most=3, rehearse=True)
@@ -188,7 +202,11 @@ MISTAKES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "in both": ({"domain": DOMAIN | {"persons": {"region": 2}}}, {}, "region in both"),
     "the key": ({"domain": DOMAIN | {"persons": {"home": 2}}}, {}, "another column than the key"),
     "to discover": ({"domain": DOMAIN | {"persons": {"age": "discover"}}}, {}, "got discover"),
-    "the size": ({"domain": DOMAIN | {"homes": {"size": 3}}}, {}, "the program counts the parts"),
+    "the size": (
+        {"domain": DOMAIN | {"homes": {"region": 2, "size": 3}}},
+        {},
+        "domain: 'size': expected another name",
+    ),
     "a level as order": ({}, {"order": "sex"}, "order: expected a number or a date of a part: age"),
     "another model": ({"method": "independent"}, {}, "independent: the protected units have parts"),
     "public rows": ({}, {"prior": []}, "prior: this argument is for one table"),
@@ -216,8 +234,10 @@ def test_what_is_of_one_table_or_of_units_alone_says_so() -> None:
     of_units = synthesizer().fit(town(), person="home", at_most=3)
     with pytest.raises(InvalidParameter, match="marginal: the shares are of rows of one table"):
         of_units.marginal("age")
-    with pytest.raises(InvalidParameter, match="A quality report is of one table"):
+    with pytest.raises(InvalidParameter, match="real: a quality report on units with parts"):
         of_units.quality_report()
+    with pytest.raises(InvalidParameter, match="X: expected the frames homes and persons by name"):
+        of_units.quality_report(flat_town())
     of_table = synthesizer(domain=DOMAIN["homes"]).fit(town()["homes"], person="home", at_most=1)
     with pytest.raises(AttributeError, match="parts: the fit is of one table"):
         _ = of_table.parts
