@@ -11,7 +11,8 @@ import numpy as np
 from dp_pipeline.answers.released_rows import ReleasedRows
 from dp_pipeline.config.encoding import FloatArray, IntArray, Names
 from dp_pipeline.config.errors import Damaged
-from dp_pipeline.results.clusters import Columns, Tables
+from dp_pipeline.results.clusters import Tables
+from dp_pipeline.results.synthetic_table import is_of_pairs, noisy_table_names
 
 
 @dataclass(frozen=True)
@@ -171,26 +172,22 @@ def groups_of(tables: Tables, codes: Mapping[str, IntArray]) -> dict[str, IntArr
 
 
 def measured_tables(
-    described: Columns,
-    cells_of_all: Columns,
-    sizes: Mapping[str, int],
-    groups: Mapping[str, IntArray],
+    tables: Tables, sizes: Mapping[str, int], groups: Mapping[str, IntArray]
 ) -> list[MeasuredTable]:
     """Return the noisy tables of a release, in the order in which it describes them.
 
-    described      columns ``marginal``, ``cells`` and ``deviation``, one line a table
-    cells_of_all   column ``noisy_count``, with the cells of one table after those of another
-    sizes          attribute → number of its levels
-    groups         attribute → group of each level
+    sizes    attribute → number of its levels
+    groups   attribute → group of each level
 
     Damaged where a table has another number of cells than its attributes have."""
+    described, cells_of_all = (tables[name] for name in noisy_table_names(tables))
     counts, start, measured = cells_of_all["noisy_count"].astype(np.float64), 0, []
     lines = [described[name].tolist() for name in ("marginal", "cells", "deviation")]
     for text, cells, deviation in zip(*lines, strict=True):
         names = tuple(text.split(", ")) if text else ()
         # The pairs of successive parts are over an attribute, and the next one of the same name.
         axes = [name if name in sizes else name.removeprefix("next ") for name in names]
-        is_grouped = len({*axes}) == len(axes) > 1
+        is_grouped = len(axes) > 1 and not is_of_pairs(names)
         shape = [
             int(groups[name].max()) + 1 if is_grouped and name in groups else sizes[name]
             for name in axes

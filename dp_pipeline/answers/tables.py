@@ -428,7 +428,7 @@ def of_tables(tables: Tables) -> OpenTable:
     attributes = dict(zip(synthetic, codes, strict=True))
     sizes = {name: len(some) for name, some in labels.items()}
     groups = groups_of(tables, codes)
-    measured = measured_tables(tables["measured"], tables["cells"], sizes, groups)
+    measured = measured_tables(tables, sizes, groups)
     # Where no released row misses a value, the table's count of missing values is noise alone.
     complete = {
         name

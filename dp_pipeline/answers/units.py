@@ -26,7 +26,6 @@ import numpy as np
 from dp_pipeline.answers.conditions import Condition
 from dp_pipeline.answers.estimate import Basis, Estimate, quantile_of_normal
 from dp_pipeline.answers.noisy_tables import (
-    MeasuredTable,
     dependence_of,
     groups_of,
     measured_tables,
@@ -38,7 +37,7 @@ from dp_pipeline.config.domain import SIZE
 from dp_pipeline.config.encoding import FloatArray, IntArray, Names
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.results.clusters import Tables
-from dp_pipeline.results.synthetic_table import PART, UNIT, first_parts
+from dp_pipeline.results.synthetic_table import PART, UNIT, first_parts, is_of_pairs
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -169,12 +168,12 @@ class OpenUnits(OpenTable):
         declared = [name for name in of_units if name != SIZE]
         attributes = {SIZE: SIZE, **dict(zip((*declared, *of_parts), names, strict=True))}
         sizes, groups = {name: len(some) for name, some in labels.items()}, groups_of(tables, codes)
-        measured = measured_tables(tables["weighted"], tables["weighted_cells"], sizes, groups)
-        pairs = [table for table in measured if _is_of_pairs(table)]
+        measured = measured_tables(tables, sizes, groups)
+        pairs = [table for table in measured if is_of_pairs(table.attributes)]
         self._pairs = {table.attributes[1]: table for table in pairs}
         precision = Precision(
             ReleasedRows(codes, sizes, 1 / rows),
-            [table for table in measured if not _is_of_pairs(table)],
+            [table for table in measured if not is_of_pairs(table.attributes)],
             groups,
             dependence_of(tables),
         )
@@ -330,11 +329,6 @@ def _in_rows(values: np.ndarray, is_part: np.ndarray) -> np.ndarray:
     )
     rows[is_part] = values
     return rows
-
-
-def _is_of_pairs(table: MeasuredTable) -> bool:
-    *names, last = table.attributes or ("",)
-    return len(names) == 2 and last in (names[1], f"next {names[1]}")
 
 
 def open_tables(tables: Tables) -> OpenTable | OpenUnits:

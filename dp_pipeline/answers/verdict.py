@@ -12,6 +12,7 @@ from dp_pipeline.answers.precision import Precision
 from dp_pipeline.answers.units import open_tables
 from dp_pipeline.config.encoding import FloatArray, Names
 from dp_pipeline.results.clusters import Tables
+from dp_pipeline.results.synthetic_table import noisy_table_names
 
 MOST_TABLES = 20
 """Tables behind each sentence, at most: spread evenly over those of the same kind."""
@@ -61,8 +62,11 @@ def reason_without_intervals(tables: Tables) -> str:
         return "" if has_noise else "rounds that move centres store no noise"
     if "codes" not in tables:
         return "the noise of its counts is not stored"
-    is_stored = ("weighted_cells" if "units" in tables else "cells") in tables
-    return "" if is_stored else "its noisy counts are too many to be stored"
+    return (
+        ""
+        if noisy_table_names(tables)[1] in tables
+        else "its noisy counts are too many to be stored"
+    )
 
 
 def share_errors(tables: Tables) -> FloatArray | None:
@@ -81,8 +85,7 @@ def share_errors(tables: Tables) -> FloatArray | None:
 
 
 def _is_stored(tables: Tables) -> bool:
-    noisy = {"weighted", "weighted_cells"} if "units" in tables else {"measured", "cells"}
-    stored = {"codes", "marginals", *noisy} <= set(tables)
+    stored = {"codes", "marginals", *noisy_table_names(tables)} <= set(tables)
     return stored and len(next(iter(tables["codes"].values()), ())) > 0
 
 

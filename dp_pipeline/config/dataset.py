@@ -237,9 +237,15 @@ class DatasetSpec:
 
     @property
     def constraints_fact(self) -> dict[str, str]:
-        """The fact that lists the constraints on rows and on units; {} without any."""
-        words = [constraint.words for constraint in self.domain.constraints]
-        for name, codes in self.domain.parts.single if self.domain.parts else ():
+        """The fact that lists the declared constraints on rows and on units; {} without any."""
+        words, parts = (
+            [constraint.words for constraint in self.domain.constraints],
+            self.domain.parts,
+        )
+        if parts is not None:
+            implied = [parts.absence_words(name) for name in parts.attributes]
+            words = [text for text in words if text not in implied]
+        for name, codes in parts.single if parts else ():
             levels = [self.domain[name].labels()[code] for code in codes]
             words.append(f"at most one with {name} {' or '.join(levels)} in a unit")
         return {"constraints": "; ".join(words)} if words else {}

@@ -250,6 +250,10 @@ class Parts:
         """Return the name in a unit's row of an attribute of the part at ``position``, from 0."""
         return f"{attribute} {position + 1}"
 
+    def absence_words(self, attribute: str) -> str:
+        """Return the words of the constraint that a unit without parts has no value of one."""
+        return f"no {attribute} in a unit without {self.name}"
+
     def of_units(self, domain: Domain) -> Domain:
         """Return the domain of rows that each hold a unit with all its parts.
 

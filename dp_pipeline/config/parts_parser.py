@@ -151,7 +151,7 @@ def no_part_in_empty_units(parts: Parts, attributes: Iterable[Attribute]) -> tup
     """
     return tuple(
         Constraint(
-            f"no {each.name} in a unit without {parts.name}",
+            parts.absence_words(each.name),
             (SIZE, each.name),
             (((0,), tuple(range(each.missing_code))),),
             is_only=False,

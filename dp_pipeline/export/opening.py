@@ -13,6 +13,7 @@ from dp_pipeline.config.system_errors import system_line
 from dp_pipeline.export.folder import read_descriptor
 from dp_pipeline.export.tables import read_resource
 from dp_pipeline.results.clusters import Columns
+from dp_pipeline.results.synthetic_table import noisy_table_names
 
 
 def open_release(folder: str | Path) -> OpenTable | OpenUnits | OpenClusters:
@@ -27,9 +28,8 @@ def open_release(folder: str | Path) -> OpenTable | OpenUnits | OpenClusters:
     tables = {name: _read(root, file) for name, file in resources.items() if "schema" in file}
     if "centres" in tables:
         return open_clusters(tables)
-    has_parts = "units" in tables
-    noisy = ("weighted", "weighted_cells") if has_parts else ("measured", "cells")
-    missing = [name for name in ("synthetic", "codes", *noisy) if name not in resources]
+    needed = ("synthetic", "codes", *noisy_table_names(tables))
+    missing = [name for name in needed if name not in resources]
     if missing:
         raise DeclarationError(
             f"{root}: the folder must hold the export of a synthetic table with its noisy "

@@ -25,6 +25,7 @@ from dp_pipeline.inference.consistency import project_to_simplex
 from dp_pipeline.results.clusters import Synopsis, Tables
 from dp_pipeline.results.derived_attribute import Grouping
 from dp_pipeline.results.measurement import NoisyMarginal
+from dp_pipeline.results.synthetic_table import is_of_pairs, noisy_table_names
 from dp_pipeline.results.trees import BitTree, Prefixes
 
 FINER = 1.5
@@ -144,22 +145,23 @@ class EarlierTables:
     def of(cls, tables: Tables, domain: Domain) -> EarlierTables | None:
         """Return the tables of an earlier release; None if they are not stored, as too many, or if
         the levels are declared otherwise now."""
-        if "cells" not in tables or "measured" not in tables:
+        described, of_cells = noisy_table_names(tables)
+        if not {described, of_cells} <= {*tables}:
             return None
         groupings = _groupings(tables)
         if any(grouping.labels.size != domain[name].size for name, grouping in groupings.items()):
             return None
-        sizes = tables["measured"]["cells"].tolist()
+        sizes = tables[described]["cells"].tolist()
         ends = np.cumsum([0, *sizes]).tolist()
-        counts = tables["cells"]["noisy_count"]
+        counts = tables[of_cells]["noisy_count"]
         measured = []
         for index, (first, end) in enumerate(pairwise(ends)):
-            text = str(tables["measured"]["marginal"][index])
+            text = str(tables[described]["marginal"][index])
             names = tuple(text.split(", ")) if text else ()
             shape = _shape(names, groupings, domain)
             if int(np.prod(shape, dtype=np.int64)) != end - first:
                 return None
-            deviation = float(tables["measured"]["deviation"][index])
+            deviation = float(tables[described]["deviation"][index])
             measured.append(believed(names, counts[first:end].reshape(shape), deviation**2))
         return cls(tuple(measured), groupings)
 
@@ -189,10 +191,11 @@ def believed(names: Names, table: np.ndarray, variance: float) -> NoisyMarginal:
 
 
 def _shape(names: Names, groupings: Mapping[str, Grouping], domain: Domain) -> tuple[int, ...]:
-    grouped = len(names) > 1
+    grouped = len(names) > 1 and not is_of_pairs(names)
+    axes = (name if name in domain.names else name.removeprefix("next ") for name in names)
     return tuple(
         groupings[name].size if grouped and name in groupings else domain[name].size
-        for name in names
+        for name in axes
     )
 
 

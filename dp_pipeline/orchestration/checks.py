@@ -215,8 +215,9 @@ def plausible_check(spec: DatasetSpec, bundle: Bundle) -> dg.AssetCheckResult:
     warnings, total = bundle_warnings(spec, bundle), noisy_total(spec, bundle)
     metadata: Metadata = {}
     if total is not None:
-        metadata["noisy rows"] = number(total.rows)
-        metadata["deviation of noisy rows"] = number(total.deviation)
+        items = "rows" if spec.domain.parts is None else "units"
+        metadata[f"noisy {items}"] = number(total.rows)
+        metadata[f"deviation of noisy {items}"] = number(total.deviation)
     if warnings:
         metadata[DOUBTFUL] = dg.MetadataValue.text(" ".join(warnings))
     return dg.AssetCheckResult(

@@ -8,6 +8,9 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dp_pipeline.answers.verdict import share_errors
 from dp_pipeline.config.amounts import epsilon_text
 from dp_pipeline.config.dataset import DatasetSpec
@@ -30,7 +33,7 @@ from dp_pipeline.reporting.figures import (
 )
 from dp_pipeline.reporting.figures.cluster_view import ClusterView, dates_of
 from dp_pipeline.reporting.figures.lines import VerticalAxis
-from dp_pipeline.reporting.figures.marginals import MOST_PANELS, attributes_of
+from dp_pipeline.reporting.figures.marginals import MOST_PANELS, Marginals, attributes_of
 from dp_pipeline.reporting.metrics import (
     QualityRow,
     find_metric,
@@ -137,23 +140,36 @@ def _pictures(spec: DatasetSpec, bundles: Sequence[Bundle]) -> list[Picture]:
     if maps:
         views = [_view(spec, name, bundle) for name, bundle in zip(_names(maps), maps, strict=True)]
         pictures.append(cluster_maps(views, title=_title_of(maps, "Centres")))
-    return [*pictures, *_marginals(tables), *_graphs(tables)]
+    return [*pictures, *_marginals(spec, tables), *_graphs(tables)]
 
 
-def _marginals(bundles: Sequence[Bundle]) -> Iterator[Picture]:
+def _marginals(spec: DatasetSpec, bundles: Sequence[Bundle]) -> Iterator[Picture]:
     """Yield as many pictures of marginals as are needed to show all attributes."""
-    if not bundles:
-        return
-    title = _title_of(bundles, "Marginals")
-    marginals = {}
+    marginals, parts = {}, spec.domain.parts
     for name, bundle in zip(_names(bundles), bundles, strict=True):
         errors = share_errors(bundle.tables)
         own = {} if errors is None else {"error": errors}
         marginals[name] = {**bundle.tables["marginals"], **own}
+    if bundles and parts is None:
+        yield from _bars(marginals, _title_of(bundles, "Marginals"), "rows")
+    elif bundles and parts is not None:
+        for items, is_of_parts in (("units", False), (parts.name, True)):
+            chosen = {
+                name: _rows_of(table, np.isin(table["attribute"], parts.attributes) == is_of_parts)
+                for name, table in marginals.items()
+            }
+            yield from _bars(chosen, _title_of(bundles, f"Marginals of {items}"), items)
+
+
+def _rows_of(table: Mapping[str, NDArray[Any]], is_chosen: NDArray[np.bool_]) -> Marginals:
+    return {name: column[is_chosen] for name, column in table.items()}
+
+
+def _bars(marginals: Mapping[str, Marginals], title: str, items: str) -> Iterator[Picture]:
     for first in range(0, max(1, len(attributes_of(marginals))), MOST_PANELS):
         # The name of the first one does not depend on their number.
         caption = title if first == 0 else f"{title}, from attribute {first + 1}"
-        yield marginal_bars(marginals, first=first, title=caption)
+        yield marginal_bars(marginals, first=first, title=caption, items=items)
 
 
 def _graphs(bundles: Sequence[Bundle]) -> list[Picture]:

@@ -9,23 +9,25 @@ tables, so d(S, M) may be smaller than the noise: then no error of the model is 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import combinations
-from math import comb
+from math import comb, sqrt
 
 import numpy as np
 
 from dp_pipeline.config.amounts import PURE
 from dp_pipeline.config.domain import Domain
 from dp_pipeline.config.encoding import FloatArray, IntArray, Names
+from dp_pipeline.gate.parts import pair_count
 from dp_pipeline.inference.earlier import EarlierTables
 from dp_pipeline.metrics.marginals import MOST_PAIRS
+from dp_pipeline.metrics.unit_tables import UnitTables
 from dp_pipeline.reporting.plausibility import DEVIATIONS, NoisyTotal
 from dp_pipeline.reporting.text import noisy_text, number_text
 from dp_pipeline.results.bundle import Bundle
 from dp_pipeline.results.derived_attribute import Grouping
 from dp_pipeline.results.measurement import NoisyCounts, least_noisy
-from dp_pipeline.results.synthetic_table import SyntheticTable
+from dp_pipeline.results.synthetic_table import SyntheticTable, is_of_pairs, noisy_table_names
 
 SEEN = 2
 """Deviations of the noise by which a distance must exceed its mean to be an error of the model."""
@@ -81,7 +83,8 @@ class MeasuredTable:
 class NoisyAnswers:
     """The measured tables of a release, to compare synthetic rows with.
 
-    tables      as they were paid for
+    tables      as they were paid for; each counts a row once, or a unit with parts
+    pairs       of parts of one unit, summed over all sizes: attribute → counts (cells,)
     groupings   attribute → groups of its levels in tables of several attributes
     total       number of rows by all of them
     """
@@ -89,24 +92,29 @@ class NoisyAnswers:
     tables: tuple[NoisyCounts, ...]
     groupings: Mapping[str, Grouping]
     total: NoisyTotal | None
+    pairs: Mapping[str, NoisyCounts] = field(default_factory=dict)
 
     @classmethod
     def of_bundle(cls, bundle: Bundle, domain: Domain) -> NoisyAnswers | None:
         """Return the measured tables of a bundle; None where no noisy counts of rows are stored."""
-        measured = bundle.tables.get("measured")
-        if measured is None or "cells" not in bundle.tables:
-            return None
-        names = {name for text in measured["marginal"].tolist() for name in text.split(", ")}
-        earlier = None
-        if names - {""} <= set(domain.names):
-            earlier = EarlierTables.of(bundle.tables, domain)
+        described = bundle.tables.get(noisy_table_names(bundle.tables)[0])
+        names = set() if described is None else {*", ".join(described["marginal"]).split(", ")}
+        known = {"", *domain.names, *(f"next {name}" for name in domain.names)}
+        earlier = EarlierTables.of(bundle.tables, domain) if names <= known else None
         if earlier is None:
             return None
-        tables = tuple(
+        tables = [
             replace(NoisyCounts.of(marginal), gaussian=bundle.budget != PURE)
             for marginal in earlier.measured
+        ]
+        pairs = [table for table in tables if is_of_pairs(table.attributes)]
+        rows = [table for table in earlier.measured if not is_of_pairs(table.attributes)]
+        return cls(
+            tuple(table for table in tables if not is_of_pairs(table.attributes)),
+            earlier.groupings,
+            NoisyTotal.of_marginals(rows),
+            {table.attributes[1]: _summed_pairs(table, domain) for table in pairs},
         )
-        return cls(tables, earlier.groupings, NoisyTotal.of_marginals(earlier.measured))
 
     @classmethod
     def of_table(cls, table: SyntheticTable) -> NoisyAnswers:
@@ -127,9 +135,22 @@ class NoisyAnswers:
         if total is None or total.rows <= DEVIATIONS * total.deviation:
             return ()
         attribute_sets = self._attribute_sets(codes)[: len(codes) + MOST_PAIRS]
-        compared = (self._table(names, codes, domain, rows=total.rows) for names in attribute_sets)
+        units = None if domain.parts is None else UnitTables(domain, codes)
+        weights = None if units is None else units.weights
+        compared = (
+            self._table(names, codes, domain, rows=total.rows, weights=weights)
+            for names in attribute_sets
+        )
         tables = [table for table in compared if table is not None]
+        tables += [] if units is None else self._pair_tables(units, rows=total.rows)
         return tuple(sorted(tables, key=lambda t: (-t.model, -t.most, -t.distance)))
+
+    def _pair_tables(self, units: UnitTables, *, rows: float) -> list[MeasuredTable]:
+        tables = []
+        for name, noisy in self.pairs.items():
+            distance = float(np.abs(_pairs_of_units(units, name) - noisy.table / rows).sum()) / 2
+            tables.append(MeasuredTable((name, name), distance, *noisy.noise_distance(rows)))
+        return tables
 
     def unmeasured(self, codes: Mapping[str, IntArray]) -> int:
         """Return the number of pairs of attributes that are in no measured table."""
@@ -144,7 +165,13 @@ class NoisyAnswers:
         return [*singles, *pairs]
 
     def _table(
-        self, attributes: Names, codes: Mapping[str, IntArray], domain: Domain, *, rows: float
+        self,
+        attributes: Names,
+        codes: Mapping[str, IntArray],
+        domain: Domain,
+        *,
+        rows: float,
+        weights: FloatArray | None,
     ) -> MeasuredTable | None:
         sizes = {name: domain[name].size for name in attributes}
         grouped = {name: self.groupings[name] for name in attributes if name in self.groupings}
@@ -154,7 +181,7 @@ class NoisyAnswers:
             )
             answer = least_noisy(self.tables, attributes, shape)
             if answer is not None:
-                shares = synthetic_shares(attributes, codes, shape, groups)
+                shares = synthetic_shares(attributes, codes, shape, groups, weights)
                 distance = float(np.abs(shares - answer.table / rows).sum()) / 2
                 return MeasuredTable(attributes, distance, *answer.noise_distance(rows))
         return None
@@ -165,12 +192,42 @@ def synthetic_shares(
     codes: Mapping[str, IntArray],
     shape: tuple[int, ...],
     groups: Mapping[str, Grouping],
+    weights: FloatArray | None = None,
 ) -> FloatArray:
-    """Return the share of the synthetic rows in each cell, in ``shape``; uniform without rows."""
+    """Return the share of the synthetic rows in each cell, in ``shape``; uniform without rows.
+
+    weights   of the rows: float (rows,); None: 1
+    """
     keys = np.zeros(len(codes[attributes[0]]), dtype=np.int64)
     for name, size in zip(attributes, shape, strict=True):
         column = groups[name].labels[codes[name]] if name in groups else codes[name]
         keys = keys * size + column
     cells = int(np.prod(shape, dtype=np.int64))
-    counts = np.bincount(keys, minlength=cells).reshape(shape)
-    return np.asarray(counts / len(keys) if len(keys) else np.full(shape, 1 / cells))
+    counts = np.bincount(keys, weights, minlength=cells).reshape(shape)
+    return np.asarray(counts / counts.sum() if len(keys) else np.full(shape, 1 / cells))
+
+
+def _cells_of_pairs(table: IntArray, domain: Domain) -> IntArray:
+    """Return the cells of pairs of units of two or more parts: (sizes, cells).
+
+    table   by size and both codes; where parts are a set, the smaller code is first
+    """
+    assert domain.parts is not None
+    of_pairs = table[2 - domain.parts.fewest :]
+    k = table.shape[-1]
+    in_order = bool(domain.parts.order)
+    return of_pairs.reshape(-1, k * k) if in_order else of_pairs[:, *np.triu_indices(k)]
+
+
+def _summed_pairs(noisy: NoisyCounts, domain: Domain) -> NoisyCounts:
+    cells = _cells_of_pairs(noisy.table, domain)
+    terms = len(cells)
+    deviation = noisy.deviation * sqrt(terms)
+    return replace(noisy, table=cells.sum(axis=0), deviation=deviation, terms=terms)
+
+
+def _pairs_of_units(units: UnitTables, name: str) -> FloatArray:
+    """Return the share of units by codes of their pairs, which together count once: (cells,)."""
+    cells = _cells_of_pairs(units.pair_counts(name), units.domain)
+    many = [pair_count(2 + i, in_order=units.has_order) for i in range(len(cells))]
+    return np.asarray((cells / np.reshape(many, (-1, 1))).sum(axis=0) / units.weights.sum())

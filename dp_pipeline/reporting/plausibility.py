@@ -40,12 +40,13 @@ import numpy as np
 
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.domain import Attribute, Domain
-from dp_pipeline.config.encoding import FloatArray
+from dp_pipeline.config.encoding import FloatArray, Names
 from dp_pipeline.reporting.text import noisy_text, number_text
 from dp_pipeline.results.accountant import LAPLACE, TREE_PATHS, Spend
 from dp_pipeline.results.bundle import Bundle
 from dp_pipeline.results.clusters import LEFT_OUT, Tables
 from dp_pipeline.results.measurement import NoisyMarginal, variance
+from dp_pipeline.results.synthetic_table import is_of_pairs, noisy_table_names
 
 DOUBTFUL = "What speaks against it"
 """The heading above warnings."""
@@ -140,7 +141,7 @@ class NoisyTotal:
         spends     charges of the model, without those of its evaluation
         distance   rows that neighbours differ by
         """
-        if "measured" in tables and "cells" in tables:
+        if {*noisy_table_names(tables)} <= {*tables}:
             return cls.of_sums(_sums(tables))
         if "centres" not in tables:
             return None
@@ -152,7 +153,8 @@ class NoisyTotal:
 
 
 def noisy_total(spec: DatasetSpec, bundle: Bundle) -> NoisyTotal | None:
-    """Return the noisy number of rows of a release; None if it has no counts."""
+    """Return the noisy number of rows, or of units with parts, of a release; None if it has no
+    counts."""
     spends = bundle.spends[: bundle.model_spends]
     return NoisyTotal.of_tables(bundle.tables, spends, distance=spec.distance)
 
@@ -227,9 +229,10 @@ def table_warnings(
                    variation); None where no pair was measured
     nominal_rows   declared number of rows, if one is declared
     """
-    warnings = () if total is None else _few_rows(total, nominal_rows) or _no_rows(total)
-    if warnings:
-        return warnings
+    items = "rows" if domain.parts is None else "units"
+    few = () if total is None else _few_rows(total, nominal_rows, items) or _no_rows(total, items)
+    if few:
+        return few
     of_levels = (
         warning
         for name in shares
@@ -243,7 +246,7 @@ def table_warnings(
         for name, share in missing_shares(shares, domain).items()
         if share > MUCH_MISSING + noise
     )
-    return (*_mostly_noise(total, pair_noise), *of_levels, *of_missing)
+    return (*_mostly_noise(total, pair_noise, items), *of_levels, *of_missing)
 
 
 def missing_shares(shares: Mapping[str, FloatArray], domain: Domain) -> dict[str, float]:
@@ -301,21 +304,21 @@ def missing_line(missing: Mapping[str, float]) -> str:
     return ", ".join(parts) + (f"; less in {others}" if rest else "")
 
 
-def _few_rows(total: NoisyTotal, nominal_rows: int | None) -> tuple[str, ...]:
+def _few_rows(total: NoisyTotal, nominal_rows: int | None, items: str = "rows") -> tuple[str, ...]:
     if nominal_rows is None or total.most >= FEW * nominal_rows:
         return ()
     return (
-        f"Few rows: their noisy number is {total.text}, less than half of the {nominal_rows:,} "
+        f"Few {items}: their noisy number is {total.text}, less than half of the {nominal_rows:,} "
         "that nominal_rows declares. Rows that break the declaration may have been dropped, the "
         "source may be read wrongly, or nominal_rows is wrong.",
     )
 
 
-def _no_rows(total: NoisyTotal) -> tuple[str, ...]:
+def _no_rows(total: NoisyTotal, items: str = "rows") -> tuple[str, ...]:
     if not total.is_noise:
         return ()
     return (
-        f"No rows to be seen: their noisy number, {total.text}, is not above its noise, so this "
+        f"No {items} to be seen: their noisy number, {total.text}, is not above its noise, so this "
         "release is like one of an empty table. Rows that break the declaration may have been "
         "dropped.",
     )
@@ -336,21 +339,24 @@ def least_pair_noise(measured: Iterable[tuple[int, int, float]]) -> float | None
 
 
 def _least_pair_noise(tables: Tables) -> float | None:
-    measured = tables.get("measured")
-    if measured is None:
+    if noisy_table_names(tables)[0] not in tables:
         return None
-    attribute_counts = (name.count(",") + bool(name) for name in measured["marginal"].tolist())
-    cells, deviations = measured["cells"].tolist(), measured["deviation"].tolist()
-    return least_pair_noise(zip(attribute_counts, cells, deviations, strict=True))
+    return least_pair_noise(
+        (len(names), cells, deviation)
+        for names, cells, deviation in _noisy_tables(tables)
+        if not is_of_pairs(names)
+    )
 
 
-def _mostly_noise(total: NoisyTotal | None, pair_noise: float | None) -> tuple[str, ...]:
+def _mostly_noise(
+    total: NoisyTotal | None, pair_noise: float | None, items: str
+) -> tuple[str, ...]:
     if total is None or pair_noise is None or pair_noise < NOISE_SHARE * total.most:
         return ()
     share = pair_noise / max(1.0, total.rows)
     return (
-        f"Mostly noise: every measured pair of attributes is wrong by {share:.0%} of the rows or "
-        "more, by sizes, scales and a noisy count, so attributes hardly depend on each other as "
+        f"Mostly noise: every measured pair of attributes is wrong by {share:.0%} of the {items} "
+        "or more, by sizes, scales and a noisy count, so attributes hardly depend on each other as "
         "they do in the source. A larger ε, fewer attributes, coarser bins or a smaller at_most "
         "would help.",
     )
@@ -438,14 +444,23 @@ def _count_variance(spends: Sequence[Spend], distance: int) -> float | None:
 
 
 def _sums(tables: Tables) -> list[tuple[float, float]]:
-    sizes = tables["measured"]["cells"].tolist()
-    deviations = tables["measured"]["deviation"].tolist()
-    counts = tables["cells"]["noisy_count"]
-    ends = np.cumsum([0, *sizes]).tolist()
+    counts = tables[noisy_table_names(tables)[1]]["noisy_count"]
+    described = _noisy_tables(tables)
+    ends = np.cumsum([0, *(cells for _, cells, _ in described)]).tolist()
     return [
         (float(counts[first:end].sum()), (end - first) * deviation**2)
-        for (first, end), deviation in zip(pairwise(ends), deviations, strict=True)
+        for (first, end), (names, _, deviation) in zip(pairwise(ends), described, strict=True)
+        # Not every unit has a pair of parts.
+        if not is_of_pairs(names)
     ]
+
+
+def _noisy_tables(tables: Tables) -> list[tuple[Names, int, float]]:
+    """Return attributes, number of cells and deviation of each noisy table."""
+    described = tables[noisy_table_names(tables)[0]]
+    texts, *numbers = (described[name].tolist() for name in ("marginal", "cells", "deviation"))
+    names = [tuple(text.split(", ")) if text else () for text in texts]
+    return list(zip(names, *numbers, strict=True))
 
 
 def _marginal_shares(tables: Tables) -> dict[str, FloatArray]:

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 from dp_pipeline.answers.verdict import verdict
 from dp_pipeline.config.dataset import WINDOW, DatasetSpec
+from dp_pipeline.config.domain import SIZE
 from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.ledger import Balance
 from dp_pipeline.reporting.figures.cluster_view import centre_table, dates_of
@@ -27,7 +28,7 @@ from dp_pipeline.reporting.plausibility import (
     missing_line,
     omitted_rows_line,
 )
-from dp_pipeline.reporting.quality import ComparedTable, QualityReport
+from dp_pipeline.reporting.quality import ComparedTable, QualityReport, percent
 from dp_pipeline.reporting.text import number_text
 from dp_pipeline.results.accountant import Spend
 from dp_pipeline.results.bundle import ALLOWED, Bundle
@@ -96,7 +97,8 @@ class Step(NamedTuple):
     """The charges of one release that have the same purpose.
 
     name      ``number of rows``, ``one-way marginals``, ``structure`` (the choice of tables to
-              measure), ``tables of several attributes`` or ``evaluation``
+              measure), ``tables of several attributes``, ``pairs of parts of one unit`` or
+              ``evaluation``
     charges   number of charges
     cost      sum of their costs, in the population's currency
     share     part of the cost of the whole release, in 0..1
@@ -110,6 +112,7 @@ class Step(NamedTuple):
 
 ROWS, ONE_WAYS, STRUCTURE = "number of rows", "one-way marginals", "structure"
 TABLES, EVALUATION = "tables of several attributes", "evaluation"
+PAIRS = "pairs of parts of one unit"
 
 
 def steps_of(bundle: Bundle) -> tuple[Step, ...]:
@@ -120,7 +123,7 @@ def steps_of(bundle: Bundle) -> tuple[Step, ...]:
     for index, (spend, cost) in enumerate(zip(bundle.spends, bundle.costs, strict=True)):
         name = _step(spend.what) if index < bundle.model_spends else EVALUATION
         costs.setdefault(name, []).append(cost)
-    reading = (ROWS, ONE_WAYS, STRUCTURE, TABLES, EVALUATION)
+    reading = (ROWS, ONE_WAYS, STRUCTURE, TABLES, PAIRS, EVALUATION)
     sums = {name: sum(costs[name], Fraction(0)) for name in reading if name in costs}
     return tuple(
         Step(name, len(costs[name]), cost, cost / bundle.spent) for name, cost in sums.items()
@@ -133,6 +136,8 @@ def _step(question: str) -> str:
         return ROWS
     if question.startswith("marginal of "):
         return TABLES if ", " in question else ONE_WAYS
+    if question.startswith("pairs of "):
+        return PAIRS
     # The answer of a sparse table is its cells; every other question is for a choice or a score.
     return TABLES if question.startswith("cells of ") else STRUCTURE
 
@@ -247,6 +252,23 @@ class ReportedPrivateRelease(ReportedRelease):
         table = self.bundle.tables["cliques"]
         lines = zip(table["attributes"].tolist(), table["cells"].tolist(), strict=True)
         return [f"{names} ({cells:,} cells)" for names, cells in lines]
+
+    @property
+    def sizes(self) -> list[str]:
+        """The share of the released units with each number of parts, as texts."""
+        table = self.bundle.tables["marginals"]
+        is_size = table["attribute"] == SIZE
+        lines = zip(table["level"][is_size], table["probability"][is_size].tolist(), strict=True)
+        return [f"{level} {percent(share)}" for level, share in lines]
+
+    @property
+    def pairs_of_parts(self) -> list[str]:
+        """The distances over pairs of parts of one unit, with that of noise alone, as texts."""
+        return [
+            f"{table.name} {number_text(table.distance)} ({number_text(table.noise)})"
+            for table in (self.quality.measured if self.quality else ())
+            if len({*table.attributes}) < len(table.attributes)
+        ]
 
     @property
     def denied_claims(self) -> list[str]:

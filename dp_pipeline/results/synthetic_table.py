@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
@@ -179,6 +179,25 @@ def _join_columns(*tables: Columns) -> Columns:
     )
 
 
+def noisy_table_names(tables: Collection[str]) -> tuple[str, str]:
+    """Return the names of a release's noisy tables and of their cells: each counts a row once, or a
+    unit with parts.
+
+    tables   names of the tables of a release
+    """
+    return ("weighted", "weighted_cells") if "units" in tables else ("measured", "cells")
+
+
+def is_of_pairs(attributes: Names) -> bool:
+    """Return whether a measured table is of pairs of parts of one unit.
+
+    >>> [is_of_pairs(names) for names in (("size", "age"), ("size", "age", "next age"))]
+    [False, True]
+    """
+    *names, last = attributes or ("",)
+    return len(names) == 2 and last in (names[1], f"next {names[1]}")
+
+
 MOST_CELLS_SHOWN = 200_000
 """Cells up to which the measured tables of a release are stored; else the transcript has them."""
 
@@ -240,14 +259,15 @@ class SyntheticTable:
     def counts(self, attributes: Names) -> IntArray:
         """Return the number of synthetic rows in every cell over some attributes.
 
-        A row of a unit without parts is in no cell over attributes of parts.
+        Of attributes of units alone it is the number of units; of others that of parts, so a unit
+        without parts is in no cell.
         """
         shape = self.domain.shape(attributes)
         counts = np.zeros(int(np.prod(shape, dtype=np.int64)), dtype=np.int64)
         # In parts: keys are eight times as large as codes.
         for start in range(0, len(self.codes), ROWS_A_BATCH):
             batch = slice(start, start + ROWS_A_BATCH)
-            is_row = self._has_attributes(attributes)[batch]
+            is_row = self._is_counted(attributes)[batch]
             keys = np.zeros(int(is_row.sum()), dtype=np.int64)
             for name, size in zip(attributes, shape, strict=True):
                 keys = keys * size + self._column[name][batch][is_row]
@@ -261,12 +281,15 @@ class SyntheticTable:
         rows = counts.sum()
         return counts / rows if rows else np.full(counts.shape, 1 / counts.size)
 
-    def _has_attributes(self, attributes: Names) -> NDArray[np.bool_]:
-        """Return whether each row (rows,) can have values of some attributes."""
-        parts = self.domain.parts
-        if parts is None or parts.fewest or {*parts.attributes}.isdisjoint(attributes):
-            return np.ones(len(self.codes), dtype=np.bool_)
-        return np.asarray(self._column[SIZE] > 0)
+    def _is_counted(self, attributes: Names) -> NDArray[np.bool_]:
+        """Return whether each row (rows,) counts in tables of some attributes."""
+        parts, is_counted = self.domain.parts, np.ones(len(self.codes), dtype=np.bool_)
+        if parts is not None and {*parts.attributes}.isdisjoint(attributes):
+            is_counted[:] = False
+            is_counted[first_parts(parts.row_counts(self._column[SIZE]))] = True
+        elif parts is not None and not parts.fewest:
+            is_counted = np.asarray(self._column[SIZE] > 0)
+        return is_counted
 
     @cached_property
     def _column(self) -> dict[str, IntArray]:
@@ -314,7 +337,7 @@ class SyntheticTable:
         """Return the table of units, and that of their parts with the number of each part's
         unit."""
         sizes = self._column[SIZE].astype(np.int64) + parts.fewest
-        firsts = first_parts(np.maximum(1, sizes))
+        firsts = first_parts(parts.row_counts(self._column[SIZE]))
         count = sizes[firsts]
         of_units = tuple(name for name in self.attributes if name not in (SIZE, *parts.attributes))
         codes = np.stack([self._column[name][firsts] for name in of_units]).T

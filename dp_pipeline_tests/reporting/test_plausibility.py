@@ -38,6 +38,8 @@ from dp_pipeline.results.accountant import Accountant
 from dp_pipeline.results.bundle import K_ANONYMITY, Bundle
 from dp_pipeline.results.synthetic_table import SyntheticTable
 from dp_pipeline.results.transcript import Transcript
+from dp_pipeline_tests.models.test_units import couples, fit
+from dp_pipeline_tests.models.test_units import domain as units_domain
 from dp_pipeline_tests.populations import TOWN
 from dp_pipeline_tests.reporting.samples import spec as sample_spec
 
@@ -322,3 +324,15 @@ def test_pairs_of_more_noise_than_rows_are_mostly_noise(sizes: tuple[int, int], 
     warnings = table_warnings({}, TOWN, NoisyTotal(5000.0, 1.4), least_pair_noise(measured))
     assert [one.partition(":")[0] for one in warnings] == ["Mostly noise"] * is_noise
     assert least_pair_noise([(0, 1, 1.0), (1, 4, 9.0)]) is None
+
+
+def test_a_release_of_no_units_is_recognised_by_its_noise() -> None:
+    tables = fit([], units_domain(), Fraction(1)).tables()
+    total = NoisyTotal.of_tables(tables, (), distance=1)
+    (warning,) = table_warnings({}, units_domain(), total)
+    assert warning.startswith("No units to be seen")
+    total = NoisyTotal.of_tables(
+        fit(couples(300), units_domain(), Fraction(4)).tables(), (), distance=1
+    )
+    assert total is not None
+    assert abs(total.rows - 600) < 4 * total.deviation

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
 
+from dp_pipeline.config.amounts import PURE
 from dp_pipeline.config.domain import Attribute, Domain
 from dp_pipeline.config.encoding import Levels
 from dp_pipeline.reporting.noisy_answers import MeasuredTable, NoisyAnswers
@@ -19,8 +22,11 @@ from dp_pipeline.reporting.quality import (
     QualityReport,
     worst_first,
 )
+from dp_pipeline.results.bundle import Bundle
 from dp_pipeline.results.measurement import NoisyCounts, NoisyMarginal, least_noisy
 from dp_pipeline.results.synthetic_table import SyntheticTable
+from dp_pipeline_tests.models.test_units import couples, fit
+from dp_pipeline_tests.models.test_units import domain as units_domain
 
 SMOKES = Attribute("smokes", "smokes", "drop", cells=Levels(("no", "yes")))
 SEX = Attribute("sex", "sex", "drop", cells=Levels(("f", "m")))
@@ -213,3 +219,24 @@ def test_many_tables_fold_all_but_the_first():
     assert "column_17" not in seen
     assert "column_17" in folded
     assert "the other 18" in page
+
+
+def test_rows_of_units_are_no_distance_from_exact_answers() -> None:
+    population, declared = couples(60), units_domain()
+    rows = np.array(population)
+    owners, sizes = np.unique(rows[:, 0], return_counts=True)
+    codes = {"region": rows[:, 1], "age": rows[:, 2], "sex": rows[:, 3]}
+    codes["size"] = np.repeat(sizes - 1, sizes)
+    assert np.array_equal(np.repeat(owners, sizes), rows[:, 0])
+    # Noise is below one in 2^16 of a unit.
+    released = fit(population, declared, Fraction(10**9))
+    bundle = SimpleNamespace(tables=released.tables(), budget=PURE)
+    answers = NoisyAnswers.of_bundle(cast(Bundle, bundle), declared)
+    assert answers is not None
+    distances = {table.attributes: table.distance for table in answers.compared(codes, declared)}
+    assert {("age", "age"), ("sex", "sex"), ("region",), ("size",)} <= {*distances}
+    # A weight of a third is rounded down.
+    assert max(distances.values()) < 1e-4
+    apart = codes | {"sex": np.roll(codes["sex"], 1)}
+    moved = {table.attributes: table.distance for table in answers.compared(apart, declared)}
+    assert moved["sex", "sex"] > 0.1

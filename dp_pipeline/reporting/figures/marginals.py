@@ -38,12 +38,15 @@ def attributes_of(tables: Mapping[str, Marginals]) -> list[str]:
     return list(dict.fromkeys(chain.from_iterable(columns)))
 
 
-def marginal_bars(tables: Mapping[str, Marginals], *, first: int = 0, title: str) -> Picture:
+def marginal_bars(
+    tables: Mapping[str, Marginals], *, first: int = 0, title: str, items: str = "rows"
+) -> Picture:
     """Draw one-way marginals of up to 12 attributes: bars of one release, or dots of several.
 
     tables   release → ``SyntheticTable.tables()["marginals"]``: attribute, level, probability; and
              ``error``, half the width of an interval, where it is known
     first    place of the first attribute that is shown
+    items    of which the shares are, for people
 
     An attribute with many levels shows the most frequent; with many ordered levels it shows all,
     and names some."""
@@ -55,13 +58,13 @@ def marginal_bars(tables: Mapping[str, Marginals], *, first: int = 0, title: str
         releases = tables.values()
         errors = [_shares(marginals, name, "error") for marginals in releases]
         _draw(panel, name, [_shares(marginals, name) for marginals in releases], errors)
-    footnote = "Share of the released rows."
+    footnote = f"Share of the released {items}."
     if len(shown_names) < len(attributes):
         footnote += f" Attributes {first + 1} to {first + len(shown_names)} of {len(attributes)}."
     if any("error" in marginals for marginals in tables.values()):
         footnote += " Thin lines hold the true share 95 times in 100."
     picture.set_footnote(figure, footnote)
-    source = f"of {len(tables)} releases" if len(tables) > 1 else "of the released rows"
+    source = f"of {len(tables)} releases" if len(tables) > 1 else f"of the released {items}"
     words = list_first(_largest_share(tables, name) for name in shown_names)
     return Picture(title, figure, f"Shares of levels {source}. {words}")
 
