@@ -214,6 +214,15 @@ UNIT_WEIGHT = 1 << 16
 one unit (``gate.parts``)."""
 
 
+def pair_count(size: int, *, in_order: bool) -> int:
+    """Return the number of pairs of a unit's parts, or of successive parts where they are in order.
+
+    >>> pair_count(4, in_order=False), pair_count(4, in_order=True), pair_count(1, in_order=True)
+    (6, 3, 0)
+    """
+    return size - 1 if in_order else size * (size - 1) // 2
+
+
 @dataclass(frozen=True)
 class Parts:
     """The declared parts of a unit, such as the persons of a household.

@@ -25,21 +25,12 @@ from typing import NoReturn
 
 import numpy as np
 
-from dp_pipeline.config.domain import SIZE, UNIT_WEIGHT, Domain, Parts
+from dp_pipeline.config.domain import SIZE, UNIT_WEIGHT, Domain, Parts, pair_count
 from dp_pipeline.config.encoding import IntArray, Names
 from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.gate import checks
 from dp_pipeline.gate.counter import Counter, Sealed
 from dp_pipeline.results.derived_attribute import Grouping
-
-
-def pair_count(size: int, *, in_order: bool) -> int:
-    """Return the number of pairs of a unit's parts, or of successive parts where they are in order.
-
-    >>> pair_count(4, in_order=False), pair_count(4, in_order=True), pair_count(1, in_order=True)
-    (6, 3, 0)
-    """
-    return size - 1 if in_order else size * (size - 1) // 2
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,7 @@ _TITLES = {
     "nicv_ratio": "NICV relative to k-means without privacy",
 }
 _PANELS = {
-    "avd": ("AVD over ε", "Total variation distance, mean over sets of k attributes"),
+    "avd": ("AVD over ε", "Total variation distance, mean over tables of a kind"),
     "misclassified": ("mistakes over ε", "Share of true rows that classifiers get wrong"),
     "auc_class_rate": ("AUC over ε", "AUC of the rates of released classes"),
 }

@@ -16,9 +16,8 @@ from math import comb, sqrt
 import numpy as np
 
 from dp_pipeline.config.amounts import PURE
-from dp_pipeline.config.domain import Domain
+from dp_pipeline.config.domain import Domain, pair_count
 from dp_pipeline.config.encoding import FloatArray, IntArray, Names
-from dp_pipeline.gate.parts import pair_count
 from dp_pipeline.inference.earlier import EarlierTables
 from dp_pipeline.metrics.marginals import MOST_PAIRS
 from dp_pipeline.metrics.unit_tables import UnitTables

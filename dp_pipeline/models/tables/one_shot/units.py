@@ -8,10 +8,9 @@ from fractions import Fraction
 
 import numpy as np
 
-from dp_pipeline.config.domain import SIZE, UNIT_WEIGHT, Domain, Parts
+from dp_pipeline.config.domain import SIZE, UNIT_WEIGHT, Domain, Parts, pair_count
 from dp_pipeline.config.encoding import IntArray, Names
 from dp_pipeline.gate.curator import Curator
-from dp_pipeline.gate.parts import pair_count
 from dp_pipeline.inference.conditional_rows import sample_conditionally
 from dp_pipeline.inference.fitted_tree import FittedRows
 from dp_pipeline.inference.pair_swaps import NoisyPairs, SyntheticUnits, spread_parts, swap_parts
