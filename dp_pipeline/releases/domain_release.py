@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, cast
 from dp_pipeline.config.amounts import PURE, delta_text
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.discovered_domain import Discover, DiscoveredAttribute, DiscoveredDomain
-from dp_pipeline.config.errors import NotPrepared
+from dp_pipeline.config.errors import Damaged, NotPrepared
 from dp_pipeline.files import write_private
 from dp_pipeline.gate.noise import NoiseSource
 from dp_pipeline.models.base import PrivacyGuarantee
@@ -181,7 +181,12 @@ def domain_bundle(spec: DatasetSpec, home: Home, *, snapshot: Snapshot | None = 
         if snapshot is not None:
             fault = f"the domain of its snapshot {snapshot.id} is not yet discovered"
         raise NotPrepared(f"{spec.name}: {fault}: {preparation_hint(spec.name)}")
-    bundle = pointed_bundle(spec, home, pointer, model=NAME, snapshot=snapshot.id)
+    try:
+        bundle = pointed_bundle(spec, home, pointer, model=NAME, snapshot=snapshot.id)
+    except Damaged as error:
+        # The command `run` reads the domain first, and would be refused for the same reason.
+        job = f"Dagster's job {spec.name}_prepare"
+        raise Damaged(f"{error} (where it is to be run again, by {job})") from None
     if bundle.facts["declaration"] != spec.digest:
         raise NotPrepared(
             f"{spec.name}: the domain was discovered for an earlier declaration: "

@@ -84,8 +84,8 @@ def key_of(release: Release, bundle: Bundle) -> Key:
         key = key.with_replicate(int(bundle.facts["replicate"])).refining(refines)
     if key.digest != bundle.key:
         raise Damaged(
-            f"{_name(bundle)}: the stored release must be {key.digest[:12]}, as declared now, "
-            "but it is another: restore its file from a backup, or release again"
+            f"{_name(release, bundle)}: the stored release must be {key.digest[:12]}, as declared "
+            "now, but it is another: restore its file from a backup, or release again"
         )
     return key
 
@@ -187,7 +187,9 @@ def require_intact(release: Release, folder: Path) -> Bundle:
     changed = [name for name in _PROMISED if bundle.facts.get(name) != reserved.facts.get(name)]
     faults += [f"the fact {name} is not that" for name in changed]
     if faults:
-        raise Damaged(f"{_name(bundle)}: {faults[0]} of the ledger: restore its file from a backup")
+        raise Damaged(
+            f"{_name(release, bundle)}: {faults[0]} of the ledger: restore its file from a backup"
+        )
     return bundle
 
 
@@ -198,13 +200,15 @@ def require_reproducible(release: Release, bundle: Bundle) -> None:
     code = {name: bundle.facts[name] for name in ("code", MADE_AGAIN) if name in bundle.facts}
     if replace(rebuilt, facts={**rebuilt.facts, **code}).to_json() != bundle.to_json():
         raise Damaged(
-            f"{_name(bundle)}: the stored answers do not give this release again: check "
-            "versions of code and libraries, or restore its file from a backup"
+            f"{_name(release, bundle)}: the stored answers do not give this release again: "
+            f"rebuild it with {bundle.facts['code']} and the libraries of its time, or restore its "
+            "file from a backup"
         )
 
 
-def _name(bundle: Bundle) -> str:
-    return f"bundle {bundle.key[:12]}"
+def _name(release: Release, bundle: Bundle) -> str:
+    folder = Path(release.home.released, *release.path)
+    return f"{release.what}: bundle {bundle.key[:12]} in {folder}"
 
 
 def encode_document(value: Any) -> bytes:

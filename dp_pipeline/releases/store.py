@@ -116,7 +116,7 @@ class BundleStore:
         is_there = path.exists()
         remedy = f"put a copy of {path} back: it has no answers to be made again from"
         if (path.parent / TRANSCRIPT_FILE).exists():
-            again = "run its data set again"
+            again = "run its data set (and time window) again"
             again = f"move {path} away and {again}" if is_there else again
             remedy = f"{again}: it is made again from its answers at no cost"
         fault = "not as it was stored" if is_there else "missing"

@@ -244,7 +244,8 @@ def _damaged_unless_stored() -> Iterator[None]:
 
 def _stored_fields(text: str) -> dict[str, Any]:
     stored: dict[str, Any] = json.loads(text)
-    require_format(stored.get("format"), of=f"bundle {str(stored.get('key'))[:12]}")
+    key = str(stored.get("key", ""))[:12] or "without a key"
+    require_format(stored.get("format"), of=f"bundle {key}")
     return stored
 
 

@@ -354,7 +354,9 @@ def test_changed_spends_are_seen_by_both_checks(stored: Stored):
     _, release, published = stored
     fault_lines = faults(release, forged(release, published, cheaper))
     assert "not as it was stored" in str(fault_lines[INTACT])
-    assert "the stored answers do not give this release again: check" in str(fault_lines[REBUILT])
+    assert "the stored answers do not give this release again: rebuild it" in str(
+        fault_lines[REBUILT]
+    )
 
 
 def test_other_centres_are_compared_with_the_ledger(of_two_centres: Stored):

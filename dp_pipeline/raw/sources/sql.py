@@ -58,6 +58,8 @@ _REASONS = {
     "password authentication failed": "a user or password that is refused: correct the URL",
     "Connection refused": "no server there: start it, or correct the URL",
     "timeout": "no answer in time: run again, or correct the URL",
+    "could not translate host name": "no server of that name: correct the URL",
+    "database is locked": "a file that another program has locked: close that program",
 }
 """SQL code, or part of a driver's message → reported reason."""
 
@@ -132,7 +134,9 @@ def _missing_file(location: str) -> str:
 
 def _reason(error: Exception) -> str:
     cause = error.orig if isinstance(error, DBAPIError) else None
-    code, text = getattr(cause, "pgcode", None), str(cause)
+    code = getattr(cause, "pgcode", None)
+    # With a code the text quotes the query, in which any of these words may stand.
+    text = "" if code else str(cause)
     reasons = (reason for sign, reason in _REASONS.items() if sign == code or sign in text)
     return next(reasons, "an error of the database: run the query in the database's own client")
 
