@@ -10,7 +10,7 @@ import operator
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -179,41 +179,45 @@ def _mask(node: ast.expr, columns: Columns) -> Mask:
         return ~_mask(node.operand, columns)
     assert isinstance(node, ast.Compare)
     if isinstance(node.ops[0], ast.In | ast.NotIn):
-        assert isinstance(node.left, ast.Name)
-        values = ast.literal_eval(node.comparators[0])
+        values = cast("ast.Tuple | ast.List | ast.Set", node.comparators[0]).elts
         among = np.logical_or.reduce(
-            [_compare(operator.eq, columns[node.left.id], value) for value in values]
+            [_compare(operator.eq, node.left, value, columns) for value in values]
         )
         return ~among if isinstance(node.ops[0], ast.NotIn) else np.asarray(among)
-    sides = [
-        columns[side.id] if isinstance(side, ast.Name) else ast.literal_eval(side)
-        for side in (node.left, *node.comparators)
-    ]
+    sides = (node.left, *node.comparators)
     masks = [
-        _compare(_COMPARISONS[type(op)], first, second)
+        _compare(_COMPARISONS[type(op)], first, second, columns)
         for op, first, second in zip(node.ops, sides, sides[1:], strict=False)
     ]
     return np.asarray(np.logical_and.reduce(masks))
 
 
-def _compare(compare: Callable[[Any, Any], Any], first: Any, second: Any) -> Mask:
+def _compare(
+    compare: Callable[[Any, Any], Any], first: ast.expr, second: ast.expr, columns: Columns
+) -> Mask:
     """Return the mask of a comparison of two sides, of which at least one is a column.
 
     A column of texts is compared with a number as numbers where every text is a number, else as
     texts."""
-    if not isinstance(first, np.ndarray):
+    if not isinstance(first, ast.Name):
         flipped = {operator.lt: operator.gt, operator.le: operator.ge}
         flipped |= {new: old for old, new in flipped.items()}
         first, second, compare = second, first, flipped.get(compare, compare)
-    present = _is_present(first)
-    values = first[present]
-    if isinstance(second, np.ndarray):
-        present &= _is_present(second)
-        values, second = first[present], second[present]
+    name = cast("ast.Name", first).id
+    column, rows = columns[name], np.zeros(len(columns[name]), dtype=np.bool_)
+    present = _is_present(column)
+    if isinstance(second, ast.Name):
+        present &= _is_present(columns[second.id])
+        values, other = column[present], columns[second.id][present]
     else:
-        values, second = _to_one_type(values, second)
-    rows = np.zeros(len(first), dtype=np.bool_)
-    rows[present] = compare(values, second)
+        values, other = _to_one_type(column[present], ast.literal_eval(second), name)
+    try:
+        rows[present] = compare(values, other)
+    except TypeError:
+        raise DeclarationError(
+            f"The condition orders {name} and {ast.unparse(second)[:40]}, which are of two types: "
+            "compare each with a value of its own"
+        ) from None
     return rows
 
 
@@ -223,7 +227,7 @@ def _is_present(column: np.ndarray) -> Mask:
     return ~np.isnat(column) if column.dtype.kind == "M" else np.ones(len(column), dtype=np.bool_)
 
 
-def _to_one_type(values: np.ndarray, constant: Any) -> tuple[np.ndarray, Any]:
+def _to_one_type(values: np.ndarray, constant: Any, name: str) -> tuple[np.ndarray, Any]:
     """Return the values of a column and a constant in types that can be compared.
 
     DeclarationError for a constant that is no date or number where the column holds these."""
@@ -243,6 +247,6 @@ def _to_one_type(values: np.ndarray, constant: Any) -> tuple[np.ndarray, Any]:
     except ValueError:
         kind, example = ("date", "2024-05-31") if is_date else ("number", "65")
         raise DeclarationError(
-            f"The condition compares a column of {kind}s with {str(constant)[:40]!r}: compare it "
-            f"with a {kind}, such as {example}"
+            f"The condition compares {name}, a column of {kind}s, with {str(constant)[:40]!r}: "
+            f"compare it with a {kind}, such as {example}"
         ) from None

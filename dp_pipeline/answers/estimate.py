@@ -77,7 +77,9 @@ def quantile_of_normal(level: float) -> float:
     1.96
     """
     if not 0 < level < 1:
-        raise DeclarationError(f"The level of an interval must be between 0 and 1, not {level}")
+        raise DeclarationError(
+            f"The level of an interval must be above 0 and below 1, such as 0.95, not {level}"
+        )
     return NormalDist().inv_cdf((1 + level) / 2)
 
 

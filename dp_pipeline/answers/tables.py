@@ -119,7 +119,12 @@ class OpenTable:
         codes, used = self.precision.codes[attribute], union(used, (attribute,))
         return {
             label: self._mean(
-                column, rows & (codes == code), used, f"{by} = {label!r}", of=of, level=level
+                column,
+                rows & (codes == code),
+                used,
+                " and ".join(filter(str.strip, (where, f"{by} = {label!r}"))),
+                of=of,
+                level=level,
             )
             for code, label in enumerate(self._labels[attribute])
             if (rows & (codes == code)).any()

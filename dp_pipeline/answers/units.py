@@ -196,7 +196,7 @@ class OpenUnits(OpenTable):
             if of_parts:
                 raise DeclarationError(
                     f"The condition names {of_parts[0]}, a column of parts, but units are counted: "
-                    "count parts, or give the condition as `any_part`"
+                    "count `parts` (`--parts`), or name it in `any_part` (`with a part where …`)"
                 )
         return super().rows_where(where)
 

@@ -131,15 +131,12 @@ def data_docs(dataset: str, window: str) -> None:
     from dp_pipeline.releases.home import find_home
 
     spec, home = find_spec(dataset), find_home()
-    if spec.windows is not None and not window:
-        raise DeclarationError(
-            f"{spec.name}: the data set is read in windows, so --window must name one, such as "
-            f"{spec.windows.first}"
-        )
     spec = spec.at_window(window) if window else spec
+    spec.require_window()
     if home.ledger.account(spec.population) is None:
         # Looking at rows that are not there must not open an account.
-        raise NotPrepared(f"{spec.name}: no rows are ingested yet: {preparation_hint(spec.name)}")
+        hint = preparation_hint(spec.name, window)
+        raise NotPrepared(f"{spec.name}: no rows are ingested yet: {hint}")
     folder = write_data_docs(spec, require_snapshot(spec, home))
     click.echo(f"{folder}: written, for the custodian alone: it describes the rows")
     click.echo(f"open {folder / INDEX}")

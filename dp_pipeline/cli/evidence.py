@@ -42,8 +42,8 @@ def evidence(context: click.Context, folder: Path, reader: Reader) -> None:
     missing = [path for path in (RELEASE, *TITLES) if not (folder / path).is_file()]
     if missing:
         raise DeclarationError(
-            f"{folder} must be the export of a private release, but it has no {missing[0]}: "
-            "`dp-pipeline export` writes one"
+            f"{folder} must be the export of a release with ε that is cleared for publication, "
+            f"but it has no {missing[0]}: export such a release by `dp-pipeline export`"
         )
     read_descriptor(folder)
     entry = yaml.safe_load((folder / next(iter(TITLES))).read_text(encoding="utf-8"))

@@ -257,15 +257,17 @@ def roll_up(dataset: str, models: tuple[str, ...], windows: str, reader: Reader)
     Such as the weeks of a month. The releases are public already; the noise of the sum is shown
     alongside it.
     """
+    from dp_pipeline.config.catalogue import find_spec
     from dp_pipeline.releases.epsilon_release import EpsilonRelease
     from dp_pipeline.releases.roll_up import write_roll_up
     from dp_pipeline.releases.run_options import requested
 
-    options = requested(dataset, models=models, windows=windows)
-    if not options.windows:
+    spec = find_spec(dataset)
+    if spec.windows is None:
         raise DeclarationError(
             f"{dataset} has no `windows`, so there is nothing to add up: choose another data set"
         )
+    options = requested(spec, models=models, windows=windows)
     releases = [release for release in options.releases if isinstance(release, EpsilonRelease)]
     files = {
         name: str(write_roll_up([release for release in releases if release.name == name]))

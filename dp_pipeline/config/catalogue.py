@@ -12,7 +12,7 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dp_pipeline.config.errors import DeclarationError, PipelineError, did_you_mean, one_of
+from dp_pipeline.config.errors import DeclarationError, PipelineError, did_you_mean
 from dp_pipeline.config.source import DATA_FOLDER_VARIABLE
 
 if TYPE_CHECKING:
@@ -77,8 +77,9 @@ def available_datasets(refused: Refusals | None = None) -> tuple[DatasetSpec, ..
     unknown = [name for name in shown if name not in files]
     if unknown:
         raise DeclarationError(
-            f"The variable {SHOWN_VARIABLE} must list names of data sets, but a name "
-            f"{one_of(files, unknown[0])}"
+            f"The variable {SHOWN_VARIABLE} must list names of data sets, but {unknown[0][:60]!r} "
+            f"is none{did_you_mean(unknown[0], files)}: correct it, or unset the variable "
+            "(`dp-pipeline data list` shows the names)"
         )
     for name in (name for name in files if name in shown):
         with collect_refusal(name, refused):

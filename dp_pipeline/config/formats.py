@@ -24,7 +24,7 @@ dp_pipeline that wrote it; `dp-pipeline check` lists all formats
     """
     if type(stored) is int and stored == FORMAT:
         return
-    got, remedy = "no number", "put back a copy from a backup"
+    got, remedy = "another value", "put back a copy from a backup"
     if stored is None or (type(stored) is int and stored >= 0):
         got = "no format" if stored is None else str(stored)
         remedy = "use the dp_pipeline that wrote it"

@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from dp_pipeline.config.errors import DeclarationError, FieldError
+from dp_pipeline.config.errors import DeclarationError, FieldError, is_name
 from dp_pipeline.config.system_errors import bounded_bytes, os_error_reason, remedy_of
 
 _MAX_BYTES = 1 << 22
@@ -61,7 +61,7 @@ class Document:
             reason, remedy = "not UTF-8 text", "save it as UTF-8"
         except OSError as error:
             reason, remedy = os_error_reason(error), remedy_of(error)
-            if isinstance(error, FileNotFoundError):
+            if isinstance(error, FileNotFoundError) and is_name(path.stem):
                 remedy = f"`dp-pipeline data init {path.stem} --from ROWS` drafts one"
         else:
             return cls.of_text(text, path)

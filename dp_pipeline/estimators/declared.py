@@ -316,9 +316,11 @@ def box_columns(bounds: object, names: tuple[str, ...], keys: tuple[Any, ...] = 
     """
     keys = keys or names
     if isinstance(bounds, Mapping) and set(bounds) != set(keys):
+        lacking = [key for key in keys if key not in bounds]
+        name = [*lacking, *(key for key in bounds if key not in keys)][0]
+        fault = "has none: add it" if lacking else "is no column of X: leave it out"
         raise DeclarationError(
-            f"bounds: each of the columns {', '.join(map(str, keys))} needs a pair of bounds, but "
-            f"the pairs are those of {', '.join(map(str, bounds)) or 'none'}"
+            f"bounds: each column of X needs a pair of bounds, but {name!r:.60} {fault}"
         )
     if isinstance(bounds, Mapping):
         pairs = {name: bounds[key] for name, key in zip(names, keys, strict=True)}

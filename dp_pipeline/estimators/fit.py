@@ -272,13 +272,21 @@ class FinishedFit:
         assert isinstance(result.released, SyntheticTable)
         return result.released
 
-    def prepare_refinement(self, fit: PrivateFit, noise: NoiseSource) -> PrivateFit:
+    def prepare_refinement(
+        self, fit: PrivateFit, noise: NoiseSource, *, population: str | None
+    ) -> PrivateFit:
         """Return a fit at a larger ε that refines the answers of this fit.
 
         Raises DeclarationError where the two do not fit together, whatever the rows are.
         """
         self._require_same_questions(fit)
         coarse, fine = self.fit.guarantee, fit.guarantee
+        # First: without a population a fit may be paid in pure ε, whatever its `delta`.
+        if self.population != population:
+            raise DeclarationError(
+                f"refines: both fits must have the same `population`, but the other one has "
+                f"{self.population}, and this one {population}: pass the same to both"
+            )
         if coarse.currency != fine.currency:
             raise DeclarationError(
                 "refines: both fits must have one `delta`, but the other one's is not the "
@@ -322,14 +330,19 @@ class FinishedFit:
         models = [texts_of(each.model, measuring=True) for each in (self.fit, fit)]
         labels = [texts.pop("label", "") for texts in models]
         for argument, earlier, later in (
-            ("method", self.fit.method, fit.method),
-            ("domain", self.fit.spec.domain.attributes, fit.spec.domain.attributes),
-            ("constraints", self.fit.spec.domain, fit.spec.domain),
-            ("label", *labels),
-            ("method_params", *models),
+            ("`method`", self.fit.method, fit.method),
+            # `on_unknown` and types decide what may be missing, and what is whole.
+            (
+                "`domain`, `on_unknown` and types of columns",
+                self.fit.spec.domain.attributes,
+                fit.spec.domain.attributes,
+            ),
+            ("`constraints`", self.fit.spec.domain, fit.spec.domain),
+            ("`label`", *labels),
+            ("`method_params`", *models),
         ):
             if earlier != later:
                 raise DeclarationError(
-                    f"refines: both fits must have the same `{argument}`, but it differs: pass "
+                    f"refines: both fits must have the same {argument}, but they differ: pass "
                     "the same to both"
                 )

@@ -406,9 +406,14 @@ labels in every class; no ε, not differentially private
             rule = selector_columns.FittedRecoding.of(columns, anonymized.rule, method, rows)
             names = rule.names(rule.bits, features.names)
             if len(set(names)) < len(names):
+                twice = next(name for name in names if names.tolist().count(name) > 1)
+                pairs = zip(rule.bits, names, strict=True)
+                both = [
+                    f"{features.names[bit.column]!r:.60}" for bit, name in pairs if name == twice
+                ]
                 raise DeclarationError(
-                    "X: the names of columns with a level must be different, but two are equal: "
-                    "rename one column"
+                    "X: the names of columns with a level must be different, but two of "
+                    f"{' and '.join(both)} are equal: rename one column"
                 )
         validate_data(self, X, y, skip_check_array=True)
         release = anonymized.release(rows)

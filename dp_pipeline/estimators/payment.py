@@ -79,13 +79,8 @@ def run_fit(
     refined   the fit that is refined, or None
 
     Raises DeclarationError, before anything is drawn or charged, for a population without a fitting
-    account, and for a refinement of other rows, a second one, or one paid by another population.
+    account, and for a refinement of other rows, or a second one.
     """
-    if refined is not None and refined.population != population:
-        raise DeclarationError(
-            f"refines: both fits must have the same `population`, but the other one has "
-            f"{refined.population}, and this one {population}: pass the same to both"
-        )
     if population is None:
         fingerprint = "" if rows is None else rows.fingerprint(_SECRET)
         if refined is not None:

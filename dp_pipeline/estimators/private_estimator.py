@@ -192,7 +192,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         is_early = fit.is_refinable or (must_fit and not fit.spec.to_discover)
         rows = prepared_rows(fit.spec, table, key, refuse=must_fit) if is_early else None
         if refined is not None:
-            fit = refined.prepare_refinement(fit, noise)
+            fit = refined.prepare_refinement(fit, noise, population=self.population)
         promise = self._promise(fit)
 
         def run() -> FinishedFit:
@@ -355,7 +355,7 @@ def declared_model(
     """
     name, model = _find_model(estimator.method, family)
     params = estimator.method_params
-    context = _plan_parameter(estimator, model)
+    context = _plan_parameter(estimator, model, family)
     if has_prior:
         if "prior" not in _parameters_of(model):
             methods = [name for name in MODELS if "prior" in _parameters_of(MODELS[name])]
@@ -400,7 +400,7 @@ def _find_model(method: Any, family: type) -> tuple[str, type[Model]]:
     return method, MODELS[method]
 
 
-def _plan_parameter(estimator: Any, model: type[Model]) -> dict[str, str]:
+def _plan_parameter(estimator: Any, model: type[Model], family: type) -> dict[str, str]:
     earlier, method = estimator.plan_from, estimator.method
     if earlier is None:
         return {}
@@ -417,9 +417,12 @@ def _plan_parameter(estimator: Any, model: type[Model]) -> dict[str, str]:
             f"{method!r:.40}, but {got}: pass such a fit, or leave it out"
         )
     if not model.learns:
+        methods = [
+            name for name, each in MODELS.items() if each.learns and issubclass(each, family)
+        ]
         raise DeclarationError(
-            f"plan_from: the method {method} plans from no other fit: leave it out, or choose one "
-            f"of {', '.join(name for name in MODELS if MODELS[name].learns)}"
+            f"plan_from: the method {method} plans from no other fit: leave it out, or choose "
+            f"{' or '.join(methods)}"
         )
     if is_fit_for_release(estimator.noise) and not earlier.fit_for_release_:
         raise DeclarationError(

@@ -61,7 +61,8 @@ def labels_of(y: Any, *, rows: int) -> LabelValues:
     series = _series(y)
     if len(series) != rows:
         raise DeclarationError(
-            "y: each row of X must have one label, but there are more or fewer labels than rows"
+            "y: each row of X must have one label, but there are "
+            f"{'more' if len(series) > rows else 'fewer'} labels than rows: pass those of X"
         )
     try:
         codes, different = pd.factorize(series)

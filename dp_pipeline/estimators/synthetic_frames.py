@@ -341,10 +341,12 @@ def columns_of_marginal(table: SyntheticTable, columns: Columns, names: list[Any
     DeclarationError for none, one twice, one that is not declared, and too many cells.
     """
     columns_by_name = {column.name: column for column in columns}
-    if not names or len(set(names)) < len(names) or not set(names) <= set(columns_by_name):
+    wrong = [name for name in names if name not in columns_by_name or names.count(name) > 1]
+    if wrong or not names:
+        twice = " twice" if wrong and wrong[0] in columns_by_name else ""
         raise DeclarationError(
             f"marginal: expected some of the columns {', '.join(map(str, columns_by_name))}, "
-            f"each once, got {names!r:.60}"
+            f"each once, got {f'{wrong[0]!r:.60}{twice}' if wrong else 'none'}"
         )
     cells = table.domain.cell_count(tuple(map(str, names)))
     if cells > MAX_GRID_CELLS:

@@ -37,8 +37,8 @@ def files_of(folder: Path) -> list[str]:
         if path.is_symlink() or not (path.is_file() or path.is_dir()):
             kind = "link" if path.is_symlink() else "device"
             raise Damaged(
-                f"{path.relative_to(folder)} must be a file, but it is a {kind}: remove it, or "
-                "export again"
+                f"{path.relative_to(folder)} must be a file, but it is a {kind}: remove it "
+                "if it was added, or fetch the export again"
             )
     return [path.relative_to(folder).as_posix() for path in paths if path.is_file()]
 

@@ -142,18 +142,23 @@ LINES = 1 << 16
 
 def _write_csv(path: Path, table: Columns, decimal: str) -> None:
     texts = (
-        cells for name in table for cells in batches_of(table, name) if cells.dtype.kind in "UO"
+        (name, cells)
+        for name in table
+        for cells in batches_of(table, name)
+        if cells.dtype.kind in "UO"
     )
-    if has_missing(table) and any(_MISSING in cells.tolist() for cells in texts):
-        raise _ambiguous_text(path, "an empty text from a missing value")
+    empty = (name for name, cells in texts if _MISSING in cells.tolist())
+    if has_missing(table) and (name := next(empty, None)) is not None:
+        raise _ambiguous_text(f"{path.name}, column {name!r}", "an empty text from a missing value")
     types, separator = types_of(table), DELIMITERS[decimal]
     with path.open("w", encoding=_ENCODING, newline="") as file:
-        file.write(f"{separator.join(_plain_texts(path, list(table)))}\n")
+        header = _plain_texts(f"{path.name}, names of columns", list(table))
+        file.write(f"{separator.join(header)}\n")
         for batch in rows_in_batches(table):
             for first in range(0, max(map(len, batch.values()), default=0), LINES):
                 part = slice(first, first + LINES)
                 cells = [
-                    _texts(path, values[part], types[name], decimal)
+                    _texts(f"{path.name}, column {name!r}", values[part], types[name], decimal)
                     for name, values in batch.items()
                 ]
                 lines = map(separator.join, zip(*cells, strict=True))
@@ -161,31 +166,31 @@ def _write_csv(path: Path, table: Columns, decimal: str) -> None:
                 file.writelines(f"{line or _EMPTY}\n" for line in lines)
 
 
-def _texts(path: Path, values: np.ndarray, type_: str, decimal: str) -> list[str]:
+def _texts(place: str, values: np.ndarray, type_: str, decimal: str) -> list[str]:
     if values.dtype.kind == "M":
         texts = np.datetime_as_string(values)
         return np.where(np.isnat(values), _MISSING, texts).tolist()  # type: ignore[no-any-return]
     if values.dtype.kind == "U":
-        return _plain_texts(path, values.tolist())
+        return _plain_texts(place, values.tolist())
     if type_ == "string":
-        return _plain_texts(path, ["" if text is None else text for text in values.tolist()])
+        return _plain_texts(place, ["" if text is None else text for text in values.tolist()])
     names = {python: schema for schema, python in _SPECIAL_NUMBERS.items()}
     cells = (_MISSING if x is None else names.get(repr(x), repr(x)) for x in values.tolist())
     return [cell.replace(POINT, decimal) for cell in cells]
 
 
-def _plain_texts(path: Path, texts: list[str]) -> list[str]:
+def _plain_texts(place: str, texts: list[str]) -> list[str]:
     plain = {text: escape_formula(text) for text in dict.fromkeys(texts)}
     if any(unescape_formula(cell) != text for text, cell in plain.items()):
-        raise _ambiguous_text(path, "a text that begins with ' from an escaped formula")
+        raise _ambiguous_text(place, "a text that begins with ' from an escaped formula")
     cells = {text: quoted_cell(cell) for text, cell in plain.items()}
     return [cells[text] for text in texts]
 
 
-def _ambiguous_text(path: Path, fault: str) -> DeclarationError:
+def _ambiguous_text(place: str, fault: str) -> DeclarationError:
     return DeclarationError(
-        f"{path.name}: CSV cannot distinguish {fault}: export with `--format parquet`, or, for a "
-        "published copy, declare another level"
+        f"{place}: CSV cannot distinguish {fault}: export with `--format parquet`, or, for a "
+        "published copy, declare it otherwise and release anew"
     )
 
 

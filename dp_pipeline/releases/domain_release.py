@@ -189,8 +189,9 @@ def domain_bundle(spec: DatasetSpec, home: Home, *, snapshot: Snapshot | None = 
         raise Damaged(f"{error} (where it is to be run again, by {job})") from None
     if bundle.facts["declaration"] != spec.digest:
         raise NotPrepared(
-            f"{spec.name}: the domain was discovered for an earlier declaration: "
-            f"{preparation_hint(spec.name)}, at the price of another discovery"
+            f"{spec.name}: the domain was discovered for an earlier declaration: put that back, "
+            "or discover it anew, at the price of another discovery: "
+            f"{preparation_hint(spec.name)}"
         )
     return bundle
 

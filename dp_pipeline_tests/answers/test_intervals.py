@@ -229,7 +229,8 @@ def test_replicates_combine_by_rubins_rule() -> None:
 def test_a_level_is_between_0_and_1() -> None:
     opened = release(TRUE, [(("a", "b"), TRUE, NOISE)], names="ab")
     with pytest.raises(
-        DeclarationError, match="The level of an interval must be between 0 and 1, not 95"
+        DeclarationError,
+        match="The level of an interval must be above 0 and below 1, such as",
     ):
         opened.count(level=95)
     narrow, wide = (opened.count("a == 'a0'", level=level) for level in (0.5, 0.99))

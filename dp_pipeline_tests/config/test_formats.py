@@ -29,7 +29,7 @@ def test_an_unknown_format_is_refused_in_one_line(stored: int | None) -> None:
 
 @pytest.mark.parametrize("stored", ["1", 1.0, True, -1, [1], {"format": 1}, float("nan")])
 def test_only_integers_are_format_numbers(stored: object) -> None:
-    with pytest.raises(UnknownFormat, match="got no number: put back a copy"):
+    with pytest.raises(UnknownFormat, match="got another value: put back a copy"):
         require_format(stored, of="bundle")
 
 

@@ -249,7 +249,7 @@ def test_an_error_leaves_an_earlier_fit_as_it_was():
     estimator = selector().fit(PATIENTS, ILL)
     before = pickle.dumps(estimator)
     with pytest.raises(
-        ValueError, match="y: each row of X must have one label, but there are more or"
+        ValueError, match="y: each row of X must have one label, but there are fewer labels"
     ):
         estimator.fit(PATIENTS[["sex"]], ILL[:5])
     assert pickle.dumps(estimator) == before
@@ -387,7 +387,7 @@ BAD_LABELS: list[tuple[Any, str]] = [
         "y: each row must have a label, but some are missing: leave",
     ),
     (np.linspace(0, 1, 12), "y: the labels must be classes, but some are numbers with"),
-    ([0] * 11, "y: each row of X must have one label, but there are more or"),
+    ([0] * 11, "y: each row of X must have one label, but there are fewer labels"),
     (pd.Series([["secret"]] * 12), "y: the labels must be texts, numbers or truth values, but"),
     (np.zeros((12, 2)), "y should be a 1d array"),
     (["\ud800", "n"] * 6, "y: the labels must be texts that UTF-8 can encode, but one is"),

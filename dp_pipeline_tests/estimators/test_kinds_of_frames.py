@@ -222,7 +222,7 @@ def test_boxes_and_cuts_of_columns_called_by_numbers_are_theirs():
     kmeans = PrivateKMeans(2, epsilon=5, bounds=bounds, noise="seeded:7").fit(swapped)
     assert kmeans.bounds_.tolist() == [[0, 4], [0, 100]]
     assert not hasattr(kmeans, "feature_names_in_")
-    with pytest.raises(ValueError, match="each of the columns 2, 1 needs a pair of bounds"):
+    with pytest.raises(ValueError, match="each column of X needs a pair of bounds, but 2 has none"):
         PrivateKMeans(2, epsilon=5, bounds={0: (0, 4), 1: (0, 9)}).fit(swapped)
     result = PrivateKMeans(2, epsilon=5, bounds={**bounds, 2: "discover"}, discover={"epsilon": 4})
     assert result.set_params(noise="seeded:7").fit(swapped).bounds_[1].tolist() == [0, 100]

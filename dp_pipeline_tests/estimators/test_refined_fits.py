@@ -258,7 +258,7 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "another domain": (
         {},
         {"domain": {**DOMAIN, "smokes": ["no", "yes", "rarely"]}},
-        "refines: both fits must have the same `domain`",
+        "refines: both fits must have the same `domain`, `on_unknown` and types of columns",
     ),
     "constraints": (
         {},

@@ -156,10 +156,10 @@ BOUNDS: Cases = [
     ({"discover": None, "epsilon": "big"}, "epsilon: expected a decimal number"),
     ({"discover": {"epsilon": 2}}, "an ε below that of the fit, 2, got 2"),
     ({"bounds": (0, 1)}, "no column is left to be discovered"),
-    ({"bounds": {"x": "discover"}}, "needs a pair of bounds, but the pairs are those of"),
+    ({"bounds": {"x": "discover"}}, "needs a pair of bounds, but 'y' has none: add it"),
     (
-        {"bounds": {"x": "discover", "z": (0, 1)}},
-        "needs a pair of bounds, but the pairs are those of",
+        {"bounds": {"x": "discover", "y": (0, 1), "z": (0, 1)}},
+        "needs a pair of bounds, but 'z' is no column of X",
     ),
     ({"bounds": "find"}, "bounds: the value must be"),
 ]

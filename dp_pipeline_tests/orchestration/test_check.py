@@ -301,7 +301,7 @@ def test_unfinished_release_of_other_questions_is_named(
     monkeypatch.setattr(charge, "DIGEST_VERSION", charge.DIGEST_VERSION + 1)
     (text,) = obstacles(rides)
     assert "charged and cannot be finished now: the next stored answer" in text
-    assert f"finish it with {code_version()}, or give it up (`budget give-up`)" in text
+    assert f"finish it with {code_version()}, or give it up by `dp-pipeline budget give-up" in text
 
 
 @pytest.mark.usefixtures("begun")

@@ -543,7 +543,7 @@ def test_failed_week_is_named_and_has_its_data_docs(ran: Any):
     assert "raw/stream/2026-W02/great_expectations" in written.out
     refused = project.cli_here("data", "docs", "stream")
     assert refused.code == 2
-    assert "the data set is read in windows, so --window must name one" in refused.err
+    assert "The data set stream is read in windows, so --window must name one" in refused.err
 
 
 def test_weeks_are_added_up_to_a_month_for_nothing(ran: Any):

@@ -13,7 +13,7 @@ from typing import Any
 
 from dp_pipeline import __version__, files
 from dp_pipeline.cli.check.findings import Finding, collect_error
-from dp_pipeline.config.catalogue import dataset_files
+from dp_pipeline.config.catalogue import dataset_files, load_all
 from dp_pipeline.config.formats import FORMAT, require_format
 from dp_pipeline.config.parser import load_spec
 from dp_pipeline.config.system_errors import follow_links
@@ -38,10 +38,13 @@ def check_leftovers(home: Home) -> Iterator[Finding]:
         yield Finding(LEFTOVERS, "ok", "no temporary file or folder of a killed run")
     for folder in sorted(path for path in home.raw.glob("[!.]*/*") if path.is_dir()):
         if not _is_read_to_the_end(folder / "manifest.json"):
-            dataset = folder.parent.name
+            dataset, window, name = folder.parent.name, "", folder.name
+            spec = load_all()[0].get(dataset)
+            if spec is not None and spec.windows is not None:
+                window, _, name = name.partition(".")
             text = f"snapshot {dataset}/{folder.name}: its rows were never read to the end"
-            remedy = f"dp-pipeline run {dataset} --snapshot {folder.name}"
-            yield Finding(LEFTOVERS, "note", text, remedy)
+            options = [f" --window {window}" * bool(window), f" --snapshot {name}" * bool(name)]
+            yield Finding(LEFTOVERS, "note", text, f"dp-pipeline run {dataset}{''.join(options)}")
 
 
 def sweep_all(home: Home) -> list[Path]:

@@ -11,7 +11,13 @@ from dp_pipeline.cli.check.findings import Finding, collect_error
 from dp_pipeline.config.amounts import epsilon_text
 from dp_pipeline.config.catalogue import load_all
 from dp_pipeline.config.dataset import DatasetSpec
-from dp_pipeline.config.errors import DeclarationError, NoAnswer, NotPrepared, PipelineError
+from dp_pipeline.config.errors import (
+    DeclarationError,
+    NoAnswer,
+    NotPrepared,
+    OtherQuestion,
+    PipelineError,
+)
 from dp_pipeline.config.parameters import fact_text, fact_values, texts_of
 from dp_pipeline.files import is_locked
 from dp_pipeline.ledger import Entry
@@ -20,14 +26,14 @@ from dp_pipeline.raw.snapshot import current_snapshot
 from dp_pipeline.releases.domain_release import NAME as DOMAIN
 from dp_pipeline.releases.domain_release import DomainRelease, with_discovered
 from dp_pipeline.releases.epsilon_release import EpsilonRelease
-from dp_pipeline.releases.home import Home
+from dp_pipeline.releases.home import NOISE_VARIABLE, Home, noise_name
 from dp_pipeline.releases.k_anonymous_release import KAnonymousRelease
 from dp_pipeline.releases.noisy_release import NoisyRelease
 from dp_pipeline.releases.publish import require_reserved_parameters
 from dp_pipeline.releases.release import Release
 from dp_pipeline.releases.replay import require_intact, require_reproducible, snapshot_by_name
 from dp_pipeline.results.bundle import K_ANONYMITY, REFINED_FROM, REFINES, Key, ReleaseKey
-from dp_pipeline.results.transcript import Transcript
+from dp_pipeline.results.transcript import AnswersLost, Transcript
 
 TOPIC = "releases"
 OTHER_CODE = "its key is made otherwise by this code"
@@ -66,16 +72,39 @@ class ChargedRelease:
     @property
     def command(self) -> str:
         """The command that finishes the release or shows it again."""
+        refined = self.facts.get(REFINED_FROM)
+        refine = f" --refine {refined}" if refined else ""
+        return self._command_at(self.facts.get("epsilon", "")) + refine
+
+    def _command_at(self, epsilon: str) -> str:
         dataset, name = self.facts.get("dataset", ""), self.facts["model"]
-        if self.release_class is DomainRelease:
-            return f"dp-pipeline run {dataset}"
         if self.release_class is KAnonymousRelease:
             return f"dp-pipeline anonymize {dataset} --method {name} --k {self.facts['k']}"
-        windows, refined = self.windows, self.facts.get(REFINED_FROM)
+        noise, windows = self.facts["noise"], self.windows
+        # Of other noise it would be another release, and be charged anew.
+        setting = "" if noise == noise_name() else f"{NOISE_VARIABLE}={noise} "
+        if self.release_class is DomainRelease:
+            return f"{setting}dp-pipeline run {dataset}"
         span = f" --window {windows[-1]} --span {len(windows)}" if windows else ""
-        refine = f" --refine {refined}" if refined else ""
-        epsilon = self.facts["epsilon"]
-        return f"dp-pipeline run {dataset}{span} --model {name} --epsilon {epsilon}{refine}"
+        return f"{setting}dp-pipeline run {dataset}{span} --model {name} --epsilon {epsilon}"
+
+    @property
+    def give_up(self) -> str:
+        """The command that ends the release for ever, in quotes."""
+        return f"`dp-pipeline budget give-up {str(self.entry.key)[:12]} --reason …`"
+
+    @property
+    def way_back(self) -> str:
+        """What to do where its snapshot is no longer the current one."""
+        window, (*earlier, last) = (self.windows or ("",))[-1], self.facts["snapshot"].split("+")
+        name = last.removeprefix(f"{window}.") if window else last
+        if earlier or name == window:
+            return (
+                f"no command goes back to {self.facts['snapshot']}, so give it up by {self.give_up}"
+            )
+        # `--refine` takes no snapshot: the release that is refined is replayed with it first.
+        epsilon = self.facts.get(REFINED_FROM) or self.facts.get("epsilon", "")
+        return f"`{self._command_at(epsilon)} --snapshot {name}` goes back to it"
 
     def release(self, spec: DatasetSpec) -> Release:
         """Return the release as ``spec`` declares it, with the domain of its snapshot.
@@ -107,7 +136,10 @@ class ChargedRelease:
             return bool(spec.to_discover)
         if self.release_class is KAnonymousRelease:
             return spec.k_anonymity is not None and model in spec.k_anonymity.methods
-        return model in spec.models and Fraction(self.facts["epsilon"]) in spec.partitions
+        return (
+            model in EpsilonRelease.names(spec)
+            and Fraction(self.facts["epsilon"]) in spec.partitions
+        )
 
     def is_current(self, spec: DatasetSpec) -> bool:
         """Return whether the snapshots of the release are the current ones."""
@@ -244,28 +276,40 @@ def _obstacle(release: ChargedRelease) -> str | None:
     spec, facts = release.spec, release.facts
     if spec is None or not release.is_declared(spec):
         return f"no file of today declares it: declare it in {facts['dataset']}.yaml as it was"
-    today, key = release.release(spec), release.key(spec)
+    try:
+        today, key = release.release(spec), release.key(spec)
+    except PipelineError as error:
+        return str(error)
     if key.digest != release.entry.key:
         return f"{release.changes(spec)}: declare it as it was, or use {facts['code']}"
     if not release.is_current(spec):
-        return f"another snapshot is read now: run it with --snapshot {facts['snapshot']}"
+        return f"another snapshot is read now: {release.way_back}"
     if isinstance(today, NoisyRelease) and isinstance(key, ReleaseKey):
-        return _refusal_of_answers(today, key, facts["code"])
+        return _refusal_of_answers(today, key, release)
     return None
 
 
-def _refusal_of_answers(release: NoisyRelease, key: ReleaseKey, code: str) -> str | None:
+def _refusal_of_answers(
+    release: NoisyRelease, key: ReleaseKey, charged: ChargedRelease
+) -> str | None:
     """Return the error that replaying a release's answers raises; None if there is none."""
+    after = f", once this one is given up by {charged.give_up}"
     try:
         require_reserved_parameters(release, key)
         path = release.store.transcript_path(key)
         if not path.is_file():
-            return "its answers are lost: pay for a new draw with --new-draw"
+            return f"its answers are lost: pay for a new draw with --new-draw{after}"
         questions = release.questions(release.resolve(key))
         questions.bundle(None, Transcript.read(path), release.noise)
     except NoAnswer:
         # Without rows the first answer that was never drawn ends it: that far it is the same.
         return None
+    except AnswersLost as error:
+        return f"{error}{after}"
+    except OtherQuestion as error:
+        return (
+            f"{error}: finish it with {charged.facts['code']}, or give it up by {charged.give_up}"
+        )
     except PipelineError as error:
-        return f"{error}: finish it with {code}, or give it up (`budget give-up`)"
+        return str(error)
     return None
