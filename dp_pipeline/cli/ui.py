@@ -195,7 +195,7 @@ def _require_host(headers: Mapping[str, str], origins: Sequence[str]) -> None:
         raise RequestRefused(
             403,
             "the host of a request must be localhost, 127.0.0.1, [::1] or that of an origin in "
-            f"{ORIGINS_VARIABLE}, not {host[:60]!r}",
+            f"{ORIGINS_VARIABLE}, not {host[:60]!r}: open one of these",
         )
 
 

@@ -105,6 +105,18 @@ def invalid_parameters() -> Iterator[None]:
         raise InvalidParameter(str(error)) from None
 
 
+@contextmanager
+def name_argument(argument: str) -> Iterator[None]:
+    """Name another argument than ``X`` in the block's errors about ``X``."""
+    try:
+        yield
+    except DeclarationError as error:
+        text = str(error)
+        if not text.startswith("X: "):
+            raise
+        raise DeclarationError(f"{argument}: {text.removeprefix('X: ')}") from None
+
+
 def require_integer(value: object, *, of: str, least: int, most: int | None = None) -> int:
     """Return an integer argument unchanged; DeclarationError for any other value."""
     integer = int(value) if isinstance(value, Integral) and not isinstance(value, bool) else None

@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 from dp_pipeline.config.encoding import Coordinate, FloatArray, IntArray, Names
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.estimators.frames import features_of, numbered, numeric_rows, plain_frame, text_of
-from dp_pipeline.estimators.parameters import InvalidParameter, invalid_parameters
+from dp_pipeline.estimators.parameters import InvalidParameter, invalid_parameters, name_argument
 from dp_pipeline.estimators.private_kmeans import PrivateKMeans
 from dp_pipeline.estimators.private_synthesizer import PrivateSynthesizer
 from dp_pipeline.raw.comparison import distances
@@ -140,7 +140,11 @@ def plot_map(kmeans: PrivateKMeans, real: Any = None, *, ax: Any = None) -> Any:
 
 
 def _cells_by_name(synthetic: Any, real: Any, columns: Columns, *, most: int) -> dict[str, Cells]:
-    frames = [_series_by_name(table) for table in (synthetic, real) if table is not None]
+    frames = [
+        _series_by_name(kind, table)
+        for kind, table in (("synthetic", synthetic), ("real", real))
+        if table is not None
+    ]
     chosen = (columns,) if isinstance(columns, str | int) else columns
     names: list[Any] = list(frames[0] if chosen is None else chosen)
     for kind, frame in zip(("synthetic", "real"), frames, strict=False):
@@ -163,14 +167,15 @@ def _cells_by_name(synthetic: Any, real: Any, columns: Columns, *, most: int) ->
     return {str(name): code_cells([frame[name] for frame in frames]) for name in names}
 
 
-def _series_by_name(table: Any) -> Mapping[Any, Any]:
+def _series_by_name(kind: str, table: Any) -> Mapping[Any, Any]:
     import pandas as pd
 
     if isinstance(table, PrivateSynthesizer):
         raise DeclarationError(
-            "plot: the table must be a frame, not a PrivateSynthesizer: call its `sample()` first"
+            f"{kind}: the table must be a frame, not a PrivateSynthesizer: pass its `sample()`"
         )
-    features = features_of(plain_frame(table))
+    with name_argument(kind):
+        features = features_of(plain_frame(table))
     labels = features.labels or numbered(0, len(features.columns))
     return dict(zip(labels, map(pd.Series, features.columns), strict=True))
 
@@ -190,7 +195,8 @@ def _cramers_v(first: IntArray, second: IntArray) -> float:
 
 def _points(real: Any, names: Sequence[str], view: ClusterView) -> tuple[FloatArray, FloatArray]:
     """Return rows on the two axes of a map, clipped to the box, without those with NaN."""
-    rows = numeric_rows(real, len(names))
+    with name_argument("real"):
+        rows = numeric_rows(real, len(names))
     x, y = (
         np.clip(rows[:, names.index(name)], side.lower, side.upper)
         if name in names

@@ -379,11 +379,12 @@ class PrivateKMeans(
         True
         """
         check_is_fitted(self)
-        rows = numeric_rows(real, len(self.bounds_))
+        with parameters.name_argument("real"):
+            rows = numeric_rows(real, len(self.bounds_))
         points = np.clip(rows[~np.isnan(rows).any(axis=1)], *self.bounds_.T)
         if not len(points):
             raise DeclarationError(
-                "X: at least one row must have no missing number, but "
+                "real: at least one row must have no missing number, but "
                 f"{'every row has one' if len(rows) else 'there are no rows'}: pass other rows"
             )
         floor = nicv(points, reference_kmeans(points, len(self.cluster_centers_)))

@@ -576,7 +576,8 @@ noise protects nobody
             return QualityReport(
                 len(table.codes), measured=measured, unmeasured=unmeasured, missing=missing
             )
-        real_codes, left_out = tables.real_rows(real, self._forms, domain).codes()
+        with parameters.name_argument("real"):
+            real_codes, left_out = tables.real_rows(real, self._forms, domain).codes()
         return replace(
             TableComparison(domain, real_codes, codes).report(
                 label=None if label is None else str(label)

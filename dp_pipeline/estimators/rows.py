@@ -21,6 +21,7 @@ from dp_pipeline.config.domain import Domain
 from dp_pipeline.config.encoding import INVALID, IntArray
 from dp_pipeline.config.errors import DeclarationError, did_you_mean
 from dp_pipeline.estimators.frames import Features, features_of, stored_column, stored_persons
+from dp_pipeline.estimators.parameters import name_argument
 from dp_pipeline.inference.earlier import PublicTable
 from dp_pipeline.raw.contributions import PersonKeys, count_omitted_rows, keep_at_most
 from dp_pipeline.raw.counters.memory import MemoryCounter
@@ -234,11 +235,9 @@ def public_rows(prior: Any, domain: Domain, names: Sequence[Any]) -> PublicTable
 
     Raises DeclarationError as for ``X``, and where no row remains, as these rows are public.
     """
-    try:
+    with name_argument("prior"):
         features = features_of(prior, typed=False)
         values = declared_values(features, names)
-    except DeclarationError as error:
-        raise DeclarationError(f"prior: {str(error).removeprefix('X: ')}") from None
     rows = prepared_rows(DatasetSpec.of_domain("prior", domain), stored_table(domain, values))
     if not rows.row_count:
         raise DeclarationError(

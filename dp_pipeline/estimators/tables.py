@@ -24,7 +24,7 @@ from dp_pipeline.estimators.frames import (
     frame_kind,
     require_exact_ids,
 )
-from dp_pipeline.estimators.parameters import require_integer
+from dp_pipeline.estimators.parameters import name_argument, require_integer
 from dp_pipeline.estimators.rows import declared_values, prepared_rows, stored_table
 from dp_pipeline.estimators.synthetic_frames import synthetic_frame, typed_columns
 from dp_pipeline.raw.units import concatenate_sources, parts_of_units
@@ -121,11 +121,13 @@ class DeclaredRows:
                 "person: expected the column that names the unit of each row, got none"
             )
         most = require_integer(at_most, of="at_most", least=2, most=MAX_PARTS)
-        units, parts = (
-            # A value that varies within a unit is missing, and so is any of one without parts.
-            _table_of(str(name), X if is_flat else X[name], domain[name], key, is_complete=complete)
-            for name, complete in zip(names, (False, is_flat), strict=True)
-        )
+        tables = []
+        # A value that varies within a unit is missing, and so is any of one without parts.
+        for name, complete in zip(names, (False, is_flat), strict=True):
+            frame = X if is_flat else X[name]
+            with name_argument(f"X: {name}"):
+                tables.append(_table_of(str(name), frame, domain[name], key, is_complete=complete))
+        units, parts = tables
         declared = Parts(
             parts.form.name,
             parts.domain.names,
@@ -237,14 +239,13 @@ def real_rows(X: Any, forms: tuple[TableForm, ...], domain: Domain) -> DeclaredR
     protection = OneRow() if parts is None else UnitOfParts(str(forms[0].key), parts.at_most)
     tables = []
     for form in forms:
-        features = features_of(frames[form.name], typed=False)
-        names = [column.name for column in form.columns]
-        if form.key is None:
-            tables.append(DeclaredTable(form, declared_values(features, names)))
-            continue
-        *values, ids = declared_values(features, [*names, form.key])
-        require_exact_ids(ids)
-        tables.append(DeclaredTable(form, (*values, ids)))
+        keys = [] if form.key is None else [form.key]
+        names = [*(column.name for column in form.columns), *keys]
+        with name_argument(f"X: {form.name}" if form.name else "X"):
+            values = declared_values(features_of(frames[form.name], typed=False), names)
+            for ids in values[len(form.columns) :]:
+                require_exact_ids(ids)
+        tables.append(DeclaredTable(form, values))
     return DeclaredRows(tuple(tables), domain, protection)
 
 

@@ -95,9 +95,10 @@ def require_unrefined(key: ReleaseKey, ledger: Ledger, *, what: str, epsilon: Fr
     """Raise DeclarationError if the release at ``epsilon`` was already refined to another ε."""
     history = ledger.history(key.digest)
     if history and (finer := history[0].facts["epsilon"]) != epsilon_text(key.epsilon):
+        remedy = "refine that one" if Fraction(finer) < key.epsilon else "run without --refine"
         raise DeclarationError(
             f"{what}: refine: the release at ε={epsilon_text(epsilon)} was refined already to "
-            f"ε={finer}: refine that one"
+            f"ε={finer}: {remedy}"
         )
 
 

@@ -177,7 +177,7 @@ def test_a_fitted_synthesizer_is_no_frame():
     pets = pd.concat([DRAWN] * 100)
     fitted = PrivateSynthesizer(domain={"pet": ["cat", "dog"]}, epsilon=1).fit(pets)
     with pytest.raises(
-        InvalidParameter, match="plot: the table must be a frame, not a PrivateSynthesizer"
+        InvalidParameter, match="synthetic: the table must be a frame, not a PrivateSynthesizer"
     ):
         plot_marginals(fitted)
 

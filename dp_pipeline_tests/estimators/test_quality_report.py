@@ -229,7 +229,7 @@ def test_rows_are_clipped_and_dropped_as_a_fit_has_them():
     with pytest.raises(InvalidParameter, match="columns as in the fit, not"):
         fitted.quality_report(np.ones((2, 3)))
     with pytest.raises(
-        InvalidParameter, match="X: at least one row must have no missing number, but every"
+        InvalidParameter, match="real: at least one row must have no missing number, but every"
     ):
         fitted.quality_report(np.array([[NAN, 1.0]]))
     with pytest.raises(InvalidParameter, match="but there are no rows: pass other rows"):

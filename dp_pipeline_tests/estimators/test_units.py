@@ -236,7 +236,9 @@ def test_what_is_of_one_table_or_of_units_alone_says_so() -> None:
         of_units.marginal("age")
     with pytest.raises(InvalidParameter, match="real: a quality report on units with parts"):
         of_units.quality_report()
-    with pytest.raises(InvalidParameter, match="X: expected the frames homes and persons by name"):
+    with pytest.raises(
+        InvalidParameter, match="real: expected the frames homes and persons by name"
+    ):
         of_units.quality_report(flat_town())
     of_table = synthesizer(domain=DOMAIN["homes"]).fit(town()["homes"], person="home", at_most=1)
     with pytest.raises(AttributeError, match="parts: the fit is of one table"):
