@@ -21,7 +21,7 @@ from dp_pipeline.config.amounts import (
 )
 from dp_pipeline.config.errors import BoundaryViolation, DeclarationError
 
-exactly = settings(derandomize=True, deadline=None, max_examples=100)
+exactly = settings(max_examples=100)
 
 BILLIONTH = Fraction(1, 10**9)
 ONE = Fraction(1)

@@ -156,7 +156,7 @@ def mutated(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @pytest.mark.chain
-@settings(derandomize=True, max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(document=mutated())
 def test_the_schema_refuses_the_shapes_that_the_parser_refuses(
     document: dict[str, Any], tmp_path_factory: pytest.TempPathFactory

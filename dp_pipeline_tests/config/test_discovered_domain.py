@@ -226,7 +226,7 @@ found_ones = st.one_of(
 )
 
 
-@settings(derandomize=True, deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.lists(st.tuples(st.text(), found_ones), unique_by=lambda one: one[0]))
 def test_facts_are_read_again_to_the_last_digit(
     attributes: list[tuple[str, DiscoveredAttribute]],

@@ -19,7 +19,7 @@ from dp_pipeline.config.encoding import (
 )
 
 ONE = 1 << COORDINATE_BITS
-fuzz = settings(derandomize=True, deadline=None, max_examples=80)
+fuzz = settings(max_examples=80)
 
 
 @st.composite

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dp_pipeline.config.amounts import NANO, epsilon_text, nano_epsilon, parse_epsilon
 from dp_pipeline.config.errors import BudgetExceeded, DeclarationError, FieldError
 
-exactly = settings(derandomize=True, deadline=None, max_examples=100)
+exactly = settings(max_examples=100)
 nanos = st.integers(1000, 10**6 * NANO)
 
 

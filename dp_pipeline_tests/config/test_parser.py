@@ -80,8 +80,6 @@ def fine_or_refused(path: Path) -> None:
 
 
 fuzz = settings(
-    derandomize=True,
-    deadline=None,
     max_examples=60,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

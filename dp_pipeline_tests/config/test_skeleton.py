@@ -65,7 +65,7 @@ def decided(text: str, bounds: str = "[0, 9]", levels: str = "[a, b, other]") ->
     return text.replace("[TODO, TODO]", bounds).replace("[TODO, TODO, other]", levels)
 
 
-@settings(derandomize=True, deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(columns=COLUMNS)
 def test_every_column_gets_a_name_of_its_own(columns: list[SourceColumn]) -> None:
     names = attribute_names(columns)
@@ -73,7 +73,7 @@ def test_every_column_gets_a_name_of_its_own(columns: list[SourceColumn]) -> Non
     assert all(re.fullmatch(r"[a-z][a-z0-9_]{0,63}", name) for name in names)
 
 
-@settings(derandomize=True, deadline=None, max_examples=40)
+@settings(max_examples=40)
 @example(columns=[SourceColumn("Datum", "unknown", "")], with_person=True)
 @given(columns=COLUMNS, with_person=st.booleans())
 def test_a_sensitive_draft_is_refused_until_it_is_decided(
@@ -96,7 +96,7 @@ def test_a_sensitive_draft_is_refused_until_it_is_decided(
             build_model(spec, name)
 
 
-@settings(derandomize=True, deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(columns=COLUMNS, place=st.integers(0, 7))
 def test_one_column_left_open_is_named_with_its_line(
     columns: list[SourceColumn], place: int, tmp_path_factory: pytest.TempPathFactory

@@ -17,14 +17,14 @@ from dp_pipeline_tests.config.declarations import declaration, written
 TEXTS = st.text(st.characters(codec="utf-8"), min_size=1).filter(lambda text: text != "TODO")
 
 
-@settings(derandomize=True, deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(text=TEXTS)
 def test_a_text_is_read_back(text: str) -> None:
     document = Document.of_text(f"name: {flow(text)}\n", Path("a.yaml"))
     assert document.texts == {"name": text}
 
 
-@settings(derandomize=True, deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(texts=st.lists(TEXTS, min_size=1, max_size=30))
 def test_a_list_is_read_back_however_long_it_is(texts: list[str]) -> None:
     lines = field_text("colour", {"levels": texts, "other": texts[0]}, indent=2)

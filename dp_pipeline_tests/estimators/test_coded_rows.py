@@ -180,7 +180,7 @@ ANY_VALUE = st.one_of(
 
 @pytest.mark.chain
 @given(st.lists(ANY_VALUE, min_size=1, max_size=5), st.booleans())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_what_a_value_is_read_as_does_not_depend_on_the_others(values: list[Any], flag: bool):
     """Alone a value has a type of its own; beside others it may be an object."""
     column = pd.Series(values, dtype=object)

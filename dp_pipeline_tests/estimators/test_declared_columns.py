@@ -98,7 +98,7 @@ FIELDS = sorted({*Category.model_fields, *Numeric.model_fields, *Moment.model_fi
 
 
 @given(ANY | st.dictionaries(st.sampled_from(FIELDS), ANY, min_size=1, max_size=4))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_no_form_of_a_column_is_another_error_than_a_refusal(form: Any):
     with suppress(DeclarationError):
         declared_columns({"x": form})

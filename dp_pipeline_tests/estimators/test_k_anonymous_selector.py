@@ -59,7 +59,7 @@ ROWS = st.lists(
 
 
 @given(ROWS, st.sampled_from(WITHOUT_A_FOREST), st.integers(0, 6))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_every_class_of_a_release_has_k_rows_and_its_labels(
     rows: list[tuple[Any, ...]], method: str, k: int
 ):

@@ -78,7 +78,7 @@ def word(value: Any) -> str:
 
 @pytest.mark.parametrize("declared", FORMS)
 @pytest.mark.parametrize("content", VALUES)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(data=st.data())
 def test_a_frame_and_its_files_have_the_same_codes(declared: str, content: str, data: Any) -> None:
     type_, values = VALUES[content]

@@ -39,7 +39,7 @@ ANY_ROWS = st.integers(0, 8).flatmap(lambda n: arrays(np.float64, (n, 2), elemen
 
 
 @given(ANY_ROWS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_no_value_of_a_row_is_an_error_or_a_warning(rows: np.ndarray):
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -43,7 +43,7 @@ ANY_VALUE = st.one_of(
 
 
 @given(st.lists(st.tuples(*[ANY_VALUE] * len(DECLARED)), max_size=6))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_no_value_of_a_row_is_an_error_or_a_warning(rows: list[tuple[Any, ...]]):
     # A column with nothing but lists has a type that is refused.
     frame = pd.DataFrame([*VILLAGE.to_numpy().tolist(), *rows], columns=list(DECLARED))

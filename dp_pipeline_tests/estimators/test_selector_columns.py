@@ -148,7 +148,6 @@ def test_cuts_that_rows_propose_are_round(numbers: Any, cuts: tuple[float, ...])
 
 
 @given(st.lists(st.floats(), min_size=1, max_size=30))
-@settings(max_examples=60, deadline=None)
 def test_any_numbers_have_cuts_that_ascend(numbers: list[float]):
     cuts = proposed_cuts(np.array(numbers))
     assert cuts
@@ -217,7 +216,6 @@ ANY_VALUE = st.one_of(
 
 
 @given(st.lists(ANY_VALUE, min_size=6, max_size=6), st.lists(ANY_VALUE, max_size=6))
-@settings(max_examples=60, deadline=None)
 def test_new_values_are_never_an_error(values: list[Any], new: list[Any]):
     X = pd.DataFrame({"v": pd.Series(values, dtype=object)})
     with warnings.catch_warnings():

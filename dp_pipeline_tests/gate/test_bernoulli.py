@@ -76,7 +76,7 @@ def test_an_astronomical_exponent_is_false_at_once(part) -> None:
     assert bernoulli_exp_of_any(part[:0], 1, uniform).shape == (0,)
 
 
-@settings(derandomize=True, max_examples=150)
+@settings(max_examples=150)
 @given(st.fractions(min_value=Fraction(1, 10**40), max_value=10**40))
 def test_a_root_is_never_too_small_and_hardly_too_large(square: Fraction) -> None:
     root = root_at_least(square)

@@ -384,7 +384,7 @@ def asked_silently(question: Callable[[Curator], object], rows: object) -> objec
     return question(curator_over(rows))  # type: ignore[arg-type]
 
 
-@settings(derandomize=True, deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(rows=people, question=QUESTIONS["nodes"])
 def test_node_counts_are_those_of_a_loop_over_rows(rows: list[Row], question: Question) -> None:
     noise = RecordingNoise()
@@ -692,7 +692,7 @@ def budgets(draw: st.DrawFn) -> list[Fraction]:
 
 
 @pytest.mark.parametrize("kind", QUESTIONS)
-@settings(derandomize=True, deadline=None, max_examples=5)
+@settings(max_examples=5)
 @given(shares=budgets(), data=st.data())
 def test_the_noise_scales_prove_the_spent_epsilon(
     kind: str, shares: list[Fraction], data: st.DataObject

@@ -45,7 +45,7 @@ reaches = st.integers(1, 2**40)
 epsilons = st.fractions(min_value=Fraction(1, 10**9), max_value=10**6)
 
 
-@settings(derandomize=True, max_examples=50)
+@settings(max_examples=50)
 @given(distance=reaches, epsilon=epsilons, before=epsilons)
 def test_the_scale_is_the_exact_rational(
     distance: int, epsilon: Fraction, before: Fraction
@@ -65,7 +65,7 @@ def test_the_scale_is_the_exact_rational(
     assert 2 * paid == choice_scale(linf=distance, epsilon=epsilon)
 
 
-@settings(derandomize=True, max_examples=50)
+@settings(max_examples=50)
 @given(distance=reaches, rho=epsilons)
 def test_the_variance_is_exact_and_the_scale_near_its_root(distance: int, rho: Fraction) -> None:
     noise = RecordingNoise(ForcedNoise(1))

@@ -15,7 +15,7 @@ from dp_pipeline.gate.rules import NearestCentre
 from dp_pipeline_tests import loops
 
 EDGE = 1 << 16
-fuzz = settings(derandomize=True, deadline=None, max_examples=60)
+fuzz = settings(max_examples=60)
 intervals = st.tuples(st.floats(-1e6, 1e6), st.floats(1e-3, 1e6)).map(
     lambda pair: Coordinate(pair[0], pair[0] + pair[1])
 )

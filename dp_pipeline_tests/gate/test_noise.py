@@ -190,7 +190,7 @@ def test_every_integer_below_a_bound_has_equally_many_words(bound: int) -> None:
     assert set(np.bincount(drawn, minlength=bound)) == {2**16 // bound}
 
 
-@settings(derandomize=True, deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(bound=st.integers(1, 2**80), size=st.integers(0, 40), seed=st.integers(0, 99))
 def test_uniform_integers_stay_below_any_bound(bound: int, size: int, seed: int) -> None:
     drawn = UniformIntegers(np.random.default_rng(seed).bytes).below(bound, size)
@@ -276,7 +276,7 @@ def test_noise_is_added_in_place_in_any_memory_layout(source: NoiseSource, kind:
 
 
 @by_kind
-@settings(derandomize=True, deadline=None, max_examples=75)
+@settings(max_examples=75)
 @given(
     counts=st.lists(st.integers(int(INT64.min), int(INT64.max)), min_size=1, max_size=6),
     power=st.sampled_from([Fraction(1, 3), Fraction(10), Fraction(2**40), Fraction(2**55)]),
@@ -375,7 +375,7 @@ def test_nothing_is_chosen_among_no_candidates(source: NoiseSource, kind: str) -
 # OpenDP.
 
 
-@settings(derandomize=True, max_examples=150)
+@settings(max_examples=150)
 @given(st.fractions(min_value=Fraction(1, 10**30), max_value=2**55))
 def test_opendp_gets_the_smallest_float_above_the_scale(scale: Fraction) -> None:
     at_least = float_at_least(scale)
@@ -408,7 +408,7 @@ def test_opendp_is_handed_no_less_noise_than_was_paid_for(
     assert min(handed) > 0
 
 
-@settings(derandomize=True, max_examples=30)
+@settings(max_examples=30)
 @given(st.fractions(min_value=Fraction(1, 10**30), max_value=2**110))
 def test_opendp_is_handed_no_less_than_the_variance(sigma2: Fraction) -> None:
     from opendp import measurements

@@ -300,7 +300,7 @@ def test_an_engine_that_recodes_wrongly_is_caught(kind: type[LoopCounter], recod
         fuzz_sensitivity(QUESTIONS[recoding], counter=kind)
 
 
-@settings(derandomize=True, deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(groups=groupings(), rows=people, names=st.permutations(TOWN.discrete))
 def test_every_row_is_in_one_cell_of_every_table_over_groups(
     groups: dict[str, Grouping], rows: list[Row], names: list[str]

@@ -9,7 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -213,7 +213,6 @@ def exact_independence(table: Table) -> Fraction:
     return sum(terms, Fraction(0)) / 2 if n else Fraction(0)
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
 @given(tables)
 def test_independence_is_its_formula_rounded_down(table: Table) -> None:
     assert Independence().score(table) == math.floor(UNIT * exact_independence(table))
@@ -238,7 +237,6 @@ def exact_purity(table: Table) -> Fraction:
     )
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
 @given(tables)
 def test_purity_is_its_formula_rounded_down_in_every_cell(table: Table) -> None:
     cells = [exact_purity(table[:, [index]]) for index in range(table.shape[1])]
@@ -256,7 +254,6 @@ def test_purity_falls_as_impurity_rises() -> None:
         assert Purity().score(counts) >= Purity().score(merged) - 4
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
 @given(tables)
 def test_the_gap_is_its_formula_beyond_64_bits_too(table: Table) -> None:
     wide = DependenceScore(np.where(np.arange(12).reshape(SHAPE) % 5 == 0, GAP.expected, 1 << 61))
@@ -353,7 +350,6 @@ def test_mutual_information_pays_for_every_rounding(binary: bool, rows: int) -> 
     assert UNIT * formula + 9 - 1e-3 <= paid < UNIT * formula + 10 + 1e-3
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
 @given(table=tables, moves=st.tuples(cells, cells), seed=st.integers(0, 99))
 def test_one_replaced_row_of_a_large_table_stays_within_linf(
     table: Table, moves: tuple[int, int], seed: int
@@ -400,7 +396,6 @@ def f_by_all_partitions(table: Table) -> int:
     return -UNIT // 2 * min(sum(max(0, n - 2 * one) for one in pair) for pair in sums)
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), min_size=1, max_size=7))
 def test_f_is_the_best_of_all_partitions(columns: list[tuple[int, int]]) -> None:
     table = np.array(columns).T

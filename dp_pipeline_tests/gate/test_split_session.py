@@ -162,7 +162,7 @@ def test_the_decay_is_large_enough_at_every_magnitude(fan: int, scale: Fraction)
     assert delta <= exponent * below * scale * Fraction(1000001, 1000000) + 1
 
 
-@settings(derandomize=True, deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(
     fan=st.sampled_from(FANS),
     distance=st.integers(1, 10**6),
@@ -317,7 +317,7 @@ def test_the_scale_of_a_single_count_is_caught(monkeypatch: pytest.MonkeyPatch) 
     assert worst_loss() > 2
 
 
-@settings(derandomize=True, deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(
     rows=people,
     person=people.filter(bool),

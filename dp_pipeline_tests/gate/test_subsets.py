@@ -14,7 +14,7 @@ from dp_pipeline.gate.rules import subset_of
 from dp_pipeline_tests import loops
 
 EDGE = 1 << 16
-fuzz = settings(derandomize=True, deadline=None, max_examples=60)
+fuzz = settings(max_examples=60)
 coordinate = st.integers(-EDGE, EDGE) | st.sampled_from([-EDGE, -1, 0, 1, EDGE])
 salts = st.integers(0, (1 << 63) - 1) | st.sampled_from([0, (1 << 63) - 1])
 rows_of_places = st.integers(1, 5).flatmap(

@@ -171,7 +171,7 @@ def trained_once() -> Callable[..., LinearClassifier]:
 # Probabilities as whole numbers.
 
 
-@settings(derandomize=True, deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(
     weights=st.lists(st.floats(0, 1e6), min_size=1, max_size=300).filter(lambda w: sum(w) > 1e-3)
 )

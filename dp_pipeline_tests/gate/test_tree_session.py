@@ -131,13 +131,13 @@ def losses(growth: Growth) -> list[Fraction]:
     return lost
 
 
-@settings(derandomize=True, deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(seed=st.integers(0, 10**6))
 def test_a_person_anywhere_in_a_tree_uses_exactly_epsilon(seed: int) -> None:
     assert losses(Honest(seed)) == [ONE] * 16
 
 
-@settings(derandomize=True, deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(
     seed=st.integers(0, 10**6),
     epsilon=st.fractions(min_value=Fraction(1, 10**6), max_value=100),

@@ -349,13 +349,7 @@ def fuzz_loss(
     """Fail if a population, a person and answers are found that lose more than is claimed."""
 
     # Without the shrinking of failures: a mutant needs to be caught, not to be explained.
-    @settings(
-        derandomize=True,
-        deadline=None,
-        max_examples=examples,
-        database=None,
-        phases=[Phase.explicit, Phase.generate],
-    )
+    @settings(max_examples=examples, database=None, phases=[Phase.explicit, Phase.generate])
     @given(
         rows=populations,
         person=st.lists(populations.filter(bool).map(lambda rows: rows[0]), min_size=1, max_size=3),

@@ -18,22 +18,18 @@ from dp_pipeline.config.domain import Domain
 from dp_pipeline.config.errors import Damaged, OtherQuestion
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.scores import UNIT, DependenceScore, Independence
-from dp_pipeline.gate.selection import Candidates
-from dp_pipeline.models.base import Model, PrivacyGuarantee
-from dp_pipeline.results.accountant import GAUSSIAN, LAPLACE
+from dp_pipeline.models.base import Model
 from dp_pipeline.results.measurement import NoisyMarginal
 from dp_pipeline.results.synthetic_table import SyntheticTable
-from dp_pipeline_tests.instruments import ForcedNoise
 from dp_pipeline_tests.models.contract import (
     check_budget,
     check_replay,
     check_valid,
-    claimed,
     fuzz_loss,
     run,
 )
 from dp_pipeline_tests.models.mutants import WrongFit, broken, half_the_noise, own_reach, unpaid
-from dp_pipeline_tests.populations import AWKWARD, TEN_PEOPLE, Row
+from dp_pipeline_tests.populations import AWKWARD
 
 ONE = Fraction(1)
 DELTA = Fraction(1, 10**9)
@@ -116,15 +112,6 @@ def test_along_any_answers_a_person_costs_at_most_the_claim(
     fuzz_loss(MODEL, distance=distance, delta=delta, examples=12)
 
 
-def test_a_model_pays_in_epsilon_and_with_a_delta_in_rho() -> None:
-    assert claimed(MODEL, ONE).amount == 1
-    rho = claimed(MODEL, ONE, DELTA).amount
-    assert 0 < rho < Fraction(1, 10)
-    done = run(MODEL, TEN_PEOPLE, delta=DELTA)
-    assert {spend.currency for spend in done.spends} == {"zcdp"}
-    assert sum(spend.epsilon for spend in done.spends) == rho
-
-
 # Mutants.
 
 
@@ -163,83 +150,3 @@ def test_a_model_that_breaks_its_promise_is_caught(
 ) -> None:
     with pytest.raises((AssertionError, Damaged, OtherQuestion)):
         check_everything(broken(AsksEverything, wrong)(), delta=delta, distance=distance)
-
-
-WRONG_GATES: dict[str, tuple[object, str, Callable[..., object]]] = {
-    "all scores for the price of one": (
-        Candidates,
-        "moves",
-        lambda self, places: [self._moves[places[0]]] + [0] * (len(places) - 1),
-    ),
-    "half a score": (Independence, "linf", lambda _, rows: UNIT * rows),
-}
-
-
-@every_delta
-@pytest.mark.parametrize("name", WRONG_GATES)
-def test_a_gate_that_charges_too_little_for_scores_is_caught(
-    name: str, delta: Fraction | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(*WRONG_GATES[name])
-    with pytest.raises(AssertionError):
-        fuzz_moves(delta)
-
-
-def fuzz_moves(delta: Fraction | None) -> None:
-    """Fail if one person moves what is measured or chosen from by more than was paid for."""
-    for rows in (TEN_PEOPLE, *AWKWARD.values()):
-        for person in (TEN_PEOPLE[0], (0.0, 0.7, "red", "yes")):
-            check_each_draw(rows, person, delta)
-
-
-def check_each_draw(rows: tuple[Row, ...], person: Row, delta: Fraction | None) -> None:
-    one, other = (
-        run(MODEL, everybody, noise=ForcedNoise(1), delta=delta)
-        for everybody in (rows, (*rows, person))
-    )
-    for here, there, spend in zip(one.draws, other.draws, one.spends, strict=True):
-        moved = np.abs(here.exact - there.exact).ravel().astype(object)
-        if spend.mechanism == LAPLACE:
-            assert moved.sum() <= spend.sensitivity
-        elif spend.mechanism == GAUSSIAN:
-            assert (moved * moved).sum() <= spend.sensitivity
-        else:
-            assert moved.max() <= spend.sensitivity
-
-
-@every_delta
-def test_no_draw_of_the_model_moves_by_more_than_was_paid_for(delta: Fraction | None) -> None:
-    fuzz_moves(delta)
-
-
-# Neighbours that replace one row.
-
-
-@dataclass(frozen=True)
-class ReadsPublicRows(AsksEverything):
-    """For neighbours with as many rows."""
-
-    needs_public_rows: ClassVar[bool] = True
-
-    def fit(
-        self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator
-    ) -> SyntheticTable:
-        assert curator.public_rows() >= 0
-        return super().fit(curator, epsilon=epsilon, rng=rng)
-
-
-@every_delta
-def test_public_rows_are_checked_where_a_row_is_replaced(delta: Fraction | None) -> None:
-    model = ReadsPublicRows()
-    assert model.needs_public_rows
-    check_budget(model, epsilon=ONE, distance=1, delta=delta)
-    check_replay(model, delta=delta)
-    fuzz_loss(model, distance=1, delta=delta, examples=12)
-
-
-def test_a_claim_over_a_domain_is_asked_for_with_the_domain() -> None:
-    class ClaimsByAttribute(AsksEverything):
-        def guarantee(self, epsilon: Fraction, domain: Domain | None = None) -> PrivacyGuarantee:
-            return PrivacyGuarantee("dp", epsilon * len(domain.names), "a multiple")
-
-    assert claimed(ClaimsByAttribute(), ONE).amount == 4

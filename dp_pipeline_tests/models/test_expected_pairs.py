@@ -3,31 +3,23 @@
 from __future__ import annotations
 
 import tracemalloc
-from collections.abc import Sequence
 from fractions import Fraction
 from itertools import combinations
 
 import numpy as np
 import pytest
 
-from dp_pipeline.config.domain import Attribute, Domain
-from dp_pipeline.config.encoding import Levels
+from dp_pipeline.config.domain import Domain
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.models.tables.independent import Independent
 from dp_pipeline.models.tables.one_shot import OneShot
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.results.measurement import NoiseRate
 from dp_pipeline_tests.instruments import curator_over
+from dp_pipeline_tests.models.discrete import domain_of
 
 SURVEY = (8, 6, 10, 5, 9, 2, 7, 4, 12, 3, 6)
 PURE = NoiseRate(concentrated=False, distance=1)
-
-
-def domain_of(sizes: Sequence[int]) -> Domain:
-    names = [f"a{place}" for place in range(len(sizes))]
-    levels = [Levels(tuple(map(str, range(size)))) for size in sizes]
-    pairs = zip(names, levels, strict=True)
-    return Domain(tuple(Attribute(name, name, "drop", cells=cells) for name, cells in pairs))
 
 
 def counter_of(domain: Domain, rows: int, tie: float) -> MemoryCounter:

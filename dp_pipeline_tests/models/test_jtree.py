@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.config.errors import BudgetExceeded, DeclarationError
+from dp_pipeline.config.errors import BudgetExceeded
 from dp_pipeline.gate.scores import UNIT, Independence
 from dp_pipeline.inference.junction_tree import JunctionTree
 from dp_pipeline.models.tables import jtree
@@ -58,7 +58,7 @@ def test_a_threshold_is_that_of_the_paper_in_rows() -> None:
         assert found[pair] == pytest.approx(1000 * (theta / 2) ** 0.5, rel=1e-3)
 
 
-@settings(derandomize=True, deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.lists(st.integers(0, 30), min_size=6, max_size=6).filter(any))
 def test_what_passes_has_the_information_of_the_paper(cells: list[int]) -> None:
     # Pinsker: with θ as a mutual information in nats, U/n ≥ √(θ/2) needs I ≥ θ.
@@ -101,8 +101,6 @@ def test_no_table_has_more_cells_than_the_cap_or_than_is_useful() -> None:
     # 0.7 · 300 / (4 · 6) = 8.75 cells.
     useful = table_of(run(JTree(nominal_rows=300), TWINS, domain=BITS))
     assert max(one.table.size for one in useful.measured) <= 8
-    with pytest.raises(DeclarationError, match="at most 32 cells, but d has 40"):
-        JTree(clique_cells=32).check(MIXED)
 
 
 # What is paid.

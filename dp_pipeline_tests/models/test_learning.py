@@ -66,7 +66,7 @@ def losses(name: str, windows: list[list[Row]], others: list[list[Row]], seed: i
 
 
 @every_model
-@settings(derandomize=True, deadline=None, max_examples=6)
+@settings(max_examples=6)
 @given(seed=st.integers(0, 1000), who=st.integers(0, 9))
 def test_a_person_loses_in_the_windows_that_she_is_in(name: str, seed: int, who: int) -> None:
     """Exact, along any answers: releases of other windows read none of her rows, though what is
@@ -194,16 +194,11 @@ def test_a_world_that_has_moved_keeps_the_new_numbers() -> None:
     assert spread == pytest.approx(100.0, rel=0.02)
 
 
-def tables_of(released: Any) -> Tables:
-    found: Tables = released.tables()
-    return found
-
-
 def test_earlier_tables_are_read_back_as_they_were_measured() -> None:
     released = run(
         MODELS_THAT_LEARN["one_shot"], list(TEN_PEOPLE) * 40, epsilon=Fraction(1, 2)
     ).released
-    known = EarlierTables.of(tables_of(released), TOWN)
+    known = EarlierTables.of(released.tables(), TOWN)
     assert known is not None
     for one, before in zip(known.measured, released.measured, strict=True):
         assert one.attributes == before.attributes
@@ -242,7 +237,7 @@ def grown(depth: int, rng: np.random.Generator) -> tuple[BitTree, Prefixes]:
     return tree, Prefixes.concatenate([*leaves, live])
 
 
-@settings(derandomize=True, deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(seed=st.integers(0, 10_000), depth=st.integers(0, 9))
 def test_the_mass_of_released_boxes_is_that_of_their_nodes(seed: int, depth: int) -> None:
     rng = np.random.default_rng(seed)
@@ -259,7 +254,7 @@ def test_the_mass_of_released_boxes_is_that_of_their_nodes(seed: int, depth: int
     assert halves == pytest.approx(np.repeat(weights[:, None] / 2, 2, axis=1))
 
 
-@settings(derandomize=True, deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(seed=st.integers(0, 10_000), rate=st.sampled_from([0.01, 0.3, 5.0]))
 def test_new_leaves_cover_the_box_and_are_small_where_rows_were(seed: int, rate: float) -> None:
     rng = np.random.default_rng(seed)
@@ -282,7 +277,7 @@ def test_the_variance_of_a_roll_up_is_that_of_its_parts_together() -> None:
         for window in range(3):
             noise = SeededNoise(1000 * seed + window)
             released = run(model, TEN_PEOPLE, epsilon=Fraction(1), noise=noise).released
-            found = EarlierTables.of(tables_of(released), TOWN)
+            found = EarlierTables.of(released.tables(), TOWN)
             assert found is not None
             known.append(found)
         for names, exact in (("colour",), [5, 2, 3]), (("smokes",), [6, 4]):

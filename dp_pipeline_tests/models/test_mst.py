@@ -9,7 +9,6 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.models.base import guarantee_of
 from dp_pipeline.models.tables.mst import Mst
 from dp_pipeline.results.accountant import EXPONENTIAL, GAUSSIAN, LAPLACE, NOISY_MAX
@@ -59,11 +58,6 @@ def test_pairs_over_the_cap_are_not_drawn(seed: int) -> None:
     assert pairs_of(table) <= {frozenset("ab"), frozenset("ac"), frozenset("bc")}
     assert len(pairs_of(table)) == 2
     assert ("d",) in table.cliques
-
-
-def test_a_cap_that_an_attribute_passes_is_refused_by_name() -> None:
-    with pytest.raises(DeclarationError, match="at most 32 cells, but d has 40"):
-        Mst(clique_cells=32).check(MIXED)
 
 
 def test_levels_that_nobody_has_go_together() -> None:

@@ -36,7 +36,6 @@ def every_maximal_set(sizes: dict[str, int], cells: int) -> set[tuple[str, ...]]
     }
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
 @given(sizes=SMALL_SIZES, cells=st.integers(1, 200))
 def test_every_maximal_set_is_found_once(sizes: dict[str, int], cells: int) -> None:
     found = list(maximal_sets(sizes, cells))
@@ -44,7 +43,7 @@ def test_every_maximal_set_is_found_once(sizes: dict[str, int], cells: int) -> N
     assert set(found) == every_maximal_set(sizes, cells)
 
 
-@settings(derandomize=True, deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(sizes=SMALL_SIZES, cells=st.integers(1, 200), seed=st.integers(0, 99))
 def test_a_drawn_set_is_a_maximal_one(sizes: dict[str, int], cells: int, seed: int) -> None:
     drawn = random_maximal_set(sizes, cells, np.random.default_rng(seed))

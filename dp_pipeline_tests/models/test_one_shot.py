@@ -152,7 +152,7 @@ def planned(
     return Planning(names, rows, currency.amount_of(Fraction(epsilon)), rate, 1 << 16)
 
 
-@settings(derandomize=True, deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(
     sizes=st.lists(st.sampled_from([2, 3, 9, 40]), min_size=1, max_size=7),
     rows=st.floats(1, 1e7),
@@ -301,7 +301,7 @@ def test_cliques_keep_to_the_cap_and_cells_to_the_plan(
         assert sum(cells) <= model.most_cells(domain)
 
 
-@settings(derandomize=True, deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(
     sizes=st.lists(st.sampled_from([2, 2, 2, 3, 9]), min_size=2, max_size=10),
     cap=st.sampled_from([16, 100, 5000]),

@@ -110,20 +110,15 @@ def test_a_parameter_not_measuring_asks_no_other_question(name: str) -> None:
 # Planning.
 
 
-@settings(derandomize=True, deadline=None, max_examples=80)
-@given(units=st.floats(0, 1e18), dimensions=st.integers(1, 40))
-def test_the_finest_level_of_a_tree_fits_the_gate(units: float, dimensions: int) -> None:
-    height = tree_height(units, dimensions)
+@settings(max_examples=80)
+@given(units=st.floats(0, 1e18), epsilon=st.floats(1e-6, 1e6), dimensions=st.integers(1, 40))
+def test_planned_trees_and_grids_fit_the_gate(
+    units: float, epsilon: float, dimensions: int
+) -> None:
+    height, cells = tree_height(units, dimensions), cells_per_axis(units, epsilon, dimensions)
     assert height >= 0
     assert 1 << (height * dimensions) <= MAX_GRID_CELLS
-
-
-@settings(derandomize=True, deadline=None, max_examples=80)
-@given(units=st.floats(0, 1e18), epsilon=st.floats(1e-6, 1e6), dimensions=st.integers(1, 40))
-def test_a_planned_grid_fits_the_gate(units: float, epsilon: float, dimensions: int) -> None:
-    cells = cells_per_axis(units, epsilon, dimensions)
-    assert cells >= 1
-    assert cells**dimensions <= MAX_GRID_CELLS
+    assert 1 <= cells**dimensions <= MAX_GRID_CELLS
 
 
 @pytest.mark.parametrize(
@@ -153,7 +148,7 @@ def test_a_grid_has_the_cells_of_the_published_formula(
     assert cells_per_axis(rows, epsilon, dimensions) == cells
 
 
-@settings(derandomize=True, deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(units=st.floats(1, 1e6), epsilon=st.floats(0.01, 10), dimensions=st.integers(1, 3))
 def test_a_grid_is_the_published_one_up_to_rounding(
     units: float, epsilon: float, dimensions: int

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
@@ -237,13 +237,6 @@ def test_more_edges_are_drawn_the_more_there_is_to_see() -> None:
     assert draws("0.1") == 0
     assert 0 < draws("5") <= draws("50")
     assert draws("50", kappa=Fraction(1)) == 5
-
-
-def test_only_a_change_of_what_is_asked_changes_the_questions() -> None:
-    first = run(PrivHd(), TWINS, domain=BITS)
-    more = run(replace(PrivHd(), synthetic_rows=3), TWINS, domain=BITS)
-    assert more.spends == first.spends
-    assert len(table_of(more).codes) == 3
 
 
 def chained(rows: int, attributes: int) -> tuple[MemoryCounter, Domain]:

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp_pipeline.config.encoding import IntArray
-from dp_pipeline.config.errors import BoundaryViolation, BudgetExceeded
+from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.gate.noise import NoiseSource
 from dp_pipeline.models import MODELS
 from dp_pipeline.models.base import Model, PrivacyGuarantee, guarantee_of
@@ -25,7 +25,7 @@ from dp_pipeline.models.clustering.lloyd_kmeans import DpKMeans, IdpKMeans
 from dp_pipeline.results.clusters import Clusters
 from dp_pipeline.results.transcript import Transcript
 from dp_pipeline_tests.instruments import ForcedNoise, RecordingNoise, curator_over
-from dp_pipeline_tests.models.contract import Constant, check_loss
+from dp_pipeline_tests.models.contract import Constant
 from dp_pipeline_tests.populations import AWKWARD, NOBODY, TEN_PEOPLE, TOWN, LoopCounter, Row
 
 pytestmark = pytest.mark.chain
@@ -116,7 +116,7 @@ def test_it_is_replayed_from_its_transcript_without_rows(model: Model) -> None:
 # Bounds from the data: what the boxes cover is decided before any noise is drawn.
 
 
-@settings(derandomize=True, deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(seed=st.integers(0, 10**6))
 def test_one_person_switches_the_released_boxes(seed: int) -> None:
     model = PUBLISHED["dpqt_kmeans"]
@@ -132,7 +132,7 @@ def test_one_person_switches_the_released_boxes(seed: int) -> None:
 # Records as starts: a centre without noisy rows stays a person's place to the last digit.
 
 
-@settings(derandomize=True, deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(seed=st.integers(0, 10**6))
 def test_a_centre_of_no_noisy_size_is_a_record_whatever_is_drawn(seed: int) -> None:
     model = DpKMeans(k=5, rounds=1, variant="published")
@@ -153,12 +153,6 @@ def test_one_person_may_be_released_to_the_last_digit() -> None:
     # … and with the person at least that of drawing zeros.
     clusters = fitted(model, (*IN_A_CORNER, FAR_AWAY), noise=Constant(0))
     assert person in {tuple(one) for one in clusters.centres.tolist()}
-
-
-@pytest.mark.parametrize("model", [DpqtKMeans(k=3, starts=2, nominal_rows=1000), DpKMeans(k=3)])
-def test_on_the_sound_variant_the_person_changes_nothing(model: Model) -> None:
-    for seed in range(5):
-        check_loss(model, IN_A_CORNER, (FAR_AWAY,), epsilon=ONE, distance=1, seed=seed)
 
 
 # A round that is not charged: the scales that were drawn tell what was spent.
@@ -182,22 +176,10 @@ def test_an_uncharged_round_composes_to_more_than_was_asked(rounds: int, epsilon
     assert not model.guarantee(epsilon).is_plain
 
 
-def test_an_uncharged_round_does_not_fit_into_what_was_asked() -> None:
-    model = IdpKMeans(k=3, rounds=3, variant="published")
-    with pytest.raises(BudgetExceeded):
-        model.fit(curator_over(TEN_PEOPLE, epsilon=ONE), epsilon=ONE, rng=np.random.default_rng(7))
-
-
-def test_the_sound_variant_charges_its_initial_round() -> None:
-    curator = curator_over(TEN_PEOPLE, epsilon=ONE)
-    IdpKMeans(k=3, rounds=3).fit(curator, epsilon=ONE, rng=np.random.default_rng(7))
-    curator.accountant.require_all_spent()
-
-
 # The node that a published tree starts from.
 
 
-@settings(derandomize=True, deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(data=st.data(), dimensions=st.integers(1, 3), most=st.integers(0, 6))
 def test_the_first_node_is_the_smallest_that_holds_every_row(
     data: st.DataObject, dimensions: int, most: int

@@ -92,7 +92,7 @@ def test_the_scales_drawn_prove_what_was_asked(
 
 
 @every_case
-@settings(derandomize=True, deadline=None, max_examples=6)
+@settings(max_examples=6)
 @given(
     rows=st.lists(st.sampled_from(BIT_ROWS), min_size=1, max_size=12),
     person=st.sampled_from(BIT_ROWS),

@@ -28,7 +28,7 @@ HUGE = levels(**{f"x{at}": 7 for at in range(22)})
 # What is kept.
 
 
-@settings(derandomize=True, max_examples=50)
+@settings(max_examples=50)
 @given(
     cells=st.integers(1, 1 << 62),
     scale=st.fractions(Fraction(1, 100), 10**4, max_denominator=1000),

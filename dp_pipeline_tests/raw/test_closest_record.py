@@ -44,7 +44,7 @@ wide = st.lists(st.lists(st.integers(0, 2), min_size=6, max_size=6), min_size=1,
 
 @pytest.mark.parametrize(("look", "row"), [(0, 0), (-(10**9), 0), (10**9, 10**9)])
 @pytest.mark.parametrize("spread", [40503, 1, 0])
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(real=wide, released=wide)
 def test_bucket_search_finds_the_nearest_rows_of_all(look, row, spread, real, released):
     """Whatever the buckets are: perfect, with many strangers, or one for all rows; and whether

@@ -38,9 +38,7 @@ ROWS = st.lists(
 )
 CONTRACT = settings(
     max_examples=60,
-    derandomize=True,
     database=None,
-    deadline=None,
     phases=[Phase.generate],
     report_multiple_bugs=False,
     suppress_health_check=list(HealthCheck),
@@ -407,7 +405,7 @@ def rows_kept(table: pa.Table, at_most: int) -> Counter[tuple[Any, Any]]:
 @pytest.mark.parametrize("coded", [False, True])
 @pytest.mark.parametrize("kind", IDS, ids=str)
 def test_a_further_person_adds_only_her_own_rows(kind, coded):
-    @settings(max_examples=15, derandomize=True, database=None, deadline=None)
+    @settings(max_examples=15, database=None)
     @given(
         ids=st.lists(st.one_of(st.none(), IDS[kind]), max_size=12),
         newcomer=IDS[kind],
@@ -437,7 +435,6 @@ def test_neighbouring_large_ids_are_two_persons():
     assert keep(table, column="user", at_most=1, key=KEY).num_rows == 4
 
 
-@settings(deadline=None)
 @given(
     rows=st.lists(
         st.tuples(st.integers(0, 3), st.sampled_from([0, 1, 2, 2**60, 2**60 + 1, 2**64 - 1])),

@@ -167,7 +167,7 @@ def populations(draw) -> Population:
     return Population(points, rng.integers(0, sizes, size=(len(points), len(sizes))))
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(population=populations(), marginals=marginal_lists)
 def test_any_list_of_marginals_agrees_with_a_loop(engine, population, marginals):
     answers = engine(population).count(marginals)
@@ -175,13 +175,13 @@ def test_any_list_of_marginals_agrees_with_a_loop(engine, population, marginals)
         assert_answer(sealed, population.counted(names))
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(population=populations(), columns=column_lists, cells=st.integers(1, 17))
 def test_any_grid_agrees_with_a_loop(engine, population, columns, cells):
     assert_answer(engine(population).grid(columns, cells), population.gridded(columns, cells))
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(
     population=populations(),
     centres=st.lists(st.tuples(fixed_point, fixed_point), min_size=1, max_size=5).map(tuple),
@@ -208,13 +208,13 @@ def trees(draw) -> tuple[BitTree, Prefixes, int]:
     return BitTree(columns, axes), nodes_of(*nodes), bits
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(population=populations(), tree=trees())
 def test_any_nodes_of_any_tree_are_counted_like_a_loop(engine, population, tree):
     assert_answer(engine(population).children(tree[0], [tree[1:]])[0], population.children(*tree))
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(population=populations(), columns=column_lists, draws=st.data())
 def test_any_clusters_of_any_subsets_are_summed_like_a_loop(engine, population, columns, draws):
     centre = st.tuples(*[fixed_point] * len(columns))
@@ -230,7 +230,7 @@ def test_any_clusters_of_any_subsets_are_summed_like_a_loop(engine, population, 
     assert_answer(counter.classify(rules[-1], "c"), population.classified(rules[-1], "c"))
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(population=populations(), draws=st.data())
 def test_any_prediction_agrees_with_a_loop(engine, population, draws):
     target, *columns = draws.draw(st.permutations(["x", "y", "z", "c", "d"]))
@@ -244,7 +244,7 @@ def test_any_prediction_agrees_with_a_loop(engine, population, draws):
     assert_answer(engine(population).mistakes(rule), population.mistakes(rule))
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(row=populations(), radius=st.integers(1, 1 << 30), weight=st.integers(0, 1024))
 def test_one_row_adds_at_most_one_radius_to_the_residuals(engine, row, radius, weight):
     rule = NearestCentre(("x", "z", "w"), ((0, 7, -9), (1, 1, 1)), (weight, 1, 3))

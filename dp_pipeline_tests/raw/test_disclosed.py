@@ -54,7 +54,7 @@ def test_without_persons_box_and_middle_are_released(engine):
     assert_answer(counter.records(("x", "y"), 2, 5), np.zeros((2, 2), dtype=np.int64))
 
 
-@settings(derandomize=True, deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(order=st.permutations(range(10)), many=st.integers(1, 12), salt=st.integers(0, 2**63 - 1))
 def test_the_order_of_the_rows_changes_nothing(engine, order, many, salt):
     population = of_people(AWKWARD["ten people"])

@@ -53,7 +53,7 @@ def test_csv_gives_names_and_no_types(tmp_path):
 ROWS = st.lists(st.binary(max_size=40), max_size=20)
 
 
-@settings(derandomize=True, deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(one=ROWS, other=ROWS)
 def test_no_row_of_a_csv_file_changes_its_columns(one, other, tmp_path_factory):
     """Not even one that is broken: rows are not read."""

@@ -95,7 +95,7 @@ def group_sizes(snapshot: Snapshot, stage: str) -> list[int]:
     at_most=st.integers(1, 3),
     whole_numbers=st.booleans(),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_batch_boundaries_do_not_change_the_rows_kept(
     tmp_path_factory, ids, cuts, at_most, whole_numbers
 ):
@@ -205,7 +205,7 @@ LINES = [
     part=st.integers(1, 40),
     comment=st.booleans(),
 )
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_ways_of_reading_lines_agree(tmp_path_factory, lines, ends, part, comment):
     text = b"a,b\n" + b"".join(one + ends[index % len(ends)] for index, one in enumerate(lines))
     path = tmp_path_factory.mktemp("lines") / "rows.csv"

@@ -185,7 +185,7 @@ def test_rows_with_missing_values_are_bounded(tmp_path):
 CELLS = st.one_of(st.none(), st.sampled_from(["", " ", "?", "-1", "5", "99", "x", "nan", "a", "A"]))
 
 
-@settings(derandomize=True, deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(cells=st.lists(CELLS, max_size=6), at=st.integers(0, 6))
 def test_missingness_depends_on_the_value_only(cells, at):
     def found(some: list) -> list[bool]:
@@ -200,7 +200,7 @@ NUMBER_WORDS = ("-999", "-999.0", "1e3", "099", "inf", "?", "nan")
 NUMBERS = st.sampled_from([-999.0, 999.0, 1000.0, 99.0, 9.0, float("inf"), float("nan"), 0.5])
 
 
-@settings(derandomize=True, deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(
     values=st.lists(NUMBERS, max_size=6),
     words=st.lists(st.sampled_from(NUMBER_WORDS), max_size=3).map(tuple),

@@ -45,7 +45,7 @@ LINES = st.lists(st.text('",xy', max_size=5).map(str.encode), max_size=12)
 
 
 @pytest.mark.chain
-@settings(derandomize=True, deadline=None, max_examples=400)
+@settings(max_examples=400)
 @given(LINES, LINES, st.text('",xy', max_size=6).map(str.encode), st.integers(1, 3))
 def test_a_line_changes_few_others_whatever_it_holds(before, after, line, multiline):
     without = rows_of([*before, *after], multiline)
@@ -66,7 +66,7 @@ def written_lines(records: list[tuple[str, str]]) -> list[bytes]:
     return [line for line in text.getvalue().encode().split(b"\n") if line]
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(RECORDS, RECORDS, st.text("x, \n", max_size=4))
 def test_a_written_record_changes_itself_alone(before, after, cell):
     record = (cell, "p")

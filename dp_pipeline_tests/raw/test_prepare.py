@@ -217,7 +217,6 @@ CELLS = st.one_of(
 @pytest.mark.chain
 @settings(
     max_examples=12,
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(rows=st.lists(st.tuples(CELLS, CELLS), min_size=1, max_size=6), data=st.data())

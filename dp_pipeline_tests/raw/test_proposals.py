@@ -43,7 +43,7 @@ CELLS = st.one_of(
 )
 
 
-@settings(derandomize=True, deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(values=st.lists(st.one_of(st.none(), CELLS), min_size=1, max_size=60))
 def test_no_row_of_public_texts_is_lost_under_what_is_proposed(values):
     actual = proposal(values)
@@ -54,7 +54,7 @@ def test_no_row_of_public_texts_is_lost_under_what_is_proposed(values):
     assert_no_row_is_lost(attribute(actual), column)
 
 
-@settings(derandomize=True, deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(values=st.lists(st.one_of(st.none(), st.floats(-1e12, 1e12)), min_size=1, max_size=40))
 def test_no_row_of_public_numbers_is_lost_under_what_is_proposed(values):
     column = pa.chunked_array([pa.array(values, pa.float64())])
@@ -71,7 +71,7 @@ def assert_no_row_is_lost(declared: Attribute, column: pa.ChunkedArray) -> None:
         assert (level_codes(declared, column) != INVALID).all()
 
 
-@settings(derandomize=True, deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(least=st.floats(-1e9, 1e9, allow_subnormal=False), width=st.floats(1e-6, 1e9))
 def test_neat_bounds_hold_both_numbers_and_little_more(least, width):
     most = least + width

@@ -87,7 +87,6 @@ def test_hashes_of_words_are_the_published_ones():
         assert of_words(columns, KEY).tolist() == [VECTORS[8 * count]]
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     messages=st.lists(st.binary(max_size=40), max_size=9),
     key=st.binary(min_size=16, max_size=16),
@@ -100,7 +99,7 @@ def test_the_hash_of_a_text_depends_on_no_other_text(messages, key, cut):
     assert of_texts(texts.slice(cut), key).tolist() == expected[cut:], "a part of an array"
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     rows=st.lists(st.lists(st.integers(0, 2**64 - 1), min_size=5, max_size=5), min_size=1),
     key=st.binary(min_size=16, max_size=16),

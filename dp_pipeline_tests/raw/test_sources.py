@@ -251,9 +251,7 @@ def test_sensitive_line_that_is_no_row_is_dropped(tmp_path, line):
     assert table == {"x": ["5", "7", "9"], "y": ["6", "8", "1,0"]}
 
 
-@settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(line=st.binary(max_size=12).filter(lambda line: b"\n" not in line and b"\r" not in line))
 def test_any_sensitive_line_adds_one_row_at_most(tmp_path, line):
     before, after = b'5,6\n"7","8"\n', b'"9","1,0"\n3,"4"\n'

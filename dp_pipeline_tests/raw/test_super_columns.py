@@ -43,7 +43,7 @@ def some_tables(sizes: list[int], seed: int):
 SMALL = {"_ROWS_A_BLOCK": 20, "_ROWS_A_STEP": 7, "_CELLS_AT_ONCE": 100, "_FUSED_CELLS": 40}
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     sizes=st.lists(st.integers(1, 9), min_size=1, max_size=7),
     seed=st.integers(0, 9),
@@ -62,7 +62,7 @@ def test_planned_tables_equal_direct_counts(sizes, seed, planned, small):
         assert np.array_equal(table, contingency_table(codes, named, names, rows=50))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     sizes=st.lists(st.integers(1, 9), min_size=4, max_size=6),
     seed=st.integers(0, 9),

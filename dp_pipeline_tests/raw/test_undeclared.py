@@ -139,8 +139,6 @@ people = st.lists(
     max_size=12,
 )
 TWICE = settings(
-    derandomize=True,
-    deadline=None,
     max_examples=60,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

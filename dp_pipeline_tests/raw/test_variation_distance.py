@@ -7,7 +7,7 @@ from itertools import combinations, product
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dp_pipeline.config.errors import DeclarationError
@@ -39,7 +39,6 @@ def by_hand(real, released, way) -> float:
     return total
 
 
-@settings(deadline=None)
 @given(real=rows.filter(bool), released=rows, ways=st.sets(st.sampled_from(ALL_WAYS), min_size=1))
 def test_the_distance_is_the_mean_of_sums_over_cells(real, released, ways):
     ways = sorted(ways)
@@ -47,7 +46,6 @@ def test_the_distance_is_the_mean_of_sums_over_cells(real, released, ways):
     assert average_distance(table(real), table(released), SIZES, ways) == pytest.approx(expected)
 
 
-@settings(deadline=None)
 @given(real=rows.filter(bool), released=rows, way=st.sampled_from(ALL_WAYS))
 def test_all_ways_of_counting_agree(real, released, way):
     answers = []
