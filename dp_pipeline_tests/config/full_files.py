@@ -1,6 +1,4 @@
-"""Data set files that use every field between them, as text and as the nested texts of a YAML
-loader without types.
-"""
+"""Data set files that use every field between them, as text and as nested texts."""
 
 from __future__ import annotations
 

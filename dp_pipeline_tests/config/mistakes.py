@@ -69,7 +69,7 @@ GOOD: dict[str, dict[str, str]] = {
             "  land: {levels: [Styria, Upper]}\n"
             "  born: {type: date, bounds: [2026-01-01, 2026-03-31], every: month}\n"
             "  free: {bounds: [0, 1]}"
-        ),
+        )
     },
 }
 """Name → field → its lines, of files that the parser accepts."""

@@ -51,9 +51,7 @@ def test_only_leaves_what_is_in_some_combination(tmp_path: Path) -> None:
     assert forbidden(people(tmp_path, declaration)) == set(product(not_in_styria, ("Styria",)))
 
 
-def test_depends_leaves_other_and_missing_values_free(
-    tmp_path: Path,
-) -> None:
+def test_depends_leaves_other_and_missing_values_free(tmp_path: Path) -> None:
     declaration = f"{{depends: {{town: {{land: {MAP}}}}}}}"
     wrong = {("Graz", "Upper"), ("Linz", "Styria"), ("Wels", "Styria")}
     assert forbidden(people(tmp_path, declaration)) == wrong
@@ -218,8 +216,6 @@ def test_a_mapping_declares_the_same_as_a_file(tmp_path: Path) -> None:
         constrained_domain({"never": {"age": 3, "state": "married"}}, spec.domain)
     assert str(refused.value).startswith("constraints.never.0.age: expected an interval of age")
 
-
-# What several of them leave.
 
 ANY = Constraint("", ("a", "b", "c"), (((0,), (0, 1), (1,)),), is_only=False)
 

@@ -51,9 +51,6 @@ def bins(draw: st.DrawFn) -> Bins:
     return Bins((low, *sorted(x for x in inner if low < x < high), high))
 
 
-# Levels.
-
-
 @fuzz
 @given(values=st.lists(st.text(max_size=5), min_size=2, unique=True), other=st.text(max_size=5))
 def test_the_code_of_a_level_is_its_position(values: list[str], other: str) -> None:
@@ -66,9 +63,6 @@ def test_the_code_of_a_level_is_its_position(values: list[str], other: str) -> N
 
 def test_no_texts_have_no_codes() -> None:
     assert Levels(("a", "b")).encode(np.array([], dtype=object)).shape == (0,)
-
-
-# Bins.
 
 
 @fuzz
@@ -119,9 +113,7 @@ def test_labels_of_cells_are_different(cells: Bins) -> None:
 
 @fuzz
 @given(cells=bins())
-def test_edges_have_six_digits_or_are_exact(
-    cells: Bins,
-) -> None:
+def test_edges_have_six_digits_or_are_exact(cells: Bins) -> None:
     edges, labels = [f"{edge:g}" for edge in cells.edges], cells.labels()
     texts = [label[1:].split(", ")[0] for label in labels] + [labels[-1][:-1].split(", ")[1]]
     if len(set(edges)) == len(edges):
@@ -137,9 +129,6 @@ def test_bins_of_equal_width_end_exactly_at_the_bounds(
 ) -> None:
     edges = Bins.equal_width(*interval, count).edges
     assert (edges[0], edges[-1], len(edges)) == (*interval, count + 1)
-
-
-# Coordinates.
 
 
 @fuzz
@@ -183,9 +172,6 @@ def test_a_decoded_number_is_inside_the_declared_interval(
 ) -> None:
     low, high = interval
     assert low <= Coordinate(low, high).decode(np.array([far]))[0] <= high
-
-
-# Bits.
 
 
 @fuzz

@@ -27,9 +27,7 @@ def test_canonical_text_and_epsilon_are_each_others_inverse(nano: int) -> None:
 
 @exactly
 @given(value=st.fractions(min_value=0, max_value=10**6))
-def test_a_charge_is_the_smallest_sufficient_nano_epsilon(
-    value: Fraction,
-) -> None:
+def test_a_charge_is_the_smallest_sufficient_nano_epsilon(value: Fraction) -> None:
     nano = nano_epsilon(value)
     assert nano - 1 < value * NANO <= nano
 

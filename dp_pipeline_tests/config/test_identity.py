@@ -24,8 +24,6 @@ def overlap(one: str, other: str) -> bool:
     return first_overlap([one], [other]) is not None
 
 
-# URLs
-
 LABEL = st.text("abcdefghijklmnopqrstuvwxyz0123456789", min_size=1, max_size=8)
 HOSTS = st.builds("{}.{}.example".format, LABEL, LABEL)
 SEGMENT = st.text("abcXYZ019-._~ é&=+", min_size=1, max_size=6).filter(
@@ -144,9 +142,6 @@ def test_a_declared_hash_is_the_same_at_every_url() -> None:
     assert set(one.identities) & set(other.identities) == {f"sha256:{SHA256}"}
 
 
-# Hosts
-
-
 @pytest.mark.parametrize(
     "host",
     [
@@ -209,9 +204,6 @@ def test_a_name_of_the_hosts_file_is_also_its_address(
         assert set(host_names("db")) & set(host_names("203.0.113.5")) == {"203.0.113.5"}
     finally:
         url._hosts_file.cache_clear()
-
-
-# Files
 
 
 @pytest.fixture
@@ -291,9 +283,6 @@ def test_siblings_and_invisible_files_do_not_overlap(rides: Path) -> None:
     assert not overlap(f"file:/{'a' * 5000}", f"file:{rides}")
 
 
-# Files that are read through links
-
-
 def current(source: Source) -> set[str]:
     return set(source.current_identities)
 
@@ -370,9 +359,6 @@ def test_a_built_in_set_is_not_looked_up_as_a_file(
 @pytest.mark.parametrize("stored", ["inode:", "inode:1", "inode:a:b", "inode:1:2:3"])
 def test_a_number_that_is_none_stops_no_comparison(stored: str, rides: Path) -> None:
     assert not overlap(stored, f"file:{rides}")
-
-
-# Other names
 
 
 @pytest.mark.parametrize(

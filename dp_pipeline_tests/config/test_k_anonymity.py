@@ -77,22 +77,14 @@ def test_a_share_to_leave_out_is_exact(text: str, share: Fraction, tmp_path: Pat
     assert declared(tmp_path, f"suppress: {text}").suppress == share
 
 
-# Sensitive rows
-
-
 def released(folder: Path, lines: str = "", **changes: str | None) -> DatasetSpec:
     return loaded(folder, **{**ALONE, "k_anonymity": section(lines), **changes})
 
 
-def test_default_partitions_of_sensitive_rows_guarantee_some_k(
-    tmp_path: Path,
-) -> None:
+def test_default_partitions_of_sensitive_rows_guarantee_some_k(tmp_path: Path) -> None:
     spec = released(tmp_path, allow_not_dp="allow_not_dp: true")
     assert spec.k_anonymity is not None
     assert spec.k_anonymity.partitions == (2, 5, 10, 20, 50)
-
-
-# K as a partition
 
 
 @given(st.integers(0, 10**9 - 1))

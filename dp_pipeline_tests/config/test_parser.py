@@ -16,12 +16,7 @@ from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.config.parser import load_spec
 from dp_pipeline.config.sections import Publication
 from dp_pipeline.config.source import Source
-from dp_pipeline_tests.config.declarations import (
-    FIELDS,
-    declaration,
-    loaded,
-    written,
-)
+from dp_pipeline_tests.config.declarations import FIELDS, declaration, loaded, written
 
 
 def complaint(path: Path) -> str:
@@ -35,9 +30,6 @@ def complaint(path: Path) -> str:
     # The file has the name of the data set, which a command to copy may have too.
     assert not re.search(rf"\b{path.stem}\b", re.sub("`.+?`", "", text))
     return text
-
-
-# What is no declaration at all.
 
 
 NO_DECLARATIONS = {
@@ -102,9 +94,6 @@ def test_any_value_of_a_field_is_accepted_or_refused_in_one_line(
     field: str, value: str, tmp_path: Path
 ) -> None:
     fine_or_refused(written(tmp_path, declaration(**{field: f"{field}: {value}"})))
-
-
-# What is declared is what is loaded.
 
 
 def test_every_field_is_loaded_as_declared(tmp_path: Path) -> None:

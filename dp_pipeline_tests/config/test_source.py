@@ -29,9 +29,6 @@ def complaint(folder: Path, text: str, purpose: str = "release") -> str:
     return str(refused.value).partition("toy.yaml:")[2].partition(": ")[2]
 
 
-# URLs
-
-
 def test_a_url_is_a_source_that_needs_nothing(tmp_path: Path) -> None:
     source = source_of(tmp_path, f'kind: csv, {REMOTE}, delimiter: "\\t", header: [x, y]')
     assert (source.is_remote, source.needs, source.download) == (True, None, None)
@@ -90,9 +87,6 @@ def test_a_url_is_shown_without_what_may_be_secret() -> None:
     assert redact_url("https://Me:w@Example.org:1/A?k=s#t") == "https://example.org:1/A"
 
 
-# Downloads in place of absent files
-
-
 def test_a_download_has_the_form_of_its_file_by_default(tmp_path: Path) -> None:
     form = "header: [a, b], comment: '#', delimiter: ;"
     source = source_of(
@@ -131,9 +125,6 @@ def test_file_and_download_are_sampled_alike(tmp_path: Path) -> None:
         alternative.identity.endswith(": 5 rows by colour, seed 3")
         for alternative in source.alternatives
     )
-
-
-# Databases
 
 
 QUERY = "query: SELECT x FROM rides"
@@ -226,8 +217,6 @@ def test_another_database_is_refused_and_its_url_not_repeated(
         f"source.database: expected {EXPECTED_DATABASE} in RIDES, got a text of another form"
     )
 
-
-# An @ in a password that is not written %40.
 
 SPLIT = ["postgresql://ana:pa@WORD@127.0.0.1/x", "postgresql://ana:p@a/WORD@127.0.0.1/x"]
 

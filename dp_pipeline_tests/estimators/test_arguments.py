@@ -67,11 +67,7 @@ def test_what_is_no_delta_is_refused(value: object):
         exact_delta(value)
 
 
-SAME_BOX = [
-    [(0, 8), (-1, 1)],
-    np.array([[0.0, 8.0], [-1.0, 1.0]]),
-    {"y": (-1, 1), "x": (0, 8)},
-]
+SAME_BOX = [[(0, 8), (-1, 1)], np.array([[0.0, 8.0], [-1.0, 1.0]]), {"y": (-1, 1), "x": (0, 8)}]
 
 
 @pytest.mark.parametrize("bounds", SAME_BOX, ids=["pairs", "array", "mapping"])
@@ -90,9 +86,7 @@ def test_the_methods_are_the_models_that_release_centres():
     assert set(METHODS) == releasing
 
 
-def test_variant_that_costs_more_is_refused(
-    monkeypatch: pytest.MonkeyPatch,
-):
+def test_variant_that_costs_more_is_refused(monkeypatch: pytest.MonkeyPatch):
     def promise(_: object, epsilon: Fraction, __: object = None) -> PrivacyGuarantee:
         return PrivacyGuarantee("dp", 2 * epsilon, "an unpaid round")
 

@@ -1,6 +1,4 @@
-"""What comes back is what went in: types, levels, order, missing shares and numbers of rows, by
-every way in, declared and discovered.
-"""
+"""What comes back is what went in: types, levels, order, missing shares and numbers of rows."""
 
 from __future__ import annotations
 
@@ -291,8 +289,6 @@ def test_times_of_a_changed_clock_are_times_that_there_are(day: str) -> None:
     ).any()
 
 
-# Persons.
-
 VISITS = pd.DataFrame({"patient": np.repeat(np.arange(300), 10), "ill": [0, 1] * 1500})
 
 
@@ -322,9 +318,6 @@ def test_a_column_that_looks_like_an_identifier_is_named_once() -> None:
         "user.id",
         "customer-number",
     )
-
-
-# Models of any class, files, and rehearsals.
 
 
 def test_a_model_class_is_a_method_and_its_name_is_said() -> None:

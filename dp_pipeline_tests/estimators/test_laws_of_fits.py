@@ -1,6 +1,4 @@
-"""What holds of every private fit, of centres and of tables, by whichever method: any rows give a
-valid release, and nothing but the noisy answers depends on them.
-"""
+"""Any rows give a valid release, and nothing but the noisy answers depends on them."""
 
 from __future__ import annotations
 
@@ -228,11 +226,7 @@ def test_an_estimator_that_depends_on_the_order_is_caught(kind: Kind):
 
 @pytest.mark.parametrize(
     ("kind", "shows"),
-    [
-        (CENTRES, KeepsTheRows),
-        (CENTRES, WarnsOfFewRows),
-        (TABLES, WarnsOfFewRows),
-    ],
+    [(CENTRES, KeepsTheRows), (CENTRES, WarnsOfFewRows), (TABLES, WarnsOfFewRows)],
 )
 def test_an_estimator_that_shows_the_rows_is_caught(kind: Kind, shows: type):
     assert shows_the_rows(kind, type("Mutant", (shows, kind.estimator), {}))

@@ -1,6 +1,4 @@
-"""A frame, a CSV file and a Parquet file of the same rows have the same codes, and what is declared
-wrong is refused alike. What the type of a Parquet column cannot fulfil is refused in Parquet only.
-"""
+"""A frame, a CSV file and a Parquet file of the same rows have the same codes and errors."""
 
 from __future__ import annotations
 

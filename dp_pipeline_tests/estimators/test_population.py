@@ -111,9 +111,7 @@ class Silent(ExactNoise):
         return counts
 
 
-def test_source_that_claims_protection_is_refused(
-    ledger: Ledger,
-) -> None:
+def test_source_that_claims_protection_is_refused(ledger: Ledger) -> None:
     with pytest.raises(InvalidParameter, match=r"sensitive rows need noise from"):
         quiet_fit(paid_by("riders", noise=Silent()), VILLAGES)
     assert ledger.balance("riders").spent == 0
@@ -173,9 +171,6 @@ def test_without_a_population_no_ledger_is_touched(ledger: Ledger):
     assert ledger.entries() == before
 
 
-# A synthetic table, in its own currency.
-
-
 def table_paid_by(population: str, **parameters: Any) -> Any:
     return copier(**{"population": population, "epsilon": "0.4", "noise": "exact", **parameters})
 
@@ -216,8 +211,6 @@ def test_samples_and_marginals_are_not_charged(ledger: Ledger):
     fitted.marginal("rent")
     assert ledger.entries() == before
 
-
-# A domain that is discovered.
 
 OPEN = {"tenure": {"levels": "discover"}, "rent": {"bounds": [0, 3000], "bins": {"quantiles": 2}}}
 FOUND = {"domain": OPEN, "discover": {"epsilon": "0.3", "delta": "0.000001"}}

@@ -116,11 +116,7 @@ REFUSED: dict[str, tuple[dict[str, Any], Any, str]] = {
         OTHERS[:0],
         "prior: at least one public row must have declared values, but there is none",
     ),
-    "other levels": (
-        {},
-        OTHERS + 10,
-        "prior: at least one public row must have declared values",
-    ),
+    "other levels": ({}, OTHERS + 10, "prior: at least one public row must have declared values"),
     "the rows themselves": ({}, OWN, "prior: the public rows must be of other persons than X, but"),
     "another method": (
         {"method": "independent"},

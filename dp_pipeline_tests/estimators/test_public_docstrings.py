@@ -1,7 +1,4 @@
-"""What editors and ``help`` show of the public names is whole, in NumPy's form, and as the code is.
-
-Examples are run by pytest as doctests.
-"""
+"""What editors and ``help`` show of the public names is whole, and as the code is."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""A fit at a larger ε takes noise away from an earlier one of the same rows: once, and only then
-for what is between the two.
-"""
+"""A fit at a larger ε takes noise away from an earlier one of the same rows, once."""
 
 from __future__ import annotations
 
@@ -31,11 +29,7 @@ from dp_pipeline.releases.home import HOME_VARIABLE, find_home
 from dp_pipeline.results.accountant import REFINED
 from dp_pipeline.results.bundle import REFINED_FROM, REFINES, refinement_digest
 from dp_pipeline_tests.estimators.conftest import ACCOUNTS, DELTA
-from dp_pipeline_tests.estimators.households import (
-    METHODS,
-    VILLAGE,
-    copier,
-)
+from dp_pipeline_tests.estimators.households import METHODS, VILLAGE, copier
 from dp_pipeline_tests.instruments import ForcedNoise, RecordingNoise
 
 REFINABLE = ["independent", "priview", "one_shot"]
@@ -150,9 +144,7 @@ def test_of_many_threads_one_refines() -> None:
         assert sum(pool.map(refine, range(8))) == 1
 
 
-def test_failed_dry_run_leaves_the_refinement(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_failed_dry_run_leaves_the_refinement(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuses(*_: Any, **__: Any) -> Any:
         raise DeclarationError("independent: expected what it can do, got more")
 
@@ -250,11 +242,7 @@ def test_refined_fit_holds_only_noisy_answers(method: str) -> None:
 REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "a smaller ε": ({}, {"epsilon": "0.2"}, "refines: the ε of the other fit must be below"),
     "the same ε": ({}, {"epsilon": 0.5}, "refines: the ε of the other fit must be below"),
-    "another δ": (
-        {},
-        {"delta": "1e-9"},
-        "refines: both fits must have one `delta`, but",
-    ),
+    "another δ": ({}, {"delta": "1e-9"}, "refines: both fits must have one `delta`, but"),
     "another domain": (
         {},
         {"domain": {**DOMAIN, "smokes": ["no", "yes", "rarely"]}},
@@ -332,8 +320,6 @@ def test_what_is_no_fit_is_refused(kind: Any) -> None:
     ):
         synthesizer("2").fit(PEOPLE, refines=kind)
 
-
-# Where a population pays, its ledger knows.
 
 PAID = {"population": "pure", "noise": "exact"}
 

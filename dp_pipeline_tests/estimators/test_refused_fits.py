@@ -38,10 +38,7 @@ CENTRES: Cases = [
     ({"method_params": {"starts": 0}}, "starts: expected"),
     ({"method_params": {"speed": 1}}, "a parameter must be one of"),
     ({"method_params": [1]}, "method_params: expected a mapping, got list"),
-    (
-        {"nominal_rows": "many", "method": "dpqt_kmeans"},
-        "nominal_rows: expected",
-    ),
+    ({"nominal_rows": "many", "method": "dpqt_kmeans"}, "nominal_rows: expected"),
     ({"noise": "loud"}, "The source of noise must be"),
     ({"noise": 7}, "noise: expected"),
     ({"noise": SeededNoise}, "noise: expected"),
@@ -82,10 +79,7 @@ TABLES: Cases = [
         {"method": "privhd", "method_params": {"variant": "published"}},
         "the method must fulfil the requested ε, but with these",
     ),
-    (
-        {"method": "privbayes", "method_params": {"score": "I"}},
-        "needs a public number of rows",
-    ),
+    ({"method": "privbayes", "method_params": {"score": "I"}}, "needs a public number of rows"),
     ({"noise": "loud"}, "The source of noise must be"),
     ({"on_unknown": "guess"}, "on_unknown: expected drop, keep or error"),
     (
@@ -185,11 +179,7 @@ LAWS: dict[str, tuple[Make, Any, Cases]] = {
         VILLAGE,
         [({"domain": {"tenure": item}}, "domain: column 'tenure': expected ") for item in COLUMNS],
     ),
-    "domains": (
-        copier,
-        VILLAGE,
-        [({"domain": item}, words) for item, words in DOMAINS],
-    ),
+    "domains": (copier, VILLAGE, [({"domain": item}, words) for item, words in DOMAINS]),
     "dates": (
         copier,
         empty_frame("day"),
@@ -207,9 +197,7 @@ LAWS: dict[str, tuple[Make, Any, Cases]] = {
     ),
     "constraints": (
         changed(
-            copier,
-            domain=KNOWN,
-            constraints={"never": [{"age": "[0, 20)", "state": "married"}]},
+            copier, domain=KNOWN, constraints={"never": [{"age": "[0, 20)", "state": "married"}]}
         ),
         empty_frame(*KNOWN),
         CONSTRAINTS,

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dp_pipeline.estimators import InvalidParameter, KAnonymousSelector
@@ -35,10 +35,7 @@ def questions_of(values: Any, **parameters: Any) -> str:
 LEVELS: dict[str, tuple[Any, str]] = {
     "truth values": ([True, False] * 3, "=True"),
     "one truth value": ([True] * 6, "=True"),
-    "nullable truth values": (
-        pd.array([True, None] * 3, dtype="boolean"),
-        "=False =True =missing",
-    ),
+    "nullable truth values": (pd.array([True, None] * 3, dtype="boolean"), "=False =True =missing"),
     "objects that are truth values": ([True, None, False] * 2, "=False =True =missing"),
     "zeros and ones": ([0, 1] * 3, "=1"),
     "zeros and ones as floats": ([0.0, 1.0] * 3, "=1"),
@@ -130,10 +127,7 @@ def test_invalid_levels_are_refused_without_a_value(values: Any, message: str):
 
 PROPOSED: dict[str, tuple[Any, tuple[float, ...]]] = {
     "even steps": (np.arange(0, 80.25, 0.25), (10, 20, 30, 40, 50, 60, 70)),
-    "thousands": (
-        np.arange(0, 80_001, 7),
-        tuple(range(10_000, 80_000, 10_000)),
-    ),
+    "thousands": (np.arange(0, 80_001, 7), tuple(range(10_000, 80_000, 10_000))),
     "small": (np.arange(0, 80.25, 0.25) / 1e6, tuple(np.arange(1, 8) / 1e5)),
     "one number far away": ([0.5, *np.arange(100) / 10, 1e6], (1.2, 2.4, 3.7, 5, 6.2, 7.5, 8.7)),
     "mostly one number": ([0.0] * 99 + [10.5], (5.0,)),

@@ -68,10 +68,7 @@ def fit(draws: NDArray[np.int64], scale: Fraction, cdf: Cdf = laplace_cdf) -> fl
 
 
 def same(
-    one: NDArray[np.int64],
-    other: NDArray[np.int64],
-    scale: Fraction,
-    cdf: Cdf = laplace_cdf,
+    one: NDArray[np.int64], other: NDArray[np.int64], scale: Fraction, cdf: Cdf = laplace_cdf
 ) -> float:
     """The p-value of the two-sample chi-square test, in bins of a distribution."""
     edges, _ = _bins(scale, cdf)

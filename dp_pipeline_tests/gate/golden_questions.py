@@ -1,6 +1,4 @@
-"""Identities of one question of every kind: ``python -m dp_pipeline_tests.gate.golden_questions``
-writes them into ``golden_questions.txt`` anew.
-"""
+"""Write the identities of one question of every kind into ``golden_questions.txt``."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Coins that fall True with probability exp(−x), and roots that are not too small.
-
-False alarms: ``distributions.ALARM``; all draws here are seeded.
-"""
+"""Coins that fall True with probability exp(−x), and roots that are not too small."""
 
 from __future__ import annotations
 

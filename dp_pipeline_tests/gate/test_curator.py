@@ -128,9 +128,6 @@ def test_what_a_person_is_cannot_be_changed_from_outside() -> None:
             setattr(curator, name, value)
 
 
-# The order.
-
-
 @every_question
 def test_every_question_is_charged_counted_and_stored_in_order(kind: str) -> None:
     log: list[str] = []
@@ -208,9 +205,6 @@ def test_what_is_returned_is_what_was_stored(kind: str) -> None:
     else:
         (answer,) = stored
         assert np.array_equal(getattr(returned, "table", returned), answer)
-
-
-# Replaying.
 
 
 @every_question
@@ -377,9 +371,6 @@ def test_a_question_has_one_identity_whatever_the_rows(kind: str) -> None:
     assert asked[0] == asked[1] == asked[2]
 
 
-# Answers.
-
-
 def asked_silently(question: Callable[[Curator], object], rows: object) -> object:
     return question(curator_over(rows))  # type: ignore[arg-type]
 
@@ -429,9 +420,6 @@ def test_one_scan_serves_all_levels_of_a_tree() -> None:
     for nodes in (Nodes.root(), Nodes.root().children(2)):
         curator.measure_nodes(("x", "y"), nodes, depth=2, epsilon=ONE)
     assert looks == ["look"]
-
-
-# Refusals that come before the charge.
 
 
 def nodes(which: Nodes, depth: int, *columns: str) -> Question:
@@ -572,8 +560,6 @@ def test_a_grid_of_exactly_the_largest_size_is_answered() -> None:
         curator_over(counter).measure_grid(("x", "y"), cells=4096, epsilon=ONE)
 
 
-# Choosing.
-
 MARRIED: tuple[Row, ...] = tuple(
     (1.0, 0.5, colour, smokes)
     for colour, smokes in [("red", "no"), ("green", "yes")]
@@ -597,9 +583,6 @@ def test_a_choice_costs_twice_its_largest_reach_over_its_scale() -> None:
     (spend,) = curator.accountant.spends
     assert spend.sensitivity == 2 * 3 * (1 << 16) + 1 == Independence().linf(3)
     assert spend.epsilon == Fraction(2 * spend.sensitivity) / noise.draws[0].scale == 1
-
-
-# How far one person moves an answer.
 
 
 @pytest.mark.parametrize("kind", QUESTIONS)
@@ -644,9 +627,6 @@ def test_the_sensitivity_of_residuals_is_reached_outside_radii() -> None:
     )
     assert moved(near, [], [outside]) == [(1 << 16, 1 << 16)]
     assert moved(far, [], [outside])[0][0] < 1 << 16
-
-
-# Exact counts hide.
 
 
 SEALED = Sealed(np.array([4321, 17]))

@@ -99,10 +99,7 @@ def test_no_noise_is_drawn_and_the_answers_are_exact() -> None:
     low, high = QUESTIONS["bounds"](curator)
     assert [
         coordinate.decode(q) for coordinate, q in zip(TOWN.box(("x", "y")), low, strict=True)
-    ] == [
-        pytest.approx(0.5, abs=1e-4),
-        pytest.approx(-0.9, abs=1e-4),
-    ]
+    ] == [pytest.approx(0.5, abs=1e-4), pytest.approx(-0.9, abs=1e-4)]
     assert high.tolist() == [1 << 16, 1 << 16]
     records = QUESTIONS["records"](curator)
     everybody = LoopCounter(TEN_PEOPLE).places(("x", "y"))

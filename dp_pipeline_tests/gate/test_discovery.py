@@ -23,12 +23,7 @@ from dp_pipeline.config.discovered_domain import (
 from dp_pipeline.config.domain import Attribute, Domain, Undeclared
 from dp_pipeline.config.encoding import IntArray
 from dp_pipeline.config.errors import BoundaryViolation, DeclarationError, NoAnswer
-from dp_pipeline.gate.discovery import (
-    bucket_edges,
-    bucket_threshold,
-    discover,
-    discovery_queries,
-)
+from dp_pipeline.gate.discovery import bucket_edges, bucket_threshold, discover, discovery_queries
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.gate.texts import unpack_texts
 from dp_pipeline.raw.counters.undeclared import UndeclaredRows
@@ -68,10 +63,7 @@ def accountant_of(spec: DatasetSpec) -> Accountant:
 
 
 def run(
-    spec: DatasetSpec,
-    rows: Sequence[Row] | None,
-    noise=None,
-    transcript: Transcript | None = None,
+    spec: DatasetSpec, rows: Sequence[Row] | None, noise=None, transcript: Transcript | None = None
 ) -> DiscoveredDomain:
     counter = None if rows is None else counter_of(spec, rows)
     accountant = accountant_of(spec)
@@ -164,9 +156,7 @@ def test_quantile_bins_hold_about_as_many_rows_each(tmp_path: Path) -> None:
     assert counts.min() > 850
 
 
-def test_a_value_of_most_rows_has_a_bin_of_its_own(
-    tmp_path: Path,
-) -> None:
+def test_a_value_of_most_rows_has_a_bin_of_its_own(tmp_path: Path) -> None:
     spec = spec_of(tmp_path, "{x: {bounds: [0, 1000], bins: {quantiles: 16}}}", "{epsilon: 20}")
     gains = np.random.default_rng(3).integers(200, 800, 500).astype(float).tolist()
     actual = run(spec, [(one, "a", "p") for one in [*gains, *[0.0] * 3500]])["x"]
@@ -254,9 +244,6 @@ def test_a_charge_comes_before_any_look(tmp_path: Path) -> None:
         discover(spec, Unseen.empty(spec), no_delta, Transcript(), SeededNoise(1))
 
 
-# What one person may change, along forced answers.
-
-
 @dataclass
 class Listening(RecordingNoise):
     """Forced answers, kept with the exact ones: a possible run on every population."""
@@ -317,9 +304,6 @@ def test_the_domain_depends_on_noisy_answers_only(tmp_path: Path, seed: int) -> 
     assert len(set(said)) == 1
 
 
-# Too little: what was paid for ends in a domain all the same, and says what it lacks.
-
-
 def test_the_domain_of_too_few_rows_states_its_weakness(tmp_path: Path) -> None:
     spec = spec_of(tmp_path, ALL, "{epsilon: 0.1, delta: 0.000001}")
     domain = run(spec, crowd([1.0], times=2))
@@ -369,9 +353,6 @@ def test_a_declared_file_has_nothing_to_discover(tmp_path: Path) -> None:
     spec = written_spec(tmp_path, "{x: {bounds: [0, 1]}}")
     with pytest.raises(DeclarationError, match="people has nothing to discover"):
         discovery_queries(spec)
-
-
-# Transcripts.
 
 
 def test_a_replay_needs_no_rows_and_finds_the_same(tmp_path: Path) -> None:
@@ -450,11 +431,7 @@ def test_every_unit_has_less_than_200_buckets() -> None:
 
 def test_dates_are_discovered_from_years_with_rows() -> None:
     days = Attribute(
-        "day",
-        "day",
-        "clip",
-        clock=Clock("date"),
-        undeclared=Undeclared(bounds=True, quantiles=4),
+        "day", "day", "clip", clock=Clock("date"), undeclared=Undeclared(bounds=True, quantiles=4)
     )
     spec = DatasetSpec.of_domain("frame", Domain((days,)), discover=Discover(Fraction(8)))
     rows = pa.table({"day": ["2024-05-01", "2026-02-03", "no date"] * 200})

@@ -104,9 +104,6 @@ def test_the_scale_of_a_mean_holds_the_noise_of_sum_and_rows(
     assert stated == pytest.approx(deviation, rel=0.24)
 
 
-# Agreement with a label.
-
-
 @pytest.mark.parametrize("people", [name for name in AWKWARD if AWKWARD[name]])
 def test_without_noise_the_agreement_is_that_of_a_loop_over_rows(people: str) -> None:
     rows = AWKWARD[people]
@@ -156,9 +153,6 @@ def test_projection_halves_the_error_of_clipping_cells_at_zero() -> None:
     assert errors["off"] < errors["zero"] / 2
 
 
-# Centres without a synopsis.
-
-
 @pytest.mark.parametrize(
     ("centres", "most"),
     [
@@ -181,9 +175,6 @@ def test_without_a_synopsis_rows_are_clipped_at_the_widest_gap(
 def test_without_persons_there_is_no_error() -> None:
     (number,) = private_quality(curator_over(NOBODY), clusters_at(CENTRES), epsilon=SILENT).values()
     assert number.value == 0
-
-
-# Boxes of any width.
 
 
 @pytest.mark.parametrize("width", [1e-100, 1e-3, 1e15])

@@ -1,7 +1,4 @@
-"""The exponential mechanism of the three sources: right probabilities, edges and refusals.
-
-False alarms: see ``distributions.ALARM`` (1e-8 a test, below 1e-6 for the folder).
-"""
+"""The exponential mechanism of the three sources: right probabilities, edges and refusals."""
 
 from __future__ import annotations
 

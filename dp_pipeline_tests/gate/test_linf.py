@@ -1,7 +1,4 @@
-"""The discrete L∞ mechanism: the right distribution, the right price, the right refusals.
-
-False alarms: see ``distributions.ALARM``.
-"""
+"""The discrete L∞ mechanism: the right distribution, the right price, the right refusals."""
 
 from __future__ import annotations
 
@@ -138,10 +135,7 @@ REFUSED = {
     "no sensitivity": lambda: linf_scale(linf=0, epsilon=Fraction(1)),
     "no ε": lambda: linf_scale(linf=1, epsilon=Fraction(0)),
     "so many numbers for the noise that few radii are kept": lambda: measure_linf(
-        np.zeros(MAX_LINF_SIZE + 1, np.int64),
-        linf=1,
-        epsilon=Fraction(1),
-        noise=SOURCES[2],
+        np.zeros(MAX_LINF_SIZE + 1, np.int64), linf=1, epsilon=Fraction(1), noise=SOURCES[2]
     ),
 }
 

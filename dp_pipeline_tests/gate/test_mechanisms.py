@@ -105,8 +105,6 @@ def test_a_measure_of_nothing_is_an_empty_answer(noise) -> None:
     assert noisy.dtype == np.int64
 
 
-# What is paid. Each bound comes with the mutant that breaks it.
-
 NEIGHBOURS = [
     (one, tuple(score + move for score, move in zip(one, moves, strict=True)))
     for one in itertools.product(range(4), repeat=3)
@@ -159,8 +157,6 @@ def test_a_measure_costs_its_epsilon_exactly(l1: int, kept: bool) -> None:
     assert (max(losses) == Fraction(1, 7)) is kept
     assert (max(losses) <= Fraction(1, 7)) is kept
 
-
-# What is paid in ρ: the Rényi divergence of order α is at most α·ρ.
 
 ORDERS = (1.001, 1.5, 2.0, 8.0, 60.0)
 
@@ -219,8 +215,6 @@ def test_a_gaussian_measure_costs_its_rho_exactly(
     assert (worst <= float(rho) + 1e-9) is kept
     assert worst > 0.9 * float(rho)
 
-
-# What is refused.
 
 NOT_INTEGERS = [
     np.array([1.0]),

@@ -1,7 +1,4 @@
-"""The three noise sources: right distribution, right edges, right refusals.
-
-False alarms: see ``distributions.ALARM`` (1e-8 a test, below 1e-6 for the folder).
-"""
+"""The three noise sources: right distribution, right edges, right refusals."""
 
 from __future__ import annotations
 
@@ -67,9 +64,6 @@ by_size = pytest.mark.parametrize(
 
 def draws(source: NoiseSource, many: int, size: Fraction, kind: str = ADDED[0]) -> IntArray:
     return getattr(source, kind)(np.zeros(many, np.int64), size)
-
-
-# The distribution.
 
 
 @by_size
@@ -163,12 +157,7 @@ def exponent_doubled(many: int, patch: pytest.MonkeyPatch) -> IntArray:
     return draws(SeededNoise(6), many, Fraction(1), ADDED[1])
 
 
-OF_LAPLACE = (
-    minus_zero_kept,
-    ten_percent_too_little,
-    rounded_float_laplace,
-    even_rounds_say_yes,
-)
+OF_LAPLACE = (minus_zero_kept, ten_percent_too_little, rounded_float_laplace, even_rounds_say_yes)
 OF_GAUSSIAN = (
     one_percent_too_little_deviation,
     rounded_float_gaussian,
@@ -197,8 +186,6 @@ def test_uniform_integers_stay_below_any_bound(bound: int, size: int, seed: int)
     assert drawn.shape == (size,)
     assert all(0 <= int(number) < bound for number in drawn)
 
-
-# Noisy max.
 
 CANDIDATES = (5, 7, 7, 4)
 
@@ -243,9 +230,6 @@ def test_a_choice_keeps_the_last_bit_of_large_scores(source: NoiseSource, kind: 
 def test_noisy_max_holds_at_the_ends_of_int64(source: NoiseSource) -> None:
     scores = np.array([INT64.min, INT64.max, INT64.max - 2000])
     assert {source.noisy_max(scores, Fraction(10)) for _ in range(20)} == {1}
-
-
-# Edges.
 
 
 def added(source: NoiseSource, kind: str, counts: NDArray[np.int64], size: Fraction) -> IntArray:
@@ -372,9 +356,6 @@ def test_nothing_is_chosen_among_no_candidates(source: NoiseSource, kind: str) -
     assert getattr(source, kind)(np.array([-7]), Fraction(1, 3)) == 0
 
 
-# OpenDP.
-
-
 @settings(max_examples=150)
 @given(st.fractions(min_value=Fraction(1, 10**30), max_value=2**55))
 def test_opendp_gets_the_smallest_float_above_the_scale(scale: Fraction) -> None:
@@ -443,9 +424,6 @@ def test_opendp_is_not_imported_before_the_first_draw() -> None:
         "sys.exit('opendp' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-# The sources as values.
 
 
 @by_kind

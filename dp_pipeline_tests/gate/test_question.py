@@ -45,9 +45,7 @@ def test_a_reworded_question_gets_the_answer_that_was_paid_for(
     assert "marginal of smokes" in transcript.records[0].words
 
 
-def test_another_version_makes_another_question(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_another_version_makes_another_question(monkeypatch: pytest.MonkeyPatch) -> None:
     transcript = Transcript()
     curator_over(TEN_PEOPLE, transcript=transcript).measure(("smokes",), epsilon=ONE)
     monkeypatch.setattr(questions, "DIGEST_VERSION", questions.DIGEST_VERSION + 1)

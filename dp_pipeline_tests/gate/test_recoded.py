@@ -159,9 +159,6 @@ def test_an_answer_is_replayed_for_its_recoding_only(name: str) -> None:
             smokers(None, recodings, transcript.rewind())
 
 
-# Refusals.
-
-
 class OwnGrouping(Grouping):
     """Groups that could be others the next time."""
 
@@ -216,9 +213,6 @@ def test_an_attribute_without_cells_is_not_recoded(name: str) -> None:
     for recoding in ({name: Grouping((0,))}, {"new": DerivedAttribute((name,), (0,))}):
         with pytest.raises(DeclarationError):
             recoded(curator_over(TEN_PEOPLE), recoding)
-
-
-# How far one person moves a table or a score of recoded rows.
 
 
 @dataclass(frozen=True)

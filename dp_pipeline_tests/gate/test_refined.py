@@ -1,7 +1,4 @@
-"""Less noise for what is added: the right distribution given what was drawn, and the right price.
-
-False alarms: see ``distributions.ALARM``.
-"""
+"""Less noise for what is added: the right distribution given the first draw, and the right price."""
 
 from __future__ import annotations
 
@@ -36,11 +33,7 @@ ONE = Fraction(1)
 PAIR = ("colour", "smokes")
 SOURCES = [OpenDPNoise(), ExactNoise(), SeededNoise(1)]
 RHO = Currency(Fraction(1, 10**9))
-SCALES = [
-    (Fraction(4), Fraction(2)),
-    (Fraction(3), Fraction(14, 5)),
-    (Fraction(5), Fraction(2, 3)),
-]
+SCALES = [(Fraction(4), Fraction(2)), (Fraction(3), Fraction(14, 5)), (Fraction(5), Fraction(2, 3))]
 
 
 def conditional(z: int, scale: Fraction, finer: Fraction, places: Iterable[int]) -> list[float]:
@@ -131,9 +124,6 @@ def test_large_numbers_are_exact() -> None:
     first = source.discrete_laplace(counts, scale)
     second = source.refined_laplace(counts, first, scale, Fraction(1))
     assert np.abs(second - counts).max() < 200
-
-
-# At the gate.
 
 
 def test_a_marginal_is_refined_for_what_is_added() -> None:

@@ -54,9 +54,6 @@ class CountedCounter(LoopCounter):
         return super().count(marginals)
 
 
-# Answers.
-
-
 def test_all_scores_and_their_total_are_those_of_the_tables() -> None:
     session = session_over(scores=MIXED)
     (table,) = LoopCounter(TEN_PEOPLE).count([PAIRS[1]])
@@ -87,9 +84,7 @@ def test_many_scores_take_one_reading_of_the_rows() -> None:
     assert counter.asked == [list(PAIRS)]
 
 
-def test_too_many_tables_are_counted_in_parts(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_too_many_tables_are_counted_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(candidates_file, "MAX_CELLS_AT_ONCE", 12)
     counter = CountedCounter(TEN_PEOPLE)
     parts = curator_over(counter).open_scores(MIXED).measure_all(amount=SILENT)
@@ -126,9 +121,6 @@ def test_an_interrupted_tabulation_draws_what_is_missing() -> None:
         for one, other in zip(again[:answered], first, strict=False):
             assert np.array_equal(one.table, other.table)
         assert curator.accountant.remaining == 0
-
-
-# What is paid.
 
 
 ASKED: dict[str, Callable[[ScoreSession], object]] = {
@@ -184,9 +176,6 @@ def test_scores_near_the_end_of_int64_are_cut_and_never_refused() -> None:
     assert abs(session.measure_total(amount=SILENT / 4) - MAX_SCORE) < 9
 
 
-# What nobody sees.
-
-
 def test_a_session_shows_no_score_and_is_not_stored() -> None:
     session = session_over()
     session.measure_all(amount=SILENT / 2)
@@ -195,9 +184,6 @@ def test_a_session_shows_no_score_and_is_not_stored() -> None:
         pickle.dumps(session._candidates._exact._counts)
     shown = " ".join(f"{var!r}" for var in vars(session._candidates).values())
     assert str(10 * UNIT) not in shown
-
-
-# Refusals that come before the charge.
 
 
 class OwnScore(DependenceScore):

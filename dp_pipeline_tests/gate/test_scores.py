@@ -77,15 +77,10 @@ def fuzz(score: Callable[[Table], int], linf: Callable[[int], int]) -> None:
 
 
 @pytest.mark.parametrize(
-    "score",
-    [GAP, FLAT, Independence(), Purity()],
-    ids=["gap", "flat", "independence", "purity"],
+    "score", [GAP, FLAT, Independence(), Purity()], ids=["gap", "flat", "independence", "purity"]
 )
 def test_one_person_moves_a_score_by_at_most_its_linf(score) -> None:
     fuzz(score.score, score.linf)
-
-
-# Wrong scores.
 
 
 def independence_in_floats(dtype: type) -> Callable[[Table], int]:
@@ -168,9 +163,6 @@ WRONG_SCORES = {
 def test_a_score_above_its_sensitivity_is_detected(wrong) -> None:
     with pytest.raises(AssertionError):
         fuzz(*wrong)
-
-
-# By brute force, and against the formula.
 
 
 def small_tables(shape: tuple[int, int], most: int) -> list[Table]:
@@ -270,9 +262,6 @@ def test_a_score_of_many_parents_is_that_of_one_axis() -> None:
         assert score.score(counts) == score.score(flat)
     alone = counts.sum(axis=(1, 2))
     assert [one.score(alone) for one in (Independence(), MutualInformation(rows))] == [0, 0]
-
-
-# Where one row is replaced by another, and the number of rows is public.
 
 
 def replaced(table: Table) -> Iterator[Table]:

@@ -1,7 +1,4 @@
-"""Noise on all cells of a sparse table, and the large ones kept: as if all had been drawn.
-
-Chi-square tests on seeded draws: false-alarm rate ``ALARM`` each.
-"""
+"""Noise on all cells of a sparse table, and the large ones kept: as if all had been drawn."""
 
 from __future__ import annotations
 

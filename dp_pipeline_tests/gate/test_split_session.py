@@ -41,9 +41,6 @@ RATES = [Fraction(text) for text in ("1/100", "1/3", "1/2", "3/5", "4/5", "19/20
 """q = e^(−1/λ) as exact numbers: the proof is one about q, so no logarithm is rounded."""
 
 
-# The proof, step by step, in exact rationals.
-
-
 def tail(m: int, q: Fraction) -> Fraction:
     """P(X ≥ m) as the proof says it."""
     return q**m / (1 + q) if m >= 1 else 1 - q ** (1 - m) / (1 + q)
@@ -140,9 +137,6 @@ def test_half_the_decay_breaks_the_bound(fan: int) -> None:
     assert not pays(product, q, fan)
 
 
-# Decay and scale.
-
-
 @every_fan
 @pytest.mark.parametrize(
     "scale",
@@ -183,9 +177,6 @@ def test_the_scale_is_what_the_accountant_asks_for(
 def test_deep_boxes_at_the_largest_scale_stay_int64() -> None:
     deepest = 40 * decay(fan=2, scale=Fraction(MAX_SCALE))
     assert deepest + decay(fan=2, scale=Fraction(MAX_SCALE)) < 1 << 62
-
-
-# The code, by what it lost: P(bits) from the biased counts that the noise was drawn for.
 
 
 @dataclass
@@ -341,9 +332,6 @@ def test_along_any_bits_one_person_loses_no_more_than_epsilon(
     assert loss <= 1 + ROUNDING
 
 
-# What is drawn.
-
-
 @dataclass(frozen=True)
 class Everywhere(OnePlace):
     """So many rows in every box that is asked for."""
@@ -384,9 +372,6 @@ def test_only_bits_are_stored() -> None:
     curator = curator_over(TEN_PEOPLE, epsilon=ONE, transcript=transcript)
     grown(curator.open_splits(TREE, bits=1, epsilon=ONE), bits=1)
     assert all(set(record.answer.tolist()) <= {0, 1} for record in transcript.records)
-
-
-# What is refused.
 
 
 QUARTERS = ROOT.children(2)
@@ -461,9 +446,6 @@ def test_no_boxes_are_no_question() -> None:
     session = curator.open_splits(TREE, bits=2, epsilon=ONE)
     assert session.split(ROOT.where(np.zeros(0, dtype=np.int64))).tolist() == []
     assert len(transcript) == 0
-
-
-# It is a function of its transcript.
 
 
 @pytest.mark.parametrize("bits", [1, 2])

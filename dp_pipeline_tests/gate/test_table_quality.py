@@ -168,9 +168,6 @@ def trained_once() -> Callable[..., LinearClassifier]:
     return remembered
 
 
-# Probabilities as whole numbers.
-
-
 @settings(max_examples=40)
 @given(
     weights=st.lists(st.floats(0, 1e6), min_size=1, max_size=300).filter(lambda w: sum(w) > 1e-3)

@@ -1,7 +1,4 @@
-"""The number of empty cells that reach a threshold: exact, however many cells there are.
-
-Chi-square tests on seeded draws: false-alarm rate ``ALARM`` each.
-"""
+"""The number of empty cells that reach a threshold: exact, however many cells there are."""
 
 from __future__ import annotations
 

@@ -226,9 +226,6 @@ def test_a_session_that_loses_count_is_caught(
     assert greediest() > 1
 
 
-# What is drawn.
-
-
 @pytest.mark.parametrize("distance", [1, 3])
 @pytest.mark.parametrize("epsilon", [ONE, Fraction(7, 3), Fraction(1, 10)], ids=str)
 def test_the_scale_of_a_count_is_that_of_its_shares(distance: int, epsilon: Fraction) -> None:
@@ -268,9 +265,6 @@ def test_every_count_has_discrete_laplace_noise_of_its_scale() -> None:
     noisy = session.expand(ROOT.children(1), bits=13, shares=np.array([half, half // 4]))
     for counts, scale in zip(noisy, (2, 8), strict=True):
         assert fit(counts, Fraction(scale)) > ALARM
-
-
-# What is refused.
 
 
 def opened(epsilon: Fraction = ONE) -> TreeSession:
@@ -374,9 +368,6 @@ def test_no_nodes_are_no_question() -> None:
     assert len(transcript) == 0
 
 
-# What must be spent.
-
-
 def closed(curator: Curator, session: TreeSession) -> list[bool]:
     """Whether the session, and the release, may end here."""
     ends = []
@@ -410,9 +401,6 @@ def test_a_release_with_two_trees_needs_both_of_them_spent() -> None:
     assert closed(curator, first) == [True, False]
     second.expand(ROOT, bits=4, shares=ALL)
     assert closed(curator, second) == [True, True]
-
-
-# It is a function of its transcript.
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -57,9 +57,6 @@ def unpaid(curator: Curator) -> Curator:
     )
 
 
-# What costs more, or less, than it says.
-
-
 def unpaid_round(curator: Curator, epsilon: Fraction, sound: Callable[..., Any]) -> Any:
     """Draw noise for one more table, past the accountant."""
     exact = curator._executor.counter.grid(("x", "y"), 2).open_at_the_gate()
@@ -162,9 +159,6 @@ class StopsEarly(DpqtKMeans):
         if noisy.table[0] > units:
             return super()._grow(curator, columns, units, epsilon - share)
         return Nodes.root(), epsilon * (1 - self.gamma)
-
-
-# What is not a function of the transcript.
 
 
 def plans_by_rows(parameter: str, value: Callable[[int], int]) -> WrongFit:

@@ -33,9 +33,6 @@ def rounds_of(done: Run) -> list[tuple[Spend, Spend]]:
     return [(spends[index], spends[index + 1]) for index in choices]
 
 
-# What is measured.
-
-
 def test_without_noise_the_pairs_that_depend_are_measured_first() -> None:
     done = run(AimLike(candidates=1), TWINS, domain=BITS, epsilon=SILENT)
     first = {table.what for _, table in rounds_of(done)[:3]}
@@ -73,9 +70,6 @@ def test_no_clique_passes_the_cap_and_every_table_is_inside_one(cap: int) -> Non
         assert max(BITS.cell_count(clique) for clique in table.cliques) <= cap
         for one in table.measured:
             assert any(set(one.attributes) <= set(clique) for clique in table.cliques)
-
-
-# What is paid.
 
 
 @every_delta

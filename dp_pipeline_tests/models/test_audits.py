@@ -174,9 +174,6 @@ def test_too_little_noise_in_a_round_of_k_means_is_flagged() -> None:
     assert certified(cheaper, TEN_PEOPLE[-1:], runs=ROUND_RUNS) > CLAIM
 
 
-# The audit itself.
-
-
 def noisy_counts(count: int, *, seed: int, scale: Fraction = 1 / CLAIM) -> np.ndarray:
     return SeededNoise(seed).discrete_laplace(np.full((RUNS, 1), count), scale).astype(float)
 

@@ -1,7 +1,4 @@
-"""The contract of a model that pays in ρ: exactly its budget, along any answers, by its transcript.
-
-A small model asks everything that there is to ask in ρ; its mutants are caught.
-"""
+"""The contract of a model that pays in ρ: exactly its budget, along any answers, in replays."""
 
 from __future__ import annotations
 
@@ -110,9 +107,6 @@ def test_along_any_answers_a_person_costs_at_most_the_claim(
     delta: Fraction | None, distance: int
 ) -> None:
     fuzz_loss(MODEL, distance=distance, delta=delta, examples=12)
-
-
-# Mutants.
 
 
 def unpaid_scores(curator: Curator, epsilon: Fraction, sound: Callable[..., Any]) -> Any:

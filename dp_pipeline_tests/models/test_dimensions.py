@@ -1,9 +1,4 @@
-"""The clustering models keep their promises in one dimension, in sixteen, and in any box.
-
-Sides of 1 and of 10^6 in one box, bounds where floats have seven digits left, or just enough for a
-column. Every model is asked about a dozen people, so most of what it hears at ε = 1 is noise; at
-larger ε the default moves its centres too.
-"""
+"""The clustering models keep their promises in one dimension, in sixteen, and in any box."""
 
 from __future__ import annotations
 

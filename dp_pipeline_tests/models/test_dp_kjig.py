@@ -48,9 +48,6 @@ def names_of(table: ClassTable) -> list[str]:
     return [bit.name for bit in table.classes.bits]
 
 
-# The bits.
-
-
 def test_the_bits_that_decide_the_label_are_chosen_first() -> None:
     # Ill are those of x2 = 3, and of the others half of those with x1 = 0; x3 says nothing.
     codes = [
@@ -141,9 +138,6 @@ def test_the_scales_drawn_prove_epsilon_and_nobody_loses_more(score: str, distan
         check_loss(model, TEN_PEOPLE, person * distance, epsilon=Fraction(1), distance=distance)
 
 
-# What breaks the first claim, and is caught.
-
-
 class UnpaidBits(DpKjig):
     """Chooses past the accountant, and counts with all of ε."""
 
@@ -191,9 +185,6 @@ def test_classes_that_only_the_rows_know_of_are_caught() -> None:
     with pytest.raises(AssertionError):
         for seed in range(20):
             check_loss(model, NOBODY, TEN_PEOPLE[:1], epsilon=Fraction(1), distance=1, seed=seed)
-
-
-# What breaks the second one.
 
 
 class KIgnored(DpKjig):
@@ -255,8 +246,6 @@ def test_a_class_withheld_alone_cannot_be_computed() -> None:
     assert (tables["total"]["rows"] == counts.sum(axis=0)).all()
     assert counts.tolist() == [[200, 200], [200, 200]]
 
-
-# Hostile rows and declarations.
 
 HOSTILE: dict[str, tuple[Row, ...]] = {
     "nobody": NOBODY,

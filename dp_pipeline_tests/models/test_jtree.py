@@ -35,9 +35,6 @@ def draws_of(done: Run) -> list[Fraction]:
     return [one.epsilon for one in done.spends if one.mechanism == NOISY_MAX]
 
 
-# Which edges.
-
-
 def test_what_depends_is_joined_and_nothing_else() -> None:
     done = run(JTree(clique_cells=4), TWINS, domain=BITS, epsilon=SILENT)
     assert edges_of(done) == {frozenset("ab"), frozenset("cd"), frozenset("ef")}
@@ -101,9 +98,6 @@ def test_no_table_has_more_cells_than_the_cap_or_than_is_useful() -> None:
     # 0.7 · 300 / (4 · 6) = 8.75 cells.
     useful = table_of(run(JTree(nominal_rows=300), TWINS, domain=BITS))
     assert max(one.table.size for one in useful.measured) <= 8
-
-
-# What is paid.
 
 
 def test_every_draw_costs_its_share_and_tables_get_the_rest() -> None:

@@ -63,9 +63,6 @@ def shapes_of(done: Run) -> list[tuple[int, ...]]:
     return [draw.exact.shape for draw in done.draws]
 
 
-# Where centres go.
-
-
 def test_without_noise_a_round_is_the_one_of_k_means() -> None:
     centres = np.array([[1.0, 0.0], [5.0, 0.5], [7.5, 0.0]])
     means = lloyd(TEN_PEOPLE).round(centres[None], epsilon=SILENT)
@@ -126,9 +123,6 @@ def test_a_centre_outside_the_box_that_stays_is_on_its_edge() -> None:
     assert means.centres.tolist() == [[[8.0, -1.0]]]
 
 
-# Whether a cluster is empty is nobody's business.
-
-
 @every_model
 @pytest.mark.parametrize("seed", range(5))
 def test_a_person_added_to_an_empty_cluster_moves_no_centre(name: str, seed: int) -> None:
@@ -165,9 +159,6 @@ def test_a_centre_stays_as_often_with_and_without_a_person(start: str) -> None:
     begin = run(model, NOBODY, noise=Answers([0], [[0, 0]])).released.centres[0].tolist()
     for rows in (NOBODY, TEN_PEOPLE[:1]):
         assert 0.3 < share_of_stays(model, rows, begin) < 0.7
-
-
-# What is asked.
 
 
 @every_model

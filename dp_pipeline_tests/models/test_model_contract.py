@@ -55,9 +55,6 @@ every_distance = pytest.mark.parametrize(
 )
 
 
-# What a model is.
-
-
 @pytest.mark.parametrize("name", MODELS)
 def test_a_model_is_frozen_and_has_a_summary_and_a_proof(name: str) -> None:
     model_type = MODELS[name]
@@ -71,9 +68,6 @@ def test_a_model_is_frozen_and_has_a_summary_and_a_proof(name: str) -> None:
     for field in fields(model_type):
         assert {"parse", "expected", "measuring"} <= set(field.metadata)
         assert field.name in described
-
-
-# 2. It spends exactly its budget.
 
 
 @every_case
@@ -152,9 +146,6 @@ def test_a_person_counted_every_time_uses_all_of_epsilon(
     assert loss == claim or (chose and claim / 4 < loss < claim)
 
 
-# 3. It is a function of its transcript.
-
-
 @every_case
 @every_strength
 def test_answers_replayed_over_nobody_give_the_same_bytes(
@@ -218,9 +209,6 @@ def test_a_fit_that_was_interrupted_goes_on_to_the_same_result(case: str) -> Non
         assert [draw.scale for draw in again.draws] == [draw.scale for draw in rest]
         exact = sum(record.words.startswith("public, not noisy") for record in part.records)
         assert len(rest) < len(first.draws) or answered == exact
-
-
-# What comes out.
 
 
 @every_case

@@ -28,9 +28,6 @@ def pairs_of(table: SyntheticTable) -> set[frozenset[str]]:
     return {frozenset(one.attributes) for one in table.measured if len(one.attributes) == 2}
 
 
-# What is measured.
-
-
 def test_without_noise_pairs_that_depend_are_in_a_tree() -> None:
     table = table_of(run(Mst(), TWINS, domain=BITS, epsilon=SILENT))
     pairs = pairs_of(table)
@@ -68,9 +65,6 @@ def test_levels_that_nobody_has_go_together() -> None:
     # 0–2, 3, 4–19, 20 and the others, unless the noise in many of them adds up to 3σ.
     assert 5 <= pair.table.shape[1] <= 10
     assert (table.counts(("d",))[[3, 20]] >= 90).all()
-
-
-# What is paid.
 
 
 @every_delta

@@ -1,6 +1,4 @@
-"""Files that differ in one odd cell: the same schema, the same questions, and no more loss than
-is paid for, by every model.
-"""
+"""Files that differ in one odd cell: the same schema and questions, no more loss than is paid."""
 
 from __future__ import annotations
 

@@ -79,9 +79,6 @@ def hold_every_pair(tables: Sequence[tuple[str, ...]], sizes: Sizes) -> bool:
     return set(combinations((f"x{at}" for at in range(len(sizes))), 2)) <= held
 
 
-# Nothing pays.
-
-
 @both_currencies
 @pytest.mark.parametrize("sizes", [SMALL, BITS, WIDE, MANY], ids=["small", "bits", "wide", "many"])
 def test_at_a_tiny_epsilon_nothing_is_asked_about_pairs(
@@ -98,13 +95,8 @@ def test_attributes_of_few_levels_are_packed() -> None:
     assert {len(table) for table in wide} == {1}
 
 
-# Every pair is measured.
-
-
 @both_currencies
-def test_where_one_clique_holds_all_every_pair_is_measured(
-    delta: Fraction | None,
-) -> None:
+def test_where_one_clique_holds_all_every_pair_is_measured(delta: Fraction | None) -> None:
     done = made(SMALL, 3000, "5", delta=delta)
     assert hold_every_pair(tables_of(done), SMALL)
     (clique,) = table_of(done).cliques
@@ -122,9 +114,6 @@ def test_all_pairs_of_bits_are_measured_under_the_cap(delta: Fraction | None) ->
     assert np.abs(drawn - exact).sum() < 0.05
 
 
-# Pairs are scored.
-
-
 @both_currencies
 def test_tables_are_chosen_by_scores_and_earlier_one_ways(delta: Fraction | None) -> None:
     done = made(WIDE, 20_000, "4", delta=delta)
@@ -133,9 +122,6 @@ def test_tables_are_chosen_by_scores_and_earlier_one_ways(delta: Fraction | None
     assert tables[:8] == [(f"x{at}",) for at in range(8)]
     assert min(len(table) for table in tables[8:]) >= 2
     assert set(table_of(done).groupings) == {f"x{at}" for at in range(8)}
-
-
-# Planning is public.
 
 
 def planned(
@@ -232,9 +218,6 @@ def test_all_pairs_are_measured_where_they_depend(
     assert hold_every_pair(tables_of(done), (2,) * 24) == is_covered
 
 
-# Levels of missing values.
-
-
 @both_currencies
 @pytest.mark.parametrize("epsilon", ["0.01", "1", "8"])
 @pytest.mark.parametrize("sizes", [BITS, MANY[:9], SMALL])
@@ -264,8 +247,6 @@ def test_missing_values_that_are_many_stay(sizes: Sizes, delta: Fraction | None)
     assert missing[3] == pytest.approx(0.2, abs=0.03)
     assert np.delete(missing, 3).max() < 0.03
 
-
-# How many cells there may be.
 
 CAPS = {
     "many levels, packed pairs": ((8,) * 12, 64),
@@ -319,9 +300,6 @@ def test_views_by_either_noise_are_as_said_before(
         cells = [prod(names[name] for name in table) for table in tables]
         assert 1 + sum(cells) <= said
         assert max(cells) <= cap
-
-
-# Its better quality.
 
 
 @pytest.mark.chain

@@ -107,9 +107,6 @@ def test_a_parameter_not_measuring_asks_no_other_question(name: str) -> None:
     ]
 
 
-# Planning.
-
-
 @settings(max_examples=80)
 @given(units=st.floats(0, 1e18), epsilon=st.floats(1e-6, 1e6), dimensions=st.integers(1, 40))
 def test_planned_trees_and_grids_fit_the_gate(
@@ -175,9 +172,6 @@ def test_rows_not_declared_are_paid_for_with_two_percent() -> None:
 def test_fewer_rows_than_one_are_never_planned_with() -> None:
     units, _ = planning_units(curator_over(()), None, Fraction(10**5))
     assert units == 1.0
-
-
-# What is asked.
 
 
 def test_a_quadtree_tests_levels_and_counts_leaves_afresh() -> None:

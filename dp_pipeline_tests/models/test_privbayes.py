@@ -54,9 +54,6 @@ def measured(
     return table_of(run(model, rows, domain=domain, epsilon=epsilon, distance=distance))
 
 
-# What is measured.
-
-
 @pytest.mark.parametrize(
     ("rows", "degree"), [(68, 0), (69, 0), (114, 0), (115, 1), (200, 2), (300, 3), (366, 5)]
 )
@@ -122,9 +119,6 @@ def test_no_table_passes_the_cap_or_the_cells_said_before() -> None:
         assert sum(one.table.size for one in tables) <= model.most_cells(BITS)
 
 
-# What is paid.
-
-
 @pytest.mark.parametrize(
     ("rows", "steps", "of_a_table"),
     [(100, 0, Fraction(1, 6)), (115, 5, Fraction("0.14")), (366, 4, Fraction("0.76"))],
@@ -148,9 +142,6 @@ def test_steps_that_are_not_paid_for_exceed_the_budget(monkeypatch: pytest.Monke
         run(PrivBayes(nominal_rows=300), TWINS, domain=BITS)
 
 
-# It is a function of its transcript.
-
-
 def test_the_network_is_drawn_by_no_generator_of_post_processing() -> None:
     # The seed of a settled release hashes its post-processing parameters.
     for model in (PrivBayes(nominal_rows=300), PrivBayes(nominal_rows=300, candidates=3)):
@@ -172,9 +163,6 @@ def test_another_seed_of_the_network_is_caught(monkeypatch: pytest.MonkeyPatch) 
             monkeypatch.setattr(privbayes, "NETWORK_SEED", first + 1 + seed)
             rewound = transcript.rewind()
             run(PrivBayes(nominal_rows=300), None, domain=BITS, transcript=rewound)
-
-
-# Scores that need a public number of rows.
 
 
 every_score = pytest.mark.parametrize("score", ["R", "I", "F"])

@@ -41,9 +41,6 @@ def bits(many: int) -> Domain:
     return levels(**{f"a{index}": 2 for index in range(many)})
 
 
-# What it costs.
-
-
 def test_as_published_it_composes_to_8_2_on_16_attributes() -> None:
     claim = guarantee_of(PrivHd(variant="published"), Fraction("0.8"), domain=bits(16))
     assert (claim.kind, claim.epsilon) == ("dp", Fraction("8.2"))
@@ -96,9 +93,6 @@ def test_one_that_claims_the_nominal_epsilon_is_caught() -> None:
 
     with pytest.raises(BudgetExceeded):
         run(Nominal(variant="published"), TWINS, domain=BITS)
-
-
-# What is refused.
 
 
 REFUSED = {
@@ -181,9 +175,6 @@ def test_the_data_sets_of_replaced_rows_record_the_composed_cost(
     expected = {"nltcs_replace": "8.2", "adult_replace": "7.35"}[name]
     assert claims[Fraction("0.8")] == Fraction(expected)
     assert (spec.population, spec.relation) == (name, "replace_one")
-
-
-# What comes out.
 
 
 @every_variant

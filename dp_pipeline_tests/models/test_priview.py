@@ -31,9 +31,6 @@ every_model = pytest.mark.parametrize("model", MODELS.values(), ids=MODELS.keys(
 every_domain = pytest.mark.parametrize("domain, rows", DOMAINS.values(), ids=DOMAINS.keys())
 
 
-# What is measured.
-
-
 @every_model
 @every_domain
 def test_every_pair_is_in_a_view_and_all_views_share_epsilon(model, domain, rows) -> None:
@@ -63,9 +60,6 @@ def test_a_view_that_passes_the_cap_is_refused_by_name() -> None:
         PriView(clique_cells=100).check(MIXED)
 
 
-# What comes out.
-
-
 def test_without_noise_pairs_of_rows_are_those_of_the_people() -> None:
     for model in MODELS.values():
         table = table_of(run(model, TWINS, domain=BITS, epsilon=SILENT))
@@ -88,9 +82,6 @@ def test_answers_have_no_negative_cell_and_agree_on_their_total(model: PriView) 
     answers = [model.answer(table, names) for names in (("a",), ("b", "a"), ("c", "e", "a", "f"))]
     assert all((answer >= 0).all() for answer in answers)
     assert np.allclose([answer.sum() for answer in answers], answers[0].sum(), rtol=0.1)
-
-
-# What is paid.
 
 
 def test_views_that_are_not_shared_for_exceed_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:

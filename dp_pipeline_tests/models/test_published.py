@@ -113,9 +113,6 @@ def test_it_is_replayed_from_its_transcript_without_rows(model: Model) -> None:
     assert np.array_equal(replay.centres, first.centres)
 
 
-# Bounds from the data: what the boxes cover is decided before any noise is drawn.
-
-
 @settings(max_examples=40)
 @given(seed=st.integers(0, 10**6))
 def test_one_person_switches_the_released_boxes(seed: int) -> None:
@@ -127,9 +124,6 @@ def test_one_person_switches_the_released_boxes(seed: int) -> None:
     # “The boxes cover everything”: probability 0 without the person, and 1 with them.
     assert without == ([0.0, -1.0], [2.0, -0.5])
     assert with_one == ([0.0, -1.0], [8.0, 1.0])
-
-
-# Records as starts: a centre without noisy rows stays a person's place to the last digit.
 
 
 @settings(max_examples=40)
@@ -155,9 +149,6 @@ def test_one_person_may_be_released_to_the_last_digit() -> None:
     assert person in {tuple(one) for one in clusters.centres.tolist()}
 
 
-# A round that is not charged: the scales that were drawn tell what was spent.
-
-
 @pytest.mark.parametrize("rounds", [1, 3, 7])
 @pytest.mark.parametrize("epsilon", [Fraction(1), Fraction("0.3"), Fraction(1, 7)])
 def test_an_uncharged_round_composes_to_more_than_was_asked(rounds: int, epsilon: Fraction) -> None:
@@ -174,9 +165,6 @@ def test_an_uncharged_round_composes_to_more_than_was_asked(rounds: int, epsilon
     assert sum(costs) == composed == model.guarantee(epsilon).epsilon
     assert curator.accountant.kind == model.guarantee(epsilon).kind == "dp"
     assert not model.guarantee(epsilon).is_plain
-
-
-# The node that a published tree starts from.
 
 
 @settings(max_examples=50)

@@ -11,12 +11,7 @@ from dp_pipeline.config.errors import DeclarationError, PipelineError
 from dp_pipeline.models import MODELS
 from dp_pipeline.models.clustering.base import Clustering
 from dp_pipeline_tests.config.declarations import loaded
-from dp_pipeline_tests.models.contract import (
-    build_declared,
-    check_valid,
-    clustering_cases,
-    run,
-)
+from dp_pipeline_tests.models.contract import build_declared, check_valid, clustering_cases, run
 from dp_pipeline_tests.models.spaces import space, two_groups
 
 NAMES = [name for name, model in MODELS.items() if issubclass(model, Clustering)]

@@ -215,9 +215,6 @@ def test_with_the_same_answer_nobody_behind_it_changes_a_centre(seed: int) -> No
     assert len(set(found)) == 1
 
 
-# Fewer centres than the tree has.
-
-
 def corners(*weights: float) -> Synopsis:
     """Boxes of side 2 on a line of 0..8."""
     lower = np.arange(0.0, 8, 2)[:, None]

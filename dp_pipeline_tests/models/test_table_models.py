@@ -73,9 +73,6 @@ def fitted(
     return done.released
 
 
-# Any rows, any levels.
-
-
 @pytest.mark.chain
 @every_case
 @every_shape
@@ -105,9 +102,6 @@ def test_a_tiny_epsilon_gives_a_valid_table_of_the_rows_declared(
     epsilon = "0.000001" if delta is None else "0.001"
     model = built(MODELS[name], synthetic_rows=100)
     assert len(fitted(model, (3, 4, 2), 50, epsilon=epsilon, delta=delta).codes) == 100
-
-
-# How many rows are drawn.
 
 
 @every_case
@@ -148,9 +142,6 @@ def test_at_a_large_epsilon_as_many_rows_are_drawn_as_there_are(
     assert abs(len(done.released.codes) - len(TEN_PEOPLE)) <= 1
 
 
-# What it says before it runs.
-
-
 def has_cap(name: str) -> bool:
     """Whether the cells of a clique are bounded by a parameter."""
     return any(one.name == "clique_cells" for one in fields(MODELS[name]))
@@ -177,9 +168,6 @@ def test_a_cap_below_every_pair_leaves_tables_of_one_attribute(
     model = built(MODELS[name], clique_cells=4)
     released = fitted(model, (4, 3, 4, 3), 2000, epsilon="20", delta=delta)
     assert {len(clique) for clique in released.cliques} == {1}
-
-
-# Refusals.
 
 
 @every_model
@@ -217,9 +205,6 @@ def test_only_the_named_attributes_are_released(name: str) -> None:
         assert set(release.attributes) <= {"smokes", "colour"}
 
 
-# Where it runs.
-
-
 def every_release() -> Iterator[str]:
     """What each model asks and gives, in one line."""
     for name, delta in CASES:
@@ -246,9 +231,6 @@ def test_another_process_asks_and_gives_the_same() -> None:
     ).stdout.splitlines()
     assert len(there) == len(CASES)
     assert there == [*every_release()]
-
-
-# What it is for.
 
 
 @pytest.mark.parametrize(("name", "delta"), [one for one in CASES if one[0] != "independent"])

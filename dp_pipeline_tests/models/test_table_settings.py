@@ -135,9 +135,6 @@ def test_one_level_and_a_declared_number_of_rows_are_all_right(
         check_valid(model, table, domain=domain)
 
 
-# Mutants.
-
-
 @pytest.mark.parametrize(
     ("mutant", "refusal"),
     [

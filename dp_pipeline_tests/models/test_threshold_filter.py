@@ -25,9 +25,6 @@ HUGE = levels(**{f"x{at}": 7 for at in range(22)})
 """7^22 cells, a little below 2^62."""
 
 
-# What is kept.
-
-
 @settings(max_examples=50)
 @given(
     cells=st.integers(1, 1 << 62),

@@ -55,9 +55,6 @@ def shares(draws: list[Draw]) -> list[Fraction]:
     return [SHARES / draw.scale for draw in draws]
 
 
-# The plan.
-
-
 @pytest.mark.parametrize(
     ("total", "signal", "min_deviations", "caution", "first", "below"),
     [
@@ -98,18 +95,12 @@ def test_the_plan_is_the_one_computed_by_hand(
 
 
 def test_a_plan_is_of_rows_times_epsilon_by_clusters() -> None:
-    plans = {
-        GrowthPlan.of(600, clusters=3, rate=0.1),
-        GrowthPlan.of(60, clusters=3, rate=1.0),
-    }
+    plans = {GrowthPlan.of(600, clusters=3, rate=0.1), GrowthPlan.of(60, clusters=3, rate=1.0)}
     assert len(plans) == 1
 
 
 def test_sparsity_is_one_deviation_less_for_the_rest() -> None:
     assert GrowthPlan.of(10**6, clusters=1, rate=1.0).below == Sparsity(one=3.0, rest=2.0)
-
-
-# Generations.
 
 
 def test_the_first_generation_is_sixteen_boxes() -> None:
@@ -190,9 +181,6 @@ def test_while_few_nodes_go_on_a_cheap_look_is_taken() -> None:
     assert shapes(draws)[:4] == [(1, 16), (15, 1), (1, 16), (15, 1)]
     assert shares(draws)[:4] == [FIRST, SHARES - FIRST, 273, left // 5]
     assert shares(draws)[4:6] == [left - left // 5, 273]
-
-
-# Every path to its end.
 
 
 @pytest.mark.parametrize("d", [1, 2, 3, 8, 16])

@@ -1,7 +1,4 @@
-"""What every counting engine is asked, and what it must answer: what a loop over the rows says.
-
-A new engine is one more line in ENGINES.
-"""
+"""What every counting engine is asked, and what it must answer: what a loop over the rows says."""
 
 from __future__ import annotations
 

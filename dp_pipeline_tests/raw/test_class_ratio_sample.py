@@ -79,9 +79,6 @@ def test_rows_of_a_class_are_drawn_equally_often():
     assert all(abs(counts[row] - times / 3) < 4.5 * deviation for row in range(9))
 
 
-# Of a source
-
-
 def people(folder: Path, rows: str, sample: Sample | None, **options: str) -> DatasetSpec:
     (folder / "rows.csv").write_text(f"name,pay\n{rows}")
     spec = written_spec(folder, ATTRIBUTES, **options)

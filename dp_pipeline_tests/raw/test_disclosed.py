@@ -1,6 +1,4 @@
-"""What an engine shows of benchmark rows without noise: a function of the rows alone, not of how
-they lie.
-"""
+"""What an engine shows of benchmark rows without noise depends on the rows, not on their order."""
 
 from __future__ import annotations
 

@@ -232,9 +232,6 @@ def _shake_hands(listening: socket.socket, context: ssl.SSLContext) -> None:
         connection.close()
 
 
-# Data sets of downloads
-
-
 def run(spec: DatasetSpec, store: Path, snapshot_id: str = "one") -> Snapshot:
     return ingest(spec, store, key=b"k" * 32, snapshot_id=snapshot_id, today=date(2026, 11, 21))
 

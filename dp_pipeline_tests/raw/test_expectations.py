@@ -200,8 +200,6 @@ def test_declaring_expectations_does_not_load_the_library():
     subprocess.run([sys.executable, "-c", code], check=True, timeout=600)
 
 
-# Shares
-
 TWENTY = {"age": ["1"] * 19 + ["200"], "sex": ["f"] * 19 + ["x"]}
 
 
@@ -287,9 +285,6 @@ def test_another_share_is_another_validation(tmp_path, spec):
     require_validated(stricter, snapshot)
 
 
-# What the library is asked
-
-
 def test_library_results_hold_verdicts_and_counts(spec, tmp_path, monkeypatch):
     """Every other format puts values of rows into the result."""
     replies = []
@@ -318,8 +313,6 @@ def test_library_results_hold_verdicts_and_counts(spec, tmp_path, monkeypatch):
         assert "8675309" not in str(reply)
         assert "Xanthippe" not in str(reply.results)
 
-
-# Constraints between columns.
 
 ADULTS = "{age: {bounds: [0, 80], bins: 4}, state: {levels: [single, married]}}"
 NEVER = 'constraints: {never: {age: "[0, 20)", state: married}}'

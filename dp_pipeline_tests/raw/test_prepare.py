@@ -270,8 +270,6 @@ def test_two_preparations_never_mix_their_tables(tmp_path):
     assert free.is_set()
 
 
-# Constraints between columns.
-
 RIDES = (
     "{age: {bounds: [0, 80], bins: 4, integer: true, nullable: true, missing: ['?']}, "
     "state: {levels: [single, married, unknown], other: unknown, aliases: {wed: married}}}"

@@ -1,9 +1,4 @@
-"""Contract of every reader: what becomes of a row depends on that row alone.
-
-Prepared rows of a table are the prepared rows of each of its rows, put together: with no row, with
-one, in any order, over files, row groups and batches. A type is read, or it is refused whatever
-the rows are.
-"""
+"""Contract of every reader: what becomes of a row depends on that row alone."""
 
 from __future__ import annotations
 
@@ -235,9 +230,6 @@ def test_a_reader_that_treats_the_first_row_otherwise_is_caught():
 
     with pytest.raises(AssertionError):
         check_contract(read, ["7", "\ufeff7"])
-
-
-# Types that are refused
 
 
 def declared(folder: Path) -> DatasetSpec:

@@ -13,12 +13,7 @@ import pytest
 
 from dp_pipeline.config.errors import Damaged, DeclarationError, NotPrepared
 from dp_pipeline.files import write_private
-from dp_pipeline.raw.snapshot import (
-    Snapshot,
-    check_snapshot_id,
-    current_snapshot,
-    make_current,
-)
+from dp_pipeline.raw.snapshot import Snapshot, check_snapshot_id, current_snapshot, make_current
 
 KEY = b"k" * 32
 ROWS = b"three rows of someone"

@@ -59,8 +59,6 @@ def read_files(folder, *contents, purpose="benchmark", **options) -> pa.Table:
     return read_source(spec_of(source, "x", "y", purpose=purpose))
 
 
-# CSV
-
 TWO_ROWS = {"x": ["1", "3"], "y": ["2", "4"]}
 XY = {"header": ("x", "y")}
 CSV = {
@@ -232,9 +230,6 @@ def test_impossible_delimiter_is_refused(tmp_path, delimiter):
         read(tmp_path / "a.csv", b"x\n1\n", "x", delimiter=delimiter)
 
 
-# CSV of sensitive rows: one line one row, and no line stops the others
-
-
 def read_sensitive(path, content, *columns, **options) -> dict[str, list[Any]]:
     return read(path, content, *columns, purpose="release", **options).to_pydict()
 
@@ -320,9 +315,6 @@ def test_persons_whose_names_are_no_text_are_not_merged_into_one(tmp_path):
     assert read_source(spec).column("user").to_pylist() == [None, None, "Ulla\ufffd"]
 
 
-# Parquet
-
-
 def parquet(path, **columns: Any) -> bytes:
     pq.write_table(pa.table(columns), path)
     return path.read_bytes()
@@ -349,16 +341,7 @@ def test_parquet_numbers_and_texts_keep_their_type(tmp_path):
         long=pa.array(["b", "c"], pa.large_string()),
         coded=pa.array(["d", None]).dictionary_encode(),
     )
-    table = read(
-        path,
-        content,
-        "whole",
-        "broken",
-        "text",
-        "long",
-        "coded",
-        kind="parquet",
-    )
+    table = read(path, content, "whole", "broken", "text", "long", "coded", kind="parquet")
     assert [str(kind) for kind in table.schema.types] == ["int32", "double", *["string"] * 3]
     assert table.column("coded").to_pylist() == ["d", None]
 
@@ -420,9 +403,6 @@ def test_damaged_parquet_is_refused_or_read_and_nothing_else(tmp_path):
             read(path, bytes(content), "x", kind="parquet")
         except SourceError as error:
             assert SECRET not in "".join(traceback.format_exception(error))
-
-
-# Bundled sets and generators
 
 
 @pytest.mark.parametrize("name", BUNDLED)

@@ -53,9 +53,6 @@ def refusal(spec: DatasetSpec) -> str:
     return message
 
 
-# SQLite
-
-
 @pytest.fixture
 def rides(tmp_path):
     """The URL of a file with three rides, each cell of another type than its column's."""
@@ -183,9 +180,6 @@ def test_a_snapshot_of_a_query_is_read_once_and_names_the_query(rides, tmp_path)
     assert run(spec) == ["1.5", "5", None]
     with pytest.raises(DeclarationError, match=r"its source is .*; name a new snapshot"):
         run(spec_at(rides, "SELECT lat FROM rides WHERE fare > 0", "lat"))
-
-
-# The driver of PostgreSQL
 
 
 @pytest.fixture(params=["SystemError('built for another')", "ImportError('no libpq')"])

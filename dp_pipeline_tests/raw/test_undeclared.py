@@ -196,11 +196,7 @@ def test_stored_batches_answer_like_all_rows_together(tmp_path, protection, many
 
     def looks(counter: UndeclaredRows) -> list[list[int]]:
         inside = counter.within("x", Coordinate(0.0, 4.0)).children(column_tree("x"), [asked])
-        sealed = [
-            counter.magnitudes("x", EDGES),
-            counter.texts("word", (1000, 707)),
-            *inside,
-        ]
+        sealed = [counter.magnitudes("x", EDGES), counter.texts("word", (1000, 707)), *inside]
         return [one.open_at_the_gate().tolist() for one in sealed]
 
     assert looks(stored) == looks(whole) == looks(stored)

@@ -76,12 +76,7 @@ FACTS = {
     "code": "dp_pipeline 0.1.0 abc",
 }
 SEEDED = {"noise": "seeded:7", "releasable": "no"}
-NOT_DP = {
-    "kind": "not-dp",
-    "composed": "none",
-    "reason": "it reads records",
-    "releasable": "no",
-}
+NOT_DP = {"kind": "not-dp", "composed": "none", "reason": "it reads records", "releasable": "no"}
 """Facts of a release with noise that can be drawn again, and of one without any ε."""
 
 

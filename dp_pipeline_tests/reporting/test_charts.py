@@ -20,12 +20,7 @@ from dp_pipeline.reporting.figures import (
     marginal_bars,
     model_graph,
 )
-from dp_pipeline.reporting.figures.cluster_map import (
-    MOST_EDGES,
-    MOST_NUMBERS,
-    Density,
-    _draw_scale,
-)
+from dp_pipeline.reporting.figures.cluster_map import MOST_EDGES, MOST_NUMBERS, Density, _draw_scale
 from dp_pipeline.reporting.figures.cluster_view import ClusterView
 from dp_pipeline.reporting.figures.curves import utility_footnote, utility_panels
 from dp_pipeline.reporting.figures.lines import HorizontalAxis, Line, Panel, Point, VerticalAxis

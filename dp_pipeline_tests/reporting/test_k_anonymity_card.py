@@ -227,11 +227,7 @@ def test_hostile_words_stay_words():
 
 @pytest.mark.parametrize(
     "broken",
-    [
-        {"k": 3},
-        {"diversity": 2},
-        {"diversity": 3, "measures": measures("ab", "aab")},
-    ],
+    [{"k": 3}, {"diversity": 2}, {"diversity": 3, "measures": measures("ab", "aab")}],
     ids=["a class of two at K = 3", "a class with one label", "two labels for three"],
 )
 def test_a_card_that_the_measures_contradict_is_refused(broken):

@@ -19,12 +19,7 @@ SENSITIVE = {"spec": SENSITIVE_SPEC, "allow_not_dp": "yes"}
 
 
 def written(folder: Path, **changes) -> str:
-    arguments = {
-        "spec": spec(),
-        "releases": [k_anonymous()],
-        "pictures": [],
-        "written": WRITTEN,
-    }
+    arguments = {"spec": spec(), "releases": [k_anonymous()], "pictures": [], "written": WRITTEN}
     path = write_report(folder / "page.html", level="k", **{**arguments, **changes})
     return path.read_text(encoding="utf-8").replace("> <", "><")
 

@@ -249,10 +249,7 @@ def test_card_describes_centres():
 
 
 def test_card_describes_a_table():
-    tables = {
-        "synthetic": {"sex": np.array(["f", "m"])},
-        "cliques": cliques(("sex, age", -1, "")),
-    }
+    tables = {"synthetic": {"sex": np.array(["f", "m"])}, "cliques": cliques(("sex, age", -1, ""))}
     text = card(release(bundle={"tables": tables}))
     assert "Columns of the synthetic rows: sex." in text
     assert "Model graph: sex, age (4 cells)." in text

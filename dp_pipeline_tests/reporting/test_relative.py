@@ -16,11 +16,7 @@ def test_models_are_compared_with_eug_at_their_epsilon():
         exact("dp_kmeans", HALF, 7.0, metric="nicv_floor"),
     ]
     result = {(row.model, row.epsilon): row.value for row in relative_rows(rows)}
-    expected = {
-        ("dpqt_kmeans", HALF): 25.0,
-        ("dpqt_kmeans", ONE): -25.0,
-        ("dp_kmeans", HALF): 0.0,
-    }
+    expected = {("dpqt_kmeans", HALF): 25.0, ("dpqt_kmeans", ONE): -25.0, ("dp_kmeans", HALF): 0.0}
     assert result == expected
     assert {(row.metric, row.scale, row.unit) for row in relative_rows(rows)} == {
         ("rcp", None, "percent")

@@ -172,10 +172,7 @@ def test_every_hostile_text_is_escaped(tmp_path):
 
 def test_report_names_unit_and_purpose(tmp_path):
     people = spec(
-        purpose="release",
-        protection=RowsOfPerson("rider", 20),
-        relation="replace_one",
-        ceiling=TEN,
+        purpose="release", protection=RowsOfPerson("rider", 20), relation="replace_one", ceiling=TEN
     )
     text = written(tmp_path, spec=people, rows=[bought("a", ONE, 1.0, 0.1)])
     assert "all rows with the same rider, of which at most 20 are used" in text
