@@ -1,4 +1,4 @@
-"""Less noise for what is added: the right distribution given the first draw, and the right price."""
+"""Less noise for what is added: the right distribution given the first draw, the right price."""
 
 from __future__ import annotations
 
