@@ -73,7 +73,7 @@ class Condition:
         used: dict[str, None] = {}
         for node in ast.walk(tree):
             if isinstance(node, ast.Name):
-                used[_require_column(places.get(node.id, node.id), columns)] = None
+                used[require_column(places.get(node.id, node.id), columns)] = None
         condition = cls(text, tuple(used), _Renamed(places).visit(tree))
         _check(condition.tree, text)
         return condition
@@ -116,20 +116,24 @@ def _to_python(text: str, places: Mapping[str, str]) -> str:
         parts.append(_LONE_EQUALS.sub("==", text[start : quoted.start()]))
         content = quoted[0]
         if content.startswith("`"):
-            content = places[_require_column(content[1:-1], tuple(places))]
+            content = places[require_column(content[1:-1], tuple(places))]
         parts.append(content)
         start = quoted.end()
     parts.append(_LONE_EQUALS.sub("==", text[start:]))
     return "".join(parts)
 
 
-def _require_column(name: str, columns: Names) -> str:
+def require_column(name: str, columns: Names, *, is_compared: bool = True) -> str:
+    """Return a name unchanged; DeclarationError for no column.
+
+    is_compared   whether a condition names it, not the question itself
+    """
     if name in columns:
         return name
     listed = ", ".join(columns[:12]) + (", …" if len(columns) > 12 else "")
+    of, hint = ("condition", "; a text stands in quotes") if is_compared else ("question", "")
     raise DeclarationError(
-        f"The condition names {name[:40]!r}, which is no column: choose from {listed}; a text "
-        "stands in quotes"
+        f"The {of} names {name[:40]!r}, which is no column: choose from {listed}{hint}"
     )
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from dp_pipeline.answers.conditions import Columns, Condition
+from dp_pipeline.answers.conditions import Columns, Condition, require_column
 from dp_pipeline.answers.estimate import Basis, Estimate, quantile_of_normal
 from dp_pipeline.answers.noisy_tables import dependence_of, groups_of, measured_tables
 from dp_pipeline.answers.precision import Precision, Sums
@@ -116,6 +116,8 @@ class OpenTable:
         if not by:
             return self._mean(column, rows, used, where, of=of, level=level)
         attribute = self._attributes[self._require_column(by)]
+        if not rows.any():
+            raise _no_value(column, where, "mean")
         codes, used = self.precision.codes[attribute], union(used, (attribute,))
         return {
             label: self._mean(
@@ -217,6 +219,10 @@ class OpenTable:
         used = tuple(self._attributes[self._require_column(column)] for column in columns)
         if not columns:
             raise DeclarationError("A table needs one or more columns, not none: name a column")
+        if len(set(columns)) < len(columns):
+            raise DeclarationError(
+                f"A table needs each column once, not {', '.join(columns)}: leave repeated ones out"
+            )
         many = prod(self.precision.sizes[name] for name in used)
         if many > MOST_CELLS:
             raise DeclarationError(
@@ -421,9 +427,7 @@ class OpenTable:
 
     def _require_column(self, column: str) -> str:
         """Return the name of a column unchanged; DeclarationError if there is no such column."""
-        if column not in self._columns:
-            Condition.parse(f"`{column}` == 0", self.columns)
-        return column
+        return require_column(column, self.columns, is_compared=False)
 
 
 def of_tables(tables: Tables) -> OpenTable:

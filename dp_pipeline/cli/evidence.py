@@ -10,7 +10,7 @@ import click
 
 from dp_pipeline.cli.export import require_folder
 from dp_pipeline.cli.options import READER, Reader
-from dp_pipeline.config.errors import DeclarationError
+from dp_pipeline.config.errors import Damaged, DeclarationError
 
 if TYPE_CHECKING:
     from dp_pipeline.gate.measured_loss import MeasuredLoss
@@ -46,12 +46,16 @@ def evidence(context: click.Context, folder: Path, reader: Reader) -> None:
             f"but it has no {missing[0]}: export such a release by `dp-pipeline export`"
         )
     read_descriptor(folder)
-    entry = yaml.safe_load((folder / next(iter(TITLES))).read_text(encoding="utf-8"))
-    # The charges alone: `verify` compares the tables.
-    stored = json.loads((folder / RELEASE).read_text(encoding="utf-8")) | {"tables": {}}
-    bundle = Bundle.from_json(json.dumps(stored), {})
+    path = folder / next(iter(TITLES))
+    try:
+        share = filled_share(yaml.safe_load(path.read_text(encoding="utf-8")))
+        path = folder / RELEASE
+        # The charges alone: `verify` compares the tables.
+        stored = json.loads(path.read_text(encoding="utf-8")) | {"tables": {}}
+        bundle = Bundle.from_json(json.dumps(stored), {})
+    except (yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError):
+        raise Damaged(f"{path} is not as it was exported: fetch the export again") from None
     losses = measure_losses(bundle.spends, bundle.facts["noise"])
-    share = filled_share(entry)
     reader.print_output(
         lambda: {
             "folder": str(folder),

@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from dp_pipeline.cli import main
 from dp_pipeline.config.about import AboutSection
 from dp_pipeline.export.evidence import MISSING, TITLES, filled_share, registry_entry
+from dp_pipeline.export.folder import RELEASE
 from dp_pipeline.gate.measured_loss import measure_loss
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.results.accountant import GAUSSIAN, LAPLACE, Spend
@@ -131,6 +132,13 @@ def test_the_evidence_of_a_folder_is_shown_and_measured(tmp_path: Path):
     assert all(path in shown.output for path in TITLES)
     document = json.loads(CliRunner().invoke(main, ["evidence", str(folder), "--json"]).output)
     assert not any(loss["violated"] for loss in document["losses"])
+    for path in (RELEASE, next(iter(TITLES))):
+        (folder / path).write_text("{", encoding="utf-8")
+        damaged = CliRunner().invoke(main, ["evidence", str(folder)])
+        assert damaged.exit_code == 1
+        assert damaged.output.endswith(
+            f"{path} is not as it was exported: fetch the export again\n"
+        )
 
 
 def test_a_folder_without_evidence_is_refused_in_a_line(tmp_path: Path):
