@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, cast
 from dp_pipeline.config.amounts import PURE, delta_text
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.discovered_domain import Discover, DiscoveredAttribute, DiscoveredDomain
-from dp_pipeline.config.errors import Damaged, NotPrepared
+from dp_pipeline.config.errors import Damaged, NotPrepared, OtherQuestion
 from dp_pipeline.files import write_private
 from dp_pipeline.gate.noise import NoiseSource
+from dp_pipeline.ledger.entries import DeadRelease
 from dp_pipeline.models.base import PrivacyGuarantee
-from dp_pipeline.raw.snapshot import Snapshot, current_snapshot, preparation_hint
+from dp_pipeline.raw.snapshot import Snapshot, current_snapshot, new_snapshot_hint, preparation_hint
 from dp_pipeline.releases.home import Home
 from dp_pipeline.releases.noisy_release import NoisyRelease, ReleaseCounter
 from dp_pipeline.releases.publish import PublishedBundle, publish
@@ -27,7 +28,7 @@ from dp_pipeline.releases.release import ReleaseSpec
 from dp_pipeline.releases.replay import encode_document, pointed_bundle, read_document
 from dp_pipeline.results.accountant import Accountant
 from dp_pipeline.results.bundle import Bundle
-from dp_pipeline.results.transcript import Transcript
+from dp_pipeline.results.transcript import AnswersLost, Transcript
 
 if TYPE_CHECKING:
     from dp_pipeline.raw.counters.undeclared import UndeclaredRows
@@ -150,7 +151,15 @@ def publish_domain(release: DomainRelease, *, new_draw: bool = False) -> Publish
 
     From now on the snapshot is prepared and released with this domain.
     """
-    published = publish(release, new_draw=new_draw)
+    try:
+        published = publish(release, new_draw=new_draw)
+    except (AnswersLost, DeadRelease, OtherQuestion) as error:
+        # The option --new-draw of a run draws models anew, and never a domain.
+        hint = new_snapshot_hint(release.spec.name)
+        raise type(error)(
+            f"{error}; for a domain that means `new_draw` in Dagster's asset `{NAME}`, or a new "
+            f"snapshot: {hint}"
+        ) from None
     pointer = {"folder": str(published.folder.relative_to(release.store.root))}
     path = _pointer_path(release.spec, release.home, published.bundle.facts["snapshot"])
     write_private(path, encode_document(pointer))
