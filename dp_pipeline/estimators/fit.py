@@ -317,11 +317,6 @@ class FinishedFit:
                 raise DeclarationError(
                     f"refines: neither fit may have {name}, but {which} has: fit both without it"
                 )
-            if either.spec.domain.parts is not None:
-                raise DeclarationError(
-                    f"refines: neither fit may be of units with parts, but {which} is: fit anew "
-                    "without `refines`"
-                )
             if either.spec.discover is not None:
                 raise DeclarationError(
                     f"refines: the domain of both fits must be declared, but that of {which} is "

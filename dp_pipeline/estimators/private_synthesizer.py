@@ -19,7 +19,6 @@ from dp_pipeline.estimators.declared import Columns, declared_columns, every_col
 from dp_pipeline.estimators.fit import FinishedFit, PrivateFit, discovered_form
 from dp_pipeline.estimators.frames import Features, features_of
 from dp_pipeline.estimators.private_estimator import PrivateEstimator, declared_model
-from dp_pipeline.estimators.rows import public_rows
 from dp_pipeline.estimators.tables import DeclaredRows, DeclaredTable, TableForm
 from dp_pipeline.models.tables.base import TableModel
 from dp_pipeline.releases.evaluate import TableComparison
@@ -346,7 +345,7 @@ noise protects nobody
             fit = self._declare(rows.domain, rows.protection, has_prior=prior is not None)
             must_fit = self._raises_on_unknown()
             if prior is not None:
-                fit = self._add_public_rows(fit, prior, X, rows.names)
+                fit = self._add_public_rows(fit, prior, X, rows.tables[0].form)
             refined = None if refines is None else _finished_fit_of(refines)
             if rehearse and refined is not None:
                 raise DeclarationError(
@@ -577,7 +576,7 @@ noise protects nobody
                 len(table.codes), measured=measured, unmeasured=unmeasured, missing=missing
             )
         with parameters.name_argument("real"):
-            real_codes, left_out = tables.real_rows(real, self._forms, domain).codes()
+            real_codes, left_out = tables.other_rows(real, self._forms, domain).codes()
         return replace(
             TableComparison(domain, real_codes, codes).report(
                 label=None if label is None else str(label)
@@ -604,7 +603,7 @@ noise protects nobody
         return fit if earlier is None else replace(fit, earlier=earlier._table.tables())  # noqa: SLF001
 
     @staticmethod
-    def _add_public_rows(fit: PrivateFit, prior: Any, X: Any, names: Sequence[Any]) -> PrivateFit:
+    def _add_public_rows(fit: PrivateFit, prior: Any, X: Any, form: TableForm) -> PrivateFit:
         if prior is X:
             raise DeclarationError(
                 "prior: the public rows must be of other persons than X, but they are X "
@@ -615,7 +614,7 @@ noise protects nobody
                 "prior: public rows need a domain without columns to discover: declare their "
                 "levels or bounds"
             )
-        return replace(fit, public=public_rows(prior, fit.spec.domain, names))
+        return replace(fit, public=tables.public_rows(prior, (form,), fit.spec.domain))
 
     def _raises_on_unknown(self) -> bool:
         if self.on_unknown not in ("drop", "keep", "error"):

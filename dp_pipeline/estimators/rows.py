@@ -20,8 +20,7 @@ from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.domain import Domain
 from dp_pipeline.config.encoding import INVALID, IntArray
 from dp_pipeline.config.errors import DeclarationError, did_you_mean
-from dp_pipeline.estimators.frames import Features, features_of, stored_column, stored_persons
-from dp_pipeline.estimators.parameters import name_argument
+from dp_pipeline.estimators.frames import Features, stored_column, stored_persons
 from dp_pipeline.inference.earlier import PublicTable
 from dp_pipeline.raw.contributions import PersonKeys, count_omitted_rows, keep_at_most
 from dp_pipeline.raw.counters.memory import MemoryCounter
@@ -141,7 +140,7 @@ def prepared_rows(
 ) -> PreparedRows:
     """Return the rows that fit a declaration, which are those that ``raw.prepare`` would keep.
 
-    table    as ``stored_table`` has it; of units with parts as ``RowsOfUnits.stored`` has it
+    table    as ``stored_table`` has it; of units with parts as ``DeclaredRows.stored`` has it
     key      the secret that chooses the rows of a person; empty where a row is a person
     refuse   raise where a row does not fit, in place of leaving it out: DeclarationError
              with the column's name, which tells about a row
@@ -228,24 +227,3 @@ def _prepare_block(
     if domain.constraints:
         keep = keep & mend_constraints(domain, codes)
     return keep, codes, coordinates
-
-
-def public_rows(prior: Any, domain: Domain, names: Sequence[Any]) -> PublicTable:
-    """Return the public rows of other persons that fit the declared domain, as its codes.
-
-    Raises DeclarationError as for ``X``, and where no row remains, as these rows are public.
-    """
-    with name_argument("prior"):
-        features = features_of(prior, typed=False)
-        values = declared_values(features, names)
-    rows = prepared_rows(DatasetSpec.of_domain("prior", domain), stored_table(domain, values))
-    if not rows.row_count:
-        raise DeclarationError(
-            "prior: at least one public row must have declared values, but "
-            + (
-                "none has: check the declared levels and bounds"
-                if features.rows
-                else "there is none"
-            )
-        )
-    return PublicTable(rows.codes, {attribute.name: attribute.size for attribute in domain})

@@ -27,11 +27,12 @@ from dp_pipeline.estimators.frames import (
 from dp_pipeline.estimators.parameters import name_argument, require_integer
 from dp_pipeline.estimators.rows import declared_values, prepared_rows, stored_table
 from dp_pipeline.estimators.synthetic_frames import synthetic_frame, typed_columns
+from dp_pipeline.inference.earlier import PublicTable
 from dp_pipeline.raw.units import concatenate_sources, parts_of_units
 from dp_pipeline.results.synthetic_table import SyntheticTable, first_parts
 
-_KEY = b"rows to compare"
-"""Any key will do: which parts of a unit are compared protects nobody, and stays the same."""
+_KEY = b"no secret"
+"""Chooses the parts of a unit that count where that protects nobody."""
 
 
 @dataclass(frozen=True)
@@ -145,11 +146,6 @@ class DeclaredRows:
             ) from None
         return cls((units, parts), of_parts, UnitOfParts(str(key), most))
 
-    @property
-    def names(self) -> list[Any]:
-        """The declared columns, as X calls them."""
-        return [column.name for table in self.tables for column in table.form.columns]
-
     def stored(self) -> pa.Table:
         """Return the rows in the form in which sources give them, before units and parts join."""
         key, declared = self.protection.column, self.domain.parts
@@ -221,11 +217,26 @@ def _table_of(name: str, X: Any, declared: Any, key: Any, *, is_complete: bool) 
     return replace(table, form=replace(table.form, name=name, key=key))
 
 
-def real_rows(X: Any, forms: tuple[TableForm, ...], domain: Domain) -> DeclaredRows:
-    """Return other rows of the tables of a fit, to be compared; DeclarationError for other tables.
+def public_rows(prior: Any, forms: tuple[TableForm, ...], domain: Domain) -> PublicTable:
+    """Return the public rows of other persons that fit the declared domain, as its codes.
+
+    Raises DeclarationError as for ``X``, and where no row remains, as these rows are public.
+    """
+    with name_argument("prior"):
+        codes, left_out = other_rows(prior, forms, domain).codes()
+    if not len(next(iter(codes.values()))):
+        raise DeclarationError(
+            "prior: at least one public row must have declared values, but "
+            + ("none has: check the declared levels and bounds" if left_out else "there is none")
+        )
+    return PublicTable(codes, {attribute.name: attribute.size for attribute in domain})
+
+
+def other_rows(X: Any, forms: tuple[TableForm, ...], domain: Domain) -> DeclaredRows:
+    """Return other rows of the tables of a fit; DeclarationError for other tables.
 
     forms    of the tables
-    domain   that was fitted
+    domain   of the fit
     """
     parts, names = domain.parts, [form.name for form in forms]
     frames = dict.fromkeys(names, X)
