@@ -25,7 +25,7 @@ from dp_pipeline.releases.evaluate import TableComparison
 from dp_pipeline.reporting import plausibility
 from dp_pipeline.reporting.noisy_answers import NoisyAnswers
 from dp_pipeline.reporting.quality import QualityReport
-from dp_pipeline.results.synthetic_table import SyntheticTable
+from dp_pipeline.results.synthetic_table import SyntheticTable, is_of_pairs
 
 MOST_ROWS = 10**9
 
@@ -404,10 +404,10 @@ noise protects nobody
         }
         self.graph_ = synthetic_frames.clique_graph(table, self._columns)
         shares = _shares(table)
-        total = plausibility.NoisyTotal.of_marginals(table.measured)
+        counts = [each for each in table.noisy_counts if not is_of_pairs(each.attributes)]
+        total = plausibility.NoisyTotal.of_counts(counts)
         noise = plausibility.least_pair_noise(
-            (len(marginal.attributes), marginal.table.size, marginal.variance**0.5)
-            for marginal in table.measured
+            (len(each.attributes), each.table.size, each.deviation) for each in counts
         )
         self.warnings_ = spec.discovery_warnings + plausibility.table_warnings(
             shares, spec.domain, total, noise, nominal_rows=self.nominal_rows
@@ -544,7 +544,7 @@ noise protects nobody
         ------
         InvalidParameter
             For a table without a declared column, for another label, and for one without ``real``.
-            Units with parts have a report with ``real`` and without ``label`` alone.
+            Units with parts have no label.
 
         Examples
         --------
@@ -557,10 +557,10 @@ noise protects nobody
         """
         check_is_fitted(self)
         table, domain = self._table, self._finished.fit.spec.domain
-        if domain.parts is not None and (real is None or label is not None):
+        if domain.parts is not None and label is not None:
             raise DeclarationError(
-                f"{'label' if label else 'real'}: a quality report on units with parts compares "
-                "their tables with real ones: pass `real`, and no label"
+                "label: classifiers learn from rows of one table, but this fit is of units with "
+                "parts: leave label out"
             )
         codes = dict(zip(table.attributes, np.ascontiguousarray(table.codes.T), strict=True))
         answers = NoisyAnswers.of_table(table)

@@ -26,7 +26,7 @@ from dp_pipeline.estimators.declared import Columns, DeclaredColumn
 from dp_pipeline.estimators.frames import FrameKind, holds_objects, text_of
 from dp_pipeline.gate.counter import MAX_GRID_CELLS
 from dp_pipeline.raw import values as raw_values
-from dp_pipeline.results.measurement import NoisyCounts, least_noisy
+from dp_pipeline.results.measurement import least_noisy
 from dp_pipeline.results.synthetic_table import SyntheticTable, decode_columns
 
 _NULLABLE = {"i": "Int64", "u": "UInt64", "b": "boolean"}
@@ -369,8 +369,7 @@ def marginal_frame(table: SyntheticTable, columns: Columns) -> Any:
         else pd.MultiIndex.from_product(index_labels, names=[column.name for column in columns])
     )
     frame = pd.DataFrame({"probability": table.probabilities(names).ravel()}, index=index)
-    every = map(NoisyCounts.of, table.measured)
-    measured = least_noisy(every, names, table.domain.shape(names))
+    measured = least_noisy(table.noisy_counts, names, table.domain.shape(names))
     counts: Any = pd.NA if measured is None else measured.table.ravel()
     frame["noisy_count"] = pd.Series(counts, index=frame.index, dtype="Int64")
     frame["deviation"] = np.nan if measured is None else measured.deviation

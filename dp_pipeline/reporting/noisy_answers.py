@@ -8,7 +8,7 @@ tables, so d(S, M) may be smaller than the noise: then no error of the model is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from math import comb, sqrt
@@ -106,20 +106,24 @@ class NoisyAnswers:
             replace(NoisyCounts.of(marginal), gaussian=bundle.budget != PURE)
             for marginal in earlier.measured
         ]
-        pairs = [table for table in tables if is_of_pairs(table.attributes)]
-        rows = [table for table in earlier.measured if not is_of_pairs(table.attributes)]
-        return cls(
-            tuple(table for table in tables if not is_of_pairs(table.attributes)),
-            earlier.groupings,
-            NoisyTotal.of_marginals(rows),
-            {table.attributes[1]: _summed_pairs(table, domain) for table in pairs},
-        )
+        return cls._of_counts(tables, earlier.groupings, domain)
 
     @classmethod
     def of_table(cls, table: SyntheticTable) -> NoisyAnswers:
         """Return the measured tables of a release in memory."""
-        total = NoisyTotal.of_marginals(table.measured)
-        return cls(tuple(map(NoisyCounts.of, table.measured)), table.groupings, total)
+        return cls._of_counts(table.noisy_counts, table.groupings, table.domain)
+
+    @classmethod
+    def _of_counts(
+        cls, counts: Sequence[NoisyCounts], groupings: Mapping[str, Grouping], domain: Domain
+    ) -> NoisyAnswers:
+        rows = tuple(table for table in counts if not is_of_pairs(table.attributes))
+        pairs = {
+            table.attributes[1]: _summed_pairs(table, domain)
+            for table in counts
+            if is_of_pairs(table.attributes)
+        }
+        return cls(rows, groupings, NoisyTotal.of_counts(rows), pairs)
 
     def compared(self, codes: Mapping[str, IntArray], domain: Domain) -> tuple[MeasuredTable, ...]:
         """Return the distances of columns and pairs from their least noisy answers.
@@ -206,7 +210,7 @@ def synthetic_shares(
     return np.asarray(counts / counts.sum() if len(keys) else np.full(shape, 1 / cells))
 
 
-def _cells_of_pairs(table: IntArray, domain: Domain) -> IntArray:
+def _cells_of_pairs(table: IntArray | FloatArray, domain: Domain) -> IntArray | FloatArray:
     """Return the cells of pairs of units of two or more parts: (sizes, cells).
 
     table   by size and both codes; where parts are a set, the smaller code is first

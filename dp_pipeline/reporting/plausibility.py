@@ -45,7 +45,7 @@ from dp_pipeline.reporting.text import noisy_text, number_text
 from dp_pipeline.results.accountant import LAPLACE, TREE_PATHS, Spend
 from dp_pipeline.results.bundle import Bundle
 from dp_pipeline.results.clusters import LEFT_OUT, Tables
-from dp_pipeline.results.measurement import NoisyMarginal, variance
+from dp_pipeline.results.measurement import NoisyCounts, variance
 from dp_pipeline.results.synthetic_table import is_of_pairs, noisy_table_names
 
 DOUBTFUL = "What speaks against it"
@@ -125,11 +125,10 @@ class NoisyTotal:
         return cls(mean, 1 / sqrt(precision))
 
     @classmethod
-    def of_marginals(cls, measured: Iterable[NoisyMarginal]) -> NoisyTotal | None:
-        """Return the total of tables that count every row once; None without tables."""
+    def of_counts(cls, counts: Iterable[NoisyCounts]) -> NoisyTotal | None:
+        """Return the total of tables that count every row, or unit, once; None without tables."""
         return cls.of_sums(
-            (float(marginal.table.sum()), marginal.table.size * marginal.variance)
-            for marginal in measured
+            (float(each.table.sum()), each.table.size * each.deviation**2) for each in counts
         )
 
     @classmethod

@@ -76,14 +76,14 @@ class NoisyCounts:
     """A measured table, or its sum over some axes, with its noise.
 
     attributes   in the order of the table's axes
-    table        int64; cells may be negative
+    table        in rows, or in units with parts; cells may be negative
     deviation    standard deviation of the noise in one cell, in rows
     gaussian     whether the noise is Gaussian; else Laplace
     terms        measured cells in one cell, each with its noise
     """
 
     attributes: tuple[str, ...]
-    table: IntArray
+    table: IntArray | FloatArray
     deviation: float
     gaussian: bool = False
     terms: int = 1

@@ -21,7 +21,7 @@ from dp_pipeline.results.clusters import (
     batches_of,
 )
 from dp_pipeline.results.derived_attribute import Grouping
-from dp_pipeline.results.measurement import NoisyMarginal
+from dp_pipeline.results.measurement import NoisyCounts, NoisyMarginal
 
 
 def decode_columns(
@@ -255,6 +255,21 @@ class SyntheticTable:
     groupings: Mapping[str, Grouping] = field(default_factory=dict)
     dependence: Mapping[tuple[str, str], float] = field(default_factory=dict)
     weighted: tuple[NoisyMarginal, ...] = ()
+
+    @property
+    def noisy_counts(self) -> tuple[NoisyCounts, ...]:
+        """The noisy tables that were paid for, in rows, or in units where they have parts."""
+        if self.domain.parts is None:
+            return tuple(map(NoisyCounts.of, self.measured))
+        return tuple(
+            NoisyCounts(
+                _with_next(noisy, self.domain.parts).attributes,
+                noisy.table / UNIT_WEIGHT,
+                noisy.variance**0.5 / UNIT_WEIGHT,
+                noisy.gaussian,
+            )
+            for noisy in self.weighted
+        )
 
     def counts(self, attributes: Names) -> IntArray:
         """Return the number of synthetic rows in every cell over some attributes.

@@ -175,6 +175,9 @@ def test_a_report_is_of_units_of_parts_and_of_pairs(is_flat: bool) -> None:
     assert [table.distance for table in report.compared] == [0.0] * len(report.compared)
     assert {table.name for table in report.pairs_of_parts} == {"age × age", "sex × sex"}
     assert report.left_out == 0 and "two parts of one unit" in repr(report)
+    measured = fitted.quality_report().measured
+    assert measured == report.measured and {"region", "age × age"} <= {t.name for t in measured}
+    assert all(table.model < 0.05 for table in measured)
     few = persons.assign(sex="f")
     changed = few.merge(homes, on="home") if is_flat else {"homes": homes, "persons": few}
     assert 0.4 < fitted.quality_report(changed).pairs_of_parts[0].distance <= 1
@@ -234,8 +237,8 @@ def test_what_is_of_one_table_or_of_units_alone_says_so() -> None:
     of_units = synthesizer().fit(town(), person="home", at_most=3)
     with pytest.raises(InvalidParameter, match="marginal: the shares are of rows of one table"):
         of_units.marginal("age")
-    with pytest.raises(InvalidParameter, match="real: a quality report on units with parts"):
-        of_units.quality_report()
+    with pytest.raises(InvalidParameter, match="label: classifiers learn from rows of one table"):
+        of_units.quality_report(town(), label="sex")
     with pytest.raises(
         InvalidParameter, match="real: expected the frames homes and persons by name"
     ):

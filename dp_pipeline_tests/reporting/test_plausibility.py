@@ -230,7 +230,7 @@ def test_the_total_of_a_bundle_is_that_of_its_measured_tables():
     assert bundle_warnings(spec, replace(bundle, tables=without)) == ()
 
 
-def test_totals_of_tables_and_marginals_agree():
+def test_totals_of_stored_tables_and_of_a_release_agree():
     spec, counter = over_people(np.random.default_rng(1).integers(0, 3, (5_000, 2)))
     accountant = Accountant(Fraction(1))
     curator = Curator(
@@ -244,11 +244,11 @@ def test_totals_of_tables_and_marginals_agree():
     table = MODELS["one_shot"]().fit(curator, epsilon=Fraction(1), rng=np.random.default_rng(0))
     assert isinstance(table, SyntheticTable)
     of_tables = NoisyTotal.of_tables(table.tables(), accountant.spends, distance=1)
-    of_marginals = NoisyTotal.of_marginals(table.measured)
+    of_counts = NoisyTotal.of_counts(table.noisy_counts)
     assert of_tables is not None
-    assert of_marginals is not None
-    assert of_tables.rows == pytest.approx(of_marginals.rows)
-    assert of_tables.deviation == pytest.approx(of_marginals.deviation)
+    assert of_counts is not None
+    assert of_tables.rows == pytest.approx(of_counts.rows)
+    assert of_tables.deviation == pytest.approx(of_counts.deviation)
 
 
 @pytest.mark.chain
