@@ -33,12 +33,6 @@ def test_a_charge_is_the_smallest_sufficient_nano_epsilon(value: Fraction) -> No
 
 
 @exactly
-@given(nano=nanos)
-def test_an_epsilon_that_was_read_is_charged_without_rounding(nano: int) -> None:
-    assert nano_epsilon(Fraction(nano, NANO)) == nano
-
-
-@exactly
 @given(text=st.text("0123456789.eE+-_ xnaif", max_size=12) | st.text(max_size=8))
 def test_any_text_is_an_epsilon_in_range_or_refused_in_one_line(text: str) -> None:
     try:

@@ -30,7 +30,6 @@ SEGMENT = st.text("abcXYZ019-._~ é&=+", min_size=1, max_size=6).filter(
     lambda text: text not in (".", "..")
 )
 PATHS = st.lists(SEGMENT, min_size=1, max_size=4).map(tuple)
-Parts = tuple[str, tuple[str, ...]]
 
 
 def plain(host: str, path: tuple[str, ...]) -> str:

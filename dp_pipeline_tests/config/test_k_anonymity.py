@@ -16,7 +16,6 @@ from dp_pipeline_tests.config.declarations import FIELDS, loaded
 
 ALONE = {"protection": "protection: {unit: one_row}", "label": "label: colour"}
 BENCHMARK = {**ALONE, "purpose": "purpose: benchmark"}
-ALLOWED = {**ALONE, "allow_not_dp": "allow_not_dp: true"}
 
 
 def section(lines: str = "", methods: str = "{kjig: }") -> str:

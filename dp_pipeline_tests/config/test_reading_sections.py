@@ -11,8 +11,6 @@ from dp_pipeline.config.clock import Clock, ClockBins, Every
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline_tests.raw.written import written_spec
 
-HOUR = "derive: {hour: {hour: at}}"
-OF_HOURS = "hour: {levels: 0..23}"
 OCTOBER = "type: timestamp, bounds: [2026-10-01, 2026-10-31]"
 
 

@@ -6,7 +6,6 @@ from fractions import Fraction
 from typing import get_type_hints
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from dp_pipeline.config.errors import DeclarationError
@@ -106,12 +105,3 @@ def test_parameters_of_the_method_and_declared_rows_reach_it():
     assert paid.spends_[0].what == "number of rows"
     assert "number of rows" not in [spend.what for spend in declared.spends_]
     assert shared.spends_[-1].epsilon == Fraction(1, 2)
-
-
-@pytest.mark.parametrize("missing", [False, True])
-def test_text_columns_are_refused_by_their_type(missing: bool) -> None:
-    column = pa.array(["1", None if missing else "2"])
-    with pytest.raises(
-        InvalidParameter, match=r"X: the columns must be numbers, but column 'x' has type"
-    ):
-        private().fit(pa.table({"x": column, "y": column}))

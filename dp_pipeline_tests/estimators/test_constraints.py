@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from dp_pipeline.estimators import PrivateSynthesizer
 from dp_pipeline.estimators.parameters import InvalidParameter
+from dp_pipeline_tests.estimators import households
 
 DOMAIN = {
     "age": {"bounds": [0, 80], "bins": 8, "integer": True},
@@ -41,10 +41,7 @@ def people(rows: int = 4000) -> pd.DataFrame:
     )
 
 
-def copier(**parameters: Any) -> PrivateSynthesizer:
-    standard = {"domain": DOMAIN, "epsilon": 1, "noise": "seeded:7", "random_state": 0}
-    standard["on_unknown"] = "drop"
-    return PrivateSynthesizer(**{**standard, "constraints": SAID, **parameters})
+copier = partial(households.copier, domain=DOMAIN, constraints=SAID)
 
 
 def keeps(frame: pd.DataFrame) -> pd.Series:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Any
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -11,6 +11,7 @@ import pytest
 
 from dp_pipeline.estimators import PrivateSynthesizer, WeakSignal
 from dp_pipeline.estimators.parameters import InvalidParameter
+from dp_pipeline_tests.estimators import households
 
 SECRET = "hapaxlegomenon"
 DISCOVERING = ("levels", "bounds", "quantiles")
@@ -37,9 +38,7 @@ def people(rows: int = 6000) -> pd.DataFrame:
     )
 
 
-def copier(**parameters: Any) -> PrivateSynthesizer:
-    standard = {"domain": OPEN, "epsilon": 3, "noise": "seeded:7", "random_state": 0}
-    return PrivateSynthesizer(**{**standard, "discover": COST, **parameters})
+copier = partial(households.copier, domain=OPEN, epsilon=3, discover=COST, on_unknown="keep")
 
 
 def test_levels_bounds_and_quantiles_are_discovered():
@@ -86,17 +85,11 @@ def test_a_tenth_of_epsilon_discovers_the_domain_by_default():
     assert "its domain is discovered for ε=0.1 and δ=1e-9 of that" in repr(fitted)
 
 
-def test_where_every_column_holds_numbers_no_delta_is_spent():
-    rows = people()[["fare", "age"]]
-    fitted = copier(domain="discover").fit(rows)
+def test_an_array_of_numbers_is_discovered_and_spends_no_delta():
+    fitted = copier(domain="discover").fit(people()[["fare", "age"]].to_numpy())
+    assert set(fitted.discovered_) == {"x0", "x1"}
     assert sum(spend.delta for spend in fitted.spends_) == 0
     assert sum(spend.epsilon for spend in fitted.spends_) == 3
-
-
-def test_domain_of_an_array_is_discovered():
-    rows = people()[["fare", "age"]].to_numpy()
-    fitted = copier(domain="discover").fit(rows)
-    assert set(fitted.discovered_) == {"x0", "x1"}
 
 
 def test_what_is_promised_has_the_price_of_the_discovery_in_it():

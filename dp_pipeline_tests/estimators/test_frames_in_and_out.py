@@ -29,7 +29,6 @@ from dp_pipeline.models.tables.independent import Independent
 
 ROWS = 3000
 ORDERED = pd.CategoricalDtype(["low", "middle", "high"], ordered=True)
-RANDOM = np.random.default_rng(1)
 
 
 def column(values: list[Any], dtype: Any = None) -> pd.Series:

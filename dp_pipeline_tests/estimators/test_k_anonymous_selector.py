@@ -390,6 +390,7 @@ BAD_LABELS: list[tuple[Any, str]] = [
     ([0] * 11, "y: each row of X must have one label, but there are fewer labels"),
     (pd.Series([["secret"]] * 12), "y: the labels must be texts, numbers or truth values, but"),
     (np.zeros((12, 2)), "y should be a 1d array"),
+    (np.array([10**18] * 12, dtype="m8[D]"), "must be texts, numbers or truth values, but"),
     (["\ud800", "n"] * 6, "y: the labels must be texts that UTF-8 can encode, but one is"),
     (np.array([4711, 4712] * 6) + 0j, "Complex data not supported"),
     (["n", " "] * 6, "y: each row must have a label, but some are empty texts"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,9 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 
-from dp_pipeline.estimators import PrivateKMeans, PrivateSynthesizer
 from dp_pipeline.estimators.parameters import InvalidParameter
+from dp_pipeline_tests.estimators.households import copier
+from dp_pipeline_tests.estimators.people import private
 
 SMOOTH = {"smooth": "true"}
 RNG = np.random.default_rng(3)
@@ -20,16 +22,8 @@ PEOPLE = pd.DataFrame({"smokes": ["no", "yes", "yes", "no"] * 200, "age": [30, 6
 DOMAIN = {"smokes": ["no", "yes"], "age": {"bounds": [0, 100], "bins": 4, "integer": True}}
 
 
-def kmeans(**changes: Any) -> PrivateKMeans:
-    return PrivateKMeans(
-        2, **{"epsilon": "1", "bounds": (0, 10), "noise": "seeded:7", "random_state": 0, **changes}
-    )
-
-
-def synthesizer(**changes: Any) -> PrivateSynthesizer:
-    return PrivateSynthesizer(
-        **{"domain": DOMAIN, "epsilon": "1", "noise": "seeded:7", "random_state": 0, **changes}
-    )
+kmeans = partial(private, n_clusters=2, bounds=(0, 10))
+synthesizer = partial(copier, domain=DOMAIN, on_unknown="keep")
 
 
 @pytest.mark.parametrize("params", [None, SMOOTH])

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import pickle
+from functools import partial
+from importlib.util import find_spec
 from itertools import pairwise
 from typing import Any
 
@@ -33,10 +36,7 @@ def chain(rows: int, seed: int) -> pd.DataFrame:
 OWN, OTHERS = chain(600, 1), chain(5_000, 2)
 
 
-def synthesizer(**changes: Any) -> PrivateSynthesizer:
-    standard = {"domain": CHAIN, "epsilon": "0.5", "noise": "seeded:7", "random_state": 0}
-    standard["on_unknown"] = "drop"
-    return PrivateSynthesizer(**{**standard, **changes})
+synthesizer = partial(copier, domain=CHAIN, epsilon="0.5")
 
 
 def distance(fitted: PrivateSynthesizer) -> float:
@@ -75,14 +75,10 @@ def test_promise_calls_public_rows_unprotected() -> None:
 
 def test_public_rows_of_any_frame_are_the_same() -> None:
     kinds = [OTHERS, pa.table(OTHERS), OTHERS.to_numpy(), OTHERS.assign(more=1)[["more", *CHAIN]]]
+    if find_spec("polars") is not None:
+        kinds.append(importlib.import_module("polars").from_pandas(OTHERS))
     tables = [synthesizer().fit(OWN, prior=kind).sample() for kind in kinds]
     assert all(kind.equals(tables[0]) for kind in tables)
-
-
-def test_public_rows_of_polars_are_read_too() -> None:
-    polars = pytest.importorskip("polars", reason="polars is not installed: it is in extra test")
-    text = synthesizer().fit(OWN, prior=polars.from_pandas(OTHERS)).sample()
-    assert text.equals(synthesizer().fit(OWN, prior=OTHERS).sample())
 
 
 def test_sampling_uses_the_same_public_rows_after_a_pickle() -> None:

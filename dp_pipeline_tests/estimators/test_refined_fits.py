@@ -38,9 +38,7 @@ DOMAIN = {"smokes": ["no", "yes"], "age": {"bounds": [0, 100], "bins": 4, "integ
 
 
 def synthesizer(epsilon: Any = "0.5", **changes: Any) -> PrivateSynthesizer:
-    standard = {"domain": DOMAIN, "method": "independent", "noise": "seeded:7", "random_state": 0}
-    standard["on_unknown"] = "drop"
-    return PrivateSynthesizer(**{**standard, **changes, "epsilon": epsilon})
+    return copier(**{"domain": DOMAIN, "method": "independent", **changes, "epsilon": epsilon})
 
 
 def two(**changes: Any) -> tuple[PrivateSynthesizer, PrivateSynthesizer]:

@@ -13,9 +13,8 @@ from dp_pipeline.raw.counters.batch import BatchQuery
 from dp_pipeline.raw.counters.checked import CheckedRows
 from dp_pipeline.raw.counters.engines import threaded_fold
 from dp_pipeline.raw.counters.fold import EmptyCounter, FoldCounter, Partial
-from dp_pipeline.raw.prepare import prepare
-from dp_pipeline.raw.snapshot import Snapshot, mark_validated
-from dp_pipeline_tests.raw.written import ingested, written_spec
+from dp_pipeline.raw.snapshot import Snapshot
+from dp_pipeline_tests.raw.written import prepared_snapshot, written_spec
 
 ATTRIBUTES = "{x: {bounds: [0, 10], bins: 4}, sex: {levels: [f, m]}}"
 ROWS = {"x": [str(index % 11) for index in range(30)], "sex": ["f", "m", "m"] * 10}
@@ -29,10 +28,7 @@ def spec(tmp_path):
 
 @pytest.fixture
 def snapshot(spec, tmp_path):
-    snapshot = ingested(tmp_path, ROWS)
-    mark_validated(spec, snapshot, structural=True, refused=False)
-    prepare(spec, snapshot)
-    return snapshot
+    return prepared_snapshot(spec, tmp_path, ROWS)
 
 
 def damage(snapshot: Snapshot, stage: str) -> bytes:

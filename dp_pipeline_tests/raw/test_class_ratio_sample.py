@@ -54,10 +54,6 @@ def test_spare_rows_go_to_largest_remainders():
     assert Counter(halves[row] for row in sample_of(halves, 3)) == {0: 2, 2: 1}
 
 
-def test_a_sample_of_all_rows_is_all_rows():
-    assert sample_of([1, 0, 1, 3], 4) == [0, 1, 2, 3]
-
-
 def test_seed_decides_the_sample_for_ever():
     classes = [0] * 12 + [1] * 4
     assert sample_of(classes, 4) == [3, 6, 11, 12]

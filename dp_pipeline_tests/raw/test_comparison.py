@@ -4,7 +4,6 @@ import json
 import math
 import stat
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -12,14 +11,13 @@ import pytest
 from sklearn.cluster import KMeans
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import BoundaryViolation, Damaged, DeclarationError, NotPrepared
 from dp_pipeline.raw import evaluate
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.raw.evaluate import clustering_quality, custodian_facts
 from dp_pipeline.raw.prepare import prepare
 from dp_pipeline.raw.snapshot import Snapshot, mark_validated
-from dp_pipeline_tests.raw.written import ingested, written_spec
+from dp_pipeline_tests.raw.written import ingested, prepared_snapshot, written_spec
 
 PLACES = "{x: {bounds: [0, 16], bins: 2}, y: {bounds: [-8, 8]}, sex: {levels: [f, m]}}"
 FOUR = {"x": [0, 2, 14, 99], "y": [0, 0, 0, 0], "sex": ["f", "f", "m", "m"]}
@@ -31,15 +29,8 @@ def spec(tmp_path):
     return written_spec(tmp_path, PLACES)
 
 
-def ready(spec: DatasetSpec, folder: Path, columns) -> Snapshot:
-    snapshot = ingested(folder, columns)
-    mark_validated(spec, snapshot, structural=True, refused=False)
-    prepare(spec, snapshot)
-    return snapshot
-
-
 def test_quality_is_measured_on_clipped_rows_in_data_units(spec, tmp_path):
-    snapshot = ready(spec, tmp_path, FOUR)
+    snapshot = prepared_snapshot(spec, tmp_path, FOUR)
     quality = clustering_quality(spec, snapshot, XY, np.array([[0.0, 0.0], [16.0, 0.0]]))
     assert quality == {
         "nicv": 2.0,
@@ -52,7 +43,7 @@ def test_quality_is_measured_on_clipped_rows_in_data_units(spec, tmp_path):
 
 def test_clusters_are_compared_with_kmeans_and_label(tmp_path):
     spec = written_spec(tmp_path, PLACES, more="label: sex")
-    snapshot = ready(spec, tmp_path, FOUR | {"sex": ["f", "m", "m", "m"]})
+    snapshot = prepared_snapshot(spec, tmp_path, FOUR | {"sex": ["f", "m", "m", "m"]})
     # KMeans: {0, 2} and {14, 16}; released: {0} and the rest, which are the sexes.
     quality = clustering_quality(spec, snapshot, XY, np.array([[0.0, 0.0], [3.0, 0.0]]))
     assert quality["f_kmeans"] == pytest.approx((2 * (2 / 3) + 2 * (4 / 5)) / 4)
@@ -61,7 +52,7 @@ def test_clusters_are_compared_with_kmeans_and_label(tmp_path):
 
 
 def test_kmeans_centres_are_computed_once_and_private(spec, tmp_path, monkeypatch):
-    snapshot = ready(spec, tmp_path, FOUR)
+    snapshot = prepared_snapshot(spec, tmp_path, FOUR)
     centres = np.array([[1.0, 0.0], [15.0, 0.0]])
     first = clustering_quality(spec, snapshot, XY, centres)
     monkeypatch.setattr(evaluate, "reference_kmeans", None)
@@ -104,13 +95,15 @@ def test_kmeans_uses_one_thread(monkeypatch):
 
 
 def test_fewer_rows_than_centres_have_no_ratio(spec, tmp_path):
-    snapshot = ready(spec, tmp_path, FOUR)
+    snapshot = prepared_snapshot(spec, tmp_path, FOUR)
     quality = clustering_quality(spec, snapshot, XY, np.zeros((5, 2)))
     assert quality["nicv_floor"] == 0.0
     assert math.isnan(quality["nicv_ratio"])
     # Four classes of one row each in one cluster: precision 1/4, recall 1.
     assert quality["f_kmeans"] == pytest.approx(2 / 5)
-    equal = ready(spec, tmp_path / "equal", {"x": [1] * 5, "y": [1] * 5, "sex": ["f"] * 5})
+    equal = prepared_snapshot(
+        spec, tmp_path / "equal", {"x": [1] * 5, "y": [1] * 5, "sex": ["f"] * 5}
+    )
     with warnings.catch_warnings():
         # Nor do they warn, with how many different ones there are.
         warnings.simplefilter("error")
@@ -121,7 +114,9 @@ def test_fewer_rows_than_centres_have_no_ratio(spec, tmp_path):
 def test_no_rows_have_no_quality(more, tmp_path):
     spec = written_spec(tmp_path, PLACES, more=more)
     empty = pa.table({name: pa.array([], pa.string()) for name in FOUR})
-    quality = clustering_quality(spec, ready(spec, tmp_path, empty), XY, np.zeros((2, 2)))
+    quality = clustering_quality(
+        spec, prepared_snapshot(spec, tmp_path, empty), XY, np.zeros((2, 2))
+    )
     assert len(quality) == (7 if more else 5)
     assert all(math.isnan(value) for value in quality.values())
 
@@ -146,7 +141,7 @@ def test_snapshot_not_prepared_as_declared_is_refused(spec, tmp_path):
 
 
 def test_the_counter_opens_what_preparation_stored(spec, tmp_path):
-    counter = MemoryCounter.open(spec, ready(spec, tmp_path, FOUR))
+    counter = MemoryCounter.open(spec, prepared_snapshot(spec, tmp_path, FOUR))
     rows, pair = counter.exact_tables([(), ("x", "sex")])
     assert rows == 4
     assert pair.tolist() == [[2, 0], [0, 2]]
@@ -156,21 +151,16 @@ def test_the_counter_opens_what_preparation_stored(spec, tmp_path):
 
 
 def test_fingerprint_covers_tables_and_their_reading(spec, tmp_path):
-    snapshot = ready(spec, tmp_path, FOUR)
+    snapshot = prepared_snapshot(spec, tmp_path, FOUR)
     first = MemoryCounter.open(spec, snapshot).fingerprint
     prepare(spec, snapshot)
     assert MemoryCounter.open(spec, snapshot).fingerprint == first, "the same, prepared again"
     snapshot.record(read_at="2026-11-22T10:00:00.000001+00:00")
     read_again = MemoryCounter.open(spec, snapshot).fingerprint
-    fewer = ready(spec, tmp_path / "fewer", {name: column[1:] for name, column in FOUR.items()})
+    fewer = prepared_snapshot(
+        spec, tmp_path / "fewer", {name: column[1:] for name, column in FOUR.items()}
+    )
     assert len({first, read_again, MemoryCounter.open(spec, fewer).fingerprint}) == 3
-
-
-def test_a_table_that_was_touched_is_damaged(spec, tmp_path):
-    snapshot = ready(spec, tmp_path, FOUR)
-    snapshot.table_path("discretized").write_bytes(b"PAR1")
-    with pytest.raises(Damaged):
-        MemoryCounter.open(spec, snapshot)
 
 
 @pytest.mark.parametrize(
@@ -195,7 +185,7 @@ def test_columns_that_preparation_does_not_write_are_damaged(spec, columns):
 
 
 def test_exact_facts_go_to_a_private_file(spec, tmp_path):
-    snapshot = ready(spec, tmp_path, FOUR)
+    snapshot = prepared_snapshot(spec, tmp_path, FOUR)
     before = snapshot.manifest
     assert custodian_facts(snapshot, "manifest", lambda: {"nicv": 1.5}) == {"nicv": 1.5}
     path = snapshot.folder / "custodian" / "manifest.json"
@@ -208,7 +198,7 @@ def test_exact_facts_go_to_a_private_file(spec, tmp_path):
 
 
 def test_exact_facts_are_computed_once_for_one_population(spec, tmp_path):
-    snapshot = ready(spec, tmp_path, FOUR)
+    snapshot = prepared_snapshot(spec, tmp_path, FOUR)
     custodian_facts(snapshot, "of-one-bundle", lambda: {"nicv": 1.5})
     assert custodian_facts(snapshot, "of-one-bundle", lambda: {"nicv": 2.5}) == {"nicv": 1.5}
     other = Snapshot(snapshot.folder, b"another population's key")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import os
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -15,12 +14,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.config.catalogue import find_spec
 from dp_pipeline.config.errors import DeclarationError
-from dp_pipeline.config.source import DATA_FOLDER_VARIABLE
 from dp_pipeline.raw import contributions
 from dp_pipeline.raw.contributions import PersonKeys, _Persons, _row_digests, keep_at_most
-from dp_pipeline.raw.sources import read_source
 from dp_pipeline_tests.raw.test_siphash import by_hand
 
 KEY = b"k" * 32
@@ -329,20 +325,6 @@ def test_an_empty_key_or_a_column_of_lists_is_refused():
     table = pa.table({"x": [[1], [2]], "user": ["ann", "ann"]})
     with pytest.raises(DeclarationError, match="must hold text or numbers, not"):
         keep(table, column="user", at_most=1, key=KEY)
-
-
-@pytest.mark.skipif(
-    not os.environ.get(DATA_FOLDER_VARIABLE), reason=f"{DATA_FOLDER_VARIABLE} names no data folder"
-)
-def test_checkin_keeps_twenty_rows_of_a_user():
-    table = read_source(find_spec("checkin"))
-    bounded = keep(table, column="user", at_most=20, key=KEY)
-    sizes = Counter(table.column("user").to_pylist())
-    expected = {user: min(size, 20) for user, size in sizes.items()}
-    assert Counter(bounded.column("user").to_pylist()) == expected
-    order = np.random.default_rng(1).permutation(table.num_rows)
-    again = keep(table.take(pa.array(order)), column="user", at_most=20, key=KEY)
-    assert Counter(map(str, again.to_pylist())) == Counter(map(str, bounded.to_pylist()))
 
 
 NO_IDS = [

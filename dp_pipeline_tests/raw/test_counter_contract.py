@@ -18,8 +18,7 @@ from dp_pipeline.gate.rules import NearestCentre, PredictedLabel
 from dp_pipeline.raw.counters.geometry import sorted_keys, sums_by_centre
 from dp_pipeline.results.derived_attribute import DerivedAttribute, Grouping
 from dp_pipeline.results.trees import BitTree, Prefixes
-from dp_pipeline_tests.populations import AWKWARD, TOWN, LoopCounter
-from dp_pipeline_tests.raw.population import DOMAIN, EDGE, POPULATIONS, Population, drawn, of_people
+from dp_pipeline_tests.raw.population import DOMAIN, EDGE, POPULATIONS, Population, drawn
 from dp_pipeline_tests.raw.questions import (
     CHECKS,
     PAIRS,
@@ -104,27 +103,6 @@ def test_each_of_many_rows_counts_as_right_or_wrong(engine):
     rule = PredictedLabel("d", (1,), ("c",), ((-1, 0, 1, 2),), 0)
     right = int(((c >= 2) == (d == 1)).sum())
     assert_answer(engine(population).mistakes(rule), np.array([right, 140_003 - right]))
-
-
-@pytest.mark.parametrize("people", AWKWARD)
-@pytest.mark.parametrize("columns", [("x",), ("x", "y"), ("y", "x")])
-def test_engine_agrees_with_loop_on_awkward_people(engine, people, columns):
-    counter, loop = engine(of_people(AWKWARD[people])), LoopCounter(AWKWARD[people])
-    tree, box = BitTree.over(columns, TOWN.box(columns), most=25), TOWN.box(columns)
-    nodes = Prefixes.concatenate([ROOT, ROOT.children(4), ROOT.children(10)])
-    rng = np.random.default_rng(0)
-    rules = [NearestCentre.of(columns, rng.uniform(-1, 8, (3, len(box))), box) for _ in range(2)]
-    for bits in (0, 1, 7):
-        asked = loop.children(tree, [(nodes, bits)])[0].open_at_the_gate()
-        assert_answer(counter.children(tree, [(nodes, bits)])[0], asked)
-    for salt in (0, 1):
-        asked = loop.sum_by_centre(rules, salt=salt).open_at_the_gate()
-        assert_answer(counter.sum_by_centre(rules, salt=salt), asked)
-    asked = loop.residuals(rules[0], (1, 1000, 1 << 30)).open_at_the_gate()
-    assert_answer(counter.residuals(rules[0], (1, 1000, 1 << 30)), asked)
-    for attribute in TOWN.discrete:
-        asked = loop.classify(rules[1], attribute).open_at_the_gate()
-        assert_answer(counter.classify(rules[1], attribute), asked)
 
 
 @pytest.mark.parametrize("subsets", [1, 3])

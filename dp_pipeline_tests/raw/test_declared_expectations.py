@@ -116,21 +116,6 @@ def test_what_fails_stops_public_rows_unless_it_is_a_warning(tmp_path):
     assert "mild" not in said
 
 
-def test_what_fails_stops_no_sensitive_row_and_leaves_no_trace(tmp_path):
-    line = "column_values_to_match_regex, column: rider, regex: '^p[0-9]$'"
-    spec = expecting(tmp_path, line, purpose="release")
-    good, bad = ingested(tmp_path, ROWS), ingested(tmp_path, ROWS | {"rider": ["x"] * 3}, "bad")
-    assert failed(validate(spec, good)) == set()
-    verdicts = validate(spec, bad)
-    assert failed(verdicts) == {"expect_column_values_to_match_regex_person_id"}
-    assert refusal(spec, verdicts) is None
-    assert bad.manifest["validated"] == good.manifest["validated"]
-    declared = next(
-        expectation for expectation in expectations_of(spec) if expectation.rule == "declared"
-    )
-    assert not declared.blocking
-
-
 def test_no_rows_fulfil_every_expectation_of_single_rows(tmp_path):
     lines = [
         f"{line.format(bad)}, name: c{index}"
@@ -139,18 +124,6 @@ def test_no_rows_fulfil_every_expectation_of_single_rows(tmp_path):
     spec = expecting(tmp_path, *lines, purpose="release")
     empty = pa.table({name: pa.array([], pa.string()) for name in ROWS})
     assert failed(validate(spec, ingested(tmp_path, empty))) == {"has_rows"}
-
-
-def test_sentence_names_what_is_declared(tmp_path):
-    spec = expecting(tmp_path, "column_values_to_match_regex, column: t, regex: ^a, mostly: 0.9")
-    (declared,) = (
-        expectation for expectation in expectations_of(spec) if expectation.rule == "declared"
-    )
-    assert declared.name == "expect_column_values_to_match_regex__t"
-    assert declared.description == (
-        "expect_column_values_to_match_regex of t: regex ^a. "
-        "At least 90 % of the values that are not missing."
-    )
 
 
 def test_two_expectations_never_share_the_name_of_a_check(tmp_path):

@@ -15,7 +15,7 @@ from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.gate.counter import Disclosing, Sealed
 from dp_pipeline.raw.counters import batch as batch_file
 from dp_pipeline.raw.counters.memory import MemoryCounter
-from dp_pipeline_tests.populations import AWKWARD, TOWN, LoopCounter
+from dp_pipeline_tests.populations import AWKWARD, LoopCounter
 from dp_pipeline_tests.raw.population import POPULATIONS, of_people
 from dp_pipeline_tests.raw.questions import Engine, assert_answer, engines, memory
 
@@ -43,13 +43,6 @@ def assert_as_the_loop(engine: Engine, people: str) -> None:
 @pytest.mark.parametrize("people", AWKWARD)
 def test_an_engine_agrees_with_the_loop_counter(engine, people):
     assert_as_the_loop(engine, people)
-
-
-def test_without_persons_box_and_middle_are_released(engine):
-    counter = engine(of_people(()))
-    edge = 1 << 16
-    assert_answer(counter.bounds(("x", "y")), np.array([[-edge, -edge], [edge, edge]]))
-    assert_answer(counter.records(("x", "y"), 2, 5), np.zeros((2, 2), dtype=np.int64))
 
 
 @settings(max_examples=30)
@@ -98,15 +91,6 @@ def assert_occupied(engine: Engine) -> None:
 @every_engine
 def test_an_engine_agrees_with_one_table_in_memory(engine):
     assert_occupied(engine)
-
-
-@every_engine
-@pytest.mark.parametrize("people_in", AWKWARD)
-def test_an_engine_agrees_with_a_loop_over_people(engine, people_in):
-    rows = AWKWARD[people_in]
-    for names in (TOWN.discrete, TOWN.discrete[::-1], ("smokes",)):
-        expected = LoopCounter(rows).occupied(names).open_at_the_gate()
-        assert_answer(engine(of_people(rows)).occupied(names), expected)
 
 
 class ShowsTheFirstRows(MemoryCounter):

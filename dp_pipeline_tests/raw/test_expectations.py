@@ -132,16 +132,47 @@ def test_failed_rows_refuse_benchmark_data(spec, tmp_path):
     assert snapshot.manifest["prepared"] is None
 
 
-def test_failed_rows_of_release_data_leave_no_trace(tmp_path):
-    spec = written_spec(tmp_path, AGE_AND_SEX, purpose="release", protection=PERSONS)
-    good = ingested(tmp_path, SOUND | {"rider": ["a", "b", "c"]}, "good")
-    bad = ingested(tmp_path, {"age": ["200"], "sex": ["q"], "rider": [" "]}, "bad")
-    good.record(prepared={"stages": []})
-    bad.record(prepared={"stages": []})
+UNFIT = {
+    "bad cells": (
+        AGE_AND_SEX,
+        "",
+        {"age": ["200"], "sex": ["q"], "rider": [" "]},
+        {"bounds__age", "levels__sex", "present_person_id"},
+    ),
+    "a missed share": (
+        AGE_AND_SEX,
+        "usable: 0.5",
+        {"age": ["?"], "sex": ["?"], "rider": ["a"]},
+        {"present__age", "levels__sex"},
+    ),
+    "what is declared": (
+        AGE_AND_SEX,
+        "expectations: "
+        "[{type: expect_column_values_to_match_regex, column: rider, regex: '^[a-c]$'}]",
+        {"age": ["1"], "sex": ["f"], "rider": ["x"]},
+        {"expect_column_values_to_match_regex_person_id"},
+    ),
+    "a constraint": (
+        AGE_AND_SEX.replace("100]", "100], bins: 5"),
+        "constraints: {never: {age: '[0, 20)', sex: f}}",
+        {"age": ["5"], "sex": ["f"], "rider": ["a"]},
+        {"keeps_constraint_1"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNFIT)
+def test_failed_rows_of_release_data_leave_no_trace(tmp_path, name):
+    attributes, more, rows, broken = UNFIT[name]
+    spec = written_spec(tmp_path, attributes, purpose="release", protection=PERSONS, more=more)
+    sound = {"age": ["21", " 99.5 ", "100"], "sex": ["f", "m", " m"], "rider": ["a", "b", "c"]}
+    good, bad = ingested(tmp_path, sound, "good"), ingested(tmp_path, rows, "bad")
+    for snapshot in (good, bad):
+        snapshot.record(prepared={"stages": []})
     assert failed(validate(spec, good)) == set()
     verdicts = validate(spec, bad)
     assert all(e.blocking == e.structural for e in expectations_of(spec))
-    assert failed(verdicts) == {"bounds__age", "levels__sex", "present_person_id"}
+    assert failed(verdicts) == broken
     assert refusal(spec, verdicts) is None
     facts = [{k: s.manifest[k] for k in ("validated", "prepared")} for s in (good, bad)]
     assert facts[0] == facts[1]
@@ -243,16 +274,6 @@ def test_a_share_of_the_rows_may_be_declared_to_suffice(tmp_path, name):
     assert (refusal(spec, verdicts) is None) == (not broken), "what fails blocks public rows"
 
 
-def test_missed_share_stops_no_release(tmp_path):
-    spec = written_spec(tmp_path, AGE_AND_SEX, purpose="release", more="usable: 0.5")
-    bad, good = ingested(tmp_path, {"age": ["?"], "sex": ["?"]}), ingested(tmp_path, SOUND, "good")
-    verdicts = validate(spec, bad)
-    assert failed(verdicts) == {"present__age", "levels__sex"}
-    assert refusal(spec, verdicts) is None
-    validate(spec, good)
-    assert bad.manifest["validated"] == good.manifest["validated"]
-
-
 def test_a_required_share_is_described_in_a_sentence(tmp_path):
     attributes = "{age: {bounds: [0, 100]}, n: {bounds: [0, 9], bins: 3, nullable: true}}"
     spec = written_spec(tmp_path, attributes, protection=PERSONS, more="usable: 0.975")
@@ -330,13 +351,6 @@ def test_broken_constraint_fails_its_expectation(tmp_path):
     assert refusal(spec, verdicts) is not None
     shared = written_spec(tmp_path, ADULTS, more=f"{NEVER}\nusable: 0.75")
     assert not failed(validate(shared, ingested(tmp_path, COUPLES, "other")))
-
-
-def test_a_constraint_stops_no_release(tmp_path):
-    spec = written_spec(tmp_path, ADULTS, purpose="release", more=NEVER)
-    verdicts = validate(spec, ingested(tmp_path, COUPLES))
-    assert failed(verdicts) == {"keeps_constraint_1"}
-    assert refusal(spec, verdicts) is None
 
 
 def test_value_without_cell_breaks_no_constraint(tmp_path):

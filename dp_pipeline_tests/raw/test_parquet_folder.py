@@ -69,11 +69,6 @@ def test_the_message_names_the_file_without_the_column(tmp_path):
         read(tmp_path, "x")
 
 
-def test_a_folder_of_no_rows_is_an_empty_table(tmp_path):
-    write(tmp_path, "a.parquet", x=pa.array([], pa.float64()))
-    assert read(tmp_path, "x").num_rows == 0
-
-
 LARGE = 2**53 + 1
 """A whole number that a double cannot hold."""
 
@@ -168,12 +163,6 @@ def test_id_of_any_size_is_one_person(tmp_path):
     table = persons(tmp_path, *parts)
     kept = keep(table, column="rider", at_most=2, key=b"k" * 32)
     assert Counter(map(int, kept.column("rider").to_pylist())) == {7: 2, 2**60 + 1: 2, 2**64 - 1: 1}
-
-
-def test_files_of_one_type_keep_it(tmp_path):
-    write(tmp_path, "a.parquet", x=pa.array([1.5]), y=["a"])
-    write(tmp_path, "b.parquet", x=pa.array([2.5]), y=pa.array(["b"]).dictionary_encode())
-    assert read(tmp_path, "x", "y").schema.types == [pa.float64(), pa.string()]
 
 
 def test_file_that_changes_while_read_is_refused(tmp_path, monkeypatch):

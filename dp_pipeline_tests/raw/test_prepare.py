@@ -20,20 +20,13 @@ from dp_pipeline.raw.prepare import mark_prepared, prepare, prepare_stage, stage
 from dp_pipeline.raw.snapshot import Snapshot, mark_validated, require_prepared
 from dp_pipeline.raw.stages import read_stage
 from dp_pipeline.raw.values import numbers, texts
-from dp_pipeline_tests.raw.written import ingested, written_spec
+from dp_pipeline_tests.raw.written import ingested, prepared_snapshot, validated, written_spec
 
 PERSONS = "{unit: rows_of_person, column: rider, at_most: 2}"
 
 
-def validated(spec: DatasetSpec, folder: Path, columns, name: str = "day") -> Snapshot:
-    snapshot = ingested(folder, columns, name)
-    mark_validated(spec, snapshot, structural=True, refused=False)
-    return snapshot
-
-
 def prepared(spec: DatasetSpec, folder: Path, columns, name: str = "day") -> dict[str, dict]:
-    snapshot = validated(spec, folder, columns, name)
-    prepare(spec, snapshot)
+    snapshot = prepared_snapshot(spec, folder, columns, name)
     return {stage: read_stage(snapshot, stage).to_pydict() for stage in stages_of(spec)}
 
 
@@ -108,8 +101,7 @@ def test_integers_are_levels_in_every_type(tmp_path):
 def test_codes_are_stored_in_the_smallest_unsigned_type(tmp_path):
     attributes = "{a: {bounds: [0, 1], bins: 256}, b: {bounds: [0, 1], bins: 257}}"
     spec = written_spec(tmp_path, attributes)
-    snapshot = validated(spec, tmp_path, {"a": [1.0], "b": [1.0]})
-    prepare(spec, snapshot)
+    snapshot = prepared_snapshot(spec, tmp_path, {"a": [1.0], "b": [1.0]})
     table = read_stage(snapshot, "discretized")
     assert table.schema.types == [pa.uint8(), pa.uint16()]
     assert table.to_pydict() == {"a": [255], "b": [256]}
@@ -139,8 +131,7 @@ def test_bins_of_like_labels_have_their_own_bits(tmp_path):
 def test_only_the_stages_that_are_needed_are_there(tmp_path):
     spec = written_spec(tmp_path, "{x: {bounds: [0, 1]}}", more="one_hot: true")
     assert stages_of(spec) == ("normalized",)
-    snapshot = validated(spec, tmp_path, {"x": [0.5]})
-    prepare(spec, snapshot)
+    snapshot = prepared_snapshot(spec, tmp_path, {"x": [0.5]})
     assert snapshot.manifest["prepared"] == {"digest": spec.digest, "stages": ["normalized"]}
     with pytest.raises(
         DeclarationError, match="the rows can be prepared as normalized, not as 'discretized'"
@@ -316,8 +307,7 @@ def may_be_missing(snapshot: Snapshot, stage: str) -> dict[str, bool]:
 def test_a_column_states_if_values_may_be_missing(tmp_path):
     attributes = "{x: {bounds: [0, 1], bins: 2, nullable: true}, sex: {levels: [f, m]}}"
     spec = written_spec(tmp_path, attributes)
-    snapshot = validated(spec, tmp_path, {"x": ["", "1"], "sex": ["f", "m"]})
-    prepare(spec, snapshot)
+    snapshot = prepared_snapshot(spec, tmp_path, {"x": ["", "1"], "sex": ["f", "m"]})
     assert may_be_missing(snapshot, "normalized") == {"x": True, "x.clipped": True, "sex": False}
     assert may_be_missing(snapshot, "discretized") == {"x": False, "sex": False}
 

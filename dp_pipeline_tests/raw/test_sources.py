@@ -8,7 +8,6 @@ import os
 import random
 import time
 import traceback
-from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -346,42 +345,9 @@ def test_parquet_numbers_and_texts_keep_their_type(tmp_path):
     assert table.column("coded").to_pylist() == ["d", None]
 
 
-@pytest.mark.parametrize(
-    ("values", "name"),
-    [
-        (pa.array([[1]]), "list"),
-        (pa.array([{SECRET: 1}]), "struct"),
-        (pa.array([SECRET.encode()]), "binary"),
-        (pa.array([0], pa.timestamp("us")), "timestamp"),
-        (pa.array([0], pa.date32()), "date32"),
-        (pa.array([Decimal("1.5")], pa.decimal256(2, 1)), "decimal256(2, 1)"),
-        (pa.array([np.float16(1.5)]), "halffloat"),
-        (pa.array([1], pa.time32("s")), "time32"),
-        (pa.array([1], pa.duration("s")), "duration"),
-    ],
-)
-def test_other_parquet_types_are_refused_by_name(tmp_path, values, name):
-    content = parquet(tmp_path / "a.parquet", x=values)
-    message = refusal(tmp_path / "a.parquet", content, "x", kind="parquet")
-    expected = f"expected text or numbers in column 'x', got the type {name}"
-    assert expected in message
-    assert message.endswith("write it as float64, int64 or text")
-
-
-def test_parquet_columns_that_are_not_declared_may_be_anything(tmp_path):
-    content = parquet(tmp_path / "a.parquet", x=[1], y=[[1]])
-    table = read(tmp_path / "a.parquet", content, "x", kind="parquet")
-    assert table.to_pydict() == {"x": [1]}
-
-
 def test_a_dotted_column_is_not_mistaken_for_a_part_of_another(tmp_path):
     content = parquet(tmp_path / "a.parquet", **{"a": [{"b": 1}], "a.b": [2]})
     assert read(tmp_path / "a.parquet", content, "a.b", kind="parquet").to_pydict() == {"a.b": [2]}
-
-
-def test_parquet_of_no_rows_is_an_empty_table(tmp_path):
-    content = parquet(tmp_path / "a.parquet", x=pa.array([], pa.float64()))
-    assert read(tmp_path / "a.parquet", content, "x", kind="parquet").num_rows == 0
 
 
 def test_a_repeated_parquet_column_name_is_refused(tmp_path):
@@ -445,7 +411,19 @@ def test_a_column_that_a_generated_set_lacks_is_refused(kind_name):
         read_source(spec_of(Source(kind, name), "altitude"))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("name", ["wdbc", "census"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "wdbc",
+        "census",
+        pytest.param(
+            "checkin",
+            marks=pytest.mark.skipif(
+                not os.environ.get(DATA_FOLDER_VARIABLE), reason="needs the data folder"
+            ),
+        ),
+    ],
+)
 def test_a_built_in_data_set_is_read_as_declared(name):
     spec = find_spec(name)
     table = read_source(spec)
@@ -462,12 +440,3 @@ def test_every_row_of_wdbc_lies_inside_the_declared_bounds():
         values = table.column(spec.domain[name].column).to_numpy()
         assert box.lower <= values.min()
         assert values.max() <= box.upper
-
-
-@pytest.mark.skipif(
-    not os.environ.get(DATA_FOLDER_VARIABLE), reason=f"{DATA_FOLDER_VARIABLE} names no data folder"
-)
-def test_all_rows_of_checkin_are_read():
-    table = read_source(find_spec("checkin"))
-    assert table.column_names == ["lat", "lon", "user"]
-    assert table.num_rows == 100_000

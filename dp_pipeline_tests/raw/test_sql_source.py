@@ -90,11 +90,6 @@ def test_rounded_sqlite_id_names_no_person(tmp_path):
     assert actual == expected
 
 
-def test_a_query_of_no_rows_is_an_empty_table(rides):
-    table = read_source(spec_at(rides, "SELECT lat FROM rides WHERE fare = 99", "lat"))
-    assert table.to_pydict() == {"lat": []}
-
-
 def test_query_may_hold_comments_and_percent_signs(rides):
     query = "SELECT lat, ':x %s' AS note FROM rides WHERE rider LIKE 'a%' -- the last"
     assert read_source(spec_at(rides, query, "note")).to_pydict() == {"note": [":x %s"]}
@@ -158,13 +153,6 @@ def test_a_name_with_quotes_is_a_name(rides):
     column = 'a "b" %s'
     query = 'SELECT lat AS "a ""b"" %s" FROM rides'
     assert read_source(spec_at(rides, query, column)).column(0).to_pylist() == ["1.5", "5", None]
-
-
-def test_batches_are_one_table(rides, monkeypatch):
-    monkeypatch.setattr(sql, "BATCH_ROWS", 2)
-    table = read_source(spec_at(rides, "SELECT lat FROM rides", "lat"))
-    assert table.to_pydict() == {"lat": ["1.5", "5", None]}
-    assert [len(chunk) for chunk in table.column("lat").chunks] == [2, 1]
 
 
 def test_a_snapshot_of_a_query_is_read_once_and_names_the_query(rides, tmp_path):

@@ -14,11 +14,10 @@ from dp_pipeline.config.errors import DeclarationError, NotPrepared
 from dp_pipeline.metrics.classification import misclassification, split_rows, train
 from dp_pipeline.raw import comparison
 from dp_pipeline.raw.evaluate import SAMPLING_ERROR, class_quality, table_quality
-from dp_pipeline.raw.prepare import prepare
-from dp_pipeline.raw.snapshot import Snapshot, mark_validated
+from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.results.bit_classes import BitClasses, declared_bits
 from dp_pipeline.results.class_table import ClassPromise, ClassTable
-from dp_pipeline_tests.raw.written import ingested, written_spec
+from dp_pipeline_tests.raw.written import ingested, prepared_snapshot, written_spec
 
 PEOPLE = "{age: {bounds: [0, 16], bins: 2}, sex: {levels: [f, m]}, job: {levels: [a, b, c]}}"
 FOUR = {"age": [0, 2, 14, 99], "sex": ["f", "f", "m", "m"], "job": ["a", "b", "b", "c"]}
@@ -28,10 +27,7 @@ TRUE = {"age": [0, 0, 1, 1], "sex": [0, 0, 1, 1], "job": [0, 1, 1, 2]}
 
 def ready(folder: Path, columns=None, *, more: str = "") -> tuple[DatasetSpec, Snapshot]:
     spec = written_spec(folder, PEOPLE, more=more)
-    snapshot = ingested(folder, FOUR if columns is None else columns)
-    mark_validated(spec, snapshot, structural=True, refused=False)
-    prepare(spec, snapshot)
-    return spec, snapshot
+    return spec, prepared_snapshot(spec, folder, FOUR if columns is None else columns)
 
 
 def codes(**columns: list[int]) -> dict[str, np.ndarray]:
@@ -222,9 +218,7 @@ def test_units_and_parts_are_compared_by_themselves(tmp_path, changed, distances
     protection = "{unit: group, key: home}"
     attributes = "{area: {levels: [n, s], nullable: true}}"
     spec = written_spec(tmp_path, attributes, protection=protection, more=PARTS)
-    snapshot = ingested(tmp_path, HOMES)
-    mark_validated(spec, snapshot, structural=True, refused=False)
-    prepare(spec, snapshot)
+    snapshot = prepared_snapshot(spec, tmp_path, HOMES)
     rows = {"area": [0, 0, 0, 1, 1, 1], "size": [1, 1, 0, 1, 1, 0], "sex": [0, 1, 0, 0, 1, 1]}
     quality = table_quality(spec, snapshot, codes(**rows | changed))
     kinds = ("avd_units", "avd_parts", "avd_pairs", "avd_unit_part", "avd_size")

@@ -31,7 +31,7 @@ from dp_pipeline.raw.validate import validate
 from dp_pipeline.results.accountant import Accountant
 from dp_pipeline.results.transcript import Transcript
 from dp_pipeline.results.trees import Prefixes
-from dp_pipeline_tests.raw.written import KEY, ingested, written_spec
+from dp_pipeline_tests.raw.written import KEY, ingested, validated, written_spec
 
 PERSON = "{unit: rows_of_person, column: rider, at_most: 2}"
 COST = "discover: {epsilon: 90, delta: 0.001}"
@@ -206,8 +206,7 @@ def test_coordinates_are_those_that_preparation_makes(tmp_path):
     text = "{x: {bounds: [0, 10], bins: {quantiles: 2}}}"
     spec = written_spec(tmp_path, text, more="discover: {epsilon: 1}")
     values = ["-3", "0", "5", "7.25", "99", "inf", "no", ""]
-    snapshot = ingested(tmp_path, {"x": values})
-    mark_validated(spec, snapshot, structural=True, refused=False)
+    snapshot = validated(spec, tmp_path, {"x": values})
     tree = column_tree("x")
     asked = Prefixes.root().children(8), 8
     before = UndeclaredRows.open(spec, snapshot).within("x", Coordinate(0.0, 10.0))

@@ -58,25 +58,6 @@ def test_all_ways_of_counting_agree(real, released, way):
     assert answers == pytest.approx([answers[0]] * 4, abs=1e-12)
 
 
-@given(real=rows.filter(bool), released=rows)
-def test_distance_is_a_share_and_zero_to_itself(real, released):
-    assert 0 <= average_distance(table(real), table(released), SIZES, ALL_WAYS) <= 1
-    assert average_distance(table(real), table(real), SIZES, ALL_WAYS) == 0
-
-
-@given(real=rows.filter(bool), released=rows)
-def test_more_attributes_are_never_nearer(real, released):
-    first, second = table(real), table(released)
-    distances = [average_distance(first, second, SIZES, [way]) for way in (("a",), ("a", "b"))]
-    distances.append(average_distance(first, second, SIZES, [("a", "b", "c")]))
-    assert distances == pytest.approx(sorted(distances), abs=1e-12)
-
-
-def test_disjoint_tables_are_one_apart_whatever_their_lengths():
-    first, second = [(0, 0, 0)] * 3 + [(0, 1, 0)] * 4, [(1, 0, 1)] * 6 + [(1, 2, 3)] * 5
-    assert average_distance(table(first), table(second), SIZES, [("a", "b"), ("a",)]) == 1
-
-
 def test_tables_of_over_2_to_the_64_cells_are_compared():
     sizes = dict.fromkeys("abcdef", 60_000)
     rng = np.random.default_rng(0)

@@ -8,8 +8,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.parser import load_spec
-from dp_pipeline.raw.snapshot import Snapshot
+from dp_pipeline.raw.prepare import prepare
+from dp_pipeline.raw.snapshot import Snapshot, mark_validated
 
 KEY = b"k" * 32
 
@@ -50,4 +52,22 @@ def ingested(folder: Path, columns: dict[str, Any] | pa.Table, name: str = "day"
     snapshot = Snapshot(folder / "raw" / "people" / name, KEY)
     table = columns if isinstance(columns, pa.Table) else pa.table(columns)
     snapshot.store_table("ingested", lambda file: pq.write_table(table, file))
+    return snapshot
+
+
+def validated(
+    spec: DatasetSpec, folder: Path, columns: dict[str, Any] | pa.Table, name: str = "day"
+) -> Snapshot:
+    """The same, whose checks refused nothing."""
+    snapshot = ingested(folder, columns, name)
+    mark_validated(spec, snapshot, structural=True, refused=False)
+    return snapshot
+
+
+def prepared_snapshot(
+    spec: DatasetSpec, folder: Path, columns: dict[str, Any] | pa.Table, name: str = "day"
+) -> Snapshot:
+    """The same, with the stages that are declared."""
+    snapshot = validated(spec, folder, columns, name)
+    prepare(spec, snapshot)
     return snapshot

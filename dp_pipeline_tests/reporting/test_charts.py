@@ -121,13 +121,19 @@ def test_a_plot_shows_only_its_metric():
         [bought("a", Fraction(1, 3), 1e-9, 1e9)],
         [exact("a", epsilon, float(10 / epsilon)) for epsilon in (HALF, TEN, Fraction(10**6))],
         [exact(f"m{i}", e, 1.0 + i) for i in range(30) for e in (HALF, Fraction("0.51"))],
+        [exact("a", ONE, 0.0, "avd_2"), bought("b", ONE, 0.5, 0.1)],
+        [exact(f"m{i}", e, 1.0 + i, k) for i in range(9) for e in (HALF, TEN) for k in "abcdefgh"],
     ],
-    ids=["empty", "not a number", "zero", "all noise", "log", "thirty models"],
+    ids=[
+        *("empty", "not a number", "zero", "all noise", "log", "thirty models"),
+        *("another model each", "nine models in eight panels"),
+    ],
 )
 @pytest.mark.usefixtures("coarse")
 def test_line_chart_takes_awkward_rows(rows):
     pixels(utility(rows))
     pixels(utility(rows, "nicv_ratio"))
+    pixels(utility(rows, "avd_2", "nicv", *"abcdefgh"))
 
 
 @pytest.mark.parametrize(
@@ -356,10 +362,6 @@ def test_one_column_makes_a_strip():
     assert height < width / 2
 
 
-def bars(**counts: list[int]) -> Picture:
-    return marginal_bars({"a": marginals(**counts)}, title="t")
-
-
 def test_every_attribute_is_in_one_of_the_pictures():
     names = [f"a{index}" for index in range(MOST_PANELS + 1)]
     table = marginals(**{name: [index, 100 - index] for index, name in enumerate(names)})
@@ -389,10 +391,6 @@ def test_several_releases_are_dots_in_one_picture():
     assert ink(both) < ink(marginal_bars({"x": same}, title="t"))
 
 
-def test_releases_of_other_attributes_stand_in_one_picture():
-    pixels(marginal_bars({"x": marginals(a=[5, 1]), "y": marginals(b=[1, 1, 2])}, title="t"))
-
-
 @pytest.mark.parametrize(
     "table",
     [marginals(), marginals(a=[1, 0]), marginals(a=list(range(100)), b=[1]), marginals(a=[0])],
@@ -413,21 +411,6 @@ def test_panels_show_their_metrics_and_no_other():
     assert line_styles(two, utility(extra, "avd_2", "avd_3")) == 1
     three = utility(extra, "avd_2", "avd_3", "avd_5")
     assert pixels(three).shape[0] > pixels(two).shape[0]
-
-
-@pytest.mark.parametrize(
-    "rows",
-    [
-        [],
-        [exact("a", ONE, math.nan, "avd_2")],
-        [exact("a", ONE, 0.0, "avd_2"), bought("b", ONE, 0.5, 0.1)],
-        [exact(f"m{i}", e, 1.0 + i, k) for i in range(9) for e in (HALF, TEN) for k in "abcdefgh"],
-    ],
-    ids=["empty", "not a number", "another model each", "nine models in eight panels"],
-)
-@pytest.mark.usefixtures("coarse")
-def test_panels_take_awkward_rows(rows):
-    pixels(utility(rows, "avd_2", "nicv", *"abcdefgh"))
 
 
 def test_a_model_keeps_its_marker_in_every_panel():

@@ -14,7 +14,6 @@ import pytest
 from jinja2 import DictLoader, UndefinedError
 
 from dp_pipeline import files
-from dp_pipeline.config.amounts import epsilon_of, epsilon_text, rho_of
 from dp_pipeline.config.domain import RowsOfPerson
 from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.releases.release import code_version
@@ -25,7 +24,7 @@ from dp_pipeline.reporting.figures.picture import new_figure
 from dp_pipeline.reporting.metrics import QualityRow
 from dp_pipeline.reporting.pages import write_report
 from dp_pipeline.reporting.releases import STRUCTURE, TABLES, Standing
-from dp_pipeline.results.accountant import GAUSSIAN, LAPLACE, Spend
+from dp_pipeline.results.accountant import LAPLACE, Spend
 from dp_pipeline_tests.reporting.samples import (
     HALF,
     NOT_DP,
@@ -170,17 +169,10 @@ def test_every_hostile_text_is_escaped(tmp_path):
     assert [set(attributes) for attributes in images] == [{"src", "alt"}]
 
 
-def test_report_names_unit_and_purpose(tmp_path):
-    people = spec(
-        purpose="release", protection=RowsOfPerson("rider", 20), relation="replace_one", ceiling=TEN
-    )
-    text = written(tmp_path, spec=people, rows=[bought("a", ONE, 1.0, 0.1)])
-    assert "all rows with the same rider, of which at most 20 are used" in text
+def test_report_names_the_other_relation(tmp_path):
+    people = spec(protection=RowsOfPerson("rider", 20), relation="replace_one")
+    text = written(tmp_path, spec=people)
     assert "any one person is replaced by another (replace one)" in text
-    assert "ε = 10 for everything ever drawn from population square_people" in text
-    assert "Release: the rows are sensitive." in text
-    assert "Benchmark: the rows are public" in written(tmp_path)
-    assert "any one row is missing or added (add/remove)" in written(tmp_path)
 
 
 def test_an_exact_number_of_sensitive_rows_is_refused(tmp_path):
@@ -199,12 +191,6 @@ def test_unreleasable_draw_has_a_warning(tmp_path):
     assert text.count(f'class="unfit">no: {Standing.NOT_FOR_RELEASE}') == 1
     assert text.count('class="fit">yes') == 1
     assert MARK not in written(tmp_path)
-
-
-def test_draws_not_for_release_are_not_counted_as_protection(tmp_path):
-    text = written(tmp_path, releases=[release(), release(), release(**SEEDED)])
-    assert "2 releasable; together they cost ε = 1 at most." in text
-    assert "Not counted: 1 not for release" in text
 
 
 def test_methods_with_another_epsilon_have_a_warning(tmp_path):
@@ -230,15 +216,6 @@ def test_seeded_draw_without_epsilon_has_two_marks(tmp_path):
     text = written(tmp_path, releases=[release(**{**SEEDED, **NOT_DP})])
     assert MARK in text
     assert f"<strong>{Standing.NOT_DP}</strong>" in text
-
-
-def test_other_non_dp_releases_have_a_warning(tmp_path):
-    alternatives = ["squares/k_anonymous/kjig at K=5, snapshot 1", HOSTILE]
-    text = written(tmp_path, non_dp_releases=alternatives)
-    assert "<strong>ALSO RELEASED WITHOUT ε</strong>" in text
-    assert f"<li>{alternatives[0]}</li><li>&lt;script&gt;" in text
-    assert "what those tell is not bounded, alone or together with these" in text
-    assert 'class="alarm"' not in written(tmp_path)
 
 
 def test_report_starts_with_its_promise(tmp_path):
@@ -305,25 +282,11 @@ def test_steps_of_charges_are_listed(tmp_path):
     assert caption not in written(tmp_path, releases=[single, release()])
 
 
-def test_a_report_names_what_it_does_not_guarantee(tmp_path):
-    text = written(tmp_path)
-    for words in ("Run time is not covered", "Derived copies are not detected", "Choosing ε"):
-        assert words in text
-    assert "Exact numbers on this page are not private" in text
-    private = written(tmp_path, spec=spec(purpose="release", ceiling=TEN), rows=[])
-    assert "Exact numbers on this page" not in private
-
-
 def test_a_report_of_nothing_is_a_report(tmp_path):
     text = written(tmp_path, rows=[], releases=[])
     Page(text)
     assert "No quality numbers yet." in text
     assert "Nothing has been released yet." in text
-
-
-def test_equal_numbers_are_written_once(tmp_path):
-    rows = [exact("a", epsilon, 2.0, metric="nicv_floor") for epsilon in (HALF, ONE)]
-    assert "2.00 for every model and ε." in written(tmp_path, rows=rows)
 
 
 def test_writing_replaces_the_old_page(tmp_path):
@@ -362,20 +325,6 @@ def test_time_is_an_argument_or_now(tmp_path):
     page = written(tmp_path, written=None)
     days = {f"{moment:%Y-%m-%d}" for moment in (before, datetime.now(UTC))}
     assert any(day in page for day in days), "two days around midnight"
-
-
-def test_rho_amounts_are_written_as_epsilon_at_delta(tmp_path):
-    delta = Fraction(1, 10**9)
-    paid = spec(**PAID, delta=delta)
-    charge = (Spend("marginal of a", GAUSSIAN, Fraction("0.01"), 1, Fraction(50), "zcdp"),)
-    currency = {"delta": "0.000000001", "currency": "zcdp"}
-    releases = [release(spec=paid, spends=charge, **currency)] * 2
-    text = written(tmp_path, spec=paid, rows=[], releases=releases)
-    limit = epsilon_text(rho_of(TEN, delta))
-    assert f"ε = 10 at δ = 1e-9 (ρ = {limit}) for everything ever drawn" in text
-    together = epsilon_text(epsilon_of(Fraction("0.02"), delta))
-    assert f"together they cost ε = {together} at δ = 1e-9 (ρ = 0.02) at most" in text
-    assert "a result may be more likely than that by δ at most" in text
 
 
 def test_rho_and_delta_are_spoken_of_only_where_they_are_paid(tmp_path):
