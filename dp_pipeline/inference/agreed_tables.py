@@ -17,10 +17,6 @@ from dp_pipeline.inference.consistency import (
 )
 from dp_pipeline.results.measurement import marginal_of
 
-OF_NOISE = 0.3
-"""Tuned: part of the noise of a pair's dependence that is left once tables have no negative
-cells."""
-
 
 @dataclass(frozen=True, eq=False)
 class AgreedTables:
@@ -72,25 +68,11 @@ class AgreedTables:
         """Return the table over two attributes and the variance of one of its cells; None if no
         table has both.
 
-        Axes are in this order; it is the mean of all tables that hold both, by inverse variance.
-        What it is off from independence is shrunk by its noise."""
+        Axes are in this order; it is the mean of all tables that hold both, by inverse variance."""
         total, precision = np.zeros(()), 0.0
         for names, table in self.cells.items():
             if first in names and second in names:
                 cells = marginal_of(table, names, (first, second))
                 weight = cells.size / (table.size * self.variances[names])
                 total, precision = total + weight * cells, precision + weight
-        return (_shrunk(total / precision, 1 / precision), 1 / precision) if precision else None
-
-
-def _shrunk(table: FloatArray, variance: float) -> FloatArray:
-    """Return a table shrunk towards the product of its margins, by its noise.
-
-    It is the positive part of the estimator of James and Stein, Proc. Fourth Berkeley Symposium
-    1, 1961, with ``OF_NOISE`` of the noise; the margins stay."""
-    product = np.outer(table.sum(axis=1), table.sum(axis=0)) / table.sum()
-    noise = variance * (table.shape[0] - 1) * (table.shape[1] - 1)
-    off = table - product
-    signal = float((off**2).sum())
-    part = max(0.0, 1 - OF_NOISE * noise / signal) if signal > 0 else 0.0
-    return np.asarray(product + part * off)
+        return (total / precision, 1 / precision) if precision else None

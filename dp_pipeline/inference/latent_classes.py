@@ -19,7 +19,6 @@ from dp_pipeline.inference.graphical_model import GraphicalModel
 from dp_pipeline.inference.junction_tree import JunctionTree
 from dp_pipeline.inference.tree_fit import (
     SMALLEST_SHARE,
-    entropy_part,
     fit_tree,
     product_potentials,
 )
@@ -152,10 +151,6 @@ def _first_component(has: Any, shares: FloatArray, scale: FloatArray) -> FloatAr
     return np.asarray(np.linalg.eigh(reached @ images[: step + 1].T)[1][:, -1] @ reached)
 
 
-LEAST_DOUBT = 0.3
-"""Tuned: least ``tree_fit.entropy_part`` at which classes are learned; below it, tables exceed
-their noise so far that classes do not help."""
-
 MOST_MISSED = 0.3
 """Tuned: largest part of the tables' dependence beyond noise that classes may miss; a chain, for
 one, is not made of a few classes."""
@@ -178,19 +173,18 @@ def fit_near_classes(
     start: Mapping[str, FloatArray],
     beside: Sequence[FloatArray],
 ) -> list[FloatArray]:
-    """Return the fitted probabilities of every node, regularised by latent classes if noise is
-    strong.
+    """Return the fitted probabilities of every node, regularised by latent classes.
 
-    Parameters and result are those of ``fit_tree``. Under strong noise it fits twice: the second
-    fit stays near to latent classes of rows drawn from the first one, in place of independent
-    attributes, if these classes have most of the tables' dependence.
+    Parameters and result are those of ``fit_tree``. The second fit stays near to latent classes of
+    rows drawn from the first one, in place of independent attributes, if these classes have most of
+    the tables' dependence.
 
     Post-processing: it reads noisy tables alone.
     """
     tables = [set(table.attributes) for table in measured]
     # One table of several attributes at least, and none of all of them.
     may_help = any(len(names) > 1 for names in tables) and set(model.sizes) not in tables
-    if may_help and entropy_part(measured, start) >= LEAST_DOUBT:
+    if may_help:
         first = fit_tree(model, measured, start=start, beside=beside, iterations=FIRST_STEPS)
         # Always drawn alike: the fit must not depend on the seed of the rows that are released.
         rng = np.random.default_rng(0)

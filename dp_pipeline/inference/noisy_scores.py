@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from math import gamma, sqrt
+from math import sqrt
 
 import numpy as np
 
@@ -88,21 +88,19 @@ class NoisyScores:
         """Return the noisy scores of the pairs at some positions."""
         return replace(self, noisy=self.noisy[places], floor=self.floor[places])
 
-    def expected(
-        self, priors: Sequence[tuple[float, float]], *, power: float = 1.0
-    ) -> tuple[FloatArray, float]:
-        """Return the posterior means of g and g² (2, pairs) under equally likely priors, and the
-        log-likelihood of the scores.
+    def expected(self, means: Sequence[float], *, power: float = 1.0) -> tuple[FloatArray, float]:
+        """Return the posterior means of g and g² (2, pairs) under exponential distributions, all as
+        likely, and the log-likelihood of the scores.
 
-        priors   mean and tail of each, as ``weibull`` takes them
-        power    exponent of the likelihood of each prior: less than 1 where pairs share noise
+        means   their means, in rows
+        power   exponent of the likelihood of each: less than 1 where pairs share noise
         """
-        results = [self.integrate(self.weibull(*prior)) for prior in priors]
+        results = [self.integrate(self.exponential(mean)) for mean in means]
         evidence = np.array([log_evidence.sum() for _, log_evidence in results])
         chances = np.exp(power * (evidence - evidence.max()))
-        likely = sum(c * means for c, (means, _) in zip(chances.tolist(), results, strict=True))
+        likely = sum(c * of_one for c, (of_one, _) in zip(chances.tolist(), results, strict=True))
         total = float(chances.sum())
-        return np.asarray(likely / total), float(evidence.max() + np.log(total / len(priors)))
+        return np.asarray(likely / total), float(evidence.max() + np.log(total / len(means)))
 
     def expected_near(self, prediction: FloatArray) -> tuple[FloatArray, float]:
         """Return the posterior means of g and g² (2, pairs) under a Laplace prior around a
@@ -115,17 +113,9 @@ class NoisyScores:
         return likely, float(evidence.sum() - np.log(len(widths)))
 
     @staticmethod
-    def weibull(mean: float, tail: float = 1.0) -> Callable[[FloatArray], FloatArray]:
-        """Return the log-density of a Weibull prior, ``mean`` · X^tail / Γ(1 + tail) with X
-        exponential."""
-        scale = mean / gamma(1 + tail)
-
-        def log_density(scores: FloatArray) -> FloatArray:
-            parts = np.maximum(scores, np.finfo(float).tiny) / scale
-            log_power = (1 / tail - 1) * np.log(parts)
-            return np.asarray(log_power - parts ** (1 / tail) - np.log(scale * tail))
-
-        return log_density
+    def exponential(mean: float) -> Callable[[FloatArray], FloatArray]:
+        """Return the log-density of an exponential distribution."""
+        return lambda scores: -scores / mean - np.log(mean)
 
     @staticmethod
     def _laplace(middle: FloatArray, width: float) -> Callable[[FloatArray], FloatArray]:

@@ -19,6 +19,7 @@ from dp_pipeline.inference.agreed_tables import AgreedTables
 from dp_pipeline.inference.clique_join import Conditional
 from dp_pipeline.inference.consistency import ratio
 from dp_pipeline.inference.structural_zeros import NONE, StructuralZeros
+from dp_pipeline.inference.tree_fit import ENTROPY
 from dp_pipeline.inference.views import view_network
 from dp_pipeline.results.derived_attribute import shuffled_rows
 from dp_pipeline.threads import one_thread
@@ -29,13 +30,8 @@ MOST_FAMILY_CELLS = 1024
 LEAST_ROWS = 1e-3
 """Numerical: rows that a family's cell without any is taken to have, so that pairs can fill it."""
 
-DOUBT, LEAST_DOUBT = 0.1, 0.05
-"""Tuned: difference of a pair from its table for one nat of a log-potential, in deviations of a
-cell, and at least in rows. Without it, noisy tables that no rows can have would give infinite
-potentials."""
-
-OF_LEVEL = 1e-3
-"""Numerical: such a difference for an attribute's own levels, in rows."""
+LEAST_DOUBT = 1e-3
+"""Numerical: least difference from a wanted sum for one nat of its log-potential, in rows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,12 +130,13 @@ class PairedRows:
         (f,) in rows for one nat.
 
         The first feature is 1 everywhere, the others say which levels of earlier attributes a kind
-        has. Targets are for each level of the next attribute, ``child``."""
+        has. Targets are for each level of the next attribute, ``child``. Tolerances are those of
+        ``tree_fit``: noisy tables that no rows can have would give infinite potentials."""
         many = drawn.rows.sum()
         scale = many / self.tables.rows
         own = scale * self.tables.one_way(child)
         features, wanted = [np.ones(len(drawn.rows))], [own]
-        doubt = [OF_LEVEL]
+        doubt = [LEAST_DOUBT]
         for name, column in zip(drawn.names, drawn.codes.T, strict=True):
             pair_table = self.tables.pair(child, name)
             if pair_table is not None:
@@ -150,7 +147,7 @@ class PairedRows:
                     mean = float(drawn.rows @ feature) / many
                     features.append(feature - mean)
                     wanted.append(scale * table[:, level] - mean * own)
-                    doubt.append(max(LEAST_DOUBT, DOUBT * scale * sqrt(variance)))
+                    doubt.append(max(LEAST_DOUBT, ENTROPY * scale * sqrt(variance)))
         return np.stack(features, axis=1), np.stack(wanted, axis=1), np.array(doubt)
 
 

@@ -197,24 +197,14 @@ def _inside(
     return marginals
 
 
-def entropy_part(measured: Sequence[NoisyTable], start: Mapping[str, FloatArray]) -> float:
-    """Return the factor on the weight of the entropy, 0 to 1, which is smaller for tables that
-    exceed their noise.
-
-    start   attribute → shares, for every attribute of a table
-    """
-    rows, tables = reconciled(measured, {name: len(shares) for name, shares in start.items()})
-    variances = [variance_of(names, measured) for names in tables]
-    return _entropy_part(tables, variances, start, max(1.0, rows))
-
-
 def _entropy_part(
     tables: Mapping[Names, FloatArray],
     variances: Sequence[float],
     start: Mapping[str, FloatArray],
     rows: float,
 ) -> float:
-    """Return ``entropy_part`` by reconciled tables with the variances of their cells.
+    """Return the factor on the weight of the entropy, 0 to 1, which is smaller for tables that
+    exceed their noise.
 
     It follows from the median, over tables of several attributes, of the mean squared difference of
     a cell from the product of its one-way marginals, in variances of its noise.

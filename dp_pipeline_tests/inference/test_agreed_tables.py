@@ -75,19 +75,3 @@ def test_a_noisy_table_counts_for_little_beside_a_better_one() -> None:
     bad = TableEstimate(("a", "c"), np.array([[180.0, 120.0], [0.0, 0.0]]), 10_000.0)
     tables = AgreedTables.of([good, bad], SIZES)
     assert np.allclose(tables.one_way("a"), [100, 100], atol=1)
-
-
-def test_what_a_pair_adds_is_shrunk_by_its_noise_alone() -> None:
-    table = np.array([[110.0, 90.0], [90.0, 110.0]])
-    kept = []
-    for variance in (0.1, 200.0, 1e6):
-        found = AgreedTables.of(
-            [TableEstimate(("a", "c"), table, variance)], SIZES | {"b": 1, "d": 1}
-        )
-        pair = found.pair("a", "c")
-        assert pair is not None
-        assert np.allclose(pair[0].sum(axis=0), [200, 200])
-        kept.append(float(pair[0][0, 0] - 100))
-    assert kept[0] == pytest.approx(10, abs=0.01)
-    assert kept[1] == pytest.approx(10 * (1 - 0.3 * 200 / 400))
-    assert kept[2] == pytest.approx(0)

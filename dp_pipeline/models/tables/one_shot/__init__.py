@@ -50,11 +50,6 @@ def _refined(coarse: SyntheticTable, curator: Curator) -> list[NoisyMarginal]:
     return [refined[name] for name in names]
 
 
-BETTER_PURE = 0.95
-"""Most noise that pure ε may have at ε = 1 to be chosen, as a part of Gaussian noise: at ε = 0.05,
-where ρ buys more, it is then about as much."""
-
-
 @dataclass(frozen=True)
 class OneShot(TableModel):
     """One round of noisy tables, chosen together for the least expected error, and a tree fitted to
@@ -174,7 +169,8 @@ class OneShot(TableModel):
         return self if self.workload else replace(self, workload=workload_of_targets(targets))
 
     def is_better_pure(self, domain: Domain, delta: Fraction) -> bool:
-        """Return whether pure ε has less noise for both kinds of plans that may be chosen."""
+        """Return whether pure ε has less noise, at ε = 1, for both kinds of plans that may be
+        chosen."""
         if len(self.sizes(domain)) < 2 or self.quality == "best_plus":
             return False
         pure, concentrated = (
@@ -184,7 +180,7 @@ class OneShot(TableModel):
             for currency in (PURE, Currency(delta))
         )
         both = zip(pure, concentrated, strict=True)
-        return all(pure_noise <= BETTER_PURE * other for pure_noise, other in both)
+        return all(pure_noise < other for pure_noise, other in both)
 
     def expected_pairs(
         self, domain: Domain, rows: int, amount: Fraction, rate: NoiseRate

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import combinations, pairwise
-from math import comb, gamma, sqrt
+from math import comb, sqrt
 
 import numpy as np
 
@@ -31,28 +31,26 @@ ROWS_SHARE = Fraction(1, 100)
 """Tuned: share of the amount that buys the number of rows."""
 
 MEAN_DEPENDENCE = (0.05, 0.15, 0.4)
-TAILS = (2.0, 1.5, 1.0)
 """Mean dependence of all pairs, as a share of the rows, of the tables that plans are made for, each
-as likely as the others: sixteen tables have .04 to .40. The less it is, the more of it is in a few
-pairs: dependence is distributed as a power of an exponential variable."""
+as likely as the others. Measured, not tuned: sixteen tables have .04 to .40."""
 
-MEAN_SHARE = Fraction(5, 100)
-ONE_WAY_SHARES = (Fraction(8, 100), Fraction(15, 100), Fraction(30, 100))
+ONE_WAY_SHARE = Fraction(15, 100)
 SCORE_SHARES = (Fraction(6, 100), Fraction(12, 100))
-"""Tuned: shares of the amount that may be spent on the mean dependence, on one-way marginals before
-there are scores, and on the scores of all pairs."""
+"""Tuned: share of the amount that is spent on one-way marginals before there are scores, and shares
+that may be spent on scores."""
+
+MEAN_SHARE = SCORE_SHARES[0]
+"""Share of the amount that may be spent on the mean dependence: as much as on scores, at least."""
 
 PICKS = 4
-PICKED_PART = Fraction(3, 4)
-"""Tuned: pairs that may be picked in place of scores of all, and the picks' part of that price; the
-rest is for their scores."""
+"""Tuned: pairs that may be picked in place of scores of all."""
+
+PICKED_PART = Fraction(PICKS, PICKS + 1)
+"""The picks' part of that price: each costs as much as the scores of all of them."""
 
 ERROR_OF_SCORES = 0.75
 """Mean of |noise| in standard deviations: by definition √½ for Laplace and √(2/π) for Gaussian
 noise, in between for sums."""
-
-FLOOR_ERROR = 0.5
-"""Tuned: error of a score's floor, as a part of it, that is added to the noise of scores."""
 
 FEW_GROUPS = 4
 """Tuned: groups of an attribute's levels in a measured table, about, where noise is strong."""
@@ -64,7 +62,6 @@ class Plan:
 
     tables        tables to measure at once; none where scores choose them
     is_covering   whether the tables are a covering design, and not packed ones
-    one_ways      share of the amount for one-way marginals, which scores need
     scores        share of the amount for scores
     scored        which pairs get scores: ``all``, those that are ``picked`` by large scores, or the
                   ``heaviest``, which count more than others by the workload
@@ -72,7 +69,6 @@ class Plan:
 
     tables: tuple[Names, ...] = ()
     is_covering: bool = False
-    one_ways: Fraction = Fraction(0)
     scores: Fraction = Fraction(0)
     scored: str = "all"
 
@@ -121,8 +117,7 @@ class Planning:
             plans.append(Plan(self.covering, is_covering=True))
         if self.pairs:
             plans += [
-                Plan((), False, early, share, scored)
-                for early in ONE_WAY_SHARES
+                Plan((), False, share, scored)
                 for share in SCORE_SHARES
                 for scored in ("all", "picked", "heaviest")
                 if scored != "heaviest" or self.heaviest
@@ -141,24 +136,22 @@ class Planning:
         return np.asarray(weights > weights.min(initial=np.inf))
 
     @property
-    def priors(self) -> list[tuple[float, float]]:
-        """The possible mean dependences of all pairs, in rows, each with its tail parameter."""
-        return [(share * self.rows, t) for share, t in zip(MEAN_DEPENDENCE, TAILS, strict=True)]
+    def means(self) -> list[float]:
+        """The possible mean dependences of all pairs, in rows."""
+        return [share * self.rows for share in MEAN_DEPENDENCE]
 
     @cached_property
     def errors(self) -> FloatArray:
         """The error that each plan would leave at each possible mean dependence (plans, means)."""
-        return np.array(
-            [[self.error_of(plan, *prior) for prior in self.priors] for plan in self.plans]
-        )
+        return np.array([[self.error_of(plan, mean) for mean in self.means] for plan in self.plans])
 
-    def error_of(self, plan: Plan, mean: float, tail: float) -> float:
+    def error_of(self, plan: Plan, mean: float) -> float:
         """Return the error that a plan would leave at a mean dependence, in rows."""
         if not plan.tables:
-            return self.error_of_scores(plan, mean, tail)
+            return self.error_of_scores(plan, mean)
         if plan.is_covering:
             return self.error_of_covering(plan.tables)
-        model = self.error_model(self.foreseen_dependence(mean, tail))
+        model = self.error_model(self.foreseen_dependence(mean))
         return model.of(plan.tables, self.late_amount, singles=False)
 
     def choose(self, likelihoods: FloatArray | None = None) -> Plan:
@@ -182,12 +175,12 @@ class Planning:
         chances = (np.arange(8) + 0.5) / 8
         noise = np.where(chances < 0.5, np.log(2 * chances), -np.log(2 - 2 * chances))
         total = 0.0
-        for errors, (mean, _) in zip(self.errors.T, self.priors, strict=True):
+        for errors, mean in zip(self.errors.T, self.means, strict=True):
             for noisy in (mean + noise * self.mean_scale).tolist():
                 likely = (self.errors * self.likelihoods(noisy)).sum(axis=1)
                 total += float(errors[int(np.argmin(likely))])
         # Errors fall with the amount at most as fast as noise does.
-        return total / len(noise) / len(self.priors) / (1 - float(MEAN_SHARE))
+        return total / len(noise) / len(self.means) / (1 - float(MEAN_SHARE))
 
     @property
     def mean_scale(self) -> float:
@@ -199,7 +192,7 @@ class Planning:
     def likelihoods(self, noisy: float) -> FloatArray:
         """Return the likelihood of a noisy mean, in rows, for each possible mean dependence, up to
         a factor (means,)."""
-        off = np.abs(noisy - np.array([mean for mean, _ in self.priors])) / self.mean_scale
+        off = np.abs(noisy - np.array(self.means)) / self.mean_scale
         return np.asarray(np.exp(off.min() - off))
 
     @property
@@ -229,13 +222,13 @@ class Planning:
         """
         best, overall = self.errors.argmin(axis=0).tolist(), self.choose()
         plans = [self.plans[place] if self.mean_share else overall for place in best]
-        dependences = [self.foreseen_dependence(*prior) for prior in self.priors]
+        dependences = [self.foreseen_dependence(mean) for mean in self.means]
         dependences[0] = np.zeros_like(dependences[0])
         return tuple(
             len({pair for table in plan.tables for pair in combinations(table, 2)})
             if plan.tables
-            else self._best_count(*self._after_scores(plan, prior, true)[1:])
-            for plan, prior, true in zip(plans, self.priors, dependences, strict=True)
+            else self._best_count(*self._after_scores(plan, mean, true)[1:])
+            for plan, mean, true in zip(plans, self.means, dependences, strict=True)
         )
 
     def _best_count(self, error: ExpectedError, order: IntArray, amount: float) -> int:
@@ -245,40 +238,43 @@ class Planning:
         errors = [error.of_pairs(order, batch, amount) for batch in batches]
         return int(np.argmin(np.concatenate(errors)))
 
-    def error_of_scores(self, plan: Plan, mean: float, tail: float) -> float:
+    def error_of_scores(self, plan: Plan, mean: float) -> float:
         """Return the error, in rows, if no pair is measured after scores, or as many as attributes,
         or twice as many, whichever scores say is best."""
-        true = self.foreseen_dependence(mean, tail)
-        actual, expected, order, amount = self._after_scores(plan, (mean, tail), true)
+        true = self.foreseen_dependence(mean)
+        actual, expected, order, amount = self._after_scores(plan, mean, true)
         counts = [0, len(self.sizes), 2 * len(self.sizes)]
         best = int(np.argmin(expected.of_pairs(order, counts, amount)))
         return float(actual.of_pairs(order, counts[best : best + 1], amount)[0])
 
     def _after_scores(
-        self, plan: Plan, prior: tuple[float, float], true: FloatArray
+        self, plan: Plan, mean: float, true: FloatArray
     ) -> tuple[ExpectedError, ExpectedError, IntArray, float]:
         """Return two error models after scores, the order of measuring pairs, and the budget.
 
         The first model is of the simulated dependence, the second of what scores tell about it; the
         order is in positions of pairs, the budget is for the tables.
 
-        prior   mean and tail of the distribution by which scores are read
-        true    the dependence of every pair, in rows
+        mean   mean dependence by which scores are read
+        true   the dependence of every pair, in rows
 
         The noise is always drawn alike. Tables of the best pairs alone are compared.
         """
         model, levels = self.independent, self.independent.levels
         first, second = model.first, model.second
-        late = float(self.amount * (1 - ROWS_SHARE - plan.one_ways - plan.scores))
+        late = float(self.amount * (1 - ROWS_SHARE - ONE_WAY_SHARE - plan.scores))
         groups = np.clip(np.rint(1 / self.least_share(late)), 2, levels)
         shares = np.array([self.rate.share(size) for size in levels])
-        paid = float(self.amount * plan.one_ways) * shares / shares.sum()
+        paid = float(self.amount * ONE_WAY_SHARE) * shares / shares.sum()
         variances = np.array([self.rate.variance(part) for part in paid.tolist()])
         variances = variances * levels / groups * (1 - 1 / groups)
         squares = variances[first] / groups[second] ** 2 + variances[second] / groups[first] ** 2
         floor = ERROR_OF_SCORES * groups[first] * groups[second] * np.sqrt(squares)
         penalty = floor + self.table_noise(groups[first] * groups[second], late)
-        likely = self._foreseen_scores(plan, prior, true, floor, penalty)
+        # The floor is a sum of |noise| of so many numbers, each of this squared relative error.
+        relative = (1 / ERROR_OF_SCORES**2 - 1) / (groups[first] + groups[second])
+        unsure = float((floor**2 * relative).mean())
+        likely = self._foreseen_scores(plan, mean, true, floor, unsure, penalty)
         grouped = dict(zip(self.sizes, groups.astype(int).tolist(), strict=True))
         paid_by_name = dict(zip(self.sizes, paid.tolist(), strict=True))
         expected, actual = (
@@ -292,9 +288,10 @@ class Planning:
     def _foreseen_scores(
         self,
         plan: Plan,
-        prior: tuple[float, float],
+        mean: float,
         true: FloatArray,
         floor: FloatArray,
+        unsure: float,
         penalty: FloatArray,
     ) -> FloatArray:
         """Return the scores that all pairs are expected to have after the plan has measured
@@ -310,16 +307,16 @@ class Planning:
             ranks = np.argsort(penalty - noiseless - noise_of_picks, kind="stable")
             pairs, share = ranks[:PICKS], share * (1 - PICKED_PART)
         square = self.score_noise(len(pairs), share).variance
-        noise = NormalNoise(sqrt(square + (FLOOR_ERROR * float(floor.mean())) ** 2))
+        noise = NormalNoise(sqrt(square + unsure))
         noisy = noiseless[pairs] + unit[pairs] * sqrt(3) * noise.deviation
         unpicked = max(1, len(true) - len(pairs))
         likely = np.full(len(true), (true.sum() - true[pairs].sum()) / unpicked)
-        likely[pairs] = NoisyScores(noisy, floor[pairs], noise).expected([prior])[0][0]
+        likely[pairs] = NoisyScores(noisy, floor[pairs], noise).expected([mean])[0][0]
         return likely
 
-    def foreseen_dependence(self, mean: float, tail: float) -> FloatArray:
+    def foreseen_dependence(self, mean: float) -> FloatArray:
         """Return simulated dependences of every pair, in rows, always from the same seed."""
-        return np.asarray(mean * self._foreseen[0] ** tail / gamma(1 + tail))
+        return mean * self._foreseen[0]
 
     def table_noise(self, cells: FloatArray, amount: float) -> FloatArray:
         """Return the L1 noise, in rows, of tables with so many cells if d − 1 of them share the

@@ -13,17 +13,17 @@ from dp_pipeline.config.encoding import FloatArray, Names
 from dp_pipeline.inference.earlier import PublicTable, believed, smoothed
 from dp_pipeline.inference.fitted_tree import FittedRows, OneWays
 from dp_pipeline.inference.table_growth import TableGrowth
-from dp_pipeline.models.tables.one_shot.plan import ONE_WAY_SHARES, Pair
+from dp_pipeline.models.tables.one_shot.plan import ONE_WAY_SHARE, Pair
 from dp_pipeline.models.tables.one_shot.round import Round
 from dp_pipeline.models.tables.one_shot.scores import OneWayStage
 from dp_pipeline.results.measurement import NoisyMarginal
 
 SURE = 50.0
-"""Multiple of the amount with which tables of public rows are searched, which cost nothing: more
-would give huge tables, which are mostly holes."""
+"""Tuned: multiple of the amount with which tables of public rows are searched, which cost nothing:
+more would give huge tables, which are mostly holes."""
 
 DOUBT = 1.0
-"""Standard errors that a difference from public rows has to exceed."""
+"""Tuned: standard errors that a difference from public rows has to exceed."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class PriorRound:
     def fitted(self) -> FittedRows:
         """Measure marginals and tables with the whole remaining budget; return the fitted rows."""
         round_ = self.round
-        stage = round_.one_way_stage(round_.planning.amount * ONE_WAY_SHARES[1])
+        stage = round_.one_way_stage(round_.planning.amount * ONE_WAY_SHARE)
         public = replace(self.public, groupings=stage.groupings)
         rows, phi = stage.marginals.rows, self._difference(stage)
         stage = replace(stage, marginals=self._with_public(stage.measured, public, rows))

@@ -18,7 +18,13 @@ from dp_pipeline.inference.fitted_tree import FittedRows, OneWays, estimated_row
 from dp_pipeline.inference.missing_levels import complete_attributes, without_last_levels
 from dp_pipeline.inference.structural_zeros import StructuralZeros
 from dp_pipeline.inference.table_growth import TableGrowth
-from dp_pipeline.models.tables.one_shot.plan import MEAN_DEPENDENCE, Pair, Plan, Planning
+from dp_pipeline.models.tables.one_shot.plan import (
+    MEAN_DEPENDENCE,
+    ONE_WAY_SHARE,
+    Pair,
+    Plan,
+    Planning,
+)
 from dp_pipeline.models.tables.one_shot.scores import (
     DependenceQueries,
     OneWayStage,
@@ -75,7 +81,7 @@ class Round:
         plan = planning.choose(chances)
         if plan.tables:
             return self._tabulated(plan)
-        stage = self.one_way_stage(planning.amount * plan.one_ways)
+        stage = self.one_way_stage(planning.amount * ONE_WAY_SHARE)
         queries = DependenceQueries(planning, self.curator, stage, self.zeros)
         means = queries.measure(plan, chances)
         scores = {pair: mean for pair, (mean, _) in means.items()}
@@ -132,10 +138,10 @@ class Round:
     ) -> dict[Names, Fraction]:
         """Return the amounts for tables of an earlier release, and for all one-way marginals.
 
-        A marginal gets half of the largest share that a plan has for one-way marginals, and then
-        what lowers the expected error most. Without the former, a marginal whose attribute is in a
+        A marginal gets the share that a plan has for one-way marginals, and then what lowers the
+        expected error most. Without the former, a marginal whose attribute is in a
         good table would get next to nothing, and the fit begins at it."""
-        early = self.planning.amount * max(plan.one_ways for plan in self.planning.plans) / 2
+        early = self.planning.amount * ONE_WAY_SHARE
         first = self._one_way_amounts(early)
         paid = {name: float(amount) for (name,), amount in first.items()}
         sizes = {name: max(size, grouped[name]) for name, size in self.planning.sizes.items()}

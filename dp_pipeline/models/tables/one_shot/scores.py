@@ -112,8 +112,8 @@ class DependenceQueries:
 
         All others have what is left of the mean, as if they were distributed exponentially."""
         every = self.planning.pairs
-        scores = self._noisy(pairs, share).expected(self.planning.priors)[0]
-        means = np.array([mean for mean, _ in self.planning.priors])
+        scores = self._noisy(pairs, share).expected(self.planning.means)[0]
+        means = np.array(self.planning.means)
         rows = len(every) * float((means * chances).sum() / chances.sum()) - float(scores[0].sum())
         mean = max(0.0, rows) / max(1, len(every) - len(pairs))
         return dict.fromkeys(every, (mean, 2 * mean**2)) | _of_pairs(pairs, scores)
@@ -150,10 +150,10 @@ class DependenceQueries:
         scores are likelier so."""
         pairs = self.planning.pairs
         noisy = self._noisy(pairs, share)
-        likely, _ = noisy.expected(self._exponential)
+        likely, _ = noisy.expected(self.planning.means)
         # Noise of a one-way marginal is in all its pairs: these tell as much as d numbers.
         power = 2 / (len(self.planning.sizes) - 1)
-        likely[1] = noisy.expected(self._exponential, power=power)[0][1]
+        likely[1] = noisy.expected(self.planning.means, power=power)[0][1]
         scores = dict(zip(pairs, likely[0].tolist(), strict=True))
         predicted = self.stage.dependence(scores).by_tree
         outside = np.array(
@@ -163,13 +163,9 @@ class DependenceQueries:
             prediction = np.array([predicted[pairs[place]] for place in outside])
             of_outside = noisy.of(outside)
             near, evidence = of_outside.expected_near(prediction)
-            if evidence > of_outside.expected(self._exponential)[1]:
+            if evidence > of_outside.expected(self.planning.means)[1]:
                 likely[0, outside] = near[0]
         return _of_pairs(pairs, likely)
-
-    @property
-    def _exponential(self) -> list[tuple[float, float]]:
-        return [(mean, 1.0) for mean, _ in self.planning.priors]
 
     def _noisy(self, pairs: Sequence[Pair], share: Fraction) -> NoisyScores:
         session, price = self._session(pairs), self.planning.amount * share
