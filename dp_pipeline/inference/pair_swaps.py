@@ -1,4 +1,4 @@
-"""Parts of synthetic units, exchanged between units until their pairs are as noisy tables say.
+"""Parts of synthetic units, exchanged between units until their pairs are as they should be.
 
 Two parts of units of one size change places. So the table of the parts' attributes stays as it is,
 and so does that of these with the size of the unit.
@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 
 from dp_pipeline.config.encoding import FloatArray, IntArray
 
-ROUNDS = 750
-"""Rounds of swaps; twice as many, and four times, leave the same error of pairs (eusilc, ε = 2)."""
+ROUNDS = 400
+"""Rounds of swaps; nearly twice as many leave the same error of pairs (eusilc, ε = 2)."""
 
-UNITS_A_SWAP = 32
-"""Units for each swap in a round: few swap at once, since each is judged without the others."""
+UNITS_A_SWAP = (32, 512)
+"""Units for each swap, in the first round and in the last one: few swap at once, since each is
+judged without the others, and fewer the nearer the goals are."""
 
 
 @dataclass(frozen=True)
@@ -39,40 +40,39 @@ class SyntheticUnits:
 
 
 @dataclass(frozen=True)
-class NoisyPairs:
-    """The noisy counts of the pairs of parts, in units of one size.
+class PairGoal:
+    """The counts of the pairs of parts that units of one size should have.
 
-    counts      float (k, k): of successive parts, or of a set each pair in both orders
-    variances   of the noise in each cell: (k, k)
+    counts     float (k, k): of successive parts, or of a set each pair in both orders
+    variance   of the noise in a cell of the table that they are from
     """
 
     counts: FloatArray
-    variances: FloatArray
+    variance: float
 
 
 def swap_parts(
     units: SyntheticUnits,
-    pairs: Mapping[str, NoisyPairs],
+    goals: Mapping[str, PairGoal],
     variance: float,
     *,
     in_order: bool,
     rng: np.random.Generator,
 ) -> SyntheticUnits:
-    """Return the units with parts exchanged, so that their pairs are nearer to the noisy ones.
+    """Return the units with parts exchanged, so that their pairs are nearer to the goals.
 
-    pairs      attribute of the part → noisy pairs
+    goals      attribute of the part → counts of pairs
     variance   variance of the noise in a count of units
     in_order   whether parts are in order, so that only successive ones are pairs
 
-    A swap is made if it lowers a sum of squares: of the differences from ``pairs`` after these are
-    shrunk towards independence, and of the changes of tables of a unit's and a part's attribute,
-    each divided by its variance.
+    A swap is made if it lowers a sum of squares: of the differences from the goals, and of the
+    changes of tables of a unit's and a part's attribute, each divided by its variance.
     """
     if len(units) < 2 or units.size < 2:
         return units
-    search = _Search.of(units, pairs, variance, in_order=in_order)
-    for _ in range(ROUNDS):
-        search.swap(rng)
+    search = _Search.of(units, goals, variance, in_order=in_order)
+    for units_a_swap in np.geomspace(*UNITS_A_SWAP, ROUNDS):
+        search.swap(max(1, round(len(units) / units_a_swap)), rng)
     return SyntheticUnits(units.size, units.units, search.parts)
 
 
@@ -102,25 +102,6 @@ def spread_parts(
     return replace(units, parts=parts)
 
 
-def shrunk_pairs(pairs: NoisyPairs, margin: FloatArray) -> FloatArray:
-    """Return noisy pairs (k, k), shrunk towards independence by their noise, with about this
-    margin on both axes.
-
-    With e pairs under independence, a cell differs from e by a normal number of variance τ²·e. τ²
-    is estimated from the squared differences of all cells beyond their noise, weighted by e over
-    the noise. So cells of rare levels, which are mostly noise, are shrunk most. Cells below 0 are
-    emptied, and the margins restored once.
-    """
-    product = np.outer(margin, margin) / max(float(margin.sum()), 1.0)
-    away, noise = pairs.counts - product, np.maximum(pairs.variances, 1e-9)
-    precisions = product / noise
-    excess = float(((away**2 - noise) * precisions).sum())
-    likely = max(0.0, excess / max(float((product * precisions).sum()), 1e-9)) * product
-    near = np.maximum(0.0, product + likely / (likely + noise) * away)
-    scale = np.sqrt(margin / np.maximum([near.sum(axis=1), near.sum(axis=0)], 1e-9))
-    return np.asarray(near * np.outer(*scale))
-
-
 @dataclass
 class _Search:
     """A local search for swaps of parts, which updates the residuals of all tables.
@@ -148,7 +129,7 @@ class _Search:
     def of(
         cls,
         units: SyntheticUnits,
-        pairs: Mapping[str, NoisyPairs],
+        goals: Mapping[str, PairGoal],
         variance: float,
         *,
         in_order: bool,
@@ -173,26 +154,28 @@ class _Search:
             1 / max(variance * size**2, 1.0),
         )
         part, place = np.nonzero(is_pair & (search.is_symmetric | search.is_later))
-        for name, noisy in pairs.items():
-            counts, codes = np.zeros_like(noisy.counts), units.parts[name]
+        for name, goal in goals.items():
+            counts, codes = np.zeros_like(goal.counts), units.parts[name]
             np.add.at(counts, (codes[:, partners[part, place]], codes[:, part]), 1)
-            margin = counts.sum(axis=0) / 2 + counts.sum(axis=1) / 2
-            goal = shrunk_pairs(noisy, margin)
-            search.of_pairs[name] = (counts - goal, 1 / max(float(noisy.variances.min()), 1.0))
+            search.of_pairs[name] = (counts - goal.counts, 1 / max(goal.variance, 1.0))
             for unit, levels in units.units.items():
                 shape = (int(levels.max()) + 1, len(counts))
                 search.of_units[unit, name] = np.zeros(shape)
         return search
 
-    def swap(self, rng: np.random.Generator) -> None:
-        """Swap a random part between some pairs of units wherever that lowers the sum of
-        squares."""
+    def swap(self, most: int, rng: np.random.Generator) -> None:
+        """Swap a random part between units of random couples, those that lower the sum of squares
+        the most.
+
+        most   number of swaps
+        """
         count, size = next(iter(self.parts.values())).shape
-        swaps = count // UNITS_A_SWAP + 1
-        chosen = rng.permutation(count)[: 2 * min(swaps, count // 2)].reshape(2, -1)
+        chosen = rng.permutation(count)[: count // 2 * 2].reshape(2, -1)
         positions = rng.integers(0, size, chosen.shape)
-        is_better = self._change(chosen, positions) < 0
-        self._apply(chosen[:, is_better], positions[:, is_better])
+        changes = self._change(chosen, positions)
+        best = np.argsort(changes)[:most]
+        best = best[changes[best] < 0]
+        self._apply(chosen[:, best], positions[:, best])
 
     def _cells(
         self, name: str, chosen: IntArray, positions: IntArray

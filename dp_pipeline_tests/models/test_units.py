@@ -11,12 +11,13 @@ import pytest
 
 from dp_pipeline.config.constraints import Constraint
 from dp_pipeline.config.domain import SIZE, UNIT_WEIGHT, Attribute, Domain, Parts
-from dp_pipeline.config.encoding import IntArray, Levels
+from dp_pipeline.config.encoding import FloatArray, IntArray, Levels
 from dp_pipeline.config.parts_parser import no_part_in_empty_units
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.noise import NoiseSource, SeededNoise
 from dp_pipeline.gate.parts import PartsCounter
-from dp_pipeline.inference.pair_swaps import NoisyPairs, SyntheticUnits, shrunk_pairs, swap_parts
+from dp_pipeline.inference.likely_pairs import likely_pairs
+from dp_pipeline.inference.pair_swaps import PairGoal, SyntheticUnits, swap_parts
 from dp_pipeline.models.tables.one_shot import OneShot
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.raw.units import units_of_parts
@@ -179,17 +180,23 @@ def test_swaps_keep_parts_and_approach_noisy_pairs() -> None:
     rng = np.random.default_rng(0)
     sex = rng.integers(0, 2, (400, 2))
     units = SyntheticUnits(2, {"region": rng.integers(0, 2, 400)}, {"sex": sex})
-    goal = NoisyPairs(np.array([[0.0, 400.0], [400.0, 0.0]]), np.full((2, 2), 4.0))
+    goal = PairGoal(np.array([[0.0, 400.0], [400.0, 0.0]]), 4.0)
     swapped = swap_parts(units, {"sex": goal}, 4.0, in_order=False, rng=rng)
     assert sorted(swapped.parts["sex"].ravel()) == sorted(sex.ravel())
     assert (swapped.parts["sex"][:, 0] == swapped.parts["sex"][:, 1]).mean() < 0.1
 
 
+def likely(
+    noisy: Sequence[FloatArray], variance: float, margins: Sequence[FloatArray]
+) -> FloatArray:
+    variances = np.full(np.shape(noisy), variance)
+    return likely_pairs(np.array(noisy), variances, np.array(margins), in_order=False)
+
+
 def test_pairs_that_are_noise_alone_become_independent() -> None:
     margin = np.array([30.0, 70.0])
-    noisy = NoisyPairs(np.array([[10.0, 20.0], [22.0, 48.0]]), np.full((2, 2), 10_000.0))
-    independent = np.outer(margin, margin) / 100
-    assert np.allclose(shrunk_pairs(noisy, margin), independent)
+    drawn = likely([np.array([[10.0, 20.0], [22.0, 48.0]])], 10_000.0, [margin])
+    assert np.allclose(drawn[0], np.outer(margin, margin) / 100, rtol=0.01)
 
 
 def test_pairs_of_rare_levels_are_drawn_nearest_to_independence() -> None:
@@ -197,7 +204,16 @@ def test_pairs_of_rare_levels_are_drawn_nearest_to_independence() -> None:
     product = np.outer(margin, margin) / 1000
     away = np.array([[60.0, -60.0, 0.0], [-60.0, 60.0, 0.0], [0.0, 0.0, 0.0]])
     noise = np.array([[0.0, 0.0, 20.0], [0.0, 0.0, -20.0], [20.0, -20.0, 0.0]])
-    drawn = shrunk_pairs(NoisyPairs(product + away + noise, np.full((3, 3), 400.0)), margin)
-    assert drawn[0, 0] - product[0, 0] > 50
+    drawn = likely([product + away + noise], 400.0, [margin])[0]
+    assert drawn[0, 0] - product[0, 0] > 45
     assert abs(drawn[0, 2] - product[0, 2]) < 8
     assert np.allclose(drawn.sum(axis=1), margin, rtol=0.05)
+
+
+def test_pairs_of_rare_sizes_take_the_dependence_of_others() -> None:
+    margins = [np.array([1000.0, 1000.0]), np.array([50.0, 50.0])]
+    alike = [np.array([[800.0, 200.0], [200.0, 800.0]]), np.array([[25.0, 25.0], [25.0, 25.0]])]
+    often, rarely = likely(alike, 400.0, margins)
+    assert often[0, 0] == pytest.approx(800, abs=10)
+    assert 30 < rarely[0, 0] < 40
+    assert np.allclose(rarely.sum(axis=1), margins[1])

@@ -13,7 +13,8 @@ from dp_pipeline.config.encoding import IntArray, Names
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.inference.conditional_rows import sample_conditionally
 from dp_pipeline.inference.fitted_tree import FittedRows
-from dp_pipeline.inference.pair_swaps import NoisyPairs, SyntheticUnits, spread_parts, swap_parts
+from dp_pipeline.inference.likely_pairs import likely_pairs
+from dp_pipeline.inference.pair_swaps import PairGoal, SyntheticUnits, spread_parts, swap_parts
 from dp_pipeline.inference.structural_zeros import StructuralZeros
 from dp_pipeline.results.accountant import split
 from dp_pipeline.results.measurement import NoisyMarginal
@@ -66,24 +67,28 @@ class UnitRelease:
         sampled = sample_conditionally(tree.tree, tables, evidence, rng)
         parts = {name: expand(name, codes) for name, codes in sampled.items()}
         columns = {name: codes[owners] for name, codes in units.items()} | parts
-        for size in np.unique(sizes).tolist():
-            is_of_size = np.flatnonzero(sizes[owners] == size)
-            self._pair_up(columns, is_of_size, size, rng)
+        paired = range(2, self.parts.at_most + 1) if self.pairs else ()
+        rows_of = {size: np.flatnonzero(sizes[owners] == size) for size in paired}
+        goals = {table.attributes[1]: self._goals(table, columns, rows_of) for table in self.pairs}
+        for position, (size, rows_of_size) in enumerate(rows_of.items()):
+            of_size = {name: goal[position] for name, goal in goals.items()}
+            self._pair_up(columns, rows_of_size, size, of_size, rng)
         absent = np.zeros(len(owners), dtype=np.int64)
         return self._without_broken(
             np.stack([columns.get(name, absent) for name in names]).T, names
         )
 
     def _pair_up(
-        self, columns: dict[str, IntArray], rows: IntArray, size: int, rng: np.random.Generator
+        self,
+        columns: dict[str, IntArray],
+        rows: IntArray,
+        size: int,
+        goals: Mapping[str, PairGoal],
+        rng: np.random.Generator,
     ) -> None:
         """Exchange the parts of units of one size, in place, until their pairs are nearer to the
-        noisy ones."""
-        in_order = bool(self.parts.order)
-        noisy = {table.attributes[1]: self._pairs(table, size) for table in self.pairs}
-        of_parts = {
-            name: columns[name][rows].reshape(-1, size) for name in noisy if name in columns
-        }
+        goals."""
+        of_parts = {name: columns[name][rows].reshape(-1, size) for name in goals}
         of_units = {
             name: column[rows][::size]
             for name, column in columns.items()
@@ -93,23 +98,42 @@ class UnitRelease:
         variance = self.pairs[0].variance / UNIT_WEIGHT**2 if self.pairs else 0.0
         single = [(name, codes) for name, codes in self.parts.single if name in of_parts]
         units = spread_parts(units, single, rng)
-        units = swap_parts(units, noisy, variance, in_order=in_order, rng=rng)
+        units = swap_parts(units, goals, variance, in_order=bool(self.parts.order), rng=rng)
         for name, codes in spread_parts(units, single, rng).parts.items():
             columns[name][rows] = codes.ravel()
 
-    def _pairs(self, table: NoisyMarginal, size: int) -> NoisyPairs:
-        pairs = pair_count(size, in_order=bool(self.parts.order))
-        counts = table.table[size - self.parts.fewest] * (pairs / UNIT_WEIGHT)
-        deviations = np.full(counts.shape, table.variance**0.5 * pairs / UNIT_WEIGHT)
-        if not self.parts.order:
+    def _goals(
+        self, table: NoisyMarginal, columns: Mapping[str, IntArray], rows_of: Mapping[int, IntArray]
+    ) -> list[PairGoal]:
+        """Return the likely pairs by one attribute, for each size of units with pairs.
+
+        rows_of   size → its rows in ``columns``
+        """
+        name, in_order = table.attributes[1], bool(self.parts.order)
+        numbers = np.array([pair_count(size, in_order=in_order) for size in rows_of])
+        weights = numbers[:, None, None] / UNIT_WEIGHT
+        noisy = table.table[2 - self.parts.fewest :] * weights
+        variances = np.broadcast_to(table.variance * weights**2, noisy.shape)
+        if not in_order:
             # Each pair was counted in one order; a pair of two equal codes is both.
-            counts = np.triu(counts) + np.triu(counts).T
-            np.fill_diagonal(deviations, 2 * deviations.diagonal())
-        for name, single in self.parts.single:
-            if name == table.attributes[1] and not self.parts.order:
+            noisy = np.triu(noisy) + np.triu(noisy).swapaxes(1, 2)
+            variances = variances * (1 + 3 * np.eye(noisy.shape[1]))
+        for attribute, single in self.parts.single:
+            if attribute == name and not in_order:
                 # Known to be empty: the rest is noise.
-                counts[np.ix_(single, single)] = 0
-        return NoisyPairs(counts, deviations**2)
+                noisy[np.ix_(range(len(noisy)), single, single)] = 0
+        levels = noisy.shape[1]
+        # A part of a set is in s − 1 pairs; one in order in two, or at an end in one.
+        margins = [
+            np.bincount(columns[name][rows], minlength=levels)
+            * ((size - 1) / (size if in_order else 1))
+            for size, rows in rows_of.items()
+        ]
+        likely = likely_pairs(noisy, variances, np.array(margins), in_order=in_order)
+        return [
+            PairGoal(counts, float(of_size.min()))
+            for counts, of_size in zip(likely, variances, strict=True)
+        ]
 
     def _without_broken(self, codes: IntArray, names: Names) -> IntArray:
         zeros = StructuralZeros(self.domain.allowed(names))
