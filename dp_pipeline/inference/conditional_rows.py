@@ -68,7 +68,8 @@ def sample_conditionally(
         fixed |= {*clique}
     rows = len(next(iter(evidence.values())))
     step = max(1, CELLS_A_BATCH // max(table.size for table in factors.values()))
-    columns = {name: np.zeros(rows, dtype=np.int64) for name in fixed - {*evidence}}
+    # Whoever draws for each attribute goes by this order, which no hash may decide.
+    columns = {name: np.zeros(rows, dtype=np.int64) for name in sorted(fixed - {*evidence})}
     for start in range(0, rows, step):
         part = slice(start, start + step)
         batch = _batch(tree, factors, {name: codes[part] for name, codes in evidence.items()}, rng)
