@@ -243,5 +243,7 @@ class UnmeasuredPairs:
 
 def _usual_sum(first: FloatArray, second: FloatArray) -> float:
     """Return the L1 sum of normal deviations of all cells whose τ is 1."""
-    deviations = np.sqrt(np.outer(first * (1 - first), second * (1 - second)))
+    # A share of weighted rows may be above 1 by its last digit.
+    variances = np.outer(first * (1 - first), second * (1 - second))
+    deviations = np.sqrt(np.maximum(0.0, variances))
     return float(deviations.sum()) * sqrt(2 / pi)

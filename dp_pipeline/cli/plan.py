@@ -185,7 +185,7 @@ def _print_releases(planned: RunPlan) -> None:
     columns, rows = [columns[n] for n in shown], [[row[n] for n in shown] for row in rows]
     title = " ".join(("Plan of", planned.spec.name, *planned.spec.blocks))
     print_table(title, columns, rows)
-    click.echo(NOISE_WORDS)
+    click.echo(NOISE_WORDS.format(items=planned.spec.domain.items))
     states = dict.fromkeys(release.state.partition(",")[0] for release in planned.releases)
     click.echo("; ".join(f"{state}: {STATES[state]}" for state in states))
     if has_windows:
@@ -244,7 +244,7 @@ def _amounts_line(amounts: Mapping[str, Fraction | None], currency: Currency) ->
 
 
 NOISE_WORDS = (
-    "noise of a count: rows by which a count of a one-way table is wrong on average, if all of "
+    "noise of a count: {items} by which a count of a one-way table is wrong on average, if all of "
     "this ε pays for that table; a model shares its ε, so its counts are noisier; of a share: the "
     "same in per cent of the declared nominal_rows"
 )

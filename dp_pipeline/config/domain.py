@@ -137,6 +137,11 @@ class Attribute:
         return self.number_text(ends[0]), self.number_text(ends[1])
 
     @property
+    def is_size(self) -> bool:
+        """Whether it is the number of parts of a unit, counted when rows are prepared."""
+        return self.derived is not None and self.derived.function == SIZE
+
+    @property
     def is_numeric(self) -> bool:
         """Whether the values are numbers, dates or times between bounds."""
         is_to_be = self.undeclared is not None and self.undeclared.is_number
@@ -303,6 +308,11 @@ class Domain:
         )
 
     @property
+    def items(self) -> str:
+        """The word for what is protected and counted once: rows, or units with parts."""
+        return "rows" if self.parts is None else "units"
+
+    @property
     def names(self) -> tuple[str, ...]:
         return tuple(attribute.name for attribute in self.attributes)
 
@@ -321,10 +331,11 @@ class Domain:
         """Whether a row may be dropped because a value is not as declared."""
         return not all(attribute.keeps_rows for attribute in self.attributes)
 
-    def is_counted(self, names: tuple[str, ...]) -> bool:
-        """Return whether an attribute is the size of a unit, counted when rows are prepared."""
-        rules = (each.derived for each in self.attributes if each.name in names)
-        return any(rule is not None and rule.function == SIZE for rule in rules)
+    @property
+    def row_constraints(self) -> tuple[Constraint, ...]:
+        """The constraints without those on the size of a unit, which no row says by itself."""
+        sizes = {each.name for each in self.attributes if each.is_size}
+        return tuple(each for each in self.constraints if sizes.isdisjoint(each.attributes))
 
     def with_attributes(self, attributes: Mapping[str, Attribute]) -> Domain:
         """Return the domain with some attributes replaced by attributes of the same names."""

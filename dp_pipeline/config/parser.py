@@ -81,7 +81,7 @@ class DataSetFile(fields.Section):
     one_hot              Whether codes are stored as bits too.
     label                The attribute with the true classes.
     targets              What classifiers learn from a synthetic table.
-    nominal_rows         A number of rows to plan with; need not be true.
+    nominal_rows         A number of rows, or units with parts, to plan with; need not be true.
     partitions           The ε that may be requested, ascending.
     models               The models that are released, with their parameters.
     publish              What the schedule publishes: one model, or a list of them for each window.
@@ -361,7 +361,7 @@ def _require_consistent(spec: DatasetSpec) -> None:
     expected = "publish, for a new snapshot to be released"
     require(spec.refresh is None or published, expected, "nothing", "refresh")
     person_column = spec.protection.column
-    read = [each for each in spec.domain if not spec.domain.is_counted((each.name,))]
+    read = [each for each in spec.domain if not each.is_size]
     columns = {column for attribute in read for column in attribute.inputs}
     is_apart = person_column is None or person_column not in columns
     expected = f"no attribute on the person's column {person_column!r}"

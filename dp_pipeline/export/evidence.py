@@ -182,7 +182,8 @@ def _loss(release: ReportedPrivateRelease) -> dict[str, Any]:
         "privacy_parameters_details": details,
     }
     if spec.nominal_rows:
-        loss["number_of_privacy_units"] = max(1, spec.nominal_rows // spec.protection.at_most)
+        rows = 1 if spec.domain.parts else spec.protection.at_most
+        loss["number_of_privacy_units"] = max(1, spec.nominal_rows // rows)
     return loss
 
 

@@ -24,7 +24,7 @@ DOCUMENTS = {
 """File → what it holds."""
 
 TABLES = {
-    "synthetic": "Synthetic rows, in the columns of the source",
+    "synthetic": "Synthetic rows, or parts of the synthetic units, in the columns of the source",
     "units": "Synthetic units, each with the number of its parts, which are in the other table",
     "centres": "Released centres, with the noisy number of rows of each where there is one",
     "synopsis": "Map: boxes with their noisy number of rows",

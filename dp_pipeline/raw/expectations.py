@@ -66,7 +66,7 @@ def _expectations(spec: DatasetSpec) -> Iterator[Expectation]:
     yield Expectation("has_rows", "The table has at least one row.", False, may_block, "rows")
     for attribute in spec.domain:
         yield from _value_expectations(attribute, may_block=may_block)
-    for number, constraint in enumerate(spec.domain.constraints, start=1):
+    for number, constraint in enumerate(spec.domain.row_constraints, start=1):
         words, column = f"the constraint: {constraint.words}", constraint_column(number)
         yield _row_expectation(spec, f"keeps_constraint_{number}", "keep", words, "kept", column)
     if spec.protection.column is not None:

@@ -85,7 +85,7 @@ def parse_first_rows(spec: DatasetSpec, rows: int) -> ParsedRows:
         }
     table = table.slice(0, rows)
     columns = tuple(_parse(attribute, column_of(attribute, table)) for attribute in domain)
-    broken = {c.words: int(rows_breaking(c, domain, table).sum()) for c in domain.constraints}
+    broken = {c.words: int(rows_breaking(c, domain, table).sum()) for c in domain.row_constraints}
     windows = spec.windows
     timeless = None if windows is None else int((~have_time(windows, table)).sum())
     unreadable, multiline = _unreadable(spec)

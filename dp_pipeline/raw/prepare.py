@@ -271,15 +271,10 @@ def rows_as_declared(domain: Domain, table: pa.Table) -> NDArray[np.bool_]:
             is_kept &= is_missing | ~np.isnan(valid_numbers(attribute, column))
         else:
             is_kept &= level_codes(attribute, column) != INVALID
-    domain = _without_sizes(domain)
+    domain = replace(domain, constraints=domain.row_constraints)
     if domain.constraints:
         is_kept &= mend_constraints(domain, _constrained_codes(domain.constraints, domain, table))
     return is_kept
-
-
-def _without_sizes(domain: Domain) -> Domain:
-    constraints = [each for each in domain.constraints if not domain.is_counted(each.attributes)]
-    return replace(domain, constraints=tuple(constraints))
 
 
 def rows_breaking(constraint: Constraint, domain: Domain, table: pa.Table) -> NDArray[np.bool_]:
@@ -319,7 +314,7 @@ def _first_stage(spec: DatasetSpec, table: pa.Table) -> pa.Table:
 def _normalized(spec: DatasetSpec, table: pa.Table) -> pa.Table:
     columns: dict[str, pa.Array] = {}
     nullable: set[str] = set()
-    domain = _without_sizes(spec.domain)
+    domain = replace(spec.domain, constraints=spec.domain.row_constraints)
     mended = _constrained_codes(domain.constraints, domain, table)
     if mended:
         mend_constraints(domain, mended)

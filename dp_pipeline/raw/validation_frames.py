@@ -84,7 +84,7 @@ def row_frame(spec: DatasetSpec, table: pa.Table) -> pd.DataFrame:
         columns[expectations.PERSON] = _categories(places, words)
     if spec.windows is not None:
         columns[expectations.TIME] = pd.Series(have_time(spec.windows, table))
-    for number, constraint in enumerate(spec.domain.constraints, start=1):
+    for number, constraint in enumerate(spec.domain.row_constraints, start=1):
         is_kept = ~rows_breaking(constraint, spec.domain, table)
         columns[expectations.constraint_column(number)] = pd.Series(is_kept)
     declared = {

@@ -13,6 +13,7 @@ from dp_pipeline.config.domain import OTHER, Domain
 from dp_pipeline.config.encoding import Levels
 from dp_pipeline.gate.discovery import discovery_queries, rows_for_bounds
 from dp_pipeline.models.tables.base import ExpectedPairs, TableModel
+from dp_pipeline.models.tables.one_shot.units import PAIRS_SHARE
 from dp_pipeline.releases.epsilon_release import EpsilonRelease
 from dp_pipeline.releases.run_options import RunOptions
 from dp_pipeline.reporting.plausibility import NOISE_SHARE
@@ -48,13 +49,14 @@ class ForeseenTable:
     @property
     def text(self) -> str:
         """A line of text on the expected measurements."""
-        pairs, least, most = self.pairs, min(self.pairs.measured), max(self.pairs.measured)
+        items, pairs = self.release.spec.domain.items, self.pairs
+        least, most = min(self.pairs.measured), max(self.pairs.measured)
         of_all = (
-            f"{self.release.name} at ε={epsilon_text(self.release.epsilon)}, {self.rows:,} rows"
+            f"{self.release.name} at ε={epsilon_text(self.release.epsilon)}, {self.rows:,} {items}"
         )
         many = f"{least} to {most}" if least < most else f"about {least}"
         usual = f" ({pairs.likely} if attributes depend as in most tables)" if least < most else ""
-        error = f"a pair is wrong by {min(1.0, pairs.error):.0%} of the rows on average"
+        error = f"a pair is wrong by {min(1.0, pairs.error):.0%} of the {items} on average"
         text = f"{of_all}: of {pairs.total} pairs {many} will be measured{usual}, {error}"
         return text + (f"; {self.warning}" if self.warning else "")
 
@@ -72,6 +74,7 @@ def foreseen_tables(options: RunOptions) -> Iterator[ForeseenTable]:
         if isinstance(model, TableModel):
             rate = NoiseRate(currency != PURE, spec.distance)
             amount = currency.amount_of(release.epsilon)
+            amount *= 1 - (PAIRS_SHARE if spec.domain.parts else 0)
             domain = _likely_domain(spec, options.spec, rows)
             pairs = model.expected_pairs(domain, rows, amount, rate)
             if pairs is not None:

@@ -228,8 +228,9 @@ def table_warnings(
                    variation); None where no pair was measured
     nominal_rows   declared number of rows, if one is declared
     """
-    items = "rows" if domain.parts is None else "units"
-    few = () if total is None else _few_rows(total, nominal_rows, items) or _no_rows(total, items)
+    items, few = domain.items, tuple[str, ...]()
+    if total is not None:
+        few = _few_rows(total, nominal_rows, items) or _no_rows(total, items)
     if few:
         return few
     of_levels = (
@@ -292,10 +293,12 @@ def missing_line(missing: Mapping[str, float]) -> str:
 
     >>> missing_line({"age": 0.012, "bmi": 0.25, "sex": 0.0})
     'bmi 25 %, age 1.2 %; less in 1 other column'
+    >>> missing_line({"age": 0.999})
+    'age 100 %'
     """
     shown = [name for name in missing if missing[name] >= SHOWN_MISSING]
     shown.sort(key=lambda name: -missing[name])
-    parts = [f"{name} {100 * missing[name]:.2g} %" for name in shown]
+    parts = [f"{name} {float(f'{100 * missing[name]:.2g}'):g} %" for name in shown]
     rest = len(missing) - len(shown)
     others = f"{rest} other column{'s' * (rest != 1)}"
     if not parts:

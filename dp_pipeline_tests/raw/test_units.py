@@ -28,7 +28,7 @@ from dp_pipeline.raw import units as raw_units
 from dp_pipeline.raw.counters import open_counter
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.raw.ingest import ingest
-from dp_pipeline.raw.prepare import normalized, prepare
+from dp_pipeline.raw.prepare import normalized, prepare, rows_as_declared
 from dp_pipeline.raw.snapshot import mark_validated
 from dp_pipeline.raw.units import (
     OF_UNIT,
@@ -329,3 +329,14 @@ def test_engines_count_two_files_alike(as_text: bool, tmp_path: Path) -> None:
         counter = PartsCounter(open_counter(spec, snapshot, engine), spec.domain)
         for table, exact in zip(counter.count(QUESTIONS), expected, strict=True):
             assert np.array_equal(table.open_at_the_gate(), exact)
+
+
+def test_no_row_by_itself_breaks_a_constraint_on_the_size() -> None:
+    never = Constraint("no one alone", (SIZE, "age"), (((0,), (0,)),), is_only=False)
+    apart = Constraint("no boy", ("age", "sex"), (((0,), (1,)),), is_only=False)
+    domain = replace(DOMAIN_OF_ROWS, constraints=(never, apart))
+    assert domain.row_constraints == (apart,)
+    rows = pa.table(
+        {"home": ["1", "1"], "region": ["0", "0"], "age": ["0", "1"], "sex": ["0", "0"]}
+    )
+    assert rows_as_declared(domain, rows).tolist() == [True, True]

@@ -88,7 +88,7 @@ def _draw(
     if spec.windows is not None:
         columns_of_rows[spec.windows.column] = _times(spec, rows, rng)
     table = pa.table(columns_of_rows)
-    for constraint in spec.domain.constraints:
+    for constraint in spec.domain.row_constraints:
         table = table.filter(pa.array(~rows_breaking(constraint, spec.widest.domain, table)))
     return table
 
