@@ -36,7 +36,7 @@ differs half as much as between the pairs of one table."""
 
 @dataclass(frozen=True)
 class UnmeasuredPair:
-    """The possible deviations of a pair's cells from the model: arrays of the shape of its table.
+    """A distribution of how far the true cells of two attributes may deviate from the model.
 
     Deviations are a random dependence between the attributes: independent normal numbers, minus
     what is known of their sums. Without a table the margins are known: with the variance τ²·p·q

@@ -167,9 +167,7 @@ def _array(X: Any, *, typed: bool) -> NDArray[Any]:
             array = np.asarray(X, dtype=object)
     except ValueError:
         # NumPy's own text would tell the number of rows.
-        raise DeclarationError(
-            "X: the rows must have equal lengths, but some are longer than others"
-        ) from None
+        raise DeclarationError(_fault_of_rows(X if is_list else ())) from None
     if array.ndim != 2:
         raise DeclarationError(
             f"X: the table must have two dimensions, not {array.ndim}: Reshape your data"
@@ -188,12 +186,25 @@ def _unmasked(X: Any) -> NDArray[Any]:
     return np.where(mask, nothing, values)
 
 
+_NO_ROW = (
+    "X: each row must be a list or a tuple, but one is not: pass nested lists, or an array of two "
+    "dimensions"
+)
+
+
+def _fault_of_rows(X: Sequence[Any]) -> str:
+    """Return why NumPy makes no array of a list."""
+    lengths = {len(row) if isinstance(row, list | tuple) or np.ndim(row) else -1 for row in X}
+    if -1 in lengths:
+        return _NO_ROW
+    if len(lengths) == 1:
+        return "X: each cell must hold one value, but one holds a list or an array"
+    return "X: the rows must have equal lengths, but some are longer than others"
+
+
 def _of_objects(X: Sequence[Any]) -> NDArray[Any]:
     if not all(isinstance(row, list | tuple) for row in X):
-        raise DeclarationError(
-            "X: each row must be a list or a tuple, but one is not: pass nested lists, or an array "
-            "of two dimensions"
-        )
+        raise DeclarationError(_NO_ROW)
     (length,) = {len(row) for row in X} or {0}
     array = np.empty((len(X), length), dtype=object)
     for index, row in enumerate(X):

@@ -150,9 +150,11 @@ def _cells_by_name(synthetic: Any, real: Any, columns: Columns, *, most: int) ->
     for kind, frame in zip(("synthetic", "real"), frames, strict=False):
         unknown_names = [name for name in names if name not in frame]
         if unknown_names:
+            shared = [str(name) for name in frame if all(name in other for other in frames)]
+            remedy = f"choose from {', '.join(shared)}" if shared else "pass rows with that column"
             raise DeclarationError(
-                f"columns: the frame of {kind} rows has no column {unknown_names[0]!r:.60}: choose "
-                f"from {', '.join(map(str, frame))}"
+                f"columns: the frame of {kind} rows has no column {unknown_names[0]!r:.60}: "
+                f"{remedy}"
             )
     if not 1 <= len(names) <= most:
         raise DeclarationError(

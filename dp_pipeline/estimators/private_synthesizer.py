@@ -611,8 +611,9 @@ noise protects nobody
             )
         if fit.spec.to_discover:
             raise DeclarationError(
-                "prior: public rows need a domain without columns to discover: declare their "
-                "levels or bounds"
+                "prior: public rows need a domain without columns to discover, but "
+                f"{', '.join(fit.spec.to_discover)} must be discovered: declare levels or bounds "
+                "for each, or leave prior out"
             )
         return replace(fit, public=tables.public_rows(prior, (form,), fit.spec.domain))
 

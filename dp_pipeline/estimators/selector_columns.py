@@ -169,8 +169,8 @@ def selector_method(method: object) -> Method:
     if isinstance(method, tuple(METHODS.values())):
         return method  # type: ignore[return-value]
     raise DeclarationError(
-        f"method: expected one of {', '.join(METHODS)}, or such a method with parameters, "
-        f"got {method!r:.60}"
+        f"method: expected one of {', '.join(METHODS)}, or an object of such a method, as "
+        f"in method=Rfka(trees=100), got {method!r:.60}"
     )
 
 
@@ -214,7 +214,9 @@ def _place(column: object, names: Sequence[Any]) -> int:
     place = int(column) if is_integer and not any(map(is_integer_label, names)) else -1  # type: ignore[call-overload]
     if 0 <= place < len(names):
         return place
-    raise DeclarationError(f"edges: expected names or places of columns of X, got {column!r:.60}")
+    raise DeclarationError(
+        f"edges: its keys must be names or places of columns of X, not {column!r:.60}"
+    )
 
 
 def _cuts(values: Any) -> Cuts:

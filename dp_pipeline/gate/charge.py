@@ -130,9 +130,12 @@ def _plain(value: object) -> object:
             return [_plain(item) for item in value]
         case np.ndarray() if value.dtype.kind in "iu":
             return [list(value.shape), hashlib.sha256(value.astype("<i8").tobytes()).hexdigest()]
+    kind = type(value).__name__
+    if isinstance(value, np.ndarray):
+        kind = f"NumPy array of {value.dtype}"
     raise TypeError(
-        "A question to the gate must be made of texts, integers, fractions, and arrays and "
-        f"collections of them, but it has a {type(value).__name__}: report this fault of the model"
+        "A question to the gate must be made of texts, integers, fractions, arrays of integers, "
+        f"and lists and mappings of them, but it has a {kind}: report this fault of the model"
     )
 
 

@@ -76,7 +76,7 @@ def refine(
     ends = np.iinfo(np.int64)
     if ((first == ends.max) | (first == ends.min)).any():
         raise BoundaryViolation(
-            "The answer to refine must lie inside the ends of int64, but it was cut off at one"
+            "The counts to refine must lie inside the ends of int64, but one was cut off there"
         )
     return noise.refined_laplace(exact, first, scale, finer)
 

@@ -201,7 +201,7 @@ def _require_strays(result: _CheckedRows, strays: Mapping[int, str]) -> None:
             )
         is_short = len(digits) < LEAST_DIGITS
         if is_short or not result.digests[number].startswith(digits):
-            fault = f"has only {len(digits)}" if is_short else "has another digest"
+            fault = f"is named by {len(digits)}" if is_short else "has a digest other than these"
             raise DeclarationError(
                 f"An invalid row must be named by its number and the first {LEAST_DIGITS} or "
                 "more digits of its digest, as `dp-pipeline budget verify` prints them, but "

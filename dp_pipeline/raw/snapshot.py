@@ -155,7 +155,9 @@ class Snapshot:
 
     @property
     def claimed(self) -> tuple[str, ...]:
-        """The canonical names of the sources; empty without a readable manifest."""
+        """The canonical names of the sources, as the ledger's claims have them.
+
+        Empty without a readable manifest; UnknownFormat for a manifest of another format."""
         return tuple(self._readable_manifest().get("claimed", ()))
 
     @property

@@ -117,7 +117,10 @@ def _values(attribute: Attribute, codes: IntArray, rng: np.random.Generator) -> 
 def _sample_numbers(
     bins: Bins, codes: IntArray, rng: np.random.Generator, pieces: Pieces = ()
 ) -> FloatArray:
-    """Return numbers in [edge, next edge) of each code, uniform or by the pieces of its bin."""
+    """Return a random number in [edge, next edge) of each code; the last bin has both edges.
+
+    pieces   parts of the bins, in which numbers are as frequent as their rows; uniform without any
+    """
     edges = np.asarray(bins.edges)
     low, high = edges[:-1], edges[1:]
     last = np.append(np.nextafter(high[:-1], -np.inf), high[-1])

@@ -270,8 +270,11 @@ BAD_PARAMETERS: list[tuple[dict[str, Any], str]] = [
     ({"edges": {"age": [3, 2]}}, "edges: the cuts of a column must be ascending finite"),
     ({"edges": {"age": [1, float("inf")]}}, "edges: the cuts of a column must be ascending finite"),
     ({"edges": {"age": [[1], [2, 3]]}}, "edges: the cuts of a column must be ascending finite"),
-    ({"edges": {"agee": [3]}}, "edges: expected names or places of columns of X, got 'agee'"),
-    ({"edges": {4: [3]}}, "edges: expected names or places"),
+    (
+        {"edges": {"agee": [3]}},
+        "edges: its keys must be names or places of columns of X, not 'agee'",
+    ),
+    ({"edges": {4: [3]}}, "edges: its keys must be names or places"),
     ({"random_state": "seven"}, "cannot be used to seed"),
 ]
 
@@ -434,6 +437,8 @@ BAD_ROWS: list[tuple[Any, str]] = [
     (PATIENTS["sex"], "two dimensions"),
     (np.zeros(12), "X: the table must have two dimensions, not"),
     ([[1, 2], [3]], "X: the rows must have equal lengths, but some are longer"),
+    ([[1, [2]], [3, 4]], "X: each cell must hold one value, but one holds a list"),
+    ([[1, 2], 3], "X: each row must be a list or a tuple, but one is not"),
     (
         PATIENTS.set_axis(["age", "age", "sex", "smokes"], axis=1),
         "X: expected each column name once, got 'age' twice",

@@ -175,7 +175,7 @@ def test_boxes_and_cuts_of_columns_called_by_numbers_are_theirs():
     selector = KAnonymousSelector(2, edges={1: [50], 2: [2]}, method="mondrian")
     selector.fit(swapped, NUMBERED[0])
     assert selector.candidate_names_.tolist() == ["x0>=2", "x1>=50"]
-    with pytest.raises(ValueError, match="edges: expected names or places"):
+    with pytest.raises(ValueError, match="edges: its keys must be names or places"):
         KAnonymousSelector(2, edges={0: [50]}).fit(swapped, NUMBERED[0])
 
 

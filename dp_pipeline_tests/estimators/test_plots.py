@@ -109,7 +109,7 @@ def test_columns_that_cannot_be_plotted_are_refused(words: str, call: dict[str, 
         plot_marginals(DRAWN, **call)
     with pytest.raises(InvalidParameter, match="columns: expected at least two, got 1"):
         plot_pairs(DRAWN, columns=["pet"])
-    with pytest.raises(InvalidParameter, match="has no column 'pet'"):
+    with pytest.raises(InvalidParameter, match="has no column 'pet': choose from age"):
         plot_marginals(DRAWN, TRUE[["age"]])
 
 

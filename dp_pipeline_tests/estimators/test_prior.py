@@ -142,7 +142,7 @@ REFUSED: dict[str, tuple[dict[str, Any], Any, str]] = {
     "columns to discover": (
         DISCOVERED,
         OTHERS,
-        "prior: public rows need a domain without columns to",
+        "columns to discover, but a, b, c, d, e, f must be discovered: declare levels",
     ),
 }
 

@@ -17,7 +17,7 @@ from dp_pipeline.config.parameters import integer, names
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.inference.clique_join import clique_counts, join_cliques
 from dp_pipeline.inference.fitted_tree import FittedRows
-from dp_pipeline.inference.junction_tree import JunctionTree
+from dp_pipeline.inference.junction_tree import JunctionTree, cell_count
 from dp_pipeline.inference.structural_zeros import StructuralZeros
 from dp_pipeline.models.base import Model
 from dp_pipeline.results.derived_attribute import Grouping
@@ -198,9 +198,11 @@ class TableModel(Model):
             )
         sizes = dict(zip(names, domain.shape(names), strict=True))
         if zeros.most_cells(sizes) > MOST_CLIQUE:
+            widest = max(zeros.cliques(sizes), key=lambda clique: cell_count(clique, sizes))
             raise DeclarationError(
-                f"{model} takes `constraints` over at most {MOST_CLIQUE} cells together, but "
-                f"these span {zeros.most_cells(sizes)}: declare fewer or coarser ones"
+                f"{model} takes `constraints` over at most {MOST_CLIQUE} cells together, but those "
+                f"of {', '.join(widest)} span {cell_count(widest, sizes)}: declare fewer "
+                "constraints, or coarser levels or bins"
             )
         if zeros.leave_nothing(sizes):
             raise DeclarationError(

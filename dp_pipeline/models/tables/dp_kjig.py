@@ -110,7 +110,7 @@ class DpKjig(Model):
         if offered > MOST_BITS:
             raise DeclarationError(
                 f"DpKjig chooses from at most {MOST_BITS} bits, but its attributes have "
-                f"{offered}: name fewer `attributes`"
+                f"{offered}: name fewer `attributes`, or declare coarser levels or bins"
             )
         if labels > MOST_LABELS:
             raise DeclarationError(

@@ -46,7 +46,9 @@ MAX_FILE_BYTES = 1 << 32
 
 
 def read_csv(spec: DatasetSpec, files: Sequence[Path]) -> Iterator[pa.Table]:
-    """Yield the rows of every file as bytes, in the order of the declared locations."""
+    """Yield tables of the rows of every file, in the order of the declared locations.
+
+    Cells are bytes."""
     source = spec.source
     delimiter = source.delimiter
     if delimiter != WHITESPACE and (
