@@ -139,15 +139,15 @@ class Precision:
         ]
 
     def cell_counts(self, attributes: Names) -> Sums:
-        """Return the number of rows in every cell, with the noise of all tables."""
+        """Return the number of rows in every cell, with its variance by the noise of all tables."""
         cells, shape = self.released.cells(attributes)
         counts = self.rough_counts(attributes)
         return replace(counts, noise=self._response.variances_of_cells(cells, prod(shape)))
 
     def rough_counts(self, attributes: Names) -> Sums:
-        """Return the number of rows in every cell, with a quick bound of its noise.
+        """Return the number of rows in every cell, with a quick bound of its variance by noise.
 
-        The noise is that of tables over these attributes alone, or of the margins of two."""
+        The bound is that of tables over these attributes alone, or of the margins of two."""
         cells, shape = self.released.cells(attributes)
         counts = self.released.sums(cells, prod(shape)) * self.weight
         attributes = self._with_several_levels(attributes)

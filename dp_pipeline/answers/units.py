@@ -73,7 +73,7 @@ class _Sums:
     pairs: _Pairs
 
     def best_bounds(self, *, is_upper: bool, reach: float) -> FloatArray:
-        """Return, for each size, the factors of the bound that is probably closest: (c, 3).
+        """Return the factors of S1, S2 and units in the probably closest bound, by size: (c, 3).
 
         is_upper   whether upper or lower bounds are compared
         reach      standard deviations by which noise widens a bound

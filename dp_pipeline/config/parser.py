@@ -384,7 +384,10 @@ def _require_consistent(spec: DatasetSpec) -> None:
 
 
 def _require_ceiling(spec: DatasetSpec) -> None:
-    """Raise FieldError if the ceiling of sensitive rows is missing or too low."""
+    """Raise FieldError if sensitive rows have no ceiling, or one below the price of all releases.
+
+    The ceiling of a benchmark is compared only if that has windows.
+    """
     by_window = spec.within == "window"
     limit, name = (spec.each_window, "an each_window") if by_window else (spec.ceiling, "a total")
     if limit is None:

@@ -135,15 +135,14 @@ def _require_equal(stored_fingerprint: str, fingerprint: str) -> None:
 
 
 def _refined_already(state: str | None) -> DeclarationError:
-    """Return the error of a second refinement, after one that the ledger has in a state."""
+    """Return the error of a second refinement, by the state of the first one in the ledger."""
     words = {
         "settled": "the fit was refined already: refine that refinement",
         "settled or not": "a refinement of the fit began already: refine that refinement, or fit "
         "anew without `refines` where it failed",
     }
-    failed = (
-        f"a refinement of the fit began and is {state} in the ledger: fit anew without `refines`"
-    )
+    end = "failed" if state == "dead" else "did not finish"
+    failed = f"a refinement of the fit began and {end}: fit anew without `refines`"
     return DeclarationError(
         f"refines: {words.get(str(state), failed)}, as two of one fit would reveal more than what "
         "is paid for"

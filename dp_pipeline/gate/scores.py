@@ -248,7 +248,8 @@ class MutualInformation:
     def __post_init__(self) -> None:
         if type(self.rows) is not int or not 0 <= self.rows <= MAX_PUBLIC_ROWS:
             raise BoundaryViolation(
-                f"The rows of a mutual information must be 0 to 2^24, not {self.rows!r:.30}"
+                f"A score by mutual information needs 0 to 2^24 rows, not {self.rows!r:.30}: "
+                "choose a model or parameters without it"
             )
 
     def require_shape(self, shape: tuple[int, ...]) -> None:

@@ -105,7 +105,7 @@ class Dependence:
 
     @cached_property
     def by_tree(self) -> dict[tuple[str, str], float]:
-        """The predicted score in rows of each pair outside the tree of the strongest pairs.
+        """The scores, in rows, predicted for the pairs outside the tree of the strongest pairs.
 
         It is the product of strengths along that tree; pairs without a strength are left out."""
         import networkx as nx

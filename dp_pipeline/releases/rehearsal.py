@@ -38,7 +38,7 @@ _OF_PROJECT = ("DP_PIPELINE_DAGSTER", "DP_PIPELINE_PUBLISHED")
 
 
 def rehearsal_home(home: Home, name: str) -> Home:
-    """Return the home of a rehearsal, emptied and without the pages of the previous one."""
+    """Return the empty home of a rehearsal, after deleting the previous one with its pages."""
     root = home.root / FOLDER / name
     if root.is_dir():
         shutil.rmtree(root)

@@ -295,7 +295,7 @@ def pointed_bundle(
     )
     if folder.is_absolute() or ".." in folder.parts:
         raise Damaged(
-            f"{spec.name}: the stored name of a release must be a folder in {home.released}, "
+            f"{spec.name}: a stored file must name the folder of a release in {home.released}, "
             f"not {folder}: {again}"
         )
     store, path = BundleStore(home.released), home.released / folder
@@ -307,7 +307,7 @@ def pointed_bundle(
     for name, text in {"dataset": spec.name, **expected}.items():
         if facts.get(name) != text:
             raise Damaged(
-                f"{spec.name}: {name}: the stored name must be that of a release of {text}, "
-                f"but {folder} is of another: {again}"
+                f"{spec.name}: a stored file must name a release whose {name} is {text}, but it "
+                f"names {folder}, whose {name} is {facts.get(name) or 'not stated'}: {again}"
             )
     return bundle

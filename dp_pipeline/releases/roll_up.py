@@ -101,9 +101,11 @@ def _counted_boxes(release: EpsilonRelease, bundle: Bundle) -> CountedBoxes:
     released = release.replay_fit(as_release_key(replay.key_of(release, bundle))).released
     synopsis = released.synopsis if isinstance(released, Clusters) else None
     if synopsis is None or synopsis.counted is None:
+        plans = release.model.plans_from_earlier
         raise DeclarationError(
             f"{release.what}: the boxes must each be counted once to be added up, but the model "
-            f"releases {release.model.uncounted}: choose another model"
+            f"releases {release.model.uncounted}: "
+            + ("leave this window out" if plans else "choose another model")
         )
     return synopsis.counted
 

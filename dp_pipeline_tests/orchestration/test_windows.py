@@ -249,7 +249,7 @@ def test_a_pointer_to_the_release_of_another_window_is_refused(project: Project)
     (folder / "partition-2026-W02.0.1.json").write_text(text)
     done = project.cli_here("roll-up", "stream", "--model", "independent", "--window", "2026-W02")
     assert (done.code, done.err.count("\n")) == (1, 1)
-    assert "last window: the stored name must be that of a release of 2026-W02" in done.err
+    assert "must name a release whose last window is 2026-W02, but it names stream/" in done.err
 
 
 def test_runs_over_windows_wait_for_each_other(project: Project):
@@ -589,6 +589,7 @@ def test_trees_of_weeks_are_added_up_over_common_boxes(ran: Any):
     grown = project.cli_here(*words, "2026-W01..2026-W03")
     assert (grown.code, grown.err.count("\n")) == (2, 1)
     assert "stream/htree_kmeans of 2026-W01 at ε=0.5: the boxes must each be" in grown.err
+    assert "its own noise was large: leave this window out" in grown.err
 
 
 @pytest.mark.parametrize(

@@ -306,8 +306,8 @@ class HTreeKMeans(Clustering):
     summary: ClassVar[str] = "k-means on a noisy tree that is deep where rows are dense"
     learns: ClassVar[bool] = True
     uncounted: ClassVar[str] = (
-        "a tree that was not planned from the window before: it has grown where its own noise was "
-        "large"
+        "a tree that was not planned from the window before, and so has grown where its own noise "
+        "was large"
     )
 
     recluster: int | None = integer(None, at_least=1, at_most=10_000)

@@ -21,7 +21,7 @@ from dp_pipeline.results.trees import BitTree, CountedBoxes, Prefixes
 
 @dataclass(frozen=True)
 class PrivTreeKMeans(SynopsisClustering):
-    """k-means on the noisy leaves of a PrivTree, whose cost does not grow with its depth.
+    """k-means on the noisy leaves of a PrivTree, whose noise does not grow with its depth.
 
     k         number of centres
     columns   numeric attributes, d of them; all when empty
