@@ -30,6 +30,7 @@ from dp_pipeline.reporting.releases import steps_of
 from dp_pipeline.reporting.text import cost_text, count_text, number_text, plain, question_words
 from dp_pipeline.results.bundle import LEARNED, Bundle
 from dp_pipeline.results.clusters import row_count, rows_in_batches
+from dp_pipeline.results.synthetic_table import noisy_table_names
 
 Metadata = dict[str, dg.MetadataValue]
 
@@ -136,7 +137,7 @@ def table_metadata(bundle: Bundle) -> Metadata:
     if "cliques" not in tables:
         return {}
     cliques = tables["cliques"]
-    cells = cliques["cells"].tolist()
+    cells, noisy = cliques["cells"].tolist(), noisy_table_names(tables)[0]
     largest = max(zip(cells, cliques["attributes"].tolist(), strict=True), default=(0, "none"))
     lines = [
         (step.name, step.charges, cost_text(step.cost), f"{float(step.share):.1%}")
@@ -144,23 +145,27 @@ def table_metadata(bundle: Bundle) -> Metadata:
     ]
     return {
         "privacy/steps": line_table(("step", "charges", bundle.currency.symbol, "share"), lines),
-        ROW_COUNT: dg.MetadataValue.int(row_count(tables["codes"])),
+        ROW_COUNT: dg.MetadataValue.int(
+            row_count(tables["synthetic" if "units" in tables else "codes"])
+        ),
         **_preview(bundle),
         "table/cliques": dg.MetadataValue.int(len(cells)),
         "table/cells of all cliques": dg.MetadataValue.int(sum(cells)),
         "table/cells of the largest clique": dg.MetadataValue.int(largest[0]),
         "table/largest clique": _text(largest[1]),
         "table/model graph": record_table(cliques),
-        **({"table/noise": record_table(tables["measured"])} if "measured" in tables else {}),
+        **({"table/noise": record_table(tables[noisy])} if noisy in tables else {}),
     }
 
 
 def _preview(bundle: Bundle) -> Metadata:
-    if not bundle.is_dp or "synthetic" not in bundle.tables:
-        return {}
-    batch = next(rows_in_batches(bundle.tables["synthetic"]))
-    first = {name: values[:PREVIEW_ROWS] for name, values in batch.items()}
-    return {"table/first synthetic rows": record_table(first)}
+    metadata: Metadata = {}
+    for table, items in (("units", "units"), ("synthetic", "rows")):
+        if bundle.is_dp and table in bundle.tables:
+            batch = next(rows_in_batches(bundle.tables[table]))
+            first = {name: values[:PREVIEW_ROWS] for name, values in batch.items()}
+            metadata[f"table/first synthetic {items}"] = record_table(first)
+    return metadata
 
 
 def release_metadata(

@@ -9,7 +9,7 @@ import pytest
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.releases.evaluate import compared_tables, evaluate, from_compared
 from dp_pipeline.results.bundle import Bundle
-from dp_pipeline_tests.orchestration.projects import HOMES, PLANTS, Project
+from dp_pipeline_tests.orchestration.projects import FAMILIES, HOMES, PLANTS, Project
 
 pytestmark = pytest.mark.chain
 
@@ -73,3 +73,21 @@ def test_sensitive_rows_are_never_compared_table_by_table(project: Project):
     page = (project.home.reports / "homes.html").read_text(encoding="utf-8")
     assert "own noisy answers" in page
     assert "against the real rows" not in page
+
+
+PERSONS = ("home,age", "1,30", "1,31", "2,70", "9,20")
+
+
+@pytest.mark.parametrize("purpose", ["benchmark", "release"])
+def test_units_of_two_files_are_judged_as_purpose_allows(project: Project, purpose: str):
+    spec = project.declare("families", FAMILIES, purpose=purpose)
+    project.write_rows("persons.csv", PERSONS)
+    (release,) = project.run(spec)
+    rows = evaluate(spec, project.home, {"one_shot": release.bundle})
+    documents = compared_tables(spec, project.home, {"one_shot": release.bundle})
+    (exact,) = project.home.raw.rglob("exact-quality-*.json")
+    assert exact.stat().st_mode & 0o077 == 0
+    kinds = {"avd_units", "avd_parts", "avd_pairs", "avd_unit_part", "avd_size", "dcr"}
+    assert {row.metric for row in rows} == (kinds if purpose == "benchmark" else set())
+    tables = {table.attributes for table in from_compared(documents.get("one_shot", []))}
+    assert (("age", "age") in tables) == (purpose == "benchmark")
