@@ -164,7 +164,7 @@ class LoopCounter:
 
     def places(self, columns: tuple[str, ...]) -> list[loops.Place]:
         """Fixed-point coordinates of every row."""
-        return [tuple(self._coordinate(row, name) for name in columns) for row in self.rows]
+        return [tuple(self.coordinate(row, name) for name in columns) for row in self.rows]
 
     def _value(self, row: Row, name: str) -> float | str:
         return row[self.domain.names.index(name)]
@@ -175,13 +175,14 @@ class LoopCounter:
         assert cells is not None
         return _encoded(cells, self._value(row, name))
 
-    def _coordinate(self, row: Row, name: str) -> int:
+    def coordinate(self, row: Row, name: str) -> int:
+        """Fixed-point coordinate of one attribute of a row."""
         (interval,) = self.domain.box((name,))
         return _encoded(interval, self._value(row, name))
 
     def _interval(self, row: Row, name: str, cells: int) -> int:
         one = 1 << COORDINATE_BITS
-        return min(cells - 1, ((self._coordinate(row, name) + one) * cells) >> 17)
+        return min(cells - 1, ((self.coordinate(row, name) + one) * cells) >> 17)
 
 
 @lru_cache(maxsize=1 << 16, typed=True)
@@ -206,6 +207,10 @@ class GroupedLoopCounter(LoopCounter):
         level = self.finer.code(row, name)
         return self.groupings[name].groups[level] if name in self.groupings else level
 
+    def coordinate(self, row: Row, name: str) -> int:
+        """That of the finer counter."""
+        return self.finer.coordinate(row, name)
+
 
 @dataclass(frozen=True)
 class DerivingLoopCounter(LoopCounter):
@@ -225,3 +230,7 @@ class DerivingLoopCounter(LoopCounter):
         for attribute in one.attributes:
             cell = cell * self.given.domain[attribute].size + self.given.code(row, attribute)
         return one.groups[cell]
+
+    def coordinate(self, row: Row, name: str) -> int:
+        """That of the counter of the given attributes."""
+        return self.given.coordinate(row, name)

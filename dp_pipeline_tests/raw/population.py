@@ -1,8 +1,8 @@
-"""A small prepared table, and every question of the Counter port as a loop over its rows."""
+"""Small prepared tables, and the loops over their rows."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -12,10 +12,6 @@ from numpy.typing import NDArray
 
 from dp_pipeline.config.domain import Attribute, Domain
 from dp_pipeline.config.encoding import Bins, Coordinate, IntArray, Levels
-from dp_pipeline.gate.rules import NearestCentre, PredictedLabel
-from dp_pipeline.results.derived_attribute import DerivedAttribute, Grouping
-from dp_pipeline.results.trees import BitTree, Prefixes
-from dp_pipeline_tests import loops
 from dp_pipeline_tests.populations import TOWN, LoopCounter, Row
 
 EDGE = 1 << 16
@@ -71,81 +67,22 @@ class Population:
         """Some of the rows, or all in another order."""
         return Population(self.points[rows], self.cells[rows], self.domain)
 
-    # The loops that every engine must agree with.
+    @property
+    def loop(self) -> LoopCounter:
+        """The counter that every engine must agree with."""
+        places = [dict(zip(self.domain.numeric, row, strict=True)) for row in self.points.tolist()]
+        codes = [dict(zip(self.domain.discrete, row, strict=True)) for row in self.cells.tolist()]
+        return PreparedLoopCounter(list(zip(places, codes, strict=True)), self.domain)
 
-    def grouped(self, groupings: Mapping[str, Grouping]) -> Population:
-        """The same rows under the groups of their levels."""
-        codes = [
-            [
-                groupings[name].groups[code] if name in groupings else code
-                for name, code in zip(self.domain.discrete, row, strict=True)
-            ]
-            for row in self.cells.tolist()
-        ]
-        groups = {name: grouping.of(self.domain[name]) for name, grouping in groupings.items()}
-        axes = [index for index, name in enumerate(self.domain.numeric) if name not in groupings]
-        cells = np.array(codes, dtype=np.int64).reshape(self.cells.shape)
-        return Population(self.points[:, axes], cells, self.domain.with_attributes(groups))
 
-    def with_attributes(self, derived: Mapping[str, DerivedAttribute]) -> Population:
-        """The same rows with attributes more."""
-        cells = self.cells.tolist()
-        for attribute in derived.values():
-            sizes = self.domain.shape(attribute.attributes)
-            axes = [self.domain.discrete.index(name) for name in attribute.attributes]
-            for row, code in zip(cells, self.cells.tolist(), strict=True):
-                cell = 0
-                for axis, size in zip(axes, sizes, strict=True):
-                    cell = cell * size + code[axis]
-                row.append(attribute.groups[cell])
-        added = tuple(attribute.as_attribute(name) for name, attribute in derived.items())
-        width = self.cells.shape[1] + len(added)
-        return Population(
-            self.points,
-            np.array(cells, dtype=np.int64).reshape(len(self.points), width),
-            Domain((*self.domain, *added)),
-        )
+class PreparedLoopCounter(LoopCounter):
+    """Loops over rows that are (coordinates, codes), each by its name."""
 
-    def counted(self, names: tuple[str, ...]) -> IntArray:
-        table = np.zeros(self.domain.shape(names), dtype=np.int64)
-        for row in self.cells:
-            table[tuple(row[self.domain.discrete.index(name)] for name in names)] += 1
-        return table
+    def code(self, row: Any, name: str) -> int:
+        return row[1][name]
 
-    def gridded(self, columns: tuple[str, ...], cells: int) -> IntArray:
-        table = np.zeros((cells,) * len(columns), dtype=np.int64)
-        for q in self.places(columns):
-            table[tuple(min(cells - 1, ((a + EDGE) * cells) >> 17) for a in q)] += 1
-        return table
-
-    def distance(self, rule: NearestCentre, *, clip: int, shift: int) -> IntArray:
-        total = 0
-        for q in self.places(rule.columns):
-            exact = min(loops.distance(rule, q, centre) for centre in rule.centres)
-            total += min(exact, clip) >> shift
-        return np.array(total)
-
-    def children(self, tree: BitTree, nodes: Prefixes, bits: int) -> IntArray:
-        return loops.children(self.places(tree.columns), tree, nodes, bits)
-
-    def sums(self, rules: Sequence[NearestCentre], *, salt: int) -> IntArray:
-        return loops.sum_by_centre(self.places(rules[0].columns), rules, salt=salt)
-
-    def residuals(self, rule: NearestCentre, radii: tuple[int, ...]) -> IntArray:
-        return loops.residuals(self.places(rule.columns), rule, radii)
-
-    def classified(self, rule: NearestCentre, attribute: str) -> IntArray:
-        codes = self.cells[:, self.domain.discrete.index(attribute)].tolist()
-        return loops.classify(self.places(rule.columns), codes, rule, self.domain[attribute].size)
-
-    def mistakes(self, rule: PredictedLabel) -> IntArray:
-        names = self.domain.discrete
-        rows = [dict(zip(names, row, strict=True)) for row in self.cells.tolist()]
-        return loops.mistakes(rows, rule)
-
-    def places(self, columns: tuple[str, ...]) -> list[loops.Place]:
-        axes = [self.domain.numeric.index(name) for name in columns]
-        return list(map(tuple, self.points[:, axes].tolist()))
+    def coordinate(self, row: Any, name: str) -> int:
+        return row[0][name]
 
 
 def of_people(rows: Sequence[Row]) -> Population:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import tracemalloc
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -13,19 +14,22 @@ from hypothesis import strategies as st
 from dp_pipeline.config.domain import Attribute, Domain
 from dp_pipeline.config.encoding import Levels
 from dp_pipeline.config.errors import BoundaryViolation, DeclarationError
-from dp_pipeline.gate.counter import MAX_GRID_CELLS
+from dp_pipeline.gate.counter import MAX_GRID_CELLS, Counter, Sealed
 from dp_pipeline.gate.rules import NearestCentre, PredictedLabel
 from dp_pipeline.raw.counters.geometry import sorted_keys, sums_by_centre
 from dp_pipeline.results.derived_attribute import DerivedAttribute, Grouping
 from dp_pipeline.results.trees import BitTree, Prefixes
 from dp_pipeline_tests.raw.population import DOMAIN, EDGE, POPULATIONS, Population, drawn
 from dp_pipeline_tests.raw.questions import (
-    CHECKS,
+    ASKED,
+    DERIVED,
+    GROUPINGS,
     PAIRS,
     ROOT,
     TREES,
+    assert_agrees,
     assert_answer,
-    assert_counts,
+    counts,
     engines,
     nodes_of,
     tree_of,
@@ -42,9 +46,18 @@ def population(request):
     return request.param
 
 
-@pytest.mark.parametrize("check", CHECKS)
-def test_an_engine_agrees_with_a_loop_over_the_rows(check, engine, population):
-    check(engine, population)
+@pytest.mark.parametrize("ask", ASKED)
+def test_an_engine_agrees_with_a_loop_over_the_rows(ask, engine, population):
+    assert_agrees(engine, population, ask)
+
+
+def test_groups_and_attributes_are_declared_as_by_a_loop(engine):
+    counter, loop = engine(POPULATIONS["few rows"]), POPULATIONS["few rows"].loop
+    for groupings in GROUPINGS.values():
+        assert counter.grouped(groupings).domain == loop.grouped(groupings).domain
+    for derived in DERIVED.values():
+        assert counter.with_attributes(derived).domain == loop.with_attributes(derived).domain
+    assert counter.domain == DOMAIN
 
 
 def test_many_rows_are_counted_once_each(engine):
@@ -148,15 +161,13 @@ def populations(draw) -> Population:
 @settings(max_examples=15)
 @given(population=populations(), marginals=marginal_lists)
 def test_any_list_of_marginals_agrees_with_a_loop(engine, population, marginals):
-    answers = engine(population).count(marginals)
-    for sealed, names in zip(answers, marginals, strict=True):
-        assert_answer(sealed, population.counted(names))
+    assert_agrees(engine, population, lambda counter: counter.count(marginals))
 
 
 @settings(max_examples=15)
 @given(population=populations(), columns=column_lists, cells=st.integers(1, 17))
 def test_any_grid_agrees_with_a_loop(engine, population, columns, cells):
-    assert_answer(engine(population).grid(columns, cells), population.gridded(columns, cells))
+    assert_agrees(engine, population, lambda counter: [counter.grid(columns, cells)])
 
 
 @settings(max_examples=20)
@@ -170,8 +181,7 @@ def test_any_grid_agrees_with_a_loop(engine, population, columns, cells):
 def test_any_distance_agrees_with_a_loop(engine, population, centres, weights, shift, room):
     rule = NearestCentre(("z", "x"), centres, weights)
     limits = {"clip": 1 << (shift + room), "shift": shift}
-    answer = engine(population).distance_total(rule, **limits)
-    assert_answer(answer, population.distance(rule, **limits))
+    assert_agrees(engine, population, lambda counter: [counter.distance_total(rule, **limits)])
 
 
 @st.composite
@@ -189,7 +199,7 @@ def trees(draw) -> tuple[BitTree, Prefixes, int]:
 @settings(max_examples=20)
 @given(population=populations(), tree=trees())
 def test_any_nodes_of_any_tree_are_counted_like_a_loop(engine, population, tree):
-    assert_answer(engine(population).children(tree[0], [tree[1:]])[0], population.children(*tree))
+    assert_agrees(engine, population, lambda counter: counter.children(tree[0], [tree[1:]]))
 
 
 @settings(max_examples=20)
@@ -201,11 +211,14 @@ def test_any_clusters_of_any_subsets_are_summed_like_a_loop(engine, population, 
     all_centres = st.lists(st.tuples(*[centre] * k), min_size=subsets, max_size=subsets)
     rules = [NearestCentre(columns, centres, weights) for centres in draws.draw(all_centres)]
     salt = draws.draw(st.integers(0, (1 << 63) - 1))
-    counter = engine(population)
-    assert_answer(counter.sum_by_centre(rules, salt=salt), population.sums(rules, salt=salt))
     radii = draws.draw(st.tuples(*[st.integers(1, (1 << 47) - 1)] * k))
-    assert_answer(counter.residuals(rules[0], radii), population.residuals(rules[0], radii))
-    assert_answer(counter.classify(rules[-1], "c"), population.classified(rules[-1], "c"))
+
+    def ask(counter: Counter) -> Iterator[Sealed]:
+        yield counter.sum_by_centre(rules, salt=salt)
+        yield counter.residuals(rules[0], radii)
+        yield counter.classify(rules[-1], "c")
+
+    assert_agrees(engine, population, ask)
 
 
 @settings(max_examples=15)
@@ -219,7 +232,7 @@ def test_any_prediction_agrees_with_a_loop(engine, population, draws):
     )
     positive = tuple(draws.draw(st.sets(st.integers(0, DOMAIN[target].size - 1))))
     rule = PredictedLabel(target, positive, columns, weights, draws.draw(numbers))
-    assert_answer(engine(population).mistakes(rule), population.mistakes(rule))
+    assert_agrees(engine, population, lambda counter: [counter.mistakes(rule)])
 
 
 @settings(max_examples=15)
@@ -232,15 +245,17 @@ def test_one_row_adds_at_most_one_radius_to_the_residuals(engine, row, radius, w
 
 
 def test_an_answer_shares_no_memory(engine):
-    counter = engine(POPULATIONS["few rows"])
+    population = POPULATIONS["few rows"]
+    counter = engine(population)
     first, second = counter.count([("c", "d"), ("c", "d")])
     first.open_at_the_gate()[:] = -1
-    assert_answer(second, POPULATIONS["few rows"].counted(("c", "d")))
-    assert_counts(lambda _: counter, POPULATIONS["few rows"])
+    assert_answer(second, population.loop.count([("c", "d")])[0].open_at_the_gate())
+    assert_agrees(lambda _: counter, population, counts)
     for tree, nodes, bits in TREES:
-        counter.children(tree, [(nodes, bits)])[0].open_at_the_gate()[:] = -1
-        expected = POPULATIONS["few rows"].children(tree, nodes, bits)
-        assert_answer(counter.children(tree, [(nodes, bits)])[0], expected)
+        asked = [(nodes, bits)]
+        counter.children(tree, asked)[0].open_at_the_gate()[:] = -1
+        (expected,) = population.loop.children(tree, asked)
+        assert_answer(counter.children(tree, asked)[0], expected.open_at_the_gate())
 
 
 X = NearestCentre(("x",), ((0,),), (1,))
