@@ -1,14 +1,23 @@
-"""Names, sizes, boxes, distance and the digest of what is measured."""
+"""Names, boxes, distance and digest of what is measured, declared and discovered."""
 
 from __future__ import annotations
 
+import json
+import re
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from dp_pipeline.config.domain import OneRow, RowsOfPerson, distance
-from dp_pipeline.config.errors import DeclarationError
-from dp_pipeline_tests.config.declarations import loaded
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.discovered_domain import Discover, DiscoveredAttribute, DiscoveredDomain
+from dp_pipeline.config.domain import OneRow, RowsOfPerson, Undeclared, distance
+from dp_pipeline.config.encoding import Bins, Coordinate, Levels
+from dp_pipeline.config.errors import Damaged, DeclarationError
+from dp_pipeline.models import build_model
+from dp_pipeline_tests.config.declarations import FIELDS, loaded
 
 
 def test_a_domain_knows_names_sizes_and_boxes(tmp_path: Path) -> None:
@@ -75,3 +84,257 @@ def test_a_missing_value_is_the_last_cell_and_no_coordinate(tmp_path: Path) -> N
         DeclarationError, match="has bounds but no cells: declare bins or edges for it"
     ):
         domain["x"].labels()
+
+
+COST = "discover: {epsilon: 0.1, delta: 0.000000001}"
+PURE = "discover: {epsilon: 0.1}"
+
+
+def with_odd(folder: Path, odd: str, cost: str | None = PURE, **more: str | None) -> DatasetSpec:
+    """The small file with an attribute ``odd`` more."""
+    lines = f"{FIELDS['attributes']}\n  odd: {odd}"
+    return loaded(folder, attributes=lines, discover=cost, **more)
+
+
+@pytest.mark.parametrize(
+    ("odd", "open_"),
+    [
+        ("{bounds: discover}", Undeclared(None, True)),
+        ("{bounds: discover, unit: 0.5}", Undeclared(None, True, unit=0.5)),
+        ("{bounds: discover, bins: 8}", Undeclared(None, True, bins=8)),
+        ("{bounds: discover, bins: {quantiles: 8}}", Undeclared(None, True, 8)),
+        ("{bounds: [0, 9], bins: {quantiles: 8}, unit: 0.1}", Undeclared(None, False, 8, unit=0.1)),
+    ],
+)
+def test_a_number_may_leave_bounds_and_quantiles_open(
+    tmp_path: Path, odd: str, open_: Undeclared
+) -> None:
+    spec = with_odd(tmp_path, odd)
+    assert spec.domain["odd"].undeclared == open_
+    assert spec.to_discover == ("odd",)
+    assert spec.discover == Discover(Fraction(1, 10), None, Fraction(1, 10**6))
+
+
+def test_levels_may_be_left_open_and_rare_ones_go_to_other(tmp_path: Path) -> None:
+    for text, other, on_invalid, most in (
+        ("{levels: discover}", "other", "other", 1000),
+        ("{levels: discover, other: rare, at_most: 7}", "rare", "other", 7),
+        ("{levels: discover, on_invalid: drop}", None, "drop", 1000),
+    ):
+        odd = with_odd(tmp_path, text, COST).domain["odd"]
+        assert (odd.other, odd.on_invalid, odd.undeclared) == (other, on_invalid, Undeclared(most))
+
+
+@pytest.mark.parametrize("odd", ["{levels: discover}", "{bounds: discover}"])
+def test_the_cost_that_a_message_names_is_accepted(tmp_path: Path, odd: str) -> None:
+    with pytest.raises(DeclarationError, match="the cost of discovering odd") as refused:
+        with_odd(tmp_path, odd, None)
+    (cost,) = re.findall("`(discover: {.*})`", str(refused.value))
+    assert with_odd(tmp_path, odd, cost).to_discover == ("odd",)
+
+
+def test_levels_may_be_in_a_file_next_to_the_declaration(tmp_path: Path) -> None:
+    (tmp_path / "levels.txt").write_bytes("\ufeffKöln\r\n Bonn \n\nother\n".encode())
+    spec = with_odd(tmp_path, "{levels: {file: levels.txt}, other: other}", None)
+    assert spec.domain["odd"].cells == Levels(("Köln", "Bonn", "other"))
+    assert spec.to_discover == ()
+    listed = with_odd(tmp_path, "{levels: [Köln, Bonn, other], other: other}", None)
+    assert spec.digest == listed.digest
+
+
+@pytest.mark.parametrize(
+    ("content", "odd", "words"),
+    [
+        (b"a\n", "", "got 1"),
+        (b"a\na\n", "", "got 2 with 'a' twice"),
+        (b"\xff\n", "", "expected a file of UTF-8 text"),
+        (b"a\nb\n", ", other: other", "add 'other' to `levels`, in their file as a line"),
+        (b"a\nb\n", ", on_invalid: other", "add 'other' to `levels`, in their file as a line"),
+    ],
+)
+def test_a_wrong_file_of_levels_is_refused(
+    content: bytes, odd: str, words: str, tmp_path: Path
+) -> None:
+    (tmp_path / "levels.txt").write_bytes(content)
+    with pytest.raises(DeclarationError, match=words):
+        with_odd(tmp_path, f"{{levels: {{file: levels.txt}}{odd}}}", None)
+
+
+def test_what_is_not_discovered_yet_has_no_size_and_no_box(tmp_path: Path) -> None:
+    spec = with_odd(tmp_path, "{bounds: discover, bins: {quantiles: 8}}")
+    assert "odd" in spec.domain.discrete
+    for ask in (
+        lambda: spec.domain["odd"].size,
+        spec.domain["odd"].labels,
+        lambda: spec.domain.shape(("odd",)),
+        lambda: spec.domain.box(("odd",)),
+    ):
+        with pytest.raises(
+            DeclarationError, match="of attribute 'odd' are still to be discovered"
+        ) as error:
+            ask()
+        assert "\n" not in str(error.value)
+
+
+def test_the_largest_domain_has_all_discoverable_cells(tmp_path: Path) -> None:
+    for odd, size in (
+        ("{bounds: discover, bins: {quantiles: 8}, nullable: false}", 8),
+        ("{bounds: discover, bins: {quantiles: 8}}", 9),
+        ("{bounds: [0, 1], bins: {quantiles: 8}}", 9),
+        ("{bounds: discover, bins: 5}", 6),
+    ):
+        spec = with_odd(tmp_path, odd, models="models:\n  independent:")  # no axis of a clustering
+        assert spec.widest.domain["odd"].size == size
+    text = "{levels: discover, at_most: 7, nullable: true}"
+    spec = with_odd(tmp_path, text, COST)
+    assert spec.widest.domain["odd"].size == 9
+    assert spec.widest.to_discover == ()
+
+
+def test_models_are_built_and_priced_on_the_widest_domain(tmp_path: Path) -> None:
+    spec = with_odd(tmp_path, "{bounds: discover, bins: 5}")
+    for name in spec.models:
+        assert build_model(spec, name) == build_model(spec.widest, name)
+    declared = loaded(tmp_path)
+    assert declared.widest is declared
+
+
+def test_a_discovered_domain_becomes_a_declared_one(tmp_path: Path) -> None:
+    spec = with_odd(tmp_path, "{bounds: discover, bins: {quantiles: 4}, unit: 0.5}")
+    discovered = DiscoveredDomain(
+        (("odd", DiscoveredAttribute(bounds=(-4.0, 8.0), edges=(0.5, 3.0))),)
+    )
+    full = spec.with_domain(discovered)
+    odd = full.domain["odd"]
+    assert (odd.coordinate, odd.cells) == (Coordinate(-4.0, 8.0), Bins((-4.0, 0.5, 3.0, 8.0)))
+    assert (full.to_discover, full.discovered) == ((), discovered)
+    assert [attribute.name for attribute in full.domain] == [
+        attribute.name for attribute in spec.domain
+    ]
+
+
+def test_bins_of_one_width_are_cut_inside_discovered_bounds(tmp_path: Path) -> None:
+    spec = with_odd(tmp_path, "{bounds: discover, bins: 2}")
+    full = spec.with_domain(DiscoveredDomain((("odd", DiscoveredAttribute(bounds=(0.0, 8.0))),)))
+    assert full.domain["odd"].cells == Bins((0.0, 4.0, 8.0))
+
+
+def test_discovered_levels_have_other_as_their_last(tmp_path: Path) -> None:
+    spec = with_odd(tmp_path, "{levels: discover}", COST)
+    for texts, levels in ((("a",), ("a", "other")), (("other", "z"), ("other", "z"))):
+        full = spec.with_domain(DiscoveredDomain((("odd", DiscoveredAttribute(levels=texts)),)))
+        assert full.domain["odd"].cells == Levels(levels)
+
+
+def test_discovered_domains_have_digests_of_their_own(tmp_path: Path) -> None:
+    spec = with_odd(tmp_path, "{bounds: discover}")
+    domains = [
+        DiscoveredDomain((("odd", DiscoveredAttribute(bounds=(0.0, top))),)) for top in (8.0, 16.0)
+    ]
+    full = [spec.with_domain(spec_) for spec_ in domains]
+    assert len({spec.digest, *(spec_.digest for spec_ in full)}) == 3
+    assert {spec_.rows_digest for spec_ in full} == {spec.digest} == {spec.rows_digest}
+    by_hand = with_odd(tmp_path, "{bounds: [0, 8]}", None)
+    assert full[0].domain == by_hand.domain
+    assert full[0].digest != by_hand.digest
+
+
+def test_another_price_is_another_declaration(tmp_path: Path) -> None:
+    costs = (PURE, "discover: {epsilon: 0.2}", "discover: {epsilon: 0.1, beta: 0.001}")
+    assert len({with_odd(tmp_path, "{bounds: discover}", cost).digest for cost in costs}) == 3
+    costs = (COST, COST.replace("delta: 0.000", "delta: 0.0001"))
+    assert len({with_odd(tmp_path, "{levels: discover}", cost).digest for cost in costs}) == 2
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        DiscoveredAttribute(),
+        DiscoveredAttribute(levels=("a", "b")),
+        DiscoveredAttribute(bounds=(0.0, 1.0)),
+        DiscoveredAttribute(bounds=(1.0, 0.0), edges=()),
+        DiscoveredAttribute(bounds=(0.0, 1.0), edges=(0.5, 0.2)),
+        DiscoveredAttribute(bounds=(0.0, 1.0), edges=(0.0,)),
+        DiscoveredAttribute(bounds=(0.0, 1.0), edges=(0.1, 0.2, 0.3, 0.4)),
+        DiscoveredAttribute(bounds=(0.0, 1.0), edges=(0.1,), pieces=((0.1, 5.0),)),
+        DiscoveredAttribute(bounds=(0.0, 1.0), edges=(0.1,), pieces=((0.0, 5.0), (1.0, 5.0))),
+        DiscoveredAttribute(
+            bounds=(0.0, 1.0), edges=(0.1,), pieces=((0.0, 5.0), (0.5, 1.0), (0.4, 5.0))
+        ),
+        DiscoveredAttribute(bounds=(0.0, 1.0), edges=(0.1,), pieces=((0.0, -5.0),)),
+    ],
+)
+def test_discoveries_that_were_not_declared_are_refused(
+    tmp_path: Path, found: DiscoveredAttribute
+) -> None:
+    spec = with_odd(tmp_path, "{bounds: discover, bins: {quantiles: 4}}")
+    with pytest.raises(DeclarationError, match="attribute 'odd'"):
+        spec.with_domain(DiscoveredDomain((("odd", found),)))
+
+
+def test_a_domain_of_other_attributes_is_refused(tmp_path: Path) -> None:
+    spec = with_odd(tmp_path, "{bounds: discover}")
+    with pytest.raises(
+        DeclarationError, match="The attributes of toy to be discovered are odd, but"
+    ):
+        spec.with_domain(DiscoveredDomain((("x", DiscoveredAttribute(bounds=(0.0, 1.0))),)))
+
+
+numbers = st.floats(allow_nan=False, allow_infinity=False)
+found_ones = st.one_of(
+    st.builds(DiscoveredAttribute, bounds=st.tuples(numbers, numbers), edges=st.none()),
+    st.builds(
+        DiscoveredAttribute,
+        bounds=st.none(),
+        edges=st.lists(numbers).map(tuple),
+        pieces=st.none() | st.lists(st.tuples(numbers, numbers)).map(tuple),
+    ),
+    st.builds(DiscoveredAttribute, levels=st.lists(st.text()).map(tuple)),
+)
+
+
+@settings(max_examples=50)
+@given(st.lists(st.tuples(st.text(), found_ones), unique_by=lambda one: one[0]))
+def test_facts_are_read_again_to_the_last_digit(
+    attributes: list[tuple[str, DiscoveredAttribute]],
+) -> None:
+    domain = DiscoveredDomain(tuple(attributes))
+    facts = json.loads(json.dumps(domain.to_facts()))
+    again = DiscoveredDomain.from_facts(facts)
+    assert again == domain
+    assert again.digest == DiscoveredDomain(tuple(reversed(attributes))).digest
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{",
+        '{"bounds": [1]}',
+        '{"bounds": ["a", "b"]}',
+        '{"more": []}',
+        '{"levels": [1]}',
+        '{"pieces": [1]}',
+        '{"pieces": [[1.0]]}',
+        '{"pieces": [["a", 1.0]]}',
+    ],
+)
+def test_facts_that_were_not_written_are_damaged(text: str) -> None:
+    with pytest.raises(Damaged, match="The discovered attribute 'odd' must be stored"):
+        DiscoveredDomain.from_facts({"odd": text})
+
+
+def test_pieces_change_draws_and_no_measurement(tmp_path: Path) -> None:
+    spec = with_odd(tmp_path, "{bounds: discover, bins: {quantiles: 4}}")
+    box, edges = (0.0, 1.0), (0.5,)
+    plain = DiscoveredAttribute(bounds=box, edges=edges)
+    with_pieces = DiscoveredAttribute(bounds=box, edges=edges, pieces=((0.0, 3.0), (0.2, 1.0)))
+    one, other = (
+        spec.with_domain(DiscoveredDomain((("odd", attribute),)))
+        for attribute in (plain, with_pieces)
+    )
+    assert one.domain["odd"].measured == other.domain["odd"].measured
+    assert other.domain["odd"].pieces == with_pieces.pieces
+    # Another discovered domain is another release all the same.
+    assert one.digest != other.digest

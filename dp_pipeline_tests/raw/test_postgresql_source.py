@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import traceback
 from collections.abc import Iterator
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import psycopg2
@@ -14,10 +15,12 @@ import pytest
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import DeclarationError, SourceError
 from dp_pipeline.config.parser import load_spec
+from dp_pipeline.raw.prepare import discretized, normalized
 from dp_pipeline.raw.sources import read_source, sql
 from dp_pipeline_tests.config.declarations import declaration, written
 from dp_pipeline_tests.postgres_server import PostgresServer
 from dp_pipeline_tests.raw.test_sql_source import SECRET, VARIABLE, refusal, spec_at
+from dp_pipeline_tests.raw.written import KEY, written_spec
 
 RIDES = """
 CREATE TYPE colour AS ENUM ('red', 'green');
@@ -274,3 +277,46 @@ def test_every_byte_of_latin1_is_converted(postgres_server, monkeypatch):
     run(url, "CREATE TABLE a AS SELECT chr(n) AS x FROM generate_series(1, 255) AS n")
     actual = read_source(spec_at(url, "SELECT x FROM a", "x")).column("x").to_pylist()
     assert sorted(actual) == [chr(n) for n in range(1, 256)]
+
+
+TIMES = """
+CREATE TABLE rides (day date, at timestamptz, clock timestamp, fare numeric, written text);
+INSERT INTO rides VALUES
+    ('2026-02-01', '2026-02-01 00:30+01', '2026-02-01 00:30:00.9', 6.38, '6,38'),
+    ('infinity', '-infinity', 'infinity', NULL, 'NaN'),
+    ('0044-03-15 BC', '20000-01-01', '0044-03-15 BC', 1e300, '6.38'),
+    (NULL, NULL, NULL, NULL, NULL);
+"""
+MONTHS = "bounds: [2026-01-01, 2026-12-31], every: month, zone: Europe/Zurich, nullable: true"
+ATTRIBUTES = f"""{{day: {{type: date, {MONTHS}}}, at: {{type: timestamp, {MONTHS}}},
+  clock: {{type: timestamp, {MONTHS}, format: "%d.%m.%Y"}},
+  fare: {{bounds: [0, 10], bins: 10, nullable: true}}}}"""
+
+
+@pytest.fixture
+def times(postgres_url, monkeypatch):
+    """The source of a database with rides at odd times."""
+    run(postgres_url, TIMES)
+    monkeypatch.setenv(VARIABLE, postgres_url)
+    return f'{{kind: sql, database: ${VARIABLE}, query: "SELECT * FROM rides"}}'
+
+
+@pytest.mark.parametrize("purpose", ["benchmark", "release"])
+def test_postgresql_dates_are_read_by_type(times, purpose, tmp_path):
+    more = 'reading: {decimal: ","}'
+    spec = written_spec(tmp_path, ATTRIBUTES, source=times, purpose=purpose, more=more)
+    table = read_source(spec)
+    assert table.column("day").to_pylist() == [date(2026, 2, 1), None, None, None]
+    moment = datetime(2026, 1, 31, 23, 30, tzinfo=UTC)
+    assert table.column("at").to_pylist() == [moment, None, None, None]
+    assert table.column("clock").to_pylist()[0] == datetime(2026, 2, 1, 0, 30)
+    codes = discretized(spec, normalized(spec, table, KEY)).to_pydict()
+    # A fare of 10^300 is none as declared.
+    assert codes["fare"] == [6, 10, 10, 10]
+    assert codes["day"] == codes["at"] == codes["clock"] == [1, 12, 12, 12]
+
+
+def test_postgresql_dates_declared_as_levels_stay_texts(times, tmp_path):
+    attributes = '{day: {levels: ["2026-02-01", infinity]}}'
+    spec = written_spec(tmp_path, attributes, source=times)
+    assert read_source(spec).column("day").to_pylist()[:2] == ["2026-02-01", "infinity"]

@@ -19,9 +19,11 @@ from dp_pipeline.config.errors import DeclarationError, SourceError
 from dp_pipeline.config.source import Source
 from dp_pipeline.raw import great_expectations_session
 from dp_pipeline.raw.ingest import ingest
+from dp_pipeline.raw.prepare import discretized, normalized
 from dp_pipeline.raw.sources import databases, read_source, sql
 from dp_pipeline.raw.stages import read_stage
 from dp_pipeline_tests.raw.source_specs import spec_of
+from dp_pipeline_tests.raw.written import KEY, written_spec
 
 SECRET = "Waltraud-Ohnegleichen"
 """A value that stands in rows and must never stand in a message."""
@@ -53,17 +55,22 @@ def refusal(spec: DatasetSpec) -> str:
     return message
 
 
-@pytest.fixture
-def rides(tmp_path):
-    """The URL of a file with three rides, each cell of another type than its column's."""
-    path = tmp_path / "ri'des ?#%.db"
+def sqlite_file(path: Path, columns: str, rows: list[tuple[object, ...]]) -> str:
+    """The URL of a new file with a table of rides."""
     connection = sqlite3.connect(path)
-    connection.execute("CREATE TABLE rides (lat REAL, rider TEXT, fare INTEGER)")
-    rows = [(1.5, "ana", 7), (5.0, "bo ", "much"), (None, "", 0.1)]
-    connection.executemany("INSERT INTO rides VALUES (?, ?, ?)", rows)
+    connection.execute(f"CREATE TABLE rides ({columns})")
+    marks = ", ".join("?" * len(rows[0]))
+    connection.executemany(f"INSERT INTO rides VALUES ({marks})", rows)
     connection.commit()
     connection.close()
     return f"sqlite:///{path}"
+
+
+@pytest.fixture
+def rides(tmp_path):
+    """The URL of a file with three rides, each cell of another type than its column's."""
+    rows = [(1.5, "ana", 7), (5.0, "bo ", "much"), (None, "", 0.1)]
+    return sqlite_file(tmp_path / "ri'des ?#%.db", "lat REAL, rider TEXT, fare INTEGER", rows)
 
 
 def test_every_cell_of_sqlite_is_the_text_of_its_own_value(rides):
@@ -78,16 +85,22 @@ def test_every_cell_of_sqlite_is_the_text_of_its_own_value(rides):
 
 
 def test_rounded_sqlite_id_names_no_person(tmp_path):
-    connection = sqlite3.connect(tmp_path / "a.db")
-    connection.execute("CREATE TABLE a (rider)")
     ids = [7, 7.0, "7", 2**60 + 1, float(2**60), -(2.0**53), 2.0**53 - 1, 0.5, float("inf"), None]
-    connection.executemany("INSERT INTO a VALUES (?)", [(one,) for one in ids])
-    connection.commit()
-    connection.close()
-    spec = spec_at(f"sqlite:///{tmp_path}/a.db", "SELECT 1 AS x, rider FROM a", "x", person="rider")
+    url = sqlite_file(tmp_path / "a.db", "rider", [(one,) for one in ids])
+    spec = spec_at(url, "SELECT 1 AS x, rider FROM rides", "x", person="rider")
     actual = read_source(spec).column("rider").to_pylist()
     expected = ["7", "7", "7", str(2**60 + 1), None, None, str(2**53 - 1), None, None, None]
     assert actual == expected
+
+
+def test_numbers_of_sqlite_are_numbers_beside_texts_with_a_comma(tmp_path):
+    cells = [(6.38,), ("6,38",), ("6.38",), (6,), (None,)]
+    url = sqlite_file(tmp_path / "rides.db", "fare", cells)
+    source = f'{{kind: sql, database: "{url}", query: "SELECT fare FROM rides"}}'
+    attributes = '{fare: {bounds: [0, 10], bins: 10, decimal: ","}}'
+    spec = written_spec(tmp_path, attributes, source=source)
+    codes = discretized(spec, normalized(spec, read_source(spec), KEY)).to_pydict()
+    assert codes == {"fare": [6, 6, 6]}
 
 
 def test_query_may_hold_comments_and_percent_signs(rides):

@@ -1,17 +1,18 @@
-"""Which k-anonymous releases a data set file may declare, and what stands in its way."""
+"""Sections of a data set file: k-anonymous releases, targets and expectations of rows."""
 
 from __future__ import annotations
 
 from fractions import Fraction
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import DeclarationError
-from dp_pipeline.config.sections import PARTITIONS, KAnonymity, parse_k
+from dp_pipeline.config.sections import PARTITIONS, DeclaredExpectation, KAnonymity, Target, parse_k
 from dp_pipeline_tests.config.declarations import FIELDS, loaded
 
 ALONE = {"protection": "protection: {unit: one_row}", "label": "label: colour"}
@@ -105,3 +106,78 @@ def test_a_k_that_is_not_listed_is_refused_with_those_that_are() -> None:
         match=r"^toy: the K of a table must be one of 0, 2, 5, 10, 20, 50, not 3: list it",
     ):
         KAnonymity({"kjig": {}}, ("age",)).partition("3", of="toy")
+
+
+def with_targets(lines: str) -> dict[str, str]:
+    return {"targets": f"targets: {{{lines}}}"}
+
+
+def test_targets_are_read_in_the_order_of_the_file(tmp_path: Path) -> None:
+    lines = "colour: {positive: [green, red], without: [age]}"
+    spec = loaded(tmp_path, **with_targets(lines))
+    assert spec.targets == (Target("colour", ("green", "red"), ("age",)),)
+    assert spec.targets[0].codes(spec.domain) == (0, 1)
+    assert loaded(tmp_path).targets == ()
+    assert loaded(tmp_path, targets="targets:").targets == ()
+
+
+def test_a_missing_value_may_be_the_target(tmp_path: Path) -> None:
+    attributes = "attributes:\n  job: {levels: [a, b], nullable: true}"
+    spec = loaded(tmp_path, attributes=attributes, **with_targets("job: {positive: [missing]}"))
+    assert spec.targets[0].codes(spec.domain) == (2,)
+
+
+def test_a_target_hides_itself_and_what_gives_it_away(tmp_path: Path) -> None:
+    spec = loaded(tmp_path)
+    target = Target("colour", ("red",), without=("age",))
+    codes = {"colour": np.array([0, 2]), "age": np.array([1, 3])}
+    features, answers = target.classification_task(codes, spec.domain)
+    assert features == {}
+    assert answers.tolist() == [True, False]
+    assert list(Target("colour", ("red",)).classification_task(codes, spec.domain)[0]) == ["age"]
+    with pytest.raises(
+        DeclarationError, match="The positive levels of target 'colour' must be levels of that"
+    ):
+        Target("colour", ("pink",)).codes(spec.domain)
+
+
+REGEX = "type: expect_column_values_to_match_regex"
+BETWEEN = "type: expect_column_values_to_be_between"
+PUBLIC = {"purpose": "purpose: benchmark"}
+
+
+def expecting(*lines: str) -> dict[str, str]:
+    return {"expectations": "expectations:\n" + "".join(f"  - {{{line}}}\n" for line in lines)}
+
+
+def test_arguments_of_an_expectation_have_their_types(tmp_path: Path) -> None:
+    lines = expecting(
+        f"{BETWEEN}, column: age, min_value: 1, strict_max: true, mostly: 0.95, name: grown",
+        f'{REGEX}, column: person, regex: "^[a-z]+$"',
+        "type: expect_column_values_to_be_in_set, column: x, value_set: [1, 2.5]",
+        "type: expect_column_values_to_be_in_set, column: colour, value_set: [1, red]",
+    )
+    ages, persons, numbers, texts = loaded(tmp_path, **lines).expectations
+    assert ages == DeclaredExpectation(
+        "expect_column_values_to_be_between",
+        {"column": "age"},
+        {"min_value": 1.0, "strict_max": True},
+        mostly=Fraction(19, 20),
+        name="grown",
+    )
+    assert persons.arguments == {"regex": "^[a-z]+$"}
+    assert (numbers.arguments["value_set"], texts.arguments["value_set"]) == (
+        (1.0, 2.5),
+        ("1", "red"),
+    )
+    assert loaded(tmp_path).expectations == ()
+
+
+def test_public_rows_may_be_stopped_and_sensitive_ones_never(tmp_path: Path) -> None:
+    line = f"{BETWEEN}, column: x, min_value: 1"
+    warned, stopped = expecting(f"{line}, severity: warning"), expecting(line)
+    assert [loaded(tmp_path, **stopped, **PUBLIC).expectations[0].is_critical] == [True]
+    assert [loaded(tmp_path, **warned, **PUBLIC).expectations[0].is_critical] == [False]
+    assert [loaded(tmp_path, **stopped).expectations[0].is_critical] == [False]
+    with pytest.raises(DeclarationError, match="expected warning on sensitive rows"):
+        loaded(tmp_path, **expecting(f"{line}, severity: critical"))
