@@ -9,7 +9,7 @@ import pytest
 from dp_pipeline.ledger import Account, Ledger
 from dp_pipeline.ledger.guards import guards_of
 from dp_pipeline_tests.ledger.places import Behind, Place
-from dp_pipeline_tests.ledger.population import account, raw, weekly
+from dp_pipeline_tests.ledger.population import account, charge, raw, release, weekly
 from dp_pipeline_tests.postgres_server import PostgresServer
 
 
@@ -51,6 +51,22 @@ def ledger(place: Place) -> Ledger:
     ledger = place()
     ledger.open_account(account())
     return ledger
+
+
+@pytest.fixture
+def busy(ledger: Ledger) -> Ledger:
+    """Row 1 account, 2 source, 3-4 release a settled by two spends, 5 release b reserved."""
+    ledger.claim_source("trips", "file:a")
+    release(ledger, charge("a"), "0.04", "0.06")
+    release(ledger, charge("b", epsilon="0.5"))
+    ledger.verify()
+    return ledger
+
+
+@pytest.fixture
+def on_file(store: str) -> None:
+    if store != "sqlite":
+        pytest.skip("the same rows and hashes as in a file")
 
 
 @pytest.fixture

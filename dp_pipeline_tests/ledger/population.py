@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from dp_pipeline.config.amounts import nano_epsilon
-from dp_pipeline.ledger import Account, Charge, Ledger, SpendRow
+from dp_pipeline.ledger import Account, Charge, Entry, Ledger, SpendRow
+from dp_pipeline.ledger.audit import Audit
 
 
 def account(
@@ -62,6 +63,13 @@ def release(ledger: Ledger, asked: Charge, *epsilons: str) -> str:
         if reservation.state != "settled" and (epsilons or asked.kind == "not-dp"):
             reservation.settle(spends(*epsilons))
         return reservation.state
+
+
+def audit(*rows: Entry) -> None:
+    """Audit rows one after the other; Damaged at the first that cannot be."""
+    auditor = Audit()
+    for row in rows:
+        auditor.take(row)
 
 
 def raw(folder: Path, *statements: str, checks: bool = True) -> None:

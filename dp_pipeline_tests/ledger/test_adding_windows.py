@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 
 from dp_pipeline.config.errors import BudgetExceeded, Damaged, DeclarationError
 from dp_pipeline.ledger import Account, Ledger
-from dp_pipeline.ledger.audit import Audit
 from dp_pipeline.ledger.export import export_lines
 from dp_pipeline.ledger.head import Draft
 from dp_pipeline.raw.contributions import PersonKeys, keep_at_most
@@ -25,6 +24,7 @@ from dp_pipeline_tests.ledger.places import EVERYWHERE, Place
 from dp_pipeline_tests.ledger.population import (
     Child,
     account,
+    audit,
     charge,
     in_windows,
     release,
@@ -118,18 +118,10 @@ def test_answers_cost_persons_week_twice_what_was_spent_before():
     [
         (once(), each_week(OF_WEEK), "the windows must protect what was protected before"),
         (once(OF_PERSON), each_week(), "the windows must protect what was protected before"),
-        (
-            once(OF_PERSON),
-            each_week(OF_WEEK.replace("id", "car")),
-            "the windows must protect what was protected before",
-        ),
+        (once(OF_PERSON), each_week(OF_WEEK.replace("id", "car")), "the windows must protect what"),
         (once(), once(), "but the file declares none: declare `windows`"),
         (weekly(), weekly(), "windows are added once, from a file that declares them, but"),
-        (
-            once(relation="replace_one"),
-            each_week(),
-            "only windows may be new, but the relation differs",
-        ),
+        (once(relation="replace_one"), each_week(), "may be new, but the relation differs"),
         (
             once(relation="replace_one"),
             replace(each_week(), relation="replace_one"),
@@ -164,9 +156,7 @@ def test_delta_spent_before_carries_over_for_one_row_alone(ledger: Ledger):
             ledger.add_windows(declared, **WHY)
             assert ledger.balance(name, ("W01",)).delta_spent == NANO
         else:
-            with pytest.raises(
-                DeclarationError, match="windows cannot be added, as levels were discovered at a δ"
-            ):
+            with pytest.raises(DeclarationError, match="levels were discovered at a δ"):
                 ledger.add_windows(declared, **WHY)
     ledger.verify()
 
@@ -235,7 +225,7 @@ def test_sums_are_those_of_a_model_on_one_line(is_person: bool, earlier: list, l
     [
         (
             'replace(facts, \'"unit":"one row"\', \'"unit":"one week"\')',
-            "the windows must protect what was protected before",
+            "windows must protect what",
         ),
         ('replace(facts, \'"each_window":"1"\', \'"each_window":"0.1"\')', "worth at least"),
         ("replace(facts, '\"by\"', '\"purpose\"')", "changes more than windows"),
@@ -259,11 +249,8 @@ def test_charge_beyond_the_rest_of_a_window_fails_the_audit(tmp_path: Path):
     ledger.add_windows(each_week(OF_WEEK), **WHY)
     release(ledger, in_windows("a", "W01", epsilon="0.2"))
     *rows, charged = ledger.entries()
-    audit = Audit()
-    for row in rows:
-        audit.take(row)
     with pytest.raises(Damaged, match="exceeds the limit 1 of W01"):
-        audit.take(replace(charged, nano_epsilon=charged.nano_epsilon + 1))
+        audit(*rows, replace(charged, nano_epsilon=charged.nano_epsilon + 1))
 
 
 def add_and_die(_: int, place: Place) -> None:

@@ -18,22 +18,6 @@ from dp_pipeline_tests.ledger.population import account, charge, raw, release
 STORES = EVERYWHERE
 
 
-@pytest.fixture
-def busy(ledger: Ledger) -> Ledger:
-    """Row 1 account, 2 source, 3-4 release a settled by two spends, 5 release b reserved."""
-    ledger.claim_source("trips", "file:a")
-    release(ledger, charge("a"), "0.04", "0.06")
-    release(ledger, charge("b", epsilon="0.5"))
-    ledger.verify()
-    return ledger
-
-
-@pytest.fixture
-def on_file(store: str) -> None:
-    if store != "sqlite":
-        pytest.skip("the same rows and hashes as in a file")
-
-
 def copied(sequence: int, key: str, previous: str, *, insert: str = "INSERT") -> str:
     """A copy of row 5 at the end."""
     return (
@@ -167,10 +151,7 @@ def rechain(folder: Path) -> None:
         ("UPDATE entries SET nano_epsilon = 5 WHERE sequence = 4", "row 4 .*it charges"),
         ("UPDATE entries SET population = 'adult' WHERE sequence = 3", "row 3 .*no account"),
         ("UPDATE entries SET facts = '{}' WHERE sequence = 1", "row 1 .*no account"),
-        (
-            "UPDATE entries SET time = '2020-01-01T00:00:00.000000+00:00' WHERE sequence = 4",
-            "row 4 .*older than the row before",
-        ),
+        ("UPDATE entries SET time = '2020' || substr(time, 5) WHERE sequence = 4", "row 4 .*older"),
         ("UPDATE entries SET time = '2090' WHERE sequence = 4", "row 4 .*its time is none"),
         ("DELETE FROM entries WHERE sequence = 2", "row 2 is missing"),
         ("UPDATE entries SET facts = 'x' WHERE sequence = 3", "row 3.*cannot be parsed"),

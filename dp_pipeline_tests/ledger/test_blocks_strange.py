@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -12,32 +13,33 @@ import pytest
 
 from dp_pipeline.config.errors import BudgetExceeded, Damaged
 from dp_pipeline.ledger import Account, Entry, Ledger
-from dp_pipeline.ledger.audit import Audit
 from dp_pipeline.ledger.entries import BLOCKS, DELTA
 from dp_pipeline.ledger.state import Block, State
 from dp_pipeline_tests.ledger.places import EVERYWHERE
-from dp_pipeline_tests.ledger.population import account, charge, in_windows, raw, release, weekly
-from dp_pipeline_tests.ledger.test_restoring import named
+from dp_pipeline_tests.ledger.population import (
+    account,
+    audit,
+    charge,
+    in_windows,
+    raw,
+    release,
+    weekly,
+)
+from dp_pipeline_tests.ledger.test_restoring import junk, named
 
 STORES = EVERYWHERE
 NANO = Fraction(1, 10**9)
+WEEKS = ("W01", "W02")
 WHY = {"reason": "a row typed by hand", "by": "ana"}
 Opens = Callable[[Account], Ledger]
 
 
 @pytest.fixture
-def typed(rides: Ledger, store: str) -> Callable[[dict[str, Any]], None]:
+def typed(rides: Ledger, on_file: None) -> Callable[[dict[str, Any]], None]:  # noqa: ARG001
     """Types a row that looks like a charge of 0.3 with such facts, and goes on beside it."""
-    if store != "sqlite":
-        pytest.skip("the same rows and hashes as in a file")
 
     def types(facts: dict[str, Any], *, population: str = "rides") -> None:
-        raw(
-            rides.folder,
-            f"INSERT INTO entries SELECT max(sequence) + 1, 'reserve', 'today', '{population}', "
-            f"'k', NULL, 'dp', 300000000, 'typed', '{json.dumps(facts)}', "
-            "(SELECT hash FROM entries ORDER BY sequence DESC LIMIT 1), 'x', 'x' FROM entries",
-        )
+        raw(rides.folder, junk(population=population, facts=json.dumps(facts)))
         rides.restore(named(rides), **WHY)
 
     return types
@@ -109,11 +111,38 @@ def test_a_row_that_passes_a_window_or_names_none_cannot_be(
 ):
     release(rides, in_windows("a", "W01", epsilon="0.6"), "0.6")
     opened, first = rows_of(rides)
-    audit = Audit()
-    audit.take(opened)
-    audit.take(first)
     with pytest.raises(Damaged, match=words):
-        audit.take(replace(first, key="ab" * 32, **change))
+        audit(opened, first, replace(first, key="ab" * 32, **change))
+
+
+def test_a_row_counts_once_for_each_window_it_names(opens: Opens):
+    ledger = opens(weekly(ceiling="1"))
+    release(ledger, in_windows("a", "W77", epsilon="0.5"), "0.5")
+    opened, first = rows_of(ledger)
+    stray = replace(first, event="restored", key=None, nano_epsilon=300_000_000)
+    for rows in (
+        [replace(stray, facts={BLOCKS: "W01 W02"}), first],
+        [replace(first, facts={BLOCKS: "W01 W02 W03"})],
+    ):
+        with pytest.raises(Damaged, match="it exceeds the ceiling 1"):
+            audit(opened, *rows)
+
+
+def test_a_row_that_names_windows_of_uncut_time_cannot_be(ledger: Ledger):
+    release(ledger, charge(), "0.1")
+    opened, first = rows_of(ledger)
+    with pytest.raises(Damaged, match="it names windows of trips"):
+        audit(opened, replace(first, facts={BLOCKS: "W01"}))
+
+
+def test_a_row_that_passes_the_delta_of_a_window_cannot_be(opens: Opens):
+    ledger = opens(weekly(delta_ceiling=2 * NANO))
+    release(ledger, in_windows("a", "W01", delta=2 * NANO), "0.1")
+    opened, first = rows_of(ledger)
+    others = {w: replace(first, key="ab" * 32, facts={DELTA: str(NANO), BLOCKS: w}) for w in WEEKS}
+    audit(opened, first, others["W02"])
+    with pytest.raises(Damaged, match="it exceeds the ceiling of δ"):
+        audit(opened, first, others["W01"])
 
 
 @pytest.mark.parametrize(
@@ -130,62 +159,10 @@ def test_a_row_that_passes_a_window_with_strays_cannot_be(
     ledger = opens(weekly(delta_ceiling=2 * NANO))
     release(ledger, in_windows("a", "W77"), "0.1")
     opened, first = rows_of(ledger)
-    strange = {"event": "restored", "key": None, "nano_epsilon": 300_000_000}
-    audit = Audit()
-    audit.take(opened)
-    audit.take(replace(first, **strange, facts={DELTA: str(NANO)}))
-    if not words:
-        audit.take(replace(first, **asked))
-        return
-    with pytest.raises(Damaged, match=words):
-        audit.take(replace(first, **asked))
-
-
-def test_a_stray_counts_in_the_total_once_for_each_window(opens: Opens):
-    ledger = opens(weekly(ceiling="1"))
-    release(ledger, in_windows("a", "W77", epsilon="0.5"), "0.5")
-    opened, first = rows_of(ledger)
-    audit = Audit()
-    audit.take(opened)
-    strange = {"event": "restored", "key": None, "nano_epsilon": 300_000_000}
-    audit.take(replace(first, **strange, facts={BLOCKS: "W01 W02"}))
-    with pytest.raises(Damaged, match="it exceeds the ceiling 1"):
-        audit.take(first)
-
-
-def test_the_audit_counts_a_charge_once_for_each_window(opens: Opens):
-    ledger = opens(weekly(ceiling="1", each=None, within="ever"))
-    release(ledger, in_windows("a", "W01", epsilon="0.4"), "0.4")
-    opened, first = rows_of(ledger)
-    audit = Audit()
-    audit.take(opened)
-    with pytest.raises(Damaged, match="it exceeds the ceiling 1"):
-        audit.take(replace(first, facts={BLOCKS: "W01 W02 W03"}))
-
-
-def test_a_row_that_names_windows_of_uncut_time_cannot_be(ledger: Ledger):
-    release(ledger, charge(), "0.1")
-    opened, first = rows_of(ledger)
-    audit = Audit()
-    audit.take(opened)
-    with pytest.raises(Damaged, match="it names windows of trips"):
-        audit.take(replace(first, facts={BLOCKS: "W01"}))
-
-
-@pytest.mark.parametrize(("blocks", "words"), [("W01", "it exceeds the ceiling of δ"), ("W02", "")])
-def test_a_row_that_passes_the_delta_of_a_window_cannot_be(opens: Opens, blocks: str, words: str):
-    ledger = opens(weekly(delta_ceiling=2 * NANO))
-    release(ledger, in_windows("a", "W01", delta=2 * NANO), "0.1")
-    opened, first = rows_of(ledger)
-    audit = Audit()
-    audit.take(opened)
-    audit.take(first)
-    next_entry = replace(first, key="ab" * 32, facts={DELTA: str(NANO), BLOCKS: blocks})
-    if not words:
-        audit.take(next_entry)
-        return
-    with pytest.raises(Damaged, match=words):
-        audit.take(next_entry)
+    stray = replace(first, event="restored", key=None, nano_epsilon=300_000_000)
+    rows = opened, replace(stray, facts={DELTA: str(NANO)}), replace(first, **asked)
+    with pytest.raises(Damaged, match=words) if words else nullcontext():
+        audit(*rows)
 
 
 def test_sums_of_windows_are_those_of_the_rows(rides: Ledger, store: str):

@@ -83,10 +83,7 @@ def test_a_pure_charge_is_settled_by_shares_that_round_up_to_it(riders: Ledger):
             paid("a", Fraction("0.001"), currency=Currency(Fraction(1, 10**8))),
             "is in ρ at δ=1e-9, but the charge is in ρ at δ=1e-8",
         ),
-        (
-            paid("a", Fraction("0.001"), population="trips"),
-            "population trips is in pure ε, but the charge is in ρ",
-        ),
+        (paid("a", Fraction("0.001"), population="trips"), "is in pure ε, but the charge is in ρ"),
     ],
 )
 def test_a_charge_in_another_currency_is_refused(riders: Ledger, asked: Charge, line: str):
@@ -99,10 +96,7 @@ def test_a_charge_in_another_currency_is_refused(riders: Ledger, asked: Charge, 
     ("other", "said"),
     [
         (concentrated(delta=None), "delta '1e-9', but the file declares delta 'none'"),
-        (
-            concentrated(delta=Fraction(1, 10**8)),
-            "delta '1e-9', but the file declares delta '1e-8'",
-        ),
+        (concentrated(delta=Fraction(1, 10**8)), "delta '1e-9', but the file declares delta '1e-8"),
     ],
 )
 def test_a_currency_is_fixed_when_the_account_opens(riders: Ledger, other: Account, said: str):

@@ -10,7 +10,7 @@ import pytest
 from dp_pipeline.ledger import Ledger
 from dp_pipeline.ledger.head import Head, Tip
 from dp_pipeline_tests.ledger.places import EVERYWHERE, Place
-from dp_pipeline_tests.ledger.population import account, charge, release
+from dp_pipeline_tests.ledger.population import account, charge
 
 STORES = EVERYWHERE
 
@@ -58,19 +58,3 @@ def test_a_new_ledger_and_its_keys_are_synced_with_their_folders(place: Place, s
     folders = {Path(path) for path in synced}
     assert {place.folder.parent, place.folder, place.folder / "keys"} <= folders
     assert any(".key." in path.name and path.parent.name == "keys" for path in folders)
-
-
-def test_the_key_of_a_population_is_known_to_its_file_alone(tmp_path: Path):
-    keys = set()
-    for name in ("a", "b"):
-        ledger = Ledger(tmp_path / name)
-        for population in ("trips", "adult"):
-            ledger.open_account(account(population))
-            keys.add(ledger.key(population))
-    assert len(keys) == 4
-    assert all(len(key) == 32 for key in keys)
-
-
-def test_an_open_release_is_resumed_by_the_next_process(ledger: Ledger, place: Place):
-    release(ledger, charge())
-    assert release(place(), charge(), "0.1") == "resumed"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from dp_pipeline.config.amounts import Currency
 from dp_pipeline.ledger import Ledger
 from dp_pipeline_tests.ledger.population import account, charge, raw, release
 from dp_pipeline_tests.ledger.test_raising import in_month, monthly
@@ -35,7 +36,7 @@ def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ledger:
     release(ledger, charge("a"), "0.04", "0.06")
     release(ledger, charge("free", epsilon="0"))
     rho = replace(charge("b", population="rho", epsilon="0.01"), delta=NANO)
-    release(ledger, replace(rho, currency=account_of(ledger, "rho").currency), "0.01")
+    release(ledger, replace(rho, currency=Currency(NANO)), "0.01")
     release(ledger, charge("c"))
     release(ledger, charge("c"))
     with ledger.reserve(charge("d", epsilon="0.2")) as reservation:
@@ -49,12 +50,6 @@ def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ledger:
     ledger.restore(named(ledger), **WHY)
     ledger.restore(**WHY)
     return ledger
-
-
-def account_of(ledger: Ledger, population: str):
-    stored_account = ledger.account(population)
-    assert stored_account is not None
-    return stored_account
 
 
 def test_a_ledger_is_the_same_to_the_byte_as_it_always_was(written: Ledger):

@@ -11,11 +11,11 @@ import pytest
 
 from dp_pipeline.config.errors import BudgetExceeded, Damaged, DeclarationError
 from dp_pipeline.ledger import Account, Ledger
-from dp_pipeline.ledger.audit import Audit
 from dp_pipeline.ledger.entries import DELTA, Charge
 from dp_pipeline.ledger.state import State
 from dp_pipeline_tests.ledger.places import EVERYWHERE, Place
-from dp_pipeline_tests.ledger.population import account, charge, raw, release
+from dp_pipeline_tests.ledger.population import account, audit, charge, raw, release
+from dp_pipeline_tests.ledger.test_restoring import junk, named
 
 STORES = EVERYWHERE
 NANO = Fraction(1, 10**9)
@@ -63,9 +63,7 @@ def test_an_account_that_declares_no_delta_has_none_to_give(place: Place):
     ledger.open_account(account())
     with pytest.raises(BudgetExceeded, match="ceiling 0"):
         release(ledger, discovery("a"), "0.1")
-    with pytest.raises(
-        DeclarationError, match=r"delta_ceiling '1e-9'.*`dp-pipeline budget raise DATASET --delta"
-    ):
+    with pytest.raises(DeclarationError, match=r"delta_ceiling '1e-9'.*`dp-pipeline budget raise"):
         ledger.open_account(with_delta(NANO))
     ledger.open_account(account())
 
@@ -121,9 +119,7 @@ def test_what_is_no_delta_is_refused(delta: object):
     with pytest.raises(DeclarationError, match="must be a Fraction from 0"):
         discovery("a", delta)  # type: ignore[arg-type]
     if delta != 0:
-        with pytest.raises(
-            DeclarationError, match="the delta_ceiling must be a Fraction between 0 and 1, not"
-        ):
+        with pytest.raises(DeclarationError, match="the delta_ceiling must be a Fraction between"):
             with_delta(delta)  # type: ignore[arg-type]
 
 
@@ -142,22 +138,16 @@ def test_a_row_that_passes_the_ceiling_of_delta_cannot_be(ledger: Ledger):
     release(ledger, discovery("a"), "0.1")
     opened, _, *_ = entries = ledger.entries()
     reserve = next(entry for entry in entries if entry.event == "reserve")
-    audit = Audit()
-    audit.take(opened)
-    audit.take(reserve)
-    next_entry = replace(reserve, key="ab" * 32, facts={DELTA: str(2 * NANO)})
+    beyond = replace(reserve, key="ab" * 32, facts={DELTA: str(2 * NANO)})
     with pytest.raises(Damaged, match="it exceeds the ceiling of δ"):
-        audit.take(next_entry)
-    audit = Audit()
-    audit.take(opened)
+        audit(opened, reserve, beyond)
     lowered = replace(opened, event="raise", facts={"ceiling": "2", "delta_ceiling": "1e-9"})
     with pytest.raises(Damaged, match="lowers the ceiling of δ"):
-        audit.take(lowered)
+        audit(opened, lowered)
 
 
-def test_a_changed_sum_of_delta_is_found(ledger: Ledger, store: str, folder: Path):
-    if store != "sqlite":
-        pytest.skip("the same rows and hashes as in a file")
+@pytest.mark.usefixtures("on_file")
+def test_a_changed_sum_of_delta_is_found(ledger: Ledger, folder: Path):
     release(ledger, discovery("a"), "0.1")
     lowered = "UPDATE state SET value = replace(value, '1/1000000000', '0')"
     raw(folder, lowered, checks=False)
@@ -165,18 +155,9 @@ def test_a_changed_sum_of_delta_is_found(ledger: Ledger, store: str, folder: Pat
         ledger.balance("trips")
 
 
-def test_a_strange_row_that_says_a_delta_is_charged_it(ledger: Ledger, store: str, folder: Path):
-    if store != "sqlite":
-        pytest.skip("the same rows and hashes as in a file")
-    facts = json.dumps({DELTA: str(NANO)})
-    raw(
-        folder,
-        "INSERT INTO entries SELECT max(sequence) + 1, 'reserve', 'today', 'trips', 'k', NULL, "
-        f"'dp', 7, 'typed', '{facts}', "
-        "(SELECT hash FROM entries ORDER BY sequence DESC LIMIT 1), 'x', 'x' FROM entries",
-    )
-    from dp_pipeline_tests.ledger.test_restoring import named
-
+@pytest.mark.usefixtures("on_file")
+def test_a_strange_row_that_says_a_delta_is_charged_it(ledger: Ledger, folder: Path):
+    raw(folder, junk(nano=7, facts=json.dumps({DELTA: str(NANO)})))
     ledger.restore(named(ledger), reason="a row typed by hand", by="ana")
     assert ledger.balance("trips").delta_spent == NANO
     ledger.verify()

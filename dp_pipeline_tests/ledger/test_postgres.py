@@ -26,16 +26,6 @@ pytestmark = pytest.mark.chain
 STORES = ("postgresql",)
 
 
-@pytest.fixture
-def busy(ledger: Ledger) -> Ledger:
-    """Row 1 account, 2 source, 3-4 release a settled by two spends, 5 release b reserved."""
-    ledger.claim_source("trips", "file:a")
-    release(ledger, charge("a"), "0.04", "0.06")
-    release(ledger, charge("b", epsilon="0.5"))
-    ledger.verify()
-    return ledger
-
-
 class Raw:
     """SQL behind the ledger's back."""
 
@@ -357,9 +347,7 @@ def test_an_index_that_lacks_a_row_loses_no_outcome_and_is_named(forgotten: Ledg
     ):
         with pytest.raises(Damaged, match="The indexes of the ledger disagree about the release"):
             ask()
-    with pytest.raises(
-        Damaged, match=r"index one_end_per_key of ledger .* does not match.*REINDEX INDEX"
-    ):
+    with pytest.raises(Damaged, match=r"index one_end_per_key of ledger .* does not"):
         forgotten.verify()
     raw("REINDEX INDEX one_end_per_key")
     assert forgotten.state(charge("c").key) == "settled"

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from fractions import Fraction
+from itertools import chain, repeat
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +15,7 @@ from dp_pipeline.ledger import Ledger, balance, journal
 from dp_pipeline.ledger.account import Account
 from dp_pipeline_tests.ledger.population import account, charge, raw, release
 
+TENTH = Fraction(1, 10)
 RAISE = {"reason": "second survey agreed on 2026-11-20", "by": "ana"}
 
 
@@ -26,18 +30,22 @@ def monthly(population: str = "rides", *, ceiling: str = "1", per_month: str = "
     )
 
 
-def in_month(monkeypatch: pytest.MonkeyPatch, month: str) -> None:
-    """The clock of the ledger's rows and of its limits."""
+def at(monkeypatch: pytest.MonkeyPatch, *times: str) -> None:
+    """What the clock says, one look after the other, and the last ever after."""
+    looks = chain(times, repeat(times[-1]))
 
     class Clock:
         @staticmethod
-        def now(_: object) -> object:
-            from datetime import datetime
+        def now(_: object) -> datetime:
+            return datetime.fromisoformat(next(looks)).replace(tzinfo=UTC)
 
-            return datetime.fromisoformat(f"{month}-15T12:00:00+00:00")
+    for module in (balance, journal):
+        monkeypatch.setattr(module, "datetime", Clock)
 
-    monkeypatch.setattr(journal, "datetime", Clock)
-    monkeypatch.setattr(balance, "datetime", Clock)
+
+def in_month(monkeypatch: pytest.MonkeyPatch, month: str) -> None:
+    """The clock of the ledger's rows and of its limits."""
+    at(monkeypatch, f"{month}-15T12:00:00")
 
 
 def test_a_raised_ceiling_lets_more_be_spent_and_is_a_row(ledger: Ledger):
@@ -70,10 +78,7 @@ def test_a_file_with_lower_limits_goes_on_with_a_note(ledger: Ledger):
     ("more", "said"),
     [
         ({"ceiling": Fraction(3)}, "account has ceiling '2', but the file declares ceiling '3'"),
-        (
-            {"per_month": Fraction(2)},
-            "account has per_month '1', but the file declares per_month '2'",
-        ),
+        ({"per_month": Fraction(2)}, "has per_month '1', but the file declares per_month '2'"),
     ],
 )
 def test_a_file_with_higher_limits_is_refused(ledger: Ledger, more: dict[str, Fraction], said: str):
@@ -194,3 +199,60 @@ def test_a_retired_population_keeps_its_account(ledger: Ledger):
     ledger.verify()
     with pytest.raises(DeclarationError, match="no account"):
         ledger.retire("nobody", [], by="ana")
+
+
+def monthly_trips(folder: Path) -> Ledger:
+    """A ledger that begins now, with a tenth of ε a month."""
+    ledger = Ledger(folder / "ledger")
+    ledger.open_account(replace(account(ceiling="5"), per_month=TENTH))
+    return ledger
+
+
+def test_a_charge_behind_midnight_is_of_the_month_that_was_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """A clock that is put back over midnight, or another computer's that runs ahead."""
+    at(monkeypatch, "2026-12-01T00:00:01")
+    ledger = monthly_trips(tmp_path)
+    release(ledger, charge("a"), "0.1")
+    at(monkeypatch, "2026-11-30T23:59:59.999999", "2026-12-01T00:00:02")
+    with pytest.raises(BudgetExceeded, match=r"spent in 2026-12 0.1"):
+        release(ledger, charge("b"), "0.1")
+    assert ledger.balance("trips").month_spent == TENTH
+    ledger.verify()
+
+
+def test_a_clock_put_back_over_a_months_end_frees_no_month(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    at(monkeypatch, "2026-11-30T12:00:00")
+    ledger = monthly_trips(tmp_path)
+    release(ledger, charge("a"), "0.1")
+    at(monkeypatch, "2026-12-01T00:00:01")
+    release(ledger, charge("b"), "0.1")
+    for put_back in ("2026-11-30T12:00:00", "2026-10-01T00:00:00"):
+        at(monkeypatch, put_back)
+        with pytest.raises(BudgetExceeded, match=r"spent in 2026-12 0.1, left 0"):
+            release(ledger, charge(put_back), "0.1")
+        assert ledger.balance("trips").month == "2026-12"
+    ledger.retire("trips", ["trips/a"], by="ana")
+    times = [entry.time for entry in ledger.entries()]
+    assert times == sorted(times)
+    assert times[-1] == times[-2]
+    ledger.verify()
+
+
+def test_a_month_that_a_wrong_clock_blocks_is_opened_by_a_raise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """A clock that was once far ahead: its month is the ledger's until it comes."""
+    at(monkeypatch, "2036-01-01T00:00:00")
+    ledger = monthly_trips(tmp_path)
+    release(ledger, charge("a"), "0.1")
+    at(monkeypatch, "2026-12-01T00:00:00")
+    with pytest.raises(BudgetExceeded, match=r"spent in 2036-01 0.1"):
+        release(ledger, charge("b"), "0.1")
+    raised = {"reason": "the clock was wrong", "by": "ana"}
+    ledger.raise_ceiling("trips", total=Fraction(5), per_month=2 * TENTH, **raised)
+    assert release(ledger, charge("b"), "0.1") == "new"
+    ledger.verify()
