@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.raw import ingest
 from dp_pipeline_tests.orchestration.kinds import KINDS, Case
 from dp_pipeline_tests.orchestration.projects import RIDES, Project
@@ -53,6 +54,12 @@ def prepared_rides(tmp_path_factory: pytest.TempPathFactory) -> Project:
 def rides(prepared_rides: Project, tmp_path: Path) -> Project:
     """A project of its own with RIDES prepared and nothing released."""
     return copied(prepared_rides, tmp_path / "rides")
+
+
+@pytest.fixture
+def spec(rides: Project) -> DatasetSpec:
+    """The declaration of these rides."""
+    return rides.declare("rides", RIDES)
 
 
 @pytest.fixture(scope="session")

@@ -101,10 +101,12 @@ def run_weeks(project: Project, spec: DatasetSpec, *weeks: str, **options: Any) 
     return project.execute(all_windows(week_options(project, spec, *weeks, **options)))
 
 
-def ticked(project: Project, spec: DatasetSpec, moment: str) -> Any:
-    """Return what the schedule answers at a moment in UTC."""
+def ticked(
+    project: Project, spec: DatasetSpec, moment: str, name: str = "stream_each_window"
+) -> Any:
+    """Return what a schedule answers at a moment in UTC."""
     definitions = definitions_of(spec, project.home)
-    schedule = definitions.resolve_schedule_def("stream_each_window")
+    schedule = definitions.resolve_schedule_def(name)
     time = datetime.fromisoformat(moment).replace(tzinfo=UTC)
     context = dg.build_schedule_context(
         scheduled_execution_time=time,

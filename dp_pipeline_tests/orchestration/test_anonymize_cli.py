@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from dp_pipeline_tests.orchestration.patients import LONELY, PATIENTS, ROWS, WARD, declare
+from dp_pipeline_tests.orchestration.patients import ROWS, WARD, declare
 from dp_pipeline_tests.orchestration.projects import RIDES, Project
-from dp_pipeline_tests.orchestration.warm import Result
+from dp_pipeline_tests.orchestration.warm import Result, assert_refused
 
 pytestmark = pytest.mark.chain
 
@@ -26,14 +26,6 @@ def lines_of(result: Result) -> list[list[str]]:
 
 def cards_of(result: Result) -> list[Path]:
     return [Path(path) for path in re.findall(r"^card of .*: (\S+)$", result.out, re.MULTILINE)]
-
-
-def assert_refused(result: Result, code: int, word: str) -> None:
-    assert result.code == code, result
-    assert result.out == ""
-    assert result.err.startswith("dp-pipeline: ")
-    assert result.err.count("\n") == 1
-    assert word in result.err
 
 
 def test_public_rows_are_released_by_the_first_method_at_every_k(project: Project):
@@ -87,25 +79,6 @@ def test_of_sensitive_rows_the_k_has_to_be_named(project: Project):
     assert project.cli_here("anonymize", "patients").code == 0, "there is one K alone"
 
 
-def test_of_sensitive_rows_left_out_only_their_number_is_printed(project: Project):
-    declare(
-        project,
-        rows=[*LONELY, "50,m,zebra"],
-        attributes={**PATIENTS["attributes"], "ill": {"levels": ["no", "yes", "zebra"]}},
-        k_anonymity={
-            "methods": {"mutual_information": {}},
-            "partitions": ["5"],
-            "suppress": "0.05",
-        },
-    )
-    result = project.cli_here("anonymize", "patients")
-    assert (result.code, result.err) == (0, "")
-    assert [row[-3] for row in lines_of(result)] == ["1"], "left out"
-    assert "zebra" not in result.out
-    (card,) = cards_of(result)
-    assert "zebra" not in card.read_text(encoding="utf-8")
-
-
 WRONG: dict[str, tuple[Sequence[str], str]] = {
     "an unknown data set": (["ward"], "There is no data set"),
     "no such section": (["rides"], "the file has no section `k_anonymity`: add it, or name"),
@@ -129,14 +102,6 @@ def test_a_wrong_argument_is_refused_with_nothing_made(mistake: str, project: Pr
     project.declare("rides", RIDES)
     arguments, word = WRONG[mistake]
     assert_refused(project.cli_here("anonymize", *arguments), 2, word)
-    assert not project.home.root.exists()
-
-
-def test_without_a_permission_by_name_nothing_is_recorded(project: Project):
-    declare(project)
-    project.write_declaration("patients", PATIENTS, allow_not_dp=None)
-    refused = project.cli_here("anonymize", "patients", "--k", "2")
-    assert_refused(refused, 2, "`allow_not_dp: true`")
     assert not project.home.root.exists()
 
 
@@ -178,11 +143,3 @@ def test_check_plan_and_list_say_what_is_declared(project: Project):
     listed = project.cli_here("data", "list").out.splitlines()[-1]
     assert re.search("also released k-anonymous by `anonymize`, without ε: .*patients", listed)
     assert not project.home.root.exists()
-
-
-def test_a_new_snapshot_is_another_release(project: Project):
-    declare(project)
-    for name in ("one", "two"):
-        result = project.cli_here("anonymize", "patients", "--k", "2", "--snapshot", name)
-        assert [row[-1] for row in lines_of(result)] == ["recorded, not-dp"]
-    assert len(project.ledger.not_dp_releases("ward")) == 2

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import stat
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import dagster as dg
 import numpy as np
 import pytest
 
@@ -23,7 +25,10 @@ from dp_pipeline.releases.evaluate import evaluate
 from dp_pipeline.releases.k_anonymous_release import guarantee_for
 from dp_pipeline.releases.k_anonymous_tables import k_anonymous_tables, keeps_guarantee, measures_of
 from dp_pipeline.releases.publish import publish
+from dp_pipeline.releases.release import OTHER_NON_DP, other_non_dp_releases
+from dp_pipeline.releases.report import compare
 from dp_pipeline.results.bundle import Bundle, table_digest
+from dp_pipeline_tests.orchestration.events import materializations
 from dp_pipeline_tests.orchestration.patients import (
     LONELY,
     PATIENTS,
@@ -152,9 +157,7 @@ def test_k_that_promises_nothing_is_refused_on_release_data(
     k: int, project: Project, spec: DatasetSpec
 ):
     declared = KAnonymity(**{**vars(spec.k_anonymity), "partitions": (k, 2)})
-    with pytest.raises(
-        DeclarationError, match="a table of sensitive rows needs a K of at least 2, not"
-    ):
+    with pytest.raises(DeclarationError, match="a table of sensitive rows needs a K of at least"):
         anonymized(project, replace(spec, k_anonymity=declared), k=k)
     assert recorded(project.ledger) == []
 
@@ -195,9 +198,7 @@ def test_method_that_breaks_its_promise_releases_nothing(
         "recode",
         lambda _, rows, __, *, seed: recode(rows, careless, seed=seed),
     )
-    with pytest.raises(
-        BoundaryViolation, match="the table must be k-anonymous as declared, but it is not"
-    ):
+    with pytest.raises(BoundaryViolation, match="the table must be k-anonymous as declared, but"):
         publish(release)
     assert not list(project.home.released.rglob("*.json"))
 
@@ -205,9 +206,7 @@ def test_method_that_breaks_its_promise_releases_nothing(
 def test_file_without_quasi_identifiers_is_refused(project: Project):
     label = {"ill": {"levels": ["no", "yes"]}}
     for attributes in (label, {"age": {"bounds": ["0", "80"]}, **label}):
-        with pytest.raises(
-            DeclarationError, match="an attribute besides the label that has levels"
-        ):
+        with pytest.raises(DeclarationError, match="an attribute besides the label that has"):
             declare(project, attributes=attributes)
 
 
@@ -216,9 +215,7 @@ def test_table_with_two_columns_of_one_name_is_refused(names: tuple[str, str]):
     columns = tuple(Column(name, ("a", "b")) for name in names)
     rows = CodedRows(columns, np.array([[0, 1], [0, 1]]), np.array([0, 1]), ("no", "yes"))
     everything = Recoding(Unchanged(columns), np.zeros(2, dtype=np.bool_))
-    with pytest.raises(
-        BoundaryViolation, match="The columns of a released table must have different names"
-    ):
+    with pytest.raises(BoundaryViolation, match="The columns of a released table must have"):
         k_anonymous_tables(rows, everything, KAnonymityGuarantee(2), label="ill", is_public=True)
 
 
@@ -338,3 +335,64 @@ def test_release_without_epsilon_is_as_open_as_one_with(project: Project, spec: 
     without, with_epsilon = modes(anonymized(project, spec).folder), modes(published.folder)
     assert without["the release"] == with_epsilon["the release"] == 0o700
     assert without == with_epsilon
+
+
+# Later releases of the same persons name it.
+
+
+TOLD = "patients/k_anonymous/kjig at K=2, snapshot 2026-11-22"
+
+
+def test_every_later_release_of_the_persons_names_it(project: Project, spec: DatasetSpec):
+    before = project.publish(spec, model="independent", epsilon="0.5")
+    stored = before.bundle.to_json()
+    first = anonymized(project, spec)
+    after = project.publish(spec, model="independent", epsilon="1").bundle
+    other = project.declare("visits", PATIENTS, k_anonymity=None, allow_not_dp=None)
+    project.prepare(other)
+    of_other = project.publish(other, model="independent", epsilon="1").bundle
+    second = anonymized(project, spec, k=5)
+    again = project.publish(spec, model="independent", epsilon="1").bundle
+    for bundle in (after, of_other, second.bundle, again):
+        assert bundle.facts[OTHER_NON_DP] == TOLD
+    assert project.ledger.history(after.key)[0].facts[OTHER_NON_DP] == TOLD
+    card = (second.folder / "card.md").read_text(encoding="utf-8").replace("\\", "")
+    assert "kjig at K=2" in card
+    # What was released before it does not, made again from its answers or not.
+    shutil.rmtree(before.folder)
+    rebuilt = project.publish(spec, model="independent", epsilon="0.5").bundle
+    assert rebuilt.to_json() == stored
+    for bundle in (rebuilt, first.bundle):
+        assert OTHER_NON_DP not in bundle.facts
+
+
+def test_dagster_says_it_of_private_releases_replayed_ones_too(project: Project, spec: DatasetSpec):
+    assert project.launch(spec, "independent", partition="0.5").success
+    anonymized(project, spec)
+    assert project.launch(spec, "independent", partition="0.5").success
+    now, then = materializations(project, spec)[dg.AssetKey(["patients", "independent"])]["0.5"]
+    assert now["privacy/state"].value == "replayed"
+    assert TOLD in now["privacy/other non-DP releases"].value
+    assert "privacy/other non-DP releases" not in then
+
+
+def test_what_was_started_and_never_finished_is_reported_as_well(
+    project: Project, spec: DatasetSpec, monkeypatch: pytest.MonkeyPatch
+):
+    def broken(*_: object) -> None:
+        raise OSError("no disk")
+
+    monkeypatch.setattr(k_anonymous_release, "coded_rows", broken)
+    with pytest.raises(OSError, match="no disk"):
+        anonymized(project, spec)
+    assert other_non_dp_releases(spec, project.ledger) == [TOLD]
+
+
+def test_on_public_rows_nothing_is_said(project: Project):
+    spec = ready(project, WARD)
+    anonymized(project, spec)
+    assert project.ledger.balance("ward").not_dp == 1
+    assert other_non_dp_releases(spec, project.ledger) == []
+    assert OTHER_NON_DP not in project.publish(spec, model="independent", epsilon="1").bundle.facts
+    page = compare(spec, project.home, {}).path.read_text(encoding="utf-8")
+    assert "ALSO RELEASED" not in page

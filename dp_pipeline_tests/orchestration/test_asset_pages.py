@@ -66,30 +66,19 @@ def test_every_asset_has_a_side_icons_and_a_code_version(project: Project, homes
             assert page.tags["population"] == spec.population
             assert page.kinds, name
             assert page.code_version, name
-
-
-def test_a_side_is_that_of_the_group(homes: DatasetSpec):
     sides = {name: (page.tags["side"], page.group_name) for name, page in pages(homes).items()}
     assert sides["ingested"] == ("raw", "homes_1_raw")
     assert sides["independent"] == ("release", "homes_2_release")
     assert sides["budget"] == ("monitoring", "homes_3_monitoring")
 
 
-def test_the_owners_of_a_data_set_are_those_of_all_its_assets(project: Project):
-    owners = ["ana@example.org", "team:privacy"]
-    spec = project.declare("homes", HOMES, owners=owners)
+@pytest.mark.parametrize("owners", [[], ["ana@example.org", "team:privacy"]])
+def test_owners_of_a_data_set_are_those_of_all_its_assets(owners: list[str], project: Project):
+    spec = project.declare("homes", HOMES, owners=owners or None)
     assert {tuple(page.owners) for page in pages(spec).values()} == {tuple(owners)}
-
-
-def test_owners_make_dagster_warn_of_nothing(project: Project):
-    spec = project.declare("homes", HOMES, owners=["team:privacy"])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         definitions_of(spec, project.home).resolve_all_job_defs()
-
-
-def test_assets_without_owners_have_none(homes: DatasetSpec):
-    assert {tuple(page.owners) for page in pages(homes).values()} == {()}
 
 
 def test_a_bundled_source_has_the_icon_of_its_library(homes: DatasetSpec):
@@ -115,7 +104,9 @@ def test_columns_are_shown_with_what_was_declared_of_them(homes: DatasetSpec):
 
 def test_a_constraint_is_that_of_what_the_stage_stores(project: Project):
     rooms = {"bounds": ["1", "9"], "bins": "8", "nullable": "true"}
-    spec = project.declare("homes", HOMES, attributes={**HOMES["attributes"], "rooms": rooms})
+    ages = {"levels": ["young", "old"], "nullable": "true"}
+    attributes = {**HOMES["attributes"], "rooms": rooms, "age": ages}
+    spec = project.declare("homes", HOMES, attributes=attributes)
     assets_by_name = pages(replace(spec, one_hot=True))
     assert rules(assets_by_name["ingested"], "rooms") == []
     assert rules(assets_by_name["normalized"], "rooms") == ["-65536 to 65536"]
@@ -125,15 +116,10 @@ def test_a_constraint_is_that_of_what_the_stage_stores(project: Project):
     assert rules(assets_by_name["discretized"], "rooms") == ["0 to 8"]
     assert rules(assets_by_name["discretized"], "tenure") == ["0 to 3"]
     assert rules(assets_by_name["one_hot"], "tenure=owner") == ["0 | 1"]
+    # A missing value is no level of what is stored, and a cell.
+    assert rules(assets_by_name["normalized"], "age") == ["young | old"]
+    assert rules(assets_by_name["discretized"], "age") == ["0 to 2"]
     assert rules(assets_by_name["independent"], "rooms") == ["1 to 9"]
-
-
-def test_a_missing_value_is_no_level_of_what_is_stored(project: Project):
-    tenure = {"levels": ["owner", "renter"], "nullable": "true"}
-    spec = project.declare("homes", HOMES, attributes={**HOMES["attributes"], "tenure": tenure})
-    assets_by_name = pages(spec)
-    assert rules(assets_by_name["normalized"], "tenure") == ["owner | renter"]
-    assert rules(assets_by_name["discretized"], "tenure") == ["0 to 2"]
 
 
 def test_the_person_column_is_read_and_never_prepared(project: Project):
@@ -190,55 +176,47 @@ def test_columns_of_a_population_are_columns_of_the_asset_above(
                 assert column in columns(assets_by_name[stage]), (name, source)
 
 
-def versions(spec: DatasetSpec) -> dict[str, str | None]:
-    return {name: page.code_version for name, page in pages(spec).items()}
+def changed(spec: DatasetSpec, other: DatasetSpec) -> set[str]:
+    """Return the assets whose code version differs."""
+    others = pages(other)
+    return {
+        name for name, page in pages(spec).items() if page.code_version != others[name].code_version
+    }
 
 
-def changed(before: dict[str, Any], after: dict[str, Any]) -> set[str]:
-    return {name for name in before if before[name] != after[name]}
+READERS = {"ingested", "validated", "normalized", "discretized", *MODELS}
+WIDER = {**HOMES["attributes"], "rooms": {"bounds": ["0", "9"], "bins": "4"}}
+MORE = {"kind": "csv", "path": "more.csv"}
 
 
-def test_parameter_measured_changes_code_of_its_model_alone(project: Project, homes: DatasetSpec):
-    other = project.declare("homes", HOMES, models={**MODELS, "eug_kmeans": {"k": "4"}})
-    assert changed(versions(homes), versions(other)) == {"eug_kmeans"}
-
-
-def test_a_default_that_is_spelled_out_changes_no_code(project: Project, homes: DatasetSpec):
-    spelled = {**MODELS, "eug_kmeans": {"k": "3", "starts": "10"}}
-    assert (
-        changed(versions(homes), versions(project.declare("homes", HOMES, models=spelled))) == set()
-    )
-
-
-def test_declaration_measured_changes_all_code_that_reads_rows(
-    project: Project, homes: DatasetSpec
+@pytest.mark.parametrize(
+    ("changes", "assets"),
+    [
+        ({"models": {**MODELS, "eug_kmeans": {"k": "4"}}}, {"eug_kmeans"}),
+        ({"models": {**MODELS, "eug_kmeans": {"k": "3", "starts": "10"}}}, set()),
+        ({"attributes": WIDER}, READERS),
+        ({"title": "Houses", "ceiling": {"total": "99"}}, set()),
+        ({"source": MORE}, {"ingested"}),
+    ],
+    ids=["a parameter", "a default", "the domain", "words", "the source"],
+)
+def test_a_change_of_a_file_changes_the_code_that_reads_it(
+    changes: dict[str, Any], assets: set[str], project: Project, homes: DatasetSpec
 ):
-    wider = {**HOMES["attributes"], "rooms": {"bounds": ["0", "9"], "bins": "4"}}
-    other = project.declare("homes", HOMES, models=MODELS, attributes=wider)
-    assert changed(versions(homes), versions(other)) == {
-        *("ingested", "validated", "normalized", "discretized"), *MODELS,
-    }  # fmt: skip
-
-
-def test_words_for_people_change_no_code(project: Project, homes: DatasetSpec):
-    other = project.declare("homes", HOMES, models=MODELS, title="Houses", ceiling={"total": "99"})
-    assert changed(versions(homes), versions(other)) == set()
+    project.write_rows("more.csv", ["rooms,rent,tenure", "1,300,renter"])
+    other = project.declare("homes", HOMES, **{"models": MODELS, **changes})
+    assert changed(homes, other) == assets
 
 
 def test_code_that_measures_changes_the_models_and_nothing_else(
     homes: DatasetSpec, monkeypatch: pytest.MonkeyPatch
 ):
-    before, version = versions(homes), releasing.code_version
+    before, version = pages(homes), releasing.code_version
 
     def other_version(rooms: tuple[str, ...]) -> str:
         return "dp_pipeline 0 other" if "gate" in rooms else version(rooms)
 
     monkeypatch.setattr(releasing, "code_version", other_version)
-    assert changed(before, versions(homes)) == set(MODELS)
-
-
-def test_another_source_changes_the_stage_that_reads_it(project: Project, homes: DatasetSpec):
-    project.write_rows("more.csv", ["rooms,rent,tenure", "1,300,renter"])
-    source = {"kind": "csv", "path": "more.csv"}
-    other = project.declare("homes", HOMES, models=MODELS, source=source)
-    assert changed(versions(homes), versions(other)) == {"ingested"}
+    after = pages(homes)
+    differing = {name for name in before if before[name].code_version != after[name].code_version}
+    assert differing == set(MODELS)

@@ -2,41 +2,41 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from hashlib import sha256
 
+import dagster as dg
 import pytest
 
-from dp_pipeline.config.errors import BudgetExceeded, DeclarationError
+from dp_pipeline.config.errors import DeclarationError
+from dp_pipeline.ledger import Balance, Ledger
+from dp_pipeline.orchestration.checks import NOT_NEAR, WITHIN, budget_checks
+from dp_pipeline.orchestration.metadata import balance_metadata, budget_report
 from dp_pipeline.releases.account import open_population, require_snapshot
 from dp_pipeline.releases.run_plan import plan_run
-from dp_pipeline_tests.orchestration.events import failures, refusal
+from dp_pipeline_tests.ledger.population import account, charge, in_windows, release, weekly
+from dp_pipeline_tests.orchestration.events import (
+    check_results,
+    failures,
+    materializations,
+    refusal,
+)
 from dp_pipeline_tests.orchestration.projects import RIDES, Project
+from dp_pipeline_tests.orchestration.warm import assert_refused
 from dp_pipeline_tests.raw.file_server import file_server
 
 pytestmark = pytest.mark.chain
 
-TIGHT = {"partitions": ["0.1", "0.5"], "ceiling": {"total": "0.7"}}
-"""A ceiling that everything fits into once."""
-
 
 def test_more_than_is_left_is_refused_with_exit_code_3(project: Project):
-    spec = project.declare("rides", RIDES, **TIGHT)
-    project.run(spec)
-    before = project.files("released", "raw", "internal", "reports")
-    refused = project.cli_here("run", "rides", "--new-draw", "--epsilon", "0.5")
-    assert (refused.code, refused.out) == (3, "")
-    assert refused.err.count("\n") == 1
-    assert "requested ε=0.55, spent 0.7, left 0, ceiling 0.7" in refused.err
-    assert project.files("released", "raw", "internal", "reports") == before
-    assert project.spent(spec) == Fraction("0.7")
-
-
-def test_a_request_that_fits_in_part_only_is_not_started(project: Project):
-    spec = project.declare("rides", RIDES, **TIGHT)
+    spec = project.declare("rides", RIDES, ceiling={"total": "0.7"})
     project.run(spec, epsilons=["0.1"])
-    with pytest.raises(BudgetExceeded, match=r"requested ε=0\.7, spent 0\.15, left 0\.55"):
-        project.run(spec, new_draw=True)
+    before = project.files("released", "raw", "internal", "reports")
+    # A part of it would fit.
+    refused = project.cli_here("run", "rides", "--new-draw")
+    assert_refused(refused, 3, "requested ε=0.7, spent 0.15, left 0.55, ceiling 0.7")
+    assert project.files("released", "raw", "internal", "reports") == before
     assert project.spent(spec) == Fraction("0.15")
 
 
@@ -83,25 +83,12 @@ def test_two_data_sets_on_one_population_share_its_account(released_rides: Proje
 
 
 def test_second_population_that_claims_same_source_is_refused(project: Project):
-    project.run(project.declare("rides", RIDES), epsilons=["0.1"])
+    open_population(project.declare("rides", RIDES), project.home)
     project.declare("copies", RIDES, population="other_riders")
     refused = project.cli_here("run", "copies")
-    assert refused.code == 2
-    assert "belongs to population riders (release)" in refused.err
+    assert_refused(refused, 2, "belongs to population riders (release)")
     assert project.ledger.account("other_riders") is None
     assert not (project.home.raw / "copies").exists()
-
-
-def test_benchmark_over_a_protected_source_is_refused(project: Project):
-    project.run(project.declare("rides", RIDES), epsilons=["0.1"])
-    exposing = {
-        "population": "shown",
-        "purpose": "benchmark",
-        "distinct_population": "really others",
-    }
-    spec = project.declare("shown", RIDES, **exposing)
-    with pytest.raises(DeclarationError, match="is protected by population riders"):
-        project.run(spec)
 
 
 MIRRORED = {"population": "shown", "purpose": "benchmark", "ceiling": None, "evaluation": None}
@@ -168,3 +155,113 @@ def test_plan_prices_settled_releases_and_new_draws(rides: Project):
     ]
     assert plan_run(rides.request(spec, new_draw=True)).total_cost == Fraction("0.7")
     assert plan_run(rides.request(spec, snapshot="next")).total_cost == Fraction("0.7")
+
+
+# What the checks of an account say, for ever, of a month and of a window.
+
+
+@pytest.fixture
+def ledger(project: Project) -> Ledger:
+    return project.ledger
+
+
+def verdicts(**amounts: str | None) -> tuple[bool, bool]:
+    """Whether an account is within its ceiling, and not near it."""
+    exact = {name: None if text is None else Fraction(text) for name, text in amounts.items()}
+    within, not_near = budget_checks(Balance(**exact))
+    return within.passed, not_near.passed
+
+
+@pytest.mark.parametrize(
+    ("spent", "expected"),
+    [
+        ("0", (True, True)),
+        ("0.799999999", (True, True)),
+        ("0.8", (True, False)),
+        ("1", (True, False)),
+        ("1.000000001", (False, False)),
+    ],
+)
+def test_a_warning_stands_from_80_percent_of_the_ceiling_on(spent: str, expected: tuple):
+    assert verdicts(ceiling="1", spent=spent) == expected
+
+
+@pytest.mark.parametrize(
+    ("month_spent", "expected"),
+    [("0.079", (True, True)), ("0.08", (True, False)), ("0.11", (False, False))],
+)
+def test_a_month_has_a_warning_of_its_own(month_spent: str, expected: tuple):
+    limits = {"ceiling": "1", "per_month": "0.1"}
+    assert verdicts(**limits, spent=month_spent, month_spent=month_spent) == expected
+
+
+def test_an_account_without_limits_is_never_near_them():
+    assert verdicts(ceiling=None, spent="1000", month_spent="1000") == (True, True)
+
+
+def test_a_window_has_a_limit_of_its_own(ledger: Ledger):
+    ledger.open_account(weekly())
+    for week in ("W01", "W02"):
+        release(ledger, in_windows(week, week, epsilon="0.9"))
+    balance = ledger.balance("rides", ("W01", "W02"))
+    assert [check.passed for check in budget_checks(balance)] == [True, True]
+    over = replace(balance, window_spent=Fraction(2))
+    assert [check.passed for check in budget_checks(over)] == [False, True]
+
+
+def test_a_limit_of_a_month_is_reported_with_what_is_left_of_it():
+    balance = Balance(
+        ceiling=Fraction(3),
+        spent=Fraction(1),
+        per_month=Fraction(1),
+        month="2026-11",
+        month_spent=Fraction("0.25"),
+    )
+    (result, _) = budget_checks(balance)
+    metadata = {name: entry.value for name, entry in result.metadata.items()}
+    assert metadata == {
+        "privacy/spent": 1,
+        "privacy/left": 2,
+        "privacy/ceiling": 3,
+        "privacy/spent in 2026-11": 0.25,
+        "privacy/left in 2026-11": 0.75,
+        "privacy/limit of a month": 1,
+    }
+    assert {type(entry) for entry in metadata.values()} == {float}
+
+
+def test_amount_of_many_digits_is_told_exactly_beside_its_number():
+    metadata = balance_metadata(Balance(ceiling=None, spent=Fraction(11, 60)))
+    values = {name: entry.value for name, entry in metadata.items()}
+    assert values["privacy/spent"] == 0.1833
+    assert values["privacy/exact spent"] == "11/60"
+    assert values["privacy/ceiling"] == "none"
+
+
+def test_budget_report_draws_charges_and_counts_verified_rows(ledger: Ledger):
+    ledger.open_account(account())
+    release(ledger, charge("at ε=1", epsilon="1"))
+    metadata = budget_report(ledger, "trips")
+    assert metadata["ledger/verified rows"].value == 2
+    assert metadata["privacy/spent"].value == 1
+    assert len(metadata["privacy/spending over time"].value) < 70_000
+    (line,) = metadata["privacy/releases"].records
+    assert (line.data["release"], line.data["sum"]) == ("trips/grid at ε=1", "1")
+
+
+def test_at_80_percent_the_report_is_yellow_in_dagster(rides: Project):
+    spec = rides.declare("rides", RIDES)
+    for _ in range(5):
+        rides.publish(spec, new_draw=True)
+    assert rides.launch(spec, "budget").success
+    values = {
+        result.check_name: result
+        for result in check_results(rides, spec)
+        if result.asset_key.path[1] == "budget"
+    }
+    assert values[WITHIN].passed
+    assert not values[NOT_NEAR].passed
+    assert values[NOT_NEAR].severity == dg.AssetCheckSeverity.WARN
+    assert values[WITHIN].severity == dg.AssetCheckSeverity.ERROR
+    (metadata,) = materializations(rides, spec)[dg.AssetKey(["rides", "budget"])][None]
+    assert "base64" in metadata["privacy/spending over time"].value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -11,13 +12,16 @@ import dagster as dg
 import numpy as np
 import pytest
 
+from dp_pipeline.cli.released import centre_lines
 from dp_pipeline.config.amounts import epsilon_text
 from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.orchestration.checks import PLAUSIBLE
+from dp_pipeline.releases.evaluate import compared_tables, evaluate, from_compared
 from dp_pipeline.releases.outcome import report_path
 from dp_pipeline.releases.replay import read_document
 from dp_pipeline_tests.orchestration.events import charged, check_results, materializations
-from dp_pipeline_tests.orchestration.projects import HOMES, PLANTS, RIDES, Project
+from dp_pipeline_tests.orchestration.projects import FAMILIES, HOMES, PLANTS, RIDES, Project
 
 pytestmark = pytest.mark.chain
 
@@ -84,15 +88,11 @@ def test_evaluation_is_exact_of_public_and_bought_of_sensitive(ran: Ran):
             assert scales == [None] * 8
 
 
-def test_the_report_is_written_and_names_every_model(ran: Ran):
-    project, spec = ran
-    page = report_path(project.request(spec)).read_text(encoding="utf-8")
-    assert all(model in page for model in spec.models)
-
-
 def test_comparison_shows_small_table_then_pictures_then_report(ran: Ran):
     project, spec = ran
     (metadata, *_) = materializations(project, spec)[dg.AssetKey([spec.name, "comparison"])][None]
+    page = report_path(project.request(spec)).read_text(encoding="utf-8")
+    assert all(model in page for model in spec.models)
     first, *pictures, last = metadata
     assert (first, last) == ("summary", "report")
     lines = metadata["summary"].value.splitlines()
@@ -111,43 +111,41 @@ def test_comparison_shows_small_table_then_pictures_then_report(ran: Ran):
     )
 
 
-def test_agreement_with_a_label_is_bought_with_the_same_epsilon(project: Project):
-    changes = {"label": "tenure", "evaluation": {"epsilon": "0.1"}, "partitions": ["1"]}
-    spec = project.declare("homes", HOMES, **changes)
-    release_by_name = {outcome.release.name: outcome for outcome in project.run(spec)}
-    for name in ("dpqt_kmeans", "eug_kmeans"):
-        bundle = release_by_name[name].bundle
-        assert set(bundle.quality) == {"nicv", "f_label", "ari_label"}
-        assert bundle.spent == Fraction("1.1")
-        assert any(spend.what.startswith("levels of tenure") for spend in bundle.spends)
-    assert set(release_by_name["independent"].bundle.quality) == {"avd_2", "avd_3"}
-    assert project.spent(spec) == Fraction("3.3")
+LABELLED = {"nicv", "f_label", "ari_label"}
+OWNERS = {"tenure": {"positive": ["owner"], "without": ["rent"]}}
 
 
-def test_classifier_errors_are_bought_for_every_target(project: Project):
-    spec = project.declare(
-        "homes",
-        HOMES,
-        models={"independent": {}},
-        targets={"tenure": {"positive": ["owner"], "without": ["rent"]}},
-        evaluation={"epsilon": "0.1"},
-    )
-    (release,) = project.run(spec)
-    bought = {"avd_2", "avd_3", "misclassified_logistic/tenure"}
-    assert set(release.bundle.quality) == bought == {row.metric for row in release.quality}
-    assert release.bundle.spent == project.spent(spec) == Fraction("1.1")
-    assert release.bundle.spends[-1].what == "right and wrong predictions of tenure"
+@pytest.mark.parametrize(
+    ("changes", "bought", "last"),
+    [
+        (
+            {"label": "tenure"},
+            {"dpqt_kmeans": LABELLED, "eug_kmeans": LABELLED, "independent": {"avd_2", "avd_3"}},
+            "levels of tenure",
+        ),
+        (
+            {"targets": OWNERS, "models": {"independent": {}}},
+            {"independent": {"avd_2", "avd_3", "misclassified_logistic/tenure"}},
+            "right and wrong predictions of tenure",
+        ),
+    ],
+    ids=["a label", "a target"],
+)
+def test_quality_of_sensitive_rows_is_bought_with_one_epsilon(
+    changes: dict[str, Any], bought: dict[str, set[str]], last: str, project: Project
+):
+    spec = project.declare("homes", HOMES, evaluation={"epsilon": "0.1"}, **changes)
+    bundles = {outcome.release.name: outcome.bundle for outcome in project.run(spec)}
+    assert {name: set(bundle.quality) for name, bundle in bundles.items()} == bought
+    assert {bundle.spent for bundle in bundles.values()} == {Fraction("1.1")}
+    assert project.spent(spec) == len(bought) * Fraction("1.1")
+    (first, *_) = bundles.values()
+    assert first.spends[-1].what.startswith(last)
 
 
 def test_mistakes_of_classifiers_are_exact_where_rows_are_public(project: Project):
-    spec = project.declare(
-        "plants",
-        PLANTS,
-        models={"independent": {}},
-        partitions=["1"],
-        publish=None,
-        targets={"colour": {"positive": ["red"]}},
-    )
+    one = {"models": {"independent": {}}, "partitions": ["1"], "publish": None}
+    spec = project.declare("plants", PLANTS, targets={"colour": {"positive": ["red"]}}, **one)
     (release,) = project.run(spec)
     exact = {row.metric: row.value for row in release.quality}
     assert set(exact) == {
@@ -158,10 +156,113 @@ def test_mistakes_of_classifiers_are_exact_where_rows_are_public(project: Projec
 
 def test_a_run_shows_at_most_three_metrics(project: Project):
     project.declare("plants", PLANTS, label="colour", partitions=["1"], publish=None)
-    result = project.cli("run", "plants")
+    result = project.cli_here("run", "plants")
     assert (result.code, result.err) == (0, "")
     (head,) = [line for line in result.out.splitlines() if line.startswith(" model")]
     names = [name.strip() for name in re.split(r"\s{2,}", head.strip())]
     assert names == [
         "model", "ε", "NICV ratio", "NICV", "F (label)", "ε spent", "charged now", "state",
     ]  # fmt: skip
+
+
+def test_release_of_sensitive_rows_is_never_judged_exactly(project: Project):
+    spec = project.declare("plants", PLANTS, models={"independent": {}}, publish=None)
+    (release, *_) = project.run(spec)
+    of_persons = replace(release.bundle, facts={**release.bundle.facts, "purpose": "release"})
+    expected = (
+        "plants: purpose: the release was made with 'release', but the file declares 'benchmark'"
+    )
+    with pytest.raises(DeclarationError, match=expected):
+        evaluate(spec, project.home, {"independent": of_persons})
+
+
+def test_a_benchmark_is_compared_with_its_rows_table_by_table(project: Project):
+    spec = project.declare("plants", PLANTS, models={"independent": {}}, publish=None)
+    (release, *_) = project.run(spec)
+    documents = compared_tables(spec, project.home, {"independent": release.bundle})
+    tables = {table.attributes: table for table in from_compared(documents["independent"])}
+    names = spec.domain.discrete
+    assert len(tables) == len(names) + len(names) * (len(names) - 1) // 2
+    exact = {row.metric: row.value for row in evaluate(spec, project.home, {"": release.bundle})}
+    pairs = [table.distance for table in tables.values() if len(table.attributes) == 2]
+    assert np.mean(pairs) == pytest.approx(exact["avd_2"])
+    page = (project.home.reports / "plants.html").read_text(encoding="utf-8")
+    assert "Columns against the real rows, the worst first" in page
+
+
+def test_sensitive_rows_are_never_compared_table_by_table(project: Project):
+    loud = {"partitions": ["50"], "ceiling": {"total": "100"}}
+    spec = project.declare("homes", HOMES, models={"independent": {}}, **loud)
+    (release, *_) = project.run(spec)
+    assert compared_tables(spec, project.home, {"independent": release.bundle}) == {}
+    page = (project.home.reports / "homes.html").read_text(encoding="utf-8")
+    assert "own noisy answers" in page
+    assert "against the real rows" not in page
+
+
+@pytest.mark.parametrize("purpose", ["benchmark", "release"])
+def test_units_of_two_files_are_judged_as_purpose_allows(project: Project, purpose: str):
+    spec = project.declare("families", FAMILIES, purpose=purpose)
+    project.write_rows("persons.csv", ["home,age", "1,30", "1,31", "2,70", "9,20"])
+    (release,) = project.run(spec)
+    rows = evaluate(spec, project.home, {"one_shot": release.bundle})
+    documents = compared_tables(spec, project.home, {"one_shot": release.bundle})
+    (exact,) = project.home.raw.rglob("exact-quality-*.json")
+    assert exact.stat().st_mode & 0o077 == 0
+    kinds = {"avd_units", "avd_parts", "avd_pairs", "avd_unit_part", "avd_size", "dcr"}
+    assert {row.metric for row in rows} == (kinds if purpose == "benchmark" else set())
+    tables = {table.attributes for table in from_compared(documents.get("one_shot", []))}
+    assert (("age", "age") in tables) == (purpose == "benchmark")
+
+
+@pytest.mark.parametrize(
+    ("other", "labels"),
+    [
+        ({"k": "3"}, ["eug_kmeans, k=2", "dpqt_kmeans, k=3"]),
+        ({"k": "2", "columns": "height"}, ["dpqt_kmeans, k=2 of height"]),
+        ({"k": "2"}, []),
+    ],
+    ids=["another k", "another column", "alike"],
+)
+def test_models_are_compared_where_k_and_columns_are_the_same(
+    other: dict[str, str], labels: list[str], project: Project
+):
+    models = {"eug_kmeans": {"k": "2"}, "dpqt_kmeans": other}
+    spec = project.declare("plants", PLANTS, models=models, publish=None)
+    project.run(spec, epsilons=["1"])
+    page = report_path(project.request(spec)).read_text(encoding="utf-8")
+    # Without its pictures, whose letters are any.
+    words = re.sub(r"base64,[^\"]+", "", page)
+    assert all(label in words for label in labels)
+    assert ("RCP" in words, ", k=" in words) == (not labels, bool(labels))
+
+
+def test_of_many_columns_the_first_are_printed_whole(project: Project):
+    names = [f"column_{index}" for index in range(16)]
+    attributes = {name: {"bounds": ["-1000000", "1000000"]} for name in names}
+    models = {"htree_kmeans": {"k": "2"}}
+    spec = project.declare(
+        "plants", PLANTS, models=models, attributes=attributes, one_hot="false", publish=None
+    )
+    lines = [",".join("-123456" for _ in names)] * 50
+    project.write_rows("plants.csv", [",".join(names), *lines])
+    (done,) = project.run(spec, epsilons=["1"])
+    shown, centres = centre_lines(done)
+    assert shown == [*names[:7], "+ 9 columns", "noisy rows"]
+    assert all(len(line) == 9 and line[7] == "…" for line in centres)
+
+
+def test_pairs_too_large_to_count_are_left_out_of_a_bought_error(project: Project):
+    wide = {"bounds": ["0", "1000"], "bins": "5000"}
+    spec = project.declare(
+        "homes",
+        HOMES,
+        attributes={**HOMES["attributes"], "rooms": wide, "rent": wide},
+        models={"independent": {}},
+        evaluation={"epsilon": "0.5"},
+    )
+    # Without the comparison: its picture would have ten thousand bars.
+    project.prepare(spec)
+    bundle = project.publish(spec, model="independent", epsilon="1").bundle
+    assert set(bundle.quality) == {"avd_2"}
+    assert project.spent(spec) == Fraction("1.5")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from dp_pipeline.models.clustering.dpqt_kmeans import DpqtKMeans
 from dp_pipeline.releases.account import open_population
 from dp_pipeline.releases.k_anonymous_release import KAnonymousRelease
 from dp_pipeline.releases.release import code_version
-from dp_pipeline.results.transcript import AnswerRecord, Transcript
+from dp_pipeline_tests.orchestration.faults import stopped
 from dp_pipeline_tests.orchestration.patients import anonymized, ready
 from dp_pipeline_tests.orchestration.projects import RIDES, Project
 
@@ -47,11 +47,6 @@ def project_of_rides(rides: Project) -> Project:
 
 
 @pytest.fixture
-def spec(rides: Project) -> DatasetSpec:
-    return rides.declare("rides", RIDES)
-
-
-@pytest.fixture
 def released(rides: Project, spec: DatasetSpec) -> DatasetSpec:
     rides.publish(spec)
     return spec
@@ -60,15 +55,7 @@ def released(rides: Project, spec: DatasetSpec) -> DatasetSpec:
 @pytest.fixture
 def begun(rides: Project, spec: DatasetSpec) -> Path:
     """The transcript of a release that was stopped after an answer."""
-    store = Transcript.store
-
-    def stop(self: Transcript, *asked: object, **words: str) -> AnswerRecord:
-        if self._path is not None and len(self) > 1:
-            raise KeyboardInterrupt
-        return store(self, *asked, **words)  # type: ignore[arg-type]
-
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(Transcript, "store", stop)
+    with stopped(1):
         rides.publish(spec)
     (path,) = rides.home.released.rglob("transcript.jsonl")
     return path
@@ -167,16 +154,12 @@ def test_an_unknown_format_is_named_and_ends_nothing_else(rides: Project):
 
 
 @pytest.mark.usefixtures("released")
-def test_a_head_on_the_disk_of_the_ledger_is_a_note(rides: Project):
+def test_head_on_the_ledgers_disk_is_a_note_and_a_lost_one_a_fault(rides: Project):
     notes = [finding for finding in about(rides, "ledger") if finding.state == "note"]
     assert ["DP_PIPELINE_LEDGER_HEAD" in finding.remedy for finding in notes] == [True]
-
-
-@pytest.mark.usefixtures("released")
-def test_a_lost_head_is_a_fault_and_the_rest_is_looked_at(rides: Project):
     (rides.home.root / "ledger.head").unlink()
     assert {finding.topic for finding in faults(rides)} >= {"ledger", "releases"}
-    assert about(rides, "permissions")
+    assert about(rides, "permissions"), "the rest is looked at"
 
 
 # Permissions.
@@ -290,35 +273,36 @@ def test_somebody_who_is_at_work_is_left_alone(rides: Project):
     assert note.text.endswith("a process draws it now")
 
 
-def obstacles(project: Project) -> list[str]:
-    return [finding.text for finding in faults(project)]
+def other_questions(_: Project, __: Path, patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(charge, "DIGEST_VERSION", charge.DIGEST_VERSION + 1)
 
 
-@pytest.mark.usefixtures("begun")
-def test_unfinished_release_of_other_questions_is_named(
-    rides: Project, monkeypatch: pytest.MonkeyPatch
+def other_model(**changes: str) -> Callable[[Project, Path, pytest.MonkeyPatch], object]:
+    models = {"dpqt_kmeans": {**RIDES["models"]["dpqt_kmeans"], **changes}}
+    return lambda project, _, __: project.declare("rides", RIDES, models=models)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (other_questions, "charged and cannot be finished now: the next stored answer"),
+        (other_questions, f"finish it with {code_version()}, or give it up by `dp-pipeline budget"),
+        (other_model(nominal_rows="50"), "nominal_rows: was 40, is 50: declare it as it was"),
+        (other_model(k="2"), "was started with"),
+        (lambda _, path, __: path.unlink(), "its answers are lost"),
+    ],
+    ids=["questions", "remedy", "a measured parameter", "another parameter", "answers"],
+)
+def test_unfinished_release_that_a_run_cannot_finish_is_named(
+    change: Callable[..., object],
+    words: str,
+    rides: Project,
+    begun: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ):
-    monkeypatch.setattr(charge, "DIGEST_VERSION", charge.DIGEST_VERSION + 1)
-    (text,) = obstacles(rides)
-    assert "charged and cannot be finished now: the next stored answer" in text
-    assert f"finish it with {code_version()}, or give it up by `dp-pipeline budget give-up" in text
-
-
-@pytest.mark.usefixtures("begun")
-def test_unfinished_release_needs_its_own_declaration(rides: Project):
-    model = {"k": "3", "nominal_rows": "50"}
-    rides.declare("rides", RIDES, models={"dpqt_kmeans": model})
-    (text,) = obstacles(rides)
-    assert "nominal_rows: was 40, is 50: declare it as it was" in text
-    rides.declare("rides", RIDES, models={"dpqt_kmeans": {**model, "nominal_rows": "40", "k": "2"}})
-    (text,) = obstacles(rides)
-    assert "was started with" in text
-
-
-def test_lost_answers_are_reported_before_the_next_run(rides: Project, begun: Path):
-    begun.unlink()
-    (text,) = obstacles(rides)
-    assert "its answers are lost" in text
+    change(rides, begun, monkeypatch)
+    (fault,) = faults(rides)
+    assert words in fault.text
 
 
 @dataclass(frozen=True)
@@ -326,15 +310,10 @@ class MoreParameters(DpqtKMeans):
     least: int = integer(2, at_least=1, measuring=True)
 
 
-@pytest.fixture
-def version_with(monkeypatch: pytest.MonkeyPatch) -> Iterator[object]:
-    yield lambda model: monkeypatch.setitem(MODELS, "dpqt_kmeans", model)
-
-
 @pytest.mark.usefixtures("released")
-def test_new_charges_by_other_code_are_announced(rides: Project, version_with):
+def test_new_charges_by_other_code_are_announced(rides: Project, monkeypatch: pytest.MonkeyPatch):
     assert about(rides, "releases")[0].text == "1 replayed at no cost"
-    version_with(MoreParameters)
+    monkeypatch.setitem(MODELS, "dpqt_kmeans", MoreParameters)
     findings = about(rides, "releases")
     assert findings[0].text == "1 charged anew by the next run"
     assert findings[-1].text == (

@@ -15,9 +15,6 @@ from pathlib import Path
 
 import pytest
 
-from dp_pipeline.config.parser import load_spec
-from dp_pipeline.ledger import Charge
-from dp_pipeline.releases.account import open_population
 from dp_pipeline.releases.home import Home
 from dp_pipeline_tests.orchestration.warm import OURS
 
@@ -43,22 +40,27 @@ def city(tmp_path: Path) -> Path:
     return folder
 
 
-def dagster(city: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """One of Dagster's commands in the example's folder, its package on the path as installed."""
-    environment = {name: text for name, text in os.environ.items() if not name.startswith(OURS)}
-    settings = {
+def run_in(city: Path, *command: str, **settings: str) -> subprocess.CompletedProcess[str]:
+    """A command in the example's folder, its package on the path as installed."""
+    outer = {name: text for name, text in os.environ.items() if not name.startswith(OURS)}
+    paths = {
         "PYTHONPATH": os.pathsep.join((str(city / "src"), str(ROOT))),
         "DAGSTER_HOME": str(city.parent / "dagster"),
     }
     return subprocess.run(
-        [sys.executable, "-m", "dagster", *words],
+        command,
         cwd=city,
-        env={**environment, **settings},
+        env={**outer, **paths, **settings},
         capture_output=True,
         text=True,
         check=False,
         umask=0o022,
     )
+
+
+def dagster(city: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """One of Dagster's commands."""
+    return run_in(city, sys.executable, "-m", "dagster", *words)
 
 
 def released(city: Path, *models: str) -> subprocess.CompletedProcess[str]:
@@ -99,23 +101,10 @@ def dg_command() -> str:
     return program
 
 
-def run_dg(city: Path, command: str, *words: str) -> subprocess.CompletedProcess[str]:
-    """One of `dg`'s commands in the example's folder, which has to end well."""
-    environment = {name: text for name, text in os.environ.items() if not name.startswith(OURS)}
-    settings = {
-        "PATH": os.pathsep.join((str(Path(command).parent), os.environ["PATH"])),
-        "PYTHONPATH": os.pathsep.join((str(city / "src"), str(ROOT))),
-        "DAGSTER_HOME": str(city.parent / "dagster"),
-        "DG_CLI_DISABLE_TELEMETRY": "1",
-    }
-    done = subprocess.run(
-        [command, *words],
-        cwd=city,
-        env={**environment, **settings},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def run_dg(city: Path, program: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """One of `dg`'s commands, which has to end well."""
+    path = os.pathsep.join((str(Path(program).parent), os.environ["PATH"]))
+    done = run_in(city, program, *words, PATH=path, DG_CLI_DISABLE_TELEMETRY="1")
     assert done.returncode == 0, done.stdout + done.stderr
     return done
 
@@ -176,28 +165,3 @@ def test_job_of_page_is_executed_with_epsilon_in_its_tag(city: Path):
     done = dagster(city, *words)
     assert done.returncode == 0, done.stderr
     assert Home(city / "data").ledger.balance("city_riders").spent == Fraction("0.5")
-
-
-@pytest.mark.stack
-def test_ledger_lets_through_what_fits_of_two_models(city: Path):
-    file, home = city / "src/city/data_sets/rides.yaml", Home(city / "data")
-    text = file.read_text(encoding="utf-8").replace("[0.5, 1]", "[0.5]")
-    file.write_text(text.replace("models:", "models:\n  eug_kmeans: {k: 2}"), encoding="utf-8")
-    open_population(load_spec(file), home)
-    charge = Charge(
-        "a" * 64,
-        "city_riders",
-        "dp",
-        1_400_000_000,
-        "earlier releases",
-        {},
-    )
-    # Leaves 0.6 of the ceiling: room for one release at 0.5.
-    with home.ledger.reserve(charge):
-        pass
-    done = released(city, "dpqt_kmeans", "eug_kmeans")
-    assert done.returncode != 0
-    assert "refused by city_riders: requested ε=0.5" in done.stderr
-    assert len(list(home.released.rglob("bundle.json"))) == 1, done.stderr
-    assert home.ledger.balance("city_riders").spent == Fraction("1.9")
-    home.ledger.verify()

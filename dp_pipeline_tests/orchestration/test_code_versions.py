@@ -20,15 +20,6 @@ KEY = dg.AssetKey(["rides", "dpqt_kmeans"])
 
 
 @pytest.fixture
-def newer_code(monkeypatch: pytest.MonkeyPatch) -> str:
-    """Told as the version of the measuring code, once this is asked for."""
-    version = "dp_pipeline 9.9.9 ffffffffffff"
-    for module in (code_versions, releasing):
-        monkeypatch.setattr(module, "code_version", lambda *_: version)
-    return version
-
-
-@pytest.fixture
 def drawn(rides: Project) -> tuple[Project, DatasetSpec]:
     """One release by the code of today, through Dagster."""
     spec = rides.declare("rides", RIDES)
@@ -48,28 +39,21 @@ def defined(project: Project, spec: DatasetSpec) -> str | None:
     return graph.get(KEY).code_version
 
 
-def test_a_release_has_the_code_version_of_its_asset(drawn):
+def test_only_a_new_draw_under_newer_code_has_the_newer_version(
+    drawn, monkeypatch: pytest.MonkeyPatch
+):
     project, spec = drawn
-    assert newest_tags(project)["dagster/code_version"] == defined(project, spec)
-
-
-def test_replay_under_newer_code_keeps_its_version(drawn, request: pytest.FixtureRequest):
-    project, spec = drawn
-    before = newest_tags(project)
-    request.getfixturevalue("newer_code")
+    first = newest_tags(project)
+    assert first["dagster/code_version"] == defined(project, spec)
+    for module in (code_versions, releasing):
+        monkeypatch.setattr(module, "code_version", lambda *_: "dp_pipeline 9.9.9 ffffffffffff")
     assert project.launch(spec, KEY.path[1], partition="0.5").success
-    assert newest_tags(project) == before
-    assert before["dagster/code_version"] != defined(project, spec)
-
-
-def test_a_new_draw_under_newer_code_has_the_newer_version(drawn, request: pytest.FixtureRequest):
-    project, spec = drawn
-    before = newest_tags(project)
-    request.getfixturevalue("newer_code")
+    assert newest_tags(project) == first, "a replay keeps its version"
+    assert first["dagster/code_version"] != defined(project, spec)
     assert project.launch(spec, KEY.path[1], partition="0.5", config={"new_draw": True}).success
-    after = newest_tags(project)
-    assert after["dagster/code_version"] == defined(project, spec) != before["dagster/code_version"]
-    assert after["dagster/data_version"] != before["dagster/data_version"]
+    last = newest_tags(project)
+    assert last["dagster/code_version"] == defined(project, spec)
+    assert last["dagster/data_version"] != first["dagster/data_version"]
 
 
 def stale(project: Project, spec: DatasetSpec, name: str, partition: str | None) -> list[str]:

@@ -74,9 +74,7 @@ def test_home_that_began_in_files_is_not_carried_on_by_server(
 ):
     make_dagster_home(home)
     monkeypatch.setenv("DP_PIPELINE_DAGSTER", URL)
-    with pytest.raises(
-        DeclarationError, match="keeps the run history in files in its folder"
-    ) as refusal:
+    with pytest.raises(DeclarationError, match="keeps the run history in files in its") as refusal:
         make_dagster_home(home)
     assert "names postgresql://127.0.0.1:1/history" in str(refusal.value)
     assert "secret" not in str(refusal.value)
@@ -204,27 +202,27 @@ def test_without_a_lock_they_make_it_all_at_once(tmp_path: Path):
     assert any(codes_of_three(tmp_path, make_history_without_a_lock))
 
 
-def test_run_that_is_said_to_go_on_for_more_than_day_is_ended(
-    home: Home, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("last", "hours", "state"),
+    [
+        (dg.DagsterEventType.RUN_START, (23, 25), dg.DagsterRunStatus.STARTED),
+        (dg.DagsterEventType.PIPELINE_STARTING, (0.15, 0.18), dg.DagsterRunStatus.STARTING),
+    ],
+    ids=["said to go on for a day", "imports for minutes"],
+)
+def test_a_silent_run_is_waited_for_and_then_ended(
+    last: dg.DagsterEventType,
+    hours: tuple[float, float],
+    state: dg.DagsterRunStatus,
+    home: Home,
+    monkeypatch: pytest.MonkeyPatch,
 ):
     ours = (Path(__file__).parents[2] / "dagster.yaml").read_text(encoding="utf-8")
     (home.root.parent / "dagster.yaml").write_text(ours, encoding="utf-8")
     with dagster_instance(home) as instance:
-        run = a_silent_run(instance, dg.DagsterEventType.RUN_START)
-        seen = [looked_at(instance, run, hours, monkeypatch) for hours in (23, 25)]
-    assert seen == [dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.FAILURE]
-
-
-def test_a_run_whose_process_imports_for_minutes_is_waited_for(
-    home: Home, monkeypatch: pytest.MonkeyPatch
-):
-    ours = (Path(__file__).parents[2] / "dagster.yaml").read_text(encoding="utf-8")
-    (home.root.parent / "dagster.yaml").write_text(ours, encoding="utf-8")
-    with dagster_instance(home) as instance:
-        run = a_silent_run(instance, dg.DagsterEventType.PIPELINE_STARTING)
-        hours = (0.15, 0.18)
+        run = a_silent_run(instance, last)
         seen = [looked_at(instance, run, hour, monkeypatch) for hour in hours]
-    assert seen == [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.FAILURE]
+    assert seen == [state, dg.DagsterRunStatus.FAILURE]
 
 
 def a_silent_run(instance: dg.DagsterInstance, last: dg.DagsterEventType) -> str:

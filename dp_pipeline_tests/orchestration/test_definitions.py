@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from dp_pipeline.config.catalogue import available_datasets, dataset_files
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.models import MODELS
-from dp_pipeline.orchestration.common import RESOURCE, Pipeline
+from dp_pipeline.orchestration.common import Pipeline
 from dp_pipeline.orchestration.dataset import dataset_assets, pipeline_definitions
 from dp_pipeline.releases.home import Home
 from dp_pipeline_tests.orchestration.projects import (
@@ -27,6 +26,7 @@ from dp_pipeline_tests.orchestration.projects import (
     Project,
     definitions_of,
 )
+from dp_pipeline_tests.orchestration.streams import ticked
 
 pytestmark = pytest.mark.chain
 
@@ -141,16 +141,15 @@ def test_group_names_are_words_a_person_reads_first(definitions: dg.Definitions)
     assert len(groups) == 3 * len({spec.key.path[0] for spec in specs}) + len(anonymous)
 
 
-def test_nothing_is_ever_retried(definitions: dg.Definitions):
+def test_a_partition_is_one_run_in_one_process_and_never_retried(definitions: dg.Definitions):
     for asset in definitions.assets or []:
         assert asset.node_def.retry_policy is None, asset.key
+        assert asset.backfill_policy is None, asset.key
+    assert definitions.executor is dg.in_process_executor
     for job in definitions.resolve_all_job_defs():
         assert job.op_retry_policy is None, job.name
         assert not [tag for tag in job.tags if "retries" in tag], job.name
-
-
-def test_no_backfill_policy_joins_partitions_into_one_run(definitions: dg.Definitions):
-    assert [a.key for a in definitions.assets or [] if a.backfill_policy is not None] == []
+        assert job.executor_def is dg.in_process_executor, job.name
 
 
 def test_only_the_free_reports_start_by_themselves(definitions: dg.Definitions):
@@ -182,13 +181,6 @@ def test_partitions_are_the_listed_levels_ascending(
                 assert partitions is None, name
 
 
-def test_partition_keys_are_canonical_texts(project: Project):
-    spec = project.declare("plants", PLANTS, partitions=["0.010", "0.5", "1.0", "10"])
-    job = defined(spec).resolve_job_def("plants_epsilon_backfill")
-    assert job.partitions_def is not None
-    assert job.partitions_def.get_partition_keys() == ["0.01", "0.5", "1", "10"]
-
-
 @pytest.mark.parametrize(
     ("name", "released"),
     [
@@ -205,17 +197,6 @@ def test_backfill_job_selects_rows_and_all_that_is_made_of_them(
     assert not selected & {"comparison", "published", "budget"}
 
 
-def test_the_backfill_job_says_what_all_partitions_cost(definitions: dg.Definitions):
-    description = definitions.resolve_job_def("rides_epsilon_backfill").description or ""
-    assert "ε=0.7 of 3" in description
-
-
-def test_runs_are_executed_in_one_process(definitions: dg.Definitions):
-    assert definitions.executor is dg.in_process_executor
-    for job in definitions.resolve_all_job_defs():
-        assert job.executor_def is dg.in_process_executor, job.name
-
-
 def test_every_schedule_is_off_until_somebody_turns_it_on(definitions: dg.Definitions):
     schedules = list(definitions.schedules or [])
     assert len(schedules) == 24
@@ -223,24 +204,15 @@ def test_every_schedule_is_off_until_somebody_turns_it_on(definitions: dg.Defini
         assert schedule.default_status == dg.DefaultScheduleStatus.STOPPED
 
 
-def test_a_tick_requests_one_run_named_by_week_and_epsilon(definitions: dg.Definitions):
-    schedule = definitions.resolve_schedule_def("rides_weekly")
+def test_a_tick_requests_one_run_named_by_week_and_epsilon(project: Project):
+    spec = project.declare("rides", RIDES)
     # The Monday of the first ISO week of 2027 … and the Friday before it, in week 53 of 2026.
-    for day, week in ((datetime(2027, 1, 4), "2027-W01"), (datetime(2027, 1, 1), "2026-W53")):
-        context = dg.build_schedule_context(
-            scheduled_execution_time=day.replace(hour=6, tzinfo=UTC),
-            repository_def=definitions.get_repository_def(),
-            resources={RESOURCE: Pipeline(Home(Path("nowhere")))},
-        )
-        (request,) = schedule.evaluate_tick(context).run_requests or []
+    for day, week in (("2027-01-04", "2027-W01"), ("2027-01-01", "2026-W53")):
+        (request,) = ticked(project, spec, f"{day}T06:00", "rides_weekly").run_requests
         assert request.run_key == f"{week}-0.5"
         assert request.partition_key == "0.5"
         names = ("ingested", "validated", "normalized", "dpqt_kmeans", "evaluation")
         assert request.asset_selection == [dg.AssetKey(["rides", name]) for name in names]
-
-
-def test_a_data_set_that_publishes_nothing_has_no_schedule(project: Project):
-    assert not dataset_assets(project.declare("rides", RIDES, publish=None)).schedules
 
 
 def test_a_wrong_parameter_is_refused_when_the_chain_is_declared(project: Project):

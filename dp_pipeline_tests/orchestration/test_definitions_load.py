@@ -17,7 +17,7 @@ from dp_pipeline.releases.home import Home
 from dp_pipeline_tests.orchestration.projects import HOMES, PLANTS, RIDES, Project
 
 BOUND = 10.0
-"""Seconds that the issue allows for 200 files of 6 models on an idle machine."""
+"""Seconds for 200 files of 6 models on an idle machine."""
 
 SLACK = 3.0
 """Several people's work on the machine that the tests run on."""
@@ -40,19 +40,6 @@ WIDE: Mapping[str, Any] = {
 """Six models of a table at four ε."""
 
 
-def seconds_to_load(project: Project, files: int) -> float:
-    """Processor time from the files to every job that Dagster shows, without any import."""
-    paths = [_declared(project, number) for number in range(files)]
-    # Whatever is imported late is imported by the first.
-    _load(project, paths[:1])
-    before = time.process_time()
-    definitions = _load(project, paths)
-    jobs = definitions.resolve_all_job_defs()
-    seconds = time.process_time() - before
-    assert len(jobs) == 3 * files + 1
-    return seconds
-
-
 def _declared(project: Project, number: int) -> Path:
     bins = {"bounds": ["0", "100"], "bins": str(number % 50 + 2)}
     attributes = {**WIDE["attributes"], "age": bins}
@@ -68,13 +55,15 @@ def _load(project: Project, paths: list[Path]) -> dg.Definitions:
 
 
 @pytest.mark.stack
-def test_fifty_files_load_in_a_quarter_of_the_time(project: Project):
-    assert seconds_to_load(project, 50) < SLACK * BOUND / 4
-
-
-@pytest.mark.stack
 def test_two_hundred_files_of_six_models_load_in_time(project: Project):
-    seconds = seconds_to_load(project, 200)
+    """Processor time from the files to every job that Dagster shows, without any import."""
+    paths = [_declared(project, number) for number in range(200)]
+    # Whatever is imported late is imported by the first.
+    _load(project, paths[:1])
+    before = time.process_time()
+    jobs = _load(project, paths).resolve_all_job_defs()
+    seconds = time.process_time() - before
+    assert len(jobs) == 3 * len(paths) + 1
     assert seconds < SLACK * BOUND, f"{seconds:.1f} s"
 
 
@@ -87,14 +76,6 @@ def test_a_job_knows_the_assets_of_its_own_data_set_alone(project: Project):
         graph = job.asset_layer.asset_graph
         datasets = {key.path[0] for key in graph.source_asset_graph.get_all_asset_keys()}
         assert datasets == {job.name.split("_")[0]}, job.name
-
-
-def test_jobs_that_are_looked_up_among_all_assets_are_caught(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr("dp_pipeline.orchestration.dataset._bind_jobs", lambda chain, _: chain)
-    with pytest.raises(AssertionError):
-        test_a_job_knows_the_assets_of_its_own_data_set_alone(project)
 
 
 def test_every_job_schedule_and_sensor_says_what_it_costs(project: Project):

@@ -25,6 +25,7 @@ from dp_pipeline.config.amounts import (
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import BoundaryViolation, BudgetExceeded, DeclarationError
 from dp_pipeline.gate.curator import Curator
+from dp_pipeline.ledger import Charge
 from dp_pipeline.models.base import Model, PrivacyGuarantee
 from dp_pipeline.models.clustering.grid_kmeans import EugKMeans
 from dp_pipeline.orchestration.checks import PLAUSIBLE
@@ -34,6 +35,7 @@ from dp_pipeline.releases.run_result import ReleaseResult
 from dp_pipeline.results.accountant import GAUSSIAN, LAPLACE, Spend
 from dp_pipeline.results.clusters import Clusters
 from dp_pipeline_tests.orchestration.events import check_results, materializations, refusal
+from dp_pipeline_tests.orchestration.faults import stopped
 from dp_pipeline_tests.orchestration.projects import RIDES, Project
 
 pytestmark = pytest.mark.chain
@@ -228,8 +230,10 @@ def test_with_other_centres_the_paid_evaluation_stays_paid(project: Project):
 def test_in_dagster_a_refusal_says_rho(project: Project):
     spec = project.declare("rides", RIDES, **PURE_ALONE)
     project.run(spec, epsilons=["0.5"])
-    while project.ledger.balance("riders").remaining > Fraction("0.12625"):
-        project.publish(spec, model="eug_kmeans", new_draw=True)
+    nano = nano_epsilon(project.ledger.balance("riders").remaining)
+    charge = Charge("e" * 64, "riders", "dp", nano, "other releases", {}, RHO)
+    with project.ledger.reserve(charge):
+        pass
     refused = project.launch(spec, "eug_kmeans", partition="0.5", config={"new_draw": True})
     assert refusal(refused).startswith(
         "rides/eug_kmeans at ε=0.5 refused by riders: requested ρ=0.12625, spent "
@@ -278,22 +282,11 @@ def test_an_account_keeps_the_currency_that_it_was_opened_with(rides: Project):
     assert rides.spent(spec) == 0
 
 
-def test_a_release_charged_before_a_crash_is_resumed_in_rho(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_release_charged_before_a_crash_is_resumed_in_rho(project: Project):
     spec = project.declare("rides", RIDES, **PAID)
-    assert project.launch(spec, "ingested", "validated", "normalized").success
-    tabulate = Curator.tabulate
-
-    def crash(self: Curator, *arguments: Any, **options: Any) -> Any:
-        if project.ledger.populations() and project.spent(spec):
-            raise KeyboardInterrupt
-        return tabulate(self, *arguments, **options)
-
-    monkeypatch.setattr(Curator, "tabulate", crash)
-    with pytest.raises(KeyboardInterrupt):
+    project.prepare(spec)
+    with stopped(1):
         project.publish(spec, model="counted")
-    monkeypatch.setattr(Curator, "tabulate", tabulate)
     resumed = project.publish(spec, model="counted")
     assert (resumed.state, resumed.nano) == ("resumed", 0)
     assert resumed.bundle.spent == project.spent(spec) == HALF + BOUGHT
@@ -345,11 +338,7 @@ class ClaimsLess(Counted):
     [
         (SpendsTheEpsilon, BudgetExceeded, "requested ρ="),
         (LeavesSome, BoundaryViolation, "must spend exactly ρ="),
-        (
-            GaussianInPure,
-            BoundaryViolation,
-            "The budget is in pure ε",
-        ),
+        (GaussianInPure, BoundaryViolation, "The budget is in pure ε"),
         (ClaimsLess, BudgetExceeded, "requested ρ="),
     ],
 )
@@ -362,7 +351,7 @@ def test_release_that_misspends_rho_is_refused_before_charge(
 ):
     monkeypatch.setattr(models, "MODELS", {**models.MODELS, "counted": mutant})
     spec = project.declare("rides", RIDES, **{**PAID, "models": {"counted": {}}})
-    assert project.launch(spec, "ingested", "validated", "normalized").success
+    project.prepare(spec)
     with pytest.raises(error, match=line):
         project.publish(spec, model="counted")
     assert project.spent(spec) == 0

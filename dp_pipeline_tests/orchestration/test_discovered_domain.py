@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -34,6 +36,7 @@ from dp_pipeline.releases.publish import publish
 from dp_pipeline.releases.release import OTHER_NON_DP
 from dp_pipeline.releases.run_plan import plan_run
 from dp_pipeline_tests.ledger.population import charge
+from dp_pipeline_tests.orchestration.conftest import copied
 from dp_pipeline_tests.orchestration.events import failures, refusal
 from dp_pipeline_tests.orchestration.projects import Project
 from dp_pipeline_tests.orchestration.shops import SECRET, SHOPS, shops
@@ -45,11 +48,9 @@ COST = Fraction(2)
 
 
 @pytest.fixture
-def project(tmp_path: Any) -> Project:
+def project(prepared_kinds: Callable[[str], Project], tmp_path: Path) -> Project:
     """Rows read and validated."""
-    project = Project(tmp_path)
-    assert project.launch(shops(project), "ingested", "validated").success
-    return project
+    return copied(prepared_kinds("domain"), tmp_path / "domain")
 
 
 @pytest.fixture
@@ -57,18 +58,14 @@ def spec(project: Project) -> DatasetSpec:
     return project.declare("shops", SHOPS)
 
 
-def of(project: Project, spec: DatasetSpec, noise: str = "opendp") -> DomainRelease:
-    return DomainRelease(spec, project.home, noise)
-
-
 def test_charges_add_up_to_epsilon_and_delta(project: Project, spec: DatasetSpec):
-    bundle = publish_domain(of(project, spec)).bundle
+    bundle = publish_domain(DomainRelease(spec, project.home, "opendp")).bundle
     assert sum(spend.epsilon for spend in bundle.spends) == COST
     assert sum(spend.delta for spend in bundle.spends) == DELTA == bundle.own_delta
 
 
 def test_what_one_person_alone_has_is_in_nothing_released(project: Project, spec: DatasetSpec):
-    publish_domain(of(project, spec))
+    publish_domain(DomainRelease(spec, project.home, "opendp"))
     for path, content in project.files("released").items():
         assert SECRET.encode() not in content, path
     assert set(with_discovered(spec, project.home).domain["zone"].labels()) == {
@@ -76,12 +73,14 @@ def test_what_one_person_alone_has_is_in_nothing_released(project: Project, spec
     }
 
 
-@pytest.mark.chain
-def test_run_discovers_and_releases_and_the_next_pays_nothing(project: Project, spec: DatasetSpec):
-    released = project.run(spec)
+def test_run_discovers_and_releases_and_the_next_pays_nothing(tmp_path: Path):
+    project = Project(tmp_path)
+    spec = shops(project)
+    released = [*project.run(spec, epsilons=["0.5"]), *project.run(spec, epsilons=["1"])]
     assert project.spent(spec) == spec.cost_of_everything == COST + Fraction("1.5")
     assert {outcome.state for outcome in project.run(spec)} == {"replayed"}
     assert project.spent(spec) == spec.cost_of_everything
+    assert [entry.event for entry in project.ledger.entries("members")].count("reserve") == 3
     discovered_spec = with_discovered(spec, project.home)
     assert {release.bundle.facts["declaration"] for release in released} == {discovered_spec.digest}
     assert discovered_spec.digest != spec.digest
@@ -89,25 +88,13 @@ def test_run_discovers_and_releases_and_the_next_pays_nothing(project: Project, 
     assert "Discovered</dt><dd>zone, fare for ε=2 and δ=1e-6: paid for by itself" in page
     (card,) = (project.home.reports / "shops.cards").glob("domain.*.md")
     assert "plus a chance of δ = " in card.read_text(encoding="utf-8")
-    (zones,) = {
-        tuple(sorted(set(release.bundle.tables["synthetic"]["zone"]) - {None}))
-        for release in released[:1]
-    }
-    assert set(zones) <= {"a", "b", "c", "other"}
+    zones = set(released[0].bundle.tables["synthetic"]["zone"]) - {None}
+    assert zones <= {"a", "b", "c", "other"}
 
 
-@pytest.mark.chain
-def test_partitions_replay_the_domain_and_charge_their_own(project: Project, spec: DatasetSpec):
-    project.run(spec, epsilons=["0.5"])
-    project.run(spec, epsilons=["1"])
-    assert project.spent(spec) == spec.cost_of_everything
-    keys = [entry.key for entry in project.ledger.entries("members") if entry.event == "reserve"]
-    assert len(keys) == 3
-
-
-@pytest.mark.chain
-def test_new_snapshot_is_another_discovery_and_needs_delta(project: Project):
-    spec = project.declare("shops", SHOPS)
+def test_new_snapshot_is_another_discovery_and_needs_delta(tmp_path: Path):
+    project = Project(tmp_path)
+    spec = shops(project)
     project.run(spec, epsilons=["0.5"])
     with pytest.raises(BudgetExceeded, match="requested δ=1e-06, spent 1e-06, left 0"):
         project.run(spec, epsilons=["0.5"], snapshot="next")
@@ -125,14 +112,14 @@ def test_a_file_may_declare_delta_for_several_discoveries(project: Project):
     discover = {**SHOPS["discover"], "delta": "0.000000001"}
     assert project.declare("small", SHOPS, discover=discover).delta_ceiling == DELTA / 100
     with pytest.raises(Exception, match="`dp-pipeline budget raise DATASET --delta … --reason …`"):
-        publish_domain(of(project, spec))
+        publish_domain(DomainRelease(spec, project.home, "opendp"))
 
 
 def test_plan_prices_domain_before_and_after_it_is_discovered(project: Project, spec: DatasetSpec):
     before = plan_run(project.request(spec))
     assert [release.model for release in before.releases] == [NAME, "independent", "independent"]
     assert before.total_cost == spec.cost_of_everything
-    publish_domain(of(project, spec))
+    publish_domain(DomainRelease(spec, project.home, "opendp"))
     after = plan_run(project.request(spec))
     assert (after.releases[0].state, after.total_cost) == ("settled", Fraction("1.5"))
 
@@ -149,10 +136,10 @@ def test_nothing_is_prepared_or_released_before_domain_is_there(
 
 def test_refused_new_draw_leaves_the_domain_in_place(project: Project, spec: DatasetSpec):
     project.declare("shops", SHOPS)
-    publish_domain(of(project, spec))
+    publish_domain(DomainRelease(spec, project.home, "opendp"))
     discovered_spec = with_discovered(spec, project.home)
     with pytest.raises(BudgetExceeded):
-        publish_domain(of(project, spec), new_draw=True)
+        publish_domain(DomainRelease(spec, project.home, "opendp"), new_draw=True)
     assert with_discovered(spec, project.home) == discovered_spec, (
         "what is refused has taken its place"
     )
@@ -169,7 +156,7 @@ def test_a_weak_discovery_is_replayed_with_its_sentence(
         return DiscoveredDomain((("zone", nothing), *domain.attributes[1:]))
 
     monkeypatch.setattr(discovery, "discover", too_little)
-    first, again = (publish_domain(of(project, spec)) for _ in range(2))
+    first, again = (publish_domain(DomainRelease(spec, project.home, "opendp")) for _ in range(2))
     assert discovered_lines(first) == discovered_lines(again)
     assert discovered_lines(first)[0] == ("zone", f"0 levels: ; {weak}")
     assert with_discovered(spec, project.home).domain["zone"].labels()[0] == "other"
@@ -178,7 +165,7 @@ def test_a_weak_discovery_is_replayed_with_its_sentence(
 
 
 def test_a_file_that_asks_otherwise_needs_another_discovery(project: Project, spec: DatasetSpec):
-    publish_domain(of(project, spec))
+    publish_domain(DomainRelease(spec, project.home, "opendp"))
     other = project.declare("shops", SHOPS, discover={"epsilon": "3", "delta": "0.000001"})
     with pytest.raises(NotPrepared, match="the domain was discovered for an earlier declaration"):
         with_discovered(other, project.home)
@@ -196,7 +183,9 @@ def test_run_of_asset_is_checked_and_shows_nothing_of_rows(project: Project, spe
 
 
 def test_the_domain_is_the_same_whoever_else_is_in_the_data(project: Project, spec: DatasetSpec):
-    discovered = with_domain(project, spec)
+    publish_domain(DomainRelease(spec, project.home, "opendp"))
+    discovered = with_discovered(spec, project.home).discovered
+    assert discovered is not None
     assert discovered["zone"] == DiscoveredAttribute(levels=("a", "b", "c"))
     low, high = discovered["fare"].bounds or (0.0, 0.0)
     assert low <= 4
@@ -206,15 +195,8 @@ def test_the_domain_is_the_same_whoever_else_is_in_the_data(project: Project, sp
     assert all(low < edge < high for edge in edges)
 
 
-def with_domain(project: Project, spec: DatasetSpec) -> DiscoveredDomain:
-    publish_domain(of(project, spec))
-    discovered_spec = with_discovered(spec, project.home).discovered
-    assert discovered_spec is not None
-    return discovered_spec
-
-
 def test_a_charge_that_its_scale_does_not_prove_is_seen(project: Project, spec: DatasetSpec):
-    release = of(project, spec)
+    release = DomainRelease(spec, project.home, "opendp")
     published = publish_domain(release)
     first, *other_spends = published.bundle.spends
     thin = dataclasses.replace(first, scale=first.scale / 2)
@@ -226,7 +208,6 @@ def test_a_charge_that_its_scale_does_not_prove_is_seen(project: Project, spec: 
     assert not verdicts["spent_equals_claim"]
 
 
-@pytest.mark.chain
 def test_k_anonymous_card_names_discovered_bins(tmp_path: Any):
     project = Project(tmp_path)
     spec = shops(
@@ -254,7 +235,9 @@ def test_sample_of_undeclared_attributes_counts_readable_cells(spec: DatasetSpec
 
 
 def test_a_second_draw_has_a_key_of_its_own_that_check_finds(project: Project, spec: DatasetSpec):
-    first, second = (of(project, spec).draw_key("2026-01-01", draw) for draw in (0, 1))
+    first, second = (
+        DomainRelease(spec, project.home, "opendp").draw_key("2026-01-01", draw) for draw in (0, 1)
+    )
     assert second == first.with_replicate(1)
     assert second.digest != first.digest
 
@@ -267,12 +250,12 @@ def test_discovery_that_leaves_a_rest_unspent_is_refused(
 
     monkeypatch.setattr(discovery, "discover", nothing)
     with pytest.raises(BoundaryViolation, match="must spend exactly"):
-        publish_domain(of(project, spec))
+        publish_domain(DomainRelease(spec, project.home, "opendp"))
     assert project.ledger.balance("members").spent == 0
 
 
 def test_pointer_to_domain_of_another_snapshot_is_no_domain(project: Project, spec: DatasetSpec):
-    publish_domain(of(project, spec))
+    publish_domain(DomainRelease(spec, project.home, "opendp"))
     (pointer,) = (project.home.released / "shops" / NAME).glob("snapshot-*.json")
     other = Snapshot(project.home.raw / "shops" / "2031-01-01", b"key")
     copied = pointer.with_name(f"snapshot-{other.id}.json")
@@ -292,7 +275,7 @@ def test_discovery_names_earlier_non_dp_releases(project: Project, spec: Dataset
     earlier = charge("recoded", epsilon="0", population="members")
     with project.ledger.reserve(earlier) as reservation:
         reservation.settle([])
-    published = publish_domain(of(project, spec))
+    published = publish_domain(DomainRelease(spec, project.home, "opendp"))
     (charged,) = project.ledger.history(published.bundle.key)[:1]
     assert earlier.what in published.bundle.facts[OTHER_NON_DP]
     assert charged.facts[OTHER_NON_DP] == published.bundle.facts[OTHER_NON_DP]

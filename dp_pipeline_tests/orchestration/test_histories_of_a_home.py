@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 from collections.abc import Callable
+from contextlib import nullcontext
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dp_pipeline.anonymity.coded_rows import TooFewRows
 from dp_pipeline.config.dataset import DatasetSpec
-from dp_pipeline.config.errors import Damaged, DeclarationError
+from dp_pipeline.config.errors import Damaged, DeclarationError, PipelineError
 from dp_pipeline.raw.retirement import retire
 from dp_pipeline.releases import account
-from dp_pipeline.releases.account import open_population
+from dp_pipeline.releases.account import find_traces, open_population
+from dp_pipeline.releases.home import Home
 from dp_pipeline.releases.published_copy import publish_copies
-from dp_pipeline_tests.orchestration.faults import stopped
+from dp_pipeline_tests.orchestration.faults import Crash, crash, stopped
 from dp_pipeline_tests.orchestration.patients import ROWS, anonymized, ready
 from dp_pipeline_tests.orchestration.projects import HOMES, RIDES, TODAY, Project
 
@@ -111,10 +116,7 @@ def test_new_ledger_does_not_know_old_releases(project: Project):
     open_population(another(project, population="others"), project.home)
     aside.rename(project.home.raw)
     third = project.declare("homes", HOMES)
-    words = (
-        "homes: the ledger does not know population riders, although (rows|releases) of it are in "
-    )
-    refused(project, third, words=words)
+    refused(project, third, words=OF_RIDERS.replace("tours", "homes"))
 
 
 def test_interrupted_release_is_a_history(project: Project, spec: DatasetSpec):
@@ -123,25 +125,6 @@ def test_interrupted_release_is_a_history(project: Project, spec: DatasetSpec):
     shutil.rmtree(project.home.raw)
     forget_the_ledger(project)
     refused(project, another(project), words=f"{OF_RIDERS}.*/dpqt_kmeans/")
-
-
-def test_k_anonymous_releases_are_releases_of_their_population(project: Project):
-    spec = ready(project)
-    anonymized(project, spec)
-    shutil.rmtree(project.home.raw)
-    forget_the_ledger(project)
-    tours = another(project, population="ward")
-    refused(project, tours, words="although releases of it are in .*/k_anonymous/kjig/")
-
-
-def test_failed_k_anonymous_release_is_a_history(project: Project):
-    spec = ready(project, rows=ROWS[:4])
-    with pytest.raises(TooFewRows):
-        anonymized(project, spec, k=5)
-    shutil.rmtree(project.home.raw)
-    forget_the_ledger(project)
-    tours = another(project, population="ward")
-    refused(project, tours, words="although releases of it are in .*/k_anonymous/kjig/")
 
 
 @pytest.mark.parametrize("folder", ["internal/tours/evaluation", "reports/tours.cards"])
@@ -156,21 +139,21 @@ def test_evaluations_and_reports_of_same_data_set_are_history(folder: str, proje
     )
 
 
-def no_manifest(project: Project) -> Path:
+@pytest.mark.parametrize(("rows", "k"), [(ROWS, 2), (ROWS[:4], 5)], ids=["released", "failed"])
+def test_k_anonymous_releases_are_a_history(rows: tuple[str, ...], k: int, project: Project):
+    spec = ready(project, rows=rows)
+    with pytest.raises(TooFewRows) if k > len(rows) else nullcontext():
+        anonymized(project, spec, k=k)
+    shutil.rmtree(project.home.raw)
+    forget_the_ledger(project)
+    tours = another(project, population="ward")
+    refused(project, tours, words="although releases of it are in .*/k_anonymous/kjig/")
+
+
+def manifest(project: Project, text: str | None) -> Path:
+    """Leave another text of the manifest, or none; gives the folder of the snapshot."""
     (path,) = project.home.raw.rglob("manifest.json")
-    path.unlink()
-    return path.parent
-
-
-def broken_manifest(project: Project) -> Path:
-    (path,) = project.home.raw.rglob("manifest.json")
-    path.write_text("{")
-    return path.parent
-
-
-def manifest_without_population(project: Project) -> Path:
-    (path,) = project.home.raw.rglob("manifest.json")
-    path.write_text(json.dumps({**json.loads(path.read_text()), "population": 7}))
+    path.unlink() if text is None else path.write_text(text)
     return path.parent
 
 
@@ -190,18 +173,19 @@ def release_of_nobody(project: Project) -> Path:
     return folder.parent
 
 
+SPOILT: dict[str, Callable[[Project], Path]] = {
+    "no manifest": lambda project: manifest(project, None),
+    "a broken manifest": lambda project: manifest(project, "{"),
+    "no population": lambda project: manifest(project, '{"format": 1, "population": 7}'),
+    "a file": file_among_snapshots,
+    "a release": release_of_nobody,
+}
+
+
 @pytest.mark.usefixtures("spec")
-@pytest.mark.parametrize(
-    "spoil",
-    [
-        *(no_manifest, broken_manifest, manifest_without_population),
-        *(file_among_snapshots, release_of_nobody),
-    ],
-)
-def test_releases_of_an_unreadable_population_are_refused(
-    spoil: Callable[[Project], Path], project: Project
-):
-    path = spoil(project)
+@pytest.mark.parametrize("name", SPOILT)
+def test_releases_of_an_unreadable_population_are_refused(name: str, project: Project):
+    path = SPOILT[name](project)
     forget_the_ledger(project)
     words = f"the (rows|releases) in {path} name no population"
     refused(project, another(project, population="others"), words=words)
@@ -263,16 +247,29 @@ def test_a_data_set_of_releases_does_not_become_a_benchmark(project: Project):
 def test_rows_name_their_population_before_they_are_stored(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ):
-    class Crash(BaseException):
-        pass
-
-    def store(*_: object) -> None:
-        raise Crash
-
     spec = project.declare("rides", RIDES)
     with monkeypatch.context() as patch, pytest.raises(Crash):
-        patch.setattr("dp_pipeline.raw.snapshot.Snapshot.store_table", store)
+        patch.setattr("dp_pipeline.raw.snapshot.Snapshot.store_table", crash)
         project.prepare(spec)
     (manifest,) = project.home.raw.rglob("manifest.json")
     assert json.loads(manifest.read_text())["population"] == "riders"
     project.prepare(spec)
+
+
+def test_releases_that_cannot_be_listed_are_not_taken_for_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    home = Home(tmp_path)
+    assert list(find_traces(home)) == []
+    closed = home.released / "rides"
+    (closed / "grid" / "key").mkdir(parents=True)
+    real = os.scandir
+
+    def refused(path: Path | str) -> Any:
+        if Path(path) == closed:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", refused)
+    with pytest.raises(PipelineError, match="rides cannot be used: Permission denied"):
+        list(find_traces(home))

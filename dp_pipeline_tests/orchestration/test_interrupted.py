@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 
 from dp_pipeline.config.dataset import DatasetSpec
-from dp_pipeline.config.errors import BoundaryViolation, Damaged
+from dp_pipeline.config.errors import BoundaryViolation, Damaged, DeclarationError
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.ledger import DeadRelease, Ledger
 from dp_pipeline.ledger.export import export_lines
@@ -20,17 +21,20 @@ from dp_pipeline.releases.model_questions import ModelQuestions
 from dp_pipeline.releases.noisy_release import NoisyDrawing
 from dp_pipeline.releases.publish import PublishedBundle, publish
 from dp_pipeline.releases.release import ROWS
+from dp_pipeline.releases.run_plan import plan_run
 from dp_pipeline.results.bundle import Bundle
 from dp_pipeline.results.transcript import Transcript
 from dp_pipeline_tests.ledger.population import raw
 from dp_pipeline_tests.orchestration.faults import stopped
-from dp_pipeline_tests.orchestration.projects import RIDES, Project
+from dp_pipeline_tests.orchestration.projects import HOMES, RIDES, Project
+from dp_pipeline_tests.orchestration.warm import assert_refused
 
 pytestmark = pytest.mark.chain
 
 COST = Fraction("0.55")
 DEEP = {"dpqt_kmeans": {"k": "3", "nominal_rows": "1000"}}
-"""Four answers of the model, and two of the evaluation."""
+ANSWERS = 7
+"""The rows without a place, three heights of the tree, its leaves, and two of the evaluation."""
 
 
 @pytest.fixture
@@ -105,9 +109,7 @@ def test_table_of_another_manifest_ends_no_release(
     snapshot = project.snapshot(spec)
     before = snapshot.manifest["fingerprints"]
     snapshot.record(fingerprints={**before, "normalized": "0" * 64})
-    with pytest.raises(
-        Damaged, match="is not as it was stored: restore it, or name a new snapshot"
-    ):
+    with pytest.raises(Damaged, match="is not as it was stored: restore it"):
         project.publish(spec)
     snapshot.record(fingerprints=before)
     require_resumed(project, spec)
@@ -127,15 +129,101 @@ def test_fingerprint_of_the_rows_is_in_the_ledger_alone(project: Project, spec: 
 # The answers.
 
 
-@pytest.mark.parametrize("kept", range(3))
-def test_release_whose_answers_were_cut_off_is_dead(kept: int, project: Project, spec: DatasetSpec):
+def require_finished(project: Project, spec: DatasetSpec, path: Path, stored: bytes) -> None:
+    """The next run draws the missing answers, and no other."""
+    again = require_resumed(project, spec)
+    assert path.read_bytes().startswith(stored)
+    transcript = Transcript(path)
+    assert len(transcript) == 1 + ANSWERS, "the header and every answer"
+    assert again.bundle.transcript == transcript.chain
+
+
+@pytest.mark.parametrize("answers", range(ANSWERS))
+def test_only_the_missing_answers_are_drawn(answers: int, project: Project, spec: DatasetSpec):
+    transcript = interrupted(project, spec, answers=answers)
+    require_finished(project, spec, transcript, transcript.read_bytes())
+
+
+@pytest.mark.parametrize("torn", [b"{", b'{"chain": "0', b""], ids=["a byte", "a start", "half"])
+def test_torn_line_is_dropped(torn: bytes, project: Project, spec: DatasetSpec):
     transcript = interrupted(project, spec)
-    lines = transcript.read_bytes().splitlines(keepends=True)
-    transcript.write_bytes(b"".join(lines[: 1 + kept]))
-    with pytest.raises(Damaged, match=f"the 3 answers that were counted .*, but it holds {kept}"):
+    stored = transcript.read_bytes()
+    last = stored.splitlines(keepends=True)[-1]
+    transcript.write_bytes(stored + (torn or last[: len(last) // 2]))
+    require_finished(project, spec, transcript, stored)
+
+
+def test_unfinished_release_is_resumed_by_a_run(project: Project, spec: DatasetSpec):
+    interrupted(project, spec, answers=2)
+    # Anew or not: what was paid for is finished first.
+    options = {"epsilons": ["0.5"], "new_draw": True}
+    planned = plan_run(project.request(spec, **options))
+    assert [(release.state, release.cost) for release in planned.releases] == [("unfinished", 0)]
+    (outcome,) = project.run(spec, **options)
+    assert (outcome.state, outcome.cost, project.spent(spec)) == ("resumed", 0, COST)
+
+
+def test_unfinished_release_needs_its_own_parameters(project: Project, spec: DatasetSpec):
+    """Its evaluation asks about its own centres: of others it would be another question."""
+    transcript = interrupted(project, spec, answers=5)
+    two = {"dpqt_kmeans": {**DEEP["dpqt_kmeans"], "k": "2"}}
+    other = project.declare("rides", RIDES, models=two)
+    with pytest.raises(DeclarationError, match=r"was started with.*\"k\": \"3\".*: finish it with"):
+        project.publish(other)
+    require_finished(project, spec, transcript, transcript.read_bytes())
+    changed = project.publish(other)
+    assert (changed.state, changed.nano, changed.bundle.quality) == ("replayed", 0, {})
+
+
+def hold_answers(number: int) -> Callable[[Project, Path], object]:
+    """Leave so many answers in the transcript."""
+    return lambda _, path: path.write_bytes(
+        b"".join(path.read_bytes().splitlines(keepends=True)[: 1 + number])
+    )
+
+
+def change_a_line(_: Project, path: Path) -> None:
+    path.write_bytes(path.read_bytes().replace(b'"shape"', b'"shale"', 1))
+
+
+DAMAGES: dict[str, tuple[Callable[[Project, Path], object], str]] = {
+    **{
+        f"{n} of 3 answers": (hold_answers(n), f"the 3 answers .*, but it holds {n}")
+        for n in range(3)
+    },
+    "no answer": (lambda _, path: path.write_bytes(b""), "transcript"),
+    "a changed line": (change_a_line, "transcript"),
+    "no count": (
+        lambda project, _: shutil.rmtree(project.home.answer_counts),
+        "so far, but it is mis",
+    ),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_release_with_damaged_answers_is_dead(damage: str, project: Project, spec: DatasetSpec):
+    transcript = interrupted(project, spec)
+    harm, words = DAMAGES[damage]
+    harm(project, transcript)
+    left = transcript.read_bytes()
+    with pytest.raises(Damaged, match=words):
         project.publish(spec)
-    assert transcript.read_bytes() == b"".join(lines[: 1 + kept]), "something was drawn again"
+    assert transcript.read_bytes() == left, "something was drawn again"
     require_dead(project, spec)
+
+
+def test_release_that_lost_its_transcript_needs_a_new_draw(project: Project, spec: DatasetSpec):
+    interrupted(project, spec).unlink()
+    run = ["run", "rides", "--epsilon", "0.5"]
+    for words in ("transcript", "its noisy answers were lost and its ε is spent"):
+        assert_refused(project.cli_here(*run), 1, words)
+        assert project.spent(spec) == COST
+    assert "dead" in project.cli_here("plan", "rides").out
+    fresh = project.cli_here(*run, "--new-draw")
+    assert fresh.code == 0, fresh.err
+    assert "charged by this run: 0.55" in fresh.out
+    assert project.spent(spec) == 2 * COST
+    assert project.publish(spec).state == "replayed"
 
 
 def test_older_copy_of_the_store_brings_no_answer_back(project: Project, spec: DatasetSpec):
@@ -146,9 +234,7 @@ def test_older_copy_of_the_store_brings_no_answer_back(project: Project, spec: D
         project.publish(spec)
     shutil.rmtree(project.home.released)
     shutil.copytree(backup, project.home.released)
-    with pytest.raises(
-        Damaged, match="answers that were counted when they were drawn, but it holds"
-    ):
+    with pytest.raises(Damaged, match=r"answers that were counted .*, but it holds"):
         project.publish(spec)
     require_dead(project, spec)
 
@@ -202,22 +288,9 @@ def test_answers_without_a_known_charge_are_not_charged_again(
     with monkeypatch.context() as patch:
         patch.setattr(Ledger, "states", forget)
         patch.setattr(Ledger, "history", lambda *_: ())
-        words = "the release was never charged, but"
-        with pytest.raises(Damaged, match=words):
+        with pytest.raises(Damaged, match="the release was never charged, but"):
             project.publish(spec)
     require_resumed(project, spec)
-
-
-def test_what_cannot_be_drawn_is_refused_before_the_charge(
-    project: Project, spec: DatasetSpec, monkeypatch: pytest.MonkeyPatch
-):
-    def impossible(*_: object, **__: object) -> None:
-        raise BoundaryViolation("a table of too many cells")
-
-    monkeypatch.setattr(ModelQuestions, "bundle", impossible)
-    with pytest.raises(BoundaryViolation, match="too many cells"):
-        project.publish(spec)
-    assert (project.spent(spec), project.ledger.unfinished()) == (0, ())
 
 
 def test_stored_bundle_is_settled_whatever_newer_code_makes(
@@ -235,14 +308,6 @@ def test_stored_bundle_is_settled_whatever_newer_code_makes(
         patch.setattr(ModelQuestions, "bundle", newer)
         assert "title" not in require_resumed(project, spec).bundle.facts
     assert project.publish(spec).state == "replayed"
-
-
-def test_release_that_lost_its_count_is_dead(project: Project, spec: DatasetSpec):
-    interrupted(project, spec)
-    shutil.rmtree(project.home.answer_counts)
-    with pytest.raises(Damaged, match="number of answers drawn so far, but it is missing"):
-        project.publish(spec)
-    require_dead(project, spec)
 
 
 def test_count_is_there_while_a_release_is_unfinished(project: Project, spec: DatasetSpec):
@@ -300,3 +365,22 @@ def test_digests_are_others_for_who_does_not_hold_the_key(project: Project):
     assert one.transcript != two.transcript
     assert records[0].answer.nbytes == same[0].answer.nbytes == 32
     assert not np.array_equal(records[0].answer, same[0].answer)
+
+
+def test_what_cannot_be_drawn_is_not_charged(project: Project):
+    bounds = {"bounds": ["0", "1000000000"], "bins": "4097"}
+    beds = {"bounds": ["0", "9"], "bins": "2", "column": "rooms"}
+    spec = project.declare(
+        "homes",
+        HOMES,
+        attributes={"beds": beds, "rent": bounds},
+        models={"independent": {}},
+        partitions=["0.000001"],
+        protection={"unit": "rows_of_person", "column": "tenure", "at_most": str(10**12)},
+        ceiling={"total": "1"},
+    )
+    project.launch(spec, "ingested", "validated", "normalized", "discretized")
+    with pytest.raises(BoundaryViolation, match="The scale of noise must"):
+        project.publish(spec, model="independent", epsilon="0.000001")
+    assert project.spent(spec) == 0
+    assert not list(project.home.released.rglob("transcript.jsonl"))

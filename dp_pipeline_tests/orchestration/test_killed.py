@@ -13,10 +13,7 @@ from pathlib import Path
 import pytest
 
 from dp_pipeline.config.dataset import DatasetSpec
-from dp_pipeline.config.errors import Damaged, DeclarationError
-from dp_pipeline.ledger import DeadRelease
-from dp_pipeline.releases.run_plan import plan_run
-from dp_pipeline.results.transcript import Transcript
+from dp_pipeline.config.errors import Damaged
 from dp_pipeline_tests.orchestration.faults import POINTS, edit_document, stopped
 from dp_pipeline_tests.orchestration.kinds import KINDS, Case, publish_and_die
 from dp_pipeline_tests.orchestration.projects import RIDES, Project
@@ -24,10 +21,6 @@ from dp_pipeline_tests.orchestration.warm import command, ended, start
 
 pytestmark = pytest.mark.chain
 
-COST = Fraction("0.55")
-DEEP = {"dpqt_kmeans": {"k": "3", "nominal_rows": "1000"}}
-ANSWERS = 7
-"""The rows without a place, three heights of the tree, its leaves, and two of the evaluation."""
 
 NO_ANSWERS, NO_TABLES = ("k-anonymous", "after one answer"), ("domain", "half a bundle")
 KILLED = [
@@ -89,106 +82,11 @@ def test_bundle_changed_before_it_was_settled_is_not_settled(case: Case):
         case.publish()
     folder.rename(case.project.folder / "away")
     again = case.publish()
-    assert (again.state, again.nano, again.bundle.facts["dataset"]) == (
-        "resumed",
-        0,
-        case.spec.name,
-    )
-
-
-# Answers of one release.
-
-
-@pytest.fixture
-def spec(rides: Project) -> DatasetSpec:
-    return rides.declare("rides", RIDES, models=DEEP)
-
-
-def stopped_after(answers: int, project: Project, spec: DatasetSpec) -> Path:
-    """The transcript of a first try."""
-    with stopped(answers):
-        project.publish(spec)
-    (transcript,) = transcripts(project)
-    assert len(Transcript(transcript)) == 1 + answers
-    return transcript
-
-
-def require_finished(project: Project, spec: DatasetSpec, transcript: Path) -> None:
-    stored = transcript.read_bytes()
-    again = project.publish(spec)
     assert (again.state, again.nano) == ("resumed", 0)
-    assert transcript.read_bytes().startswith(stored)
-    assert len(Transcript(transcript)) == 1 + ANSWERS, "the header and every answer"
-    assert again.bundle.transcript == Transcript(transcript).chain
-    assert again.bundle.spent == project.spent(spec) == COST
+    assert again.bundle.facts["dataset"] == case.spec.name
 
 
-@pytest.mark.parametrize("answers", range(ANSWERS))
-def test_only_the_missing_answers_are_drawn(answers: int, rides: Project, spec: DatasetSpec):
-    require_finished(rides, spec, stopped_after(answers, rides, spec))
-
-
-@pytest.mark.parametrize("torn", [b"{", b'{"chain": "0', "half"], ids=["a byte", "a start", "half"])
-def test_torn_line_is_dropped(torn: bytes | str, rides: Project, spec: DatasetSpec):
-    transcript = stopped_after(3, rides, spec)
-    stored = transcript.read_bytes()
-    last = stored.splitlines(keepends=True)[-1]
-    transcript.write_bytes(stored + (torn if isinstance(torn, bytes) else last[: len(last) // 2]))
-    assert rides.publish(spec).state == "resumed"
-    assert transcript.read_bytes().startswith(stored)
-    assert len(Transcript(transcript)) == 1 + ANSWERS
-    assert rides.spent(spec) == COST
-
-
-def test_unfinished_release_is_resumed_by_a_run(rides: Project, spec: DatasetSpec):
-    stopped_after(2, rides, spec)
-    # Anew or not: what was paid for is finished first.
-    options = {"epsilons": ["0.5"], "new_draw": True}
-    planned = plan_run(rides.request(spec, **options))
-    assert [(release.state, release.cost) for release in planned.releases] == [("unfinished", 0)]
-    (outcome,) = rides.run(spec, **options)
-    assert (outcome.state, outcome.cost, rides.spent(spec)) == ("resumed", 0, COST)
-
-
-def test_unfinished_release_needs_its_own_parameters(rides: Project, spec: DatasetSpec):
-    """Its evaluation asks about its own centres: of others it would be another question."""
-    transcript = stopped_after(5, rides, spec)
-    other = rides.declare("rides", RIDES, models={"dpqt_kmeans": {**DEEP["dpqt_kmeans"], "k": "2"}})
-    with pytest.raises(DeclarationError, match=r"was started with.*\"k\": \"3\".*: finish it with"):
-        rides.publish(other)
-    require_finished(rides, spec, transcript)
-    changed = rides.publish(other)
-    assert (changed.state, changed.nano, changed.bundle.quality) == ("replayed", 0, {})
-
-
-@pytest.mark.parametrize("damage", ["emptied", "a middle line changed"])
-def test_release_with_damaged_answers_is_dead(damage: str, rides: Project, spec: DatasetSpec):
-    transcript = stopped_after(3, rides, spec)
-    lines = transcript.read_bytes().splitlines(keepends=True)
-    changed = [lines[0], lines[1].replace(b'"shape"', b'"shale"'), *lines[2:]]
-    transcript.write_bytes(b"" if damage == "emptied" else b"".join(changed))
-    with pytest.raises(Damaged):
-        rides.publish(spec)
-    for _ in range(2):
-        with pytest.raises(DeadRelease):
-            rides.publish(spec)
-    assert rides.spent(spec) == COST
-
-
-def test_release_that_lost_its_transcript_needs_a_new_draw(rides: Project, spec: DatasetSpec):
-    stopped_after(3, rides, spec).unlink()
-    run = ["run", "rides", "--epsilon", "0.5"]
-    for words in ("transcript", "its noisy answers were lost and its ε is spent"):
-        dead = rides.cli_here(*run)
-        assert (dead.code, dead.out, dead.err.count("\n")) == (1, "", 1)
-        assert words in dead.err
-        assert rides.spent(spec) == COST
-    assert "dead" in rides.cli_here("plan", "rides").out
-    fresh = rides.cli_here(*run, "--new-draw")
-    assert fresh.code == 0, fresh.err
-    assert "charged by this run: 0.55" in fresh.out
-    assert rides.spent(spec) == 2 * COST
-    assert rides.publish(spec).state == "replayed"
+# A command.
 
 
 def never_undercounts(project: Project, spec: DatasetSpec) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import Any
 
 import pytest
@@ -24,26 +25,35 @@ OTHERS: dict[str, Any] = {
     "partitions": ["1"],
     "models": {"independent": {}},
 }
-ROOMS: dict[str, Any] = HOMES["attributes"]["rooms"]
-STAGES = ("ingested", "validated", "normalized", "discretized")
+ATTRIBUTES: dict[str, Any] = HOMES["attributes"]
+PUBLIC = "the prior must be a data set with `purpose: benchmark`"
+ALIKE = "but it has others there: declare it alike in both"
 BESIDE = {"one_shot": {"prior": "others"}, "independent": {}}
 
 
 @pytest.fixture
-def spec(project: Project, monkeypatch: pytest.MonkeyPatch) -> DatasetSpec:
+def spec(project: Project) -> DatasetSpec:
     """HOMES with the homes of another town beside them, both prepared."""
-    monkeypatch.setenv("DP_PIPELINE_DATASETS", str(project.datasets))
     prepare_others(project)
-    declared = project.declare("homes", HOMES, models=BESIDE)
-    assert project.launch(declared, *STAGES).success
-    return declared
+    return prepare_homes(project)
 
 
 def prepare_others(project: Project, **changes: Any) -> None:
     project.datasets.mkdir(parents=True, exist_ok=True)
     project.write_rows("others.csv", [ROWS["homes"][0], *ROWS["homes"][1:] * 20])
-    public = project.declare("others", OTHERS, **changes)
-    assert project.launch(public, *STAGES).success
+    project.prepare(project.declare("others", OTHERS, **changes))
+
+
+def prepare_homes(project: Project) -> DatasetSpec:
+    declared = project.declare("homes", HOMES, models=BESIDE)
+    project.prepare(declared)
+    return declared
+
+
+@pytest.fixture(autouse=True)
+def files(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other data set is found by its name."""
+    monkeypatch.setenv("DP_PIPELINE_DATASETS", str(project.datasets))
 
 
 def test_it_names_public_rows_and_costs_what_it_would_without(project: Project, spec: DatasetSpec):
@@ -64,38 +74,20 @@ def test_it_is_rebuilt_by_the_same_public_rows_alone(project: Project, spec: Dat
     published = publish(release)
     require_reproducible(release, require_intact(release, published.folder))
     project.write_rows("others.csv", ROWS["homes"])
-    public = project.declare("others", OTHERS)
-    assert project.launch(public, "ingested", config={"snapshot": "later"}).success
-    assert project.launch(public, *STAGES[1:]).success
+    project.prepare(project.declare("others", OTHERS), "later")
     assert project.publish(spec, model="one_shot", epsilon="1").state == "replayed"
-    for path in published.folder.iterdir():
-        path.unlink()
-    published.folder.rmdir()
-    with pytest.raises(
-        DeclarationError, match="prior: the public rows are not those that the release was"
-    ):
+    shutil.rmtree(published.folder)
+    with pytest.raises(DeclarationError, match="prior: the public rows are not those that the"):
         project.publish(spec, model="one_shot", epsilon="1")
 
 
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        (
-            {"purpose": "release", "ceiling": {"total": "9"}},
-            "the prior must be a data set with `purpose: benchmark` and",
-        ),
-        (
-            {"population": HOMES["population"]},
-            "the prior must be a data set with `purpose: benchmark` and",
-        ),
-        (
-            {"attributes": {**HOMES["attributes"], "tenure": {"levels": ["owner", "renter"]}}},
-            "but it has others there: declare it alike in both",
-        ),
-        (
-            {"attributes": {**HOMES["attributes"], "rooms": {**ROOMS, "bins": "2"}}},
-            "but it has others there: declare it alike in both",
-        ),
+        ({"purpose": "release", "ceiling": {"total": "9"}}, PUBLIC),
+        ({"population": HOMES["population"]}, PUBLIC),
+        ({"attributes": {**ATTRIBUTES, "tenure": {"levels": ["owner", "renter"]}}}, ALIKE),
+        ({"attributes": {**ATTRIBUTES, "rooms": {**ATTRIBUTES["rooms"], "bins": "2"}}}, ALIKE),
     ],
 )
 def test_rows_not_public_or_not_alike_are_refused_at_no_cost(
@@ -107,44 +99,30 @@ def test_rows_not_public_or_not_alike_are_refused_at_no_cost(
     assert not [entry for entry in project.ledger.entries() if entry.nano_epsilon]
 
 
-def test_protected_rows_stay_so_whatever_their_file_says(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setenv("DP_PIPELINE_DATASETS", str(project.datasets))
+def test_protected_rows_stay_so_whatever_their_file_says(project: Project):
     prepare_others(project, purpose="release", ceiling={"total": "9"})
-    declared = project.declare("homes", HOMES, models=BESIDE)
-    assert project.launch(declared, *STAGES).success
+    declared = prepare_homes(project)
     project.write_declaration("others", OTHERS)
-    with pytest.raises(
-        DeclarationError, match="the account was opened with purpose 'release', but the file"
-    ):
+    with pytest.raises(DeclarationError, match="the account was opened with purpose 'release'"):
         project.publish(declared, model="one_shot", epsilon="1")
     assert not [entry for entry in project.ledger.entries() if entry.nano_epsilon]
 
 
-def test_rows_read_through_a_link_to_protected_ones_are_no_prior(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setenv("DP_PIPELINE_DATASETS", str(project.datasets))
+def test_rows_read_through_a_link_to_protected_ones_are_no_prior(project: Project):
     project.datasets.mkdir()
     (project.datasets / "others.csv").symlink_to(project.datasets / "lake.csv")
     prepare_others(project)
     (project.datasets / "others.csv").unlink()
     project.write_rows("others.csv", ROWS["homes"])
-    declared = project.declare("homes", HOMES, models=BESIDE)
-    assert project.launch(declared, *STAGES).success
+    declared = prepare_homes(project)
     lake = f"{(project.datasets / 'lake.csv').as_uri()}"
     project.ledger.claim_source("town", lake, distinct_population="other persons")
     with pytest.raises(DeclarationError, match="is protected by population town"):
         project.publish(declared, model="one_shot", epsilon="1")
 
 
-def test_rows_that_are_not_there_are_requested_by_name(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setenv("DP_PIPELINE_DATASETS", str(project.datasets))
-    declared = project.declare("homes", HOMES, models=BESIDE)
-    assert project.launch(declared, *STAGES).success
+def test_rows_that_are_not_there_are_requested_by_name(project: Project):
+    declared = prepare_homes(project)
     project.write_declaration("others", OTHERS)
     with pytest.raises(NotPrepared, match=r"are not prepared: `dp-pipeline run others` first"):
         project.publish(declared, model="one_shot", epsilon="1")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from fractions import Fraction
 
 import pyarrow as pa
@@ -18,6 +19,8 @@ pytestmark = pytest.mark.chain
 
 WIDER = {"x": {"bounds": ["0", "9"]}, "y": {"bounds": ["0", "4"]}}
 ONE_COLUMN_MORE = {**RIDES["attributes"], "z": {"bounds": ["0", "1"]}}
+PUBLIC = {"purpose": "benchmark", "ceiling": None, "evaluation": None}
+OTHER = {"kind": "csv", "path": "other.csv"}
 RANGE = {"dagster/asset_partition_range_start": "0.1", "dagster/asset_partition_range_end": "0.5"}
 
 
@@ -29,42 +32,44 @@ def collect_refusal(project: Project, spec: DatasetSpec, expected: str) -> None:
     assert project.files("released") == before
 
 
-def failed_validation(project: Project, spec: DatasetSpec, *checks: str) -> None:
-    """The validation fails in these blocking checks."""
-    result = project.launch(spec, "validated")
-    assert not result.success
-    (failure,) = failures(result)
-    assert ", ".join(checks) in failure.user_failure_data.description
-    failed = {
-        check.check_name for check in result.get_asset_check_evaluations() if not check.passed
-    }
-    assert set(checks) <= failed
+def missing_column(project: Project) -> DatasetSpec:
+    return project.declare("rides", RIDES, attributes=ONE_COLUMN_MORE)
 
 
-def test_after_column_was_found_missing_model_alone_is_refused(rides: Project):
-    spec = rides.declare("rides", RIDES, attributes=ONE_COLUMN_MORE)
-    failed_validation(rides, spec, "column__z", "type__z")
-    collect_refusal(rides, spec, "its checks refused the snapshot: mend what they report, then")
-
-
-def test_after_a_wrong_type_was_found_the_model_alone_is_refused(rides: Project):
-    spec = rides.declare("rides", RIDES)
-    snapshot = rides.snapshot(spec)
+def wrong_type(project: Project) -> DatasetSpec:
+    spec = project.declare("rides", RIDES)
+    snapshot = project.snapshot(spec)
     table = read_stage(snapshot, "ingested")
     flags = pa.array([True] * table.num_rows)
     store_parts(snapshot, "ingested", [table.set_column(table.column_names.index("x"), "x", flags)])
-    failed_validation(rides, spec, "type__x")
+    return spec
+
+
+def broken_benchmark(project: Project) -> DatasetSpec:
+    spec = project.declare("rides", RIDES, **PUBLIC, population="shown", source=OTHER)
+    project.write_rows("other.csv", ["rider,x,y", "ann,1,1", "bob,900,1"])
+    assert project.launch(spec, "ingested").success
+    return spec
+
+
+@pytest.mark.parametrize(
+    ("broken", "checks"),
+    [
+        (missing_column, {"column__z", "type__z"}),
+        (wrong_type, {"type__x"}),
+        (broken_benchmark, {"bounds__x"}),
+    ],
+)
+def test_after_validation_failed_the_model_alone_is_refused(
+    broken: Callable[[Project], DatasetSpec], checks: set[str], rides: Project
+):
+    spec = broken(rides)
+    result = rides.launch(spec, "validated")
+    (failure,) = failures(result)
+    assert all(check in failure.user_failure_data.description for check in checks)
+    assert checks <= {c.check_name for c in result.get_asset_check_evaluations() if not c.passed}
     collect_refusal(rides, spec, "its checks refused the snapshot: mend what they report, then")
     assert not rides.launch(spec, "normalized").success
-
-
-def test_rows_that_break_a_benchmark_refuse_its_model_too(project: Project):
-    public = {"purpose": "benchmark", "ceiling": None, "evaluation": None}
-    spec = project.declare("rides", RIDES, **public)
-    project.write_rows("rides.csv", ["rider,x,y", "ann,1,1", "bob,900,1"])
-    assert project.launch(spec, "ingested").success
-    failed_validation(project, spec, "bounds__x")
-    collect_refusal(project, spec, "its checks refused the snapshot: mend what they report, then")
 
 
 def test_rows_that_break_release_are_warned_of_and_stop_nothing(project: Project):
@@ -148,20 +153,7 @@ def test_a_run_over_a_range_of_partitions_is_refused_in_one_line(
     assert not (rides.home.released / "rides").exists()
 
 
-@pytest.mark.parametrize(
-    "noise",
-    [
-        "seeded:1",
-        "loud",
-        "seeded",
-        "seeded:",
-        "seeded:²",
-        "seeded:007",
-        "opendp:",
-        "opendp:1",
-        "9" * 99,
-    ],
-)
+@pytest.mark.parametrize("noise", ["seeded:1", "loud", "seeded:", "seeded:²", "opendp:1", "9" * 99])
 def test_unfit_noise_is_refused_before_a_row_is_read(noise: str, project: Project):
     project.declare("rides", RIDES)
     result = project.cli_here("run", "rides", DP_PIPELINE_NOISE=noise)
@@ -184,8 +176,7 @@ def test_dagster_refuses_seeded_noise_on_release_data(rides: Project):
 
 
 def test_a_seeded_benchmark_is_marked_not_fit_for_release(project: Project):
-    public = {"purpose": "benchmark", "ceiling": None, "evaluation": None}
-    spec = project.declare("rides", RIDES, **public)
+    spec = project.declare("rides", RIDES, **PUBLIC)
     (release,) = project.run(spec, epsilons=["0.5"], noise="seeded:1")
     assert not release.bundle.is_releasable
     (real,) = project.run(spec, epsilons=["0.5"])

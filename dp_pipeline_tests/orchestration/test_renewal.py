@@ -55,11 +55,6 @@ def waiting(project: Project, spec: DatasetSpec) -> Iterator[None]:
     project.instance.delete_run(run.run_id)
 
 
-@pytest.fixture
-def spec(rides: Project) -> DatasetSpec:
-    return rides.declare("rides", RIDES)
-
-
 def test_backfill_renews_report_once_when_its_last_run_is_over(rides: Project, spec: DatasetSpec):
     assert asked(rides, spec) == []
     released(rides, spec, "0.1")

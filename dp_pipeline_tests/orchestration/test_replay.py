@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from fractions import Fraction
 
+import dagster as dg
 import pytest
 
 from dp_pipeline.config.dataset import DatasetSpec
@@ -19,25 +21,9 @@ pytestmark = pytest.mark.chain
 COST = Fraction("0.55")
 
 
-def content(published: PublishedBundle) -> dict[str, bytes]:
-    """The bundle folder."""
-    return {path.name: path.read_bytes() for path in sorted(published.folder.iterdir())}
-
-
-def forget_rows(project: Project, spec: DatasetSpec) -> None:
-    """No stage is left of the snapshot; its manifest and the pointer to it are."""
-    for path in project.snapshot(spec).folder.glob("*.parquet"):
-        path.unlink()
-
-
 def with_model(project: Project, **parameters: str) -> DatasetSpec:
     declared = {"k": "3", "nominal_rows": "40", **parameters}
     return project.declare("rides", RIDES, models={"dpqt_kmeans": declared})
-
-
-@pytest.fixture
-def spec(rides: Project) -> DatasetSpec:
-    return rides.declare("rides", RIDES)
 
 
 @pytest.fixture
@@ -79,7 +65,11 @@ def test_dagster_ledger_and_command_line_agree_to_the_last_nano(project: Project
     project.run(spec)
     exact = 2 * Fraction("0.100000001") + Fraction("0.3") + 3 * Fraction("0.050000007")
     assert project.spent(spec) == exact
+    assert project.launch(spec, "dpqt_kmeans", partition="0.100000001").success
     assert charged(project, spec) == exact
+    entries = materializations(project, spec)[dg.AssetKey(["rides", "dpqt_kmeans"])]["0.100000001"]
+    states = [entry["privacy/state"].value for entry in entries]
+    assert states == ["replayed", "charged", "charged"], "the newest first"
     budget = project.cli_here("budget", "--json")
     (account,) = json.loads(budget.out)["accounts"]
     assert Fraction(account["spent"]) == exact
@@ -87,44 +77,37 @@ def test_dagster_ledger_and_command_line_agree_to_the_last_nano(project: Project
     assert account["releases"] == "3"
 
 
-def test_state_of_every_materialization_says_how_it_was_come_by(project: Project):
-    spec = project.declare("rides", RIDES)
-    project.run(spec, epsilons=["0.1"])
-    assert project.launch(spec, "dpqt_kmeans", partition="0.1").success
-    project.run(spec, epsilons=["0.1"], new_draw=True)
-    materialized = materializations(project, spec)
-    ((_, entries),) = (
-        found for key, partitions in materialized.items() if key.path[1] == "dpqt_kmeans"
-        for found in partitions.items()
-    )  # fmt: skip
-    states = [entry["privacy/state"].value for entry in entries]
-    assert states == ["charged", "replayed", "charged"]
+TRANSCRIPTS: dict[str, tuple[Callable[[list[bytes]], list[bytes]], str]] = {
+    "cut": (lambda lines: lines[:-1], "is not the one that was settled"),
+    "edited": (lambda lines: [lines[0], lines[1][:-9] + b"\n", *lines[2:]], "is damaged: restore"),
+    "beheaded": (lambda lines: [*lines[1:], b"\n"], "is damaged: restore"),
+    "gone": (lambda _: [], "is missing: restore it from a backup"),
+}
 
 
-@pytest.mark.parametrize("change", ["cut", "edited", "gone"])
+@pytest.mark.parametrize("change", TRANSCRIPTS)
 def test_settled_release_is_not_drawn_again_without_answers(
     change: str, rides: Project, spec: DatasetSpec, first: PublishedBundle
 ):
-    path = first.folder.parent / "transcript.jsonl"
-    lines = path.read_bytes().splitlines(keepends=True)
+    path, (edit, words) = first.folder.parent / "transcript.jsonl", TRANSCRIPTS[change]
+    path.write_bytes(b"".join(edit(path.read_bytes().splitlines(keepends=True))))
     if change == "gone":
         path.unlink()
-    else:
-        lines_left = (
-            lines[:-1] if change == "cut" else [*lines[:1], lines[1][:-9] + b"\n", *lines[2:]]
-        )
-        path.write_bytes(b"".join(lines_left))
     assert rides.publish(spec).bundle.to_json() == first.bundle.to_json()
+    with pytest.raises(Damaged, match=words):
+        rides.publish(with_model(rides, k="2"))
     shutil.rmtree(first.folder)
     with pytest.raises(Damaged, match="transcript"):
-        rides.publish(spec)
+        rides.publish(rides.declare("rides", RIDES))
     assert rides.spent(spec) == COST
 
 
 def test_another_k_reuses_answers_and_leaves_bought_quality_out(
     rides: Project, spec: DatasetSpec, first: PublishedBundle
 ):
-    forget_rows(rides, spec)
+    stored = {path.name: path.read_bytes() for path in first.folder.iterdir()}
+    for path in rides.snapshot(spec).folder.glob("*.parquet"):
+        path.unlink()
     other = rides.publish(with_model(rides, k="2"))
     assert (other.state, other.nano) == ("replayed", 0)
     assert other.bundle.key == first.bundle.key
@@ -137,7 +120,7 @@ def test_another_k_reuses_answers_and_leaves_bought_quality_out(
         assert other.bundle.tables["synopsis"][column].tolist() == values.tolist()
     assert rides.spent(spec) == COST
     again = rides.publish(rides.declare("rides", RIDES))
-    assert content(again) == content(first)
+    assert {path.name: path.read_bytes() for path in again.folder.iterdir()} == stored
 
 
 def test_the_chain_shows_no_bought_quality_for_another_k(released_rides: Project):
@@ -182,13 +165,3 @@ def test_new_draw_that_is_executed_again_replays_its_own(tag: str | None, releas
     tags = {} if tag is None else {tag: "a" * 8}
     assert released_rides.launch(spec, "dpqt_kmeans", **options, tags=tags).success
     assert released_rides.spent(spec) == (3 if tag is None else 2) * COST
-
-
-def test_new_snapshot_is_new_charge_even_when_no_row_has_changed(project: Project):
-    spec = project.declare("rides", RIDES)
-    project.run(spec, epsilons=["0.1"])
-    (other,) = project.run(spec, epsilons=["0.1"], snapshot="next_week")
-    assert other.state == "charged"
-    assert project.spent(spec) == Fraction("0.3")
-    (again,) = project.run(spec, epsilons=["0.1"], snapshot="next_week")
-    assert (again.state, project.spent(spec)) == ("replayed", Fraction("0.3"))

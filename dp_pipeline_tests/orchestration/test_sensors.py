@@ -70,14 +70,6 @@ def test_sensitive_rows_have_no_sensor_on_their_changes(project: Project):
     assert sensors(project.declare("plants", PLANTS)) == ["plants_new_rows"]
 
 
-def test_a_rule_that_lets_any_change_be_watched_is_caught(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(DatasetSpec, "may_watch_source", True)
-    with pytest.raises(AssertionError):
-        test_sensitive_rows_have_no_sensor_on_their_changes(project)
-
-
 def test_what_cannot_be_seen_from_outside_has_no_sensor(project: Project):
     generated = {"kind": "generator", "name": "trips_like", "options": {"seed": "7", "rows": "9"}}
     places = {"attributes": RIDES["attributes"], "models": RIDES["models"], "publish": None}

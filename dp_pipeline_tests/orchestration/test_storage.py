@@ -1,23 +1,122 @@
-"""A stored bundle comes back with its texts, numbers and missing values, or is damaged."""
+"""What is stored comes back as it was, or is refused in one line: another format, or damaged."""
 
 from __future__ import annotations
 
+import json
 import tempfile
+from collections.abc import Callable
 from dataclasses import replace
+from datetime import date
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.config.errors import Damaged
+from dp_pipeline.config.errors import Damaged, UnknownFormat
 from dp_pipeline.export import arrow_tables
+from dp_pipeline.raw.snapshot import Snapshot
+from dp_pipeline.releases.replay import read_document
 from dp_pipeline.releases.store import BundleStore
 from dp_pipeline.results.bundle import Bundle, ReleaseKey
+from dp_pipeline_tests.orchestration.events import failures, refusal
+from dp_pipeline_tests.orchestration.projects import RIDES, Project
+
+Read = Callable[[], object]
+
+
+def stored_bundle(folder: Path) -> tuple[Path, Read]:
+    _, path = stored(folder, t={"x": np.array([1, 2])})
+    return path / "bundle.json", lambda: BundleStore(folder).read_sealed(path, key=KEY)
+
+
+def stored_manifest(folder: Path) -> tuple[Path, Read]:
+    snapshot = Snapshot(folder / "toy" / "2026-11-22", b"k" * 32)
+    snapshot.record(population="people")
+    return snapshot.folder / "manifest.json", lambda: snapshot.manifest
+
+
+def retired_manifest(folder: Path) -> tuple[Path, Read]:
+    snapshot = Snapshot(folder / "toy" / "2026-11-22", b"")
+    snapshot.mark_retired(population="people", on=date(2026, 11, 22))
+    return snapshot.folder / "manifest.json", lambda: (snapshot.population, snapshot.is_retired())
+
+
+def document(folder: Path) -> tuple[Path, Read]:
+    path = folder / "value.json"
+    path.write_text('{"format": 1, "value": {"rows": []}}', encoding="utf-8")
+    return path, lambda: read_document(path)
+
+
+OBJECTS = [stored_bundle, stored_manifest, retired_manifest, document]
+
+
+def changed(path: Path, change: Callable[[dict[str, Any]], object]) -> bytes:
+    fields = json.loads(path.read_text(encoding="utf-8"))
+    change(fields)
+    path.write_text(json.dumps(fields), encoding="utf-8")
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize("make", OBJECTS)
+@pytest.mark.parametrize(
+    ("number", "words"), [(0, "use"), (2, "use"), (97, "use"), (None, "use"), ("1", "put back")]
+)
+def test_another_format_is_refused_before_anything_else_is_read(
+    number: object, words: str, make: Callable[..., Any], tmp_path: Path
+):
+    path, read = make(tmp_path)
+
+    def with_number(fields: dict[str, Any]) -> None:
+        fields.clear()
+        fields["format"] = number
+
+    content = changed(path, with_number)
+    with pytest.raises(UnknownFormat, match=f"expected format 1, got .*: {words}") as refused:
+        read()
+    assert "\n" not in str(refused.value)
+    assert path.read_bytes() == content
+
+
+def test_a_list_in_the_place_of_a_document_has_no_format(tmp_path: Path):
+    path = tmp_path / "value.json"
+    path.write_text("[]", encoding="utf-8")
+    with pytest.raises(UnknownFormat):
+        read_document(path)
+
+
+@pytest.mark.parametrize("content", [b"{", b'{"format": 1}', b"\xff", b"[" * 100_000])
+def test_a_document_that_is_none_is_damage_in_one_line(content: bytes, tmp_path: Path):
+    path = tmp_path / "value.json"
+    path.write_bytes(content)
+    with pytest.raises(Damaged, match="must hold JSON as this program writes it, but it does not"):
+        read_document(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "line"), [("{", "JSON as this program"), ("{}", "format 1, got no format")]
+)
+@pytest.mark.parametrize(
+    ("stage", "partition", "path"),
+    [
+        ("evaluation", "0.5", "released/rides/dpqt_kmeans/partition-0.5.json"),
+        ("comparison", None, "internal/rides/evaluation/0.5.json"),
+    ],
+)
+def test_what_an_asset_cannot_read_is_reported_in_one_line(
+    content: str, line: str, stage: str, partition: str | None, path: str, released_rides: Project
+):
+    (released_rides.home.root / path).write_text(content, encoding="utf-8")
+    spec = released_rides.declare("rides", RIDES)
+    result = released_rides.launch(spec, stage, partition=partition)
+    assert line in refusal(result)
+    (failed,) = failures(result)
+    assert failed.user_failure_data.metadata["exit_code"].value == 1
+
 
 KEY = b"k" * 32
 
@@ -89,27 +188,6 @@ def test_table_written_in_batches_comes_back_with_all_its_rows(
     found = {name: repr(column.tolist()) for name, column in back.tables["synthetic"].items()}
     assert found == {name: repr(column.tolist()) for name, column in table.items()}
     assert back.tables["synthetic"]["late"].tolist().count(7) == 2
-
-
-CHANGED = {
-    "a value that was missing": objects(2**62 + 1, 0, -3),
-    "a value that is missing now": objects(2**62 + 1, None, None),
-    "the missing one elsewhere": objects(None, 2**62 + 1, -3),
-    "another value": objects(2**62, None, -3),
-    "another type": objects(float(2**62), None, -3.0),
-    "texts": objects("4611686018427387905", None, "-3"),
-}
-
-
-@pytest.mark.parametrize("name", CHANGED)
-def test_a_change_beside_a_missing_value_is_damage(tmp_path: Path, name: str):
-    _, path = stored(tmp_path, synthetic=TABLE)
-    file = path / "synthetic.parquet"
-    table = pq.read_table(file)
-    place = table.column_names.index("gap_whole")
-    pq.write_table(table.set_column(place, "gap_whole", pa.array(CHANGED[name].tolist())), file)
-    with pytest.raises(Damaged, match="not as it was stored"):
-        BundleStore(tmp_path).read_sealed(path, key=KEY)
 
 
 def test_a_bundle_that_lies_there_is_kept_as_it_is(tmp_path: Path):

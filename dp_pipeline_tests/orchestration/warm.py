@@ -12,6 +12,8 @@ from multiprocessing import forkserver
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
+from dp_pipeline_tests.config.declarations import assert_no_name_twice
+
 PRELOADED = (
     "great_expectations",
     "great_expectations.data_context.types.base",
@@ -56,6 +58,18 @@ class Result:
         lines = stderr.splitlines(keepends=True)
         steps = tuple(line.rstrip() for line in lines if line.endswith(STEP))
         return cls(code, out, "".join(line for line in lines if not line.endswith(STEP)), steps)
+
+
+def assert_refused(result: Result, code: int, *words: str) -> None:
+    """One line on stderr with these words, nothing on stdout, this exit code."""
+    assert result.code == code, result
+    assert result.out == ""
+    assert "Traceback" not in result.err
+    assert result.err.startswith("dp-pipeline: ")
+    assert result.err.count("\n") == 1
+    for word in words:
+        assert word in result.err
+    assert_no_name_twice(result.err)
 
 
 def start_server() -> None:

@@ -1,4 +1,4 @@
-"""A table with missing values and whole numbers, from its file to its synthetic rows."""
+"""Tables with missing values, whole numbers and constraints, from a file to synthetic rows."""
 
 from __future__ import annotations
 
@@ -31,7 +31,6 @@ PEOPLE: Declaration = {
     "models": {"privbayes": {}},
 }
 LINES = ("# of one street", *["17, Paid., f", "?, none, m", "64, , f", ", paid, m"] * 50)
-STAGES = ("ingested", "validated", "normalized", "discretized")
 
 
 def declared(project: Project, **age: str) -> DatasetSpec:
@@ -45,7 +44,7 @@ def declared(project: Project, **age: str) -> DatasetSpec:
 @pytest.fixture
 def street(project: Project) -> Project:
     """With its rows read and prepared."""
-    assert project.launch(declared(project), *STAGES).success
+    project.prepare(declared(project))
     return project
 
 
@@ -74,3 +73,52 @@ def test_declaring_integers_later_rebuilds_at_no_cost(street: Project):
         for release in (first, again)
     ]
     assert kinds == ["double", "int64"]
+
+
+COUPLES: Declaration = {
+    "description": "Who lives with whom: sensitive.",
+    "population": "couples",
+    "purpose": "release",
+    "protection": {"unit": "one_row"},
+    "ceiling": {"total": "9"},
+    "source": {"kind": "csv", "path": "couples.csv"},
+    "attributes": {
+        "age": {"bounds": ["0", "80"], "bins": "4", "integer": "true"},
+        "state": {"levels": ["single", "married"]},
+        "town": {"levels": ["Graz", "Linz", "Wels"]},
+        "land": {"levels": ["Styria", "Upper"]},
+    },
+    "constraints": {
+        "never": {"age": "[0, 20)", "state": "married"},
+        "depends": {"town": {"land": {"Graz": "Styria", "Linz": "Upper", "Wels": "Upper"}}},
+    },
+    "partitions": ["0.5"],
+    "models": {"one_shot": {"synthetic_rows": "400"}},
+}
+
+
+LANDS: dict[str, str] = COUPLES["constraints"]["depends"]["town"]["land"]
+
+
+@pytest.mark.chain
+def test_a_release_keeps_constraints_and_its_card_says_them(project: Project):
+    lines = [
+        f"{n % 80},{'married' if n % 80 >= 20 and n % 3 else 'single'},{town},{LANDS[town]}"
+        for n, town in enumerate([*LANDS] * 200)
+    ]
+    project.datasets.mkdir(parents=True, exist_ok=True)
+    project.write_rows("couples.csv", ["age,state,town,land", *lines, "5,married,Graz,Upper"])
+    (outcome,) = project.run(project.declare("couples", COUPLES))
+    folder = outcome.folder
+    table = pq.read_table(folder / "synthetic.parquet").to_pydict()
+    assert len(table["age"]) == 400
+    assert not any(
+        age is not None and age < 20 and state == "married"
+        for age, state in zip(table["age"], table["state"], strict=True)
+    )
+    pairs = zip(table["town"], table["land"], strict=True)
+    assert all(LANDS[t] == land for t, land in pairs if None not in (t, land))
+    path = project.home.reports / "couples.cards" / "one_shot.0.5.md"
+    card = path.read_text(encoding="utf-8").replace("\\", "")
+    text = "Declared of every row: never age [0, 20) with state married; town decides land."
+    assert text in " ".join(card.split())
