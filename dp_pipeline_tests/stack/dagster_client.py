@@ -151,11 +151,6 @@ class Client:
         found = self.result(_RUNS, expected="Runs", filter={"tags": tags} if tags else {})
         return [_run(one) for one in found["results"]]
 
-    def events(self, run: str) -> list[Mapping[str, Any]]:
-        """The log of one run: type and message of every event; of a step's failure its words."""
-        found = self.result(_EVENTS, expected="EventConnection", id=run)
-        return list(found["events"])
-
     def cancel(self, run: str) -> None:
         """Mark a run as canceled, wherever its process is: what a steward does with one whose
         process is gone.
@@ -231,10 +226,6 @@ _BACKFILLS = f"""query {{ partitionBackfillsOrError {{ __typename
   ... on PartitionBackfills {{ results {{ id }} }} {_ERROR} }} }}"""
 _RUNS = f"""query($filter: RunsFilter) {{ runsOrError(filter: $filter) {{ __typename
   ... on Runs {{ results {{ runId status jobName tags {{ key value }} }} }} {_ERROR} }} }}"""
-_EVENTS = f"""query($id: ID!) {{ logsForRun(runId: $id) {{ __typename
-  ... on EventConnection {{ events {{ __typename
-    ... on MessageEvent {{ message level eventType stepKey timestamp }}
-    ... on ExecutionStepFailureEvent {{ failureMetadata {{ description }} }} }} }} {_ERROR} }} }}"""
 _CANCEL = f"""mutation($id: String!) {{
   terminateRun(runId: $id, terminatePolicy: MARK_AS_CANCELED_IMMEDIATELY) {{ __typename
     ... on TerminateRunFailure {{ message }} {_ERROR} }} }}"""

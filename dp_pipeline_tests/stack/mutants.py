@@ -42,12 +42,6 @@ def publish_before_paying(folder: Path) -> None:
     _publish(folder)
 
 
-def publish_and_stop(folder: Path) -> None:
-    """Nothing is broken, but there is no process after the last answer."""
-    store.BundleStore.write = die  # type: ignore[method-assign, assignment]
-    _publish(folder)
-
-
 def _publish(folder: Path) -> None:
     project = Project(folder)
     publish(project.release(load_spec(project.datasets / "rides.yaml")))

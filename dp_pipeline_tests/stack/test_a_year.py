@@ -8,14 +8,11 @@ from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
-import dagster as dg
 import pytest
 
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.ledger import balance, journal
-from dp_pipeline.orchestration.common import RESOURCE, Pipeline
 from dp_pipeline.orchestration.jobs import epsilon_run_assets
 from dp_pipeline.raw import ingest
 from dp_pipeline.raw.snapshot import current_snapshot
@@ -24,8 +21,15 @@ from dp_pipeline.releases.outcome import published_windows
 from dp_pipeline.releases.roll_up import roll_up
 from dp_pipeline.results.measurement import variance
 from dp_pipeline_tests.orchestration.events import failures
-from dp_pipeline_tests.orchestration.projects import Project, definitions_of
-from dp_pipeline_tests.orchestration.streams import EACH, HEAD, STREAM, run_weeks, week_options
+from dp_pipeline_tests.orchestration.projects import Project
+from dp_pipeline_tests.orchestration.streams import (
+    EACH,
+    HEAD,
+    STREAM,
+    run_weeks,
+    ticked,
+    week_options,
+)
 
 pytestmark = pytest.mark.stack
 
@@ -70,16 +74,6 @@ def calendar(monkeypatch: pytest.MonkeyPatch) -> Calendar:
     return clock
 
 
-def ticked(project: Project, spec: DatasetSpec, moment: datetime) -> Any:
-    definitions = definitions_of(spec, project.home)
-    context = dg.build_schedule_context(
-        scheduled_execution_time=moment,
-        repository_def=definitions.get_repository_def(),
-        resources={RESOURCE: Pipeline(project.home)},
-    )
-    return definitions.resolve_schedule_def("stream_each_window").evaluate_tick(context)
-
-
 def run_the_year(project: Project, spec: DatasetSpec, calendar: Calendar) -> dict[str, Fraction]:
     """Every tick of the year and the runs that it asks for; gives what each month should cost."""
     months: dict[str, Fraction] = {}
@@ -89,7 +83,7 @@ def run_the_year(project: Project, spec: DatasetSpec, calendar: Calendar) -> dic
             continue
         asked = [
             str(request.partition_key)
-            for request in ticked(project, spec, calendar.moment).run_requests
+            for request in ticked(project, spec, calendar.moment.isoformat()).run_requests
         ]
         late = len(MISSED) if at - 1 in MISSED else 0
         assert asked == [f"{week}-1" for week in WEEKS[at - late : at + 1]]
@@ -146,7 +140,7 @@ def require_read_once(project: Project, spec: DatasetSpec) -> None:
 def require_nothing_more(project: Project, spec: DatasetSpec, calendar: Calendar) -> None:
     """The next tick asks for nothing, and a command over all weeks charges nothing."""
     calendar.moment += timedelta(1)
-    quiet = ticked(project, spec, calendar.moment)
+    quiet = ticked(project, spec, calendar.moment.isoformat())
     assert not quiet.run_requests
     assert "every closed window that may have rows is published" in (quiet.skip_message or "")
     before = len(project.ledger.entries())

@@ -14,7 +14,6 @@ import pytest
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.parser import load_spec
 from dp_pipeline_tests.stack.accounts import require_paid_once, unfinished
-from dp_pipeline_tests.stack.dagster_client import GraphQLError
 from dp_pipeline_tests.stack.dagster_stack import CODE, DagsterStack
 from dp_pipeline_tests.stack.processes import wait_for
 from dp_pipeline_tests.stack.steward import Steward
@@ -112,13 +111,6 @@ def test_same_backfill_from_shell_replays_everything_at_no_cost(
     for check in CHECKS:
         newest = stack.client.check_results(["rides", "dpqt_kmeans"], check)[: len(runs)]
         assert newest == ["SUCCEEDED"] * len(runs), check
-
-
-def test_backfill_of_partition_never_declared_is_refused(stack: DagsterStack, spec: DatasetSpec):
-    spent = stack.project.spent(spec)
-    with pytest.raises(GraphQLError):
-        stack.client.launch_backfill(ASSETS, ["0.3"])
-    assert stack.project.spent(spec) == spent
 
 
 def test_the_report_follows_a_backfill_without_a_click(stack: DagsterStack, spec: DatasetSpec):

@@ -16,11 +16,9 @@ from dp_pipeline_tests.stack.accounts import (
     replay_everything,
     require_nothing_uncounted,
     require_paid_once,
-    unfinished,
 )
 from dp_pipeline_tests.stack.city import prepare
 from dp_pipeline_tests.stack.mutants import (
-    publish_and_stop,
     publish_before_paying,
     publish_in_place,
 )
@@ -77,14 +75,6 @@ def test_ledger_that_reserves_late_is_seen_to_under_count(project: Project, spec
     assert project.spent(spec) == 0
     with pytest.raises(AssertionError, match="drawn and not paid"):
         require_nothing_uncounted(project, spec)
-
-
-def test_release_killed_after_its_answers_leaves_no_bundle(project: Project, spec: DatasetSpec):
-    with reading(project.home.released) as reader:
-        killed(project, publish_and_stop)
-    require_nothing_uncounted(project, spec)
-    assert len(unfinished(project, spec)) == 1
-    assert (reader.texts, reader.broken) == ({}, [])
 
 
 def test_a_bundle_that_changes_after_it_was_read_is_seen(project: Project, spec: DatasetSpec):
