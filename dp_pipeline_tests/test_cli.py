@@ -21,8 +21,8 @@ from click.testing import CliRunner
 from dp_pipeline.cli import main, run
 from dp_pipeline.cli.released import print_failed_checks
 from dp_pipeline.orchestration import instance
+from dp_pipeline.releases.account import open_population
 from dp_pipeline.reporting.text import print_table
-from dp_pipeline_tests.config.declarations import assert_no_name_twice
 from dp_pipeline_tests.orchestration import patients
 from dp_pipeline_tests.orchestration.events import entries
 from dp_pipeline_tests.orchestration.projects import (
@@ -33,7 +33,7 @@ from dp_pipeline_tests.orchestration.projects import (
     Declaration,
     Project,
 )
-from dp_pipeline_tests.orchestration.warm import Result, start_server
+from dp_pipeline_tests.orchestration.warm import Result, assert_refused, start_server
 
 pytestmark = [pytest.mark.chain, pytest.mark.usefixtures("forgotten_disk", "blank_pictures")]
 
@@ -62,18 +62,6 @@ def home_of_rides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]
     result = project.cli("run", "rides")
     assert result.code == 0, result.err
     yield project
-
-
-def assert_refused(result: Result, code: int, *words: str) -> None:
-    """One line on stderr with these words, nothing on stdout, this exit code."""
-    assert result.code == code, result
-    assert result.out == ""
-    assert "Traceback" not in result.err
-    assert result.err.startswith("dp-pipeline: ")
-    assert result.err.count("\n") == 1
-    for word in words:
-        assert word in result.err
-    assert_no_name_twice(result.err)
 
 
 def assert_kept_secret(project: Project, result: Result) -> None:
@@ -256,9 +244,9 @@ def test_the_plan_of_what_was_released_costs_nothing(home_of_rides: Project):
 
 
 def test_a_plan_beyond_the_ceiling_ends_with_exit_code_3(project: Project):
-    spec = project.declare("rides", RIDES, ceiling={"total": "0.7"})
-    project.run(spec, epsilons=["0.1"])
-    result = project.cli_here("plan", "rides", "--new-draw")
+    open_population(project.declare("rides", RIDES, ceiling={"total": "0.7"}), project.home)
+    project.spend("0.15")
+    result = project.cli_here("plan", "rides")
     assert result.code == 3
     assert "requested 0.7, spent 0.15, left 0.55, ceiling 0.7" in result.out
     assert result.err.count("\n") == 1
@@ -271,11 +259,9 @@ def test_the_budget_of_one_data_set_is_that_of_its_population(home_of_rides: Pro
     limits = {"left": "2.3", "ceiling": "3", "per_month": "none", "month_left": "none"}
     assert account == {**expected, **limits}
     assert json.loads(home_of_rides.cli_here("budget", "census", "--json").out)["accounts"] == []
-
-
-def test_the_table_of_budgets_says_what_its_columns_are(home_of_rides: Project):
-    said = home_of_rides.cli_here("budget", "rides").out
-    assert "a month: the limit of each calendar month (UTC), its rest: what is left of" in said
+    shown = home_of_rides.cli_here("budget", "rides").out
+    assert shown == home_of_rides.cli_here("budget", "show").out
+    assert "a month: the limit of each calendar month (UTC), its rest: what is left of" in shown
     assert "How to read it" not in home_of_rides.cli_here("budget", "census").out
 
 
@@ -314,6 +300,15 @@ def test_the_demo_runs_its_data_sets_in_order_and_prints_each(
     places = [result.stdout.index(page) for page in pages]
     assert places == sorted(places)
     assert "This is not differential privacy" in result.stdout
+    again = CliRunner().invoke(main, ["demo", "--json", "--quiet"])
+    assert (again.exit_code, again.stderr) == (0, "")
+    document = json.loads(again.stdout)
+    assert [one["charged"] for one in document["runs"]] == ["0", "0"]
+    (anonymous,) = document["k_anonymous"]
+    assert (anonymous["dataset"], anonymous["guarantee"]) == ("patients", "not-dp")
+    (table,) = anonymous["releases"]
+    assert table["smallest"] >= table["k"] == 2
+    assert Path(table["card"]).is_file()
 
 
 def test_columns_of_numbers_are_aligned_to_the_right(
@@ -369,14 +364,6 @@ def test_two_data_sets_of_one_name_are_refused(project: Project):
     assert_refused(project.cli_here("run", "trips"), 2, "needs a name of its own")
 
 
-def test_without_a_home_every_command_that_needs_one_is_refused(project: Project):
-    project.declare("rides", RIDES)
-    for command in (["run", "rides"], ["plan", "rides"], ["budget"]):
-        result = project.cli_here(*command, DP_PIPELINE_HOME="")
-        assert_refused(result, 2, "is not in a project: change to a folder with workspace")
-    assert not project.home.root.exists()
-
-
 def test_a_home_that_cannot_be_a_folder_is_refused(project: Project):
     project.declare("rides", RIDES)
     home = str(project.datasets / "rides.csv")
@@ -412,26 +399,18 @@ def test_a_corrupted_ledger_stops_every_command(content: bytes, project: Project
     assert not project.home.raw.exists()
 
 
-def test_a_lost_ledger_is_not_replaced_by_an_empty_budget(project: Project):
-    spec = project.declare("rides", RIDES)
-    project.run(spec, epsilons=["0.1"])
-    (project.home.root / "ledger" / "ledger.sqlite").unlink()
-    for command in ("run", "plan"):
-        assert_refused(
-            project.cli_here(command, "rides"),
-            1,
-            "is lost, but its keys are here: put back a copy",
-        )
-
-
-def test_an_edited_ledger_is_reported_by_the_budget(project: Project):
-    spec = project.declare("rides", RIDES)
-    project.run(spec, epsilons=["0.1"])
+def test_an_edited_or_lost_ledger_is_no_empty_budget(project: Project):
+    open_population(project.declare("rides", RIDES), project.home)
+    project.spend("0.1")
     path = project.home.root / "ledger" / "ledger.sqlite"
     content = path.read_bytes()
-    assert b"dpqt_kmeans at" in content
-    path.write_bytes(content.replace(b"dpqt_kmeans at", b"dpqt_kmeans AT"))
+    assert b"earlier releases" in content
+    path.write_bytes(content.replace(b"earlier releases", b"earlier RELEASES"))
     assert_refused(project.cli_here("budget", "--json"), 1, "does not match its hash")
+    path.unlink()
+    for command in ("run", "plan"):
+        lost = "is lost, but its keys are here: put back a copy"
+        assert_refused(project.cli_here(command, "rides"), 1, lost)
 
 
 # Sources that cannot be read, and rows that break their declaration.

@@ -6,22 +6,16 @@ import json
 import re
 import shutil
 from collections.abc import Iterator
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
-from dp_pipeline.cli import main, run
-from dp_pipeline.orchestration import instance
-from dp_pipeline_tests.orchestration import patients
-from dp_pipeline_tests.orchestration.projects import PLANTS, RIDES, Project
+from dp_pipeline_tests.orchestration.projects import RIDES, Project
 from dp_pipeline_tests.orchestration.warm import Result
 
 pytestmark = [pytest.mark.chain, pytest.mark.usefixtures("forgotten_disk", "blank_pictures")]
 
-COLOURED = {**PLANTS, "models": {"independent": {}}, "partitions": ["0.5"]}
 WEEKLY = {
     "windows": {"column": "ended", "every": "week", "first": "2026-W01"},
     "ceiling": {"each_window": "2", "total": "9"},
@@ -155,24 +149,3 @@ def test_lists_are_documents(project: Project):
     verified = document(project.cli_here("budget", "verify", "--json"))
     assert verified["rows"] > 0
     assert re.fullmatch("[0-9a-f]{64}", verified["newest"])
-
-
-def test_the_demo_is_one_document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    project = Project(tmp_path)
-    project.declare("plants", COLOURED)
-    for name, value in project.environment.items():
-        monkeypatch.setenv(name, value)
-    patients.declare(project, patients.WARD)
-    monkeypatch.setattr(run, "DEMO", ("plants",))
-    monkeypatch.setattr(run, "DEMO_ANONYMOUS", {"patients": "2"})
-    monkeypatch.setattr(instance, "dagster_instance", lambda _: nullcontext(project.instance))
-    result = CliRunner().invoke(main, ["demo", "--json", "--quiet"])
-    told = document(Result(result.exit_code, result.stdout, result.stderr))
-    assert result.stderr == ""
-    assert [one["charged"] for one in told["runs"]] == ["0.5"]
-    (anonymous,) = told["k_anonymous"]
-    assert (anonymous["dataset"], anonymous["guarantee"]) == ("patients", "not-dp")
-    (table,) = anonymous["releases"]
-    assert table["k"] == 2
-    assert table["smallest"] >= 2
-    assert Path(table["card"]).is_file()

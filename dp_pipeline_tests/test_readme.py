@@ -1,8 +1,9 @@
-"""What README.md tells a newcomer to do works as it stands there."""
+"""What README.md tells a newcomer to do works as it stands there, and `make` says what it does."""
 
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -71,3 +72,13 @@ def test_the_page_of_keys_is_made_from_the_schema() -> None:
 def test_every_file_that_the_readme_links_to_is_there() -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", README):
         assert target.startswith("https://") or (ROOT / target).exists(), target
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="expected make, got none")
+def test_an_installation_says_first_what_it_installs():
+    words = ["make", "--dry-run", "--always-make", "--no-print-directory", ".venv/ready"]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
+    first, *others = done.stdout.splitlines()
+    assert first.startswith('echo "Installing the packages that constraints.txt names into .venv')
+    assert "a minute or two" in first
+    assert others[0] == "python3 -m venv .venv"

@@ -14,6 +14,7 @@ import pytest
 
 from dp_pipeline.config.parser import load_spec
 from dp_pipeline.releases.home import PUBLISHED_VARIABLE
+from dp_pipeline_tests.orchestration.events import refusal
 from dp_pipeline_tests.orchestration.projects import RIDES, Project
 
 s3fs: Any = pytest.importorskip("s3fs", reason="s3fs is not installed: dp-pipeline[s3]")
@@ -66,13 +67,9 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """Rides at ε = 0.5."""
     project = Project(tmp_path_factory.mktemp("shelf"))
     project.declare("rides", RIDES)
-    draw(project)
-    return project
-
-
-def draw(project: Project, *more: str) -> None:
-    done = project.cli_here("run", "rides", "--epsilon", "0.5", *more)
+    done = project.cli_here("run", "rides", "--epsilon", "0.5")
     assert done.code == 0, done.err
+    return project
 
 
 def published(project: Project) -> dict[str, str]:
@@ -85,9 +82,7 @@ def published(project: Project) -> dict[str, str]:
 
 def refused(project: Project) -> str:
     """The line of an asset that failed."""
-    result = project.launch(load_spec(project.datasets / "rides.yaml"), "published")
-    (failed,) = [one for one in result.all_events if one.is_step_failure]
-    return str(failed.step_failure_data.user_failure_data.description)
+    return refusal(project.launch(load_spec(project.datasets / "rides.yaml"), "published"))
 
 
 def written(bucket: Any) -> dict[str, Any]:
@@ -139,24 +134,6 @@ def test_a_browser_is_told_that_the_card_is_a_page(released: Project, bucket: An
     assert kinds == {
         "card.html": "text/html", "card.json": "application/json", "centres.csv": "text/csv",
     }  # fmt: skip
-
-
-def test_a_new_draw_leaves_the_old_version_verifiable(bucket: Any, tmp_path: Path):
-    project = Project(tmp_path / "home")
-    project.declare("rides", RIDES)
-    draw(project)
-    published(project)
-    first, before = told(bucket), written(bucket)
-    draw(project, "--new-draw")
-    published(project)
-    second, after = told(bucket), written(bucket)
-    assert second["key"] != first["key"]
-    assert {name: after[name] for name in before if name != "current.json"} == {
-        name: at for name, at in before.items() if name != "current.json"
-    }
-    for number, one in enumerate((first, second)):
-        copied = tmp_path / f"copy{number}"
-        assert one["digest"] in verify_copy(project, bucket, one["version"], copied)
 
 
 def test_an_interrupted_copy_is_unnamed_and_completed_next_time(
