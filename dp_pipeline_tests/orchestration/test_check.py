@@ -154,7 +154,7 @@ def test_an_unknown_format_is_named_and_ends_nothing_else(rides: Project):
 
 
 @pytest.mark.usefixtures("released")
-def test_head_on_the_ledgers_disk_is_a_note_and_a_lost_one_a_fault(rides: Project):
+def test_head_on_the_ledgers_disk_is_a_note_a_lost_one_a_fault(rides: Project):
     notes = [finding for finding in about(rides, "ledger") if finding.state == "note"]
     assert ["DP_PIPELINE_LEDGER_HEAD" in finding.remedy for finding in notes] == [True]
     (rides.home.root / "ledger.head").unlink()
