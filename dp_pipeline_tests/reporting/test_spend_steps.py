@@ -5,7 +5,15 @@ from fractions import Fraction
 
 import numpy as np
 
-from dp_pipeline.reporting.releases import EVALUATION, ONE_WAYS, ROWS, STRUCTURE, TABLES, steps_of
+from dp_pipeline.reporting.releases import (
+    EVALUATION,
+    ONE_WAYS,
+    PAIRS,
+    ROWS,
+    STRUCTURE,
+    TABLES,
+    steps_of,
+)
 from dp_pipeline.results.accountant import GAUSSIAN, LAPLACE, NOISY_MAX, Spend
 from dp_pipeline.results.bundle import Bundle
 from dp_pipeline.results.measurement import NoisyNumber
@@ -47,6 +55,11 @@ def test_charges_are_added_up_by_what_they_were_for():
         STRUCTURE: (2, 2 * TENTH, 2 * TENTH),
         TABLES: (2, 5 * TENTH, 5 * TENTH),
     }
+
+
+def test_pairs_of_parts_of_one_unit_are_a_step_of_their_own():
+    with_pairs = replace(TABLE, spends=(*SPENDS, laplace("pairs of persons by age", 1)))
+    assert steps_by_name(with_pairs)[PAIRS] == (1, TENTH, Fraction(1, 11))
 
 
 def test_what_bought_quality_is_a_step_of_its_own():
