@@ -87,6 +87,9 @@ _KINDS: Sequence[tuple[ColumnKind, Callable[[pa.DataType], bool]]] = (
 )
 
 
+_WORDS = {"levels": "categories", "truths": "truth values", "whole": "whole numbers"}
+
+
 def _kind_of_type(type_: pa.DataType | None) -> ColumnKind:
     if type_ is None:
         return "others"
@@ -126,8 +129,8 @@ def _column_of_type(column: DeclaredColumn, series: Any) -> DeclaredColumn:
     has_type = not holds_objects(series.dtype)
     if is_number and column.is_duration != (kind == "durations"):
         hint = ": write bounds as datetime.timedelta" if kind == "durations" else ""
-        expected = "durations" if column.is_duration else "numbers, as its bounds are"
-        _refuse(column, expected, f"{kind}{hint}")
+        expected = "durations" if column.is_duration else "numbers"
+        _refuse(column, f"{expected}, as its bounds are", f"{_WORDS.get(kind, kind)}{hint}")
     integers = [level for level in column.levels or () if isinstance(level, int | np.integer)]
     if has_type and kind == "numbers" and any(abs(int(n)) >= EXACT_FLOATS for n in integers):
         _refuse(column, "integers or texts for levels from 2**53 on", f"{series.dtype}")

@@ -323,37 +323,34 @@ def box_columns(bounds: object, names: tuple[str, ...], keys: tuple[Any, ...] = 
             f"bounds: each column of X needs a pair of bounds, but {name!r:.60} {fault}"
         )
     if isinstance(bounds, Mapping):
-        pairs = {name: bounds[key] for name, key in zip(names, keys, strict=True)}
+        pairs = [bounds[key] for key in keys]
     elif isinstance(bounds, str) and bounds == DISCOVER:
-        pairs = dict.fromkeys(names, DISCOVER)
+        pairs = [DISCOVER] * len(names)
     else:
-        pairs = dict(zip(names, _pairs(bounds, len(names)), strict=True))
-    return tuple(DeclaredColumn(_side(name, pair)) for name, pair in pairs.items())
+        pairs = _pairs(bounds, len(names), of="bounds")
+    sides = map(_side, names, map(str, keys), pairs)
+    return tuple(map(DeclaredColumn, sides))
 
 
-def _side(name: str, pair: Any) -> Attribute:
+def _side(name: str, key: str, pair: Any) -> Attribute:
     if isinstance(pair, str) and pair == DISCOVER:
         form: Form = {"bounds": DISCOVER, "unit": UNIT_OF_BOUNDS}
     else:
-        form = {"bounds": _pairs(pair, 1)[0]}
-    return attribute_of(Numeric, name, form, of="bounds")
+        form = {"bounds": _pairs(pair, 1, of=f"bounds: column {key!r:.60}")[0]}
+    return replace(attribute_of(Numeric, key, form, of="bounds"), name=name, column=name)
 
 
-def _pairs(bounds: object, count: int) -> list[Any]:
+def _pairs(bounds: object, count: int, *, of: str) -> list[Any]:
     try:
-        array = np.asarray(bounds)
+        array, fault = np.asarray(bounds), "part of it is not a number"
     except ValueError:
-        raise DeclarationError(
-            f"bounds: the value must be (low, high), or {count} such pairs, but they differ in "
-            "length: give each two numbers"
-        ) from None
+        array, fault = np.asarray(None), "its parts differ in length"
     is_number = array.dtype.kind in "iuf"
     if is_number and array.shape == (2,):
         array = np.tile(array, (count, 1))
     if not is_number or array.shape != (count, 2):
-        raise DeclarationError(
-            f"bounds: the value must be (low, high), or {count} such pairs, but it has "
-            f"{f'numbers of shape {array.shape}' if is_number else 'no numbers'}"
-        )
+        pairs_too = f", or {count} such pairs" if count > 1 else ""
+        fault = f"it has numbers of shape {array.shape}" if is_number else fault
+        raise DeclarationError(f"{of}: the value must be (low, high){pairs_too}, but {fault}")
     pairs: list[Any] = array.astype(np.float64).tolist()
     return pairs

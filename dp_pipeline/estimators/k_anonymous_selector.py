@@ -412,8 +412,8 @@ labels in every class; no ε, not differentially private
                     f"{features.names[bit.column]!r:.60}" for bit, name in pairs if name == twice
                 ]
                 raise DeclarationError(
-                    "X: the names of columns with a level must be different, but two of "
-                    f"{' and '.join(both)} are equal: rename one column"
+                    "X: a feature is named by its column and level, as sex=f, but two of "
+                    f"{' and '.join(both)} would have the same name: rename one column"
                 )
         validate_data(self, X, y, skip_check_array=True)
         release = anonymized.release(rows)

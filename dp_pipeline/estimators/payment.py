@@ -187,10 +187,12 @@ def _require_account(
         )
     unit, relation = str(fit.spec.protection), fit.spec.relation
     if (account.unit, account.relation) != (unit, relation):
+        remedy = "fit with `person` and `at_most` as the account has them"
+        if account.relation != relation:
+            remedy = "name another population"
         raise DeclarationError(
             f"population {account.population}: the fit protects {unit} under {relation}, but the "
-            f"account protects {account.unit} under {account.relation}: fit with the same "
-            "protection"
+            f"account protects {account.unit} under {account.relation}: {remedy}"
         )
     if account.purpose == "release" and not is_fit_for_release(noise):
         raise DeclarationError(

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from dp_pipeline.config.constraint_parser import constrained_domain
 from dp_pipeline.config.domain import Domain, Protection
 from dp_pipeline.config.encoding import FloatArray
-from dp_pipeline.config.errors import DeclarationError
+from dp_pipeline.config.errors import DeclarationError, one_of
 from dp_pipeline.estimators import parameters, synthetic_frames, tables
 from dp_pipeline.estimators.answers import TableAnswers
 from dp_pipeline.estimators.declared import Columns, declared_columns, every_column
@@ -369,8 +369,8 @@ noise protects nobody
         excess += ["on_unknown"] if self.on_unknown != "keep" else []
         if excess:
             raise DeclarationError(
-                f"{excess[0]}: this argument is for one table, but the domain declares units and "
-                "their parts: leave it out"
+                f"{excess[0]}: this argument is for one table, but this fit is of units with "
+                "parts: leave it out"
             )
 
     def _rows_of_table(
@@ -592,6 +592,8 @@ noise protects nobody
             domain = constrained_domain(self.constraints, domain)
         elsewhere = {"attributes": "the columns of domain"}
         model = declared_model(self, TableModel, elsewhere=elsewhere, has_prior=has_prior)
+        if self.label is not None and str(self.label) not in domain.names:
+            raise DeclarationError(f"label: the column {one_of(domain.names, str(self.label))}")
         fit = self._declare_fit(
             "PrivateSynthesizer",
             domain,

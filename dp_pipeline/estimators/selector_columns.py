@@ -187,7 +187,7 @@ def learned_columns(
     """
     column_cuts, shared_cuts = dict[int, Cuts](), None
     if isinstance(edges, Mapping):
-        column_cuts = {_place(name, features.keys): _cuts(cuts) for name, cuts in edges.items()}
+        column_cuts = {_place(name, features): _cuts(cuts) for name, cuts in edges.items()}
     elif edges is not None:
         shared_cuts = _cuts(edges)
     columns, errors, proposed = list[SelectorColumn](), list[str](), dict[str, Cuts]()
@@ -206,10 +206,12 @@ def learned_columns(
     return tuple(columns), proposed
 
 
-def _place(column: object, names: Sequence[Any]) -> int:
-    is_integer = is_integer_label(column)
-    if column in names and (is_integer or isinstance(column, str)):
-        return names.index(column)
+def _place(column: object, features: Features) -> int:
+    is_integer, names = is_integer_label(column), features.keys
+    # Messages and features call a column without a text as name x and its place.
+    for known in (names, features.names):
+        if column in known and (is_integer or isinstance(column, str)):
+            return known.index(column)
     # A number that a frame calls its columns is no place.
     place = int(column) if is_integer and not any(map(is_integer_label, names)) else -1  # type: ignore[call-overload]
     if 0 <= place < len(names):

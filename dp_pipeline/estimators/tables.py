@@ -111,6 +111,11 @@ class DeclaredRows:
         """
         is_flat = not isinstance(X, Mapping)
         names = list(domain) if isinstance(domain, Mapping) else []
+        if not is_flat and len(X) != len(names) == 2:
+            raise DeclarationError(
+                f"X: expected the frames {' and '.join(map(str, names))} by name, as in `domain`, "
+                f"got {', '.join(map(str, X)) or 'none'}"
+            )
         if not is_flat and {*names} != {*X}:
             raise DeclarationError(
                 f"domain: expected the columns of the frames {' and '.join(map(str, X))}, by "

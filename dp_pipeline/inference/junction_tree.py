@@ -89,7 +89,7 @@ class JunctionTree:
         if sorted(self.order) != list(range(len(self.cliques))):
             raise BoundaryViolation(
                 f"A junction tree must link each of its {len(self.cliques)} cliques but the "
-                f"first, not {len(self.links)}"
+                f"first once, but links lead to {', '.join(map(str, self.order[1:])) or 'none'}"
             )
         seen = {index: set(clique) for index, clique in enumerate(self.cliques[:1])}
         attributes = set().union(*seen.values())

@@ -523,9 +523,10 @@ def test_boxes_and_cuts_of_columns_called_by_numbers_are_theirs():
         PrivateKMeans(2, epsilon=5, bounds={0: (0, 4), 1: (0, 9)}).fit(swapped)
     result = PrivateKMeans(2, epsilon=5, bounds={**bounds, 2: "discover"}, discover={"epsilon": 4})
     assert result.set_params(noise="seeded:7").fit(swapped).bounds_[1].tolist() == [0, 100]
-    selector = KAnonymousSelector(2, edges={1: [50], 2: [2]}, method="mondrian")
-    selector.fit(swapped, NUMBERED[0])
-    assert selector.candidate_names_.tolist() == ["x0>=2", "x1>=50"]
+    for edges in ({1: [50], 2: [2]}, {"x1": [50], "x0": [2]}):
+        selector = KAnonymousSelector(2, edges=edges, method="mondrian")
+        selector.fit(swapped, NUMBERED[0])
+        assert selector.candidate_names_.tolist() == ["x0>=2", "x1>=50"]
     with pytest.raises(ValueError, match="edges: its keys must be names or places"):
         KAnonymousSelector(2, edges={0: [50]}).fit(swapped, NUMBERED[0])
 

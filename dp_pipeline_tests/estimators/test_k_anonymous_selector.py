@@ -449,7 +449,7 @@ BAD_ROWS: list[tuple[Any, str]] = [
     ),
     (
         pd.DataFrame({"a": ["b=c"] * 12, "a=b": ["c"] * 12}),
-        "X: the names of columns with a level must be different, but",
+        "X: a feature is named by its column and level, as sex=f, but two of 'a' and 'a=b' would",
     ),
     (PATIENTS[:0], "X: the table must have at least one row, but it has none"),
 ]

@@ -118,11 +118,15 @@ def test_benchmark_account_takes_and_records_any_noise(ledger: Ledger, noise: ob
     assert ledger.entries("public")[-2].facts["releasable"] == "no"
 
 
-@pytest.mark.parametrize("population", ["persons", "replaced"])
-def test_an_account_of_another_unit_or_relation_is_refused(ledger: Ledger, population: str):
-    with pytest.raises(
-        InvalidParameter, match="fit protects one row under add_remove, but the account protects"
-    ):
+@pytest.mark.parametrize(
+    ("population", "remedy"),
+    [("persons", "fit with `person` and `at_most`"), ("replaced", "name another population")],
+)
+def test_an_account_of_another_unit_or_relation_is_refused(
+    ledger: Ledger, population: str, remedy: str
+):
+    message = f"fit protects one row under add_remove, but the account protects .*: {remedy}"
+    with pytest.raises(InvalidParameter, match=message):
         paid_by(population).fit(VILLAGES)
     assert ledger.balance(population).spent == 0
 

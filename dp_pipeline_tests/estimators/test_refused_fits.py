@@ -73,7 +73,7 @@ TABLES: Cases = [
     ({"method_params": {"speed": 1}}, "a parameter must be one of"),
     (
         {"domain": {"tenure": 9}, "method_params": {"clique_cells": 4}},
-        "choose coarser bins, or leave it out",
+        "choose coarser levels or bins, or leave it out",
     ),
     (
         {"method": "privhd", "method_params": {"variant": "published"}},

@@ -224,6 +224,8 @@ def test_a_wrong_declaration_of_units_is_one_line(name: str) -> None:
     both["persons"]["region"] = both["homes"]["size"] = 0
     with pytest.raises(InvalidParameter, match=message):
         synthesizer(**parameters).fit(both, **{"person": "home", "at_most": 3, **arguments})
+    with pytest.raises(InvalidParameter, match="X: expected the frames homes and persons by name"):
+        synthesizer().fit({"homes": both["homes"]}, person="home", at_most=3)
 
 
 def test_a_key_of_floats_is_refused() -> None:

@@ -109,8 +109,8 @@ def test_cliques_around_a_hole_are_refused() -> None:
 @pytest.mark.parametrize(
     ("links", "message"),
     [
-        (((0, 1),), "must link each of its 3 cliques but the first, not 1"),
-        (((0, 1), (0, 1)), "must link each of its 3 cliques"),
+        (((0, 1),), "each of its 3 cliques but the first once, but links lead to 1 ."),
+        (((0, 1), (0, 1)), "must link each of its 3 cliques .* lead to 1, 1 ."),
         (((0, 1), (1, 0)), "must link each of its 3 cliques"),
         (((0, 1), (1, 2), (0, 2)), "must link each of its 3 cliques"),
         (((2, 1), (0, 2)), "clique 1 comes before its parent 2"),

@@ -132,7 +132,7 @@ def test_the_estimator_takes_it_as_a_parameter_of_its_method() -> None:
     assert len(fitted.sample(10)) == 10
     with pytest.raises(ValueError, match="has no workload that could use a label: leave label out"):
         PrivateSynthesizer(domain=domain, epsilon=1, method="mst", delta=1e-9, label="a").fit(frame)
-    with pytest.raises(ValueError, match="the workload must name modelled attributes, but"):
+    with pytest.raises(ValueError, match="label: the column must be one of a, b, c, not 'z'"):
         PrivateSynthesizer(domain=domain, epsilon=1, label="z").fit(frame)
     with pytest.raises(ValueError, match="workload"):
         PrivateSynthesizer(domain=domain, epsilon=1, method_params={"workload": "z 3"}).fit(frame)

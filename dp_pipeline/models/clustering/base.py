@@ -46,7 +46,7 @@ class Clustering(Model):
         if self.most_columns is not None and count > self.most_columns:
             raise DeclarationError(
                 f"A clustering by this grid takes at most {self.most_columns} columns, not "
-                f"{count}: name fewer `columns`"
+                f"{count}: name fewer in `columns`, pass fewer in X, or choose another method"
             )
 
     def lloyd(self, curator: Curator) -> Lloyd:

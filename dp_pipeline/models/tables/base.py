@@ -183,7 +183,7 @@ class TableModel(Model):
             if cap is not None and size > cap:
                 raise DeclarationError(
                     f"{model} takes attributes of at most {cap} cells, but {name} has {size}: "
-                    "choose coarser bins, or leave it out"
+                    "choose coarser levels or bins, or leave it out"
                 )
         zeros = self._zeros(domain)
         if zeros:

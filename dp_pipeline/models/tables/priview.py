@@ -62,10 +62,12 @@ class PriView(TableModel):
         sizes = self.sizes(domain)
         for view in self.views(domain):
             if cell_count(view, sizes) > self.clique_cells:
+                # No view is of fewer than two attributes.
+                remedy = "larger `clique_cells`" if len(view) == 2 else "smaller `view_size`"
                 raise DeclarationError(
                     f"PriView measures tables of at most {self.clique_cells} cells, but that "
-                    f"of {', '.join(view)} has {cell_count(view, sizes)}: choose coarser bins "
-                    "or a smaller `view_size`"
+                    f"of {', '.join(view)} has {cell_count(view, sizes)}: choose coarser levels "
+                    f"or bins, or a {remedy}"
                 )
 
     def views(self, domain: Domain) -> tuple[Names, ...]:
