@@ -246,10 +246,13 @@ class _Choice:
         Both are (c, pairs), ``inside`` is (c, tables)."""
         best = np.repeat(self._best[0], len(inside), axis=0)
         least = np.repeat(self._best[1], len(inside), axis=0)
-        fewer = inside.any(axis=1)
-        if fewer.any():
-            remaining = np.where(inside[fewer, :, None], np.inf, self.noise)
-            best[fewer], least[fewer] = least_noise(remaining)
+        # Another table is best only in the few pairs whose best one is inside.
+        is_lost = inside[:, self._best[0][0]] if inside.size else np.zeros(best.shape, dtype=bool)
+        rows, pairs = np.nonzero(is_lost & np.isfinite(least))
+        if len(rows):
+            remaining = np.where(inside[rows].T, np.inf, self.noise[:, pairs])
+            best[rows, pairs] = remaining.argmin(axis=0)
+            least[rows, pairs] = remaining.min(axis=0)
         return best, least
 
     def holds(self, table: Names) -> bool:
