@@ -253,11 +253,11 @@ def test_of_many_columns_the_first_are_printed_whole(project: Project):
 
 
 def test_pairs_too_large_to_count_are_left_out_of_a_bought_error(project: Project):
-    wide = {"bounds": ["0", "1000"], "bins": "5000"}
+    wide = {name: {"bounds": ["0", "1000"], "bins": "5000"} for name in ("rooms", "rent")}
     spec = project.declare(
         "homes",
         HOMES,
-        attributes={**HOMES["attributes"], "rooms": wide, "rent": wide},
+        attributes={**HOMES["attributes"], **wide},
         models={"independent": {}},
         evaluation={"epsilon": "0.5"},
     )
