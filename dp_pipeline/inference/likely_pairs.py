@@ -13,7 +13,7 @@ import numpy as np
 from dp_pipeline.config.domain import pair_count
 from dp_pipeline.config.encoding import FloatArray
 
-DISTANCES = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
+DISTANCES = (0.1, 0.4, 1.6)
 """Possible distances of cells from independence: what they mean is in ``likely_pairs``."""
 
 FALLS = (0.0, 0.5, 1.0)

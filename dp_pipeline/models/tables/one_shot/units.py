@@ -20,7 +20,7 @@ from dp_pipeline.results.accountant import split
 from dp_pipeline.results.measurement import NoisyMarginal
 from dp_pipeline.results.synthetic_table import first_parts
 
-PAIRS_SHARE = Fraction(1, 4)
+PAIRS_SHARE = Fraction(3, 10)
 """Tuned: share of the amount that buys pairs of parts of one unit (docs/design/households.md)."""
 
 
