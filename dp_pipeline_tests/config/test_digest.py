@@ -43,12 +43,11 @@ MEASURED_FIELDS: list[dict[str, str | None]] = [
     {"delta": "delta: 1e-9"},
     {"delta": "delta: 1e-8"},
 ]
-PUBLISH = "publish: {model: independent, epsilon: 1}"
 NOT_MEASURED: list[dict[str, str | None]] = [
     {"title": "title: Others", "description": "description: Others."},
     {"partitions": "partitions: [0.1, 0.5, 1]", "ceiling": ROOM},
     {"models": "models: {eug_kmeans: {k: 3}}"},
-    {"publish": PUBLISH, "refresh": "refresh: weekly"},
+    {"publish": "publish: {model: independent, epsilon: 1}", "refresh": "refresh: weekly"},
     {"evaluation": EVALUATION},
     {"label": "label: colour"},
     {"targets": TARGETS},

@@ -237,16 +237,13 @@ def test_a_quoted_at_is_a_part_of_the_password() -> None:
     assert database_name(url) == "postgresql://localhost:5432/x"
 
 
-BENCHMARK = "purpose: benchmark"
-
-
 def source(sample: str) -> str:
     return f"source:\n  kind: csv\n  paths: [a.csv, b.csv]\n  sample: {sample}"
 
 
 def test_a_sample_is_read(tmp_path: Path) -> None:
     lines = source("{rows: 20, by: colour, seed: 7}")
-    spec = loaded(tmp_path, source=lines, purpose=BENCHMARK)
+    spec = loaded(tmp_path, source=lines, purpose="purpose: benchmark")
     assert spec.source.sample == Sample(20, "colour", 7)
     assert loaded(tmp_path).source.sample is None
 

@@ -161,11 +161,10 @@ def test_windows_of_a_year_stay_below_the_stated_number(every: Period) -> None:
 WINDOWS = (
     "windows: {column: ended, every: week, zone: Europe/Zurich, first: 2026-W01, grace: 36 hours}"
 )
-PERSON = "protection: {unit: rows_of_person, column: person, at_most: 3, within: window}"
 PUBLISH = "publish:\n  - {model: dpqt_kmeans, epsilon: 0.5}\n  - {model: independent, epsilon: 1}"
 WHOLE = {
     "windows": WINDOWS,
-    "protection": PERSON,
+    "protection": "protection: {unit: rows_of_person, column: person, at_most: 3, within: window}",
     "publish": PUBLISH,
     "ceiling": "ceiling: {each_window: 2}",
 }

@@ -387,7 +387,6 @@ TYPES = {
     "weight": pa.float32(),
     "day": pa.date32(),
 }
-DAY = pd.Timestamp("2026-03-04").date()
 
 
 def patients(**types: Any) -> pa.Table:
@@ -398,7 +397,7 @@ def patients(**types: Any) -> pa.Table:
         "insured": [True, None, False, False],
         "age": [20, 35, 35, 80],
         "weight": [60.5, None, 75.0, 81.25],
-        "day": [DAY] * 4,
+        "day": [pd.Timestamp("2026-03-04").date()] * 4,
     }
     required = {**TYPES, **types}
     return pa.table({name: pa.array(values[name] * MANY, required[name]) for name in values})

@@ -33,7 +33,6 @@ from dp_pipeline_tests.estimators.households import (
 )
 from dp_pipeline_tests.instruments import RecordingNoise
 
-DELTA = Fraction(1, 10**9)
 PURE_METHODS = [name for name in METHODS if name not in CONCENTRATED]
 
 
@@ -99,7 +98,7 @@ def test_with_a_delta_a_fit_spends_the_rho_that_means_epsilon(method: str):
         assert {spend.currency for spend in fitted.spends_} == {"pure"}
         assert "δ" not in repr(fitted)
     else:
-        assert sum(paid) == rho_of(Fraction(1), DELTA)
+        assert sum(paid) == rho_of(Fraction(1), Fraction(1, 10**9))
     require_valid(fitted.sample())
 
 

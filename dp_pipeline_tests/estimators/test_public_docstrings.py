@@ -13,11 +13,10 @@ import dp_pipeline as dp
 from dp_pipeline import estimators
 
 PEOPLE = pd.DataFrame({"age": [30, 60, 70, 20] * 50, "height": [1.5, 1.6, 1.7, 1.8] * 50})
-LABELS = pd.Series([0, 1, 0, 1] * 50)
 FITS = {
     "KAnonymousSelector": lambda: dp.KAnonymousSelector(
         3, edges={"age": [40], "height": [1.6]}
-    ).fit(PEOPLE, LABELS),
+    ).fit(PEOPLE, pd.Series([0, 1, 0, 1] * 50)),
     "PrivateKMeans": lambda: dp.PrivateKMeans(2, epsilon=1, bounds=(0, 100)).fit(PEOPLE),
     "PrivateSynthesizer": lambda: dp.PrivateSynthesizer(
         domain={...: {"bounds": [0, 100], "bins": 4}}, epsilon=1

@@ -22,7 +22,6 @@ from dp_pipeline_tests.gate.distributions import ALARM, laplace_cdf
 COUNTS = (0, 3, 0, 1)
 """A table of four cells, two of them empty."""
 
-OCCUPIED = np.array([[1, 3], [3, 1]])
 SCALE, THRESHOLD = Fraction(7, 3), 2
 DRAWS = 1000
 
@@ -72,7 +71,7 @@ def p_value(draw: Callable[[], np.ndarray]) -> float:
 def drawing(seed: int) -> Callable[[], np.ndarray]:
     uniform = UniformIntegers(random.Random(seed).randbytes)
     asked = {"cells": len(COUNTS), "threshold": THRESHOLD, "uniform": uniform}
-    return partial(sparse_laplace, OCCUPIED, SCALE, **asked)
+    return partial(sparse_laplace, np.array([[1, 3], [3, 1]]), SCALE, **asked)
 
 
 def test_all_cells_together_are_as_if_each_had_its_own_noise() -> None:

@@ -53,7 +53,6 @@ SMALL: Mapping[str, Any] = {
 could tell apart.
 """
 
-BIASED = "biased splits"
 
 PUBLIC_ROWS: Mapping[str, Any] = {"benchmark": True, "relation": "replace_one"}
 """How a curator is made for models that read the number of rows."""
@@ -275,7 +274,7 @@ def privacy_loss(one: Run, other: Run) -> Fraction | float:
     """
     total: Fraction | float = Fraction(0)
     bits = 0.0
-    splitting = {s.scale for s in one.spends if s.mechanism.startswith(BIASED)}
+    splitting = {s.scale for s in one.spends if s.mechanism.startswith("biased splits")}
     for here, there in zip(one.draws, other.draws, strict=True):
         assert (here.mechanism, here.scale) == (there.mechanism, there.scale)
         signed = here.exact.ravel().astype(object) - there.exact.ravel().astype(object)

@@ -17,7 +17,6 @@ from dp_pipeline_tests.models.contract import Run, run
 from dp_pipeline_tests.models.discrete import levels
 from dp_pipeline_tests.models.tables import BITS, TWINS, table_of
 
-ONE = Fraction(1)
 SILENT = Fraction(10**4)
 DELTA = Fraction(1, 10**9)
 
@@ -75,7 +74,7 @@ def test_no_clique_passes_the_cap_and_every_table_is_inside_one(cap: int) -> Non
 @every_delta
 def test_a_round_costs_the_same_or_twice_as_much(delta: Fraction | None) -> None:
     done = run(AimLike(), TWINS, domain=BITS, delta=delta)
-    begins = guarantee_of(AimLike(), ONE, delta).amount / 24
+    begins = guarantee_of(AimLike(), Fraction(1), delta).amount / 24
     costs = [choice.epsilon + table.epsilon for choice, table in rounds_of(done)]
     assert [spend.epsilon for spend in done.spends[:6]] == [begins * Fraction(9, 10)] * 6
     assert all(choice.epsilon * 9 == table.epsilon for choice, table in rounds_of(done))

@@ -22,7 +22,6 @@ from dp_pipeline_tests.models.contract import built, check_budget, check_loss, c
 from dp_pipeline_tests.models.discrete import levels
 from dp_pipeline_tests.models.tables import table_of
 
-PLAIN = levels(a=3, b=3, c=4, d=12, e=3, f=2)
 SAID = {
     "never": [{"a": 0, "c": [2, 3]}, {"d": [*range(6, 12)], "f": 1}],
     "only": [{"b": 0, "c": [0, 1, 2]}, {"b": [1, 2]}],
@@ -30,7 +29,7 @@ SAID = {
         str(at): str(at // 4) for at in range(12)
     }}},
 }  # fmt: skip
-RULED = constrained_domain(SAID, PLAIN)
+RULED = constrained_domain(SAID, levels(a=3, b=3, c=4, d=12, e=3, f=2))
 """e is a in other words, d decides b, and four sentences more."""
 
 KEEPING = {

@@ -17,7 +17,6 @@ from dp_pipeline.results.transcript import Transcript
 from dp_pipeline_tests.models.contract import Constant, Run, check_valid, run
 from dp_pipeline_tests.models.spaces import in_memory, space, two_groups
 
-ONE = Fraction(1)
 MODEL = HTreeKMeans(k=2, starts=2)
 KEPT = {1: Fraction(0), 2: Fraction(0), 3: Fraction(3, 16), 4: Fraction(1, 4)} | dict.fromkeys(
     (8, 16), Fraction(2, 5)
@@ -32,7 +31,7 @@ def fitted(
     people: int = STRONG,
     *,
     model: HTreeKMeans = MODEL,
-    epsilon: Fraction = ONE,
+    epsilon: Fraction = Fraction(1),
     transcript: Transcript | None = None,
     seed: int = 7,
 ) -> Run:

@@ -23,7 +23,6 @@ from dp_pipeline_tests.models.discrete import levels
 from dp_pipeline_tests.models.tables import BITS, MIXED, TWINS, table_of
 from dp_pipeline_tests.populations import TEN_PEOPLE, LoopCounter
 
-ONE = Fraction(1)
 SILENT = Fraction(10**4)
 
 
@@ -115,7 +114,7 @@ def test_without_a_pair_that_fits_nothing_is_drawn() -> None:
 
 
 def test_at_most_as_many_edges_are_drawn_as_were_declared() -> None:
-    for kappa in (Fraction(1, 5), ONE, Fraction(2)):
+    for kappa in (Fraction(1, 5), Fraction(1), Fraction(2)):
         model = JTree(nominal_rows=10**6, edges=kappa, clique_cells=8)
         for seed in range(5):
             done = run(model, TWINS, domain=BITS, noise=ForcedNoise(seed))

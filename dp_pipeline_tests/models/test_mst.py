@@ -17,7 +17,6 @@ from dp_pipeline_tests.models.contract import run
 from dp_pipeline_tests.models.discrete import levels
 from dp_pipeline_tests.models.tables import BITS, MIXED, TWINS, table_of
 
-ONE = Fraction(1)
 SILENT = Fraction(10**4)
 DELTA = Fraction(1, 10**9)
 
@@ -70,7 +69,7 @@ def test_levels_that_nobody_has_go_together() -> None:
 @every_delta
 def test_a_third_is_for_attributes_draws_and_pairs_each(delta: Fraction | None) -> None:
     done = run(Mst(), TWINS, domain=BITS, delta=delta)
-    amount = guarantee_of(Mst(), ONE, delta).amount
+    amount = guarantee_of(Mst(), Fraction(1), delta).amount
     table_noise, draw = (LAPLACE, NOISY_MAX) if delta is None else (GAUSSIAN, EXPONENTIAL)
     assert [spend.mechanism for spend in done.spends] == (
         [table_noise] * 6 + [draw] * 5 + [table_noise] * 5

@@ -26,14 +26,13 @@ from dp_pipeline_tests.models.contract import LargeAnswers, Run, privacy_loss
 from dp_pipeline_tests.models.discrete import counter_of, dependent_rows, domain_of
 from dp_pipeline_tests.populations import TEN_PEOPLE, TOWN, LoopCounter
 
-MANY = domain_of((4,) * 8)
 TABLES: dict[str, tuple[Model, Domain]] = {
     "independent": (Independent(), TOWN),
     "independent, equal": (Independent(shares="equal"), TOWN),
     "priview": (PriView(), TOWN),
     "one_shot, one clique": (OneShot(), TOWN),
     "one_shot, packed": (OneShot(clique_cells=16), TOWN),
-    "one_shot, groups": (OneShot(clique_cells=1 << 10), MANY),
+    "one_shot, groups": (OneShot(clique_cells=1 << 10), domain_of((4,) * 8)),
     "one_shot, missing values": (OneShot(), domain_of((4,) * 8, nullable=True)),
 }
 every_model = pytest.mark.parametrize("name", TABLES)

@@ -27,7 +27,6 @@ from dp_pipeline_tests.models.discrete import counter_of, dependent_rows, domain
 from dp_pipeline_tests.populations import TEN_PEOPLE, TOWN
 
 NAMES = [name for name, model in MODELS.items() if issubclass(model, TableModel)]
-DELTA = Fraction(1, 10**9)
 every_model = pytest.mark.parametrize("name", NAMES)
 SHAPES: dict[str, Sequence[int]] = {
     "one attribute": (3,),
@@ -42,7 +41,7 @@ every_shape = pytest.mark.parametrize("shape", SHAPES)
 
 def deltas(name: str) -> list[Fraction | None]:
     """Without a δ, and with one where the model has a use for it."""
-    return [None, DELTA] if MODELS[name].accounts_in_rho else [None]
+    return [None, Fraction(1, 10**9)] if MODELS[name].accounts_in_rho else [None]
 
 
 CASES = [(name, delta) for name in NAMES for delta in deltas(name)]

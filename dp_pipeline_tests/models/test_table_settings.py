@@ -38,7 +38,6 @@ from dp_pipeline_tests.models.mutants import (
 from dp_pipeline_tests.models.tables import BITS, FEW, TWINS, table_of, wide
 from dp_pipeline_tests.populations import TEN_PEOPLE, TOWN
 
-DELTA = Fraction(1, 10**9)
 SETTINGS: dict[str, TableModel] = {
     "aim_like, one round": AimLike(rounds=1),
     "aim_like, pairs": AimLike(candidates=1),
@@ -71,7 +70,7 @@ SETTINGS: dict[str, TableModel] = {
 CASES = {
     f"{name}{' in rho' if delta else ''}": (model, delta)
     for name, model in SETTINGS.items()
-    for delta in (None, DELTA)
+    for delta in (None, Fraction(1, 10**9))
     if delta is None or model.accounts_in_rho
 }
 every_case = pytest.mark.parametrize(("model", "delta"), CASES.values(), ids=CASES.keys())

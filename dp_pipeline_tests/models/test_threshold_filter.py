@@ -20,7 +20,6 @@ from dp_pipeline_tests.models.discrete import levels
 from dp_pipeline_tests.models.tables import BITS, TWINS, table_of
 from dp_pipeline_tests.populations import NOBODY
 
-SILENT = Fraction(10**4)
 HUGE = levels(**{f"x{at}": 7 for at in range(22)})
 """7^22 cells, a little below 2^62."""
 
@@ -42,7 +41,7 @@ def test_a_threshold_is_the_least_that_so_few_empty_cells_reach(
 
 
 def test_without_noise_rows_are_the_people() -> None:
-    table = table_of(run(ThresholdFilter(), TWINS, domain=BITS, epsilon=SILENT))
+    table = table_of(run(ThresholdFilter(), TWINS, domain=BITS, epsilon=Fraction(10**4)))
     assert sorted(table.codes.tolist()) == sorted([[int(c) for c in row] for row in TWINS])
     assert table.cliques == (BITS.names,)
 

@@ -16,14 +16,13 @@ from dp_pipeline.raw.counters.fold import EmptyCounter, FoldCounter, Partial
 from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline_tests.raw.written import prepared_snapshot, written_spec
 
-ATTRIBUTES = "{x: {bounds: [0, 10], bins: 4}, sex: {levels: [f, m]}}"
 ROWS = {"x": [str(index % 11) for index in range(30)], "sex": ["f", "m", "m"] * 10}
 OF_CODES = BatchQuery("count", ((("sex",),),), cells=frozenset({"sex"}))
 
 
 @pytest.fixture
 def spec(tmp_path):
-    return written_spec(tmp_path, ATTRIBUTES)
+    return written_spec(tmp_path, "{x: {bounds: [0, 10], bins: 4}, sex: {levels: [f, m]}}")
 
 
 @pytest.fixture

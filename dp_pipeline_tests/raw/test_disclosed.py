@@ -19,10 +19,6 @@ from dp_pipeline_tests.populations import AWKWARD, LoopCounter
 from dp_pipeline_tests.raw.population import POPULATIONS, of_people
 from dp_pipeline_tests.raw.questions import Engine, assert_answer, engines, memory
 
-COLUMNS = [("x",), ("x", "y"), ("y", "x")]
-MANY = [1, 3, 9, 12]
-SALTS = [0, 7, (1 << 63) - 1]
-
 
 @pytest.fixture(params=engines, scope="module")
 def engine(request):
@@ -32,10 +28,10 @@ def engine(request):
 def assert_as_the_loop(engine: Engine, people: str) -> None:
     counter, loop = engine(of_people(AWKWARD[people])), LoopCounter(AWKWARD[people])
     assert isinstance(counter, Disclosing)
-    for columns in COLUMNS:
+    for columns in [("x",), ("x", "y"), ("y", "x")]:
         assert_answer(counter.bounds(columns), loop.bounds(columns).open_at_the_gate())
-        for many in MANY:
-            for salt in SALTS:
+        for many in [1, 3, 9, 12]:
+            for salt in [0, 7, (1 << 63) - 1]:
                 asked = loop.records(columns, many, salt).open_at_the_gate()
                 assert_answer(counter.records(columns, many, salt), asked)
 

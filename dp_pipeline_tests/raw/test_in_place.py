@@ -20,7 +20,6 @@ from dp_pipeline.raw.sources import parquet, parquet_batches, parquet_parts, par
 from dp_pipeline.raw.validate import validate
 from dp_pipeline_tests.raw.written import written_spec
 
-KEY = b"k" * 32
 ATTRIBUTES = "{x: {bounds: [0, 10], bins: 4}, sex: {levels: [f, m]}}"
 
 
@@ -41,7 +40,7 @@ def declared(tmp_path: Path, how: str) -> DatasetSpec:
 
 def taken(spec: DatasetSpec, folder: Path, name: str | None = None) -> Snapshot:
     day = date(2026, 1, 1)
-    snapshot = ingest(spec, folder, key=KEY, snapshot_id=name, today=day)
+    snapshot = ingest(spec, folder, key=b"k" * 32, snapshot_id=name, today=day)
     validate(spec, snapshot)
     prepare(spec, snapshot)
     return snapshot

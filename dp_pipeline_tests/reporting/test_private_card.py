@@ -37,7 +37,6 @@ from dp_pipeline_tests.reporting.samples import (
 
 MOST_LINES = 100
 SENSITIVE = {"purpose": "release", "ceiling": Fraction(3)}
-MOST_MECHANISMS = 12
 CENTRES = {"centres": {"x": np.array([1.0, 2.0]), "y": np.array([0.5, 3.0])}}
 
 
@@ -163,7 +162,7 @@ def test_charges_of_one_scale_are_added_up():
 
 def test_many_scales_are_counted():
     part_of = Fraction(1, 100)
-    spends = tuple(spend(index + 1, part_of) for index in range(MOST_MECHANISMS + 3))
+    spends = tuple(spend(index + 1, part_of) for index in range(12 + 3))
     assert "and 3 more scales." in card(release(bundle={"spends": spends}))
 
 

@@ -40,9 +40,7 @@ from dp_pipeline_tests.reporting.samples import (
 )
 
 HOSTILE = "<script>alert('x')</script>\"&'><img src=x onerror=y>"
-VOID = {"meta", "link", "img", "br"}
 MARK = f"<strong>{Standing.NOT_FOR_RELEASE}</strong>"
-PAID = {"purpose": "release", "ceiling": TEN}
 MOST_OPEN = 12
 """Releases that a page lists without a click."""
 
@@ -59,7 +57,7 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag, attrs):
         self.tags.append((tag, dict(attrs)))
-        if tag not in VOID:
+        if tag not in {"meta", "link", "img", "br"}:
             self.open.append(tag)
 
     def handle_endtag(self, tag):
@@ -328,7 +326,7 @@ def test_time_is_an_argument_or_now(tmp_path):
 
 
 def test_rho_and_delta_are_spoken_of_only_where_they_are_paid(tmp_path):
-    pure = written(tmp_path, spec=spec(**PAID), rows=[])
+    pure = written(tmp_path, spec=spec(purpose="release", ceiling=TEN), rows=[])
     assert "ρ" not in pure
     assert "δ" not in pure
     assert "together they cost ε = 0.5 at most" in pure
