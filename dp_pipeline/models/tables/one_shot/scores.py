@@ -110,13 +110,18 @@ class DependenceQueries:
     ) -> dict[Pair, tuple[float, float]]:
         """Return what ``measure`` does if some pairs are measured.
 
-        All others have what is left of the mean, as if they were distributed exponentially."""
+        All others have what is left of the mean, as if they were distributed exponentially. The
+        mean of their squares is taken over all possible means; what is left of one is at least the
+        least of these: where measured pairs use a mean up, others are not known to be independent.
+        """
         every = self.planning.pairs
         scores = self._noisy(pairs, share).expected(self.planning.means)[0]
         means = np.array(self.planning.means)
-        rows = len(every) * float((means * chances).sum() / chances.sum()) - float(scores[0].sum())
-        mean = max(0.0, rows) / max(1, len(every) - len(pairs))
-        return dict.fromkeys(every, (mean, 2 * mean**2)) | _of_pairs(pairs, scores)
+        measured, others = float(scores[0].sum()), max(1, len(every) - len(pairs))
+        rows = len(every) * float((means * chances).sum() / chances.sum()) - measured
+        left = np.maximum((len(every) * means - measured) / others, means.min())
+        square = 2 * float((left**2 * chances).sum() / chances.sum())
+        return dict.fromkeys(every, (max(0.0, rows) / others, square)) | _of_pairs(pairs, scores)
 
     def _picked(self, plan: Plan) -> list[Pair]:
         """Return pairs with large scores that form no cycle, chosen privately.
