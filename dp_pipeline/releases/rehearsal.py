@@ -24,6 +24,7 @@ from dp_pipeline.files import make_private
 from dp_pipeline.raw.generators.declared import draw_declared_rows
 from dp_pipeline.releases.export import ExportRequest, export, find_newest_settled
 from dp_pipeline.releases.home import Home
+from dp_pipeline.results.synthetic_table import UNIT
 
 FOLDER = "rehearsals"
 """The folder below a home with the homes of rehearsals."""
@@ -88,10 +89,15 @@ def _released_columns(spec: DatasetSpec, home: Home, model: str) -> Mapping[str,
             f"{spec.name}: --like: the model must release a table, but {model} does not: choose "
             "another"
         )
+    released = dict(table)
+    for name, values in settled.bundle.tables.get("units", {}).items():
+        released.setdefault(name, values[released[UNIT] - 1])
+    # A column of the source has its own name, unless several attributes read it.
     return {
-        attribute.column: table[attribute.name]
+        attribute.column: released[name]
         for attribute in spec.domain
-        if attribute.derived is None and attribute.name in table
+        for name in (attribute.name, attribute.column)
+        if attribute.derived is None and name in released
     }
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -15,9 +17,10 @@ from dp_pipeline.cli import main
 from dp_pipeline.config.catalogue import dataset_files, find_spec
 from dp_pipeline.raw.generators.declared import draw_declared_rows
 from dp_pipeline.raw.prepare import rows_as_declared
+from dp_pipeline.releases import rehearsal
 from dp_pipeline.releases.home import HOME_VARIABLE, find_home
 from dp_pipeline.releases.rehearsal import FOLDER
-from dp_pipeline_tests.orchestration.projects import Project
+from dp_pipeline_tests.orchestration.projects import FAMILIES, Project
 from dp_pipeline_tests.orchestration.shops import shops
 
 
@@ -77,3 +80,22 @@ def contents(root: Path) -> set[str]:
     """Every file of a project but those of rehearsals."""
     files = {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
     return {name for name in files if not name.startswith(FOLDER)}
+
+
+def test_rows_after_a_release_have_its_units_and_source_columns(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+):
+    persons = FAMILIES["parts"]["persons"]
+    age = {"column": "years", **persons["attributes"]["age"]}
+    parts = {"persons": {**persons, "attributes": {"age": age}}}
+    spec = project.declare("families", FAMILIES, parts=parts)
+    units = {"unit": np.array([1, 2]), "place": np.array(["hill", "river"])}
+    released = {"unit": np.array([1, 2, 2]), "years": np.array([30, 31, 31])}
+    bundle = SimpleNamespace(tables={"units": units, "synthetic": released})
+    settled = SimpleNamespace(bundle=bundle)
+    monkeypatch.setattr(rehearsal, "find_newest_settled", lambda *_: settled)
+    columns = rehearsal._released_columns(spec, project.home, "one_shot")
+    assert {name: values.tolist() for name, values in columns.items()} == {
+        "place": ["hill", "river", "river"],
+        "years": [30, 31, 31],
+    }
