@@ -371,10 +371,6 @@ def test_a_question_has_one_identity_whatever_the_rows(kind: str) -> None:
     assert asked[0] == asked[1] == asked[2]
 
 
-def asked_silently(question: Callable[[Curator], object], rows: object) -> object:
-    return question(curator_over(rows))  # type: ignore[arg-type]
-
-
 @settings(max_examples=40)
 @given(rows=people, question=QUESTIONS["nodes"])
 def test_node_counts_are_those_of_a_loop_over_rows(rows: list[Row], question: Question) -> None:
@@ -387,9 +383,8 @@ def test_node_counts_are_those_of_a_loop_over_rows(rows: list[Row], question: Qu
 
 def test_the_nodes_of_one_height_are_the_cells_of_a_grid() -> None:
     leaves = Nodes.root().children(2).children(2)
-    measured = asked_silently(
-        lambda one: one.measure_nodes(("x", "y"), leaves, depth=3, epsilon=SILENT), TEN_PEOPLE
-    )
+    curator = curator_over(TEN_PEOPLE)
+    measured = curator.measure_nodes(("x", "y"), leaves, depth=3, epsilon=SILENT)
     grid = LoopCounter(TEN_PEOPLE).grid(("x", "y"), 4).open_at_the_gate()
     assert measured.table.tolist() == grid.ravel()[leaves.cells].tolist()
 

@@ -428,18 +428,6 @@ def test_a_box_at_the_end_of_a_tree_has_no_children() -> None:
         session.split(QUARTERS.children(1))
 
 
-def test_a_failed_reading_was_recorded_before() -> None:
-    class Failing(LoopCounter):
-        def children(self, *_: object) -> object:
-            raise OSError("no rows today")
-
-    session = curator_over(Failing(TEN_PEOPLE), epsilon=ONE).open_splits(TREE, bits=1, epsilon=ONE)
-    with pytest.raises(OSError, match="no rows"):
-        session.split(ROOT)
-    with pytest.raises(BoundaryViolation):
-        session.split(ROOT)
-
-
 def test_no_boxes_are_no_question() -> None:
     transcript = Transcript()
     curator = curator_over(TEN_PEOPLE, epsilon=ONE, transcript=transcript)

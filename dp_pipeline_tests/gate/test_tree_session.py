@@ -346,16 +346,22 @@ def test_a_second_tree_is_a_second_charge() -> None:
         curator.open_tree(TREE, epsilon=Fraction(1, 10**9))
 
 
-def test_a_failed_reading_has_used_its_shares() -> None:
+def test_a_failed_reading_has_used_its_shares_or_splits() -> None:
     class Failing(LoopCounter):
         def children(self, *_: object) -> object:
             raise OSError("no rows today")
 
-    session = curator_over(Failing(TEN_PEOPLE), epsilon=ONE).open_tree(TREE, epsilon=ONE)
+    curator = curator_over(Failing(TEN_PEOPLE), epsilon=ONE)
+    session = curator.open_tree(TREE, epsilon=ONE / 2)
     with pytest.raises(OSError, match="no rows"):
         session.expand(ROOT, bits=0, shares=ALL)
     with pytest.raises(BoundaryViolation):
         session.expand(ROOT, bits=0, shares=np.array([1]))
+    splits = curator.open_splits(TREE, bits=1, epsilon=ONE / 2)
+    with pytest.raises(OSError, match="no rows"):
+        splits.split(ROOT)
+    with pytest.raises(BoundaryViolation):
+        splits.split(ROOT)
 
 
 def test_no_nodes_are_no_question() -> None:

@@ -14,7 +14,7 @@ from dp_pipeline.config.errors import PipelineError
 from dp_pipeline.config.system_errors import system_error
 from dp_pipeline.orchestration.instance import dagster_instance
 from dp_pipeline.releases.home import Home
-from dp_pipeline_tests.config.test_system_errors import a_folder, endless, fifo
+from dp_pipeline_tests.config.test_system_errors import MAKE, ODD
 from dp_pipeline_tests.orchestration.events import refusal
 from dp_pipeline_tests.orchestration.projects import RIDES, Project
 
@@ -81,12 +81,11 @@ def test_a_damaged_history_is_one_line_that_says_what_is_lost(
     assert "the ledger, which is kept elsewhere, loses nothing" in line
 
 
-@pytest.mark.parametrize("make", [fifo, endless, a_folder])
-def test_a_source_that_is_no_file_is_refused_and_not_waited_for(make, project: Project):
+@pytest.mark.parametrize("kind", ["pipe", "endless", "folder"])
+def test_a_source_that_is_no_file_is_refused_and_not_waited_for(kind, project: Project):
     spec = project.declare("rides", RIDES)
     source = project.datasets / "rides.csv"
     source.unlink()
-    make(source)
+    MAKE[kind](source)
     line = refusal(project.launch(spec, "ingested"))
-    kind = "Is a directory" if make is a_folder else "a device or a pipe"
-    assert line.endswith(f"expected a file that can be read, got {kind}: put a file there")
+    assert line.endswith(f"expected a file that can be read, got {ODD[kind]}: put a file there")

@@ -14,11 +14,9 @@ from dp_pipeline.config.source import Source
 from dp_pipeline.raw.proposals import first_look
 from dp_pipeline.raw.sources import read_source
 from dp_pipeline_tests.raw.source_specs import spec_of
+from dp_pipeline_tests.raw.test_sql_source import SECRET
 
 duckdb = pytest.importorskip("duckdb", reason="the extra duckdb is not installed")
-
-SECRET = "Waltraud-Ohnegleichen"
-"""A value that stands in rows and must never stand in a message."""
 
 
 @pytest.fixture
