@@ -283,9 +283,9 @@ class Curator:
         parts = self.domain.parts
         if parts is None or not {*amounts} <= {*parts.attributes}:
             raise BoundaryViolation(
-                "Pairs within a unit can be measured of "
-                f"{', '.join(parts.attributes) if parts else 'no attribute'}, the attributes of "
-                f"its parts, not of {', '.join(amounts) or 'none'}"
+                "Pairs within a unit can be measured of the attributes of its parts alone "
+                f"({', '.join(parts.attributes) if parts else 'there are none'}), not of "
+                f"{', '.join(amounts) or 'none'}"
             )
         queries = {
             name: self._executor.vector_query(

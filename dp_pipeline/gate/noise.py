@@ -52,7 +52,8 @@ def checked_scale(scale: Fraction) -> Fraction:
         raise BoundaryViolation(f"The scale of noise must be a positive Fraction, not {scale!r}")
     if scale > MAX_SCALE:
         raise BoundaryViolation(
-            f"The scale of noise must be at most 2^55, not 2^{int(scale).bit_length() - 1}"
+            "The scale of noise must be at most 2^55, but it is up to "
+            f"{-(-scale // MAX_SCALE)} times that: raise ε, or lower `at_most`"
         )
     return scale
 
@@ -341,8 +342,9 @@ def parse_noise(text: str) -> NoiseSource:
     if re.fullmatch(r"seeded:(0|[1-9][0-9]{0,17})", text):
         return SeededNoise(int(text.removeprefix("seeded:")))
     raise DeclarationError(
-        f"The source of noise must be opendp, exact or seeded:NUMBER, not {text[:60]!r}: correct "
-        "the argument `noise`, or the variable DP_PIPELINE_NOISE"
+        "The source of noise must be opendp, exact or seeded:NUMBER (at most 18 digits, no "
+        f"leading 0), not {text[:60]!r}: correct the argument `noise`, or the variable "
+        "DP_PIPELINE_NOISE"
     )
 
 
@@ -360,7 +362,8 @@ def _checked_variance(sigma2: Fraction) -> Fraction:
         )
     if sigma2 > MAX_SCALE**2:
         raise BoundaryViolation(
-            f"The variance σ² of noise must be at most 2^110, not 2^{int(sigma2).bit_length() - 1}"
+            "The variance σ² of noise must be at most 2^110, but it is up to "
+            f"{-(-sigma2 // MAX_SCALE**2)} times that: raise ε, or lower `at_most`"
         )
     return sigma2
 

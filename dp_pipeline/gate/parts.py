@@ -133,9 +133,8 @@ class PartsCounter:
         A unit without a part at a place of a placement is not counted there.
         """
         for names, _ in questions:
-            checks.require_size(
-                self.domain.cell_count((SIZE, *names)), of="parts: table with the size"
-            )
+            axes = (SIZE, *names)
+            checks.require_size(self.domain.cell_count(axes), of=f"a table of {', '.join(axes)}")
         queries = [(SIZE, *names) for _, placements in questions for names in placements]
         counted, tables = iter(self.units.count(queries)), []
         for names, placements in questions:

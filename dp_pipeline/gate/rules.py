@@ -139,8 +139,8 @@ class NearestCentre:
             )
         if not self.centres or any(len(centre) != d for centre in self.centres):
             raise BoundaryViolation(
-                f"A rule of {d} columns needs centres of {d} numbers each, but one of its "
-                f"{len(self.centres)} has more or fewer"
+                f"A rule of {d} columns needs one or more centres, all of {d} numbers, but its "
+                f"{len(self.centres)} centres are not so"
             )
         # A fraction or a NaN would pass every comparison, and the answers would not be integers.
         if not all(type(number) is int for number in chain(self.weights, *self.centres)):
@@ -213,8 +213,8 @@ class PredictedLabel:
         cells = tuple(len(column_weights) for column_weights in self.weights)
         if cells != domain.shape(self.columns):
             raise BoundaryViolation(
-                f"A predicted label needs a weight for every cell of {len(self.columns)} columns, "
-                f"not {sum(cells)} weights"
+                f"A predicted label needs {domain.shape(self.columns)!s:.60} weights, one for each "
+                f"cell of its columns, not {cells!s:.60}"
             )
         self._require_numbers(domain[self.target].size)
 

@@ -163,7 +163,7 @@ class Account:
         delta = self.delta_ceiling
         if delta is not None and not (_is_positive(delta) and delta < 1):
             raise DeclarationError(
-                f"population {self.population}: the delta_ceiling must be a Fraction between 0 "
+                f"population {self.population}: the ceiling of δ must be a Fraction between 0 "
                 f"and 1, not {delta!r}"
             )
         for name in ("per_month", "each_window"):
@@ -256,8 +256,8 @@ class Account:
             now = self.limits()
             names = [name for name in _DECLARED_LIMITS if name in now]
             raise DeclarationError(
-                f"population {self.population}: {_listed(now, names)} are those it has already: "
-                "name a higher one, or another per_month"
+                f"population {self.population}: the limits ({_listed(now, names)}) are those "
+                "it has already: name a higher one, or another per_month"
             )
         amounts = {"ceiling": total, "per_month": per_month, "each_window": each_window}
         changed = {
@@ -454,4 +454,7 @@ def _of_delta(amount: Fraction | None) -> str:
 
 
 def _listed(facts: Mapping[str, str], names: list[str]) -> str:
-    return ", ".join(f"{name} {facts.get(name, _NONE)!r}" for name in names)
+    return ", ".join(
+        f"{'ceiling of δ' if name == 'delta_ceiling' else name} {facts.get(name, _NONE)!r}"
+        for name in names
+    )

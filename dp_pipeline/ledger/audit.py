@@ -130,7 +130,7 @@ class Audit:
         try:
             return Account.from_facts(entry.population, self._facts[entry.population])
         except KeyError as error:
-            raise _impossible(entry, f"its facts declare no account without {error}") from None
+            raise _impossible(entry, f"its facts declare no account: no {error}") from None
         except (ValueError, DeclarationError) as error:
             raise _impossible(entry, f"its facts declare no account: {error}") from None
 
@@ -160,8 +160,8 @@ class Audit:
         ):
             raise _impossible(
                 entry,
-                f"it exceeds the ceiling of δ, {delta_text(account.delta_limit)}, with "
-                f"{delta_text(delta)} in all",
+                f"it exceeds the ceiling of δ, {delta_text(account.delta_limit)}: with it "
+                f"{delta_text(delta)} are spent",
             )
 
     def _reserve_blocks(self, entry: Entry, account: Account) -> None:

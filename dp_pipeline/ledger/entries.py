@@ -26,7 +26,7 @@ def require_line(text: str, *, of: str) -> None:
 def require_text(text: str, *, of: str) -> None:
     """Raise DeclarationError for a text that no database can store: with NUL or lone surrogates."""
     if not isinstance(text, str) or not text:
-        raise DeclarationError(f"The {of} must be text, not {text!r}")
+        raise DeclarationError(f"The {of} must be text of one letter or more, not {text!r}")
     if "\0" in text:
         raise DeclarationError(f"The {of} must be text without NUL, not {text!r}")
     if any("\ud800" <= letter <= "\udfff" for letter in text):

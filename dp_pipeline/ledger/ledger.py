@@ -112,7 +112,7 @@ class Ledger:
         account or without a ceiling.
         """
         require_line(reason, of=f"reason to raise the ceiling of population {population}")
-        require_line(by, of=f"who raises the ceiling of population {population}")
+        require_line(by, of=f"name of who raises the ceiling of population {population}")
         with self._writing_for(population) as page:
             raised = page.require_account(population).raised(
                 total=total,
@@ -137,7 +137,7 @@ class Ledger:
         """
         population = declared.population
         require_line(reason, of=f"reason to add windows to population {population}")
-        require_line(by, of=f"who adds windows to population {population}")
+        require_line(by, of=f"name of who adds windows to population {population}")
         with self._writing_for(population) as page:
             before, balance = page.require_account(population), page.balance(population)
             after = before.with_windows(declared)
@@ -156,7 +156,7 @@ class Ledger:
 
         Raises DeclarationError for a population without an account.
         """
-        require_line(by, of=f"who retires population {population}")
+        require_line(by, of=f"name of who retires population {population}")
         facts = {"snapshots": ", ".join(snapshots), "by": by}
         with self._writing_for(population) as page:
             page.require_account(population)

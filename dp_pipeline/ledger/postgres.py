@@ -173,7 +173,7 @@ class PostgresStore:
                 if end != tip:
                     raise PipelineError(
                         f"The ledger {self} must be an empty database to receive rows, but it has "
-                        f"{end.sequence} rows: name another database in {LEDGER_VARIABLE}"
+                        f"a ledger of {end.sequence} rows: name another one in {LEDGER_VARIABLE}"
                     )
 
     @contextmanager

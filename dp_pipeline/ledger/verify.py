@@ -121,13 +121,13 @@ class _CheckedRows:
         more = f" and {len(others) - _MAX_ROWS} more" if len(others) > _MAX_ROWS else ""
         named = ", ".join(map(str, others[:_MAX_ROWS]))
         also = f"; so it is with row {named}{more}" if others else ""
-        them = "them" if others else "it"
+        them, they = ("them", "they") if others else ("it", "it")
         options = " ".join(
             f"--row {number}:{digest[:LEAST_DIGITS]}" for number, digest in digests.items()
         )
         return Damaged(
             f"{self.fault}{also}; the head does not cover {them}: `dp-pipeline budget restore "
-            f"{options} --reason …` takes {them} out, charged"
+            f"{options} --reason …` takes {them} out and keeps what {they} charged"
         )
 
 
@@ -176,7 +176,7 @@ def restore(book: Book, strays: Mapping[int, str], *, reason: str, by: str) -> T
     covered by the head.
     """
     require_line(reason, of="reason")
-    require_line(by, of="who restores the ledger")
+    require_line(by, of="name of who restores the ledger")
     with book.mending() as (connection, head):
         result = _check_rows(connection, head=head)
         _require_strays(result, strays)

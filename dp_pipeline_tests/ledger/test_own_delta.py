@@ -63,7 +63,7 @@ def test_an_account_that_declares_no_delta_has_none_to_give(place: Place):
     ledger.open_account(account())
     with pytest.raises(BudgetExceeded, match="ceiling 0"):
         release(ledger, discovery("a"), "0.1")
-    with pytest.raises(DeclarationError, match=r"delta_ceiling '1e-9'.*`dp-pipeline budget raise"):
+    with pytest.raises(DeclarationError, match=r"ceiling of δ '1e-9'.*`dp-pipeline budget raise"):
         ledger.open_account(with_delta(NANO))
     ledger.open_account(account())
 
@@ -104,7 +104,7 @@ def test_the_ceiling_of_delta_is_raised_and_never_lowered(ledger: Ledger):
 def test_a_lower_declared_delta_goes_on_under_the_account(ledger: Ledger):
     opened = ledger.open_account(with_delta(NANO))
     assert opened.delta_ceiling == 2 * NANO
-    assert "delta_ceiling '1e-9'" in with_delta(NANO).difference_from(opened)
+    assert "ceiling of δ '1e-9'" in with_delta(NANO).difference_from(opened)
 
 
 def test_the_total_delta_is_of_conversion_and_charges():
@@ -119,7 +119,7 @@ def test_what_is_no_delta_is_refused(delta: object):
     with pytest.raises(DeclarationError, match="must be a Fraction from 0"):
         discovery("a", delta)  # type: ignore[arg-type]
     if delta != 0:
-        with pytest.raises(DeclarationError, match="the delta_ceiling must be a Fraction between"):
+        with pytest.raises(DeclarationError, match="the ceiling of δ must be a Fraction between"):
             with_delta(delta)  # type: ignore[arg-type]
 
 
