@@ -135,8 +135,9 @@ def data_docs(dataset: str, window: str) -> None:
     spec.require_window()
     if home.ledger.account(spec.population) is None:
         # Looking at rows that are not there must not open an account.
-        hint = preparation_hint(spec.name, window)
-        raise NotPrepared(f"{spec.name}: no rows are ingested yet: {hint}")
+        raise NotPrepared(
+            f"{spec.name}: no rows are ingested yet: {preparation_hint(spec.name, window)}"
+        )
     folder = write_data_docs(spec, require_snapshot(spec, home))
     click.echo(f"{folder}: written, for the custodian alone: it describes the rows")
     click.echo(f"open {folder / INDEX}")
