@@ -45,6 +45,11 @@ def likely_pairs(
     below 0 are emptied, and the margins restored once.
 
     Source: Gaussian process regression, Rasmussen and Williams, 2006.
+
+    >>> noisy, margins = np.array([[[82.0, 18.0], [18.0, 82.0]]]), np.array([[100.0, 100.0]])
+    >>> few, much = np.ones((1, 2, 2)), np.full((1, 2, 2), 1e6)
+    >>> [likely_pairs(noisy, noise, margins, in_order=False)[0, 0].round() for noise in (few, much)]
+    [array([82., 18.]), array([50., 50.])]
     """
     levels = margins.shape[1]
     products = _outer(margins) / np.maximum(margins.sum(axis=1), 1.0)[:, None, None]
