@@ -161,9 +161,6 @@ FIRST_STEPS = 25
 ROWS = 1 << 13
 """Rows that are drawn from the first fit to learn classes from: a limit of time."""
 
-ENTROPY = 0.8
-"""Tuned: weight of the entropy relative to classes, in place of ``tree_fit.ENTROPY``."""
-
 
 def fit_near_classes(
     tree: JunctionTree,
@@ -194,7 +191,8 @@ def fit_near_classes(
             near = _potentials(model, classes, start)
             if beside:
                 near = [table + extra for table, extra in zip(near, beside, strict=True)]
-            return fit_tree(model, measured, start=start, beside=near, entropy=ENTROPY)
+            # The plainest weight: a nat away from classes counts as one deviation of noise.
+            return fit_tree(model, measured, start=start, beside=near, entropy=1.0)
     return fit_tree(model, measured, start=start, beside=beside)
 
 
