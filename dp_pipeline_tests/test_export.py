@@ -199,7 +199,7 @@ def test_an_uncleared_release_is_refused_unless_requested(
         (("rides", "--window", "2026-W01"), 2, "has no windows, so none can be chosen"),
         (("nothing",), 2, "nothing"),
         (("city",), 1, "of this declaration exists: `dp-pipeline"),
-        (("patients", "kjig", "--k", "5"), 1, "exists: `dp-pipeline anonymize patients --method"),
+        (("patients", "kjig", "--k", "5"), 1, "exists at K=5: `dp-pipeline anonymize patients --"),
     ],
     ids=lambda one: " ".join(one) if isinstance(one, tuple) else "",
 )

@@ -88,7 +88,7 @@ def _require_parts(release: OpenTable | OpenUnits | OpenClusters) -> OpenUnits:
     if not isinstance(release, OpenUnits):
         raise DeclarationError(
             "Parts can be asked for where units have parts, such as persons of households, but "
-            "this release has rows alone: ask for these"
+            "this release has none: leave `--parts` or `with a part where` out"
         )
     return release
 

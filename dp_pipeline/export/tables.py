@@ -190,7 +190,7 @@ def _plain_texts(place: str, texts: list[str]) -> list[str]:
 def _ambiguous_text(place: str, fault: str) -> DeclarationError:
     return DeclarationError(
         f"{place}: CSV cannot distinguish {fault}: export with `--format parquet`, or, for a "
-        "published copy, declare it otherwise and release anew"
+        "published copy, declare other texts and release anew"
     )
 
 

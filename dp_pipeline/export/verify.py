@@ -150,8 +150,8 @@ def _require_scale_of_left_out(bundle: Bundle) -> None:
     charged = [variance(spend.scale) ** 0.5 for spend in bundle.free_spends]
     if len(charged) > 1 or len(stated) != len(charged):
         raise Damaged(
-            f"the {len(stated)} numbers of rows left out must have one charge at most, and one "
-            f"each, but {len(charged)} are stored"
+            "the number of rows left out must be stated once and charged once, or neither, but it "
+            f"is stated {len(stated)} times and charged {len(charged)} times"
         )
     if not np.allclose(stated, charged):
         raise Damaged("the number of rows left out does not have the noise that is charged for it")

@@ -195,7 +195,7 @@ def domain_bundle(spec: DatasetSpec, home: Home, *, snapshot: Snapshot | None = 
     except Damaged as error:
         # The command `run` reads the domain first, and would be refused for the same reason.
         job = f"Dagster's job {spec.name}_prepare"
-        raise Damaged(f"{error} (where it is to be run again, by {job})") from None
+        raise Damaged(f"{error} (`dp-pipeline run` needs the domain first, so run {job})") from None
     if bundle.facts["declaration"] != spec.digest:
         raise NotPrepared(
             f"{spec.name}: the domain was discovered for an earlier declaration: put that back, "

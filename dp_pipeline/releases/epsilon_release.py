@@ -98,7 +98,7 @@ class EpsilonRelease(NoisyRelease):
         if self.span > 1 and self.spec.delta is not None:
             raise DeclarationError(
                 f"{self.where}: with `delta` a release must be of one window, as ρ of windows do "
-                f"not add up, not of {range_text(self.windows)}: declare span 1"
+                f"not add up, not of {range_text(self.windows)}: choose span 1"
             )
 
     @property
@@ -255,8 +255,9 @@ class EpsilonRelease(NoisyRelease):
                     f"give it up by `dp-pipeline budget give-up {digest[:12]} --reason …` and "
                 )
             raise DeclarationError(
-                f"{self.where}: prior: the public rows are not those that the release was started "
-                f"with: put those back, or {give_up}pay for a new draw with --new-draw"
+                f"{self.where}: prior: the public rows of {self.model.prior_name} are not those "
+                f"that the release was started with: put those back, or {give_up}pay for a new "
+                "draw with --new-draw"
             )
         return {**facts, PRIOR: public.fact}
 

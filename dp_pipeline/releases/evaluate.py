@@ -98,8 +98,8 @@ class TableComparison:
         sizes = {name: self.domain[name].size for name in names}
         if not 2 <= sizes[label] <= MOST_LEVELS:
             raise DeclarationError(
-                f"The label must be a column of 2 to {MOST_LEVELS} cells, but {label!r:.60} has "
-                f"{sizes[label]}: choose another label"
+                f"The label must be a column of 2 to {MOST_LEVELS} levels or bins, but "
+                f"{label!r:.60} has {sizes[label]}: choose another label"
             )
         learned, tested = (
             {name: codes[rows] for name, codes in self.real.items()}

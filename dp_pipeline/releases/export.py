@@ -130,7 +130,8 @@ def find_newest_settled(
             release = _settled_release(spec, home, kind, reserved, settled)
             if release is not None and (not only_cleared or is_cleared(release.bundle)):
                 return release
-    where = " ".join(filter(None, (request.level and f"at {request.level}", request.window)))
+    where = f" at {kind.SYMBOL}={request.level}" if request.level else ""
+    where += f" of {request.window}" if request.window else ""
     command = f"run {spec.name} --model"
     if is_k_anonymous:
         command = f"anonymize {spec.name} --method"
@@ -141,8 +142,8 @@ def find_newest_settled(
     if request.window and not is_k_anonymous:
         command += f" --window {request.window}"
     raise NotPrepared(
-        f"{spec.name}: {request.name}: no settled release {f'{where} ' if where else ''}of this "
-        f"declaration exists: `dp-pipeline {command}` makes it"
+        f"{spec.name}: {request.name}: no settled release of this declaration "
+        f"exists{where}: `dp-pipeline {command}` makes it"
     )
 
 
@@ -211,7 +212,7 @@ def require_cleared(settled: SettledRelease, *, allow_not_dp: bool) -> None:
     if not allow_not_dp:
         why = bundle.caveat or f"it was drawn from {bundle.facts['noise']} noise"
         raise DeclarationError(
-            f"{settled.release.what}: the release is not cleared for publication, because {why}: "
+            f"{settled.release.what}: the release is not cleared for publication ({why}): "
             "--allow-not-dp exports it in spite of that, and its card says so"
         )
 

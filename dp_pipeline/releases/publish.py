@@ -114,8 +114,9 @@ def require_reserved_parameters(release: Release, key: Key) -> None:
     parameters = fact_text(release.postprocessing)
     if facts.get("evaluation", "none") != "none" and facts["postprocessing"] != parameters:
         raise DeclarationError(
-            f"{'/'.join(release.path)}: the charged release was started with the parameters "
-            f"{facts['postprocessing']}, not {parameters}: finish it with those first"
+            f"{'/'.join(release.path)}: the charged release must be finished with the parameters "
+            f"that it was started with, {facts['postprocessing']}, not {parameters}: put "
+            "them back until it is finished"
         )
 
 

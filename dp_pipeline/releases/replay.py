@@ -84,8 +84,8 @@ def key_of(release: Release, bundle: Bundle) -> Key:
         key = key.with_replicate(int(bundle.facts["replicate"])).refining(refines)
     if key.digest != bundle.key:
         raise Damaged(
-            f"{_name(release, bundle)}: the stored release must be {key.digest[:12]}, as declared "
-            "now, but it is another: restore its file from a backup, or release again"
+            f"{_name(release, bundle)}: as declared now, the release would be {key.digest[:12]}: "
+            "put back what has changed, such as `evaluation` or the noise, or release again"
         )
     return key
 
@@ -188,7 +188,7 @@ def require_intact(release: Release, folder: Path) -> Bundle:
     faults += [f"the fact {name} is not that" for name in changed]
     if faults:
         raise Damaged(
-            f"{_name(release, bundle)}: {faults[0]} of the ledger: restore its file from a backup"
+            f"{_name(release, bundle)}: {faults[0]} of the ledger: restore it from a backup"
         )
     return bundle
 
@@ -201,8 +201,8 @@ def require_reproducible(release: Release, bundle: Bundle) -> None:
     if replace(rebuilt, facts={**rebuilt.facts, **code}).to_json() != bundle.to_json():
         raise Damaged(
             f"{_name(release, bundle)}: the stored answers do not give this release again: "
-            f"rebuild it with {bundle.facts['code']} and the libraries of its time, or restore its "
-            "file from a backup"
+            f"rebuild it with {bundle.facts['code']} and the libraries of its time, or restore it "
+            "from a backup"
         )
 
 

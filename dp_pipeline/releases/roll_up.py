@@ -76,7 +76,8 @@ def roll_up(releases: Sequence[EpsilonRelease]) -> list[SummedTable]:
     if first.span > 1:
         raise DeclarationError(
             f"{where}: releases to be added up must be of one window each, not of "
-            f"{first.span}, whose rows would count more than once: add up releases of span 1"
+            f"{first.span}, whose rows would count more than once: choose a model that `publish` "
+            "lists with span 1"
         )
     if isinstance(first.model, Clustering):
         return [_sum_boxes(releases)]
@@ -89,7 +90,7 @@ def _sum_boxes(releases: Sequence[EpsilonRelease]) -> SummedTable:
         raise DeclarationError(
             f"{'/'.join(releases[0].path)}: the boxes of the windows have grids of different "
             "sizes, so they cannot be added up: choose windows of equal grids, or declare "
-            "`nominal_rows` and release all of them anew"
+            "the parameter `nominal_rows` of the model and release all of them anew"
         )
     ends = np.stack([total.lower, total.upper], axis=2).tolist()
     labels = tuple(", ".join(f"{low:.10g} to {high:.10g}" for low, high in box) for box in ends)

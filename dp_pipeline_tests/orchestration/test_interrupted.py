@@ -168,7 +168,7 @@ def test_unfinished_release_needs_its_own_parameters(project: Project, spec: Dat
     transcript = interrupted(project, spec, answers=5)
     two = {"dpqt_kmeans": {**DEEP["dpqt_kmeans"], "k": "2"}}
     other = project.declare("rides", RIDES, models=two)
-    with pytest.raises(DeclarationError, match=r"was started with.*\"k\": \"3\".*: finish it with"):
+    with pytest.raises(DeclarationError, match=r"was started with.*\"k\": \"3\".*: put them back"):
         project.publish(other)
     require_finished(project, spec, transcript, transcript.read_bytes())
     changed = project.publish(other)

@@ -77,7 +77,7 @@ def test_it_is_rebuilt_by_the_same_public_rows_alone(project: Project, spec: Dat
     project.prepare(project.declare("others", OTHERS), "later")
     assert project.publish(spec, model="one_shot", epsilon="1").state == "replayed"
     shutil.rmtree(published.folder)
-    with pytest.raises(DeclarationError, match="prior: the public rows are not those that the"):
+    with pytest.raises(DeclarationError, match=r"prior: the public rows of .* are not those"):
         project.publish(spec, model="one_shot", epsilon="1")
 
 
