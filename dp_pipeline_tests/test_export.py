@@ -198,7 +198,7 @@ def test_an_uncleared_release_is_refused_unless_requested(
         (("rides", "--k", "2"), 2, "rides: --k: the release of dpqt_kmeans has an ε"),
         (("rides", "--window", "2026-W01"), 2, "has no windows, so none can be chosen"),
         (("nothing",), 2, "nothing"),
-        (("city",), 1, "of this declaration exists: `dp-pipeline"),
+        (("city",), 1, "of this declaration exists at ε=0.5: `dp"),
         (("patients", "kjig", "--k", "5"), 1, "exists at K=5: `dp-pipeline anonymize patients --"),
     ],
     ids=lambda one: " ".join(one) if isinstance(one, tuple) else "",
@@ -247,7 +247,7 @@ def test_a_release_of_another_declaration_is_not_exported(project: Project, tmp_
     wider = {"x": {"bounds": ["0", "9"]}, "y": {"bounds": ["0", "4"]}}
     project.write_declaration("rides", RIDES, attributes=wider)
     refused = export(project, "rides", to=tmp_path / "out")
-    assert_refused(refused, 1, "of this declaration exists: `dp-pipeline")
+    assert_refused(refused, 1, "of this declaration exists at ε=0.5: `dp")
 
 
 def test_other_centres_of_the_same_answers_are_exported(
