@@ -30,6 +30,14 @@ class MeasuredTable:
     variance: float
     is_grouped: bool
 
+    def margin(self, attributes: Collection[str]) -> MeasuredTable:
+        """Return the table of those of its attributes that are among ``attributes``."""
+        axes = tuple(i for i, name in enumerate(self.attributes) if name not in attributes)
+        counts = self.counts.sum(axis=axes)
+        names = tuple(name for name in self.attributes if name in attributes)
+        variance = self.variance * self.counts.size / counts.size
+        return replace(self, attributes=names, counts=np.asarray(counts), variance=variance)
+
     def without_last_levels(
         self, names: Collection[str], groups: Mapping[str, IntArray]
     ) -> MeasuredTable:
@@ -116,16 +124,16 @@ class NoisyTables:
             1e-12 * np.abs(values).max(initial=0.0),
         )
         for table in tables:
-            cells = self.cells(table)
-            means = self._rows.means_in(cells, table.counts.size, values)
+            # Cells of the margin, as more of the table's own have no released row and no value.
+            margin = table.margin(attributes)
+            cells = self.cells(margin)
+            means = self._rows.means_in(cells, margin.counts.size, values)
             may_differ = table.is_grouped and is_merged
             if may_differ and not np.allclose(means[cells], values, rtol=1e-9, atol=tolerance):
                 continue
-            if not attributes:
-                means = np.full(table.counts.size, float(means.max(initial=0.0)))
-            variance = table.variance * float((means**2).sum())
+            variance = margin.variance * float((means**2).sum())
             if variance > 0:
-                numerator += float((means * table.counts.ravel()).sum()) / variance
+                numerator += float((means * margin.counts.ravel()).sum()) / variance
                 denominator += 1 / variance
         return (numerator / denominator, 1 / denominator) if denominator else (0.0, inf)
 
@@ -138,11 +146,9 @@ class NoisyTables:
         Tables are averaged by precision; the variance of a cell that none states is infinite."""
         numerator, denominator = np.zeros(cells), np.zeros(cells)
         for table in self.with_attributes(attributes):
-            axes = tuple(i for i, name in enumerate(table.attributes) if name not in attributes)
-            order = [name for name in table.attributes if name in attributes]
-            counts = table.counts.sum(axis=axes)
-            counts = counts.transpose([order.index(name) for name in attributes])
-            variance, is_single = table.variance * table.counts.size / counts.size, np.ones(cells)
+            margin = table.margin(attributes)
+            counts = margin.counts.transpose([margin.attributes.index(n) for n in attributes])
+            variance, is_single = margin.variance, np.ones(cells)
             sizes = [
                 int(self.groups_of(n).max()) + 1 if table.is_grouped else self._rows.sizes[n]
                 for n in attributes

@@ -104,6 +104,15 @@ def test_a_fit_that_left_its_tables_is_not_trusted() -> None:
     assert count.low <= 400 <= count.high
 
 
+def test_noise_in_cells_without_rows_takes_part_in_their_sum() -> None:
+    """Rows are drawn where noise was above 0: without the other cells their sum is too large."""
+    cells = np.rint(np.random.default_rng(4).normal(0, NOISE, (2, 60)))
+    released = np.where(cells > 0, 1.0, 0.0)
+    released[:, 0] = cells[:, 0] = 400
+    count = release(released, [(("a", "b"), cells, NOISE)], names="ab").count("a == 'a0'")
+    assert count.high - count.low < 5 * NOISE * 60**0.5
+
+
 def test_a_table_has_the_numbers_of_its_counts() -> None:
     """Measured over groups of levels, where a1 is alone in its group and a0 and a2 are not."""
     counts = np.array([[400, 100, 60], [80, 300, 260], [50, 60, 90]])
