@@ -56,8 +56,8 @@ def select_by_cross_validation(
     Each candidate recodes the rows of all folds but one, logistic regression learns the labels from
     the recoded rows, and its AUC is measured on the fold that was left out, labels weighing alike.
     Its mean advantage over the reference is weighed against its usual deficit, by the variance of
-    either. Of the candidates from which anything is learned, the one with the largest weighed
-    advantage is taken; in a tie, the first.
+    either. Of the first candidate and those from which anything is learned, the one with the
+    largest weighed advantage is taken; in a tie, the first.
 
     K is lowered in a fold in proportion to its rows, for classes as fine as those of all rows.
     Nothing made of folds is released.

@@ -141,7 +141,7 @@ class Currency:
         return self.labelled_text(amount)
 
     def labelled_text(self, amount: Fraction) -> str:
-        """Return an amount as text with its symbol, such as ``ε=0.5``."""
+        """Return an amount as text with its symbol, such as ``ε=0.5``; of ρ, with its ε at δ."""
         if self.delta is None:
             return f"ε={epsilon_text(amount)}"
         micro = -(-epsilon_of(amount, self.delta) * _MICRO // 1)

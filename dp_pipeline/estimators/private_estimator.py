@@ -323,9 +323,11 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         """
         estimator = pickle.loads(Path(path).read_bytes())  # noqa: S301 - the caller's own file
         if not isinstance(estimator, cls):
+            is_ours = isinstance(estimator, PrivateEstimator)
             raise InvalidParameter(
                 f"path: the file must hold a {cls.__name__}, but it holds a "
-                f"{type(estimator).__name__}: load it by that class"
+                f"{type(estimator).__name__}: "
+                f"{'load it by that class' if is_ours else 'name a file that `save` wrote'}"
             )
         return estimator
 

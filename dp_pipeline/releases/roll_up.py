@@ -171,11 +171,14 @@ def _bundle(release: EpsilonRelease) -> Bundle:
     key = as_release_key(release.key(snapshot))
     declared = {"declaration": key.declaration, "measuring": fact_text(key.measuring)}
     for name, text in declared.items():
-        if bundle.facts.get(name) != text:
-            other = "declarations" if name == "declaration" else "parameters of the model"
+        got = bundle.facts.get(name)
+        if got != text:
+            other = "other declarations than the file has now"
+            if name == "measuring":
+                other = f"the parameters {got}, but the file now has {text}"
             raise DeclarationError(
-                f"{release.what}: the release was made with other {other} than the file has now: "
-                "put those back, or choose windows released since"
+                f"{release.what}: the release was made with {other}: put back those it was made "
+                "with, or choose windows released since"
             )
     return bundle
 

@@ -345,8 +345,11 @@ def test_a_saved_fit_samples_the_same_rows(tmp_path: Path) -> None:
     fit.save(tmp_path / "fit")
     loaded = PrivateSynthesizer.load(tmp_path / "fit")
     pd.testing.assert_frame_equal(loaded.sample(50), fit.sample(50))
-    with pytest.raises(InvalidParameter, match="path: the file must hold a"):
+    with pytest.raises(InvalidParameter, match=r"path: the file must hold a .* by that class"):
         PrivateKMeans.load(tmp_path / "fit")
+    (tmp_path / "list").write_bytes(pickle.dumps([]))
+    with pytest.raises(InvalidParameter, match="holds a list: name a file that `save` wrote"):
+        PrivateKMeans.load(tmp_path / "list")
 
 
 @pytest.mark.parametrize("domain", ["discover", FORMS], ids=["discovered", "declared"])

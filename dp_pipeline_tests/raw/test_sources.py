@@ -188,6 +188,15 @@ REFUSED = {
         )
         for share in (0.3, 0.9, 0.9999)
     },
+    **{
+        f"an open quotation mark in {start!r}": (
+            "a.csv",
+            start + f"{SECRET},1\n".encode() * (1 << 17),
+            {},
+            "quotation marks that are closed, got one that stays open",
+        )
+        for start in (b'x,"y\n', b'x,y\n1,"2\n')
+    },
     "a flipped bit": ("a.csv.gz", broken_gzip(), {}, "damaged"),
     "text called gzip": ("a.csv.gz", f"x\n{SECRET}\n".encode(), {}, "damaged"),
     "no Parquet": ("a.parquet", b"", {"kind": "parquet"}, "got an empty file"),

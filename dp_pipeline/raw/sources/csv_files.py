@@ -88,7 +88,8 @@ def csv_columns(path: Path, source: Source, *, line_is_row: bool = False) -> lis
     line_is_row   whether the names end with the line, so that an unclosed quotation mark does not
                   make the following rows part of a name
 
-    NoHeader if there is no such row, OddFile for UTF-16 text and for too long a line.
+    NoHeader if there is no such row, OddFile for UTF-16 text, for too long a line and for a
+    quotation mark that stays open.
     """
     if source.header:
         return list(source.header)
@@ -107,7 +108,12 @@ def csv_columns(path: Path, source: Source, *, line_is_row: bool = False) -> lis
             lines = ("\t".join(line.split()) for line in lines)
         if line_is_row:
             lines = islice((line for line in lines if line.strip("\r\n")), 1)
-        names = next((row for row in csv.reader(lines, delimiter=_delimiter(source)) if row), None)
+        rows = csv.reader(lines, delimiter=_delimiter(source))
+        try:
+            names = next(filter(None, rows), None)
+        except csv.Error:
+            # A name is over the limit of the reader, and no line is as long as that.
+            raise _open_quotation() from None
     if names is None:
         raise NoHeader
     return names
@@ -141,6 +147,11 @@ def _long_line() -> OddFile:
     return OddFile(f"lines of at most {MAX_LINE_BYTES:,} bytes", "a longer line: shorten it")
 
 
+def _open_quotation() -> OddFile:
+    got = "one that stays open over many lines: close or remove it"
+    return OddFile("quotation marks that are closed", got)
+
+
 def _csv_tables(
     path: Path, source: Source, names: list[str], columns: list[str], *, line_is_row: bool
 ) -> Iterator[pa.Table]:
@@ -148,13 +159,21 @@ def _csv_tables(
 
     names         names of all columns of the file
     line_is_row   whether irregular lines are dropped and the file is read part by part; else an
-                  irregular row is a pyarrow.ArrowException, too long a line or file an OddFile
+                  irregular row is a pyarrow.ArrowException, too long a line or file, or an open
+                  quotation mark, an OddFile
     """
     yield pa.table({name: pa.array([], pa.binary()) for name in columns})
     if not line_is_row:
         rows = _without_header(_content(_file_content(path, source), source), source)
         if rows.strip(b"\r\n"):
-            yield _parse(rows, names, columns, source, line_is_row=False)
+            try:
+                table = _parse(rows, names, columns, source, line_is_row=False)
+            except pa.ArrowInvalid as error:
+                # A row is over a block of pyarrow, and no line is as long as that.
+                if "straddl" in str(error):
+                    raise _open_quotation() from None
+                raise
+            yield table
         return
     reader = _RowReader(source, names, columns)
     for lines in _row_lines(path, source):
