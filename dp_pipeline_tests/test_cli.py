@@ -128,7 +128,7 @@ def test_a_good_declaration_is_checked_without_rows(project: Project):
     (project.datasets / "rides.csv").unlink()
     result = project.cli_here("data", "check", "datasets/rides.yaml")
     assert (result.code, result.err) == (0, "")
-    assert result.out.endswith("the declaration is valid; all models at all ε cost 0.7\n")
+    assert result.out.endswith("valid; all models at all ε with evaluations cost 0.7\n")
     assert not project.home.root.exists()
 
 

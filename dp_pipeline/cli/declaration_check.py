@@ -188,9 +188,9 @@ def print_check(spec: DatasetSpec, file: Path, warnings: list[str]) -> None:
     for warning in warnings:
         click.echo(f"warning: {warning}")
     total = spec.currency.text(price_of_everything(spec))
-    price_words = "all models at all ε cost"
+    price_words = f"all models at all ε{spec.extras} cost"
     if spec.windows is not None:
-        price_words = f"what is published of each {spec.windows.every} costs"
+        price_words = f"what is published of each {spec.windows.every}{spec.extras} costs"
     click.echo(f"{file}: the declaration is valid; {price_words} {total}")
     without = _without_epsilon(spec)
     if without:

@@ -85,7 +85,7 @@ def _source_fields(
         # Not quoted: there may be a password in it.
         raise DeclarationError(
             "data init: the source must be a path, sqlite:///PATH, duckdb:///PATH or '$NAME' of "
-            "a variable, not a URL"
+            "a variable with the URL of a database, not a URL itself"
         )
     if is_database != bool(query):
         raise DeclarationError(

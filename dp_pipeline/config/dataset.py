@@ -346,6 +346,13 @@ class DatasetSpec:
         once = sum((epsilon + evaluation for epsilon in self.partitions), Fraction(0))
         return once * len(self.models) + discovery
 
+    @property
+    def extras(self) -> str:
+        """What ``cost_of_everything`` counts beside the releases, as the end of a phrase."""
+        declared = {"evaluations": self.evaluation, "the discovery": self.discover}
+        names = [name for name, cost in declared.items() if cost]
+        return f" with {' and '.join(names)}" if names else ""
+
     def charge_for(self, amount: Fraction) -> Fraction:
         """Return the cost of a release with its evaluation, in the population's currency."""
         return amount + self.currency.cost_of(self.evaluation or Fraction(0), PURE)

@@ -397,7 +397,7 @@ def _require_ceiling(spec: DatasetSpec) -> None:
         # A cost in ρ depends on the model: ``models.build_model`` adds it up.
         cost = spec.cost_of_everything
         purpose = "all publications of each window" if spec.windows else "all models at all ε"
-        expected = f"{name} of at least {epsilon_text(cost)} for {purpose}"
+        expected = f"{name} of at least {epsilon_text(cost)} for {purpose}{spec.extras}"
         is_enough = spec.delta is not None or cost <= limit
         require(is_enough, expected, epsilon_text(limit), "ceiling")
 

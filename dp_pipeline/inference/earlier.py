@@ -125,8 +125,8 @@ class EarlierTree:
         return Prefixes.concatenate(found)
 
 
-def whole_counts(values: FloatArray) -> FloatArray:
-    """Return the nearest counts ≥ 0 with the same sum, which is at least 1."""
+def nonnegative_counts(values: FloatArray) -> FloatArray:
+    """Return the nearest numbers ≥ 0 with the same sum, or with the sum 1 if theirs is less."""
     return project_to_simplex(values, max(1.0, float(values.sum())))
 
 

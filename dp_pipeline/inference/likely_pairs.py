@@ -86,7 +86,7 @@ def _posterior_mean(away: FloatArray, noise: FloatArray, numbers: Sequence[int])
 
 
 def _priors(numbers: Sequence[int]) -> Iterator[FloatArray]:
-    """Yield the covariance of the cells of c sizes (c, c) under each prior."""
+    """Yield for each prior the covariance (c, c) of one cell between tables of the c sizes."""
     places, pairs = np.arange(len(numbers)), np.array(numbers) / numbers[0]
     for distance, fall, correlation in product(DISTANCES, FALLS, CORRELATIONS):
         deviations = distance * pairs**-fall

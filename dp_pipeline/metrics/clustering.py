@@ -39,8 +39,8 @@ def nearest_centres(points: FloatArray, centres: FloatArray) -> IntArray:
     """Return the index of the nearest centre (k, d) of every point (N, d)."""
     if points.ndim != 2 or centres.ndim != 2 or points.shape[1] != centres.shape[1]:
         raise DeclarationError(
-            "The points and centres must have equal numbers of columns, not shapes "
-            f"{points.shape} and {centres.shape}"
+            "The points and centres must be tables with equal numbers of columns, not of "
+            f"shapes {points.shape} and {centres.shape}"
         )
     if len(centres) == 0:
         raise DeclarationError("A clustering needs one or more centres, but it has none")

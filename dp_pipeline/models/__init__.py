@@ -125,7 +125,8 @@ def _require_ceiling(spec: DatasetSpec) -> None:
         scope = "what is published of each window" if spec.windows else "all models at all ε"
         raise DeclarationError(
             f"{spec.name}: ceiling: {limit} must be at least {spec.currency.text(total)} for "
-            f"{scope}, not {spec.currency.text(ceiling)}: raise it, or declare fewer releases"
+            f"{scope}{spec.extras}, not {spec.currency.text(ceiling)}: raise it, or declare fewer "
+            "releases"
         )
 
 

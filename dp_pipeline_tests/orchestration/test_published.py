@@ -248,7 +248,7 @@ def test_a_checked_declaration_costs_what_its_methods_compose_to(project: Projec
     checked = project.cli_here("data", "check", str(project.datasets / "plants.yaml"))
     assert (checked.code, checked.err) == (0, "")
     first, second = checked.out.splitlines()
-    assert first.endswith("all models at all ε cost 1/3")
+    assert first.endswith("all models at all ε with evaluations cost 1/3")
     assert second == "not differentially private: dp_kmeans, dpqt_kmeans"
 
 

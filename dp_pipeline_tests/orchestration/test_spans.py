@@ -129,7 +129,7 @@ def test_checks_know_releases_of_several_windows(ran: Any):
     assert "no fault" in check.out
     checked = project.cli_here("data", "check", str(project.datasets / "stream.yaml"))
     assert (checked.code, checked.err) == (0, "")
-    assert "what is published of each week costs 1.25" in checked.out
+    assert "what is published of each week with evaluations costs 1.25" in checked.out
     reserved = project.ledger.history(tree(outcomes, "2026-W02").bundle.key)[0]
     assert ChargedRelease(reserved, "settled", project.home).command == (
         "dp-pipeline run stream --window 2026-W02 --span 2 --model htree_kmeans --epsilon 0.5"

@@ -220,7 +220,7 @@ def merge(query: BatchQuery, answer: Answer, addend: Answer) -> Answer:
 
 
 def exact_bounds(columns: Columns) -> IntArray:
-    """Return the smallest and largest coordinate of each column, (2, d); the box without rows."""
+    """Return the smallest and largest coordinate of each column, (2, d); of no rows the box."""
     edge = 1 << COORDINATE_BITS
     if not len(columns[0]):
         return np.array([[-edge] * len(columns), [edge] * len(columns)], dtype=np.int64)

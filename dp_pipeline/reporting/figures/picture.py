@@ -128,7 +128,7 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def plain(text: str, *, width: int = 64) -> str:
-    """Return one short line without formulas and characters that XML forbids.
+    """Return a text as one short line: $ is escaped, and what cannot be printed replaced.
 
     >>> plain("a  title with $x$")
     'a title with \\\\$x\\\\$'

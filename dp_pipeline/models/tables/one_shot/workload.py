@@ -96,7 +96,7 @@ class Workload:
 
 
 def workload() -> Any:
-    """Return the parameter field for the weights of pairs; empty if all weights are equal."""
+    """Return the parameter field ``workload``: weights of pairs, a text; empty: all equal."""
     expected = "entries of one to three attributes and a weight, such as income 4, age sex 2"
 
     def parse(text: str) -> str | None:
