@@ -86,8 +86,8 @@ class ClassPartition:
         return bool(is_worth and self.keeps_guarantee(splits)[0])
 
     def split(self, bits: Sequence[int]) -> Splits:
-        """Return the counts of every class after a split by each of some bits, (bits, classes,
-        labels)."""
+        """Return the counts of each class on the rarer side of each bit, and on the other side:
+        both (bits, classes, labels)."""
         cells, sides = self.counts.size, [self._rarer[bit] for bit in bits]
         offsets = np.repeat(np.arange(len(bits)) * cells, [len(side) for side in sides])
         patterns = np.concatenate(sides)
@@ -150,7 +150,7 @@ def _rarer_side(answers: NDArray[np.bool_]) -> IntArray:
 
 
 def accept_in_order(partition: ClassPartition, order: Iterable[int]) -> list[int]:
-    """Refine the classes by each bit that ``ClassPartition.takes``, in an order; return these bits.
+    """Refine the classes, in ``order``, by each bit that ``partition.takes``; return these bits.
 
     RFKA, algorithm 1, lines 5 to 10. Its line 7 as printed removes a bit *where* the test is
     passed: it lacks the word "not", and would keep just what breaks the guarantee. A skipped bit

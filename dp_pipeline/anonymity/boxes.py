@@ -40,8 +40,8 @@ def boxes_around(
 
 
 def fill_gaps(is_held: Mask, column: Column) -> Mask:
-    """Return a mask of the levels of one column in each group (groups, levels), with those between
-    an ordered column's lowest and highest value."""
+    """Return a mask of each group's levels in one column (groups, levels); in an ordered one, all
+    between its lowest and highest value are added."""
     is_held = is_held.copy()
     if column.ordered:
         present = is_held[:, : column.values]
@@ -105,7 +105,7 @@ class BoxFinder(Protocol):
 
 @dataclass(frozen=True)
 class BoxRule:
-    """A rule that releases columns with sets of levels in the place of levels.
+    """A rule that releases each level as the set of levels of the row's box in that column.
 
     source   the quasi-identifiers
     boxes    the boxes that rows are released as; equal ones are one equivalence class
@@ -204,7 +204,7 @@ class BoxTree:
 
     @cached_property
     def _table(self) -> IntArray:
-        """The fields of every fork, and the number of every box, −1 for a fork (6, nodes)."""
+        """For every node, the fields of its fork and its box number, −1 for none (6, nodes)."""
         is_box = np.array([node is None for node in self.nodes])
         table = np.full((6, len(self.nodes)), -1)
         forks = [fork for fork in self.nodes if fork is not None]
@@ -213,7 +213,7 @@ class BoxTree:
         return table
 
     def boxes(self, columns: Sequence[Column]) -> tuple[Box, ...]:
-        """Return the codes of each column that the cuts assign to each box."""
+        """Return every box that the cuts leave: for each column, the codes that lead to it."""
         boxes, pending = [], {0: tuple(tuple(range(column.size)) for column in columns)}
         for i, fork in enumerate(self.nodes):
             box = pending.pop(i)

@@ -224,7 +224,7 @@ class _Clustering:
         return self.gower.middles(self.codes, self.row_counts, groups)
 
     def _label_counts(self, keys: IntArray, size: int, members: IntArray) -> IntArray:
-        """Return the rows of each label among members with each key (size, labels)."""
+        """Return the number of rows by key of the members and by label (size, labels)."""
         counts = np.zeros((size, self.distinct.counts.shape[1]), dtype=np.int64)
         np.add.at(counts, keys, self.distinct.counts[members])
         return counts

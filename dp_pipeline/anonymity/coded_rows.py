@@ -105,7 +105,7 @@ class CodedRows:
 
 @dataclass(frozen=True, eq=False)
 class DistinctRows:
-    """The m distinct rows of a table without labels, in the order of their codes.
+    """The m distinct rows of a table, labels aside, in the order of their codes.
 
     codes     (m, d) codes of the distinct rows
     counts    (m, labels) rows of each label

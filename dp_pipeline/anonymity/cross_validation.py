@@ -91,11 +91,11 @@ def select_by_cross_validation(
 def expected_advantage(
     aucs: FloatArray, deficits: FloatArray, *, noise: float, reference: int = 0
 ) -> FloatArray:
-    """Return the expected advantage of each candidate over the reference, (candidates,).
+    """Return the AUC by which each candidate should be ahead of the reference, (candidates,).
 
     aucs        (candidates, folds) AUC of each candidate in each fold, folds ≥ 2
     deficits    (candidates,) how far each is usually behind
-    noise       variance of a mean over folds, in variances of one fold
+    noise       variance of a mean over folds, divided by that of one fold
     reference   number of the candidate that the others are compared with
 
     The mean of a normal distribution that is known by a prior and by a measurement.
@@ -113,7 +113,7 @@ def _cross_validate(
     candidates: Sequence[Candidate], rows: CodedRows, guarantee: KAnonymityGuarantee
 ) -> tuple[FloatArray, float]:
     """Return the AUC of every candidate in every fold (candidates, folds), and the variance of a
-    mean over folds, in variances of one fold.
+    mean over folds, divided by that of one fold.
 
     Folds whose test rows have one label are left out. The rows that are learned from overlap from
     fold to fold, so a mean varies more than by the number of folds alone.

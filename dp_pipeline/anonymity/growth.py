@@ -80,8 +80,8 @@ class LevelLine:
         return np.asarray(sums.reshape(size, self.levels))
 
     def sum_by_bit(self, by_level: NDArray[Any]) -> NDArray[Any]:
-        """Return sums over rows for which each bit is true (…, bits), by sums for levels (…,
-        levels)."""
+        """Return the sums over rows where each bit is true (…, bits), from the sums for each level
+        (…, levels)."""
         before = np.zeros((*by_level.shape[:-1], self.levels + 1), dtype=by_level.dtype)
         np.cumsum(by_level, axis=-1, out=before[..., 1:])
         return np.asarray(before[..., self.end] - before[..., self.first])
@@ -96,7 +96,7 @@ class LevelLine:
 
 @dataclass(frozen=True, eq=False)
 class Cuts:
-    """The row counts of all cuts of some boxes by cumulative bits.
+    """The numbers of rows on both sides of all cuts of some boxes by cumulative bits.
 
     boxes   boxes, as groups of the line's rows
     """
@@ -107,7 +107,7 @@ class Cuts:
 
     @cached_property
     def levels(self) -> IntArray:
-        """The number of rows with each level, column after column (labels, boxes, levels)."""
+        """The number of rows on each level, column after column (labels, boxes, levels)."""
         labels, size, members = self.line.labels, self.boxes.size, self.boxes.members
         keys = self.line.rows.target[members] * size + self.boxes.keys
         # Sums of integers below 2^53: exact.
@@ -116,7 +116,7 @@ class Cuts:
 
     @cached_property
     def box_counts(self) -> IntArray:
-        """The number of rows of each box (labels, boxes, 1)."""
+        """The number of rows of each label in each box (labels, boxes, 1)."""
         first = self.line.rows.columns[0]
         return np.asarray(self.levels[..., : first.size].sum(axis=-1, keepdims=True))
 
@@ -153,7 +153,7 @@ class Cuts:
         return np.where(is_offered.any(axis=1), bits, NO_CUT)
 
     def totals(self, numbers: FloatArray) -> FloatArray:
-        """Return the sums over rows of each box where each bit is true (boxes, bits)."""
+        """Return sums of ``numbers`` over rows of each box where each bit is true (boxes, bits)."""
         members, keys, size = self.boxes.members, self.boxes.keys, self.boxes.size
         by_level = self.line.sum_by_level(members, keys, size, numbers[members])
         return np.asarray(self.line.sum_by_bit(by_level))
@@ -306,5 +306,5 @@ def _purest(cuts: Cuts) -> IntArray:
 
 
 def _purity(counts: IntArray) -> FloatArray:
-    """Return the purity Σ_y n_y² / n of every count in rows (boxes, bits)."""
+    """Return the purity Σ_y n_y² / n (boxes, bits), from counts n_y (labels, boxes, bits)."""
     return np.asarray((counts**2).sum(axis=0) / np.maximum(1, counts.sum(axis=0)))

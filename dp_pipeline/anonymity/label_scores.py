@@ -69,7 +69,7 @@ class ScoreRule:
         return cls(tuple(tables))
 
     def keep_lines(self, is_kept: NDArray[np.bool_]) -> ScoreRule:
-        """Return the rule with all scores set to 0 that a mask (scores,) does not keep."""
+        """Return the rule with every score set to 0 for which the mask (scores,) is false."""
         return ScoreRule(tuple(np.where(is_kept, table, 0.0) for table in self.level_scores))
 
     def scores(self, codes: NDArray[np.integer]) -> IntArray:

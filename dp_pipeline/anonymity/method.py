@@ -47,7 +47,7 @@ class Bit:
 
 
 def one_hot_bits(columns: Sequence[Column]) -> tuple[Bit, ...]:
-    """Return one bit for each level of the columns, as in the papers."""
+    """Return one bit for each level of each column, missing values included."""
     return tuple(Bit(i, code) for i, column in enumerate(columns) for code in range(column.size))
 
 
@@ -132,7 +132,7 @@ class BitRule:
 
 @dataclass(frozen=True)
 class Unchanged:
-    """The rule that releases every row as it is; its features are all cumulative bits.
+    """The rule that changes no row; its features are all cumulative bits.
 
     columns   the quasi-identifiers, which are the released columns too
     """
@@ -210,6 +210,6 @@ class Method(Protocol):
 
 
 def sensitive_diversity(method: Method | type[Method], *, k: int) -> int:
-    """Return the number of different labels that every class has by default if the label is
+    """Return how many different labels every class must have by default if the label is
     sensitive; 1 where K guarantees nothing."""
     return int(getattr(method, "sensitive_diversity", 1)) if k > 1 else 1

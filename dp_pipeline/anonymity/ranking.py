@@ -127,7 +127,7 @@ def permutation_importance(
 def _rows_lost(
     tree: Any, used: IntArray, bits: NDArray[np.float32], target: IntArray, rng: np.random.Generator
 ) -> FloatArray:
-    """Return R_k − R_k^a for every bit a that a tree uses.
+    """Return, for every used bit, how many fewer rows a tree predicts rightly after shuffling it.
 
     Only rows whose bit the shuffle has changed are predicted again."""
     answers = tree.value[:, 0, :].argmax(axis=1)

@@ -187,7 +187,7 @@ class Account:
         return facts if self.delta is None else {**facts, "delta": delta_text(self.delta)}
 
     def limits(self) -> dict[str, str]:
-        """Return the limits that are set, as texts by name, for the ledger row that raises them."""
+        """Return the ceiling and all other limits that are set, as texts by name, for a row."""
         facts = {}
         for name, limit in CONVERTED.items():
             if name == "ceiling" or getattr(self, name) is not None:
@@ -268,7 +268,7 @@ class Account:
         return replace(self, delta_ceiling=delta_ceiling, **amounts, **changed)  # type: ignore[arg-type]
 
     def with_windows(self, declared: Account) -> Account:
-        """Return a copy with the windows, unit and limits of a declaration; it had no windows.
+        """Return this account with the windows, unit and limits of ``declared``; it has none yet.
 
         Each window then has a limit; only where it protects a person's rows of one window may the
         total go. Raises DeclarationError for an account with windows, for a unit that the earlier
@@ -314,7 +314,7 @@ class Account:
     def require_room_for_earlier(
         self, opened: Account, spent: Fraction, *, delta: Fraction
     ) -> Fraction:
-        """Return what was spent before there were windows, as each window now counts it.
+        """Return what was spent before windows, as each window counts it; refuse what has no room.
 
         opened   the account before it has windows
         delta    what it has spent of the charges' own δ
@@ -392,7 +392,7 @@ class Account:
             )
 
     def difference_from(self, opened: Account) -> str:
-        """Return a sentence that names the limits other than the open account's; empty: none."""
+        """Return a sentence on declared limits that differ from the open account's; empty: none."""
         names = [name for name in _DECLARED_LIMITS if getattr(self, name) != getattr(opened, name)]
         if not names:
             return ""
@@ -410,7 +410,7 @@ class Account:
 
 
 def times_in_windows(opened: Account, unit: str) -> int:
-    """Return how many times each new window counts what its population spent before it had windows.
+    """Return the factor (1, 2 or 4) by which each new window counts what was spent before windows.
 
     unit   what is protected from now on, in words
 

@@ -16,7 +16,7 @@ _EVERYWHERE = ""
 
 
 def sums_to_charge(spends: tuple[SpendRow, ...], *, nano: int) -> bool:
-    """Return whether the ε of the spends add up to a charge of ``nano`` billionths, rounded up.
+    """Return whether the sum of the spends' ε, rounded up to billionths, is the charge ``nano``.
 
     A charge is ⌈ε·10⁹⌉, so ε itself is known only up to that rounding: the sum
     is compared after the same rounding, once, and not spend by spend.

@@ -55,7 +55,7 @@ class Balance:
 
     @property
     def remaining(self) -> Fraction | None:
-        """The amount that is left, in total and in ``window``; None without a limit."""
+        """The smaller of the amounts left in total and in ``window``; None: neither has a limit."""
         amounts = [] if self.ceiling is None else [self.ceiling - self.spent]
         if self.window_remaining is not None:
             amounts.append(self.window_remaining)
@@ -70,7 +70,7 @@ class Balance:
 
     @property
     def month_remaining(self) -> Fraction | None:
-        """The amount that is left this month, at most ``remaining``; None without a limit."""
+        """The amount left this month, at most ``remaining``; None without a limit for months."""
         if self.per_month is None:
             return None
         amount = self.per_month - self.month_spent
@@ -78,7 +78,7 @@ class Balance:
 
     @property
     def delta_summary(self) -> str:
-        """A phrase with the δ that charges have spent and left; empty where no charge has a δ."""
+        """A phrase with the δ spent, left and allowed; empty if none is spent or allowed."""
         if not self.delta_ceiling and not self.delta_spent:
             return ""
         if self.delta_ceiling is None:
@@ -88,7 +88,7 @@ class Balance:
         return f"spent {float_text(self.delta_spent)}, left {remaining}, ceiling {ceiling}"
 
     def require_charge(self, charge: Charge) -> None:
-        """Raise BudgetExceeded if a charge is larger than the amount that is left."""
+        """Raise BudgetExceeded if any limit, of ε, ρ or δ, leaves too little for a charge."""
         self.require_budget(
             Fraction(charge.nano_epsilon, NANO),
             release=charge.what,
@@ -106,7 +106,7 @@ class Balance:
         delta: Fraction = Fraction(0),
         windows: int = 1,
     ) -> None:
-        """Raise BudgetExceeded if an amount is more than is left in all, this month or a window.
+        """Raise BudgetExceeded if an amount is more than is left in total, this month or a window.
 
         delta     the charge's own δ
         release, account   their names, for the message

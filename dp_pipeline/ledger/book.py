@@ -145,7 +145,7 @@ class Book:
 
     @contextmanager
     def auditing(self) -> Iterator[tuple[Connection, Tip]]:
-        """Open the unchecked rows, together with the newest row that the head file names.
+        """Open a transaction that reads unchecked rows, with the newest row that the head names.
 
         ``require_head`` compares the two afterwards, so that a fault of a row is reported first.
         """

@@ -66,7 +66,7 @@ class Claim:
             page.append(draft)
 
     def new(self, view: View, purpose: str) -> list[str]:
-        """Return the sources that the population does not hold; DeclarationError for a refusal."""
+        """Return the sources that the population does not hold yet; DeclarationError if refused."""
         for source in self.sources:
             require_text(source, of=f"source of population {self.population}")
         reason = self.distinct_population
@@ -119,7 +119,7 @@ class Claim:
 
 
 def _overlap(sources: Sequence[str], claims: Claims) -> tuple[str, str] | None:
-    """Return the words for the first source that is claimed, and its holder; None: all are free."""
+    """Return the first claimed source, as named in messages, and its holder; None: all are free."""
     overlap = first_overlap(sources, [source for source, _ in claims])
     if overlap is None:
         return None

@@ -180,7 +180,7 @@ class SpendRow:
 
 
 def require_key(key: str, *, of: str = "release key") -> None:
-    """Raise DeclarationError unless a key is lower-case hexadecimal, as it names a lock file."""
+    """Raise DeclarationError unless a key, which names a lock file, is lower-case hexadecimal."""
     if not isinstance(key, str) or not _KEY.fullmatch(key):
         raise DeclarationError(
             f"The {of} must be 16 to 128 lower-case hexadecimal digits, not {key!r}"
@@ -316,7 +316,7 @@ class DeadRelease(PipelineError):
 
 
 class ReservationOver(PipelineError):
-    """Raised when a reservation is used after it was settled, ended or left."""
+    """Raised when a reservation is used after its release settled or died, or its block ended."""
 
 
 class UnbalancedSpends(PipelineError):

@@ -244,7 +244,7 @@ def ensure_key(folder: Path, *, population: str) -> bytes:
 
 
 def read_key(folder: Path, *, population: str, commitment: str) -> bytes:
-    """Return the secret key with which a population's account was opened; Damaged if it is lost.
+    """Return the secret key of a population's account; Damaged if it is lost or another one.
 
     A new key would sample other rows of the same persons, who paid for one sample.
     """

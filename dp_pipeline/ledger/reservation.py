@@ -152,8 +152,8 @@ def _require_currency(account: Account, charge: entries.Charge) -> None:
 
 
 def _require_blocks(account: Account, charge: entries.Charge) -> None:
-    """Raise DeclarationError unless charge and account both have windows or neither has, and for
-    several windows where their sum would be too little."""
+    """Raise DeclarationError if only one of charge and account has windows, or if several windows
+    may cost more than the sum of their charges."""
     if bool(account.windows) != bool(charge.blocks):
         expected = "a charge of a window" if account.windows else "a charge without a window"
         raise DeclarationError(

@@ -302,7 +302,7 @@ class State:
     def _changes(
         self, record: Record, *, sequence: int, month: str
     ) -> dict[StateKey, dict[str, Any] | None]:
-        """Return the new contents of the rows that a ledger row changes; None: removed."""
+        """Return, by key, the new contents of the rows that a ledger row changes; None: removed."""
         event, population, release = record.event, record.population, record.key or ""
         changes: dict[StateKey, dict[str, Any] | None] = {}
         sums, account = self.population(population), StateKey("population", population)

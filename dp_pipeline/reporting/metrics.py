@@ -99,7 +99,7 @@ METRIC_ORDER = tuple(_METRICS)
 
 
 def find_metric(name: str) -> Metric:
-    """Return the metric with a name; for an unknown name one that is titled with it.
+    """Return the metric with a name; for an unknown name a new one with that title.
 
     A metric of one attribute is named with it: ``misclassified_svm/income``.
 
@@ -202,7 +202,7 @@ def from_documents(documents: Sequence[Mapping[str, Any]]) -> list[QualityRow]:
 
 
 def sample_words(rows: Iterable[QualityRow]) -> str:
-    """Return an explanation of "of a sample"; empty if no number is of a sample."""
+    """Return what readers must know of numbers that are of a sample; empty if none is."""
     if all(row.error is None for row in rows):
         return ""
     return (
@@ -339,7 +339,7 @@ REFERENCE = "eug_kmeans"
 
 
 def relative_rows(rows: Iterable[QualityRow]) -> tuple[QualityRow, ...]:
-    """Return the metric ``rcp`` of clusterings, at each ε at which ``REFERENCE`` was evaluated too.
+    """Return ``rcp`` rows of clusterings, at each ε at which ``REFERENCE`` was evaluated too.
 
     Exact numbers only: a quotient of noisy ones would hide their noise, and each is clipped at a
     distance of its own model's."""

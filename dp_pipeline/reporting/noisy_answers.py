@@ -57,12 +57,12 @@ class MeasuredTable:
 
     @property
     def model(self) -> float:
-        """The least distance between synthetic and true shares that noise does not explain."""
+        """A lower bound of the part of the distance that noise does not explain, at least 0."""
         return max(0.0, self.distance - self.noise - SEEN * self.spread)
 
     @property
     def most(self) -> float:
-        """The bound of the mean distance from the true shares."""
+        """An upper bound of the expected distance between synthetic and true shares."""
         return min(1.0, self.distance + self.noise)
 
     @property
@@ -126,7 +126,7 @@ class NoisyAnswers:
         return cls(rows, groupings, NoisyTotal.of_counts(rows), pairs)
 
     def compared(self, codes: Mapping[str, IntArray], domain: Domain) -> tuple[MeasuredTable, ...]:
-        """Return the distances of columns and pairs from their least noisy answers.
+        """Return each measured column and pair with its distance from its least noisy answers.
 
         Those that noise explains least come first. It is empty where the noisy number of rows is
         unknown or mostly noise.
@@ -211,7 +211,7 @@ def synthetic_shares(
 
 
 def _cells_of_pairs(table: IntArray | FloatArray, domain: Domain) -> IntArray | FloatArray:
-    """Return the cells of pairs of units of two or more parts: (sizes, cells).
+    """Return numbers by size, from two parts on, and by cell, a pair of codes: (sizes, cells).
 
     table   by size and both codes; where parts are a set, the smaller code is first
     """
@@ -230,7 +230,7 @@ def _summed_pairs(noisy: NoisyCounts, domain: Domain) -> NoisyCounts:
 
 
 def _pairs_of_units(units: UnitTables, name: str) -> FloatArray:
-    """Return the share of units by codes of their pairs, which together count once: (cells,)."""
+    """Return the share of units by pair of codes, where all pairs of a unit count 1: (cells,)."""
     cells = _cells_of_pairs(units.pair_counts(name), units.domain)
     many = [pair_count(2 + i, in_order=units.has_order) for i in range(len(cells))]
     return np.asarray((cells / np.reshape(many, (-1, 1))).sum(axis=0) / units.weights.sum())

@@ -213,7 +213,7 @@ def _over_k(releases: Sequence[Any]) -> dict[str, Any]:
 
 
 def _grouped(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """Return each first text with all its second texts, in their order."""
+    """Return first text → all second texts that are paired with it, in their order."""
     groups: dict[str, list[str]] = {}
     for text, name in pairs:
         groups.setdefault(text, []).append(name)

@@ -116,7 +116,7 @@ class NoisyTotal:
 
     @classmethod
     def of_sums(cls, totals: Iterable[tuple[float, float]]) -> NoisyTotal | None:
-        """Return the mean of (total, variance) pairs, by precision; None without a variance."""
+        """Return the mean of (total, variance) pairs, weighted by 1/variance; None without any."""
         sums = [(total, total_variance) for total, total_variance in totals if total_variance > 0]
         precision = sum(1 / total_variance for _, total_variance in sums)
         if not precision:

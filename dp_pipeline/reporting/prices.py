@@ -20,7 +20,7 @@ Prices = Mapping[Fraction, str]
 
 
 def prices_of(releases: Sequence[ReportedPrivateRelease]) -> Prices:
-    """Return the prices of releases with an ε; empty if each costs exactly the requested ε."""
+    """Return requested ε → price of its releases; empty if each costs exactly the requested ε."""
     charges_at: dict[Fraction, set[Fraction]] = {}
     for release in releases:
         if release.bundle.is_dp:

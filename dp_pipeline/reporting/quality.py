@@ -188,7 +188,7 @@ class QualityReport:
 
     @property
     def cost(self) -> Cost:
-        """The cost of noise over the measured tables, of which there must be one or more."""
+        """The mean distances from noisy answers over the measured tables, of at least one."""
         tables = self.measured
         return Cost(
             float(np.mean([table.distance for table in tables])),
@@ -198,7 +198,7 @@ class QualityReport:
 
     @property
     def cost_words(self) -> str:
-        """The cost of noise in words, with the number of pairs without a measured table."""
+        """A sentence with the distances in ``cost``, and one on pairs without a measured table."""
         table_count, cost = len(self.measured), self.cost
         words = (
             f"synthetic rows are {number_text(cost.distance)} away from the noisy answers, mean "
@@ -304,7 +304,7 @@ class ClusteringQuality:
 
     @property
     def ratio(self) -> float:
-        """The released cost divided by the cost without privacy; NaN where that is 0."""
+        """The NICV of the released centres divided by that without privacy; NaN where that is 0."""
         return self.nicv / self.floor if self.floor > 0 else float("nan")
 
     def to_frame(self) -> Any:

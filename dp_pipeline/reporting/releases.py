@@ -143,7 +143,7 @@ def _step(question: str) -> str:
 
 
 def standing_of(bundle: Bundle) -> Standing:
-    """Return the standing of a bundle: whether the requested ε holds."""
+    """Return the standing of a bundle, the most important fact about its privacy."""
     if not bundle.is_dp:
         return Standing.NOT_DP
     if bundle.caveat:

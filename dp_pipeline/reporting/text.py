@@ -78,7 +78,7 @@ def _exponent(value: float, digits: int) -> int:
 
 
 def _decimals(value: float, digits: int) -> int:
-    """Return the decimals that show so many significant digits; negative: rounded to tens."""
+    """Return how many decimals show ``digits`` significant digits; −1: rounded to tens."""
     return digits - 1 - _exponent(value, digits) if value else 0
 
 

@@ -82,7 +82,7 @@ Limits = tuple[tuple[datetime, Fraction | None], ...]
 
 
 def _limits(entries: Sequence[Entry], *names: str) -> Limits:
-    """Return the limits that ledger rows state by the first of some facts that each contains."""
+    """Return each row's time and limit, the first of the facts ``names`` in it; None: no limit."""
     limits = []
     for entry in entries:
         text = next((entry.facts[name] for name in names if name in entry.facts), _UNLIMITED)
@@ -95,7 +95,7 @@ _SHORTEST = timedelta(hours=1)
 
 
 def budget_staircase(history: BudgetHistory) -> Picture:
-    """Draw the sum of all charges over time below the ceiling, and bars of limited months."""
+    """Draw the sum of charges over time and the ceiling; if months are limited, a bar for each."""
     many = len(history.charges)
     footnote = f"{many} charge{'s' * (many != 1)}; nothing is ever refunded."
     if _has_months(history):

@@ -53,7 +53,7 @@ class Density:
     def of_synopsis(
         cls, columns: Sequence[str], table: Mapping[str, np.ndarray], box: Sequence[Coordinate]
     ) -> Density:
-        """Return the weight divided by area on two ``columns`` of ``Synopsis.table()``, at least 0.
+        """Return the density, at least 0, on two ``columns`` of the boxes in ``Synopsis.table()``.
 
         Boxes that lie over each other (more than two columns) add up. One pass for any
         number of boxes: a difference array at their corners, summed along both axes.
@@ -78,7 +78,7 @@ class Density:
 def _shares(
     table: Mapping[str, np.ndarray], name: str, interval: Coordinate
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the sides of the boxes as shares of the declared interval; equal sides stay equal."""
+    """Return the lower and the upper sides of boxes as shares of the interval, in 0..1."""
     lower, upper = (
         np.round((table[f"{name}_{side}"] - interval.lower) / (2 * interval.half_width), 9)
         for side in ("lower", "upper")

@@ -93,7 +93,7 @@ DateFormats = Mapping[str, Callable[[float], str]]
 
 
 def dates_of(domain: Domain) -> DateFormats:
-    """Return the date formats of a data set's attributes."""
+    """Return, by attribute that is a date, the function that writes its numbers as text."""
     return {each.name: each.number_text for each in domain if each.clock is not None}
 
 
@@ -176,17 +176,17 @@ class ClusterView:
 
     @property
     def ratio(self) -> float:
-        """The height of the box divided by its width."""
+        """The height of the box divided by its width, both in horizontal units."""
         return self.sides[1] * self.aspect / self.sides[0]
 
     @property
     def is_true_to_scale(self) -> bool:
-        """Whether a step along one axis is as long as along the other."""
+        """Whether equal distances are drawn equally long along both axes."""
         return not self.is_strip and 1 / WIDEST_RATIO <= self.ratio <= WIDEST_RATIO
 
     @property
     def axes(self) -> tuple[object, ...]:
-        """A value that is equal in panels with the same axes."""
+        """A key that is equal for views with the same axes."""
         return self.columns, self.box, self.hidden_columns
 
     @classmethod

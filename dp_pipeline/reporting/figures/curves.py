@@ -138,7 +138,7 @@ def window_panel(
 def window_axis(
     windows: Windows, ticks: Mapping[float, str], *, last: float | None = None
 ) -> HorizontalAxis:
-    """Return the axis of time.
+    """Return the horizontal axis of a chart over time windows.
 
     ticks   first day → window
     last    end of the last window, if it is to be shown

@@ -262,7 +262,7 @@ def _draw_several(panels: Sequence[Panel], title: str) -> Figure:
 
 
 def draw_panel(axes: Axes, panel: Panel) -> None:
-    """Draw bars and lines with at least one number, on both scales, without labels."""
+    """Draw a panel's bars, lines and scales, without axis labels; it must have a finite value."""
     for bar in panel.bars:
         axes.fill_between(
             [bar.first, bar.last], 0, bar.height, color=picture.COLOURS[4], alpha=0.35, linewidth=0
@@ -278,7 +278,7 @@ def draw_panel(axes: Axes, panel: Panel) -> None:
 
 
 def _aside(panel: Panel, index: int) -> float:
-    """Return the factor that shifts a line sideways, so that error bars do not hide each other."""
+    """Return a factor for a line's positions that keeps error bars apart on a log axis; else 1."""
     if panel.x_axis.kind != "log" or not any(point.bar for point in panel.points):
         return 1.0
     last = len(panel.lines) - 1

@@ -112,7 +112,7 @@ def draw_shares(
     bars: FloatArray | None,
     ticks: Sequence[int],
 ) -> None:
-    """Draw axes of shares, one level below the other, with bars if given.
+    """Prepare the axes of one attribute's shares, a line for each level, and draw bars if given.
 
     ticks   levels that are named
     """

@@ -155,7 +155,7 @@ def set_footnote(figure: Figure, text: str) -> None:
 
 
 def quiet(axes: Axes) -> None:
-    """Remove the frame of axes and draw pale ticks."""
+    """Remove the top and right side of a frame; draw the others and the ticks in a pale colour."""
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
     for side in ("left", "bottom"):
@@ -193,7 +193,7 @@ def png(figure: Figure) -> bytes:
 
 
 def svg(figure: Figure) -> bytes:
-    """Return the figure as SVG, the same bytes each time; many small parts are one image."""
+    """Return the figure as SVG, the same bytes each time; rasterized parts are one image."""
     from matplotlib import rc_context
     from matplotlib.backends.backend_svg import FigureCanvasSVG
 
