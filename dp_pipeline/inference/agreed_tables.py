@@ -42,7 +42,7 @@ class AgreedTables:
         """Return the agreed tables: least squares weighted by noise, then Ripple and consistency in
         turn.
 
-        Cells are equal where the tables say that there is no row.
+        If a table comes out empty, each has equal cells and the total 1.
 
         measured   at least one of an attribute or more
         """
@@ -60,7 +60,7 @@ class AgreedTables:
         return float(next(iter(self.cells.values())).sum())
 
     def one_way(self, name: str) -> FloatArray:
-        """Return the number of rows of every level, from the first table that has the attribute."""
+        """Return the number of rows in every level, from the first table that has the attribute."""
         names = next(names for names in self.cells if name in names)
         return marginal_of(self.cells[names], names, (name,))
 

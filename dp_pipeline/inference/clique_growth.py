@@ -22,7 +22,7 @@ from dp_pipeline.inference.junction_tree import (
 
 @dataclass(frozen=True)
 class CliqueGrowth:
-    """A graph with the cliques of its triangulation, to which edges are added below a limit of
+    """A graph with the cliques of its triangulation, to which edges are added within a limit of
     cells.
 
     sizes        cells of every attribute, the graph's vertices; pairs are in this order
@@ -64,7 +64,7 @@ class CliqueGrowth:
 
     @cached_property
     def fitting(self) -> frozenset[Names]:
-        """The pairs whose edge certainly has a triangulation below the limit of cells, including
+        """The pairs whose edge certainly has a triangulation within the limit of cells, including
         those in cliques.
 
         For an edge u–v in one component, u can be joined to every separator on the way through
@@ -80,8 +80,8 @@ class CliqueGrowth:
         return frozenset(found)
 
     def _within_reach(self, index: int) -> Iterator[int]:
-        """Yield the attributes outside an attribute's cliques that can be joined to it from its
-        side."""
+        """Yield the attributes, in no clique with this one, whose edge to it certainly fits, by
+        cliques grown from its side."""
         one = 1 << index
         start = [clique for clique, members in enumerate(self._sets) if members & one]
         around, seen = 0, set(start)

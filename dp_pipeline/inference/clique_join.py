@@ -84,7 +84,7 @@ def join_cliques(
 
 
 def _keys(codes: IntArray, given: list[tuple[int, int]]) -> IntArray:
-    """Return the cell of every row in the table over some attributes.
+    """Return the position of every row's cell (rows,) in the flat table over some attributes.
 
     given   position in ``codes`` and size of each attribute
     """

@@ -20,8 +20,8 @@ GOLDEN_RATIO = (5**0.5 - 1) / 2
 
 @dataclass
 class _Factor:
-    """The weights of a clique's cells for each row (rows, *sizes), over its attributes without a
-    code."""
+    """The weights of a clique's cells for each row (rows, *sizes), over those of its attributes
+    that have no code yet."""
 
     table: FloatArray
     names: Names

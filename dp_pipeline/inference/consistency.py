@@ -114,7 +114,8 @@ SMALLEST_VARIANCE = 1e-100
 
 
 def variance_of(names: Names, measured: Sequence[NoisyTable]) -> float:
-    """Return the variance of one cell of the table over some attributes, above 0.
+    """Return the variance of the noise in one cell of the measured table over these attributes,
+    above 0.
 
     Several measurements of the same table are combined by inverse variance.
     """
@@ -125,7 +126,7 @@ def variance_of(names: Names, measured: Sequence[NoisyTable]) -> float:
 def reconciled(
     measured: Sequence[NoisyTable], sizes: Mapping[str, int]
 ) -> tuple[float, dict[Names, FloatArray]]:
-    """Return the number of rows and all largest measured marginals, made consistent.
+    """Return the number of rows and the measured tables that are inside no other, made consistent.
 
     measured   noisy tables, at least one; () is the number of rows
     sizes      levels of every attribute; marginals come out in this order of attributes
@@ -171,8 +172,8 @@ def reconciled(
 
 
 def _reflected(table: FloatArray) -> FloatArray:
-    """Return a table's coefficients in an orthonormal basis of every axis, and from coefficients
-    the table.
+    """Return a table's coefficients in an orthonormal basis of every axis, or the table from these
+    coefficients.
 
     The basis is a Householder reflection, its own inverse, whose first vector is constant."""
     for axis, size in enumerate(table.shape):
@@ -188,8 +189,8 @@ def _reflected(table: FloatArray) -> FloatArray:
 def _parts(
     names: Names, sizes: Mapping[str, int]
 ) -> Iterator[tuple[Names, tuple[slice | int, ...], int]]:
-    """Yield every set of attributes with the positions of its coefficients and the number of
-    cells it sums."""
+    """Yield every set of attributes, the positions of its coefficients, and how many of the table's
+    cells each cell of its marginal sums."""
     for is_in in product((False, True), repeat=len(names)):
         part = tuple(name for name, keep in zip(names, is_in, strict=True) if keep)
         place = tuple(slice(1, None) if keep else 0 for keep in is_in)
@@ -237,7 +238,8 @@ SETTLED = 1e-3
 
 
 def ripple(table: FloatArray | IntArray, *, tolerance: float = SETTLED) -> FloatArray:
-    """Return a table ≥ 0 of the same shape and total; all 0 if the total is not above 0.
+    """Return the table with negative cells made up for by neighbours: ≥ 0, of the same total;
+    all 0 if that is not above 0.
 
     tolerance   in rows: cells above −tolerance count as settled and are cut at 0 in the end,
                 where the others are scaled back to the total
@@ -279,7 +281,8 @@ def agree_by_ripple(
     deviation: float,
     variances: Mapping[Names, float] | None = None,
 ) -> dict[Names, FloatArray]:
-    """Return nearly consistent tables ≥ 0 with one total; all 0 without a positive total.
+    """Return the tables made nearly consistent and ≥ 0, with one total; all 0 without a positive
+    total.
 
     deviation   of the noise of a cell: far smaller negative cells are left to the end
     variances   as in ``make_consistent``

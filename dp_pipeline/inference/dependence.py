@@ -141,7 +141,7 @@ class Dependence:
 
 
 def _closure(best: FloatArray) -> FloatArray:
-    """Return the largest products along paths of any length."""
+    """Return the largest products along paths of any length (d, d), from those of single steps."""
     for via in range(len(best)):
         best = np.maximum(best, best[:, via, None] * best[None, via, :])
     return best

@@ -60,7 +60,8 @@ def smoothed(
 
 @dataclass(frozen=True)
 class EarlierTree:
-    """The numbers of rows in the leaves of an earlier tree, taken as uniform inside each leaf.
+    """The numbers of rows in the leaves of an earlier tree; inside a leaf they count as spread
+    evenly.
 
     tree     the binary tree whose nodes the leaves are
     places   float (m + 1,) starts of the leaves and the end of the last one, counted in deepest
@@ -132,7 +133,7 @@ def nonnegative_counts(values: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True)
 class EarlierTables:
-    """The tables of an earlier release, with their noise.
+    """The noisy tables of an earlier release.
 
     measured    all of them, the number of rows first
     groupings   attribute → groups of its levels in tables of several attributes
@@ -170,8 +171,8 @@ class EarlierTables:
         return next((table for table in self.measured if table.attributes == names), None)
 
     def smoothed(self, now: NoisyMarginal) -> NoisyMarginal:
-        """Return a current table combined with the earlier one over the same attributes, if there
-        is one."""
+        """Return a current table combined with the earlier one over the same attributes; unchanged
+        if there is none."""
         before = self.of_names(now.attributes)
         if before is None or before.table.shape != now.table.shape:
             return now
@@ -186,7 +187,8 @@ class EarlierTables:
 
 
 def believed(names: Names, table: np.ndarray, variance: float) -> NoisyMarginal:
-    """Return a table as a marginal with Gaussian noise of a given variance."""
+    """Return a table as a marginal whose noise is taken to be Gaussian, of this variance; none is
+    added."""
     return NoisyMarginal(names, table, Fraction(max(variance, 1e-9)), gaussian=True)
 
 
@@ -215,7 +217,7 @@ ROUNDS = 10
 
 @dataclass(frozen=True, eq=False)
 class PublicTable:
-    """A table of public rows, which may be counted exactly at no cost.
+    """A table of public rows, which may be counted exactly and without any ε.
 
     codes       attribute → (rows,) codes, each below its size
     sizes       attribute → number of its levels

@@ -47,7 +47,8 @@ class TableInformation:
 
 
 def least_noise(noise: FloatArray) -> tuple[IntArray, FloatArray]:
-    """Return the table with the least noise in each pair (c, pairs), and its noise there.
+    """Return the table with the least squared noise in each pair (c, pairs), and that squared
+    noise.
 
     ``noise`` is that of every table (c, tables, pairs)."""
     count, tables, pairs = noise.shape
@@ -94,7 +95,8 @@ class ExpectedError:
         return amount * shares[: len(tables)], amount * shares[len(tables) :]
 
     def of(self, tables: Sequence[Names], amount: float, *, singles: bool = True) -> float:
-        """Return the error of tables when the amount is divided in the best way.
+        """Return the expected error of all pairs with these tables, when the amount is divided in
+        the best way.
 
         singles   whether one-way marginals are measured alongside
         """
@@ -102,7 +104,8 @@ class ExpectedError:
         return float(self.minimise(self.information(tables), start, amount, STEPS)[0][0])
 
     def of_pairs(self, order: IntArray, counts: Sequence[int], amount: float) -> FloatArray:
-        """Return the errors that remain after measuring several numbers of pairs, one table each.
+        """Return the expected error (counts,) after measuring the first pairs of ``order``, one
+        table each, for each of ``counts``.
 
         order    places of pairs, those first that are measured first
         counts   numbers of pairs that are tried
@@ -148,7 +151,8 @@ class ExpectedError:
         return TableInformation(precision, *least_noise(noise), unexplained)
 
     def table_information(self, table: Names) -> tuple[FloatArray, FloatArray]:
-        """Return a table's precision of one-way marginals (d,) and its noise in pairs (pairs,)."""
+        """Return a table's precision of one-way marginals (d,) and its squared noise in pairs
+        (pairs,)."""
         cells = prod(self.grouped[name] for name in table)
         precision, noise = np.zeros(len(self.sizes)), np.full(len(self.first), np.inf)
         levels = {self.place[name]: self.grouped[name] for name in table}
@@ -169,7 +173,8 @@ class ExpectedError:
     def minimise(
         self, information: TableInformation, shares: FloatArray, amount: float, steps: int
     ) -> tuple[FloatArray, FloatArray]:
-        """Return the error (c,) and the shares (c, tables + d) after ``steps`` gradient steps.
+        """Return the expected error (c,) and the shares (c, tables + d) after ``steps`` gradient
+        steps.
 
         Where the error falls alike for every next bit of a share, moving some gains nothing.
         """
@@ -212,8 +217,8 @@ class ExpectedError:
         return np.concatenate(parts)[None]
 
     def _squares(self, amounts: FloatArray) -> FloatArray:
-        """Return the squared mean deviations of one cell of tables, for the amounts paid for
-        them."""
+        """Return the squared mean absolute deviation of one cell of each table, for the amounts
+        paid."""
         square = self.rate.distance**2
         return square / (pi * amounts) if self.rate.concentrated else square / amounts**2
 

@@ -107,8 +107,8 @@ class FittedTree:
 
     @cached_property
     def _drawn(self) -> dict[str, IntArray]:
-        """Codes drawn from the distribution with a fixed seed, so that later questions do not
-        depend on another seed."""
+        """Attribute → codes drawn from the distribution, with a fixed seed, so that answers depend
+        on no other seed."""
         codes = self.codes(ROWS_OF_A_COUNT, np.random.default_rng(0))
         return dict(zip(self.model.sizes, np.ascontiguousarray(codes.T), strict=True))
 
@@ -127,7 +127,8 @@ class FittedTree:
         return tables
 
     def _with(self, name: str) -> Iterator[tuple[str, FloatArray]]:
-        """Yield the joint table of an attribute, as the first axis, with each other attribute.
+        """Yield each other attribute, with its joint probabilities with this one, whose levels are
+        the first axis.
 
         Tables are carried outwards from the cliques that have the attribute."""
         to_do = []
@@ -224,8 +225,7 @@ class OneWays:
         return cls((), rows, shares)
 
     def grouped(self, groupings: dict[str, Grouping]) -> list[TableEstimate]:
-        """Return the marginals over groups of levels, each with the noise of the levels that it
-        sums."""
+        """Return the marginals over groups of levels, each with the mean variance of its groups."""
         estimates = []
         for marginal in self.measured:
             grouping = groupings[marginal.attributes[0]]
@@ -305,7 +305,7 @@ class FittedRows:
         )
 
     def without_missing(self, names: Collection[str]) -> FittedRows:
-        """Return the tables without those levels of missing values whose rows do not exceed their
+        """Return these tables without each level of missing values that has no more rows than
         noise.
 
         names   attributes whose last level is of missing values, in no constraint
@@ -399,7 +399,8 @@ class FittedRows:
     def _by_network(
         self, ways: OneWays, rows: int, rng: np.random.Generator
     ) -> tuple[IntArray, tuple[Names, ...], tuple[tuple[int, int], ...]]:
-        """Return synthetic rows drawn attribute by attribute, so that all pairs fit the tables."""
+        """Return synthetic rows drawn attribute by attribute, so that all pairs fit the tables,
+        with the tables' attributes and links."""
         levels, zeros = self._levels, self.zeros.grouped(self.groupings)
         paired = PairedRows(AgreedTables.of(self._all_tables(ways), levels), levels, zeros)
         codes = zeros.satisfying(lambda many: paired.codes(many, rng), rows, tuple(levels))

@@ -135,8 +135,7 @@ def _largest(rows: FloatArray) -> FloatArray:
 
 
 def _summed(table: FloatArray, axes: tuple[int, ...]) -> FloatArray:
-    """Return the table summed over ascending axes, one by one: first those whose cells lie side by
-    side."""
+    """Return the table summed over these axes, in ascending order, one at a time."""
     for before, axis in enumerate(axes):
         table = np.asarray(table.sum(axis=axis - before))
     return table
@@ -229,8 +228,8 @@ class Projection:
         return np.asarray(self._matrix @ np.concatenate([np.zeros(0), *sums]))
 
     def backward(self, cells: FloatArray) -> list[FloatArray]:
-        """Return the adjoint: one table for each node, in which every cell sums the marginals'
-        cells it is in."""
+        """Return the adjoint: one table for each node, in which a cell has the sum of the
+        marginals' cells that contain it."""
         cliques = self._model.zeros()
         added = self._turned @ cells
         for stage in self._stages:
@@ -271,7 +270,8 @@ def _groups(node: Clique) -> list[tuple[int, ...]]:
 
 
 def _cells(node: Clique, axes: Sequence[int], names: Names) -> np.ndarray:
-    """Return the cell over ``names`` that contains every cell over ``axes`` of a node."""
+    """Return, for every cell over ``axes`` of a node, flat, the position of the cell over ``names``
+    that contains it."""
     shape = [node.shape[axis] for axis in axes]
     cell, width = np.zeros(shape, dtype=np.int64), 1
     for name in reversed(names):

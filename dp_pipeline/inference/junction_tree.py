@@ -121,7 +121,8 @@ def cell_count(clique: Sequence[str], sizes: Mapping[str, int]) -> int:
 
 
 def _spanning(cliques: Sequence[tuple[str, ...]], root: int) -> list[tuple[int, int]]:
-    """Return the links of the heaviest tree over the cliques, breadth-first from ``root``."""
+    """Return the links, breadth-first from ``root``, of the tree whose linked cliques share most
+    attributes."""
     import networkx as nx
 
     graph = nx.Graph()
@@ -232,7 +233,8 @@ def _eliminate(neighbours: list[int], index: int) -> int:
 
 
 def _cost(neighbours: list[int], index: int, cells: Sequence[int]) -> tuple[int, int, int]:
-    """Return the edges that eliminating a vertex adds, the cells of its clique, and the vertex."""
+    """Return the number of edges that eliminating a vertex adds, the cells of its clique, and the
+    vertex."""
     missing, product = 0, cells[index]
     around = neighbours[index]
     for vertex in members_of(around):

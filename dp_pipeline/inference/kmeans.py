@@ -28,7 +28,7 @@ class _NearestPairs:
         self.search(np.arange(len(points)), points, centres)
 
     def search(self, indices: IntArray, points: FloatArray, centres: FloatArray) -> None:
-        """Find the two nearest centres of some points again."""
+        """Find the two nearest centres anew for the points at ``indices``."""
         step = max(1, _BLOCK_CELLS // len(centres))
         for start in range(0, len(indices), step):
             block = indices[start : start + step]
@@ -56,7 +56,7 @@ class _NearestPairs:
 def swap_centres(
     points: FloatArray, weights: FloatArray, centres: FloatArray, *, steps: int, rng: Generator
 ) -> tuple[FloatArray, bool]:
-    """Return centres after ``steps`` attempted swaps, and whether any swap was made.
+    """Return centres after up to ``steps`` attempted swaps, and whether any swap was made.
 
     points    (n, d), near the origin
     weights   (n,) ≥ 0

@@ -199,7 +199,8 @@ def fit_near_classes(
 def missed(
     classes: LatentClasses, measured: Sequence[NoisyTable], start: Mapping[str, FloatArray]
 ) -> float:
-    """Return the share of the tables' dependence beyond noise that the classes miss, 0 to 1.
+    """Return the share of the tables' dependence beyond noise that the classes miss; below 0 where
+    they fit within noise.
 
     It is 1 without any dependence.
 
@@ -213,8 +214,8 @@ def missed(
 def _beyond_noise(
     classes: LatentClasses, measured: Sequence[NoisyTable], start: Mapping[str, FloatArray]
 ) -> float:
-    """Return Σ over cells of (table − expected)² in variances of the noise, less the expected
-    share of noise."""
+    """Return Σ over cells of (table − expected)² / variance of the noise, less the number of
+    cells."""
     rows, tables = reconciled(measured, {name: len(shares) for name, shares in start.items()})
     beyond = 0.0
     for names, table in tables.items():

@@ -31,7 +31,8 @@ def likely_pairs(
     *,
     in_order: bool,
 ) -> FloatArray:
-    """Return the likely counts of pairs of parts (c, k, k), for c sizes of units, from 2 on.
+    """Return the likely counts of pairs of parts by their two levels (c, k, k), for units of 2,
+    3, … parts.
 
     noisy       noisy counts (c, k, k): of successive parts, or of a set each pair in both orders
     variances   of the noise in each cell (c, k, k)
@@ -74,7 +75,8 @@ def _outer(margins: FloatArray) -> FloatArray:
 
 
 def _posterior_mean(away: FloatArray, noise: FloatArray, numbers: Sequence[int]) -> FloatArray:
-    """Return the mean of cells (c, cells) given noisy ones, over all priors by their likelihood."""
+    """Return the posterior mean of cells (c, cells) given noisy ones, over all priors weighted by
+    likelihood."""
     logs, means = [], []
     for prior in _priors(numbers):
         both = prior + np.eye(len(prior)) * noise.T[:, :, None]

@@ -21,7 +21,7 @@ left out."""
 def complete_attributes(
     measured: Sequence[NoisyMarginal], sizes: Mapping[str, int]
 ) -> frozenset[str]:
-    """Return the attributes whose missing values do not exceed their noise.
+    """Return the attributes whose level of missing values has no more rows than noise.
 
     measured   tables; one over fewer groups of an attribute's levels says nothing about it
     sizes      attribute → levels, the last of which is of missing values
@@ -29,7 +29,7 @@ def complete_attributes(
     Of d attributes, those m are above noise for which noise alone has so many rows with a chance of
     at most m/d, by Chernoff's bound; of such m the largest. Of Gaussian noise that is √(2 ln(d/m))
     deviations: where many attributes have missing values, few are enough (Abramovich, Benjamini,
-    Donoho, Johnstone, Annals of Statistics 34, 2006). All others are, if together they have more
+    Donoho, Johnstone, Annals of Statistics 34, 2006). So are all others, if together they have more
     rows than noise. An attribute that no table tells of is not complete.
 
     >>> import numpy as np
@@ -54,8 +54,8 @@ def complete_attributes(
 
 
 def _rows_of_last_level(tables: Sequence[NoisyMarginal], name: str) -> tuple[float, float]:
-    """Return the rows in a last level, in standard deviations of their noise, and a number of
-    Laplace variables.
+    """Return the rows in a last level, in standard deviations of their noise, and how many Laplace
+    variables that noise is like.
 
     They are averaged over tables by inverse variance. The sum of so many Laplace variables has the
     fourth moment of the noise; the number is infinite for Gaussian noise."""

@@ -89,7 +89,7 @@ class NoisyScores:
         return replace(self, noisy=self.noisy[places], floor=self.floor[places])
 
     def expected(self, means: Sequence[float], *, power: float = 1.0) -> tuple[FloatArray, float]:
-        """Return the posterior means of g and g² (2, pairs) under exponential distributions, all as
+        """Return the posterior means of g and g² (2, pairs) under exponential priors, all equally
         likely, and the log-likelihood of the scores.
 
         means   their means, in rows
@@ -114,7 +114,8 @@ class NoisyScores:
 
     @staticmethod
     def exponential(mean: float) -> Callable[[FloatArray], FloatArray]:
-        """Return the log-density of an exponential distribution."""
+        """Return the function from scores to their log-density under an exponential distribution of
+        this mean."""
         return lambda scores: -scores / mean - np.log(mean)
 
     @staticmethod
@@ -126,7 +127,8 @@ class NoisyScores:
     def integrate(
         self, log_prior: Callable[[FloatArray], FloatArray]
     ) -> tuple[FloatArray, FloatArray]:
-        """Return the posterior means of g and g² (2, pairs), and the log-likelihood of all scores.
+        """Return the posterior means of g and g² (2, pairs), and the log-likelihood of each score
+        (pairs,).
 
         The latter is up to a factor that the density of the noise leaves open."""
         noisy, reach, floor = self.noisy, self.noise.reach, self.floor

@@ -94,8 +94,8 @@ class NoisyTree:
         return np.flatnonzero(is_leaf), Prefixes.concatenate(self._nodes).where(is_leaf)
 
     def estimates(self, positions: IntArray) -> tuple[FloatArray, FloatArray]:
-        """Return the noisy counts of nodes, (m,), and their variances, without using other
-        nodes."""
+        """Return the noisy counts of nodes (m,) and their variances, each from the node's own
+        counts alone."""
         return self._values[positions], 1 / self._precisions[positions]
 
     def counts(self, *, first: Sparsity | None, below: Sparsity | None) -> FloatArray:
@@ -209,7 +209,7 @@ def find_far_leaves(
 
 
 def _first_with_rows(order: FloatArray, values: FloatArray, variance: FloatArray) -> int | None:
-    """Return the leaf, in ascending order, at which the leaves passed so far first certainly hold
+    """Return the first leaf, by ascending ``order``, with which the leaves so far certainly hold
     rows; None if there is none."""
     passed = np.argsort(order, kind="stable")
     together = np.cumsum(values[passed]) > SURE * np.sqrt(np.cumsum(variance[passed]))

@@ -189,8 +189,8 @@ class _Search:
     def _pair_cells(
         self, own: IntArray, partners: IntArray, positions: IntArray
     ) -> tuple[IntArray, IntArray]:
-        """Return the cells (2, b, m) of pairs of parts, in which the order of the two parts
-        counts."""
+        """Return the cells (2, b, m) of pairs of parts: the earlier part first, unless tables are
+        symmetric."""
         if self.is_symmetric:
             return np.broadcast_to(own[..., None], partners.shape), partners
         is_later = self.is_later[positions]
@@ -198,7 +198,7 @@ class _Search:
         return np.where(is_later, partners, own), np.where(is_later, own, partners)
 
     def _change(self, chosen: IntArray, positions: IntArray) -> FloatArray:
-        """Return the change of the sum of squares for each swap (b,)."""
+        """Return how much each swap changes the weighted sum of squared residuals (b,)."""
         change = np.zeros(chosen.shape[1])
         for name, (residuals, weight) in self.of_pairs.items():
             own, partners, is_pair = self._cells(name, chosen, positions)

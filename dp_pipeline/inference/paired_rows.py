@@ -179,7 +179,8 @@ class _RowKinds:
 
 
 def _in_turn(expected: FloatArray, most: IntArray, rng: np.random.Generator) -> IntArray:
-    """Return random integers whose cumulative sums are the expected ones, rounded without bias.
+    """Return random integers, at most ``most``, whose cumulative sums are the expected ones,
+    rounded without bias.
 
     Kinds beside each other have most codes in common, so pairs keep their sums too (systematic
     sampling of an ordered list: Madow, Annals of Mathematical Statistics 20, 1949)."""

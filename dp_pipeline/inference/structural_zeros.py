@@ -34,7 +34,7 @@ CLOSE = 1e-9
 
 @dataclass(frozen=True)
 class StructuralZeros:
-    """The cells that constraints declare to be empty, kept as those that they leave allowed.
+    """The cells that constraints declare to be empty, stored as the cells that they allow.
 
     allowed   the allowed cells of every set of constrained attributes; () without constraints
 
@@ -119,8 +119,8 @@ class StructuralZeros:
         return masks
 
     def kinds(self, name: str) -> IntArray | None:
-        """Return the kind of every level of an attribute, as a number; None without a constraint
-        about it.
+        """Return a number for the kind of every level of an attribute (levels,); None without a
+        constraint about it.
 
         Levels are of one kind if constraints allow them with the same cells of other attributes;
         only such levels are grouped."""

@@ -149,7 +149,7 @@ class TableGrowth:
         return sorted(t for t in unions if self._cells(t) <= MAX_TABLE_CELLS and t != table)
 
     def _gains(self, choice: _Choice, candidates: Sequence[Names]) -> dict[Names, float]:
-        """Return the relative decrease of the error for each candidate."""
+        """Return the decrease of the error by each candidate, as a share of the choice's error."""
         gains: dict[Names, float] = {}
         for start in range(0, len(candidates), BATCH):
             batch = candidates[start : start + BATCH]
@@ -236,12 +236,13 @@ class _Choice:
 
     @cached_property
     def _best(self) -> tuple[IntArray, FloatArray]:
-        """The table with the least noise in each pair, and its noise there, both (1, pairs)."""
+        """The table with the least squared noise in each pair, and that squared noise, both
+        (1, pairs)."""
         return least_noise(self.noise[None])
 
     def best_without(self, inside: Mask) -> tuple[IntArray, FloatArray]:
-        """Return the table with the least noise in each pair, and its noise there, without
-        tables ``inside`` others.
+        """Return the table with the least squared noise in each pair, and that squared noise,
+        without tables ``inside`` others.
 
         Both are (c, pairs), ``inside`` is (c, tables)."""
         best = np.repeat(self._best[0], len(inside), axis=0)

@@ -18,8 +18,8 @@ from dp_pipeline.results.measurement import NoisyMarginal, marginal_of
 
 
 def view_tables(measured: Sequence[NoisyMarginal]) -> dict[Names, FloatArray]:
-    """Return nearly consistent tables ≥ 0 with one total for every view; all 0 without a positive
-    total.
+    """Return for every view a table ≥ 0, nearly consistent with the others and of their total; all
+    0 without a positive total.
 
     measured   views with noise of one scale, at least one
 
@@ -137,7 +137,8 @@ def view_network(
 
 
 def _dependence(views: Mapping[Names, FloatArray], names: Names) -> FloatArray:
-    """Return the distance of every pair from independence, (d, d), in rows; 0 on the diagonal."""
+    """Return half the L1 distance of every pair from independence, (d, d), in rows; 0 on the
+    diagonal."""
     places = {name: index for index, name in enumerate(names)}
     distances = np.zeros((len(names), len(names)))
     for view, table in views.items():
@@ -159,7 +160,8 @@ TRIES = 8
 def covering_design(
     sizes: Mapping[str, int], *, most_cells: int, most_attributes: int
 ) -> tuple[tuple[str, ...], ...]:
-    """Return the views of a covering design, with names in the order of ``sizes``.
+    """Return sets of attributes (views) that together hold every pair, with names in the order of
+    ``sizes``.
 
     sizes            cells of every attribute
     most_cells       of a view with more than two attributes

@@ -131,7 +131,7 @@ def _require_ceiling(spec: DatasetSpec) -> None:
 
 
 def price_of_everything(spec: DatasetSpec) -> Fraction:
-    """Return the price of all declared models at all ε, in the population's currency.
+    """Return the price of everything declared, discovery included, in the population's currency.
 
     Published variants count by their claims; those without a finite ε cost nothing.
     """
@@ -139,8 +139,8 @@ def price_of_everything(spec: DatasetSpec) -> Fraction:
 
 
 def _prices(spec: DatasetSpec) -> list[Fraction]:
-    """Return the price of the discovery, and of every model at every ε; with windows, of every
-    publication, times the windows that it spans."""
+    """Return the prices of discovery and of every model at every ε or, with windows, of every
+    publication, times the windows it spans."""
     releases = [(name, epsilon, 1) for name in spec.models for epsilon in spec.partitions]
     if spec.windows is not None:
         releases = [(each.model, each.epsilon, each.span) for each in spec.publications]

@@ -70,7 +70,8 @@ class PrivacyGuarantee:
 
     @property
     def is_plain(self) -> bool:
-        """Whether the requested ε itself holds, as for every release that may leave."""
+        """Whether the requested ε itself holds, as it must where a release may be handed
+        out."""
         return not self.reason
 
     def label_state(self, state: str) -> str:
@@ -147,7 +148,8 @@ class Model:
     def fit_after(
         self, earlier: Tables, curator: Curator, *, epsilon: Fraction, rng: Generator
     ) -> Released:
-        """Return a release as ``fit`` does, planned by the public tables of an earlier release."""
+        """Return a release as ``fit`` does, planned by the released tables of an earlier
+        release."""
         raise NotImplementedError
 
     def refine(
@@ -275,7 +277,8 @@ def declared_guarantee(spec: DatasetSpec, model: Model, epsilon: Fraction) -> Pr
 
 
 def price(spec: DatasetSpec, guarantee: PrivacyGuarantee) -> Fraction:
-    """Return the cost of a release and its evaluation, in the population's currency."""
+    """Return the cost of a release and its evaluation, in the population's currency; 0 if no ε
+    holds."""
     if not guarantee.is_dp:
         return Fraction(0)
     return spec.charge_for(spec.currency.cost_of(guarantee.amount, guarantee.currency))
@@ -325,7 +328,7 @@ def curators_of(
     noise: NoiseSource,
     paid: PaidMarginals,
 ) -> CuratorFactory:
-    """Return a function that makes a curator of the rows of a data set for an accountant.
+    """Return a function that makes a curator for an accountant, over the rows of a data set.
 
     counter   None draws nothing: every answer must be in the transcript
     paid      answers that may be refined; the curator adds its own

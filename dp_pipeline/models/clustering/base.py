@@ -55,8 +55,7 @@ class Clustering(Model):
 
 @dataclass(frozen=True)
 class SynopsisClustering(Clustering):
-    """A clustering model that measures noisy boxes once and then clusters them at no further
-    cost."""
+    """A clustering model that measures noisy boxes once and then clusters them for no further ε."""
 
     k: int = integer(8, at_least=1, at_most=10_000)
     starts: int = integer(10, at_least=1, at_most=1000)
@@ -69,7 +68,8 @@ class SynopsisClustering(Clustering):
 
 
 def cells_per_axis(units: float, epsilon: float, dimensions: int) -> int:
-    """Return ⌊M^{1/d}⌋ with M = (units·ε/10)^{2d/(2+d)}; at least 1, within the gate's cap.
+    """Return the cells on each axis of a grid, ⌊M^{1/d}⌋ with M = (units·ε/10)^{2d/(2+d)}; at least
+    1, within the gate's cap.
 
     >>> cells_per_axis(100_000, 1.0, 2)
     100
@@ -93,7 +93,7 @@ class NoisyMeans:
     sizes: FloatArray
 
     def clusters(self) -> Clusters:
-        """Return the clusters, where the rows are a single subset."""
+        """Return the clusters of the first subset, which is all rows where there is only one."""
         return Clusters(self.columns, self.centres[0], sizes=self.sizes[0])
 
 
@@ -167,7 +167,7 @@ class Lloyd:
         sizes_share: Fraction | None = None,
         salt: int = 0,
     ) -> NoisyMeans:
-        """Return the noisy means after one round for each of ``epsilons``."""
+        """Return the noisy means after the last of several rounds, one at each of ``epsilons``."""
         means = NoisyMeans(self.columns, centres, np.zeros(centres.shape[:2]))
         for epsilon in epsilons:
             means = self.round(means.centres, epsilon=epsilon, sizes_share=sizes_share, salt=salt)

@@ -113,7 +113,7 @@ class DpqtKMeans(SynopsisClustering):
 
 
 def finest_height(dimensions: int) -> int:
-    """Return the height of the finest grid that the gate counts."""
+    """Return the height h of the finest grid that the gate counts, of 2^h cells on each axis."""
     return int(log(MAX_GRID_CELLS, 2) / dimensions)
 
 
@@ -136,7 +136,8 @@ def node_around(bounds: IntArray, *, most: int) -> Nodes:
 
 
 def tree_height(units: float, dimensions: int) -> int:
-    """Return ⌊ln(units)/d⌋, at least 0, with a finest level within the gate's cap.
+    """Return the number of levels to grow, ⌊ln(units)/d⌋, at least 0, with a finest level within
+    the gate's cap.
 
     >>> tree_height(100_000, 2)
     5

@@ -103,7 +103,8 @@ class GrowthPlan:
 
 
 def _sparsity(deviations: float) -> noisy_tree.Sparsity | None:
-    """Return the deviations below which boxes count as empty: for one child, and for all others."""
+    """Return the deviations below which boxes count as empty, for one child and for all others;
+    None where they are below 1."""
     capped = min(3.0, deviations)
     return noisy_tree.Sparsity(capped, capped - 1) if capped >= 1 else None
 
@@ -381,8 +382,8 @@ class HTreeKMeans(Clustering):
     def _mover(
         self, curator: Curator, synopsis: Synopsis, signal: float, budget: Fraction
     ) -> tuple[Mover | None, Fraction]:
-        """Return the function that moves centres, with its ε; None if leaves are counted again
-        instead."""
+        """Return the function that moves centres, None where leaves are counted again instead, and
+        the ε left for either."""
         if signal >= ENOUGH_SIGNAL:
             return partial(moved_centres.move_by_residuals, curator), budget
         price = budget / 8
@@ -415,7 +416,7 @@ class HTreeKMeans(Clustering):
 
 
 def moving_share(dimensions: int) -> Fraction:
-    """Return the share φ of ε that moves centres and does not grow the tree."""
+    """Return the share φ of ε that is kept from the tree's growth, to move centres."""
     return Fraction(0) if dimensions < 3 else min(Fraction(2, 5), Fraction(dimensions, 16))
 
 

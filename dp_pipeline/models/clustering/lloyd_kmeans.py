@@ -112,7 +112,7 @@ class DpLloyd(Clustering):
 
 
 def planned_rounds(units: float, epsilon: float, *, k: int, dimensions: int) -> int:
-    """Return the number of rounds ⌊ε/ε_m⌋, at least 2 and at most 7.
+    """Return the number of rounds ⌊ε/ε_m⌋ (ε_m as in ``DpLloyd``), at least 2 and at most 7.
 
     >>> planned_rounds(100_000, 1.0, k=5, dimensions=2)
     7
@@ -123,13 +123,14 @@ def planned_rounds(units: float, epsilon: float, *, k: int, dimensions: int) -> 
 
 
 def least_error(dimensions: int) -> Fraction:
-    """Return the share of ε for sizes that minimises the error of a centre: c/(d + c)."""
+    """Return the share of ε for sizes, c/(d + c), with which the error of a centre is least."""
     weight = _sizes_weight(dimensions)
     return weight / (dimensions + weight)
 
 
 def _sizes_weight(dimensions: int) -> Fraction:
-    """Return the weight c = (4dρ²)^{1/3} of sizes against coordinates, rounded to thousandths."""
+    """Return the weight c = (4dρ²)^{1/3} of sizes against coordinates (``DpLloyd``), rounded to
+    thousandths."""
     return Fraction(round(1000 * (4 * dimensions * _RHO**2) ** (1 / 3)), 1000)
 
 

@@ -105,8 +105,8 @@ FAR = 1.5
 
 
 def part_of_the_spread(curator: Curator, synopsis: Synopsis, *, epsilon: Fraction) -> float:
-    """Return the noisy mean squared distance of rows from their centre, relative to evenly filled
-    boxes.
+    """Return the noisy mean squared distance of rows from the middle of all, relative to evenly
+    filled boxes.
 
     The divisor is the same mean if the rows filled the synopsis' boxes evenly.
 

@@ -79,7 +79,8 @@ class TableModel(Model):
     synthetic_rows: int | None = integer(None, at_least=0, at_most=10**9)
 
     def chosen(self, domain: Domain) -> tuple[str, ...]:
-        """Return the attributes to model, or all in declared order if none are named."""
+        """Return the attributes to model: the named ones, or all discrete ones in declared
+        order."""
         return self.attributes or domain.discrete
 
     def modelled(self, domain: Domain) -> tuple[str, ...]:
@@ -229,7 +230,8 @@ class TableModel(Model):
         return 1 + sum(sizes) + sum(max(cap, size) for size in sizes)
 
     def rows_to_draw(self, estimate: float) -> int:
-        """Return the declared number of synthetic rows, otherwise the estimate as an integer.
+        """Return the declared number of synthetic rows, otherwise the rounded estimate, from 0 to
+        ``MOST_ESTIMATED_ROWS``.
 
         >>> TableModel().rows_to_draw(1e30), TableModel(synthetic_rows=5).rows_to_draw(9.4)
         (2000000, 5)

@@ -124,7 +124,8 @@ class DpKjig(Model):
             )
 
     def chosen(self, domain: Domain) -> tuple[str, ...]:
-        """Return the quasi-identifiers, or all in declared order if none are named."""
+        """Return the quasi-identifiers: the named ones, or all discrete attributes but the
+        label."""
         return self.attributes or tuple(name for name in domain.discrete if name not in self.label)
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> ClassTable:  # noqa: ARG002

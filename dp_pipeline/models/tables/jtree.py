@@ -124,6 +124,7 @@ class JTree(TableModel):
         return Network(growth, draws)
 
     def _threshold(self, pair: Names, growth: CliqueGrowth, rows: float) -> int:
-        """Return the threshold of a score, N·√(θ_ij/2)."""
+        """Return the threshold of a pair's score, N·√(θ_ij/2) as in the class, in the score's
+        integer units."""
         smaller = min(growth.sizes[name] for name in pair) - 1
         return clip_score(round(UNIT * rows * float(self.correlation) * sqrt(smaller) / 2))

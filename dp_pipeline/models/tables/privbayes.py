@@ -297,8 +297,8 @@ class PrivBayes(TableModel):
         return self.released_table(curator.domain, rng, codes, measured, sets, overlap_links(sets))
 
     def _useful_cells(self, sizes: Sizes, signal: float) -> int:
-        """Return the most cells of a useful table, where ``signal`` is N·ε2 of units at distance
-        1."""
+        """Return the most cells of a table whose rows stand out from noise; ``signal`` is N·ε2, of
+        N units at distance 1."""
         d = len(sizes)
         if max(sizes.values()) > 2:
             return int(min(self.clique_cells, signal / (self.usefulness * d)))

@@ -98,7 +98,8 @@ def high_pass(
 def draw_network(
     session: ScoreSession, growth: CliqueGrowth, pairs: Collection[Names], plan: NetworkPlan
 ) -> Network:
-    """Return edges with nearly the highest scores, one for each draw (Algorithm 2, second half).
+    """Return the network grown by edges with nearly the highest scores, one for each draw
+    (Algorithm 2, second half).
 
     pairs   to draw from, each at most once, as long as its cliques fit; a pair inside a
             clique would change nothing
@@ -262,7 +263,8 @@ class PrivHd(TableModel):
         return _Structure(growth, remaining, most_cells, one_ways)
 
     def _tuned_plan(self, epsilon: Fraction, units: Fraction, attributes: int) -> NetworkPlan:
-        """Return a plan of at most N̂·ε1/10 draws, each with noise of scale N̂/5."""
+        """Return a plan of about N̂·ε1/10 draws for N̂ noisy rows, but (d − 1)/2 at least
+        and κ(d − 1) at most."""
         structure_epsilon = epsilon * self.structure_share
         most = max(draw_count(Fraction(1, 2), attributes), ceil(units * structure_epsilon / 10))
         draws = min(draw_count(self.kappa or Fraction(5), attributes), most)

@@ -169,8 +169,8 @@ class OneShot(TableModel):
         return self if self.workload else replace(self, workload=workload_of_targets(targets))
 
     def is_better_pure(self, domain: Domain, delta: Fraction) -> bool:
-        """Return whether pure ε has less noise, at ε = 1, for both kinds of plans that may be
-        chosen."""
+        """Return whether pure ε has less noise, at ε = 1, both for packed tables and for a covering
+        of pairs."""
         if len(self.sizes(domain)) < 2 or self.quality == "best_plus":
             return False
         pure, concentrated = (
@@ -198,7 +198,7 @@ class OneShot(TableModel):
         return ExpectedPairs(planning.measured_pairs(), comb(len(sizes), 2), error)
 
     def most_cells(self, domain: Domain) -> int:
-        """Return the most cells of all measured tables together, or of all cliques."""
+        """Return the most cells that all measured tables, or all cliques, have together."""
         sizes = self.sizes(domain)
         searched = 2 * max(4, self.clique_cells)
         rounds = self._rounds.most_cells(domain) if self.quality == "best_plus" else 0
@@ -229,8 +229,8 @@ class OneShot(TableModel):
         return {name: size for name, size in shape if size > 1}
 
     def _nullable(self, domain: Domain) -> dict[str, int]:
-        """Return the levels of the attributes whose last level is of missing values, in which
-        plans expect no row.
+        """Return the number of levels of each attribute whose last level is of missing values, in
+        which plans expect no row.
 
         No constraint is about them, and units have no parts."""
         sizes = {} if domain.parts else self.sizes(domain)

@@ -97,7 +97,8 @@ class Planning:
 
     @cached_property
     def table_sizes(self) -> dict[str, int]:
-        """The number of levels of each attribute in measured tables."""
+        """The number of levels of each attribute in measured tables, with one of missing
+        values."""
         return {**self.sizes, **self.nullable}
 
     @cached_property
@@ -164,8 +165,8 @@ class Planning:
 
     @cached_property
     def mean_share(self) -> Fraction:
-        """The share of the budget to pay for the noisy mean dependence; 0 if it gains less than
-        it costs."""
+        """The share of the budget to pay for the noisy mean dependence; 0 if that would not lower
+        the error."""
         pays = self._error_with_mean() < float(self.errors.mean(axis=1).min())
         return MEAN_SHARE if pays else Fraction(0)
 
@@ -315,7 +316,8 @@ class Planning:
         return likely
 
     def foreseen_dependence(self, mean: float) -> FloatArray:
-        """Return simulated dependences of every pair, in rows, always from the same seed."""
+        """Return simulated dependences of every pair, in rows, of this mean and always from the
+        same seed."""
         return mean * self._foreseen[0]
 
     def table_noise(self, cells: FloatArray, amount: float) -> FloatArray:
@@ -395,7 +397,8 @@ class Planning:
         return min(fitting, key=self.error_of_covering)
 
     def error_of_covering(self, views: Sequence[Names]) -> float:
-        """Return the error if every pair is in at least one view of a covering design."""
+        """Return the error of all pairs, in rows, if the views of a covering design are
+        measured."""
         model, d = self.independent, len(self.sizes)
         levels, first, second = model.levels, model.first, model.second
         # Precisions of one-way marginals and of pairs, in 1/rows².

@@ -98,8 +98,8 @@ class PriorRound:
         return tables
 
     def _difference(self, stage: OneWayStage) -> float:
-        """Return φ ≥ 1, the factor by which public rows differ from the private ones beyond
-        their number."""
+        """Return φ ≥ 1: the squared difference of private from public rows in a cell, per row (as
+        in the class)."""
         rows = stage.marginals.rows
         squares, unsure = 0.0, 0.0
         for marginal in stage.measured:
@@ -156,7 +156,8 @@ def _public_error(public: PublicTable, names: Names, squares: float) -> float:
 
 
 def _score(public: PublicTable, pair: Pair, rows: float) -> float:
-    """Return the distance of a pair from independence in the public rows, in rows."""
+    """Return the L1 distance of a pair from independence in the public rows, scaled to ``rows``
+    rows."""
     shares = public.shares(pair)
     product = np.outer(shares.sum(axis=1), shares.sum(axis=0))
     return rows * float(np.abs(shares - product).sum())

@@ -212,8 +212,8 @@ class Round:
         return TableGrowth(error, float(self.left), cap, zeros.pairs)
 
     def error(self, stage: OneWayStage, scores: Mapping[Pair, float]) -> ExpectedError:
-        """Return the expected error of all pairs after one-way marginals and scores were
-        measured."""
+        """Return the model of the expected error of all pairs, after one-way marginals and scores
+        were measured."""
         return ExpectedError(
             stage.sizes,
             {name: grouping.size for name, grouping in stage.groupings.items()},

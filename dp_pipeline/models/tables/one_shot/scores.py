@@ -95,7 +95,8 @@ class DependenceQueries:
     zeros: StructuralZeros
 
     def measure(self, plan: Plan, chances: FloatArray) -> dict[Pair, tuple[float, float]]:
-        """Return the expected score of every pair, in rows, and that of its square.
+        """Measure scores by the plan; return the expected dependence of every pair, in rows, and
+        its expected square.
 
         chances   probability of each possible mean dependence, up to a factor
         """
