@@ -121,7 +121,7 @@ def _one_label(counts: IntArray, scores: FloatArray, label: int) -> ClassAuc:
 
 
 def _half_ranks(scores: FloatArray, rows: IntArray) -> IntArray:
-    """Return, by class, twice the rows with lower scores plus the rows with equal scores."""
+    """Return twice the number of rows with lower scores plus that with equal ones, (classes,)."""
     values, places = np.unique(scores, return_inverse=True)
     rows_by_value = np.zeros(len(values), dtype=np.int64)
     np.add.at(rows_by_value, places, rows)

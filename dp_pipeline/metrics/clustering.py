@@ -58,7 +58,7 @@ def nearest_centres(points: FloatArray, centres: FloatArray) -> IntArray:
 
 
 def rcp(*, reference: float, candidate: float) -> float:
-    """Return the relative clustering performance: the percentage by which a NICV is lower.
+    """Return the relative clustering performance: by what percentage the candidate's NICV is lower.
 
     RCP = 100 · (NICV_reference − NICV_candidate) / NICV_reference; NaN if the
     reference is 0 or NaN. Source: Zhang, Cheng, "Differential privacy clustering

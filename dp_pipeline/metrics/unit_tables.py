@@ -53,7 +53,7 @@ class UnitTables:
 
     @property
     def units(self) -> Codes:
-        """Attribute of a unit, or the size → codes (units,)."""
+        """The codes (units,) of each attribute of units, and of their size."""
         return {
             name: codes[self._firsts]
             for name, codes in self.codes.items()
@@ -62,12 +62,12 @@ class UnitTables:
 
     @property
     def parts(self) -> Codes:
-        """Attribute of a part or of its unit → codes (parts,)."""
+        """The codes (parts,) of each attribute of parts and of their units."""
         is_part = self._sizes > 0
         return {name: codes[is_part] for name, codes in self.codes.items()}
 
     def pair_counts(self, name: str) -> IntArray:
-        """Return the number of pairs of parts by size of their unit and code: (sizes, k, k).
+        """Return the number of pairs of parts by their unit's size and both codes, (sizes, k, k).
 
         Parts in order: the axes are the earlier and the later of two successive parts. Else each
         pair is counted once, with the smaller code first.

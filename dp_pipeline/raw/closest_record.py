@@ -173,7 +173,7 @@ def _buckets(columns: NDArray[Any]) -> NDArray[np.uint16]:
 
 
 def _least_difference(table: NDArray[Any], query: NDArray[Any]) -> int:
-    """Return the fewest attributes in which a row differs from ``query``; all without rows."""
+    """Return the fewest attributes in which a row differs from a query; len(table) without rows."""
     nearest, count_type = len(table), np.min_scalar_type(len(table))
     for start in range(0, table.shape[1], _ROWS_A_LOOK):
         block = table[:, start : start + _ROWS_A_LOOK]

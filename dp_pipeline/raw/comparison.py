@@ -144,7 +144,7 @@ def _each_distance(
 
 
 def _pair_distance(real: UnitTables, released: UnitTables, name: str) -> float:
-    """Return the distance over pairs of parts of one unit: ordered ones, where parts are a set."""
+    """Return the distance over pairs of parts of one unit, in both orders where parts are a set."""
     c, s = (tables.pair_counts(name).sum(axis=0) for tables in (real, released))
     if not real.has_order:
         c, s = c + c.T, s + s.T
@@ -294,7 +294,7 @@ def _count(steps: Iterable[IntArray], counts: NDArray[np.int32]) -> None:
 
 
 def _renumber(keys: IntArray, cells: int) -> tuple[IntArray, int]:
-    """Return keys renumbered by occupied cells, and the number of occupied cells."""
+    """Return keys renumbered without the empty cells (rows,), and the number of occupied ones."""
     if cells > _DENSE_CELLS_A_ROW * len(keys):
         numbers = np.unique(keys, return_inverse=True)[1]
         return numbers, int(numbers.max(initial=0)) + 1

@@ -124,7 +124,7 @@ def keep_at_most(table: pa.Table, *, at_most: int, keys: PersonKeys | None) -> p
 def count_omitted_rows(
     rows: pa.Table, kept: pa.Table, *, at_most: int, keys: PersonKeys | None
 ) -> int:
-    """Return the number of omitted rows, of each person at most ``at_most`` less the kept ones.
+    """Return the number of dropped ``rows``, of each person at most ``at_most`` less those kept.
 
     keys   None: rows are not of persons, and all are counted; else one without an id is not
 
@@ -328,7 +328,7 @@ def _integer_cells(values: NDArray[np.integer]) -> _Cells:
 
 
 def _double_cells(values: NDArray[np.float64]) -> _Cells:
-    """Return the words of doubles, where 5.0 is equal to the integer 5.
+    """Return the cells of doubles, in which 5.0 equals the integer 5.
 
     A missing number may turn a file's integers into floats, and must not change the digests of
     other rows. −0.0 differs from 0; all NaN are equal.
@@ -372,7 +372,7 @@ def split_by_person(table: pa.Table, keys: PersonKeys, path: Path) -> Parts:
 
 
 def part_of_files(files: Sequence[tuple[Path, Parts]], part: int) -> pa.Table:
-    """Return the rows of one part from all files; at least one file has some."""
+    """Return the rows of one part from all files, of which at least one must have some."""
     batches = []
     for path, parts in files:
         if part in parts:

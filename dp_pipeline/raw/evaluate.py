@@ -108,7 +108,7 @@ def _distances(domain: Domain, real: Codes, released: Codes) -> dict[str, float]
 
 
 def _unit_distances(domain: Domain, real: Codes, released: Codes) -> dict[str, float]:
-    """Return the mean distance of each kind of tables of units with parts.
+    """Return the mean variation distance by kind of table, where units have parts.
 
     ``avd_units``: pairs of attributes of units, with their size. ``avd_parts``: pairs of attributes
     of one part. ``avd_pairs``: an attribute of two parts of one unit. ``avd_unit_part``: an

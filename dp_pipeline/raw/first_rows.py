@@ -109,14 +109,14 @@ def parse_first_rows(spec: DatasetSpec, rows: int) -> ParsedRows:
 
 
 def _has_footer(spec: DatasetSpec, table: pa.Table) -> bool:
-    """Return whether the last row of a spreadsheet has at most one of several declared cells."""
+    """Return whether at most one of three or more cells is filled in a spreadsheet's last row."""
     if spec.source.kind != "xlsx" or spec.source.footer or table.num_columns < 3:
         return False
     return any(sum(map(bool, row.values())) < 2 for row in table[-1:].to_pylist())
 
 
 def _count_omitted_rows(spec: DatasetSpec, table: pa.Table) -> tuple[int, dict[str, int]]:
-    """Return how many rows would be dropped, and for which reasons; a row may have several."""
+    """Return the number of rows that would be dropped, and the overlapping numbers by column."""
     domain = spec.domain
     attributes = [each for each in domain if each.undeclared is None]
     is_kept = rows_as_declared(Domain(tuple(attributes), domain.constraints), table)
@@ -137,7 +137,7 @@ MAX_PROPOSED_LINES = 20
 
 
 def _unreadable(spec: DatasetSpec) -> tuple[Counter[str], tuple[int, int] | None]:
-    """Return why lines are not rows → how many, and ``multiline`` of ``ParsedRows``."""
+    """Return, by reason, the number of lines that are not rows, and ``ParsedRows.multiline``."""
     if spec.source.parts is not None:
         both = [_unreadable(each)[0] for each in spec.source_specs]
         return both[0] + both[1], None

@@ -132,7 +132,7 @@ def _require_closed(spec: DatasetSpec, moment: int) -> None:
 
 
 def _require_covers(snapshot: Snapshot, spec: DatasetSpec) -> None:
-    """Raise DeclarationError unless the stored rows are of this population and source."""
+    """Raise DeclarationError unless the rows have this population, source and all columns."""
     stored = snapshot.manifest
     missing = [column for column in spec.columns if column not in stored.get("columns", ())]
     if stored.get("population", spec.population) != spec.population:

@@ -177,7 +177,7 @@ def _store_first(
 def _normalized_tables(
     spec: DatasetSpec, snapshot: Snapshot, parallel_map: ParallelMap, scratch: Path
 ) -> Iterator[pa.Table]:
-    """Yield the tables of the first stage, with all rows of a person from the same worker."""
+    """Yield the tables of the stage ``normalized``, all rows of a person from one worker."""
     keys = PersonKeys.of(spec.columns, spec.protection.column, snapshot.key)
     normalizer = _Normalizer(spec, keys, scratch)
     with ingested_batches(spec, snapshot) as batches:
@@ -407,7 +407,7 @@ def _one_hot_batch(spec: DatasetSpec, read: BatchReader) -> Iterator[pa.Table]:
 
 
 def require_codes(spec: DatasetSpec, snapshot: Snapshot) -> None:
-    """Raise NotPrepared unless the snapshot is prepared; DeclarationError without any cells."""
+    """Raise NotPrepared for an unprepared snapshot, DeclarationError if no attribute has cells."""
     require_prepared(spec, snapshot)
     if not spec.domain.discrete:
         raise DeclarationError(

@@ -282,7 +282,7 @@ def _sentinels(values: set[str]) -> set[str]:
 
 
 def _uneven_edges(read: FloatArray, fields: Fields, missing: set[str | None]) -> list[str]:
-    """Return edges at round deciles if one of the bins of equal width had most rows, else []."""
+    """Return edges at round deciles if an equal bin has over half of the numbers, else []."""
     bounds = [float(bound) for bound in fields["bounds"]]
     numbers_of_missing = [n for word in missing if word and (n := number_of(word)) is not None]
     present = read[np.isfinite(read) & ~np.isin(read, numbers_of_missing)]
@@ -365,7 +365,7 @@ def _proposed_times(source_column: SourceColumn, column: pa.ChunkedArray) -> Sou
 
 
 def _time_fields(clock: Clock, first: int, last: int) -> Fields:
-    """Return the fields of times: whole days around two times as bounds, and few calendar bins."""
+    """Return fields that declare times between two: their days as bounds, and few calendar bins."""
     days = (last - first) / (1 if clock.kind == "date" else DAY) + 1
     lengths = {"day": 1, "week": 7, "month": 30, "year": 365}
     every = next((span for span, long in lengths.items() if days / long <= MAX_SPANS), "year")
@@ -388,7 +388,7 @@ def _number_fields(values: Sequence[str], read: FloatArray) -> tuple[Fields, str
 
 
 def neat_bounds(least: float, most: float) -> tuple[str, str]:
-    """Return round bounds around two numbers, as texts, at less than an eighth of their difference.
+    """Return round bounds around two numbers as texts, each less than ⅛ of their difference away.
 
     >>> neat_bounds(17.0, 90.0), neat_bounds(0.0, 0.93), neat_bounds(-3.2, 1041.5)
     (('15', '90'), ('0', '0.95'), ('-100', '1100'))

@@ -117,7 +117,7 @@ class Snapshot:
 
     @property
     def _window(self) -> str:
-        """The window whose current snapshot a file beside it names; empty without such a file."""
+        """The window in the id; empty if no file beside the folder names its current snapshot."""
         window = self.id.partition(".")[0]
         return window if (self.folder.parent / _pointer(window)).is_file() else ""
 
@@ -162,7 +162,7 @@ class Snapshot:
 
     @property
     def types(self) -> dict[str, str]:
-        """The stored type of each column of a source that has types; {} if none is known."""
+        """The Arrow type of each declared column of a Parquet source; {} if none is known."""
         types: dict[str, str] = self._readable_manifest().get("types", {})
         return types
 

@@ -156,7 +156,7 @@ def _read_table(snapshot: Snapshot, stage: str, columns: Sequence[str] | None) -
 def prepared_codes(
     spec: DatasetSpec, snapshot: Snapshot, names: Iterable[str]
 ) -> dict[str, NDArray[Any]]:
-    """Return the codes (rows,) of attributes of the prepared rows, of parts where units have some.
+    """Return attribute → codes (rows,) of the prepared rows; of the parts, where units have some.
 
     NotPrepared unless the snapshot is prepared, Damaged if its rows are not as they were stored.
     """

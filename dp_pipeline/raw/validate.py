@@ -71,7 +71,7 @@ _SHARES = "failed_shares.json"
 
 
 def failed_checks(snapshot: Snapshot, names: Iterable[str]) -> tuple[str, ...]:
-    """Return each name with the exact share of rows that pass, for the custodian alone."""
+    """Return each name, with its exact share of passing rows if stored, for the custodian alone."""
     path = snapshot.folder / _SHARES
     shares = json.loads(path.read_text()) if path.is_file() else {}
     return tuple(
@@ -80,7 +80,7 @@ def failed_checks(snapshot: Snapshot, names: Iterable[str]) -> tuple[str, ...]:
 
 
 def refusal(spec: DatasetSpec, verdicts: tuple[Verdict, ...]) -> str | None:
-    """Return a message about the failed expectations that block a release; None if all are met.
+    """Return a message about the failed expectations that block a release; None if there are none.
 
     >>> from dp_pipeline.config.catalogue import find_spec
     >>> refusal(find_spec("trips"), ())

@@ -224,9 +224,9 @@ def _unusual_number(text: str) -> float:
 
 
 def texts(column: pa.ChunkedArray) -> tuple[IntArray, NDArray[np.object_]]:
-    """Return the place (n,) of each row's text, and the stripped texts of a column at these places.
+    """Return the index (n,) of each row's text in a list of stripped texts, and this list.
 
-    The place is −1 for null, the text None for NaN; texts may be repeated. 1.0 is the text 1, since
+    The index is −1 for null, the text None for NaN; texts may be repeated. 1.0 is the text 1, since
     a missing number may turn a file's integers into floats.
     """
     if not len(column):
@@ -258,7 +258,7 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def missing_cells(attribute: Attribute, column: pa.ChunkedArray) -> NDArray[np.bool_]:
-    """Return a mask of the missing values (n,) of a numeric attribute that has a level for them."""
+    """Return a mask (n,) of a numeric column's missing values; all False if they have no cell."""
     if not attribute.nullable:
         return np.zeros(len(column), dtype=np.bool_)
     return missing(column, attribute.missing, partial(numbers_in, attribute))
@@ -317,7 +317,7 @@ def cell_codes(attribute: Attribute, column: pa.ChunkedArray) -> IntArray:
 
 
 def _keep_invalid(attribute: Attribute, codes: IntArray) -> IntArray:
-    """Return codes in which an invalid value is a missing one, so that it costs no row."""
+    """Return codes with the missing code for INVALID, if the attribute keeps such rows."""
     if attribute.keeps_rows and attribute.nullable:
         codes[codes == INVALID] = attribute.missing_code
     return codes
@@ -364,7 +364,7 @@ def mend_constraints(domain: Domain, codes: dict[str, IntArray]) -> NDArray[np.b
 def level_words(
     attribute: Attribute, column: pa.ChunkedArray
 ) -> tuple[IntArray, NDArray[np.object_]]:
-    """Return ``texts`` of a nominal column, with aliases replaced and missing texts as None."""
+    """Return ``texts`` of a nominal column, aliases being replaced and missing texts None."""
     places, words = texts(column)
     aliases = dict(attribute.aliases)
     if kind_of(column.type) == "number" and isinstance(attribute.cells, Levels):

@@ -127,7 +127,7 @@ class Batch:
             )
 
     def recoded(self, recoding: BatchRecoding) -> Batch:
-        """Return the same rows recoded, as far as their attributes are present."""
+        """Return the same rows recoded; what needs attributes that the batch lacks is skipped."""
         groupings = {name: g for name, g in recoding.groupings.items() if name in self.codes}
         codes, sizes = dict(self.codes), dict(self.sizes)
         for name, grouping in groupings.items():
@@ -200,7 +200,7 @@ class Batch:
 
 
 def merge(query: BatchQuery, answer: Answer, addend: Answer) -> Answer:
-    """Return the answer about two batches from those about each; ``answer`` may be overwritten."""
+    """Return the answer about two batches, merged from one about each; may overwrite ``answer``."""
     match query.kind:
         case "occupied":
             cells = np.concatenate([answer[0], addend[0]])
@@ -220,7 +220,7 @@ def merge(query: BatchQuery, answer: Answer, addend: Answer) -> Answer:
 
 
 def exact_bounds(columns: Columns) -> IntArray:
-    """Return the smallest and largest coordinate of each column, (2, d); of no rows the box."""
+    """Return the least and greatest coordinate of each column, (2, d); without rows the box."""
     edge = 1 << COORDINATE_BITS
     if not len(columns[0]):
         return np.array([[-edge] * len(columns), [edge] * len(columns)], dtype=np.int64)

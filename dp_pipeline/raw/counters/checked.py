@@ -83,7 +83,7 @@ class CheckedRows:
     def run_checked(
         self, work: Callable[[], Result], stages: Collection[str] | None = None
     ) -> Result:
-        """Return ``work()``, run while these stages are checked; Damaged if one has changed."""
+        """Return ``work()``, checking these stages while it runs; Damaged if one has changed."""
         with ThreadPoolExecutor(1) as threads:
             check = threads.submit(self.require_stages, stages)
             try:
@@ -92,7 +92,7 @@ class CheckedRows:
                 check.result()
 
     def checked_fold(self, fold: Fold) -> Fold:
-        """Return an engine that gives no answer before the files are checked."""
+        """Return an engine that answers as ``fold`` does, but only after the files are checked."""
 
         def checked(queries: Sequence[BatchQuery]) -> Partial:
             stages = frozenset[str]().union(*(query.stages for query in queries))

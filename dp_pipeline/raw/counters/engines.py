@@ -26,7 +26,7 @@ PARTIALS_A_SUM = 8
 
 
 def threaded_fold(stored_rows: StoredRows) -> Fold:
-    """Return the engine of this machine, with a thread for each core, at most MAX_THREADS."""
+    """Return an engine that answers queries with a thread for each core, at most MAX_THREADS."""
 
     def fold(queries: Sequence[BatchQuery]) -> Partial:
         # The threads share one iterator, which gives each batch to one of them.
@@ -44,7 +44,7 @@ def threaded_fold(stored_rows: StoredRows) -> Fold:
 
 
 def dask_fold(stored_rows: StoredRows, address: str = "") -> Fold:
-    """Return the engine of a Dask cluster; DeclarationError if Dask is not installed.
+    """Return an engine that answers queries on a Dask cluster; DeclarationError without Dask.
 
     address   address of its scheduler; empty: processes of this machine, one a core, on loopback
     """
@@ -71,7 +71,7 @@ def dask_fold(stored_rows: StoredRows, address: str = "") -> Fold:
 
 
 def spark_fold(stored_rows: StoredRows, address: str = "") -> Fold:
-    """Return the engine of Spark; DeclarationError if Spark is not installed.
+    """Return an engine that answers queries on Spark; DeclarationError if Spark is not installed.
 
     address   Spark Connect server, ``sc://host:port``; empty: this machine, on loopback
     """

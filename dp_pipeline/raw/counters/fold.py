@@ -149,7 +149,9 @@ class FoldCounter:
         return Sealed(*self._answer("grid", columns, cells, axes=columns))
 
     def distance_total(self, rule: NearestCentre, *, clip: int, shift: int) -> Sealed:
-        """Return the total of clipped squared distances to the nearest centre, shape ()."""
+        """Return the total of clipped squared distances to the nearest centre, shape ().
+
+        A row at squared distance D counts min(D, clip) >> shift."""
         checks.require_rule(self._domain, rule)
         rule.require_exact(clip=clip, shift=shift)
         return Sealed(*self._answer("distance_total", rule, clip, shift, axes=rule.columns))

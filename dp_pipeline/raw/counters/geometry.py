@@ -61,7 +61,7 @@ class Assignment:
         return np.stack([(q.astype(np.int64) - c[labels]) * weight for q, c, weight in axes])
 
     def _products(self) -> FloatArray:
-        """Return the matrix that maps (x, 1) to |c|² − 2xc; floats hold its integers exactly."""
+        """Return the matrix (d + 1, k) that maps (x, 1) to |c|² − 2xc of each centre c, exactly."""
         squares = (self._reduced * self._centres) ** 2
         return np.vstack([-2.0 * (self._reduced**2 * self._centres).T, squares.sum(axis=1)])
 
@@ -155,7 +155,7 @@ def levels_by_centre(
 
 
 def _totals(labels: IntArray, values: NDArray[Any], k: int) -> IntArray:
-    """Return the sums by label of values up to 2^16; floats are exact below 2^37 rows."""
+    """Return each label's sum (k,), exact for values up to 2^16 of fewer than 2^37 rows."""
     return np.bincount(labels, weights=values, minlength=k).astype(np.int64)
 
 

@@ -39,7 +39,7 @@ class StoredRows:
 
     @classmethod
     def of(cls, domain: Domain, *pairs: tuple[Path, Path | None]) -> StoredRows:
-        """Return the stored rows of pairs of files.
+        """Return the stored rows of pairs of files: one of coordinates, and one of codes or None.
 
         Damaged unless the files of each pair have the same row groups, and all together fewer than
         MAX_ROWS rows."""
@@ -79,7 +79,7 @@ class StoredRows:
         return sum(rows for _, _, rows in self.groups)
 
     def answer_batches(self, indices: Iterable[int], queries: Sequence[BatchQuery]) -> Partial:
-        """Return the merged answers about some batches; Damaged if a file has changed."""
+        """Return the merged answers about these batches; Damaged if a file has changed."""
         axes = sorted(frozenset().union(*(query.axes for query in queries)))
         cells = sorted(frozenset().union(*(query.prepared_cells for query in queries)))
         batches = self.batches(axes, cells, indices)
@@ -88,7 +88,7 @@ class StoredRows:
     def batches(
         self, axes: Sequence[str], cells: Sequence[str], indices: Iterable[int]
     ) -> Iterator[Batch]:
-        """Yield some columns of some batches; raise Damaged at the end if a file has changed."""
+        """Yield the batches with these indices; raise Damaged at the end if a file has changed."""
         for index in indices:
             pair_index, group_number, rows = self.groups[index]
             coordinates, codes = self.pairs[pair_index]

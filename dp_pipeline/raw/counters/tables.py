@@ -109,7 +109,9 @@ class SuperColumn:
 
 
 def fuse(sizes: Mapping[str, int], *, cap: int) -> tuple[SuperColumn, ...]:
-    """Return columns fused into super-columns of at most ``cap`` cells, large columns first.
+    """Return columns fused, largest first, into super-columns of at most ``cap`` codes.
+
+    A column with more codes stays alone.
 
     >>> [column.names for column in fuse({"a": 2, "b": 40, "c": 3}, cap=64)]
     [('b',), ('c', 'a')]
@@ -159,7 +161,7 @@ def _cost(cells: int, rows: int) -> int:
 def cheapest_plan(
     sizes: Mapping[str, int], tables: Collection[Names], *, rows: int
 ) -> tuple[FusedTable, ...]:
-    """Return the cheapest plan of fused tables that contain each of ``tables`` once.
+    """Return the plan of least estimated time: fused tables that contain each of ``tables`` once.
 
     tables   each over one to three columns; the plan may hold their names in another order
 
@@ -180,7 +182,7 @@ def _plan(
     *,
     rows: int,
 ) -> tuple[FusedTable, ...]:
-    """Return the plan for some super-columns, in which larger fused tables come first.
+    """Return the fused tables that contain each of ``tables`` once, larger ones first.
 
     Their tables also contain those over fewer of the super-columns."""
     positions = {name: (i, j) for i, c in enumerate(columns) for j, name in enumerate(c.names)}

@@ -119,7 +119,9 @@ class UndeclaredRows:
         """Do nothing, since the only stored table was checked when it was opened."""
 
     def magnitudes(self, attribute: str, edges: tuple[float, ...]) -> Sealed:
-        """Return the number of rows between two edges, (len(edges) − 1,); the last is inclusive."""
+        """Return the number of rows from each edge to below the next, (len(edges) − 1,).
+
+        The last edge itself is included."""
         open_attribute = self._open_attribute(attribute)
         counts = np.zeros(len(edges) - 1, dtype=np.int64)
         for table in self._parts():
@@ -132,7 +134,7 @@ class UndeclaredRows:
         return Sealed(counts)
 
     def texts(self, attribute: str, weights: tuple[int, ...]) -> Sealed:
-        """Return all texts that may become levels, packed, then the total weight of each.
+        """Return the possible levels' texts packed as integers, then the total weight of each.
 
         weights   what a person adds to each of her texts: entry m − 1 if she has m of them
 
@@ -149,7 +151,9 @@ class UndeclaredRows:
         return Sealed(np.concatenate([pack_texts(texts), totals]))
 
     def within(self, attribute: str, interval: Coordinate) -> MemoryCounter:
-        """Return a counter of the rows whose value is in an interval, with coordinates in it."""
+        """Return a counter of the attribute's numbers as coordinates in an interval.
+
+        Numbers outside are clipped or left out, as declared."""
         open_attribute = self._open_attribute(attribute)
         bounded = replace(open_attribute, coordinate=interval, cells=None, undeclared=None)
         arrays = [np.zeros(0, dtype=np.int32)]

@@ -74,7 +74,7 @@ def draw_declared_rows(
 def _draw(
     spec: DatasetSpec, rows: int, rng: np.random.Generator, released: Mapping[str, NDArray[Any]]
 ) -> pa.Table:
-    """Return up to ``rows`` artificial rows: those that break no constraint."""
+    """Draw ``rows`` artificial rows, and return those that break no constraint."""
     columns_of_rows: dict[str, pa.Array] = {}
     if released:
         places = rng.integers(0, len(next(iter(released.values()))), rows)

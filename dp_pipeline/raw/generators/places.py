@@ -162,7 +162,7 @@ def trips_like(seed: int = 0, rows: int = 60_000) -> pa.Table:
 
 
 def draw_places(rng: np.random.Generator, count: int, hubs: FloatArray = HUBS[:, 3]) -> FloatArray:
-    """Return random points (count, 2) of hubs, corridor or background, all inside the city's box.
+    """Return random points (count, 2) around hubs, along a corridor or anywhere in the city's box.
 
     hubs   weight of each hub
     """
@@ -234,7 +234,7 @@ def _week(seed: int, week: int, rows: int) -> pa.Table:
 
 
 def _activity(seed: int, week: int) -> FloatArray:
-    """Return the activity of each rider of a week (RIDERS,), the same in all weeks of a rider."""
+    """Return each rider's weight (RIDERS,) in drawing a week's rides, the same in all her weeks."""
     cohorts = [
         random_numbers(seed * 1_000_003 - 1 - week_joined).pareto(HEAVY_TAIL, size=NEW_RIDERS)
         for week_joined in range(week, week + RIDERS // NEW_RIDERS)

@@ -130,7 +130,7 @@ def with_names(names: Sequence[str]) -> list[str]:
 
 
 def _name_all_columns(names: Sequence[str]) -> list[str]:
-    """Return names with those of the empty ones at the end replaced by distinct blank names."""
+    """Return names with a different blank name for each empty one at the end."""
     named = with_names(names)
     return [*named, *(f" {place}" for place in range(len(named), len(names)))]
 
@@ -183,7 +183,7 @@ def _csv_tables(
 
 
 def unreadable_lines(spec: DatasetSpec) -> Counter[str]:
-    """Return why lines of sensitive CSV files are not rows → how many, for the custodian alone."""
+    """Return, by reason, the number of lines that are not rows, for the custodian alone."""
     reasons: Counter[str] = Counter()
     for location in spec.source.locations:
         source, path = spec.source.only(location), Path(location)
@@ -282,7 +282,9 @@ class _Transcoded(io.BufferedIOBase):
     read1 = read
 
     def _aligned(self, data: bytes) -> bytes:
-        """Return the next bytes with each line in whole characters; the last ones may wait."""
+        """Return the next bytes, where a character that a line end cuts is an invalid one.
+
+        The last bytes may wait for the next call."""
         width = self._width
         if width == 1:
             return data
@@ -373,7 +375,7 @@ def _delimiter(source: Source) -> str:
 
 
 def _content(data: bytes, source: Source) -> bytes:
-    """Return a part without byte order marks and comments, with a tab for white space if declared.
+    """Return a part without byte order marks and comments; white space as delimiter becomes tabs.
 
     A line is a comment by its first character, even in a quoted cell.
     """
@@ -387,7 +389,7 @@ def _content(data: bytes, source: Source) -> bytes:
 
 
 def _without_header(data: bytes, source: Source) -> bytes:
-    """Return everything after the line of column names, which may contain quoted line ends."""
+    """Return the lines between the names, which may contain quoted line ends, and the footer."""
     if source.footer:
         lines = data.splitlines(keepends=True)
         filled = [place for place, line in enumerate(lines) if line.strip(b"\r\n")]
@@ -454,7 +456,7 @@ class _RowReader:
         self._certain -= end_of_starts
 
     def _candidate(self, place: int, end: int) -> tuple[int, bytes]:
-        """Return the number of lines of the row that begins at a place, and the row; 0 if none."""
+        """Return the number of lines and the bytes of a row that begins at a place; 0 if none."""
         line, separator = self._ahead[place], self._delimiter.encode()
         if b'"' not in line:
             if line.count(separator) == self._cells - 1:

@@ -111,7 +111,7 @@ def _open(location: str) -> DuckDBPyConnection:
 def _attempt(
     read: Callable[[], Result], error_of: Callable[[str], SourceError], got: str = ""
 ) -> Result:
-    """Return ``read()``, or raise an error with ``got``, or a known reason, for DuckDB's own."""
+    """Return ``read()``; raise DuckDB's errors as ours, with ``got`` or else a known reason."""
     import duckdb
 
     try:

@@ -407,7 +407,7 @@ def _as_text(spec: DatasetSpec, name: str, column: pa.ChunkedArray) -> pa.Chunke
 
 
 def decoded(text: bytes | None) -> str | None:
-    """Return UTF-8 text; None for other bytes, and not a similar text that might be a level."""
+    """Return bytes as text; None unless they are UTF-8, since a repaired text might be a level."""
     try:
         return None if text is None else text.decode()
     except UnicodeDecodeError:

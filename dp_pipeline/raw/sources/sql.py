@@ -170,7 +170,7 @@ def _array(cells: tuple[Cell, ...], field: pa.Field, statement: SelectStatement)
 
 
 def as_bytes(cell: Cell, signs: Signs = PLAIN) -> bytes | None:
-    """Return a cell's text as bytes; a whole number has no decimal point, even of a float.
+    """Return a cell as the bytes of its text, where a whole float is without a decimal point.
 
     signs   decimal sign to write numbers with
     """
