@@ -85,7 +85,7 @@ class OpenClusters:
         return Estimate.within(max(0.0, value), deviation, level=level, basis="measured", least=0.0)
 
     def _variance(self, parts: FloatArray) -> float:
-        """Return the variance of the number of rows in some parts of the boxes, in rows².
+        """Return the variance of the number of rows in given fractions of the boxes, in rows².
 
         It is of the noise, and of rows that are not uniform inside a box: a part f of a box of c
         rows has f·c ± f(1 − f)·c/√3 rows (``OpenTable.split_variance``)."""
@@ -108,14 +108,14 @@ class OpenClusters:
         return np.asarray(boxes.lower + (corners[:, None, :] + 0.5) * size)
 
     def _parts(self, inside: Callable[[Mapping[str, np.ndarray]], np.ndarray]) -> FloatArray:
-        """Return the part of every box that is inside a region: (boxes,)."""
+        """Return the fraction of every box that is inside a region: (boxes,)."""
         points = self._points
         columns = {name: points[..., axis].ravel() for axis, name in enumerate(self.columns)}
         return np.asarray(inside(columns).reshape(points.shape[:2]).mean(axis=0))
 
     @cached_property
     def _nearest(self) -> FloatArray:
-        """The part of every box that is nearest to each centre: (k, boxes)."""
+        """The fraction of every box that is nearest to each centre: (k, boxes)."""
         nearest = np.array(
             [
                 ((points[:, None, :] - self.centres) ** 2).sum(axis=2).argmin(axis=1)

@@ -124,7 +124,7 @@ def _to_python(text: str, places: Mapping[str, str]) -> str:
 
 
 def require_column(name: str, columns: Names, *, is_compared: bool = True) -> str:
-    """Return a name unchanged; DeclarationError for no column.
+    """Return a name unchanged; DeclarationError if no column has it.
 
     is_compared   whether a condition names it, not the question itself
     """

@@ -69,7 +69,7 @@ class Estimate:
 
 
 def quantile_of_normal(level: float) -> float:
-    """Return z: the deviations that a two-sided normal interval of a level reaches.
+    """Return z, the standard deviations that a normal interval of a level reaches to either side.
 
     DeclarationError unless the level is between 0 and 1.
 

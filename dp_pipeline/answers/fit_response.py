@@ -67,7 +67,7 @@ class FitResponse:
         return self._variances(moments.reshape(features, many))
 
     def _variances(self, moments: FloatArray) -> FloatArray:
-        """Return gᵀ (F W F + F/κ)⁻¹ g for every column g of the moments."""
+        """Return the variance gᵀ (F W F + F/κ)⁻¹ g for every column g of the moments, in rows²."""
         from scipy.linalg import solve_triangular
 
         scaled = moments * self._weight
@@ -75,7 +75,7 @@ class FitResponse:
         return np.asarray((solved**2).sum(axis=0))
 
     def draw(self, rng: np.random.Generator) -> FloatArray:
-        """Return random factors of the rows' weights, none below 0: float (rows,).
+        """Return a random factor for the weight of each row, none below 0: float (rows,).
 
         They change the released rows to what the fit could have been with another draw of the
         noise."""
@@ -90,15 +90,16 @@ class FitResponse:
 
     @property
     def cells(self) -> IntArray:
-        """The number of each row's cell or pool in every table: int (tables, rows).
+        """The index of each row's cell or pool in every table: int (tables, rows).
 
-        Numbers run on from table to table."""
+        Indices run on from table to table."""
         return self._features[0]
 
     @cached_property
     def _features(self) -> tuple[IntArray, FloatArray, list[tuple[int, int]]]:
-        """``cells``, with a pool of the cells with few rows in each table; the variance of the
-        noise of each cell or pool; and the first and last number of each table, the last exclusive.
+        """``cells``, the noise variance of each cell or pool, and each table's range of indices.
+
+        A table's cells with few rows are one pool. Ranges are (first, last), the last exclusive.
         """
         tables, threshold = self._tables.tables, POOLED
         cells_of_tables = [self._tables.cells(table) for table in tables]

@@ -31,7 +31,7 @@ class MeasuredTable:
     is_grouped: bool
 
     def margin(self, attributes: Collection[str]) -> MeasuredTable:
-        """Return the table of those of its attributes that are among ``attributes``."""
+        """Return the table summed over all of its attributes but ``attributes``."""
         axes = tuple(i for i, name in enumerate(self.attributes) if name not in attributes)
         counts = self.counts.sum(axis=axes)
         names = tuple(name for name in self.attributes if name in attributes)
@@ -74,7 +74,7 @@ class NoisyTables:
 
     @property
     def total(self) -> float:
-        """The number of true rows as the tables sum to, averaged by precision; at least 1."""
+        """The estimated number of true rows: table sums, averaged by precision; at least 1."""
         precisions = np.array([1 / (t.variance * t.counts.size) for t in self.tables])
         totals = np.array([float(t.counts.sum()) for t in self.tables])
         return float(max(1.0, precisions @ totals / precisions.sum()))

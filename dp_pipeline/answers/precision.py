@@ -64,7 +64,7 @@ class Sums:
 
 
 class Precision:
-    """The variances of linear numbers of a release.
+    """The variances of weighted sums over the rows of a release, such as counts.
 
     rows         released rows
     tables       what was measured
@@ -124,7 +124,7 @@ class Precision:
                 yield BEYOND_PAIRS * self.total * self._variance_beyond_pairs(weights, triple)
 
     def _variance_beyond_pairs(self, weights: FloatArray, triple: Names) -> float:
-        """Return the variance of a value for each row that no pair of three attributes explains."""
+        """Return the part of the variance of row values that no two of three attributes explain."""
         if prod(self.sizes[name] for name in triple) > MOST_CELLS:
             return float(weights.var())
         values, shares = self.released.means(weights, triple), self._shares_along_axes(triple)
@@ -243,7 +243,7 @@ class Precision:
 
 
 def _part_of(shares: FloatArray, attributes: Names, chosen: Names) -> FloatArray:
-    """Return the share that each cell has of the rows of its cell over chosen attributes."""
+    """Return each cell's share of the rows that have its levels of the chosen attributes."""
     axes = tuple(axis for axis, name in enumerate(attributes) if name not in chosen)
     sums = shares.sum(axis=axes, keepdims=True)
     return np.asarray(np.divide(shares, sums, out=np.ones(shares.shape), where=sums > 0))

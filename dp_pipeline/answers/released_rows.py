@@ -61,7 +61,7 @@ class ReleasedRows:
         return np.asarray(np.divide(sums, weights, out=np.zeros(len(sums)), where=weights > 0))
 
     def cells(self, attributes: Names) -> tuple[IntArray, tuple[int, ...]]:
-        """Return the cell of every row over some attributes, and the shape of their table."""
+        """Return the index of every row's cell (rows,) in a table of attributes, and its shape."""
         shape = tuple(self.sizes[name] for name in attributes)
         cells = np.zeros(len(self), dtype=np.int64)
         for name, size in zip(attributes, shape, strict=True):
@@ -80,8 +80,7 @@ class ReleasedRows:
         return self.means_in(cells, prod(shape), values).reshape(shape)
 
     def means_of_cells(self, values: FloatArray, attributes: Names) -> tuple[FloatArray, IntArray]:
-        """Return the mean over rows of a value in every cell: float (cells,), and the number of
-        the cell of each row: int (rows,).
+        """Return the weighted mean of a value in every cell (cells,), and each row's cell (rows,).
 
         Empty cells, whose mean is 0, are left out where there are many."""
         cells, many = np.zeros(len(self), dtype=np.int64), 1

@@ -201,7 +201,7 @@ class OpenTable:
         return (float(min(ends)), float(max(ends))) if ends else (-np.inf, np.inf)
 
     def _value_at(self, probability: float, values: FloatArray, rows: np.ndarray) -> float:
-        """Return the quantile of a value over some rows, linear between neighbouring values."""
+        """Return the weighted quantile of some rows' values, linear between neighbouring values."""
         order = np.argsort(values[rows], kind="stable")
         mass = self._mass[rows][order]
         places = np.cumsum(mass) - mass / 2
@@ -415,7 +415,7 @@ class OpenTable:
             ) from None
 
     def _width_of_bins(self, column: str) -> FloatArray:
-        """Return the width of the bin of each number, 0 if a level is a number: (rows,)."""
+        """Return the range of the released numbers in each row's bin: (rows,), 0 if missing."""
         values, present = self._numbers(column)
         codes = self.precision.codes[self._attributes[column]]
         size = self.precision.sizes[self._attributes[column]]

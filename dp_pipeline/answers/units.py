@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 class _Pairs(NamedTuple):
-    """The noisy pairs of parts that both meet a condition, by the size of their unit: (c,) each.
+    """The noisy counts of pairs of parts that both meet a condition, for c sizes of units: (c,).
 
     variances     of their noise; infinite where no table has them
     is_in_order   whether only pairs of successive parts were measured
@@ -57,7 +57,7 @@ class _Pairs(NamedTuple):
 
 @dataclass(frozen=True)
 class _Sums:
-    """The sums over units of each size that bound the number of units with a matching part.
+    """The sums over units of each of c sizes that bound the number of units with a matching part.
 
     sizes       number of parts of a unit: int (c,)
     parts       matching parts (S1): float (c,)
@@ -73,7 +73,7 @@ class _Sums:
     pairs: _Pairs
 
     def best_bounds(self, *, is_upper: bool, reach: float) -> FloatArray:
-        """Return the factors of S1, S2 and units in the probably closest bound, by size: (c, 3).
+        """Return what S1, S2 and units are multiplied by in the likely closest bound: (c, 3).
 
         is_upper   whether upper or lower bounds are compared
         reach      standard deviations by which noise widens a bound
@@ -90,7 +90,7 @@ class _Sums:
         return np.array(best)
 
     def measured_pairs(self, factors: FloatArray) -> tuple[float, float]:
-        """Return the sum of the measured pairs of each size times its factor, with its variance."""
+        """Return Σ factor · measured pairs over all sizes, and its variance."""
         is_used = factors != 0
         counts, variances = self.pairs.counts[is_used], self.pairs.variances[is_used]
         return float(factors[is_used] @ counts), float(factors[is_used] ** 2 @ variances)

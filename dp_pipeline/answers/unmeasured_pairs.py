@@ -64,7 +64,7 @@ class UnmeasuredPair:
     def without_table(
         cls, first: FloatArray, second: FloatArray, distance: float
     ) -> UnmeasuredPair:
-        """Return a pair without a table.
+        """Return the distribution for a pair without a table.
 
         first, second   shares of the levels of either attribute
         distance        L1 distance of the truth from the model, in rows
@@ -82,7 +82,7 @@ class UnmeasuredPair:
         joint: FloatArray,
         labels: IntArray,
     ) -> UnmeasuredPair:
-        """Return a pair with a table over groups of levels.
+        """Return the distribution for a pair with a table over groups of levels.
 
         first, second   shares of the levels of either attribute
         distance        L1 distance of the truth from the model, in rows
@@ -123,7 +123,7 @@ class UnmeasuredPair:
         return np.asarray(self.scale**2 * squares)
 
     def draw(self, rng: np.random.Generator) -> FloatArray:
-        """Return random deviations of cells: rows that a cell gains / its share of the rows."""
+        """Return random deviations of cells: rows that each gains, over its share of all rows."""
         normal = rng.standard_normal(self.weights.shape) * np.sqrt(self.weights)
         return self.scale * self.off_margins(normal / np.maximum(self.model, 1e-9))
 
@@ -172,7 +172,7 @@ class UnmeasuredPairs:
 
     @cached_property
     def pairs_to_draw(self) -> list[tuple[Names, UnmeasuredPair]]:
-        """The at most 300 scored pairs without a table of their levels, by score."""
+        """The scored pairs without a table of their levels: at most 300, highest scores first."""
         names = [pair for pair in self._dependence if not self._tables.has_levels(pair)]
         names.sort(key=lambda pair: -self._dependence[pair])
         return [(pair, self.get(pair[0], pair[1])) for pair in names[:MOST_PAIRS_DRAWN]]
@@ -203,8 +203,10 @@ class UnmeasuredPairs:
 
     @cached_property
     def _usual(self) -> float:
-        """τ of a pair without a score, in rows: the root of the weighted mean of the τ² of
-        ``USUAL_DEPENDENCE`` and of the measured pairs, which weigh less the more noise they have.
+        """The τ of a pair without a score, in rows.
+
+        It is the root of the weighted mean of the τ² of ``USUAL_DEPENDENCE`` and of the measured
+        pairs, which weigh less the more noise they have.
         """
         usual = (USUAL_DEPENDENCE * self._total) ** 2
         squares, weights = [usual], [float(USUAL_PAIRS)]
@@ -242,7 +244,7 @@ class UnmeasuredPairs:
 
 
 def _usual_sum(first: FloatArray, second: FloatArray) -> float:
-    """Return the L1 sum of normal deviations of all cells whose τ is 1."""
+    """Return the expected L1 sum of the deviations of all cells, where τ is 1."""
     # A share of weighted rows may be above 1 by its last digit.
     variances = np.outer(first * (1 - first), second * (1 - second))
     deviations = np.sqrt(np.maximum(0.0, variances))

@@ -32,7 +32,7 @@ class OneLineErrors(OrderedGroup):
     """A group of commands whose errors are printed as one line, with an exit code."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a command; print a PipelineError or OSError as one line on stderr."""
+        """Run a command; exit with one line on stderr for an error that a person can act on."""
         try:
             return super().invoke(ctx)
         except PipelineError as error:

@@ -105,7 +105,7 @@ def _at(lines: Document, *field: str) -> Iterator[None]:
 
 
 def warnings(spec: DatasetSpec, file: Path) -> list[str]:
-    """Return warnings, one line each, without opening a source."""
+    """Return the warnings about a declaration and its file, without opening a source."""
     lines, error = [*_absent_files(spec), *_folder(file), *_dependences(spec)], _home_error()
     return [*lines, f"`run` and `plan` will not know where to write: {error}"] if error else lines
 

@@ -93,7 +93,7 @@ def dataset_names(_: click.Context, __: click.Parameter, incomplete: str) -> lis
 
 
 def _completing(*fields: tuple[str, ...]) -> Complete:
-    """Return a completion function for names and texts in the data set file that was typed."""
+    """Return a function that completes a text from these fields of the typed data set's file."""
 
     def complete(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
         names = [name for path in fields for name in _names_in(context, path)]

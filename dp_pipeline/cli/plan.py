@@ -55,7 +55,7 @@ def plan(dataset: str, reader: Reader, **options: Any) -> None:
 
 
 def _foreseen(request: RunOptions, planned: RunPlan) -> tuple[list[ForeseenTable], list[str]]:
-    """Return the expected measurements of the releases that are still to be paid for."""
+    """Return the tables that unpaid releases will measure, and lines about an unpaid discovery."""
     from dp_pipeline.releases.foreseen import discovery_lines, foreseen_tables
 
     new = {

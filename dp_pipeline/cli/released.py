@@ -76,7 +76,7 @@ def print_results(results: Sequence[RunResult]) -> None:
 
 
 def result_document(result: RunResult) -> Document:
-    """Return every quality number, and the folder of each release, for a program."""
+    """Return the result of a run for a program: each release with its quality and folder."""
     spec = result.spec
     if result.options.kind.FOLDER:
         return {
@@ -97,7 +97,7 @@ def result_document(result: RunResult) -> Document:
 
 
 def _discovery_words(result: RunResult) -> str:
-    """Return the discovered attributes and the charge as text; empty without a discovery."""
+    """Return the discovered attributes and their price as text; empty without a discovery."""
     discovery = result.options.discovery
     return "" if discovery is None else discovery_words(result.spec.to_discover, discovery.discover)
 
@@ -159,7 +159,7 @@ def _print_centres(result: RunResult) -> None:
 
 
 def centre_lines(release: ReleaseResult) -> tuple[list[str], list[list[str]]]:
-    """Return the names and the lines of a table of the centres, with the noisy rows of each.
+    """Return the column names and lines of a table of centres, with each one's noisy row count.
 
     It has at most MAX_COLUMNS columns."""
     dates = dates_of(release.release.spec.domain)

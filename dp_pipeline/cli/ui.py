@@ -113,7 +113,7 @@ class RequestRefused(Exception):
 
 
 class WebGuard:
-    """An ASGI application that lets only its own pages and local programs reach Dagster's.
+    """An ASGI application before Dagster's, open only to its own pages and to local programs.
 
     origins   of proxies, as `declared_origins` returns them; this computer's names always count
     """

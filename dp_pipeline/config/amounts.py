@@ -111,7 +111,7 @@ class Currency:
         return epsilon if self.delta is None else rho_of(epsilon, self.delta)
 
     def cost_of(self, amount: Fraction, paid_in: Currency) -> Fraction:
-        """Return the cost of a charge in another currency: a pure ε costs ρ = ε²/2.
+        """Return what an amount of currency ``paid_in`` costs in this one: a pure ε costs ρ = ε²/2.
 
         BoundaryViolation for a ρ in pure ε, which has no finite cost.
         """
@@ -141,7 +141,7 @@ class Currency:
         return self.labelled_text(amount)
 
     def labelled_text(self, amount: Fraction) -> str:
-        """Return an amount as text with its symbol, such as ``ε=0.5``; of ρ, with its ε at δ."""
+        """Return an amount as text with its symbol, such as ``ε=0.5``; a ρ also with its ε at δ."""
         if self.delta is None:
             return f"ε={epsilon_text(amount)}"
         micro = -(-epsilon_of(amount, self.delta) * _MICRO // 1)
@@ -200,7 +200,7 @@ def rho_of_pure(epsilon: Fraction) -> Fraction:
 
 @lru_cache(maxsize=4096)
 def epsilon_of(rho: Fraction, delta: Fraction) -> Fraction:
-    """Return the ε at which ρ-zCDP is (ε, δ)-DP, in nano-ε, rounded up.
+    """Return the ε at which ρ-zCDP is (ε, δ)-DP, rounded up to billionths.
 
     It is the least over α > 1 of ρα + log(1/(αδ))/(α − 1) + log(1 − 1/α) (Canonne, Kamath, Steinke
     2020, Proposition 12, solved for ε), and at least 0. It holds at *every* α > 1, so an early end
@@ -227,7 +227,7 @@ def epsilon_of(rho: Fraction, delta: Fraction) -> Fraction:
 
 
 def _best_order(rho: Decimal, log: Decimal) -> Decimal:
-    """Return α − 1 for the best order α: the root t of ρt² + log(1 + t) = log(1/δ).
+    """Return α − 1 for the α that gives the least ε: the root t of ρt² + log(1 + t) = log(1/δ).
 
     There the derivative of the bound by α vanishes. The left side grows with t, and √(log(1/δ)/ρ)
     lies above the root.
@@ -244,7 +244,7 @@ def _best_order(rho: Decimal, log: Decimal) -> Decimal:
 
 @lru_cache(maxsize=4096)
 def rho_of(epsilon: Fraction, delta: Fraction) -> Fraction:
-    """Return the largest ρ, in nano-ρ, whose ε at this δ, rounded up, is at most ``epsilon``.
+    """Return the largest ρ, in steps of 10⁻⁹, whose rounded-up ε at δ is at most ``epsilon``.
 
     DeclarationError where even one nano-ρ, the unit of the ledger, is more.
 

@@ -91,7 +91,7 @@ class _ColumnSection(fields.Section):
         require(is_nullable, "no texts of missing values", "`nullable: false` as well", "missing")
 
     def _is_nullable(self, policy: str) -> bool:
-        """Return whether missing and invalid cells have a level of their own.
+        """Return whether missing values have a level of their own.
 
         The level is a part of the declaration, so whether it is there never depends on rows.
         """
@@ -297,7 +297,7 @@ class Numeric(_ColumnSection, SignsSection):
 
     @property
     def undeclared(self) -> Undeclared | None:
-        """The levels, bounds or edges that are to be discovered; None if all are declared."""
+        """Which of bounds and bins are to be discovered; None if all are declared."""
         quantiles = self.bins.quantiles if isinstance(self.bins, Quantiles) else None
         if self.bounds and quantiles is None:
             return None

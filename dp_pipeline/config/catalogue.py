@@ -51,7 +51,7 @@ Refusals = dict[str, str]
 
 
 def load_all() -> tuple[dict[str, DatasetSpec], Refusals]:
-    """Return every valid declaration by name, those of the user first, and the errors of others."""
+    """Return the valid declarations by name, the user's first, and the errors of invalid files."""
     from dp_pipeline.config.parser import load_spec
 
     specs: dict[str, DatasetSpec] = {}
@@ -63,7 +63,7 @@ def load_all() -> tuple[dict[str, DatasetSpec], Refusals]:
 
 
 def available_datasets(refused: Refusals | None = None) -> tuple[DatasetSpec, ...]:
-    """Return every data set whose source has all environment variables that it needs.
+    """Return the data sets shown in Dagster whose source has the environment variable it needs.
 
     refused   collects the errors of wrong files, which are left out; None: the first is raised
 
@@ -89,7 +89,7 @@ def available_datasets(refused: Refusals | None = None) -> tuple[DatasetSpec, ..
 
 @contextmanager
 def collect_refusal(name: str, refused: Refusals | None) -> Iterator[None]:
-    """Append the error of one data set to ``refused``; raise it if ``refused`` is None."""
+    """Record an error of the block under ``name`` in ``refused``; raise it if that is None."""
     try:
         yield
     except PipelineError as error:
@@ -129,7 +129,10 @@ def load_dataset(dataset: str | Path) -> DatasetSpec:
 
 
 def find_spec(name: str) -> DatasetSpec:
-    """Return the declaration of a data set by name; DeclarationError without it or its source."""
+    """Return the declaration of the data set ``name``.
+
+    DeclarationError for an unknown name, and for an environment variable that is not set.
+    """
     from dp_pipeline.config.parser import load_spec
 
     spec = load_spec(file_of(name))

@@ -42,9 +42,9 @@ _DIRECTIVES = {"timestamp": "aAbBdfHIjmMpSyYz%", "date": "aAbBdjmyY%"}
 
 @dataclass(frozen=True)
 class Clock:
-    """A conversion of the dates or times of a column to integers and back.
+    """A conversion of the dates or times of a column to integers, called numbers, and back.
 
-    kind     ``date``: days; ``timestamp``: seconds
+    kind     ``date``: days since 1970; ``timestamp``: seconds since 1970 in UTC
     zone     time zone of times without an offset, and of the begin of days
     format   of texts, for ``strptime``; empty: ISO 8601, such as 2026-10-05T14:30:00+02:00
 
@@ -132,7 +132,10 @@ class Clock:
         return Clock(self.kind, self.zone).number(text)
 
     def upper_bound(self, text: str) -> int | None:
-        """Return the number of a declared upper bound, the day's end for a date; else None."""
+        """Return the number of a declared upper bound; None for any other text.
+
+        Of timestamps, a bound that is a date alone means the last second of that day.
+        """
         number = self.lower_bound(text)
         if number is None or self.kind == "date" or len(text) > len("2026-10-05"):
             return number
@@ -154,7 +157,7 @@ def part_of_time(part: str, walls: NDArray[np.datetime64]) -> NDArray[np.int64]:
 
 
 def format_mistake(text: str, kind: ClockKind) -> str:
-    """Return the parts that a declared format of dates or times lacks; empty for a valid format."""
+    """Return as text what a format of dates or times must consist of; empty for a valid one."""
     directives = re.findall("%(.?)", text, re.DOTALL)
     letters, allowed = set(directives), _DIRECTIVES[kind]
     if not letters or not letters <= {*allowed} or len(letters) < len(directives):

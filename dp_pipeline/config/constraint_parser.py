@@ -120,7 +120,7 @@ class ConstraintsSection(fields.Section):
         return self
 
     def constrain(self, domain: Domain) -> Domain:
-        """Return a domain with the declared constraints over its cells, behind its own.
+        """Return a domain with the declared constraints after those that it has.
 
         FieldError for a constraint without cells, one that forbids nothing or everything, and one
         over too many cells.
@@ -164,7 +164,7 @@ def _words(combination: Combination) -> str:
 
 
 def _box(combination: Combination, names: Names, domain: Domain) -> Box:
-    """Return the codes of each attribute that a combination allows; all where it omits one."""
+    """Return the codes that a combination names of each attribute; all of one that it omits."""
     codes = []
     for name in names:
         with below(name):
@@ -190,7 +190,7 @@ def _only(combinations: Sequence[Combination], domain: Domain) -> Constraint:
 def _missing_boxes(
     combinations: Sequence[Combination], names: Names, domain: Domain
 ) -> tuple[Box, ...]:
-    """Return the combinations with missing values that stay allowed, as none is declared."""
+    """Return a box of the missing values of each attribute, unless a combination names them."""
     return tuple(
         tuple((domain[n].missing_code,) if n == name else all_codes(domain[n]) for n in names)
         for name in names
@@ -242,7 +242,7 @@ def _written_map(fine: Attribute, coarse: Attribute, map_: Combination) -> dict[
 
 
 def proposed_dependences(domain: Domain) -> list[tuple[str, str]]:
-    """Return pairs (column, one derived from it) that the section ``depends`` could declare."""
+    """Return pairs (attribute, one derived from it) that ``depends`` could declare in addition."""
     known = [constraint.attributes for constraint in domain.constraints]
     pairs = []
     for coarse in domain:
@@ -310,7 +310,7 @@ def _codes_of_interval(attribute: Attribute, bins: Bins, text: str) -> Codes:
 
 
 def _end(attribute: Attribute, text: str, *, is_last: bool = False) -> float | None:
-    """Return an end of an interval as a number, None if open; a last day is included whole."""
+    """Return an end of an interval as a number; None where the interval has no such end."""
     number = _number(attribute, text.strip(), is_last=is_last) if text.strip() else None
     kind = "a number" if attribute.clock is None else "a date"
     is_end = number is not None or not text.strip()
@@ -361,7 +361,7 @@ def _integers(bins: Bins, code: int) -> tuple[int, int]:
 
 
 def constrained_domain(declared: object, domain: Domain) -> Domain:
-    """Return a domain with an estimator's constraints, which have a data set file's form.
+    """Return a domain with an estimator's constraints, given in the form of a data set file.
 
     DeclarationError for the first mistake.
     """

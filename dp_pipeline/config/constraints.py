@@ -78,7 +78,7 @@ class AllowedCells:
 
     @cached_property
     def twin(self) -> IntArray | None:
-        """The second attribute's code for each of the first, if both decide each other; or None."""
+        """The second attribute's code per code of the first, if both decide each other; or None."""
         is_pair = len(self.names) == 2 and self.mask.shape[0] == self.mask.shape[1]
         if not is_pair or (self.mask.sum(axis=0) != 1).any() or (self.mask.sum(axis=1) != 1).any():
             return None

@@ -107,7 +107,7 @@ class DatasetSpec:
 
     @classmethod
     def of_domain(cls, name: str, domain: Domain, **declared: Any) -> DatasetSpec:
-        """Return the declaration of a benchmark whose rows are persons; ``declared``: its rest."""
+        """Return the declaration of a benchmark, a row per person; ``declared`` replaces fields."""
         undeclared = ("ceiling", "nominal_rows", "publish", "evaluation", "distinct_population")
         standard: dict[str, Any] = dict.fromkeys(undeclared)
         standard |= dict.fromkeys(("title", "description", "population"), name)
@@ -252,7 +252,7 @@ class DatasetSpec:
 
     @property
     def rows_digest(self) -> str:
-        """The digest of the part of the declaration by which rows are read and validated."""
+        """The digest of the declaration before a discovery; rows are read and validated by it."""
         return self.file_digest or self.digest
 
     @property
@@ -272,7 +272,7 @@ class DatasetSpec:
 
     @property
     def source_specs(self) -> tuple[DatasetSpec, ...]:
-        """The declarations of units and of parts with their own source; else this one alone."""
+        """The declarations of units and of parts if parts have their own source; else only this."""
         parts, source = self.domain.parts, self.source.parts
         if parts is None or source is None:
             return (self,)
@@ -396,7 +396,7 @@ class DatasetSpec:
 
     @cached_property
     def checks(self) -> str:
-        """The SHA-256 in hex of the declared checks, which change no measurement; or empty."""
+        """The SHA-256 in hex of the declared checks, which change no measurement; empty if none."""
         shares = {each.name: str(each.usable) for each in self.domain if each.usable != 1}
         if not shares and self.usable == 1 and not self.expectations:
             return ""

@@ -138,7 +138,7 @@ class Attribute:
 
     @property
     def is_size(self) -> bool:
-        """Whether it is the number of parts of a unit, counted when rows are prepared."""
+        """Whether this is the number of parts of a unit, counted when rows are prepared."""
         return self.derived is not None and self.derived.function == SIZE
 
     @property
@@ -155,7 +155,7 @@ class Attribute:
 
     @property
     def is_axis(self) -> bool:
-        """Whether the attribute is a number that is never missing, as coordinates must be."""
+        """Whether this is a number, date or time that is never missing, as an axis must be."""
         return self.is_numeric and not self.nullable
 
     @property
@@ -185,7 +185,7 @@ class Attribute:
         return self._cells.size
 
     def not_discovered(self, parts: str) -> DeclarationError:
-        """Return the error for using levels or bins that are still to be discovered."""
+        """Return the error for using levels, bins or bounds that are still to be discovered."""
         return DeclarationError(
             f"The {parts} of attribute {self.name!r} are still to be discovered: `dp-pipeline run "
             "NAME` of its data set discovers them"
@@ -261,11 +261,11 @@ class Parts:
         return np.maximum(1, sizes.astype(np.int64) + self.fewest)
 
     def place(self, attribute: str, position: int) -> str:
-        """Return the name in a unit's row of an attribute of the part at ``position``, from 0."""
+        """Return the name in a unit's row for an attribute of the part at ``position``, from 0."""
         return f"{attribute} {position + 1}"
 
     def absence_words(self, attribute: str) -> str:
-        """Return the words of the constraint that a unit without parts has no value of one."""
+        """Return the words of the constraint that a unit without parts lacks this attribute."""
         return f"no {attribute} in a unit without {self.name}"
 
     def of_units(self, domain: Domain) -> Domain:
@@ -318,7 +318,7 @@ class Domain:
 
     @property
     def numeric(self) -> tuple[str, ...]:
-        """The names of the attributes that are numbers and never missing."""
+        """The names of the attributes that are numbers, dates or times and never missing."""
         return tuple(attribute.name for attribute in self.attributes if attribute.is_axis)
 
     @property
@@ -333,7 +333,7 @@ class Domain:
 
     @property
     def row_constraints(self) -> tuple[Constraint, ...]:
-        """The constraints without those on the size of a unit, which no row says by itself."""
+        """The constraints but those on the size of a unit, which a single row does not show."""
         sizes = {each.name for each in self.attributes if each.is_size}
         return tuple(each for each in self.constraints if sizes.isdisjoint(each.attributes))
 
@@ -357,7 +357,7 @@ class Domain:
         return math.prod(self.shape(names))
 
     def box(self, names: tuple[str, ...]) -> tuple[Coordinate, ...]:
-        """Return the intervals of the numeric attributes in ``names``."""
+        """Return the declared interval of each of ``names``; DeclarationError for one without."""
         intervals = []
         for name in names:
             attribute = self[name]

@@ -343,7 +343,7 @@ def _words(name: str) -> list[str]:
 
 
 def _rest(name: str, words: frozenset[str]) -> tuple[str, ...] | None:
-    """Return a name's words but the only one in ``words``; None for none or several of them."""
+    """Return a name's words without the one that is in ``words``; None unless exactly one is."""
     parts = _words(name)
     positions = [index for index, part in enumerate(parts) if part in words]
     return None if len(positions) != 1 else (*parts[: positions[0]], *parts[positions[0] + 1 :])

@@ -28,7 +28,7 @@ def is_name(text: str) -> bool:
 
 
 def list_some(names: Collection[str], separator: str = ", ", *, most: int = 140) -> str:
-    """Return names as one text; where it has over ``most`` characters, a few and their number.
+    """Return names as one text; where it has over ``most`` characters, a few and how many in all.
 
     >>> list_some(["cat", "dog"], " | "), list_some([str(index) for index in range(999)], most=9)
     ('cat | dog', '0, 1, 2, … (999 in all)')

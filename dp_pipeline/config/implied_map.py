@@ -17,7 +17,7 @@ Codes = tuple[int, ...]
 
 
 def implied_map(fine: Attribute, coarse: Attribute) -> dict[int, Codes]:
-    """Return the coarser codes allowed for each finer code; {} unless every finer cell has some."""
+    """Return finer code → coarser codes that go with it; {} if declarations do not imply them."""
     maps = (_map_of_bins, _map_of_prefixes, _map_of_values)
     return next((found for map_ in maps if (found := map_(fine, coarse))), {})
 

@@ -122,7 +122,7 @@ def from_text(model: type[ModelType], texts: Mapping[str, str], *, of: str) -> M
 
 
 def texts_of(model: Any, *, measuring: bool) -> dict[str, str]:
-    """Return the canonical text of each measuring parameter, or of each other parameter."""
+    """Return the texts of the parameters that change a measurement, or of those that do not."""
     chosen = [field for field in fields(model) if field.metadata["measuring"] is measuring]
     return {name: str(getattr(model, name)) for name in sorted(field.name for field in chosen)}
 

@@ -198,7 +198,7 @@ class DataSetFile(fields.Section):
         return self.purpose == "release"
 
     def _published(self) -> dict[str, Any]:
-        """Return the scheduled publications, for the current rows or for each time window."""
+        """Return the declaration's field ``publish``; with windows ``publications`` too."""
         publications = tuple(Publication(**dict(section)) for section in self.publish or ())
         span = max((publication.span for publication in publications), default=1)
         field, is_single = ("publish", "span"), span == 1
@@ -284,7 +284,7 @@ class DataSetFile(fields.Section):
 
     @property
     def _complete_names(self) -> tuple[str, ...]:
-        """The attributes that have by default no level for missing values: labels and places.
+        """The attributes without a default level for missing values: a k-anonymous label, and axes.
 
         A missing label would pass for another label of its class.
         """

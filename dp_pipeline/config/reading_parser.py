@@ -59,7 +59,7 @@ class SignsSection(fields.Section):
 
 
 def require_format(text: str | None, kind: ClockKind | None = None) -> None:
-    """Raise FieldError for a format that lacks parts of its kind, which %H shows by default."""
+    """Raise FieldError for a format that is wrong for ``kind``, which %H decides if it is None."""
     if text is not None:
         kind = kind or ("timestamp" if "%H" in text else "date")
         mistake = format_mistake(text, kind)
@@ -84,7 +84,7 @@ class ReadingSection(SignsSection):
         return self
 
     def format_of(self, kind: ClockKind, declared: str | None) -> str:
-        """Return the format of a column: its declared one, or the common one of that kind."""
+        """Return the declared format, or the common one if it fits ``kind``; empty for ISO 8601."""
         if declared is not None or self.format is None:
             return declared or ""
         return "" if format_mistake(self.format, kind) else self.format

@@ -148,7 +148,7 @@ class DiscoverSection(fields.Section):
     beta: Annotated[Fraction, fields.Scalar(parse_delta, "β", fields.NUMBER)] = BETA
 
     def declared(self, domain: Domain) -> Discover:
-        """Return the budget of the discovery; FieldError if the domain needs none, or another δ."""
+        """Return the discovery's budget; FieldError if it or its δ is unneeded, or δ is missing."""
         open_ = [attribute for attribute in domain if attribute.undeclared is not None]
         require(open_, "an attribute with `discover` or `quantiles`", "no such attribute")
         texts = [each.name for each in open_ if each.undeclared and not each.undeclared.is_number]

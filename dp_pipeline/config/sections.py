@@ -110,7 +110,7 @@ class Target:
     def classification_task(
         self, codes: Mapping[str, NDArray[Any]], domain: Domain
     ) -> tuple[dict[str, NDArray[Any]], NDArray[np.bool_]]:
-        """Return the columns that a classifier sees and the true classes, from a table of codes."""
+        """Return the codes by column that a classifier sees, and whether rows are positive (n,)."""
         inputs = {name: codes[name] for name in self.inputs(tuple(codes))}
         return inputs, np.isin(codes[self.attribute], self.codes(domain))
 

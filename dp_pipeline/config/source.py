@@ -345,7 +345,7 @@ def _text_keys(name: str) -> Keys:
 
 
 def _number_keys(name: str) -> Keys:
-    """Return the inodes of a file, or a folder and all files in it, and of all parent folders."""
+    """Return the inodes of a file, or of a folder and all files below; and those of its parents."""
     path = _path_of(name)
     if path is not None:
         own, above = _states(path), _existing(path.parents)

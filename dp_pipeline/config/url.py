@@ -36,7 +36,7 @@ def is_host(text: str) -> bool:
 
 
 def host_names(host: str) -> tuple[str, ...]:
-    """Return the canonical names of a host: its own, those of the hosts file, or THIS_MACHINE.
+    """Return a host's canonical name, addresses in the hosts file, and THIS_MACHINE if it is that.
 
     Two hosts are the same if they share a name.
 

@@ -130,7 +130,7 @@ class Document:
         )
 
     def line(self, place: Place) -> int:
-        """Return the first line of the value of a field, or of the nearest enclosing field."""
+        """Return the line number of the value of a field, or of the nearest enclosing field."""
         return _nearest_line(self.values, place)
 
     def refusal(self, refused: FieldError) -> DeclarationError:

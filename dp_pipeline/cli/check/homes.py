@@ -56,14 +56,14 @@ def sweep_all(home: Home) -> list[Path]:
 
 
 def _head_folder(home: Home) -> Path:
-    """Return the folder of the ledger's head if it is outside the home, else a folder in it."""
+    """Return the folder of the ledger's head if it is outside the home, else that of the locks."""
     folder = Head.of(home.ledger_folder, declared=home.head).path.parent
     is_inside = folder.is_relative_to(follow_links(home.root))
     return home.ledger_folder / "locks" if is_inside else folder
 
 
 def _is_read_to_the_end(manifest: Path) -> bool:
-    """Return whether a manifest is complete; True if it is damaged, False if it is absent."""
+    """Return whether a manifest says that all rows were read; True if damaged, False if absent."""
     if not manifest.is_file():
         return False
     try:
@@ -128,7 +128,7 @@ def _private_paths(home: Home) -> Iterator[Path]:
 
 
 def check_formats(home: Home) -> Iterator[Finding]:
-    """Yield the formats of each kind of stored object, and a finding for each unreadable object."""
+    """Yield formats and versions of stored objects, and a finding for each unreadable object."""
     manifests = sorted(home.raw.glob("*/*/manifest.json"))
     documents = [*home.internal.rglob("*.json"), *home.released.rglob("partition-*.json")]
     yield from _count_formats("bundles", sorted(home.released.rglob(BUNDLE_FILE)))

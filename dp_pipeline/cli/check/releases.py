@@ -187,7 +187,7 @@ def charged_releases(home: Home) -> Iterator[ChargedRelease]:
 
 
 def _spec_of(spec: DatasetSpec | None, windows: tuple[str, ...]) -> DatasetSpec | None:
-    """Return the declaration of the last of some windows; None if the windows are not declared."""
+    """Return the declaration at the last of ``windows``, if any; None if it does not fit them."""
     if spec is None or (spec.windows is None) != (not windows):
         return None
     try:
@@ -197,7 +197,7 @@ def _spec_of(spec: DatasetSpec | None, windows: tuple[str, ...]) -> DatasetSpec 
 
 
 def check_releases(home: Home, *, replay: bool = False) -> Iterator[Finding]:
-    """Yield how many releases have which outcome, and a finding for each that needs attention.
+    """Yield the numbers of releases by outcome and by code, and a finding for each with a problem.
 
     replay   also replay every stored release from its answers, and compare
     """
@@ -292,7 +292,7 @@ def _obstacle(release: ChargedRelease) -> str | None:
 def _refusal_of_answers(
     release: NoisyRelease, key: ReleaseKey, charged: ChargedRelease
 ) -> str | None:
-    """Return the error that replaying a release's answers raises; None if there is none."""
+    """Return why a release's stored answers cannot be replayed, as text; None if they can."""
     after = f", once this one is given up by {charged.give_up}"
     try:
         require_reserved_parameters(release, key)
