@@ -81,7 +81,7 @@ class Kjig:
     shape: Shape = choice("best", "columns")
 
     def recode(self, rows: CodedRows, guarantee: KAnonymityGuarantee, *, seed: int) -> Recoding:  # noqa: ARG002
-        """Return the most informative recoding; all bits if nothing is guaranteed."""
+        """Return the recoding selected by ``shape``; one by all bits if nothing is guaranteed."""
         if self.shape == "columns" or guarantee.is_empty:
             return recode_columns(rows, guarantee)
         if len(rows) < FEW_CLASSES * guarantee.k:

@@ -82,7 +82,9 @@ class ScoreRule:
 
 
 def fit_logistic(features: NDArray[Any], counts: IntArray) -> Any:
-    """Return scikit-learn's logistic regression (C = 1), fitted on the distinct rows.
+    """Return scikit-learn's logistic regression (C = 1), fitted on weighted (row, label) kinds.
+
+    Of very many kinds, only a fixed sample is read.
 
     features   (m, features)
     counts     (m, labels) rows of each label, of two labels or more

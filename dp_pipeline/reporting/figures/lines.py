@@ -388,7 +388,7 @@ def _tick_formatter() -> Any:
 
 
 def tick_texts(values: Sequence[float]) -> list[str]:
-    """Return tick texts with the same decimals, or powers of ten where ticks are far apart.
+    """Return tick texts with the same decimals, or each with its own digits where steps differ.
 
     >>> tick_texts([0.0, 0.05, 0.1]), tick_texts([0.5, 5.0, 50.0])
     (['0.00', '0.05', '0.10'], ['0.5', '5', '50'])
