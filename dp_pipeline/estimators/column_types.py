@@ -58,7 +58,7 @@ def public_type(column: Any) -> pa.DataType | None:
 
 
 def is_untyped(column: Any) -> bool:
-    """Return whether a column has only the types of its single values, as in lists."""
+    """Return whether a column has no type but those of its single values, as from nested lists."""
     return isinstance(column, np.ndarray) and holds_objects(column.dtype)
 
 

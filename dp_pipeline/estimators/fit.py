@@ -233,7 +233,7 @@ class _StoredAnswers(Transcript):
         self._rng, self._row_rng = rng, row_rng
 
     def recall(self, question: str, *, words: str = "") -> AnswerRecord | None:
-        """Return the stored answer, as any transcript does."""
+        """Return the stored answer; after the last one, switch to the randomness of new rows."""
         record = super().recall(question, words=words)
         if self._next == len(self._records):
             self._rng.bit_generator.state = self._row_rng.bit_generator.state

@@ -127,7 +127,7 @@ def _in_arrow(series: Any) -> bool:
 
 
 def features_of(X: Any, *, typed: bool = True) -> Features:
-    """Return the columns of an array, of nested lists or of a frame; there may be none.
+    """Return the columns, possibly none, of an array, of nested lists or of a frame.
 
     typed   nested lists get types from their values, as in NumPy; else every value is kept
 
@@ -337,7 +337,7 @@ Reads = Literal["text", "number", "time"]
 
 
 def stored(column: Any, reads: Reads = "text") -> pa.ChunkedArray:
-    """Return a column of X as a file gives it: in a type that ``raw.values`` reads, or as texts."""
+    """Return a column of X as if from a file: in a type that ``raw.values`` reads, or as texts."""
     if column.dtype.name == "category":
         codes, categories = column.cat.codes.to_numpy(), stored(column.cat.categories, reads)
         return categories.take(pa.array(codes, mask=codes < 0))
@@ -366,7 +366,7 @@ def _values(column: Any) -> Sequence[Any]:
 
 
 def stored_column(attribute: Attribute, column: Any) -> pa.ChunkedArray:
-    """Return a column of X in the stored form that its attribute reads."""
+    """Return a column of X as ``stored`` does: as times, numbers or texts for its attribute."""
     if attribute.clock is not None and attribute.clock.format and column.dtype.kind in "iu":
         # Such as 20261231: its digits are read by the format.
         column = column.astype(str)
@@ -385,7 +385,7 @@ def require_exact_ids(column: Any) -> None:
 
 
 def stored_persons(column: Any) -> pa.ChunkedArray:
-    """Return the ids of persons as texts and integers, null for any other value.
+    """Return the ids of persons as texts or integers, null for any other value.
 
     A float is no id: two persons may have been rounded to one. So is nothing that cannot be read,
     or all of it would be one person.
@@ -402,7 +402,7 @@ _A_SECOND = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
 
 
 def _stored_as_it_is(column: Any, reads: Reads) -> pa.ChunkedArray | None:
-    """Return the column as pyarrow stores it; None if that type cannot be read here."""
+    """Return a column as Arrow numbers, times or texts; None where ``stored`` must make texts."""
     if isinstance(column.dtype, np.dtype) and column.dtype.kind in "iuf":
         is_real = column.dtype.kind == "f" and column.dtype != np.float32
         plain = np.float64 if is_real else column.dtype.newbyteorder("=")
@@ -437,9 +437,9 @@ def _word(value: Any, reads: Reads) -> str | None:
 
 
 def numbers_of(column: Any) -> tuple[FloatArray, NDArray[np.bool_]]:
-    """Return the numbers in a column (n,), else NaN, and whether each value is valid or missing.
+    """Return numbers (n,), NaN for other values, and a mask (n,): False for unreadable ones.
 
-    A truth value is 1 or 0, a text the number that it reads as.
+    A truth value is 1 or 0, a text the number that it reads as. A missing value is readable.
     """
     values = stored(column, "number")
     numbers = raw_values.numbers(values)

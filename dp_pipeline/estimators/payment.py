@@ -53,7 +53,7 @@ _SECRET = uuid4().bytes
 
 
 def row_secret(population: str | None) -> bytes:
-    """Return the key that selects the rows of a person: that of the population, if one pays.
+    """Return the key that decides which rows of a person stay: that of the population, if one pays.
 
     So a refinement in another process has the same rows."""
     if isinstance(population, str):
@@ -111,7 +111,7 @@ def run_fit(
 
 
 def _claim_refinement(fit: PrivateFit, refined: FinishedFit, fingerprint: str) -> None:
-    """Reserve the single refinement of a fit without a population, for one thread."""
+    """Reserve the only refinement of a fit without a population; DeclarationError for a second."""
     if refined not in _FINGERPRINTS:
         raise DeclarationError(
             "refines: the value must be the fit itself, not a copy of it, which may be "

@@ -252,7 +252,7 @@ OTHER, MISSING = "other", "missing"
 
 
 class Cells(NamedTuple):
-    """The cells of one column of some tables.
+    """The cells of one column, the same for some tables.
 
     labels   a text for each cell
     codes    of each table, the cell of every row
@@ -392,6 +392,6 @@ def _code_levels(columns: Sequence[Any]) -> Cells:
 
 
 def _add_missing(labels: list[str], codes: list[IntArray]) -> Cells:
-    """Return cells with a last one for missing values, if there are any or no other cell."""
+    """Return cells, a last one for missing values if there are any, or if it is the only one."""
     is_needed = not labels or any((column == len(labels)).any() for column in codes)
     return Cells([*labels, *([MISSING] if is_needed else [])], codes)

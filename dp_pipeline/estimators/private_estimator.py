@@ -117,7 +117,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         return self._series
 
     def _count_fit(self, promise: str, fit: PrivateFit) -> str:
-        """Return the guarantee with the total cost of the series; warn once, at the second fit."""
+        """Count a fit; return the guarantee, after a second one with the total cost; warn once."""
         if self.population is not None:
             return promise
         series = self._fit_series()

@@ -127,7 +127,7 @@ def stored_table(domain: Domain, values: Sequence[Any], person: Any = None) -> p
 
 
 def draw_table(spec: DatasetSpec, public: PublicTable | None, rows: int) -> pa.Table:
-    """Return artificial rows for a rehearsal, drawn from the declaration or after public rows."""
+    """Return artificial rows for a rehearsal: like the public rows, if any, else as declared."""
     columns = None
     if public is not None:
         codes = np.stack([public.codes[name] for name in spec.domain.names], axis=1)
@@ -183,7 +183,10 @@ def prepared_rows(
 def _bounded(
     spec: DatasetSpec, table: pa.Table, is_kept: NDArray[np.bool_], key: bytes
 ) -> tuple[IntArray | slice, int]:
-    """Return which rows stay (m,) under the limit of rows for a person, and the number omitted."""
+    """Return the places (m,) of rows within each person's limit, and ``left_out`` of PreparedRows.
+
+    Places are among the kept rows; without persons, a slice of all.
+    """
     keys = PersonKeys.of(spec.columns, spec.protection.column, key)
     if keys is None:
         return slice(None), int((~is_kept).sum())
@@ -197,7 +200,7 @@ def _bounded(
 def _prepare_block(
     domain: Domain, table: pa.Table, *, refuse: bool
 ) -> tuple[NDArray[np.bool_], dict[str, IntArray], dict[str, IntArray]]:
-    """Return a mask of the rows that fit (n,), and codes and coordinates, arbitrary for others."""
+    """Return a mask (n,) of fitting rows, and codes and coordinates (n,), arbitrary for others."""
     codes: dict[str, IntArray] = {}
     coordinates: dict[str, IntArray] = {}
     keep = np.ones(table.num_rows, dtype=np.bool_)

@@ -76,7 +76,7 @@ class SelectorColumn:
         return codes, is_level
 
     def question_text(self, bit: Bit) -> str:
-        """Return the question of a bit as text that follows the column's name."""
+        """Return what a bit asks, as text to follow the column's name: ``=f`` or ``>=40``."""
         if bit.asks == "is" or self.cuts is None:
             return f"{'=' if bit.asks == 'is' else '>='}{self.column.levels[bit.code]}"
         return f">={text_of(self.cuts[bit.code - 1])}"
@@ -114,7 +114,7 @@ class FittedRecoding:
 
     @property
     def released_bits(self) -> tuple[Bit, ...]:
-        """The bits of the support."""
+        """The bits that ``support`` marks."""
         return tuple(compress(self.bits, self.support))
 
     @property
@@ -123,7 +123,7 @@ class FittedRecoding:
         return isinstance(self.recoding, BitRule)
 
     def names(self, bits: Sequence[Bit], names: Sequence[str]) -> NDArray[np.object_]:
-        """Return the names of some bits of columns with these names."""
+        """Return names of bits, such as ``sex=f``, from the names of all columns."""
         words = [names[bit.column] + self.columns[bit.column].question_text(bit) for bit in bits]
         return np.array(words, dtype=object)
 
@@ -155,7 +155,7 @@ def _stacked(codes: Sequence[IntArray], *, rows: int) -> NDArray[np.int16]:
 def coded_rows(
     columns: Sequence[SelectorColumn], features: Features, labels: LabelValues
 ) -> CodedRows:
-    """Return the rows of a fit as codes."""
+    """Return the rows of a fit and their labels as codes."""
     pairs = zip(columns, features.columns, strict=True)
     codes = _stacked([column.coded(series)[0] for column, series in pairs], rows=features.rows)
     declared = tuple(column.column for column in columns)

@@ -37,7 +37,7 @@ class LabelValues:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The text of every label."""
+        """The text of every different label."""
         return tuple(map(str, self.values))
 
     def series(self, codes: IntArray) -> Any:

@@ -51,7 +51,7 @@ def synthetic_frame(
     kind: FrameKind = "pandas",
     keys: Mapping[Any, NDArray[Any]] = MappingProxyType({}),
 ) -> Any:
-    """Return synthetic rows as a frame with the declared columns in their order, behind any keys.
+    """Return synthetic rows as a frame: any keys first, then the declared columns in their order.
 
     Levels are as they were declared; a number is drawn uniformly inside its bin: float64, or an
     integer. Integers and truth values that may be missing have pandas' nullable types. Then each
@@ -161,8 +161,7 @@ def _match_type(values: Any, column: DeclaredColumn) -> Any:
 
 
 def _clipped(numbers: Any, dtype: Any) -> Any:
-    """Return numbers within the limits of a type: bounds that are discovered are powers of two, of
-    which some are wider."""
+    """Return numbers clipped to the limits of a type, which discovered bounds may exceed."""
     stored = getattr(dtype, "pyarrow_dtype", None)
     stored = getattr(stored, "value_type", stored)
     number = np.dtype(
@@ -221,7 +220,7 @@ def _as_durations(seconds: Any, column: DeclaredColumn) -> Any:
 
 
 def _as_decimals(values: Any, column: DeclaredColumn) -> Any:
-    """Return levels or numbers as decimals: with the digits of a type that has some, else cents."""
+    """Return levels or numbers as decimals; numbers get the decimals of the type, or else two."""
     import pandas as pd
 
     stored = column.stored

@@ -37,7 +37,7 @@ _KEY = b"no secret"
 
 @dataclass(frozen=True)
 class TableForm:
-    """The public form of a table.
+    """What is public about a table: its columns, library and names.
 
     columns     the declared ones
     kind        library of its frame
@@ -175,7 +175,7 @@ class DeclaredRows:
         return codes, len(table.values[0]) - fitting
 
     def forms(self, domain: Domain) -> tuple[TableForm, ...]:
-        """Return the public forms of the tables after a fit of a domain."""
+        """Return the form of every table after a fit with this domain."""
         return tuple(table.typed(domain) for table in self.tables)
 
 
@@ -223,7 +223,7 @@ def _table_of(name: str, X: Any, declared: Any, key: Any, *, is_complete: bool) 
 
 
 def public_rows(prior: Any, forms: tuple[TableForm, ...], domain: Domain) -> PublicTable:
-    """Return the public rows of other persons that fit the declared domain, as its codes.
+    """Return the public rows of other persons that fit the declared domain, in codes of it.
 
     Raises DeclarationError as for ``X``, and where no row remains, as these rows are public.
     """
@@ -238,7 +238,7 @@ def public_rows(prior: Any, forms: tuple[TableForm, ...], domain: Domain) -> Pub
 
 
 def other_rows(X: Any, forms: tuple[TableForm, ...], domain: Domain) -> DeclaredRows:
-    """Return other rows of the tables of a fit; DeclarationError for other tables.
+    """Return rows, not the fitted ones, of the same tables; DeclarationError for other tables.
 
     forms    of the tables
     domain   of the fit

@@ -309,7 +309,7 @@ def _tabular(sheet: Sheet | None, release: ReportedRelease) -> dict[str, Any]:
 
 
 def _stored(sheet: Sheet, release: ReportedRelease) -> dict[str, StoredColumn]:
-    """Return the columns in the type of the source, of synthetic rows in Parquet or Arrow alone."""
+    """Return the columns in the source's type: of synthetic rows in Parquet or Arrow, else none."""
     if sheet.name != SYNTHETIC or sheet.path.endswith(".csv"):
         return {}
     columns = _attributes(sheet, release.spec, release.bundle)

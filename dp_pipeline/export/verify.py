@@ -142,7 +142,10 @@ def _checked(of: str, inspect: Callable[[], str]) -> Check:
 
 
 def _require_scale_of_left_out(bundle: Bundle) -> None:
-    """Raise Damaged unless the number of rows left out has noise that costs at most the ε."""
+    """Raise Damaged unless the number of rows left out has the noise of its charge.
+
+    That noise may cost at most the ε of the model.
+    """
     for spend in bundle.free_spends:
         paid = sum((other.epsilon for other in bundle.spends[: bundle.model_spends]), Fraction(0))
         Accountant(paid).charge_beside(spend)
@@ -200,7 +203,7 @@ class _Export:
         return f"{len(present)} files and no other, each with its digest"
 
     def file(self, path: str) -> str:
-        """Check that a file has the described size and digest; the descriptor, that of the list."""
+        """Check the size and digest of a described file; of the descriptor, the listed digest."""
         if path == DESCRIPTOR:
             require_format(self._descriptor[OWN].get("format"), of=DESCRIPTOR)
             resources = len(self._resources)

@@ -265,7 +265,7 @@ def _last_records(context: dg.AssetExecutionContext) -> Iterator[AssetCheckExecu
 def _reported_again(
     instance: dg.DagsterInstance, record: AssetCheckExecutionRecord
 ) -> dg.AssetCheckEvaluation:
-    """Return an earlier check result with the release that it was about.
+    """Return an earlier check result, attached to the release that it was about.
 
     Dagster itself would name the newest release of the refused partition."""
     evaluation = record.evaluation

@@ -116,7 +116,7 @@ def on_any_update() -> dg.AutomationCondition:  # type: ignore[type-arg]
 
 @contextmanager
 def one_line_failures(spec: DatasetSpec) -> Iterator[None]:
-    """Run an asset with private files; turn its errors into Dagster failures without a retry.
+    """Make files of the block private; turn its errors into Dagster failures without a retry.
 
     A PipelineError has its message, an error of the operating system its reason. Of any other error
     on release data only type and place are reported: its text may quote rows, and more people read

@@ -79,7 +79,10 @@ def make_dagster_home(home: Home) -> Path:
 
 
 def _storage_server() -> str | None:
-    """Return the server of the run history without its password; None if a folder holds it."""
+    """Return the server of the run history without its password; None if a folder holds it.
+
+    The URL is completed in its environment variable, which Dagster reads.
+    """
     address = os.environ.get(STORAGE_VARIABLE)
     if not address:
         return None

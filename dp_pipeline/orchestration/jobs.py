@@ -41,7 +41,7 @@ def jobs_of(spec: DatasetSpec) -> list[dg.job]:  # type: ignore[valid-type]
 
 
 def is_watched(spec: DatasetSpec) -> bool:
-    """Return whether a sensor may start runs: row changes are public and visible outside."""
+    """Return whether a sensor may start runs: no windows, and changes are public and noticeable."""
     return spec.windows is None and spec.may_watch_source and is_watchable(spec.source)
 
 

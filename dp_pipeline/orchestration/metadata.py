@@ -59,7 +59,7 @@ def raw_metadata(snapshot: Snapshot, *, rows: int | None = None, **facts: str) -
 
 
 def quality_metadata(rows: Sequence[QualityRow]) -> Metadata:
-    """Return a number for each model and metric, with a sample's error, for Dagster's plots."""
+    """Return a number for each model and metric to plot, with the error of samples as text."""
     metadata: Metadata = {f"{row.model}/{row.metric}": number(row.value) for row in rows}
     for row in rows:
         if row.error is not None:
@@ -107,7 +107,7 @@ def line_table(
 
 
 def record_table(table: Mapping[str, np.ndarray]) -> dg.MetadataValue:
-    """Return a short released table with its first five columns; a single line is transposed."""
+    """Return a short table's first five columns; of a single line, all of them, transposed."""
     columns = [[_rounded(value) for value in values.tolist()] for values in table.values()]
     if len(table) > MAX_COLUMNS and all(len(values) == 1 for values in columns):
         pairs = [(name, str(value)) for name, (value,) in zip(table, columns, strict=True)]
@@ -123,7 +123,7 @@ def _rounded(value: object) -> float | int | str:
 
 
 def table_metadata(bundle: Bundle) -> Metadata:
-    """Return the size of a released table; of synthetic rows also cliques, noise and costs."""
+    """Return the row count; also claims of classes, or cliques and costs of synthetic rows."""
     tables = bundle.tables
     if "claims" in tables:
         return {

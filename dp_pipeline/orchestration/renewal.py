@@ -111,7 +111,7 @@ def renewal_sensor(specs: Sequence[DatasetSpec]) -> list[dg.SensorDefinition]:
 
 
 def own_renewal_sensor(spec: DatasetSpec) -> list[dg.SensorDefinition]:
-    """Return the report sensor of one data set in another project; [] if nothing is released.
+    """Return one data set's report sensor for another Dagster project; [] if nothing is released.
 
     It starts a job of its own: the executor of the project would import everything for each report.
     """

@@ -108,7 +108,7 @@ class DomainRelease(NoisyRelease):
 
 @dataclass(frozen=True)
 class DomainQuestions:
-    """The questions of one draw of a domain's discovery."""
+    """The questions that discover the domain in one draw."""
 
     dataset: DatasetSpec
     draw: ReleaseSpec

@@ -58,7 +58,7 @@ class EpsilonRelease(NoisyRelease):
 
     @staticmethod
     def names(spec: DatasetSpec) -> tuple[str, ...]:
-        """Return the declared models; for rows in time windows, those that are published."""
+        """Return the declared models; for rows in time windows, those that the file publishes."""
         if spec.windows is not None:
             return tuple(publication.model for publication in spec.publications)
         return tuple(spec.models)
@@ -149,7 +149,7 @@ class EpsilonRelease(NoisyRelease):
 
     @property
     def evaluation(self) -> Fraction | None:
-        """The ε of the private quality numbers; None if no finite ε holds."""
+        """The ε of the private quality numbers; None if there are none or no finite ε holds."""
         return self.spec.evaluation if self.guarantee.is_dp else None
 
     @property
@@ -158,7 +158,7 @@ class EpsilonRelease(NoisyRelease):
         return price(self.spec, self.guarantee)
 
     def refinement_cost(self, refined: Fraction | None) -> Fraction:
-        """Return the cost of refining a release at a smaller ε, which is not paid again."""
+        """Return the cost of refining a release at a smaller ε, whose cost is not paid again."""
         if refined is None:
             return self.cost
         return self.cost - replace(self, epsilon=refined, refine=None).guarantee.amount
@@ -243,7 +243,10 @@ class EpsilonRelease(NoisyRelease):
         return {TYPES: json.dumps(types)} if types else {}
 
     def _side_information(self, spec: ReleaseSpec) -> dict[str, str]:
-        """Return the facts that name the side information; DeclarationError if it changed."""
+        """Return the facts that name the earlier release and the public rows of the model.
+
+        DeclarationError if the public rows are not those that the release was started with.
+        """
         folder, public = self._earlier_folder(spec), self.public_rows
         facts = {LEARNED: folder} if folder else {}
         if public is None:
@@ -262,7 +265,7 @@ class EpsilonRelease(NoisyRelease):
         return {**facts, PRIOR: public.fact}
 
     def _earlier_folder(self, spec: ReleaseSpec) -> str:
-        """Return the store folder of the previous window's release, to plan from it; or empty.
+        """Return the store folder of the previous window's release, to plan from it; else empty.
 
         The ledger's row records it and the key does not: else a window that is published later
         would change the key of every later window, and charge it again.

@@ -79,7 +79,7 @@ class TableComparison:
         )
 
     def compared(self) -> tuple[quality.ComparedTable, ...]:
-        """Return the comparison of each column and pair (a sample of very many), worst first."""
+        """Return a comparison of each column and pair (of very many, a sample), worst first."""
         distances = distances_of_table(self.domain, self.real, self.synthetic)
         moved = self._correlation_changes()
         return quality.worst_first(
@@ -88,7 +88,7 @@ class TableComparison:
         )
 
     def learned_label(self, label: str) -> quality.LearnedLabel:
-        """Return how well logistic regression predicts a label, learned from either table.
+        """Return accuracy and AUC of logistic regression for a label, learned from either table.
 
         It learns from the synthetic rows, or from 4/5 of the real ones; a fixed 1/5 tests both.
         """
@@ -208,7 +208,7 @@ MOST_KEPT = 100
 def compared_tables(
     spec: DatasetSpec, home: Home, bundles: Mapping[str, Bundle]
 ) -> dict[str, list[dict[str, Any]]]:
-    """Return the comparison of each model's columns and pairs with the public rows, worst first."""
+    """Return by model the worst comparisons of columns and pairs with public rows, as documents."""
     if spec.is_release:
         return {}
     documents = {}
@@ -268,7 +268,9 @@ def _exact_quality(spec: DatasetSpec, snapshot: Snapshot, bundle: Bundle) -> dic
 def _k_anonymous_rows(
     spec: DatasetSpec, home: Home, snapshot: Snapshot, bundle: Bundle
 ) -> list[QualityRow]:
-    """Return the quality of a k-anonymous release of the current rows; empty if it is outdated.
+    """Return the quality of a k-anonymous release; empty if it is outdated or of sensitive rows.
+
+    For sensitive rows the numbers are only stored.
 
     ``auc``: logistic regression, with columns selected inside each of five folds. ``auc_paper``: as
     in the papers, a support vector machine tested on rows that the selection has seen. ``kept``,

@@ -30,7 +30,7 @@ from dp_pipeline.results.bundle import Bundle
 
 
 def publications_of(spec: DatasetSpec) -> tuple[Publication, ...]:
-    """Return the models that a data set file publishes, for all rows or for each time window."""
+    """Return the models, each at one ε, that a file publishes, for all rows or each time window."""
     return spec.publications or ((spec.publish,) if spec.publish else ())
 
 
@@ -148,7 +148,7 @@ def find_newest_settled(
 
 
 def _settled_entries(spec: DatasetSpec, home: Home) -> Iterator[tuple[Entry, Entry]]:
-    """Yield the ledger rows that charged and settled each release, the newest first."""
+    """Yield pairs of ledger rows, which charged and settled one release each, the newest first."""
     entries = home.ledger.entries(spec.population)
     reserved = {entry.key: entry for entry in entries if entry.event == "reserve"}
     pairs = [(reserved[entry.key], entry) for entry in entries if entry.event == "settled"]

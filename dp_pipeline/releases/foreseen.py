@@ -82,9 +82,9 @@ def foreseen_tables(options: RunOptions) -> Iterator[ForeseenTable]:
 
 
 def _likely_domain(spec: DatasetSpec, declared: DatasetSpec, rows: int) -> Domain:
-    """Return the domain of a release, with fewer of the invented levels before a discovery.
+    """Return the domain of a release; before a discovery, with only a likely number of levels.
 
-    These are as many as would each have the persons that a text needs at most."""
+    Likely are as many as could each have the persons that a text needs at most."""
     fewer = {}
     is_invented = declared.to_discover and spec.discovered == declared.widest.discovered
     for query in discovery_queries(declared) if is_invented else ():
@@ -97,7 +97,7 @@ def _likely_domain(spec: DatasetSpec, declared: DatasetSpec, rows: int) -> Domai
 
 
 def discovery_lines(spec: DatasetSpec) -> Iterator[str]:
-    """Yield a line for each attribute to discover, with the persons or rows that this takes."""
+    """Yield a line for each attribute to discover, with the persons or rows that it needs."""
     rows = spec.nominal_rows
     for query in discovery_queries(spec) if spec.to_discover else ():
         name = query.attribute.name

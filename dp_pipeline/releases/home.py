@@ -61,7 +61,7 @@ class Home:
 
     @property
     def answer_counts(self) -> Path:
-        """The folder of answer counts, which show that an older ``released`` was restored."""
+        """The folder with each release's number of answers; it exposes a restored ``released``."""
         head = follow_links(self.head or self.ledger_folder.with_name("ledger.head"))
         return head.with_name(f"{head.name}.answers")
 

@@ -306,7 +306,7 @@ class KAnonymousDrawing(Drawing):
         return bundle
 
     def _aucs(self, rows: CodedRows, recoded: Recoding) -> dict[str, float]:
-        """Return the cross-validated AUC of classifiers, of public rows, if it is measured."""
+        """Return cross-validated AUC at the promised diversity and at 1; empty if not measured."""
         if self.dataset.is_release or self.promise.diversity < 2 or recoded.auc is None:
             return {}
         one_label = replace(self.promise, diversity=1)

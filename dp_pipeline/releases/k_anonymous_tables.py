@@ -63,7 +63,7 @@ def k_anonymous_tables(
 def measure_disclosure(
     tables: Tables, *, label: str, k: int, bits: bool = False
 ) -> DisclosureReport:
-    """Return every disclosure measure of a stored table; for bits, matching is by containment."""
+    """Return every disclosure measure of a stored table; ``bits`` adds containment, for 0 and 1."""
     released = tables[RELEASED]
     labels, target = _levels_and_codes(released, label)
     names = [name for name in released if name != label]

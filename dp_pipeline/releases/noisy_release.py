@@ -37,7 +37,10 @@ class ReleaseCounter(Protocol):
         """The keyed fingerprint of the bytes that are counted."""
 
     def require_stored(self, rehearsed: object = None) -> None:
-        """Raise Damaged if files of rows that the dry run read, or any file, were changed."""
+        """Raise Damaged if stored rows were changed.
+
+        rehearsed   counter of a dry run: only tables that it was asked for are checked; else all
+        """
 
 
 class Questions(Protocol):
@@ -97,7 +100,7 @@ class NoisyDrawing(Drawing):
         self.counter.require_stored(empty)
 
     def create_files(self) -> None:
-        """Create the files of the release's answers and of their number.
+        """Create the file with the release's answers and the file with their number.
 
         Damaged if answers are stored that were never charged, as after rows of the ledger were
         removed: it is unknown which rows they are about.
@@ -192,7 +195,7 @@ class NoisyRelease(Release):
 
     @cached_property
     def noise(self) -> NoiseSource:
-        """The noise source, which is one stream for the whole release."""
+        """The noise source; its one stream serves the whole release."""
         return parse_noise(self.noise_name)
 
     def label_state(self, state: str) -> str:

@@ -116,7 +116,7 @@ def _comparison_path(spec: DatasetSpec, home: Home, kind: type[Release]) -> Path
 
 
 def published_windows(spec: DatasetSpec, home: Home) -> tuple[str, ...]:
-    """Return the time windows in which all declared releases exist, oldest first."""
+    """Return the time windows in which all that the file publishes exists, oldest first."""
     published = []
     for publication in spec.publications:
         folder = Path(home.released, spec.name, publication.model)
@@ -175,7 +175,7 @@ def is_level_complete(options: RunOptions, level: str) -> bool:
 
 
 def is_prepared(spec: DatasetSpec, home: Home) -> bool:
-    """Return whether a snapshot has prepared rows, or had them for the releases that exist."""
+    """Return whether the current snapshot has prepared rows, or had them before it was retired."""
     snapshot = current_snapshot(home.raw, spec.name, home.ledger.key(spec.population), spec.window)
     if snapshot is None:
         return False

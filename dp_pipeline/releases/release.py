@@ -40,7 +40,7 @@ _MEASURING = ("config", "gate", "inference", "models", "results", "raw/counters"
 def other_non_dp_releases(
     spec: DatasetSpec, ledger: Ledger, *, before: str | None = None, exclude_key: str | None = None
 ) -> list[str]:
-    """Return a text for each release of the same persons without ε, oldest first.
+    """Return the name of each release without ε that is about the same persons, oldest first.
 
     Of public rows it returns none.
 
@@ -260,7 +260,7 @@ class Release(ABC):
 
     @abstractmethod
     def label_state(self, state: str) -> str:
-        """Return a state, with a label added if the release lacks the ε that it names."""
+        """Return a state, with ``composed`` or ``not-dp`` added if another or no ε holds."""
 
     @abstractmethod
     def require_allowed(self) -> None:

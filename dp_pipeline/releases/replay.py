@@ -108,7 +108,7 @@ def rebuild_missing(release: Release, key: Key, path: Path) -> Bundle:
 
 
 def content_digest(bundle: Bundle) -> str:
-    """Return a digest of a bundle's tables, charges, quality and facts but the code version."""
+    """Return a digest of everything in a bundle except its code version."""
     without_code = replace(bundle, facts={**bundle.facts, "code": ""})
     return hashlib.sha256(without_code.to_json().encode()).hexdigest()
 
@@ -154,7 +154,7 @@ def settled_answers(store: BundleStore, key: Key, settled: Entry) -> Transcript:
 
 
 def spend_rows(bundle: Bundle) -> list[SpendRow]:
-    """Return the spends of a bundle for the ledger; [] if they do not add up to its ε."""
+    """Return the spends of a bundle for the ledger; [] if no finite ε holds."""
     if not bundle.is_dp:
         return []
     return [

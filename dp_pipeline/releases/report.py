@@ -300,7 +300,7 @@ def _windows_picture(
 
 
 def _last_maps(spec: DatasetSpec, newest: Sequence[ReportedPrivateRelease]) -> list[Picture]:
-    """Return maps of the last time windows for the first published clustering."""
+    """Return one picture or none: maps of the last windows for the first published clustering."""
     maps = [release for release in newest if "centres" in release.bundle.tables]
     first = [release for release in maps if release.bundle.model == maps[0].bundle.model][:_MAPS]
     if not first:

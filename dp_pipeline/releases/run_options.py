@@ -54,7 +54,7 @@ class RunOptions:
         return tuple(map(self.of_window, self.windows)) or (self,)
 
     def resolve_spec(self) -> DatasetSpec:
-        """Return the data set with its discovered domain, or before that the widest possible."""
+        """Return the data set with its discovered domain, or the widest while that is unknown."""
         if self.snapshot:
             return self.spec.widest
         try:

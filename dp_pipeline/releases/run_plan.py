@@ -176,7 +176,7 @@ def plan_run(options: RunOptions) -> RunPlan:
 
 
 def refined_cost(options: RunOptions) -> Fraction | None:
-    """Return the total cost of refining the next smaller ε everywhere; None if impossible."""
+    """Return the cost of all releases, refined from the next smaller ε; None if impossible."""
     if options.refine or options.new_draw or options.snapshot or len(options.windows) > 1:
         return None
     in_steps = replace(options, refine=PREVIOUS)
@@ -293,7 +293,7 @@ def _state_words(state: str | None) -> str:
 
 
 def _noise_of_a_count(release: EpsilonRelease) -> float | None:
-    """Return the mean |noise|, in rows, of a single count that the whole ε pays for, or None."""
+    """Return the mean |noise| in rows of one count at the whole ε; None if no finite ε holds."""
     guarantee, distance = release.guarantee, release.spec.distance
     if not guarantee.is_dp:
         return None

@@ -157,7 +157,7 @@ class RunResult(Sequence[ReleaseResult]):
 
     @property
     def failing(self) -> DatasetSpec:
-        """The data set, at the newest time window in which a check failed."""
+        """The data set, at the newest time window in which a check failed, else at the newest."""
         newest_first = (options.spec for options in reversed(self.options.per_window))
         return next((spec for spec in newest_first if self.failures.get(spec.window)), self.spec)
 

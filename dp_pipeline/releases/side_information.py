@@ -65,7 +65,7 @@ class PublicRows:
 
 
 def earlier_release_folder(key: ReleaseKey, spec: DatasetSpec, home: Home, pointer: Path) -> str:
-    """Return the store folder of the previous window's release, or empty.
+    """Return the store folder of the previous window's release; empty if none is fit to plan from.
 
     That release has to be settled, with the same declarations and parameters.
 

@@ -52,7 +52,7 @@ class BundleStore:
         return self.folder(key) / TRANSCRIPT_FILE
 
     def bundle_path(self, key: Key, postprocessing: Mapping[str, str]) -> Path:
-        """Return the folder of a release's bundle, given the post-processing."""
+        """Return the folder of a release's bundle with this post-processing."""
         text = json.dumps(dict(postprocessing), sort_keys=True)
         return self.folder(key) / f"bundle-{hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]}"
 
