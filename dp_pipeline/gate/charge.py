@@ -69,7 +69,7 @@ frozen dataclasses, tuples and mappings of them. A kind's name never changes.
 
 @dataclass(frozen=True)
 class IdentifiedQuestion:
-    """One question about the rows, with the key under which its answer is stored.
+    """One question about the rows, with the digest under which its answer is stored.
 
     words      text for people
     identity   hex digest, equal for two questions exactly if one stored answer fits both
@@ -154,7 +154,7 @@ class NoisyQuery:
 
 @dataclass(frozen=True)
 class QueryExecutor(Generic[AnyCounter]):
-    """The path of every question of one release: charge, transcript, count, noise.
+    """Takes every question of one release through charge, transcript, count and noise.
 
     counter      exact answers, or None: only the transcript can be replayed
     accountant   holds the ε, or ρ, of this release; a charge above it raises BudgetExceeded
@@ -184,7 +184,7 @@ class QueryExecutor(Generic[AnyCounter]):
         return self.gaussian_query(words, l2_squared=l2_squared, rho=amount)
 
     def laplace_query(self, words: str, *, l1: int, epsilon: Fraction) -> NoisyQuery:
-        """Return a query of a vector with discrete Laplace noise."""
+        """Return a query of an integer vector with discrete Laplace noise."""
         scale = mechanisms.laplace_scale(l1=l1, epsilon=epsilon)
         draw = partial(mechanisms.measure, l1=l1, epsilon=epsilon, noise=self.noise)
         scale_of = partial(sampling_scale, self.noise, scale)
@@ -224,7 +224,7 @@ class QueryExecutor(Generic[AnyCounter]):
         return NoisyQuery(Spend(words, LINF, epsilon, linf, scale), draw)
 
     def gaussian_query(self, words: str, *, l2_squared: int, rho: Fraction) -> NoisyQuery:
-        """Return a query of a vector with discrete Gaussian noise."""
+        """Return a query of an integer vector with discrete Gaussian noise."""
         variance = mechanisms.gaussian_variance(l2_squared=l2_squared, rho=rho)
         draw = partial(
             mechanisms.measure_gaussian, l2_squared=l2_squared, rho=rho, noise=self.noise
@@ -254,13 +254,13 @@ class QueryExecutor(Generic[AnyCounter]):
     def answer(
         self, query: NoisyQuery, key: QuestionKey, count: CounterQuery[AnyCounter]
     ) -> IntArray:
-        """Return the noisy answer to a query that was charged before, stored or drawn now."""
+        """Return the noisy answer, stored or drawn now, to a query that was charged before."""
         return self.answer_record(query, key, count).answer
 
     def answer_record(
         self, query: NoisyQuery, key: QuestionKey, count: CounterQuery[AnyCounter]
     ) -> AnswerRecord:
-        """Return the noisy answer to a query that was charged before, with its noise scale."""
+        """Return what ``answer`` returns, in a record with the scale of its Laplace noise."""
 
         def measure(counter: AnyCounter) -> tuple[IntArray, Fraction | None]:
             counts = count(counter)

@@ -42,7 +42,7 @@ def _require_few(cells: int, most: int, *, of: str) -> None:
 
 
 def require_groupings(domain: Domain, groupings: Mapping[str, Grouping]) -> None:
-    """Raise BoundaryViolation unless each level has a group, numbered 0, 1, … in order."""
+    """Raise BoundaryViolation unless each grouping gives its levels the groups 0, 1, … in order."""
     for name, grouping in groupings.items():
         # The first group is 0: a step of 1 from −1.
         steps = (
@@ -104,8 +104,8 @@ def require_cells(domain: Domain, attributes: tuple[str, ...]) -> int:
 def require_sparse(
     domain: Domain, attributes: tuple[str, ...], *, threshold: int, scale: Fraction
 ) -> int:
-    """Return the number of cells; BoundaryViolation where no proof covers the threshold, or where
-    more than 2^20 empty cells reach it on average."""
+    """Return the number of cells of a sparse table; BoundaryViolation for a threshold without a
+    proof, or that over 2^20 empty cells reach on average."""
     cells = require_cells(domain, attributes)
     if type(threshold) is not int or not 1 <= threshold <= MAX_THRESHOLD_SCALES * scale:
         raise BoundaryViolation(
@@ -156,7 +156,8 @@ def require_tree(domain: Domain, tree: BitTree) -> None:
 
 
 def require_nodes(tree: BitTree, nodes: Prefixes, bits: int) -> None:
-    """Raise BoundaryViolation unless nodes are of this tree, with ≤ 2^24 boxes ``bits`` below."""
+    """Raise BoundaryViolation unless nodes are in the tree, with ≤ 2^24 boxes ``bits`` below
+    them."""
     # A session accounts by the keys and children of this type.
     if type(nodes) is not Prefixes:
         raise BoundaryViolation(
@@ -191,14 +192,14 @@ def require_rule(domain: Domain, rule: NearestCentre) -> None:
 
 
 def require_classes(domain: Domain, rule: NearestCentre, attribute: str) -> None:
-    """Raise BoundaryViolation unless a rule is exact and has at most 2^24 levels × centres."""
+    """Raise BoundaryViolation unless a rule is exact, and levels × centres are at most 2^24."""
     require_rule(domain, rule)
     (levels,) = require_table(domain, (attribute,))
     require_size(levels * len(rule.centres), of="classes")
 
 
 def require_subsets(domain: Domain, rules: Sequence[NearestCentre], salt: int) -> None:
-    """Raise BoundaryViolation unless the rules are exact, with equal columns, weights and sizes."""
+    """Raise BoundaryViolation unless rules are exact, with columns, weights and k in common."""
     if not rules:
         raise BoundaryViolation("Cluster sums need one or more rules, but there is none")
     if not 0 <= salt < 1 << 63:

@@ -66,17 +66,17 @@ class UndeclaredCounter(Protocol):
         """
 
     def within(self, attribute: str, interval: Coordinate) -> Counter:
-        """Return a counter of the rows whose value lies in an interval, which is their box."""
+        """Return a counter of the rows whose value lies in an interval, which becomes their box."""
 
 
 class Counter(Protocol):
     """A counter that gives exact, sealed answers about the rows of one prepared data set."""
 
     def count(self, marginals: Sequence[tuple[str, ...]]) -> list[Sealed]:
-        """Return the tables of marginals, in their order; () stands for the number of rows."""
+        """Return the exact table of each marginal, in order; () stands for the number of rows."""
 
     def count_left_out(self) -> Sealed:
-        """Return the number of rows that no other answer counts, of known persons, shape ().
+        """Return the number of rows of known persons that no other answer counts, shape ().
 
         The counted and the left-out rows of one person are together at most ``protection.rows``.
         """
@@ -101,10 +101,10 @@ class Counter(Protocol):
         """
 
     def distance_total(self, rule: NearestCentre, *, clip: int, shift: int) -> Sealed:
-        """Return the sum over rows of min(D, clip) >> shift, shape ().
+        """Return the sum over rows of the clipped squared distance to the nearest centre, shape ().
 
-        D is the squared distance to the nearest centre: min over centres c of Σ_j (weight_j ·
-        (q_j − c_j))²."""
+        A row adds min(D, clip) >> shift, D = min over centres c of Σ_j (weight_j · (q_j − c_j))².
+        """
 
     def children(self, tree: BitTree, requests: Sequence[tuple[Prefixes, int]]) -> list[Sealed]:
         """Return the number of rows in every box ``bits`` levels below each requested node.
@@ -126,7 +126,7 @@ class Counter(Protocol):
         """
 
     def residuals(self, rule: NearestCentre, radii: tuple[int, ...]) -> Sealed:
-        """Return the totals of clipped distances from the centre of every cluster, (k, d).
+        """Return the totals by axis of clipped signed distances from each cluster's centre, (k, d).
 
         y_a = weight_a · (q_a − c_a) to the nearest centre j, n = Σ|y_a|; a row adds
         sign(y_a) · (|y_a| · 2^16 // max(n, radii_j)), so at most 2^16 in L1.
@@ -144,7 +144,7 @@ class Disclosing(Protocol):
     """A counter that also gives exact answers about public benchmark rows, without noise."""
 
     def bounds(self, columns: tuple[str, ...]) -> Sealed:
-        """Return the smallest and largest coordinates, (2, d); of no rows, the ends of the box."""
+        """Return the smallest and largest coordinates, (2, d); the ends of the box if no row."""
 
     def records(self, columns: tuple[str, ...], many: int, salt: int) -> Sealed:
         """Return the coordinates of the ``many`` rows with the smallest hashes, (many, d).

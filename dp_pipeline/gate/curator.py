@@ -200,7 +200,7 @@ class Curator:
         return self._marginals({attributes: query})[0]
 
     def measure_left_out(self) -> NoisyNumber:
-        """Return the noisy number of rows that no other answer counts, for the whole budget.
+        """Return the noisy number of rows that no other answer counts, with all of the budget's ε.
 
         It costs nothing beside the other questions, which may spend all of the budget ε too.
 
@@ -261,7 +261,7 @@ class Curator:
         keys: Mapping[Name, QuestionKey],
         scan: Callable[[Counter], list[Sealed]],
     ) -> dict[Name, AnswerRecord]:
-        """Charge for all queries, then return their answers by name from one scan of the rows."""
+        """Charge for all queries, then return their answer records by name, from one scan."""
         self.accountant.charge(*(query.spend for query in queries.values()))
         cached, records = CachedScan(scan), dict[Name, AnswerRecord]()
         for position, (name, query) in enumerate(queries.items()):
@@ -273,7 +273,7 @@ class Curator:
         return records
 
     def measure_pairs(self, amounts: Mapping[str, Fraction]) -> tuple[NoisyMarginal, ...]:
-        """Return the noisy tables of pairs of parts of one unit, over its size and each attribute.
+        """Return, for each attribute, the noisy table of pairs of parts of a unit, by unit size.
 
         amounts   attribute of a part → ε or ρ; answers (c, k, k) in this order, for c sizes
 
@@ -391,7 +391,7 @@ class Curator:
         return ScoreSession(proven, self._executor)
 
     def public_rows(self) -> int:
-        """Return the exact number of rows where all neighbours have as many; free, but recorded.
+        """Return the exact number of rows, if all neighbours have as many; recorded, not charged.
 
         Under ``replace_one`` with one row a person, a neighbour has another row, not one more. This
         is about prepared rows, and preparation could drop a replaced row: so benchmark rows alone
@@ -534,7 +534,7 @@ class Curator:
         return NoisyNodes(table, self._scale(epsilon))
 
     def open_tree(self, tree: BitTree, *, epsilon: Fraction) -> TreeSession:
-        """Charge ε for every path from root to leaf of a tree; return the session that counts it.
+        """Charge ε once, for each path of a tree to spend; return the session that counts boxes.
 
         The release is refused while a path has shares left. Proof: ``TreeSession``.
         """
@@ -549,7 +549,7 @@ class Curator:
         return session
 
     def open_splits(self, tree: BitTree, *, bits: int, epsilon: Fraction) -> SplitSession:
-        """Charge ε for all splits of a 2^bits-way tree; return the session that decides them.
+        """Charge ε once for all splits of a 2^bits-way tree; return the session that decides them.
 
         Proof: ``SplitSession``.
         """
@@ -621,7 +621,7 @@ class Curator:
     def measure_residuals(
         self, rule: NearestCentre, radii: tuple[int, ...], *, epsilon: Fraction
     ) -> IntArray:
-        """Return the noisy totals of clipped signed distances from each centre, (k, d).
+        """Return the noisy totals by axis of clipped signed distances from each centre, (k, d).
 
         radii   of each centre; a total counts 2^16 for a distance of one radius
 
@@ -714,7 +714,7 @@ class Curator:
 
 
 def error_shift(marginals: int) -> int:
-    """Return how many low bits to drop from the total error of marginals: one row adds ≤ 2^26.
+    """Return how many low bits of a total error of marginals to drop, so that a row adds ≤ 2^26.
 
     >>> error_shift(511), error_shift(512), error_shift(2000)
     (0, 1, 2)

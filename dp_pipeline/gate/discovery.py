@@ -50,7 +50,7 @@ class DiscoveryQuery:
 
     @property
     def undeclared(self) -> Undeclared:
-        """The declaration of the property that is to be discovered: levels, bounds or bins."""
+        """What the declaration says about the levels, bounds or bins to discover."""
         return self.attribute.undeclared or Undeclared()
 
 
@@ -111,7 +111,7 @@ def discover(
     transcript: Transcript,
     noise: NoiseSource,
 ) -> DiscoveredDomain:
-    """Discover the levels, bounds and bins that the file leaves open, for its ε and δ.
+    """Discover the levels, bounds and bins that a data set file leaves open, for its ε and δ.
 
     accountant   a budget of exactly ``spec.discover``'s ε and δ; all of it is charged before the
                  first query
@@ -137,7 +137,7 @@ class _Discovery:
     executor: QueryExecutor[UndeclaredCounter]
 
     def after(self, query: DiscoveryQuery, so_far: DiscoveredAttribute) -> DiscoveredAttribute:
-        """Return the discovered attribute after one more query."""
+        """Return ``so_far`` with what the answer to one more query discovers."""
         if query.rule is not None:
             return self._with_levels(query, query.rule, so_far)
         if query.spend.mechanism == LAPLACE:
@@ -230,7 +230,7 @@ def edges_of(query: DiscoveryQuery) -> tuple[float, ...]:
 
 
 def rows_for_bounds(spec: DatasetSpec, query: DiscoveryQuery) -> int:
-    """Return the noisy number of rows that a bucket needs to become a bound."""
+    """Return the noisy number of rows from which a bucket may become a bound."""
     buckets = len(edges_of(query)) - 1
     return bucket_threshold(query.spend.scale, buckets, _cost(spec).beta)
 
@@ -253,7 +253,7 @@ def bucket_edges(unit: float) -> tuple[float, ...]:
 
 
 def year_edges(clock: Clock) -> tuple[float, ...]:
-    """Return the number of a clock at which each year begins, from 1900 to 2100, ascending.
+    """Return the clock's number for the beginning of each year from 1900 to 2100, ascending.
 
     A date is in one year as a number is in one bucket, or in none, so ``bucket_threshold`` holds.
 
@@ -264,7 +264,7 @@ def year_edges(clock: Clock) -> tuple[float, ...]:
 
 
 def with_zero(lower: float, upper: float) -> tuple[float, float]:
-    """Widen an interval on one side of zero to zero, if that adds at most a third of its width.
+    """Return an interval, widened to zero if zero is outside and at most a third of its width away.
 
     >>> with_zero(256.0, 1024.0), with_zero(512.0, 1024.0), with_zero(-8.0, -2.0)
     ((0.0, 1024.0), (512.0, 1024.0), (-8.0, 0.0))

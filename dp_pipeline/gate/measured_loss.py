@@ -27,7 +27,7 @@ SURE = 6.0
 
 @dataclass(frozen=True)
 class MeasuredLoss:
-    """The proved and the measured privacy loss of a charge, of tables that differ by some units.
+    """The proved and the measured privacy loss of a charge, for tables that differ by ``units``.
 
     units     protected units, so many that the loss is near 1: draws hardly show a small one
     claimed   proved upper bound for so many units and the counted event

@@ -52,7 +52,8 @@ class PartsCounter:
         return self.domain.parts
 
     def count(self, marginals: Sequence[Names]) -> list[Sealed]:
-        """Return the weighted tables of marginals; () is the number of units, times 2^16."""
+        """Return marginals in which a unit weighs at most 2^16; () is the number of units times
+        2^16."""
         sizeless = [tuple(name for name in names if name != SIZE) for names in marginals]
         questions = [(names, self._placements(names)) for names in sizeless]
         sealed = []
@@ -68,7 +69,7 @@ class PartsCounter:
         return sealed
 
     def pairs(self, attributes: Sequence[str]) -> list[Sealed]:
-        """Return the weighted tables (c, k, k) of pairs of parts, by size and each attribute.
+        """Return, for each attribute, the weighted table (c, k, k) of pairs of parts, by unit size.
 
         Parts in order: the axes are the earlier and the later of two successive parts. Else a pair
         is counted with the smaller code first, and the part of a unit of one as a pair with itself:
@@ -117,7 +118,7 @@ class PartsCounter:
         raise BoundaryViolation(f"Units with parts can be counted in tables alone, not by `{name}`")
 
     def _placements(self, names: Names) -> list[Names]:
-        """Return, for each position of a part, the unit's attributes that hold some attributes."""
+        """Return, for each position of a part, the names under which the unit holds ``names``."""
         parts = self._parts
         is_of_parts = not {*names}.isdisjoint(parts.attributes)
         return [
@@ -126,7 +127,7 @@ class PartsCounter:
         ]
 
     def _tables(self, questions: Sequence[tuple[Names, list[Names]]]) -> list[IntArray]:
-        """Return exact tables over size and attributes, summed over the positions of the parts.
+        """Return each question's exact table over size and attributes, summed over its placements.
 
         questions   attributes, and the attributes of a unit that hold them in each placement
 
@@ -163,7 +164,7 @@ def _count_unit(size: int) -> int:  # noqa: ARG001
 
 
 def _weigh(table: IntArray, items: Callable[[int], int], fewest: int) -> IntArray:
-    """Return counts by size, along the first axis, each times the weight of one item of that size.
+    """Return counts, by unit size on the first axis, times the weight of an item at that size.
 
     items    size of a unit → number of its items, among which its weight is shared
     fewest   size of the first entry
@@ -173,6 +174,6 @@ def _weigh(table: IntArray, items: Callable[[int], int], fewest: int) -> IntArra
 
 
 def _fold_pairs(table: IntArray) -> IntArray:
-    """Return tables (c, k, k) with the two orders of each pair added up in one triangle."""
+    """Return tables (c, k, k) with the two orders of each pair added up in the upper triangle."""
     both = np.triu(table) + np.triu(table.swapaxes(1, 2), 1)
     return np.asarray(both)

@@ -41,7 +41,7 @@ SQUARED_UNITS = "squared data units"
 def private_cluster_quality(
     curator: Curator, clusters: Clusters, *, epsilon: Fraction, label: str | None
 ) -> dict[str, NoisyNumber]:
-    """Return the noisy quality numbers of clusters; spend exactly ``epsilon``.
+    """Return the noisy quality numbers of clusters, by name; spend exactly ``epsilon``.
 
     ``nicv`` is the mean squared distance; with a label, ``f_label`` and ``ari_label`` are the
     agreement with it."""
@@ -89,7 +89,8 @@ def _private_square_distance(
 
 
 def _quantile_of_synopsis(centres: FloatArray, synopsis: Synopsis) -> float:
-    """Return the squared distance within which ``CLIP_QUANTILE`` of a synopsis' weight lies."""
+    """Return the squared distance to the nearest centre within which ``CLIP_QUANTILE`` of a
+    synopsis' weight lies."""
     middles, weights = synopsis.middles, synopsis.weights.clip(min=0)
     distances = np.full(len(middles), np.inf)
     for centre in centres:
@@ -117,7 +118,7 @@ def _widest_gap(centres: FloatArray, box: tuple[Coordinate, ...]) -> float:
 
 
 def _mean(total: NoisyNumber, rows: NoisyNumber) -> NoisyNumber:
-    """Return a noisy mean ≥ 0, with the Laplace scale of its standard deviation.
+    """Return the noisy mean total/rows ≥ 0, with the scale of Laplace noise of equal deviation.
 
     Var(S/n) ≈ (Var S + (S/n)² Var n)/n² to first order, while n is far above its noise.
     """
@@ -135,15 +136,15 @@ def _agreement(
     """
 
     def estimate(table: FloatArray) -> float:
-        value = metric(_without_noise(table))
+        value = metric(_nearest_counts(table))
         return 0.0 if isnan(value) else value
 
-    believed = _without_noise(noisy_table)
+    believed = _nearest_counts(noisy_table)
     error = redraw_error(estimate, believed, scale=scale)
     return NoisyNumber(estimate(believed), error / sqrt(2), "share")
 
 
-def _without_noise(table: FloatArray | IntArray) -> FloatArray:
+def _nearest_counts(table: FloatArray | IntArray) -> FloatArray:
     """Return the nearest table of counts ≥ 0 with about the same total; all 0 for a total ≤ 0.
 
     Negative cells set to 0 alone would leave the positive half of the noise, and with it twice the
@@ -168,7 +169,7 @@ ROWS_WEIGHT = Fraction(1, 4)
 def private_table_quality(
     curator: Curator, table: SyntheticTable, *, epsilon: Fraction, targets: Sequence[Target]
 ) -> dict[str, NoisyNumber]:
-    """Return the noisy quality numbers of a synthetic table; spend exactly ``epsilon``.
+    """Return the noisy quality numbers of a synthetic table, by name; spend exactly ``epsilon``.
 
     ``avd_2`` and ``avd_3`` are the mean distances of its marginals,
     ``misclassified_logistic/<attribute>`` the error rates of its targets.
@@ -238,7 +239,7 @@ def _private_mistakes(
 
 
 def fixed_point_shares(probabilities: FloatArray) -> IntArray:
-    """Return probabilities rounded to multiples of 1/2^16 that add up to 1, as integers.
+    """Return probabilities as whole multiples of 1/2^16, which add up to 2^16.
 
     On Adult's triples that moves a mean distance by less than 0.0003.
     """
@@ -282,7 +283,7 @@ def private_class_quality(
 
 
 def _measured(curator: Curator, table: ClassTable, epsilon: Fraction) -> tuple[np.ndarray, int]:
-    """Return noisy counts by class and label, (p + 1, C), and a bound of the rows left out.
+    """Return noisy counts by class and label, (p + 1, C), and the most rows the last one lacks.
 
     The last class is all that are not published: 0 where there are none or too few persons.
     """
@@ -308,7 +309,7 @@ def private_quality(
     label: str | None = None,
     targets: Sequence[Target] = (),
 ) -> dict[str, NoisyNumber]:
-    """Return the noisy quality numbers of one release; spend exactly ``epsilon``.
+    """Return the noisy quality numbers of one release, by name; spend exactly ``epsilon``.
 
     label     attribute with levels that clusters are compared with, or None
     targets   attributes that classifiers predict after learning from a synthetic table

@@ -66,7 +66,7 @@ class _Box:
         return 1 << (BITS - self.depth)
 
     def leaves(self, total: float) -> Iterator[tuple[_Box, float]]:
-        """Yield the undivided boxes from the left, with rows ≥ 0 that add up to ``total``."""
+        """Yield the undivided boxes from the left, each with its part ≥ 0 of the rows ``total``."""
         if not self.children:
             yield self, total
             return
@@ -166,12 +166,12 @@ class QuantileCutter:
         return width * box.length / (self.unit * (1 << BITS))
 
     def _value(self, position: float) -> float:
-        """Return the value at a position of the tree, in units of its finest boxes."""
+        """Return the column's value at a position, which is counted in the tree's finest boxes."""
         width = self.interval.upper - self.interval.lower
         return self.interval.lower + position / (1 << BITS) * width
 
     def _cuts(self, leaves: list[tuple[_Box, float]]) -> tuple[float, ...]:
-        """Return the cuts between at most ``self.most`` bins; a frequent value takes up to two."""
+        """Return the cuts between at most ``self.most`` bins, on both sides of frequent values."""
         most = self.most
         while True:
             cuts = self._cuts_of(leaves, most)
@@ -204,7 +204,7 @@ class QuantileCutter:
     def _heavy(
         self, leaves: list[tuple[_Box, float]], rows: FloatArray, most: int
     ) -> NDArray[np.bool_]:
-        """Return a mask of the leaves of one or two values with more rows than an average bin."""
+        """Return a mask of leaves at most two units wide with more rows than an average bin."""
         values = np.array([self._units(box) <= 2 for box, _ in leaves])
         heavy = np.zeros(len(leaves), dtype=np.bool_)
         while True:
@@ -222,7 +222,7 @@ class QuantileCutter:
         return float(steps * Decimal(repr(self.unit)))
 
     def _pieces(self, leaves: list[tuple[_Box, float]], cuts: tuple[float, ...]) -> Pieces:
-        """Return the bins, with the least even of them split, and their rows."""
+        """Return pieces (start, rows) of the bins, of which the least even are split."""
         starts = [self._value(box.start) for box, _ in leaves]
         cumulated = np.concatenate([[0.0], np.cumsum([row_count for _, row_count in leaves])])
         places = np.array([*starts, self.interval.upper])

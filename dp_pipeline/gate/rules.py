@@ -44,7 +44,7 @@ class NearestCentre:
     def of(
         cls, columns: tuple[str, ...], centres: FloatArray, box: Sequence[Coordinate]
     ) -> NearestCentre:
-        """Return the rule of centres (k, d) in data units, moved into the box where outside.
+        """Return the rule of centres (k, d) in data units; those outside the box are moved into it.
 
         Weights are half-widths in integer parts of the widest, as fine as keeps floats exact,
         without their common factor.
@@ -192,7 +192,7 @@ class PredictedLabel:
         return cls(target, positive, columns, weights, classifier.intercept)
 
     def require_exact(self, domain: Domain) -> None:
-        """Raise BoundaryViolation unless there is an integer weight for every declared code."""
+        """Raise BoundaryViolation unless each declared code has one integer weight within ±2^40."""
         parts = (self.positive, self.columns, self.weights, *self.weights)
         # A list could be changed between the charge and the count.
         if not all(type(part) is tuple for part in parts):

@@ -57,7 +57,7 @@ class UniformIntegers:
         return accepted
 
     def _attempt(self, bound: int, size: int) -> WholeNumbers:
-        """Return the accepted ones of ``size`` random words, each accepted independently."""
+        """Return uniform integers from ``size`` random words, each accepted independently."""
         for largest, word in _WIDTHS:
             if bound <= largest:
                 width = np.dtype(word).itemsize

@@ -42,7 +42,7 @@ class Score(Protocol):
         """Raise BoundaryViolation for a table that the score is not defined for."""
 
     def score(self, table: IntArray) -> int:
-        """Return the score of an exact table of counts."""
+        """Return the score of an exact table of counts, in 1/2^16 of a row or bit."""
 
     def linf(self, rows_per_unit: int) -> int:
         """Return the largest |score − score'| over neighbours that differ by one unit's rows."""
@@ -81,7 +81,7 @@ class DependenceScore:
     def of_product(
         cls, noisy_rows: float, noisy_left: ArrayLike, noisy_right: ArrayLike
     ) -> DependenceScore:
-        """Return the score of the distance from independence, by a released row count and shares.
+        """Return the score whose prediction is independence, by a released row count and shares.
 
         All three are public, so floats are allowed. BoundaryViolation for NaN, infinity and
         products above 2^46 rows.
@@ -92,7 +92,7 @@ class DependenceScore:
 
     @classmethod
     def of_shares(cls, noisy_rows: float, shares: NDArray[np.float64]) -> DependenceScore:
-        """Return the score of the distance from a table of released shares."""
+        """Return the score whose prediction is ``noisy_rows`` times a table of released shares."""
         with np.errstate(all="ignore"):  # the next line refuses an overflow
             product = UNIT * noisy_rows * shares
         if not np.all(np.abs(product) <= 2.0**62):
@@ -219,7 +219,7 @@ class Purity:
 
 @dataclass(frozen=True, slots=True)
 class MutualInformation:
-    """Score I: rows times the mutual information of the first axis and all others, in bits.
+    """Score n·I: rows times the mutual information I of the first axis and all others, in bits.
 
     n·I(c) = Σ f(c_ij) − Σ f(r_i) − Σ f(c_j) + f(n),  f(x) = rint(2^16 · x·log2 x),  f(0) = 0.
     Δ↔ = log2 n + (n − 1)·log2(n/(n − 1)) where a side has two levels, else
@@ -317,7 +317,7 @@ class FScore:
             )
 
     def score(self, table: IntArray) -> int:
-        """Return F of an exact table whose first axis is the child."""
+        """Return F of an exact table whose first axis is the child, in 1/2^16 row."""
         counts = _counts(table)
         self.require_shape(counts.shape)
         zero_counts, one_counts = _two_sides(counts)
@@ -359,7 +359,7 @@ def _bits(counts: IntArray) -> int:
 
 
 def _most_ones(zero_counts: IntArray, one_counts: IntArray, half: int) -> IntArray:
-    """Return, for every k0 in 0..half, the largest k1, where each cell adds to one of the two."""
+    """Return, for every sum k0 ≤ ``half`` of zero counts, the most k1 of the other cells' ones."""
     most = np.full(half + 1, _UNREACHABLE)
     most[0] = 0
     for zero_count, one_count in zip(zero_counts.tolist(), one_counts.tolist(), strict=True):

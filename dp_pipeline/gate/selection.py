@@ -62,7 +62,8 @@ class Candidates:
         return tuple(self._scores)
 
     def places(self, names: Sequence[Names]) -> list[int]:
-        """Return the positions of candidates; BoundaryViolation for none, a repeated or unknown."""
+        """Return the positions of candidates; BoundaryViolation for no, repeated or unknown
+        ones."""
         is_repeated = len(set(names)) < len(names)
         if not names or is_repeated or not set(names) <= set(self._places):
             fault = "one is repeated" if is_repeated else "one has no score"
@@ -178,7 +179,7 @@ class ScoreSession:
         amount: Fraction,
         penalties: Mapping[Names, int] | None = None,
     ) -> Names:
-        """Return a candidate whose score − penalty is nearly the highest: Δ∞ = max Δ_i.
+        """Return the attributes of a candidate with a nearly highest score − penalty: Δ∞ = max Δ_i.
 
         penalties   public whole numbers in 1/2^16 row; 0 where none is given
         """

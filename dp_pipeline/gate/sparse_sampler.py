@@ -64,7 +64,7 @@ def threshold_binomial(
 def invert_distribution(
     cells: int, threshold: int, scale: Fraction, *, uniform_bits: int, bits: int, digits: int
 ) -> int | None:
-    """Return the k with F(k − 1) ≤ U < F(k), or None if ``digits`` of F do not decide it.
+    """Return the binomial draw k, F(k − 1) ≤ U < F(k); None if ``digits`` of F do not decide it.
 
     uniform_bits   u: k is the same for every U of [u, u + 1) / 2^bits
     digits         80 or more

@@ -113,17 +113,18 @@ class TextRule:
 
     @property
     def persons(self) -> Fraction:
-        """The number of persons with as many texts as they may have who must share one, for a
-        chance of about ½ that it is released."""
+        """The number of persons who must share a text for its release with a chance of about ½,
+        each with the most texts allowed."""
         return Fraction(self.threshold, self.weights[-1])
 
     @property
     def fewest_persons(self) -> Fraction:
-        """The same where each of them has no other text."""
+        """What ``persons`` would be if each of them had no other text."""
         return Fraction(self.threshold, self.weights[0])
 
     def select(self, exact: IntArray, noise: NoiseSource) -> IntArray:
-        """Return the released ones of packed exact texts, packed in the order of their bytes."""
+        """Return the released ones of the texts in ``exact``, packed in the order of their
+        bytes."""
         texts, numbers = unpack_texts(exact)
         noisy = self._noisy(numbers, noise)
         passed = np.flatnonzero(noisy >= self.threshold)
@@ -155,7 +156,7 @@ def draw_truncated_laplace(size: int, scale: Fraction, most: int, noise: NoiseSo
 def text_rule(
     words: str, *, rows: int, persons: int, epsilon: Fraction, delta: Fraction, most: int
 ) -> TextRule:
-    """Return the proven rule by which fewer persons must share a text, from public numbers alone.
+    """Return the one of two proven rules by which fewer persons must share a text.
 
     rows      rows that one person can have
     persons   persons that neighbours differ by: 1, or 2 where one is replaced by another
@@ -242,7 +243,7 @@ def _gaussian_rule(
 
 
 def _blocks(rows: int) -> Iterator[tuple[int, int]]:
-    """Yield ranges of numbers of texts with similar weights: 1; 2 to 3; 4 to 7; … to ``rows``."""
+    """Yield ranges (first, last) of a person's text count: 1; 2 to 3; 4 to 7; … to ``rows``."""
     first = 1
     while first <= rows:
         yield first, min(2 * first - 1, rows)

@@ -242,7 +242,7 @@ class SplitSession:
 
 
 def pyramid(finest: IntArray) -> list[IntArray]:
-    """Return the levels 0..h of a grid of 2^h cells on each axis, level i with 2^i on each.
+    """Return a grid of 2^h cells on each axis, summed to levels 0..h with 2^level cells on each.
 
     BoundaryViolation for any other shape.
 

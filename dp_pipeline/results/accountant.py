@@ -77,7 +77,7 @@ class Spend:
 
     @property
     def epsilon_of_scale(self) -> Fraction:
-        """The ε or ρ that the noise scale proves.
+        """The ε or ρ that an answer at the noise scale costs, as proved.
 
         Laplace, refined or not, and tree paths: Δ1/scale. L∞ mechanism: Δ∞/scale. Noisy max of
         scores that may move in either direction: 2Δ∞/scale. Biased splits in β:
@@ -165,7 +165,8 @@ class Accountant:
         return self.epsilon - self.spent
 
     def cost(self, spend: Spend) -> Fraction:
-        """Return the cost of a spend in this budget; BoundaryViolation for a ρ in a budget of ε."""
+        """Return the cost of a spend in the budget's currency; BoundaryViolation for a ρ in one of
+        ε."""
         if spend.currency == self.currency.name:
             return spend.epsilon
         if self.currency == PURE:
@@ -276,10 +277,10 @@ def _require_proven(spend: Spend) -> None:
 
 
 def _proves(spend: Spend) -> bool:
-    """Return whether the noise scale proves the ε or ρ that is charged.
+    """Return whether the ε or ρ that is charged is what the noise scale costs.
 
-    It may cost a little less where it is rounded: the square root of the exponential mechanism, and
-    on texts, whose scale is a float or comes from an ε by way of integer nano-ρ.
+    The scale may cost a little less where it is rounded: the square root of the exponential
+    mechanism, and on texts, whose scale is a float or comes from an ε by way of integer nano-ρ.
     """
     proven = spend.epsilon_of_scale
     if spend.mechanism in _OF_TEXTS:
@@ -308,7 +309,7 @@ def split(epsilon: Fraction, weights: Sequence[int | Fraction]) -> tuple[Fractio
 
 
 def root_weights(sizes: Sequence[int]) -> tuple[int, ...]:
-    """Return √size in integer thousandths: the shares of ε for tables of so many cells.
+    """Return √size in thousandths, as integers: the weights by which tables of such sizes share ε.
 
     They minimise the total noise, Σ size/ε_i, subject to Σ ε_i = ε; no float is used.
     """

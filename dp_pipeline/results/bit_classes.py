@@ -44,11 +44,11 @@ class DeclaredBit:
 
     @property
     def key(self) -> str:
-        """The name of the bit, unique among ``declared_bits``, whose codes have no gaps."""
+        """The unique name of a bit of ``declared_bits``: its attribute, first and last code."""
         return f"{self.attribute} in {self.codes[0]}..{self.codes[-1]}"
 
     def derived(self, domain: Domain) -> DerivedAttribute:
-        """Return the attribute of the answers, where 0 is no and 1 is yes."""
+        """Return the answers as a derived attribute, where group 0 is no and 1 is yes."""
         return DerivedAttribute((self.attribute,), self.answers(domain[self.attribute].size))
 
 
@@ -142,7 +142,7 @@ class BitClasses:
         return table
 
     def are_split_by(self, bit: DeclaredBit) -> bool:
-        """Return whether another bit separates two levels that are in one group."""
+        """Return whether another bit would separate levels that these bits do not."""
         groups = self.groups.get(bit.attribute)
         if groups is None:
             return True

@@ -97,7 +97,8 @@ class Bundle:
 
     @property
     def charged(self) -> Fraction:
-        """The amount in the ledger, including an evaluation of earlier centres."""
+        """The amount that the ledger charges for this release, with an evaluation of earlier
+        centres."""
         return self.spent + self.currency.cost_of(self._earlier, PURE)
 
     @property
@@ -125,7 +126,7 @@ class Bundle:
 
     @property
     def own_delta(self) -> Fraction:
-        """The δ of the discovery of levels, without the δ of the population."""
+        """The δ that the discovery of levels costs, without the δ of the population."""
         return Fraction(self.facts.get("own_delta", "0"))
 
     @property
@@ -166,7 +167,7 @@ class Bundle:
 
     @property
     def model(self) -> str:
-        """The name of the model, with a mark if the requested ε does not hold."""
+        """The name of the model, marked if neither the requested ε nor k-anonymity holds."""
         name = self.facts["model"]
         return f"{name} (published)" if self.caveat and not self.is_k_anonymous else name
 
@@ -300,7 +301,7 @@ class Key(Protocol):
 
     @property
     def snapshot(self) -> str:
-        """The name of the snapshot."""
+        """The name of the snapshot of rows that the release is about."""
 
     @property
     def place(self) -> tuple[str, ...]:

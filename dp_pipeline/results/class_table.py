@@ -59,7 +59,7 @@ class ClassPromise:
 
     @property
     def most_small(self) -> Fraction:
-        """A bound of the mean number of published classes with fewer than K persons."""
+        """An upper bound on the mean number of published classes with fewer than K persons."""
         return self.beta * self.classes
 
     def claims(self) -> dict[str, np.ndarray]:
@@ -122,7 +122,7 @@ class ClassTable:
     def of_noisy(
         cls, label: str, classes: BitClasses, noisy: IntArray, promise: ClassPromise
     ) -> ClassTable:
-        """Return the table of the noisy counts (classes, C) of those classes that are large
+        """Return the table of those classes whose noisy counts, of all (classes, C), are large
         enough."""
         published = np.flatnonzero(noisy.sum(axis=1) >= promise.least_size)
         return cls(label, classes, published, noisy[published], promise)
@@ -135,7 +135,7 @@ class ClassTable:
 
     @property
     def places(self) -> IntArray:
-        """The position of every class among the p published ones, or p: (classes,)."""
+        """The position of every class among the p published ones; p for others: (classes,)."""
         places = np.full(self.classes.size, len(self.published))
         places[self.published] = np.arange(len(self.published))
         return places

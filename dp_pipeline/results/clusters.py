@@ -54,7 +54,7 @@ class LongColumns(Mapping[str, np.ndarray]):
 
 
 def batches_of(table: Columns, name: str) -> Iterator[np.ndarray]:
-    """Yield a column in batches of ``ROWS_A_BATCH`` rows; an empty batch without rows."""
+    """Yield a column in batches of ``ROWS_A_BATCH`` rows; without rows, one empty batch."""
     if isinstance(table, LongColumns):
         yield from table.batches(name)
         return
@@ -77,7 +77,7 @@ def typed_batch(table: Columns, name: str) -> np.ndarray:
 
 
 def rows_in_batches(table: Columns) -> Iterator[dict[str, np.ndarray]]:
-    """Yield all columns in batches of ``ROWS_A_BATCH`` rows; an empty batch without rows."""
+    """Yield name → column in batches of ``ROWS_A_BATCH`` rows; without rows, one empty batch."""
     if not len(table):
         yield {}
     columns = [batches_of(table, name) for name in table]
@@ -163,7 +163,7 @@ class Synopsis:
         columns: tuple[str, ...],
         box: tuple[Coordinate, ...],
     ) -> Synopsis:
-        """Return the synopsis of tree nodes."""
+        """Return the synopsis whose boxes are tree nodes with these weights."""
         cells = (1 << nodes.heights)[:, None]
         return cls._of_cells(nodes.positions(len(box)), cells, weights, columns, box)
 
@@ -171,7 +171,7 @@ class Synopsis:
     def of_grid(
         cls, table: FloatArray, columns: tuple[str, ...], box: tuple[Coordinate, ...]
     ) -> Synopsis:
-        """Return the synopsis of a grid of equal cells, with a table of shape (g,)·d."""
+        """Return the synopsis of a grid of equal cells, weighted by a table of shape (g,)·d."""
         positions = np.stack(np.unravel_index(np.arange(table.size), table.shape), axis=1)
         cells = np.full((table.size, 1), table.shape[0])
         return cls._of_cells(positions, cells, table.ravel().astype(float), columns, box)

@@ -35,7 +35,7 @@ class DerivedAttribute:
         return max(self.groups) + 1
 
     def as_attribute(self, name: str) -> Attribute:
-        """Return the declared form of the attribute, with the groups as its levels."""
+        """Return the attribute as a declared one called ``name``, with the groups as its levels."""
         levels = Levels(tuple(f"group {group}" for group in range(self.size)))
         return Attribute(name, name, "drop", cells=levels)
 
@@ -45,7 +45,7 @@ GOLDEN = (math.sqrt(5) - 1) / 2
 
 
 def rounded_counts(table: FloatArray, totals: IntArray, rng: np.random.Generator) -> IntArray:
-    """Return random integer counts (g, m), in proportion to ``table`` on average, by row sums.
+    """Return random integer counts (g, m) with row sums ``totals``, on average as in ``table``.
 
     table    (g, m), cells ≥ 0; a row of zeros counts as the sum of all rows, or as equal cells
     totals   (g,) sums of the rows of the counts
@@ -75,9 +75,9 @@ def rounded_counts(table: FloatArray, totals: IntArray, rng: np.random.Generator
 def sample_cells(
     table: FloatArray, groups: IntArray, rng: np.random.Generator
 ) -> tuple[IntArray, IntArray]:
-    """Return a random cell for each row, drawn by its group's slice of ``table``.
+    """Return random cells and the row that gets each, drawn by its group's row of ``table``.
 
-    The arrays (rows,) are the cells, and the row that each cell belongs to."""
+    Both arrays are (rows,)."""
     order = shuffled_rows(len(groups), rng)
     counts = rounded_counts(table, rows_of_groups(groups, len(table)), rng)
     return deal_cells(counts, groups, order)
@@ -101,11 +101,11 @@ def rows_of_groups(groups: IntArray, group_count: int) -> IntArray:
 
 
 def deal_cells(counts: IntArray, groups: IntArray, order: IntArray) -> tuple[IntArray, IntArray]:
-    """Return ``counts`` (groups, cells) of each cell, dealt to the rows of each group.
+    """Return every cell, as often as in ``counts`` (groups, cells), and the row that gets it.
 
-    order   random order of the rows in which they get cells
+    order   random order of the rows in which they get cells of their groups
 
-    The arrays (rows,) are the cells, and the row that each cell belongs to."""
+    Both arrays are (rows,)."""
     group_count, size = counts.shape
     every_cell = np.tile(np.arange(size, dtype=code_type([size])), group_count)
     cells = np.repeat(every_cell, counts.ravel())
@@ -157,7 +157,7 @@ class Grouping:
         return sums.astype(np.float64)
 
     def of(self, attribute: Attribute) -> Attribute:
-        """Return the declared form of an attribute with the groups as its levels."""
+        """Return a declared attribute with the groups in place of its levels."""
         levels = Levels(tuple(f"group {group}" for group in range(self.size)))
         return Attribute(attribute.name, attribute.column, attribute.on_invalid, cells=levels)
 

@@ -42,7 +42,7 @@ class NoisyMarginal:
 
     @property
     def deviation(self) -> float:
-        """The mean |noise| of one cell, in rows."""
+        """The mean |noise| of one cell, in rows; not its standard deviation."""
         return gaussian_moments(self.scale)[0] if self.gaussian else deviation(self.scale)
 
     def averaged(self, other: NoisyMarginal) -> NoisyMarginal:
@@ -61,7 +61,7 @@ class NoisyMarginal:
 
 
 def marginal_of(table: NDArray[Any], names: Names, onto: Collection[str]) -> NDArray[Any]:
-    """Return a table with axes ``names`` summed over all axes that are not in ``onto``.
+    """Return a table with axes ``names``, summed so that the axes ``onto`` remain, in their order.
 
     >>> marginal_of(np.array([[1.0, 2.0], [3.0, 4.0]]), ("a", "b"), ("b",)).tolist()
     [4.0, 6.0]
@@ -124,8 +124,8 @@ class NoisyCounts:
 def least_noisy(
     measured: Iterable[NoisyCounts], names: tuple[str, ...], shape: tuple[int, ...]
 ) -> NoisyCounts | None:
-    """Return the sum of a measured table over some axes with the least noise; None if there is
-    none."""
+    """Return the least noisy of the measured tables, summed so that ``names`` remain; None without
+    any."""
     sums = [counts.summed(names) for counts in measured if set(names) <= set(counts.attributes)]
     return min(
         (counts for counts in sums if counts.table.shape == shape),
@@ -262,18 +262,19 @@ class NoiseRate:
         return moved / (sqrt(2 * amount) if self.concentrated else amount)
 
     def share(self, weight: float) -> float:
-        """Return a number proportional to the share of ε or ρ that a table should get."""
+        """Return a number to which the share of ε or ρ of a table with this weight is
+        proportional."""
         return weight ** (2 / 3) if self.concentrated else sqrt(weight)
 
     def least(self, weights: Sequence[float], amount: float) -> float:
-        """Return the least Σ weight · deviation of an amount a: (Σ share)²/a, or (Σ
-        share)^(3/2)/√(πa)."""
+        """Return the least Σ weight · deviation for an amount a, ``distance`` times (Σ share)²/a or
+        (Σ share)^(3/2)/√(πa)."""
         total = sum(map(self.share, weights))
         least = total**1.5 / sqrt(pi * amount) if self.concentrated else total**2 / amount
         return self.distance * least
 
     def integer_shares(self, weights: Sequence[float]) -> list[Fraction]:
-        """Return the shares of tables in integer thousandths, each at least one."""
+        """Return the ``share`` of each table in thousandths, rounded to integers ≥ 1."""
         return [Fraction(max(1, round(1000 * self.share(weight)))) for weight in weights]
 
 
@@ -297,7 +298,7 @@ class SparseTable:
 
     @property
     def codes(self) -> IntArray:
-        """The retained cells, int64 (cells, attributes)."""
+        """The codes of the retained cells, int64 (cells, attributes)."""
         return codes_of_keys(self.table[:, 0], self.shape)
 
     @property

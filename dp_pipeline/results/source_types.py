@@ -65,7 +65,7 @@ class StoredColumn(NamedTuple):
 def stored_columns(
     columns: Iterable[tuple[str, Attribute]], facts: Mapping[str, str]
 ) -> dict[str, StoredColumn]:
-    """Return column name → its type, for the columns that are exported in the type of the source.
+    """Return name → type and levels of the columns that are exported in the type of the source.
 
     columns   name in the synthetic table, with its attribute
     """

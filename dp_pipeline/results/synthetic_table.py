@@ -82,7 +82,7 @@ class _Decoding:
         return lambda: self.sample(copy.deepcopy(start))
 
     def sample(self, rng: np.random.Generator) -> Iterator[np.ndarray]:
-        """Yield the column in batches."""
+        """Yield the decoded column in batches."""
         for start in range(0, max(1, len(self.codes)), ROWS_A_BATCH):
             codes = self.codes[start : start + ROWS_A_BATCH]
             yield _column(self.attribute, codes, rng, has_missing=self.has_missing)
@@ -183,8 +183,8 @@ def _join_columns(*tables: Columns) -> Columns:
 
 
 def noisy_table_names(tables: Collection[str]) -> tuple[str, str]:
-    """Return the names of a release's noisy tables and of their cells: each counts a row once, or a
-    unit with parts.
+    """Return the names of the stored lists of a release's noisy tables and of their cells, which
+    count units where units have parts.
 
     tables   names of the tables of a release
     """
@@ -209,7 +209,7 @@ UNIT, PART = "unit", "part"
 
 
 def first_parts(sizes: IntArray) -> IntArray:
-    """Return the row of the first part of each unit, where rows are ordered by unit.
+    """Return the index of the first row of each unit (units,), where rows are ordered by unit.
 
     sizes   number of parts of the unit of each row: int (rows,)
 
@@ -410,7 +410,7 @@ class SyntheticTable:
 
 
 def _with_next(marginal: NoisyMarginal, parts: Parts) -> NoisyMarginal:
-    """Return a table of pairs of successive parts with its second attribute named ``next …``."""
+    """Return a table, its last attribute named ``next …`` if it is of pairs of successive parts."""
     *names, last = marginal.attributes or ("",)
     is_successive = bool(parts.order) and last in names
     return replace(marginal, attributes=(*names, f"next {last}")) if is_successive else marginal

@@ -77,7 +77,7 @@ class AnswerCount:
             os.close(descriptor)
 
     def remove(self) -> None:
-        """Remove the count of a release that is settled or dead."""
+        """Remove the count of a release that is settled or can never be finished."""
         self.path.unlink(missing_ok=True)
 
 
@@ -137,7 +137,7 @@ class Transcript:
 
     @classmethod
     def read(cls, path: Path) -> Transcript:
-        """Return the answers in a file, for a replay that does not change the file."""
+        """Return a transcript in memory that replays a file's answers and never changes it."""
         transcript = cls()
         transcript._load(path)
         return transcript.rewind()

@@ -229,7 +229,7 @@ class Nodes:
         return Nodes(heights, cells)
 
     def are_disjoint(self, dimensions: int, depth: int) -> bool:
-        """Return whether no node contains another and all are cells down to ``depth``."""
+        """Return whether no node contains or repeats another and all are cells up to ``depth``."""
         if len(self) and not 0 <= self.heights.min() <= self.heights.max() <= depth:
             return False
         is_outside = (self.cells >> (self.heights * dimensions)).any()
@@ -267,8 +267,7 @@ class CountedBoxes:
     def of_tree(
         cls, tree: BitTree, nodes: Prefixes, box: Sequence[Coordinate], counts: FloatArray, v: float
     ) -> CountedBoxes:
-        """Return disjoint tree nodes that cover the box, with noisy counts of variance ``v``
-        each."""
+        """Return the boxes of disjoint nodes that cover ``box``, each count with variance ``v``."""
         first = nodes.bits << (tree.depth - nodes.depths)
         order = np.argsort(first)
         ends = tree.boxes(nodes.where(order), box)
@@ -277,7 +276,7 @@ class CountedBoxes:
 
 
 def summed_boxes(windows: Sequence[CountedBoxes]) -> CountedBoxes | None:
-    """Return the sum over the finest boxes counted in all windows; None if the boxes overlap."""
+    """Return the windows' sum in their finest common boxes; None if columns or cuts differ."""
     oldest = windows[0]
     if any((window.columns, window.cut) != (oldest.columns, oldest.cut) for window in windows):
         return None

@@ -137,7 +137,7 @@ def test_the_scale_of_an_agreement_is_within_twice_its_error(name: str, metric) 
     # 200 draws know the error to within 15 % (three deviations), its statement is a mean of 20.
     table, scale, noise = TABLES[name], 10.0, np.random.default_rng(5)
     draws = [table + np.rint(noise.laplace(0, scale, (3, 3))).astype(int) for _ in range(200)]
-    values = np.array([metric(quality._without_noise(draw)) for draw in draws])
+    values = np.array([metric(quality._nearest_counts(draw)) for draw in draws])
     error = np.sqrt(np.mean((values - metric(table)) ** 2))
     stated = [quality._agreement(metric, draw, scale).scale for draw in draws[:20]]
     assert error / 2 < np.sqrt(2) * np.mean(stated) < error * 2
@@ -148,7 +148,7 @@ def test_projection_halves_the_error_of_clipping_cells_at_zero() -> None:
     errors = {"off": 0.0, "zero": 0.0}
     for _ in range(100):
         noisy = table + np.rint(noise.laplace(0, 10.0, table.shape)).astype(int)
-        errors["off"] += 1 - f_measure(quality._without_noise(noisy))
+        errors["off"] += 1 - f_measure(quality._nearest_counts(noisy))
         errors["zero"] += 1 - f_measure(noisy.clip(min=0))
     assert errors["off"] < errors["zero"] / 2
 
