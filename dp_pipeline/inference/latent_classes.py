@@ -62,7 +62,7 @@ class LatentClasses:
     def of(
         cls, codes: IntArray, sizes: Mapping[str, int], *, classes: int = CLASSES
     ) -> LatentClasses:
-        """Return the latent classes that fit these rows best, found by expectation maximisation.
+        """Return latent classes that are fitted to these rows by expectation maximisation.
 
         Source: Dempster, Laird, Rubin 1977; it starts from equal parts of the rows along their
         first principal component.

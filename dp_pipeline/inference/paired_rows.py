@@ -171,8 +171,10 @@ class _RowKinds:
         return cells
 
     def with_next(self, name: str, rows_of_levels: IntArray) -> _RowKinds:
-        """Return the kinds of rows with one more attribute, given the rows (kinds, levels) of
-        its levels."""
+        """Return these rows with one more attribute, whose levels split each kind.
+
+        rows_of_levels   number of rows of each kind that get each level, (kinds, levels)
+        """
         kinds, levels = np.nonzero(rows_of_levels)
         codes = np.concatenate([self.codes[kinds], levels[:, None]], axis=1)
         return _RowKinds((*self.names, name), codes, rows_of_levels[kinds, levels])

@@ -263,8 +263,10 @@ class PrivHd(TableModel):
         return _Structure(growth, remaining, most_cells, one_ways)
 
     def _tuned_plan(self, epsilon: Fraction, units: Fraction, attributes: int) -> NetworkPlan:
-        """Return a plan of about N̂·ε1/10 draws for N̂ noisy rows, but (d − 1)/2 at least
-        and κ(d − 1) at most."""
+        """Return the plan for a noisy number N̂ of protected units and a number d of attributes.
+
+        It has ⌈N̂·ε1/10⌉ draws, which cost ε1 together, but at least ⌈(d − 1)/2⌉ and at most
+        ⌈κ·(d − 1)⌉."""
         structure_epsilon = epsilon * self.structure_share
         most = max(draw_count(Fraction(1, 2), attributes), ceil(units * structure_epsilon / 10))
         draws = min(draw_count(self.kappa or Fraction(5), attributes), most)

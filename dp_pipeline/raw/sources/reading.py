@@ -276,7 +276,12 @@ def _plain_type(spec: DatasetSpec, name: str, part_types: Sequence[pa.DataType])
 
 
 def _checked_type(spec: DatasetSpec, name: str, type_: pa.DataType) -> pa.DataType:
-    """Return the simple type of a column of one part; SourceError if it has none."""
+    """Return the type in which to read a column of one part of a source.
+
+    It is the stored one, but that of the values for a dictionary, a number for a decimal, and text
+    for bytes and for times written as whole numbers. SourceError if the column must not have the
+    stored type.
+    """
     if pa.types.is_dictionary(type_):
         return _checked_type(spec, name, type_.value_type)
     if type_ == pa.binary() and spec.source.kind in _BYTES_SOURCES:
