@@ -294,9 +294,8 @@ def unit_sizes(*rows: object) -> list[int]:
     return (table.open_at_the_gate() // UNIT_WEIGHT).tolist()
 
 
-@pytest.mark.usefixtures("small_batches")
-@pytest.mark.parametrize("as_text", [True, False])
-def test_engines_count_two_files_alike(as_text: bool, tmp_path: Path) -> None:
+def assert_engines_agree(engines: tuple[str, ...], folder: Path, *, as_text: bool) -> None:
+    """Two files, prepared and counted by each engine, have the tables of their joined rows."""
     rng = np.random.default_rng(5)
     units = [(2**53 + home, str(rng.integers(2))) for home in range(30)]
     parts = [
@@ -304,31 +303,44 @@ def test_engines_count_two_files_alike(as_text: bool, tmp_path: Path) -> None:
         for _ in range(60)
     ]
     rows = both(units, parts, as_text=as_text)
-    paths = [tmp_path / "homes.parquet", tmp_path / "persons.parquet"]
+    paths = [folder / "homes.parquet", folder / "persons.parquet"]
     columns = [["home", "region"], ["home", "age", "sex"]]
     for path, names, is_of_unit in zip(paths, columns, (True, False), strict=True):
         table = rows.filter(pc.equal(rows.column(OF_UNIT), is_of_unit)).select(names)
         pq.write_table(table, path, row_group_size=7)
     homes, persons = (Source("parquet", str(path)) for path in paths)
-    spec, claimed = replace(TWO, source=replace(homes, parts=persons)), set()
-    snapshot = ingest(
-        spec,
-        tmp_path / "store",
-        key=KEY,
-        snapshot_id=None,
-        today=date(2026, 1, 1),
-        claim=lambda *names: claimed.update(names),
-    )
-    assert claimed == {f"file:{path}" for path in paths}
-    with snapshot.locked():
-        mark_validated(spec, snapshot, structural=True, refused=False)
-    prepare(spec, snapshot)
+    spec = replace(TWO, source=replace(homes, parts=persons))
     joined = joined_counter(units, parts, as_text=as_text)
     expected = [table.open_at_the_gate() for table in joined.count(QUESTIONS)]
-    for engine in ("memory", "stream"):
+    for engine in engines:
+        claimed = set()
+        snapshot = ingest(
+            spec,
+            folder / engine,
+            key=KEY,
+            snapshot_id=None,
+            today=date(2026, 1, 1),
+            claim=lambda *names: claimed.update(names),  # noqa: B023
+        )
+        assert claimed == {f"file:{path}" for path in paths}
+        with snapshot.locked():
+            mark_validated(spec, snapshot, structural=True, refused=False)
+        prepare(spec, snapshot, engine)
         counter = PartsCounter(open_counter(spec, snapshot, engine), spec.domain)
         for table, exact in zip(counter.count(QUESTIONS), expected, strict=True):
             assert np.array_equal(table.open_at_the_gate(), exact)
+
+
+@pytest.mark.usefixtures("small_batches")
+@pytest.mark.parametrize("as_text", [True, False])
+def test_engines_count_two_files_alike(as_text: bool, tmp_path: Path) -> None:
+    assert_engines_agree(("memory", "stream"), tmp_path, as_text=as_text)
+
+
+@pytest.mark.chain
+@pytest.mark.usefixtures("small_batches")
+def test_dask_and_spark_count_two_files_alike(engine: str, tmp_path: Path) -> None:
+    assert_engines_agree((engine,), tmp_path, as_text=True)
 
 
 def test_no_row_by_itself_breaks_a_constraint_on_the_size() -> None:
