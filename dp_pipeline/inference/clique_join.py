@@ -36,9 +36,10 @@ def join_cliques(
     rng: np.random.Generator,
     sizes: Mapping[str, int],
 ) -> IntArray:
-    """Return synthetic codes (rows, attributes) drawn along a junction tree, in arbitrary order.
+    """Return synthetic codes (rows, attributes) drawn along a junction tree.
 
-    Columns are in the order of ``sizes``, of the smallest type, the codes of a column side by side.
+    Rows are in arbitrary order, columns in the order of ``sizes``; of the smallest type, the codes
+    of a column side by side.
 
     tables   clique of the tree → cells ≥ 0 of any total; axes in the clique's order
     rows     number of rows to draw
@@ -152,9 +153,9 @@ def sample_network(
     rng: np.random.Generator,
     sizes: Mapping[str, int],
 ) -> IntArray:
-    """Return synthetic codes (rows, attributes) drawn along a Bayesian network, in arbitrary order.
+    """Return synthetic codes (rows, attributes) drawn along a Bayesian network.
 
-    Columns are in the order of ``sizes``.
+    Rows are in arbitrary order, columns in the order of ``sizes``.
 
     network   every attribute of ``sizes`` once, after its parents
 

@@ -59,8 +59,8 @@ class PairedRows:
 
     @one_thread()
     def codes(self, rows: int, rng: np.random.Generator) -> IntArray:
-        """Return synthetic codes (rows, attributes), with columns in the order of ``sizes``, in
-        arbitrary order.
+        """Return synthetic codes (rows, attributes): rows in arbitrary order, columns in that of
+        ``sizes``.
 
         They are drawn on one thread, so that a release is drawn to the same bytes by any
         computer."""

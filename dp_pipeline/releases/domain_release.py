@@ -180,7 +180,10 @@ def with_discovered(
 
 
 def domain_bundle(spec: DatasetSpec, home: Home, *, snapshot: Snapshot | None = None) -> Bundle:
-    """Return the settled discovery of a snapshot as a bundle; NotPrepared if there is none."""
+    """Return the bundle of the release that discovered a snapshot's domain.
+
+    NotPrepared if there is none for this declaration, Damaged if it is not as it was settled.
+    """
     snapshot = snapshot or current_snapshot(home.raw, spec.name, b"")
     pointer = None
     if snapshot is not None:

@@ -79,7 +79,7 @@ class RunOptions:
         )
 
     def at(self, level: str) -> tuple[Release, ...]:
-        """Return the releases at one level; with ``published`` only those published at it."""
+        """Return the releases at one ε or K; with ``published`` only those published at it."""
         spec, names = self.resolve_spec(), self.names
         if self.published:
             levels = {item.model: epsilon_text(item.epsilon) for item in spec.publications}
@@ -89,7 +89,7 @@ class RunOptions:
     def release_of(
         self, spec: DatasetSpec, name: str, level: str, run: Mapping[str, str] | None = None
     ) -> Release:
-        """Return the release of one model or method at one level, over the requested span.
+        """Return the release of one model or method at one ε or K, over the requested time windows.
 
         spec   the data set with its discovered domain
         run    facts of the run for the ledger

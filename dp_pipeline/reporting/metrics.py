@@ -339,7 +339,8 @@ REFERENCE = "eug_kmeans"
 
 
 def relative_rows(rows: Iterable[QualityRow]) -> tuple[QualityRow, ...]:
-    """Return ``rcp`` rows of clusterings, at each ε at which ``REFERENCE`` was evaluated too.
+    """Return rows with the RCP of the other clusterings: by what percentage their NICV is lower
+    than that of ``REFERENCE`` at the same ε; none where that was not evaluated.
 
     Exact numbers only: a quotient of noisy ones would hide their noise, and each is clipped at a
     distance of its own model's."""
