@@ -97,10 +97,7 @@ class OpenTable:
         rows, used = self.rows_where(where)
         base, used_base = self.rows_where(among)
         if not base.any():
-            meets = f"meets the condition {among!r}" if among.strip() else "exists"
-            raise DeclarationError(
-                f"No released row {meets}, so there is no share: use a wider condition"
-            )
+            raise no_share("row", among)
         return self._ratio(
             rows & base, base, union(used, used_base), of=of, level=level, bounds=(0.0, 1.0)
         )
@@ -452,6 +449,15 @@ def of_tables(tables: Tables) -> OpenTable:
 def union(first: Names, second: Names) -> Names:
     """Return all names of both, in order, each once."""
     return tuple(dict.fromkeys((*first, *second)))
+
+
+def no_share(items: str, among: str) -> DeclarationError:
+    """Return the error for a share among released items of which there is none."""
+    if not among.strip():
+        return DeclarationError(f"The release has no {items}, so there is no share: ask another")
+    return DeclarationError(
+        f"No released {items} meets the condition {among!r}, so there is no share: use a wider one"
+    )
 
 
 def _no_value(column: str, where: str, number: str) -> DeclarationError:

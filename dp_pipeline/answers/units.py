@@ -32,7 +32,7 @@ from dp_pipeline.answers.noisy_tables import (
 )
 from dp_pipeline.answers.precision import Precision
 from dp_pipeline.answers.released_rows import ReleasedRows, codes_and_labels
-from dp_pipeline.answers.tables import Of, OpenTable, of_tables, union
+from dp_pipeline.answers.tables import Of, OpenTable, no_share, of_tables, union
 from dp_pipeline.config.domain import SIZE
 from dp_pipeline.config.encoding import FloatArray, IntArray, Names
 from dp_pipeline.config.errors import DeclarationError
@@ -243,10 +243,7 @@ class OpenUnits(OpenTable):
         sums = self._sums(in_units, rows, pairs)
         divisor = self.precision.weight * float((base * self._mass).sum()) if is_share else 1.0
         if not divisor:
-            meets = f"meets the condition {among!r}" if among.strip() else "exists"
-            raise DeclarationError(
-                f"No released unit {meets}, so there is no share: use a wider condition"
-            )
+            raise no_share("unit", among)
         has_part = np.logical_or.reduceat(rows, self._firsts)
         value = self.precision.weight * float(has_part.sum()) / divisor
         extra = self.parts.split_variance(rows, used)
