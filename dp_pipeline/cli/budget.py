@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import sys
 from collections.abc import Sequence
 from fractions import Fraction
@@ -295,7 +296,7 @@ def restore(rows: tuple[str, ...], reason: str) -> None:
     digests = {}
     for text in rows:
         number, _, digest = text.partition(":")
-        if not number.lstrip("-").isdecimal() or not digest:
+        if not re.fullmatch(r"-?[0-9]{1,18}", number) or not digest:
             raise click.UsageError(
                 "--row: expected NUMBER:DIGEST, as `dp-pipeline budget verify` prints it, got "
                 f"{text[:80]!r}"

@@ -259,9 +259,10 @@ def _require_proven(spend: Spend) -> None:
             f"The mechanism of {spend.what} must be one of {', '.join(_LOSS)}, a concentrated "
             f"one or that of texts, not {spend.mechanism!r:.40}"
         )
-    if spend.currency != ("zcdp" if is_concentrated else "pure"):
+    currency = "zcdp" if is_concentrated else "pure"
+    if spend.currency != currency:
         raise BoundaryViolation(
-            f"The currency of {spend.what} must be that of {spend.mechanism}, not "
+            f"The currency of {spend.what} must be {currency!r}, that of {spend.mechanism}, not "
             f"{spend.currency!r:.40}"
         )
     if not isinstance(spend.scale, Fraction) or spend.scale <= 0:

@@ -361,6 +361,7 @@ def test_the_command_restores_and_says_what_it_did(
     ((number, digits),) = named(ledger).items()
     for row, reason, code, output in (
         ("x", "r", 2, None),
+        ("--5:abc", "r", 2, None),
         (f"{number}:{digits}", "typed", 0, "1 rows taken out and charged; sums computed anew; "),
         ("", "to be sure", 0, "sums computed anew; the ledger goes on at row 3\n"),
     ):
