@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pickle
+import signal
 import warnings
+from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 
@@ -164,6 +166,15 @@ def test_a_grid_search_fits_every_candidate_on_every_fold():
     assert sum(spend.epsilon for spend in spent) == 4
 
 
+@pytest.fixture
+def ends_by_sigterm() -> Iterator[None]:
+    """Workers of a pool are ended by SIGTERM, which Dagster, once run here, makes an interrupt."""
+    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.usefixtures("ends_by_sigterm")
 @pytest.mark.parametrize(("n_jobs", "first"), [(1, "fit 2 of it"), (2, "fit 1 of it")])
 def test_grid_search_warns_once_and_ends_with_the_sum(n_jobs: int, first: str):
     grid = {"n_clusters": [1, 2, 3], "epsilon": [1, 2]}

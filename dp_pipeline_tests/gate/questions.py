@@ -413,7 +413,7 @@ def fuzz_sensitivity(
     """Fail if a person is found who moves an answer by more than this share of what was paid."""
 
     # Without the shrinking of failures: a mutant needs to be caught, not to be explained.
-    @settings(max_examples=40, database=None, phases=[Phase.explicit, Phase.generate])
+    @settings(max_examples=150, database=None, phases=[Phase.explicit, Phase.generate])
     @given(
         question=question_of,
         rows=people,
