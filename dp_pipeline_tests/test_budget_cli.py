@@ -49,23 +49,23 @@ def test_limits_of_windows_are_raised_and_added_by_command(project: Project):
         ceiling={"each_window": "2"},
         publish=[{"model": next(iter(RIDES["models"])), "epsilon": "0.1"}],
     )
-    asked = ("budget", "raise", "stream", "--reason", "a second model")
-    raised = project.cli_here(*asked, "--each-window", "3")
+    command = ("budget", "raise", "stream", "--reason", "a second model")
+    raised = project.cli_here(*command, "--each-window", "3")
     assert (raised.code, raised.err) == (0, "")
     assert "{each_window: 2} → ceiling {each_window: 3}" in raised.out
-    added = project.cli_here(*asked, "--total", "40")
+    added = project.cli_here(*command, "--total", "40")
     assert "{each_window: 3} → ceiling {total: 40, each_window: 3}" in added.out
-    monthly = project.cli_here(*asked, "--per-month", "9")
+    monthly = project.cli_here(*command, "--per-month", "9")
     assert "→ ceiling {total: 40, each_window: 3, per_month: 9}" in monthly.out
-    lower = project.cli_here(*asked, "--each-window", "1")
+    lower = project.cli_here(*command, "--each-window", "1")
     assert_refused(lower, 2, "each_window must be at least 3, not 1")
     rides = ("budget", "raise", "rides", "--each-window", "1", "--reason", "more")
     assert_refused(project.cli_here(*rides), 2, "the account has no windows, so it takes no each")
 
 
 def test_a_raised_ceiling_is_not_that_of_the_file(project: Project):
-    asked = ("budget", "raise", "rides", "--total", "4.5", "--reason", "the second survey")
-    raised = project.cli_here(*asked, "--per-month", "1")
+    command = ("budget", "raise", "rides", "--total", "4.5", "--reason", "the second survey")
+    raised = project.cli_here(*command, "--per-month", "1")
     assert (raised.code, raised.err) == (0, "")
     assert "{total: 3} → ceiling {total: 4.5, per_month: 1}" in raised.out
     word = (
@@ -115,8 +115,8 @@ def test_a_good_ledger_is_verified_and_an_older_one_is_not(project: Project):
     assert project.cli_here("run", "rides", "--epsilon", "0.5").code == 0
     shutil.rmtree(project.ledger.folder)
     shutil.copytree(yesterday, project.ledger.folder)
-    for asked in (("budget", "verify"), ("run", "rides"), ("plan", "rides")):
-        assert_refused(project.cli_here(*asked), 1, "an older copy was put back")
+    for command in (("budget", "verify"), ("run", "rides"), ("plan", "rides")):
+        assert_refused(project.cli_here(*command), 1, "an older copy was put back")
 
 
 def texts_in(value: object) -> Iterator[str]:

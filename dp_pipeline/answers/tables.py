@@ -451,12 +451,14 @@ def union(first: Names, second: Names) -> Names:
     return tuple(dict.fromkeys((*first, *second)))
 
 
-def no_share(items: str, among: str) -> DeclarationError:
-    """Return the error for a share among released items of which there is none."""
+def no_share(item: str, among: str) -> DeclarationError:
+    """Return the error for a share among released rows or units of which there is none."""
     if not among.strip():
-        return DeclarationError(f"The release has no {items}, so there is no share: ask another")
+        return DeclarationError(
+            f"The release has no {item}, so there is no share: open another one"
+        )
     return DeclarationError(
-        f"No released {items} meets the condition {among!r}, so there is no share: use a wider one"
+        f"No released {item} meets the condition {among!r}, so there is no share: use a wider one"
     )
 
 

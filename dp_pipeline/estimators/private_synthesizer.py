@@ -331,7 +331,7 @@ noise protects nobody
         """
         with parameters.invalid_parameters():
             if tables.have_parts(X, self.domain):
-                self._refuse_of_units(prior=prior, refines=refines)
+                self._refuse_beside_parts(prior=prior, refines=refines)
                 rows = DeclaredRows.of_units(X, self.domain, person, at_most, order)
             else:
                 features = features_of(X, typed=False)
@@ -362,7 +362,7 @@ noise protects nobody
         self._warn()
         return self
 
-    def _refuse_of_units(self, **arguments: Any) -> None:
+    def _refuse_beside_parts(self, **arguments: Any) -> None:
         """Raise DeclarationError for an argument that has no meaning for units with parts."""
         arguments |= {"plan_from": self.plan_from, "discover": self.discover}
         excess = [name for name, value in arguments.items() if value is not None]

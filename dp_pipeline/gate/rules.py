@@ -137,10 +137,11 @@ class NearestCentre:
             raise BoundaryViolation(
                 "The columns of a rule must be different, but one is repeated: name each once"
             )
-        if not self.centres or any(len(centre) != d for centre in self.centres):
+        lengths = ", ".join(sorted({str(len(centre)) for centre in self.centres}))
+        if lengths != str(d):
             raise BoundaryViolation(
-                f"A rule of {d} columns needs one or more centres, all of {d} numbers, but its "
-                f"{len(self.centres)} centres are not so"
+                f"A rule of {d} columns needs one or more centres of {d} numbers each, but it has "
+                f"{f'centres of {lengths}' if lengths else 'none'}"
             )
         # A fraction or a NaN would pass every comparison, and the answers would not be integers.
         if not all(type(number) is int for number in chain(self.weights, *self.centres)):

@@ -173,7 +173,8 @@ class _Search:
         chosen = rng.permutation(count)[: count // 2 * 2].reshape(2, -1)
         positions = rng.integers(0, size, chosen.shape)
         changes = self._change(chosen, positions)
-        best = np.argsort(changes)[:most]
+        # Stable: processors sort equal changes differently, and a release is drawn again later.
+        best = np.argsort(changes, kind="stable")[:most]
         best = best[changes[best] < 0]
         self._apply(chosen[:, best], positions[:, best])
 

@@ -43,13 +43,17 @@ class UnitTables:
         return np.asarray(self.codes[SIZE], dtype=np.int64) + self._declared.fewest
 
     @cached_property
+    def _row_counts(self) -> IntArray:
+        return self._declared.row_counts(self.codes[SIZE])
+
+    @cached_property
     def _firsts(self) -> IntArray:
-        return first_parts(np.maximum(1, self._sizes))
+        return first_parts(self._row_counts)
 
     @property
     def weights(self) -> NDArray[np.float64]:
         """The weight of each row (rows,) in tables where each unit counts once."""
-        return np.asarray(1 / np.maximum(1, self._sizes))
+        return np.asarray(1 / self._row_counts)
 
     @property
     def units(self) -> Codes:
@@ -82,7 +86,7 @@ class UnitTables:
         [[[0, 0], [0, 0]], [[0, 1], [0, 0]]]
         """
         in_order, k = self.has_order, self.domain[name].size
-        rows = np.maximum(1, self._sizes)
+        rows = self._row_counts
         places = np.arange(len(rows)) - np.repeat(self._firsts, rows[self._firsts])
         sizes, codes = self.domain[SIZE].size, np.asarray(self.codes[name], dtype=np.int64)
         counts = np.zeros(sizes * k * k, dtype=np.int64)

@@ -13,7 +13,6 @@ from dp_pipeline.config.domain import OTHER, Domain
 from dp_pipeline.config.encoding import Levels
 from dp_pipeline.gate.discovery import discovery_queries, rows_for_bounds
 from dp_pipeline.models.tables.base import ExpectedPairs, TableModel
-from dp_pipeline.models.tables.one_shot.units import PAIRS_SHARE
 from dp_pipeline.releases.epsilon_release import EpsilonRelease
 from dp_pipeline.releases.run_options import RunOptions
 from dp_pipeline.reporting.plausibility import NOISE_SHARE
@@ -74,7 +73,6 @@ def foreseen_tables(options: RunOptions) -> Iterator[ForeseenTable]:
         if isinstance(model, TableModel):
             rate = NoiseRate(currency != PURE, spec.distance)
             amount = currency.amount_of(release.epsilon)
-            amount *= 1 - (PAIRS_SHARE if spec.domain.parts else 0)
             domain = _likely_domain(spec, options.spec, rows)
             pairs = model.expected_pairs(domain, rows, amount, rate)
             if pairs is not None:

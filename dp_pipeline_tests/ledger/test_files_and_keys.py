@@ -202,17 +202,17 @@ def test_many_processes_and_a_sweeper_never_let_two_in(tmp_path: Path):
 
 
 @pytest.fixture
-def left(ledger: Ledger) -> Path:
+def leftover(ledger: Ledger) -> Path:
     """The file of a killed run."""
     path = ledger.folder / "locks" / f"{charge('killed').key}.lock"
     path.touch()
     return path
 
 
-def test_files_of_killed_runs_are_swept_and_those_in_use_are_not(ledger: Ledger, left: Path):
+def test_files_of_killed_runs_are_swept_and_those_in_use_are_not(ledger: Ledger, leftover: Path):
     with ledger.reserve(charge("open")):
         assert ledger.sweep_locks() == 1
-        assert not left.exists()
+        assert not leftover.exists()
         assert locks(ledger) == [f"{charge('open').key}.lock", "ledger.lock"]
     assert ledger.sweep_locks() == 0
 

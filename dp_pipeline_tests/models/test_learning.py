@@ -277,9 +277,9 @@ def test_the_variance_of_a_roll_up_is_that_of_its_parts_together() -> None:
         for window in range(3):
             noise = SeededNoise(1000 * seed + window)
             released = run(model, TEN_PEOPLE, epsilon=Fraction(1), noise=noise).released
-            found = EarlierTables.of(released.tables(), TOWN)
-            assert found is not None
-            known.append(found)
+            tables = EarlierTables.of(released.tables(), TOWN)
+            assert tables is not None
+            known.append(tables)
         for names, exact in (("colour",), [5, 2, 3]), (("smokes",), [6, 4]):
             total = sum_marginals(known, names)
             assert total is not None

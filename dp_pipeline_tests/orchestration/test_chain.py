@@ -144,8 +144,8 @@ def test_quality_of_sensitive_rows_is_bought_with_one_epsilon(
 
 
 def test_mistakes_of_classifiers_are_exact_where_rows_are_public(project: Project):
-    one = {"models": {"independent": {}}, "partitions": ["1"], "publish": None}
-    spec = project.declare("plants", PLANTS, targets={"colour": {"positive": ["red"]}}, **one)
+    sections = {"models": {"independent": {}}, "partitions": ["1"], "publish": None}
+    spec = project.declare("plants", PLANTS, targets={"colour": {"positive": ["red"]}}, **sections)
     (release,) = project.run(spec)
     exact = {row.metric: row.value for row in release.quality}
     assert set(exact) == {

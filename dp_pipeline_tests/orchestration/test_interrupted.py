@@ -205,10 +205,10 @@ def test_release_with_damaged_answers_is_dead(damage: str, project: Project, spe
     transcript = interrupted(project, spec)
     harm, words = DAMAGES[damage]
     harm(project, transcript)
-    left = transcript.read_bytes()
+    before = transcript.read_bytes()
     with pytest.raises(Damaged, match=words):
         project.publish(spec)
-    assert transcript.read_bytes() == left, "something was drawn again"
+    assert transcript.read_bytes() == before, "something was drawn again"
     require_dead(project, spec)
 
 

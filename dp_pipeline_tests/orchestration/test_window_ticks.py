@@ -126,18 +126,18 @@ def test_a_tick_requests_windows_alone_that_have_a_file(path: str, project: Proj
         file.parent.mkdir(parents=True, exist_ok=True)
         file.touch()
 
-    def asked() -> list[str | None]:
+    def requested_keys() -> list[str | None]:
         tick = ticked(project, spec, "2026-02-24T06:00")
         return [request.partition_key for request in tick.run_requests or []]
 
-    assert asked() == []
+    assert requested_keys() == []
     written("2026-W02")
-    assert asked() == ["2026-W02-1"]
+    assert requested_keys() == ["2026-W02-1"]
     mark_published(project, "2026-W02")
-    assert asked() == []
+    assert requested_keys() == []
     written("2026-W04")
     written("2026-W06")
-    assert asked() == ["2026-W04-1", "2026-W06-1"]
+    assert requested_keys() == ["2026-W04-1", "2026-W06-1"]
 
 
 def copy_pointers(project: Project, week: str, other: str) -> None:

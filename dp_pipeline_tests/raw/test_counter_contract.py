@@ -252,10 +252,10 @@ def test_an_answer_shares_no_memory(engine):
     assert_answer(second, population.loop.count([("c", "d")])[0].open_at_the_gate())
     assert_agrees(lambda _: counter, population, counts)
     for tree, nodes, bits in TREES:
-        asked = [(nodes, bits)]
-        counter.children(tree, asked)[0].open_at_the_gate()[:] = -1
-        (expected,) = population.loop.children(tree, asked)
-        assert_answer(counter.children(tree, asked)[0], expected.open_at_the_gate())
+        requests = [(nodes, bits)]
+        counter.children(tree, requests)[0].open_at_the_gate()[:] = -1
+        (expected,) = population.loop.children(tree, requests)
+        assert_answer(counter.children(tree, requests)[0], expected.open_at_the_gate())
 
 
 X = NearestCentre(("x",), ((0,),), (1,))

@@ -89,18 +89,19 @@ class ChargedRelease:
         return f"{setting}dp-pipeline run {dataset}{span} --model {name} --epsilon {epsilon}"
 
     @property
-    def give_up(self) -> str:
+    def give_up_command(self) -> str:
         """The command that ends the release for ever, in quotes."""
         return f"`dp-pipeline budget give-up {str(self.entry.key)[:12]} --reason …`"
 
     @property
-    def way_back(self) -> str:
-        """What to do where its snapshot is no longer the current one."""
+    def advice_on_snapshot(self) -> str:
+        """What to do where the snapshot of the release is no longer the current one."""
         window, (*earlier, last) = (self.windows or ("",))[-1], self.facts["snapshot"].split("+")
         name = last.removeprefix(f"{window}.") if window else last
         if earlier or name == window:
             return (
-                f"no command goes back to {self.facts['snapshot']}, so give it up by {self.give_up}"
+                f"no command goes back to {self.facts['snapshot']}, so give it up by "
+                f"{self.give_up_command}"
             )
         # `--refine` takes no snapshot: the release that is refined is replayed with it first.
         epsilon = self.facts.get(REFINED_FROM) or self.facts.get("epsilon", "")
@@ -283,7 +284,7 @@ def _obstacle(release: ChargedRelease) -> str | None:
     if key.digest != release.entry.key:
         return f"{release.changes(spec)}: declare it as it was, or use {facts['code']}"
     if not release.is_current(spec):
-        return f"another snapshot is read now: {release.way_back}"
+        return f"another snapshot is read now: {release.advice_on_snapshot}"
     if isinstance(today, NoisyRelease) and isinstance(key, ReleaseKey):
         return _refusal_of_answers(today, key, release)
     return None
@@ -293,7 +294,7 @@ def _refusal_of_answers(
     release: NoisyRelease, key: ReleaseKey, charged: ChargedRelease
 ) -> str | None:
     """Return why a release's stored answers cannot be replayed, as text; None if they can."""
-    after = f", once this one is given up by {charged.give_up}"
+    after = f", once this one is given up by {charged.give_up_command}"
     try:
         require_reserved_parameters(release, key)
         path = release.store.transcript_path(key)
@@ -307,9 +308,8 @@ def _refusal_of_answers(
     except AnswersLost as error:
         return f"{error}{after}"
     except OtherQuestion as error:
-        return (
-            f"{error}: finish it with {charged.facts['code']}, or give it up by {charged.give_up}"
-        )
+        finish = f"finish it with {charged.facts['code']}"
+        return f"{error}: {finish}, or give it up by {charged.give_up_command}"
     except PipelineError as error:
         return str(error)
     return None

@@ -27,7 +27,12 @@ from dp_pipeline.models.tables.base import ExpectedPairs, TableModel, clique_cel
 from dp_pipeline.models.tables.one_shot.plan import ROWS_SHARE, Planning
 from dp_pipeline.models.tables.one_shot.public_rows import PriorRound
 from dp_pipeline.models.tables.one_shot.round import FEWEST_ROWS, Round, amounts_of
-from dp_pipeline.models.tables.one_shot.units import UnitRelease, measure_pairs, with_parts_of_pairs
+from dp_pipeline.models.tables.one_shot.units import (
+    PAIRS_SHARE,
+    UnitRelease,
+    measure_pairs,
+    with_parts_of_pairs,
+)
 from dp_pipeline.models.tables.one_shot.workload import Workload, workload, workload_of_targets
 from dp_pipeline.results.accountant import split
 from dp_pipeline.results.clusters import Tables
@@ -190,6 +195,8 @@ class OneShot(TableModel):
         sizes = self.sizes(domain)
         if len(sizes) < 2 or self.quality != "best":
             return None
+        if domain.parts is not None:
+            amount *= 1 - PAIRS_SHARE
         weights = self._workload.weights(sizes)
         planning = self._planning(domain, max(1.0, rows), amount, rate, weights)
         middle = planning.errors.shape[1] // 2

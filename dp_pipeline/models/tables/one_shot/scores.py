@@ -120,8 +120,8 @@ class DependenceQueries:
         means = np.array(self.planning.means)
         measured, others = float(scores[0].sum()), max(1, len(every) - len(pairs))
         rows = len(every) * float((means * chances).sum() / chances.sum()) - measured
-        left = np.maximum((len(every) * means - measured) / others, means.min())
-        square = 2 * float((left**2 * chances).sum() / chances.sum())
+        unscored = np.maximum((len(every) * means - measured) / others, means.min())
+        square = 2 * float((unscored**2 * chances).sum() / chances.sum())
         return dict.fromkeys(every, (max(0.0, rows) / others, square)) | _of_pairs(pairs, scores)
 
     def _picked(self, plan: Plan) -> list[Pair]:
