@@ -7,8 +7,6 @@ columns for kjig (0.1 s for columns alone, 1 s for the best shape) and for the f
 importances together are to take at most 1.5 times as long as fitting it twice.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from functools import partial

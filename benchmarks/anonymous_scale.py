@@ -7,8 +7,6 @@ first figure is of the choice alone; the second and the memory are of everything
 tables of a release, with the libraries.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -6,8 +6,6 @@ Rows of six attributes as benchmarks/anonymous_scale.py makes them, and a label 
 tested on all of them, as ``HeldOut`` does with four fifths and a fifth.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

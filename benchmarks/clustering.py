@@ -8,8 +8,6 @@ in a process of its own, so that the peak of its memory is its own: the peak abo
 size before the fit is printed beside the size of the rows.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import resource
 import sys

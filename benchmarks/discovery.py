@@ -5,8 +5,6 @@ Quantiles of the tree are compared with joint exponential ones (Gillenwater, Jos
 "Differentially Private Quantiles", ICML 2021), here in floats and for this comparison alone.
 """
 
-from __future__ import annotations
-
 import sys
 import tempfile
 from collections.abc import Callable, Mapping

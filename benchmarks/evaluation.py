@@ -7,8 +7,6 @@ compared. The plain side is what evaluation was made of before it was made of th
 a key a row in 64 bits, all pairs of rows, ten starts of k-means on all rows, an HMAC a row.
 """
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import sys

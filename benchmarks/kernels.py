@@ -6,8 +6,6 @@ Both sides of a ratio run in the same process on the same data, and the two
 answers are compared. Wall times of a busy machine mean little; ratios mean more.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Callable

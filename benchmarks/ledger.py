@@ -8,8 +8,6 @@ asked for as a pipeline does it: account, snapshot, key, bundle. Everything but 
 stay flat.
 """
 
-from __future__ import annotations
-
 import gc
 import os
 import statistics

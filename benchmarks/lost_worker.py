@@ -3,8 +3,6 @@
 A module of its own, so that workers can import it.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Iterable, Sequence

@@ -6,8 +6,6 @@ Four fifths of the rows are fitted, a fifth is asked about. Every comparison is 
 what discovery costs is taken from it.
 """
 
-from __future__ import annotations
-
 import copy
 import sys
 import tempfile

@@ -9,8 +9,6 @@ Every fit runs in a process of its own, with noise as for a release: the peak of
 that above what its imports take, the rows included.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import resource

@@ -9,8 +9,6 @@ pairs are counted of. Peak memory is of the process, libraries too,
 and not of workers elsewhere, where ``DP_PIPELINE_ENGINE`` names an engine that has some.
 """
 
-from __future__ import annotations
-
 import os
 import resource
 import subprocess

@@ -10,8 +10,6 @@ Both sides of a ratio are measured on the same rows in this run. Of Dask and Spa
 is installed.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib.util
 import os

@@ -1,7 +1,5 @@
 """Noise that remembers or forces what it answers, and curators over small populations."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The harder questions of the Counter port as loops over rows, in Python's own whole numbers."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np

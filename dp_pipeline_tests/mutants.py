@@ -8,8 +8,6 @@ that have to catch it, and ``by``: the test that did, "survived", why no test ca
 writes ``by`` anew for the faults that it planted, all of them unless some are named.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """A real PostgreSQL server for tests: on loopback, in a new folder, gone at the end."""
 
-from __future__ import annotations
-
 import os
 import pwd
 import shutil

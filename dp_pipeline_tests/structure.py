@@ -17,8 +17,6 @@ a release             ``dp-pipeline run census --model independent``, the raw ro
 from ε to its noise   the deepest stack of frames from ``publish`` to the noise source
 """
 
-from __future__ import annotations
-
 import ast
 import os
 import statistics

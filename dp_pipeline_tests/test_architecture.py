@@ -3,8 +3,6 @@
 Every contract is also shown to fail: a violation is planted in a copy of the package.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 import shutil

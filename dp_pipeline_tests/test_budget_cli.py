@@ -1,7 +1,5 @@
 """`dp-pipeline budget`: shown, raised with a reason, verified, exported."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """docs/choosing_epsilon.md: its commands run, and its figures are what they say."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,7 +1,5 @@
 """`dp-pipeline` as a shell sees it: exit codes, one line on stderr, and what is left behind."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """What a shell completes: names that files declare, at once, without rows and without a ledger."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

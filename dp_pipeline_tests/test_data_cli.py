@@ -1,7 +1,5 @@
 """`dp-pipeline data`: drafting a data set file, and checking one."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`dp-pipeline export` and `verify`: from a home into a folder, and checked without a home."""
 
-from __future__ import annotations
-
 import csv
 import json
 import shutil

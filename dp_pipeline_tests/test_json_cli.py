@@ -1,7 +1,5 @@
 """`--json`: one document on stdout for programs, with the same errors and exit codes."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

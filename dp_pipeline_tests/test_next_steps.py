@@ -1,7 +1,5 @@
 """Every refusal says what to do next: the command that goes on, or the variable to set."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """`import dp_pipeline as dp`: its names, and what docs/python.md shows."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """What README.md tells a newcomer to do works as it stands there, and `make` says what it does."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

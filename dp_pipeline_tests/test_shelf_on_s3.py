@@ -2,8 +2,6 @@
 server is moto's, on this computer.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -2,8 +2,6 @@
 what is right, and the tests that hold it, here or elsewhere.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import re

@@ -1,7 +1,5 @@
 """`dp-pipeline ui`: what it starts, where, and what it refuses."""
 
-from __future__ import annotations
-
 import os
 import socket
 import sys

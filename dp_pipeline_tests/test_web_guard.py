@@ -1,7 +1,5 @@
 """Who gets through to Dagster's web server: its own pages and programs, no foreign page."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from collections.abc import Mapping, Sequence

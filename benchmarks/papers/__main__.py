@@ -1,7 +1,5 @@
 """``python -m benchmarks.papers``: one command a study."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path

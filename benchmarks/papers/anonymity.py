@@ -4,8 +4,6 @@ A cell is one repetition of one system on one data set, for one use, at every K:
 at every K, then what is released is looked at, or classifiers are taught.
 """
 
-from __future__ import annotations
-
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """What the papers claim, and what this project does, as data: one sentence each."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any

@@ -4,8 +4,6 @@ A cell is one repetition of one system at one ε on one data set: the system is 
 curator in memory, then compared with the rows.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from itertools import product

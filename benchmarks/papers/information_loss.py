@@ -1,7 +1,5 @@
 """What a k-anonymous release gives up: sizes of classes and codes in, numbers out."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

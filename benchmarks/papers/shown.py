@@ -1,7 +1,5 @@
 """What the report of each study compares and shows, and ``run_study``, which makes it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from fractions import Fraction
 from math import sqrt

@@ -4,8 +4,6 @@ Source: Sweeney, "Achieving k-anonymity privacy protection using generalization 
 (2002). It walks every node, so it is for a handful of columns of a handful of levels.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from itertools import product
 

@@ -1,7 +1,5 @@
 """Small populations for k-anonymity, and the definitions that methods are held against."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from itertools import product
 from typing import Any

@@ -1,7 +1,5 @@
 """The kernel that counts rows on one side of a bit, and the searches and rankings over it."""
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Rules that release boxes: their texts, levels and features."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from dp_pipeline.anonymity.boxes import BoxRule, BoxTree, Fork, text_of

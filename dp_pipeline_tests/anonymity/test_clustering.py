@@ -1,7 +1,5 @@
 """Clusters of like rows: distances, splitting, merging, and boxes around what is left."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Groups of rows, cuts of boxes of one depth, and trees that are grown of them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

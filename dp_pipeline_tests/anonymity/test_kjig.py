@@ -1,7 +1,5 @@
 """How kjig chooses one of its candidates: by folds, and by what is known of them beforehand."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What every method must do, and what the oracle finds that searches a whole lattice."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

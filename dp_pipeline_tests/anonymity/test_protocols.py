@@ -1,7 +1,5 @@
 """What classifiers learn from releases: on which rows, in which folds, and never from noise."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Scores along the lines of labels, and classes that are cut along them and along columns."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import pairwise
 

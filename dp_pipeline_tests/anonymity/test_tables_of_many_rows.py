@@ -1,7 +1,5 @@
 """The tables of a k-anonymous release are the same however many rows of them are made at a time."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

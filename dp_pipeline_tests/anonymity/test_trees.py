@@ -1,7 +1,5 @@
 """Mondrian and the classification tree: where they cut, how far, and what they must not look at."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """Small releases made by hand: true counts, noise, and rows that fit the noisy tables."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Numbers of rows in regions and around centres, from noisy boxes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Conditions: what is read, and that nothing else is."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

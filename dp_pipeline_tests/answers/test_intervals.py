@@ -1,7 +1,5 @@
 """Intervals hold as often as they say, on tables whose truth is known."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """Every model that stores noisy tables answers with intervals."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Questions in words, on an open release and on the command line."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A reader has a folder and a light installation: no home, no pipeline, no ε."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Numbers of units, of their parts, and of units by their parts, with intervals."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

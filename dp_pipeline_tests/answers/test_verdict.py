@@ -1,7 +1,5 @@
 """The verdict on a table in words."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """A small data set file, field by field, and files that differ from it in one."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Data set files that use every field between them, as text and as nested texts."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import yaml

@@ -9,8 +9,6 @@ line ``=== NAME`` chooses the good file of the cases behind it.
     python -m dp_pipeline_tests.config.mistakes      writes the refusals anew, to be read
 """
 
-from __future__ import annotations
-
 import re
 import tempfile
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """ε is exact from text to ledger; ρ means what the formula says, and never less than the truth."""
 
-from __future__ import annotations
-
 import pickle
 from fractions import Fraction
 

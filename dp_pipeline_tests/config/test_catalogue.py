@@ -1,7 +1,5 @@
 """The built-in data sets, and those of a folder of the user's."""
 
-from __future__ import annotations
-
 import socket
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What a file may say of columns together, which cells that leaves, and what it may not say."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import product
 from pathlib import Path

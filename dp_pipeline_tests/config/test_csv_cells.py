@@ -1,7 +1,5 @@
 """Cells that a spreadsheet would compute are text; numbers stay numbers."""
 
-from __future__ import annotations
-
 import csv
 import io
 

@@ -1,7 +1,5 @@
 """The JSON Schema for editors says what the parser says, as far as shapes go."""
 
-from __future__ import annotations
-
 import copy
 import json
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The digest changes with every declaration that changes a measurement, and with no other."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Names, boxes, distance and digest of what is measured, declared and discovered."""
 
-from __future__ import annotations
-
 import json
 import re
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """One source has many spellings and one identity: the ledger must know it again."""
 
-from __future__ import annotations
-
 import os
 import socket
 from collections.abc import Callable

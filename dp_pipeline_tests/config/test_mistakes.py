@@ -1,7 +1,5 @@
 """Every mistake of the table is refused in one line, at its place and in its words."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

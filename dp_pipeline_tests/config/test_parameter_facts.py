@@ -1,7 +1,5 @@
 """Parameters in the facts of a release: one JSON object, without a mark of a program."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 

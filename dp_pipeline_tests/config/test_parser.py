@@ -1,7 +1,5 @@
 """A data set file becomes a DatasetSpec, or one line that says where it is wrong."""
 
-from __future__ import annotations
-
 import re
 from fractions import Fraction
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a file may say of decimal signs, dates, zones and derived columns, and what it may not."""
 
-from __future__ import annotations
-
 from datetime import date, timedelta
 from pathlib import Path
 

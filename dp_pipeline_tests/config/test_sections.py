@@ -1,7 +1,5 @@
 """Sections of a data set file: k-anonymous releases, targets and expectations of rows."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from pathlib import Path
 

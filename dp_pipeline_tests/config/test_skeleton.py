@@ -1,7 +1,5 @@
 """Drafts of data set files: what is open stays open, what is proposed is good."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Where rows come from, as a data set file declares it: never opened, never with a password."""
 
-from __future__ import annotations
-
 import socket
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What the operating system refuses is one line: its reason, the file, what to do; never a row."""
 
-from __future__ import annotations
-
 import errno
 import os
 import sqlite3

@@ -1,7 +1,5 @@
 """Windows cut time without gaps, and a data set file says them in a few words."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import UTC, datetime
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Texts of YAML are read back, and every field has its line."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """deploy/docker-compose.yaml as a container engine reads it: with its variables filled in."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The files of deploy/: what they publish, who sees what, and that their commands exist."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import re
 import tomllib

@@ -1,7 +1,5 @@
 """The commands of deploy/docker-compose.yaml, started as processes over a real PostgreSQL."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A ledger that pays for fits; and few rows, which are no news here."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Households of a village, their declaration, and synthesizers that copy them."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Twelve patients, and selectors of what is k-anonymous about them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pandas as pd

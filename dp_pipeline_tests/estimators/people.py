@@ -1,7 +1,5 @@
 """Two villages on a map, estimators that cluster them, and noise that does not depend on them."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Sequence
 from typing import Any

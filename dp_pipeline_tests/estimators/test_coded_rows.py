@@ -1,7 +1,5 @@
 """A row is counted by its declared cells, whatever the types of its columns; or it is dropped."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any

@@ -1,7 +1,5 @@
 """Declared columns, their dates and their constraints: read exactly, or refused in one line."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from datetime import date, datetime
 from functools import partial

@@ -1,7 +1,5 @@
 """A domain that nobody declared: what is found, and what it costs."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from functools import partial
 from typing import Any

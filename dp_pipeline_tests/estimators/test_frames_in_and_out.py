@@ -1,7 +1,5 @@
 """What comes back is what went in: types, levels, order, missing shares and numbers of rows."""
 
-from __future__ import annotations
-
 import pickle
 import warnings
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A release of kept columns keeps its promise, and nothing but what rows hold decides it."""
 
-from __future__ import annotations
-
 import pickle
 import warnings
 from typing import Any

@@ -1,7 +1,5 @@
 """Any rows give a valid release, and nothing but the noisy answers depends on them."""
 
-from __future__ import annotations
-
 import pickle
 import warnings
 from collections.abc import Callable, Iterable, Mapping

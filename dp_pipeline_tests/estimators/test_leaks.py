@@ -1,7 +1,5 @@
 """No value of a row is in an error, a warning or a fitted estimator, whatever its type."""
 
-from __future__ import annotations
-
 import pickle
 import warnings
 from typing import Any

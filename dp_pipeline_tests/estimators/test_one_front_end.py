@@ -1,7 +1,5 @@
 """A frame, a CSV file and a Parquet file of the same rows have the same codes and errors."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from tempfile import TemporaryDirectory

@@ -1,7 +1,5 @@
 """A fit of this week plans from that of last week, which is public: all of ε goes on numbers."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """What the plots draw: shares and distances that can be read off the axes again."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from typing import Any

@@ -1,7 +1,5 @@
 """A fit that a population pays for: charged before anyone looks, never refunded, or refused."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path

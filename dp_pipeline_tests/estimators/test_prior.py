@@ -1,7 +1,5 @@
 """Public rows of others say which tables a fit measures: told in ``fit``, and vouched for there."""
 
-from __future__ import annotations
-
 import importlib
 import pickle
 from functools import partial

@@ -1,7 +1,5 @@
 """Any rows give k private centres in the box; nothing but the noisy answers depends on rows."""
 
-from __future__ import annotations
-
 import tracemalloc
 import warnings
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Any rows give a valid table; nothing but the noisy answers depends on rows."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import replace
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """What editors and ``help`` show of the public names is whole, and as the code is."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from typing import Any

@@ -1,7 +1,5 @@
 """What a fit is worth on rows that its user holds; and what it says of itself without them."""
 
-from __future__ import annotations
-
 import pickle
 from dataclasses import replace
 from typing import Any

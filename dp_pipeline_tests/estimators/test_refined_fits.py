@@ -1,7 +1,5 @@
 """A fit at a larger ε takes noise away from an earlier one of the same rows, once."""
 
-from __future__ import annotations
-
 import copy
 import os
 import pickle

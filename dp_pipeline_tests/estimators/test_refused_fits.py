@@ -1,7 +1,5 @@
 """What is wrong with an estimator or its parameters is said in fit, in one line."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any, get_type_hints

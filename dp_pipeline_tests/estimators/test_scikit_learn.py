@@ -1,7 +1,5 @@
 """The manners of scikit-learn: its own checks, clones, pipelines, frames, pickles."""
 
-from __future__ import annotations
-
 import pickle
 import signal
 import warnings

@@ -1,7 +1,5 @@
 """Values of any type become levels as stated; what was never seen has no bit."""
 
-from __future__ import annotations
-
 import warnings
 from decimal import Decimal
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Frames of units and their parts are fitted as files are, and come out as two with keys."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Releases written by hand whose charges add up, and how they are written into a folder."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path

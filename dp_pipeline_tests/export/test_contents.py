@@ -1,7 +1,5 @@
 """What lies in an export: tables, places, card, and a description that other programs read."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from html.parser import HTMLParser

@@ -1,7 +1,5 @@
 """What an exported folder proves of itself: evidence, README.txt, and the loss of its noise."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """The folder of an export: whole or not at all, and over nothing but an earlier one."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Tables as files: every value comes back as it was, or is refused."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """An export is checked from its own files: whatever was changed in it is found."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Exact distributions and the goodness-of-fit tests that the gate's tests share."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Write the identities of one question of every kind into ``golden_questions.txt``."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction

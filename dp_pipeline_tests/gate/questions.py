@@ -1,7 +1,5 @@
 """Every question that a curator answers, as strategies: people, and questions of every kind."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fractions import Fraction

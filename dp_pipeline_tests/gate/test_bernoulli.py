@@ -1,7 +1,5 @@
 """Coins that fall True with probability exp(−x), and roots that are not too small."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """Questions of a release that pays in ρ: Gaussian noise and the exponential mechanism."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from fractions import Fraction
 

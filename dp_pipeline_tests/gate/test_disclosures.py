@@ -1,7 +1,5 @@
 """Looks without noise: benchmark rows alone, recorded before the look, never called private."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """What is discovered, what it costs, and what one person may change of it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction

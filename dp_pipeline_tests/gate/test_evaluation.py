@@ -1,7 +1,5 @@
 """Bought numbers of centres say what the exact metrics say."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from fractions import Fraction
 from functools import partial

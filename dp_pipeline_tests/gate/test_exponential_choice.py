@@ -1,7 +1,5 @@
 """The exponential mechanism of the three sources: right probabilities, edges and refusals."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

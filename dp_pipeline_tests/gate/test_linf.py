@@ -1,7 +1,5 @@
 """The discrete L∞ mechanism: the right distribution, the right price, the right refusals."""
 
-from __future__ import annotations
-
 from collections import Counter
 from fractions import Fraction
 from itertools import product

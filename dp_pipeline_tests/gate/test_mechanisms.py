@@ -1,7 +1,5 @@
 """The primitives: the scale they ask for, the ε or ρ they cost, and what they refuse."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """The rule of released centres: from data units and back, and when it is exact."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The three noise sources: right distribution, right edges, right refusals."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import random

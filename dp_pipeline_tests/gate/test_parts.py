@@ -1,7 +1,5 @@
 """Questions about the parts of units: counted as by loops, and a unit weighs no more than one."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from itertools import combinations, pairwise

@@ -1,7 +1,5 @@
 """The number of rows is public where one row replaces another, on benchmarks, and nowhere else."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Bought numbers of tables say what exact metrics say; all bought numbers cost exactly their ε."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction

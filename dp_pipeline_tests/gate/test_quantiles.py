@@ -1,7 +1,5 @@
 """Cuts of bins with about as many rows each, and which boxes are asked again for them."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from pathlib import Path
 

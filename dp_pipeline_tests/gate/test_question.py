@@ -1,7 +1,5 @@
 """A question is known by what was asked, by all of it, and by no word."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction

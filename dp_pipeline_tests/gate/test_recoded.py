@@ -1,7 +1,5 @@
 """A curator of rows recoded by groups or derived attributes: the same rows and budget."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction

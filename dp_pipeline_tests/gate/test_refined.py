@@ -1,7 +1,5 @@
 """Less noise for what is added: the right distribution given the first draw, the right price."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Scores that were looked up once: every question about them is paid for, and none shows them."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Each score moves by no more than it says, and the fuzz catches those that move further."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Noise on all cells of a sparse table, and the large ones kept: as if all had been drawn."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from collections.abc import Callable

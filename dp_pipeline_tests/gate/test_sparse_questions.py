@@ -1,7 +1,5 @@
 """The large cells of one huge table: what is paid for them, what is refused, what is shown."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The shape of a tree costs one ε however deep it goes: its proof step by step, and its code."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Which subset a row is in: a function of the row and the salt, and close to an even split."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

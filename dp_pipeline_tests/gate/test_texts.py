@@ -1,7 +1,5 @@
 """Which texts leave: (ε, δ) counted exactly on small universes, and mutants that it catches."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The number of empty cells that reach a threshold: exact, however many cells there are."""
 
-from __future__ import annotations
-
 import random
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, localcontext
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """One ε along every path of a tree: exactly, however the tree grows, and never more."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass

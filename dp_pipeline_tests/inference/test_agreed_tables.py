@@ -1,7 +1,5 @@
 """AgreedTables: one answer from noisy tables that overlap, with less noise than each of them."""
 
-from __future__ import annotations
-
 from itertools import combinations
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Rows of a network: as the tables say, group by group, and nothing else."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st

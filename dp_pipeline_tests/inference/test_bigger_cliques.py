@@ -1,7 +1,5 @@
 """Bigger cliques: the worked example, and mergers that pay."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import networkx as nx

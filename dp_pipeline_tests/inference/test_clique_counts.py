@@ -1,7 +1,5 @@
 """Counts from noisy tables that overlap: no negative cells, one total, and each by its noise."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from itertools import combinations
 

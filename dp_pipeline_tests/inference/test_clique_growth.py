@@ -1,7 +1,5 @@
 """A growing graph: which edges it has room for, and how large its cliques become."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from functools import cached_property

@@ -1,7 +1,5 @@
 """Rows from clique tables: exact where they can be, unbiased where not, valid always."""
 
-from __future__ import annotations
-
 import networkx as nx
 import numpy as np
 import pytest

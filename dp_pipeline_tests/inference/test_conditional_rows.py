@@ -1,7 +1,5 @@
 """Rows of a junction tree given some of their attributes."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from dp_pipeline.inference.conditional_rows import sample_conditionally

@@ -1,7 +1,5 @@
 """Mutual consistency: the worked example, the order of the steps, and what all tables agree on."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -4,8 +4,6 @@ Means of 20,000 draws are compared at six standard errors, which are computed ex
 has probability about 2e-9 for each of the six means, below 2e-8 for all; the seeds are fixed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Covering designs: every pair in a view, no view over what it may hold, the same for everybody."""
 
-from __future__ import annotations
-
 from itertools import combinations
 
 import pytest

@@ -1,7 +1,5 @@
 """What measured pairs tell of the others: exactly along chains, nothing where there is none."""
 
-from __future__ import annotations
-
 from itertools import combinations, pairwise
 
 import numpy as np

@@ -1,7 +1,5 @@
 """An amount is divided so that no bit of it would be better spent elsewhere."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from itertools import combinations
 

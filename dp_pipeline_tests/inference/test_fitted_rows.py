@@ -1,7 +1,5 @@
 """FittedRows: rows of one distribution that agrees with every noisy table, under any cap."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from fractions import Fraction
 from itertools import combinations

@@ -1,7 +1,5 @@
 """FittedTree: what a fitted distribution predicts is what all its cells together say."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from functools import reduce
 from itertools import combinations

@@ -1,7 +1,5 @@
 """Triangulation: the cliques of the published figure, and of random graphs."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -1,7 +1,5 @@
 """Inference over a junction tree: what writing down every cell gives, however large the numbers."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """Junction trees: running intersection holds on every triangulated graph, and is checked."""
 
-from __future__ import annotations
-
 import networkx as nx
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Latent classes: what rows have in common, and noisy tables fitted near to that."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import combinations, pairwise
 from typing import Any

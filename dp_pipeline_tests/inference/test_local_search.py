@@ -1,7 +1,5 @@
 """Swaps of centres: never a higher cost, and out of a corner that k-means' steps do not leave."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """Maximum entropy: what the views say is kept, and nothing is added to it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """Levels of missing values: which noisy tables have rows there, and what is fitted without them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """What a score is expected to be: exponential by itself, or near to what a tree predicts."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

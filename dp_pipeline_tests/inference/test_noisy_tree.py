@@ -1,7 +1,5 @@
 """Counts of a tree that agree with one another: by hand on five nodes, and for any noise."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

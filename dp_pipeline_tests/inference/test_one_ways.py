@@ -1,7 +1,5 @@
 """One-way marginals: how many rows they agree on, and shares near their counts."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

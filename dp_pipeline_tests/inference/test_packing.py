@@ -1,7 +1,5 @@
 """Disjoint tables: every attribute in one, no step that loses, and none above the cap."""
 
-from __future__ import annotations
-
 from itertools import combinations
 from math import prod, sqrt
 

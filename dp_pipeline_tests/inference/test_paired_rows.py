@@ -1,7 +1,5 @@
 """PairedRows: rows whose pairs have the tables that were measured, whatever the network."""
 
-from __future__ import annotations
-
 from itertools import combinations
 
 import numpy as np

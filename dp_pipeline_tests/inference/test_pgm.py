@@ -4,8 +4,6 @@ It needs ``pip install 'dp-pipeline[pgm]'``; without it, brute force and least s
 inference (``test_graphical_model``) and fitting (``test_tree_fit``) are compared with.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """From clique tables to marginals and back: sums over axes, and the transpose of that map."""
 
-from __future__ import annotations
-
 from itertools import combinations
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Noisy tables that overlap: what least squares says of all of them together, part by part."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from itertools import product
 

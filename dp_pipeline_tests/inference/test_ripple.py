@@ -1,7 +1,5 @@
 """Ripple: no negative cell is left, the total stays, and marginals stay near."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

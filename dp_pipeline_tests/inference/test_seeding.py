@@ -1,7 +1,5 @@
 """Starts made from a box or a noisy grid: always k places in the box, dense or far apart."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

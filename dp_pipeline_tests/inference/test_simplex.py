@@ -1,7 +1,5 @@
 """The nearest table without negative cells and with a given total."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """Packed spheres lie in the box, apart from one another, and read nothing but the box."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

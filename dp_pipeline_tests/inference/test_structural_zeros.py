@@ -1,7 +1,5 @@
 """Cells that are declared to be empty: a fit without mass there, and what is still uncertain."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from itertools import product
 

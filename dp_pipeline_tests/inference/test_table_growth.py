@@ -1,7 +1,5 @@
 """Tables are put together where the error of all pairs falls by it, and not elsewhere."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

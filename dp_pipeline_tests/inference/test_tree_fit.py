@@ -1,7 +1,5 @@
 """Fitting a tree to noisy tables: the right objective, its right slope, the right limits."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from itertools import combinations
 

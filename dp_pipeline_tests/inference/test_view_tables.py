@@ -1,7 +1,5 @@
 """Tables of overlapping views, and the network that rows are drawn from."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from itertools import combinations
 

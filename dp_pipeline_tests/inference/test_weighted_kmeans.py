@@ -1,7 +1,5 @@
 """Whatever the noise, there are k finite centres inside the box."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

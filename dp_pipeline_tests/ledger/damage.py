@@ -1,7 +1,5 @@
 """Flipped bits in the pages of a small ledger, and what passes afterwards that must not."""
 
-from __future__ import annotations
-
 import sqlite3
 import struct
 from collections import Counter

@@ -1,7 +1,5 @@
 """Where a test's ledger is kept: in a file, or on a real server."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Declarations, charges and child processes for the tests of the ledger."""
 
-from __future__ import annotations
-
 import hashlib
 import multiprocessing
 import os

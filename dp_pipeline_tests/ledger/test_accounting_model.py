@@ -1,7 +1,5 @@
 """The ledger against a model of it that fits on a page."""
 
-from __future__ import annotations
-
 import tempfile
 from fractions import Fraction
 from pathlib import Path

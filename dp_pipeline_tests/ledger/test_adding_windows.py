@@ -1,7 +1,5 @@
 """An account without windows that gets them: what was spent before counts in every one."""
 
-from __future__ import annotations
-
 import tempfile
 from collections import Counter
 from dataclasses import replace

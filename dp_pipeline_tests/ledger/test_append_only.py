@@ -1,7 +1,5 @@
 """Rows are never changed; what changes them all the same is found."""
 
-from __future__ import annotations
-
 import sqlite3
 from fractions import Fraction
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Accounts whose time is cut into windows: what they declare, and how it is raised."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from fractions import Fraction

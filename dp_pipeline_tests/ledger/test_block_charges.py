@@ -1,7 +1,5 @@
 """Charges that name windows: the names, their row, and which limits bind."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Windows against a model of them that fits on a page, and many processes on them at once."""
 
-from __future__ import annotations
-
 import tempfile
 from collections import Counter
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Rows of windows that the ledger did not write: what they charge, and which cannot be."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from contextlib import nullcontext

@@ -1,7 +1,5 @@
 """An account in ρ: its limit, what it takes, and what it is never mistaken for."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What is said to be on the disk is on the disk: synchronous commits, synced files and folders."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

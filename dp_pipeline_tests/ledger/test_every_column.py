@@ -1,7 +1,5 @@
 """Every column of every table: whatever is changed in one, ``verify`` does not pass."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

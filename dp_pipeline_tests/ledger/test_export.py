@@ -1,7 +1,5 @@
 """What a reader is shown of a ledger, and what is never in it."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Files of a ledger: for their owner alone, keys for ever, and locks as long as a release lasts."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os

@@ -1,7 +1,5 @@
 """Rows, hashes and sums of every kind of row, to the byte: a stored ledger holds for ever."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """The head outside: an older copy of a ledger is refused, a crash before the head moved is not."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Many processes at once, killed at any moment: nothing is overspent, forgotten or half-written."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal

@@ -1,7 +1,5 @@
 """A ledger that goes from its file to a server: nothing is lost, nothing is there twice."""
 
-from __future__ import annotations
-
 import os
 from fractions import Fraction
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A charge may have a δ of its own: the account adds them up under a ceiling, as it does ε."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from fractions import Fraction

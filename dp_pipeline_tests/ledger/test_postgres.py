@@ -1,7 +1,5 @@
 """What only a server can do to a ledger: refuse, forget, let go of a lock, be another one."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from contextlib import nullcontext

@@ -1,7 +1,5 @@
 """Ceilings, for ever and of a month: raised by a row with a reason, never lowered."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import UTC, datetime
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """A ledger that would not go on goes on, with a row that says so, and with no smaller sum."""
 
-from __future__ import annotations
-
 import json
 import re
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Two populations over the same rows would be two budgets for the same persons."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What admission asks is what the chain has said: sums, claims and unfinished releases."""
 
-from __future__ import annotations
-
 import random
 import re
 import sqlite3

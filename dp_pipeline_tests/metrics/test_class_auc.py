@@ -1,7 +1,5 @@
 """AUC from counts of classes is that of their rows; its gradient is what one row more changes."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -5,8 +5,6 @@ are compared with (``test_disclosure``). Frames are given to it with an index 0,
 without missing values: it takes labels of the index for places, and it drops rows with NaN.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

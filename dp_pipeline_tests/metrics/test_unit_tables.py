@@ -1,7 +1,5 @@
 """Pairs of parts are those that a loop over units counts, with and without an order."""
 
-from __future__ import annotations
-
 from collections import Counter
 from itertools import combinations, pairwise
 

@@ -1,7 +1,5 @@
 """A hospital ward of nine rows in three classes, and all measures of a table by slow loops."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from fractions import Fraction

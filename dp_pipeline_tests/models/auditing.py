@@ -6,8 +6,6 @@ bound on the true one: above the claim it proves a violation; below, there is
 no evidence of one, and no more than that.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """What every model promises, as checks that a model passes or a mutant fails."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Tables of attributes of any number of levels, and the rows in them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Models that break a promise, each in one way: the contract must catch every one of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction

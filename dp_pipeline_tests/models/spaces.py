@@ -1,7 +1,5 @@
 """Boxes of any number of dimensions and shape, and a few people in them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Attributes of so many levels, and people in whom some of them depend on each other."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np

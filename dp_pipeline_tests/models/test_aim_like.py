@@ -1,7 +1,5 @@
 """AIM-like: what it measures next, for how much, and when it stops."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from itertools import combinations, product
 

@@ -8,8 +8,6 @@ have happened already. A pass is no evidence of a violation: it is not a proof o
 audit misses (small shares of ε, rare events) the exact tests of the contract are there for.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Noisy boxes of several windows, added up at no cost: which boxes, which counts, which noise."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from typing import Any
 

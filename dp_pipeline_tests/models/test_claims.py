@@ -1,7 +1,5 @@
 """What a model promises where a δ is declared, what that costs, and what is refused."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """The contract of a model that pays in ρ: exactly its budget, along any answers, in replays."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Constraints in models: no row breaks one, nothing is spent on what they say, others refuse."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from fractions import Fraction
 from itertools import product

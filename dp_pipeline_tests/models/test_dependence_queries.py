@@ -1,7 +1,5 @@
 """What one_shot takes for a score: without what the noise of one-way marginals puts there."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import networkx as nx

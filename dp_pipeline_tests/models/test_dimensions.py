@@ -1,7 +1,5 @@
 """The clustering models keep their promises in one dimension, in sixteen, and in any box."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

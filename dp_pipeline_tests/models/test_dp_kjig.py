@@ -1,7 +1,5 @@
 """dp_kjig: the bits that say most, nothing unpaid, and classes that keep both claims."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction

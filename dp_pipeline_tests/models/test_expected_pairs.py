@@ -1,7 +1,5 @@
 """The pairs that a plan foresees, and those that a release then measures."""
 
-from __future__ import annotations
-
 import tracemalloc
 from fractions import Fraction
 from itertools import combinations

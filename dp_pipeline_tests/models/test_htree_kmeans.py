@@ -1,7 +1,5 @@
 """The default: what it keeps from its tree, what for, and that another k costs nothing."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from fractions import Fraction
 

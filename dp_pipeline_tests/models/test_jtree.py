@@ -1,7 +1,5 @@
 """JTree: which edges it draws, when it stops, what it pays for them and for its tables."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from itertools import product
 from math import ceil

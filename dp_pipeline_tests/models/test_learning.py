@@ -1,7 +1,5 @@
 """Releases of one window after the other: what they cost together, and what they learn for free."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The k-means models that move centres: what they ask, where centres go, and what nobody learns."""
 
-from __future__ import annotations
-
 from dataclasses import fields
 from fractions import Fraction
 from typing import Any

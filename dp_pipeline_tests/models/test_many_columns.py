@@ -1,7 +1,5 @@
 """Forty columns: what has a grid says that it cannot, the rest gives centres."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

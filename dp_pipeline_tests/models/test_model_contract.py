@@ -1,7 +1,5 @@
 """The guarantee, for every model: exactly its budget, and nothing but its transcript."""
 
-from __future__ import annotations
-
 from dataclasses import fields, is_dataclass
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """MST: which pairs it measures, on which levels, and what each third pays for."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from itertools import product
 

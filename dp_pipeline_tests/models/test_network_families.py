@@ -1,7 +1,5 @@
 """Families of a network: every maximal set of parents, or a fair sample, and what is measured."""
 
-from __future__ import annotations
-
 from itertools import chain, combinations, islice
 from math import comb, prod
 

@@ -1,7 +1,5 @@
 """Files that differ in one odd cell: the same schema and questions, no more loss than is paid."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import date
 from fractions import Fraction

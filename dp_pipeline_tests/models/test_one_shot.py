@@ -1,7 +1,5 @@
 """What one_shot measures: which plan is taken for which public numbers, and what it then asks."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """What a model asks for: parameters from text, numbers of levels and cells, and shares of ε."""
 
-from __future__ import annotations
-
 from dataclasses import fields, replace
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """one_shot beside public rows: what it costs, what it gains, and what it does not believe."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from itertools import combinations
 

@@ -1,7 +1,5 @@
 """PrivBayes: which tables it measures, what it pays for them, and who could tell the difference."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from fractions import Fraction
 from itertools import product

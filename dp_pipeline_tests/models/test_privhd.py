@@ -1,7 +1,5 @@
 """PrivHD: what its variants cost, what they refuse, and which cliques they find."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction

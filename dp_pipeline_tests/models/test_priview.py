@@ -1,7 +1,5 @@
 """PriView: its views are public, they hold every pair, and rows agree with them."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from itertools import combinations
 

@@ -5,8 +5,6 @@ probability 0 to a positive one. Forced answers are possible answers of the mech
 population, so what happens on them happens with positive probability.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from fractions import Fraction
 

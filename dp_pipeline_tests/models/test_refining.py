@@ -1,7 +1,5 @@
 """Models that refine: what two releases of the same rows cost together, and what the second is."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any

@@ -1,7 +1,5 @@
 """Declarations and parameters are all that is refused: by every clustering model, in one line."""
 
-from __future__ import annotations
-
 from dataclasses import fields, replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Centres that move by the clipped residuals of their rows: where to, how far, and who can tell."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction

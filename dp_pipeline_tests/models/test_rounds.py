@@ -1,7 +1,5 @@
 """How often a release looks at all rows: what is large is read once a look."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from fractions import Fraction
 

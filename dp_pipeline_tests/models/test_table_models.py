@@ -1,7 +1,5 @@
 """What every model of a table takes: any rows, any levels, any ε, and it says what it needs."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import subprocess

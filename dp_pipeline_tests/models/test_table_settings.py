@@ -1,7 +1,5 @@
 """What the contract says of models of tables, at settings that are not the default ones."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """threshold_filter: which cells it keeps, what they cost, and what rows are drawn from them."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

@@ -1,7 +1,5 @@
 """How htree's tree grows: the plan by hand, generations by forced answers, paths to their ends."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Units with parts by one_shot: their rows keep sizes and constraints, and each unit is paid."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """What counts more is measured better, and nothing else of a release changes by its words."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

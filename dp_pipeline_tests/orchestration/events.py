@@ -1,7 +1,5 @@
 """What Dagster's event log holds of a data set."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any

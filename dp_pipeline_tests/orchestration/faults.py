@@ -1,7 +1,5 @@
 """What stops a release in the middle, and what somebody may do to its files afterwards."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -6,8 +6,6 @@ are not kept in the project, for another machine or NumPy may round the last dig
 Data sets whose files are not there are left out.
 """
 
-from __future__ import annotations
-
 import hashlib
 import sys
 import tempfile

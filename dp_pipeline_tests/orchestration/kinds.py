@@ -3,8 +3,6 @@
 A law of all releases is one test over KINDS.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """PATIENTS: twelve sensitive rows whose k-anonymous tables can be counted on fingers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

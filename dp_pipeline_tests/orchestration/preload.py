@@ -3,8 +3,6 @@
 Without threads: a child that is forked beside one could wait for a lock that nobody holds.
 """
 
-from __future__ import annotations
-
 import os
 import sqlite3
 import tempfile

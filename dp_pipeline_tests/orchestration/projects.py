@@ -1,7 +1,5 @@
 """A project in a temporary folder: data sets, rows written by hand, and what runs there."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """SHOPS: what members bought, whose zones and fares are left to be discovered."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from dp_pipeline.config.dataset import DatasetSpec

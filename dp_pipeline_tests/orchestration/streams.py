@@ -1,7 +1,5 @@
 """STREAM: rides of one town, released week by week; and what runs over some of its weeks."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import UTC, datetime
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """`dp-pipeline anonymize` as a shell sees it, and what the other commands say of such releases."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence

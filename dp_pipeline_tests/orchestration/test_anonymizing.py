@@ -1,7 +1,5 @@
 """A k-anonymous release: what its table promises, what it is called, and what is refused."""
 
-from __future__ import annotations
-
 import shutil
 import stat
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """k-anonymous releases as Dagster shows them: partitions by K, checks, cards, no value of a row."""
 
-from __future__ import annotations
-
 import json
 import stat
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """What an asset's page shows before any run: group, icons, owners, tags, code, columns."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace

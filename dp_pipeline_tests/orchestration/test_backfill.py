@@ -1,7 +1,5 @@
 """Backfills over ε: shown and refused beforehand, continued without paying twice."""
 
-from __future__ import annotations
-
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What is left decides, before anything is drawn."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from fractions import Fraction
 from hashlib import sha256

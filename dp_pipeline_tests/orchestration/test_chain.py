@@ -1,7 +1,5 @@
 """The whole chain, from a data set file to the report, in one process."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Laws of every kind of release: charged once, stored before it is settled, replayed at no cost."""
 
-from __future__ import annotations
-
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any

@@ -1,7 +1,5 @@
 """`dp-pipeline check` names each fault with its remedy, and writes nothing."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

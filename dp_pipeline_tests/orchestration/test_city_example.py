@@ -2,8 +2,6 @@
 process that loads the project anew, which takes seconds.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

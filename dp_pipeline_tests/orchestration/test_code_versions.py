@@ -1,7 +1,5 @@
 """When Dagster says that code has changed: until a new draw, and never after a mere replay."""
 
-from __future__ import annotations
-
 import dagster as dg
 import pytest
 from dagster._core.definitions.data_version import CachingStaleStatusResolver

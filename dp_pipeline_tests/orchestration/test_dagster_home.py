@@ -1,7 +1,5 @@
 """Dagster's settings: written once, quiet, and at one with the environment."""
 
-from __future__ import annotations
-
 import logging
 import os
 import time

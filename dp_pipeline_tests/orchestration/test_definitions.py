@@ -1,7 +1,5 @@
 """What Dagster is told: chains, descriptions, partitions, jobs, schedules. No row is read."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Many data set files: what Dagster waits for when it loads them."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping
 from pathlib import Path

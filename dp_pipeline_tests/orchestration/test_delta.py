@@ -1,7 +1,5 @@
 """A population that pays in ρ: what is reserved, settled, shown and refused, end to end."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace

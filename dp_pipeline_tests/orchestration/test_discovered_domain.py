@@ -1,7 +1,5 @@
 """A domain is discovered once a snapshot, by a charge of its own; every release is made with it."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from fractions import Fraction

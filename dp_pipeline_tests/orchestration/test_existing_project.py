@@ -1,7 +1,5 @@
 """Data sets beside what a Dagster project has of its own: nothing of either is changed."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """No rows, one row, fewer rows than centres: the whole chain gives a valid answer, or says why."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 

@@ -1,7 +1,5 @@
 """A change of the code changes no key of a release that was paid for."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from fractions import Fraction
 from importlib import resources

@@ -1,7 +1,5 @@
 """No account is opened in a home that holds what its ledger does not know: that was lost."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -1,7 +1,5 @@
 """What an interrupted release is bound to: its rows, its answers, and a salt that nobody knows."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from dataclasses import replace

@@ -2,8 +2,6 @@
 next run goes on under its charge.
 """
 
-from __future__ import annotations
-
 import random
 import signal
 import time

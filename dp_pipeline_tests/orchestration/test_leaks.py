@@ -1,7 +1,5 @@
 """On release data no exact number and no value of a row leaves the raw store."""
 
-from __future__ import annotations
-
 import json
 import re
 import stat

@@ -1,7 +1,5 @@
 """A file that is read through a link is known again, whichever of its paths another names."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path

@@ -2,8 +2,6 @@
 counted, and a plan foretells what discovery will not find and about how many pairs are measured.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

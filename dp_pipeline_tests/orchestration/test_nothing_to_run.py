@@ -1,7 +1,5 @@
 """What stands as a run would leave it is not run again; anything else is."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Other code charges nothing twice, and kills no release that is whole."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A release beside the public rows of another data set: which these are, and what it costs."""
 
-from __future__ import annotations
-
 import shutil
 from typing import Any
 

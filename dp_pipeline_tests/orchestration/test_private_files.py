@@ -1,7 +1,5 @@
 """Whatever the umask says, nobody but its owner opens what the pipeline writes."""
 
-from __future__ import annotations
-
 import os
 import stat
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Methods as published: on benchmarks alone, recorded as what they are, never to leave."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping

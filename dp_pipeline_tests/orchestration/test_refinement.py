@@ -1,7 +1,5 @@
 """A release that refines another: what it costs, that it is made once, and what it needs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """What is not ready is refused, whoever starts it and in whatever order; nothing is charged."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from fractions import Fraction

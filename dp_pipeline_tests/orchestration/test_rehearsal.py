@@ -1,7 +1,5 @@
 """A rehearsal runs the whole chain for nothing, touches nothing of the project, and says so."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The report of a data set follows its releases, whoever started the runs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

@@ -1,7 +1,5 @@
 """Asking again is free: the stored release comes back, byte for byte, and no row is read."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

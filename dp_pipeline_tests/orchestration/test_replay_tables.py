@@ -1,7 +1,5 @@
 """A settled release of a table comes back under any other post-processing, and costs nothing."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import fields
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`dp-pipeline data retire`: rows go, ledger and releases stay, and replays cost nothing."""
 
-from __future__ import annotations
-
 import pytest
 
 from dp_pipeline.config.dataset import DatasetSpec

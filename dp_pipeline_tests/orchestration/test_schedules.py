@@ -1,7 +1,5 @@
 """The weekly schedules: by the calendar alone, off by default, refused before anything is read."""
 
-from __future__ import annotations
-
 import re
 from datetime import UTC, datetime
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """The sensor on new rows: for data alone whose changes are public, and never for equal bytes."""
 
-from __future__ import annotations
-
 import json
 import os
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """Runs whose ledger and history are in files, or on servers by one variable each."""
 
-from __future__ import annotations
-
 import shutil
 from collections import Counter
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What Dagster, a plan and a printed result show of released tables, classes and centres."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Releases of several windows together: charged to each of them, with the noise of one."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """A run that is refused leaves the verdicts on what was released before it as they were."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """What is stored comes back as it was, or is refused in one line: another format, or damaged."""
 
-from __future__ import annotations
-
 import json
 import tempfile
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Tables with missing values, whole numbers and constraints, from a file to synthetic rows."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pyarrow.parquet as pq

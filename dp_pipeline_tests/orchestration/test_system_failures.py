@@ -1,7 +1,5 @@
 """A full disk, a damaged history, odd files: one line in commands and in Dagster, charged once."""
 
-from __future__ import annotations
-
 import errno
 import itertools
 import os

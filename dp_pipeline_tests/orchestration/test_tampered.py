@@ -2,8 +2,6 @@
 bundles are read, and its checks say so.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Which windows a tick of the schedule asks for, whatever happened to those before."""
 
-from __future__ import annotations
-
 import dagster as dg
 import pytest
 

@@ -1,7 +1,5 @@
 """Releases that go on window by window: each read once, charged once, and learned from."""
 
-from __future__ import annotations
-
 import csv
 import json
 import re

@@ -1,7 +1,5 @@
 """The pages of the project as text: their blocks, their links, and what they name."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from functools import cache

@@ -2,8 +2,6 @@
 shell and a folder of their own, and prints what they show.
 """
 
-from __future__ import annotations
-
 import datetime as dt
 import gzip
 import os

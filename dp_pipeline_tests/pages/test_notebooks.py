@@ -1,7 +1,5 @@
 """The notebooks run from their first cell to the last, and what they show is so."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

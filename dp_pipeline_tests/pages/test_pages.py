@@ -2,8 +2,6 @@
 a test or says why not.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 

@@ -4,8 +4,6 @@ A change of structure must leave all of them possible. A digit before a command 
 ``promised_tasks.txt`` is the exit code that is promised, where it is not 0.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

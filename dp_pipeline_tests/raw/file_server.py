@@ -1,7 +1,5 @@
 """A server of files on this machine, which can also cut them short, send elsewhere or be slow."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What every counting engine is asked, and what it must answer: what a loop over the rows says."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import combinations, permutations

@@ -1,7 +1,5 @@
 """A small file that says much: no more of it is in memory than may be, and no row stops another."""
 
-from __future__ import annotations
-
 import gzip
 import sqlite3
 from pathlib import Path

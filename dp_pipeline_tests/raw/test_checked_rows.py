@@ -1,7 +1,5 @@
 """No answer is given of a file that is not the one that was stored, by any engine."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pyarrow.parquet as pq

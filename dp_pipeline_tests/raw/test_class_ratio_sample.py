@@ -1,7 +1,5 @@
 """A sample in which every class has its share, in the order of the rows."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from dataclasses import replace

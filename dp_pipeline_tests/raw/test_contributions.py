@@ -1,7 +1,5 @@
 """Which rows of a person are kept is her own affair: nobody else and no order changes it."""
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 from collections import Counter

@@ -1,7 +1,5 @@
 """What every counting engine must answer, whatever the rows and however they are laid out."""
 
-from __future__ import annotations
-
 import pickle
 import tracemalloc
 from collections.abc import Iterator

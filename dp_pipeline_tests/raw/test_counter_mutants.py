@@ -1,7 +1,5 @@
 """Engines with one fault each, which the contract must catch."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

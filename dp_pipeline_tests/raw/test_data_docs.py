@@ -1,7 +1,5 @@
 """Great Expectations' suite and pages: for the steward alone, and no value of a row in them."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

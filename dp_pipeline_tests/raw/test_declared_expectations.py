@@ -1,7 +1,5 @@
 """What a user declares in Great Expectations' words is what the library tests, row by row."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

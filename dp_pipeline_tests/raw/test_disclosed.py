@@ -1,7 +1,5 @@
 """What an engine shows of benchmark rows without noise depends on the rows, not on their order."""
 
-from __future__ import annotations
-
 import pickle
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Dask and Spark count what one process counts, whatever becomes of their workers."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

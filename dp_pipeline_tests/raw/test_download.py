@@ -1,7 +1,5 @@
 """A download is the declared file, whole and small enough, or it is not there at all."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import socket

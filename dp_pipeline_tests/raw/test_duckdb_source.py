@@ -1,7 +1,5 @@
 """A query on a DuckDB file gives its columns with their types, and reaches nothing else."""
 
-from __future__ import annotations
-
 import sys
 import traceback
 from pathlib import Path

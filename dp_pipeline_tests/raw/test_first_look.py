@@ -1,7 +1,5 @@
 """The first look at a source: names and declared types, never a row."""
 
-from __future__ import annotations
-
 import gzip
 import sqlite3
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """A generator makes the same population for the same seed, of the shape it promises."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 import pytest

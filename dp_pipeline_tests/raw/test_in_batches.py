@@ -1,7 +1,5 @@
 """Rows that are more than a batch: read, checked, prepared, bounded and counted part by part."""
 
-from __future__ import annotations
-
 import gzip
 from collections import Counter
 from datetime import date

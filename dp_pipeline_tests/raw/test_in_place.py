@@ -1,7 +1,5 @@
 """Snapshots of Parquet files that stay where they are."""
 
-from __future__ import annotations
-
 import pickle
 from datetime import date
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A source is read once; a snapshot is whole or not there, and never changes."""
 
-from __future__ import annotations
-
 import json
 import stat
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """Missing values of nullable attributes keep their rows and are a cell of their own."""
 
-from __future__ import annotations
-
 from datetime import date
 from math import isnan
 from pathlib import Path

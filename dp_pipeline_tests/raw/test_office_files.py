@@ -1,7 +1,5 @@
 """Files as offices have them: no row is lost, and none is misread, because of their form."""
 
-from __future__ import annotations
-
 import csv
 import encodings.aliases
 import io

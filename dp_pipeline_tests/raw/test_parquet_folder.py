@@ -1,7 +1,5 @@
 """A folder of Parquet files is one table, whatever each of them stores its columns as."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 from typing import Any

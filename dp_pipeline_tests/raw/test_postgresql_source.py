@@ -1,7 +1,5 @@
 """A query to a real PostgreSQL server: its types, its refusals, and nothing that it could write."""
 
-from __future__ import annotations
-
 import os
 import traceback
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Who prepares rows and bounds persons changes no byte: one process, or workers that see a task."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import signal

@@ -1,7 +1,5 @@
 """Proposals of public rows: every value fits what is proposed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The public tables of the papers, from their files to codes; needs the data folder."""
 
-from __future__ import annotations
-
 import gzip
 import os
 from dataclasses import replace

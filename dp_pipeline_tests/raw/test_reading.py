@@ -1,7 +1,5 @@
 """Decimal commas, dates, zones and derived columns: each cell by itself, as it is declared."""
 
-from __future__ import annotations
-
 from datetime import UTC, date, datetime, timedelta
 
 import numpy as np

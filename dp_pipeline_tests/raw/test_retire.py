@@ -1,7 +1,5 @@
 """Retired rows are gone, their names are taken, and a stopped retirement can be finished."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import date
 from pathlib import Path

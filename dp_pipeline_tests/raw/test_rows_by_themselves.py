@@ -1,7 +1,5 @@
 """Contract of every reader: what becomes of a row depends on that row alone."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections import Counter
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The hash that decides which rows of a person are kept is the published one."""
 
-from __future__ import annotations
-
 import hmac
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A snapshot is private, immutable, and says so when it is no longer what was stored."""
 
-from __future__ import annotations
-
 import hmac
 import json
 import os

@@ -1,7 +1,5 @@
 """A source gives exactly the declared columns, or one line that quotes no row."""
 
-from __future__ import annotations
-
 import codecs
 import gzip
 import os

@@ -1,7 +1,5 @@
 """A query gives the declared columns of a database that it cannot write to."""
 
-from __future__ import annotations
-
 import importlib
 import sqlite3
 import sys

@@ -1,7 +1,5 @@
 """Looks at validated rows before preparation: each as a loop, and how far one person moves it."""
 
-from __future__ import annotations
-
 from collections import Counter as Tally
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Rows of units are made of each unit's own parts, and give them back."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import date
 from itertools import chain

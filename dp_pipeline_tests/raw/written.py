@@ -1,7 +1,5 @@
 """Data sets written by hand: a declaration from a few lines, a snapshot from a few columns."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

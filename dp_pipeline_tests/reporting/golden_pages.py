@@ -4,8 +4,6 @@ text, and no sentence of one goes unseen.
 .venv/bin/python -m dp_pipeline_tests.reporting.golden_pages   writes the files of golden/ anew
 """
 
-from __future__ import annotations
-
 import html
 import re
 import tempfile

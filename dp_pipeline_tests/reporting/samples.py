@@ -1,7 +1,5 @@
 """Released values written by hand, and what the tests of this folder ask of Markdown."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from datetime import UTC, datetime

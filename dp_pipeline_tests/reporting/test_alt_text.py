@@ -1,7 +1,5 @@
 """What a picture shows, in words, for whoever does not see it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

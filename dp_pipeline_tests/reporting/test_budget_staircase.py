@@ -1,7 +1,5 @@
 """The budget over time: sums charge by charge, months, ceilings that were raised, in a picture."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path

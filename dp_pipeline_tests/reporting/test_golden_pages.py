@@ -1,7 +1,5 @@
 """What cards and reports say, word by word."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """Noisy rows of centres, tables of them, and errors in metres."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from typing import Any
 

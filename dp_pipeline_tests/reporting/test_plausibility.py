@@ -4,8 +4,6 @@ Noise is seeded, so every outcome here is fixed. Where a test says that somethin
 warning alone has a probability of at most 0.2 % for another seed (``reporting.plausibility``).
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import date
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Prices of releases, what their charges were for, and what a population has left."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path

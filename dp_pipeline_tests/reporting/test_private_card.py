@@ -1,7 +1,5 @@
 """The card of a release with an ε: what it says first, for whom it protects, at what price."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from fractions import Fraction

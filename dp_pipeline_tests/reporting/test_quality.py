@@ -1,7 +1,5 @@
 """What noisy answers and public rows say of synthetic rows, by hand and on a page."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from fractions import Fraction

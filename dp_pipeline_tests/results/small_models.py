@@ -1,7 +1,5 @@
 """Graphical models with so few cells that all of them can be written down."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations

@@ -1,7 +1,5 @@
 """Shares of a budget are exact, and the scale of the drawn noise proves every charge."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction

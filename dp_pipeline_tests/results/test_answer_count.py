@@ -1,7 +1,5 @@
 """Answers are counted outside of their file: whichever of the two is put back, it is noticed."""
 
-from __future__ import annotations
-
 import io
 import itertools
 import os

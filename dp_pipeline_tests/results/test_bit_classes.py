@@ -1,7 +1,5 @@
 """Bits are declared, and classes are the answers that a row can give to those that were kept."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A binary tree over the box: which side is halved, what a node is, and what is no node."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A bundle comes back from its JSON as it was, and from nothing else."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Which classes are published, what is claimed of them, and what their rates say."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from fractions import Fraction
 from math import ceil, log

@@ -1,7 +1,5 @@
 """What charges cost a population, and how a bundle remembers it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """Codes become columns of the source again, and encoding them gives the same codes."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Files are whole or absent, and what a killed writer leaves is told from what one is writing."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

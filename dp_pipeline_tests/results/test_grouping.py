@@ -1,7 +1,5 @@
 """Levels put together: neighbours in code order, none left out, and back again by their shares."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

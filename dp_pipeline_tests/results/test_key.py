@@ -1,7 +1,5 @@
 """Two releases are the same one exactly if every field of their key is the same."""
 
-from __future__ import annotations
-
 from dataclasses import fields, replace
 from fractions import Fraction
 

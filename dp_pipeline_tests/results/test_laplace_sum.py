@@ -1,7 +1,5 @@
 """The tail of a sum of discrete Laplace numbers equals its convolution, and its margin is tight."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from functools import cache
 from math import ceil

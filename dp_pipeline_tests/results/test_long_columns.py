@@ -1,7 +1,5 @@
 """Columns of many rows, some rows at a time: the same values, digests and files as at once."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Iterator
 from pathlib import Path

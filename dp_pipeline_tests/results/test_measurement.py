@@ -1,7 +1,5 @@
 """A noisy table says how far its noise goes, whatever kind it is of."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from math import exp
 

@@ -1,7 +1,5 @@
 """What an amount buys, and how tables share one: no other split has less noise."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

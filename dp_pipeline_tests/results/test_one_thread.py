@@ -1,7 +1,5 @@
 """A limit on threads that holds in the first fit of a process, too."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Nodes of a tree over the box: where they are, what lies below them, which overlap."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Boxes with noisy weights: those of a tree, of a grid, and their parts."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

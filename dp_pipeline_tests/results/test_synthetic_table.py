@@ -1,7 +1,5 @@
 """A synthetic table: what its rows say, and the tables that are stored of it."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

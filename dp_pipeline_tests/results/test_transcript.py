@@ -1,7 +1,5 @@
 """Answers are on disk before they are seen, come back in order, and damage is noticed."""
 
-from __future__ import annotations
-
 import base64
 import json
 import os

@@ -1,7 +1,5 @@
 """Quadtrees whose splits are drawn."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import strategies as st
 

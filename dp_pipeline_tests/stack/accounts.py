@@ -1,7 +1,5 @@
 """What must hold of the ledger at any moment, and what once a backfill is finished."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """The data set of the stack's tests: homes of a made-up city, ten models at six ε."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A client of a Dagster web server: the GraphQL that the UI itself speaks, over loopback."""
 
-from __future__ import annotations
-
 import json
 import urllib.request
 from collections.abc import Mapping, Sequence

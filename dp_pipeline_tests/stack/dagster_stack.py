@@ -2,8 +2,6 @@
 its own on loopback, with homes in the project's folder.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import time

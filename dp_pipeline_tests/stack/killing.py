@@ -1,7 +1,5 @@
 """Kills at random moments: whom, when, and what lay open at that moment."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import random

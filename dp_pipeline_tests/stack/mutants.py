@@ -1,7 +1,5 @@
 """Children in which one promise is broken, and which end by SIGKILL at the worst moment."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Servers in process groups of their own: started, killed, and what they leave behind found."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

@@ -6,8 +6,6 @@ is terminated by hand. Then the partitions that are not green are launched once 
 paid before is gone on with, or replayed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """A reader that looks at the store all the time, and opens every bundle as soon as it appears."""
 
-from __future__ import annotations
-
 import os
 import threading
 from collections.abc import Iterator

@@ -2,8 +2,6 @@
 limit of each week and one of each month; then what is made of all of them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Backfills over ε through real servers: what half failed, the shell, what is refused."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -2,8 +2,6 @@
 needs, and the wheel runs where nothing else of the project is.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """SIGKILL of any process of Dagster at random moments of a backfill: paid once, never broken."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 

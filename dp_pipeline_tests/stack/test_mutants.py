@@ -1,7 +1,5 @@
 """What watches the kills would see it if a promise were broken."""
 
-from __future__ import annotations
-
 import shutil
 import signal
 from collections.abc import Callable

@@ -2,8 +2,6 @@
 the daemon starts by itself: every window once.
 """
 
-from __future__ import annotations
-
 import itertools
 import subprocess
 import sys

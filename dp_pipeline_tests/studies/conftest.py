@@ -1,7 +1,5 @@
 """Data sets of small studies, and each small study run once."""
 
-from __future__ import annotations
-
 import math
 import shutil
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """One small study of each kind: a few hundred public rows, two or three systems, twice."""
 
-from __future__ import annotations
-
 import csv
 import json
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Cells of each study: their numbers, what they share, what is marked, and what ends a study."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Each verdict can come out either way, by the rule of three standard errors, in every study."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from math import nan
 from typing import Any

@@ -1,7 +1,5 @@
 """Rows that are held out are a fifth, are seen by no model, and are what classifiers are asked."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

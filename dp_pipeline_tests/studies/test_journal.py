@@ -1,7 +1,5 @@
 """A journal keeps whole lines, drops a torn one, and is one process's and one code's."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -5,8 +5,6 @@ that the variables STUDY_CLUSTERING, STUDY_RELEASE and STUDY_ANONYMITY name are 
 A fair figure fails by chance in about 0.1 % of the cases: three standard errors, one side.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Callable

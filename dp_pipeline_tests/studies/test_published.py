@@ -1,7 +1,5 @@
 """The results in docs/studies are read as this code reads them, and give the published verdicts."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Any study: what it writes, that a stopped one goes on as if it never was, what it refuses."""
 
-from __future__ import annotations
-
 import ast
 import os
 import pickle

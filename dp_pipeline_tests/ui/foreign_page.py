@@ -1,7 +1,5 @@
 """A page of another origin on this computer, that tries to launch a run of the stack."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Real columns by clicks: a domain is discovered and paid for, and a release is made with it."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import pytest

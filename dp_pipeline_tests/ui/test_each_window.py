@@ -1,7 +1,5 @@
 """Releases week by week, by clicks: a backfill over windows, a tick of the schedule, the strip."""
 
-from __future__ import annotations
-
 import re
 from fractions import Fraction
 

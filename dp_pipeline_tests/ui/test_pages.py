@@ -1,7 +1,5 @@
 """What a newcomer finds: every group, columns before any run, all that runs by itself stopped."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

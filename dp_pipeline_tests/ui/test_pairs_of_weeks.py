@@ -4,8 +4,6 @@ and the ticks of the schedule, by hand and by Dagster's daemon.
 The weeks are the last four before today: a tick asks for the newest one that is over.
 """
 
-from __future__ import annotations
-
 import re
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """What a steward does by clicks: one partition, a backfill; what is checked of them."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import pytest

@@ -1,7 +1,5 @@
 """What the pages tell when everything has run: the chain, cards, columns, plots, the budget."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

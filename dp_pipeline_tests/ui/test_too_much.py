@@ -1,7 +1,5 @@
 """What a steward sees who asks for more than is left: the last file, as it leaves a failed run."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import pytest

@@ -1,7 +1,5 @@
 """The data sets that the browser looks at: places and answers of a made-up town, quick to run."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
