@@ -18,23 +18,25 @@ from numpy.typing import NDArray
 
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.domain import Domain
-from dp_pipeline.config.encoding import INVALID, IntArray
 from dp_pipeline.config.errors import DeclarationError, did_you_mean
 from dp_pipeline.estimators.frames import Features, stored_column, stored_persons
 from dp_pipeline.inference.earlier import PublicTable
-from dp_pipeline.raw.contributions import PersonKeys, count_omitted_rows, keep_at_most
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.raw.generators.declared import draw_declared_rows
-from dp_pipeline.raw.prepare import normalized
+from dp_pipeline.raw.prepare import (
+    discretized,
+    normalized,
+    rows_as_declared,
+    rows_breaking,
+    rows_left_out,
+)
 from dp_pipeline.raw.units import OF_UNIT, join_parts, unit_keys
-from dp_pipeline.raw.values import breaking_rows, cell_codes, mend_constraints, valid_numbers
 from dp_pipeline.results.synthetic_table import decode_columns
 
 _BLOCK_ROWS = 1 << 16
-"""Most rows whose numbers are in memory as floats at a time."""
+"""Most rows whose numbers are in memory as floats at a time, unless rows are of persons."""
 
-_PLACE = "\0place"
-"""The column of places in a table whose rows are chosen; no key of a row depends on it."""
+Arrays = dict[str, NDArray[Any]]
 
 
 def declared_values(features: Features, names: Sequence[Any]) -> tuple[Any, ...]:
@@ -76,8 +78,8 @@ class PreparedRows:
     """
 
     domain: Domain
-    codes: dict[str, NDArray[Any]]
-    coordinates: dict[str, NDArray[Any]]
+    codes: Arrays
+    coordinates: Arrays
     row_count: int
     left_out: int
 
@@ -138,95 +140,58 @@ def draw_table(spec: DatasetSpec, public: PublicTable | None, rows: int) -> pa.T
 def prepared_rows(
     spec: DatasetSpec, table: pa.Table, key: bytes = b"", *, refuse: bool = False
 ) -> PreparedRows:
-    """Return the rows that fit a declaration, which are those that ``raw.prepare`` would keep.
+    """Return the rows that fit a declaration, which are those that ``raw.prepare`` keeps.
 
     table    as ``stored_table`` has it; of units with parts as ``DeclaredRows.stored`` has it
     key      the secret that chooses the rows of a person; empty where a row is a person
     refuse   raise where a row does not fit, in place of leaving it out: DeclarationError
              with the column's name, which tells about a row
     """
-    if spec.domain.parts is not None:
-        with np.errstate(all="ignore"):
-            if OF_UNIT in table.column_names:
-                table = join_parts(table, unit_keys(spec, key)).table
-            units = normalized(spec, table, key)
-        cells = {name: units.column(name).to_numpy() for name in units.column_names}
-        return PreparedRows(spec.counted_domain, cells, {}, units.num_rows, 0)
-    domain, rows, written = spec.domain, table.num_rows, 0
-    codes = {
-        name: np.empty(rows, dtype=np.min_scalar_type(domain[name].size - 1))
-        for name in domain.discrete
-    }
-    coordinates = {name: np.empty(rows, dtype=np.int32) for name in domain.numeric}
-    is_kept = np.zeros(rows, dtype=np.bool_)
     # A warning about a cast would say something about a row.
     with np.errstate(all="ignore"):
-        for start in range(0, max(1, rows), _BLOCK_ROWS):
-            block = table.slice(start, _BLOCK_ROWS)
-            keep, *block_columns = _prepare_block(domain, block, refuse=refuse)
-            is_kept[start : start + _BLOCK_ROWS] = keep
-            stop = written + int(keep.sum())
-            for columns, parts in zip((codes, coordinates), block_columns, strict=True):
-                for name, part in parts.items():
-                    columns[name][written:stop] = part[keep]
-            written = stop
-    chosen, left_out = _bounded(spec, table, is_kept, key)
+        if refuse:
+            _require_declared(spec.domain, table)
+        if OF_UNIT in table.column_names:
+            table = join_parts(table, unit_keys(spec, key)).table
+        # All rows of a person are bounded together.
+        size = _BLOCK_ROWS if spec.protection.column is None else max(1, table.num_rows)
+        starts = range(0, max(1, table.num_rows), size)
+        blocks = [_prepared_block(spec, table.slice(start, size), key) for start in starts]
+
+    def joined(parts: list[Arrays]) -> Arrays:
+        # Each column of the blocks is given up as soon as it is copied.
+        return {name: np.concatenate([part.pop(name) for part in parts]) for name in [*parts[0]]}
+
     return PreparedRows(
-        domain,
-        {name: column[:written][chosen] for name, column in codes.items()},
-        {name: column[:written][chosen] for name, column in coordinates.items()},
-        written if isinstance(chosen, slice) else len(chosen),
-        left_out,
+        spec.counted_domain,
+        joined([block.codes for block in blocks]),
+        joined([block.coordinates for block in blocks]),
+        sum(block.row_count for block in blocks),
+        sum(block.left_out for block in blocks),
     )
 
 
-def _bounded(
-    spec: DatasetSpec, table: pa.Table, is_kept: NDArray[np.bool_], key: bytes
-) -> tuple[IntArray | slice, int]:
-    """Return the places (m,) of rows within each person's limit, and ``left_out`` of PreparedRows.
-
-    Places are among the kept rows; without persons, a slice of all.
-    """
-    keys = PersonKeys.of(spec.columns, spec.protection.column, key)
-    if keys is None:
-        return slice(None), int((~is_kept).sum())
-    places = table.append_column(_PLACE, pa.array(np.cumsum(is_kept) - 1))
-    at_most, invalid_rows = spec.protection.rows, table.filter(pa.array(~is_kept))
-    bounded = keep_at_most(places.filter(pa.array(is_kept)), at_most=at_most, keys=keys)
-    left_out = count_omitted_rows(invalid_rows, bounded, at_most=at_most, keys=keys)
-    return np.asarray(bounded.column(_PLACE).to_numpy()), left_out
+def _prepared_block(spec: DatasetSpec, table: pa.Table, key: bytes) -> PreparedRows:
+    domain, stage = spec.counted_domain, normalized(spec, table, key)
+    cells = discretized(spec, stage) if spec.domain.parts is None else stage
+    codes, coordinates = (
+        {name: rows.column(name).to_numpy() for name in names}
+        for rows, names in ((cells, domain.discrete), (stage, domain.numeric))
+    )
+    return PreparedRows(domain, codes, coordinates, stage.num_rows, rows_left_out(stage))
 
 
-def _prepare_block(
-    domain: Domain, table: pa.Table, *, refuse: bool
-) -> tuple[NDArray[np.bool_], dict[str, IntArray], dict[str, IntArray]]:
-    """Return a mask (n,) of fitting rows, and codes and coordinates (n,), arbitrary for others."""
-    codes: dict[str, IntArray] = {}
-    coordinates: dict[str, IntArray] = {}
-    keep = np.ones(table.num_rows, dtype=np.bool_)
+def _require_declared(domain: Domain, table: pa.Table) -> None:
     for attribute in domain:
-        name, column, fits = attribute.name, table.column(attribute.column), keep
-        if attribute.has_cells:
-            codes[name] = cell_codes(attribute, column)
-            fits = codes[name] != INVALID
-        if attribute.is_axis and attribute.coordinate is not None:
-            numbers = valid_numbers(attribute, column)
-            fits = ~np.isnan(numbers)
-            numbers[~fits] = attribute.coordinate.lower
-            coordinates[name] = attribute.coordinate.encode(numbers)
-        if refuse and not fits.all():
+        if not rows_as_declared(Domain((attribute,)), table).all():
             raise DeclarationError(
-                f"X: the column {name!r} must hold declared values, but some are not: declare "
-                "them, or fit with on_unknown='drop'"
+                f"X: the column {attribute.name!r} must hold declared values, but some are not: "
+                "declare them, or fit with on_unknown='drop'"
             )
-        keep = keep & fits
-    for constraint in domain.constraints if refuse else ():
-        if (keep & breaking_rows(constraint, domain, codes)).any():
+    for constraint in domain.constraints:
+        if rows_breaking(constraint, domain, table).any():
             among = " and ".join(constraint.attributes)
             raise DeclarationError(
                 f"X: the rows must keep the constraints of {among}, but some break them: correct "
                 "the constraints, or fit with on_unknown='drop'"
             )
-    if domain.constraints:
-        keep = keep & mend_constraints(domain, codes)
-    return keep, codes, coordinates

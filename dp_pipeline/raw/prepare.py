@@ -167,7 +167,7 @@ def _store_first(
     def counted() -> Iterator[pa.Table]:
         nonlocal left_out
         for table in _normalized_tables(spec, snapshot, parallel_map, scratch):
-            left_out += int((table.schema.metadata or {}).get(_COUNT, 0))
+            left_out += rows_left_out(table)
             yield table.replace_schema_metadata(None)
 
     store_parts(snapshot, stage, counted())
@@ -233,14 +233,19 @@ class _Normalizer:
 
 
 def normalized(spec: DatasetSpec, table: pa.Table, key: bytes) -> pa.Table:
-    """Return the table of the stage ``normalized`` made from a source's rows.
+    """Return the table of the first stage of preparation made from a source's rows.
 
     table   as ``read_source`` gives it
     key     the population's secret key
     """
     keys = PersonKeys.of(spec.columns, spec.protection.column, key)
     (stage,) = _Normalizer(spec, keys, Path()).normalize_batch(lambda: table)
-    return stage.replace_schema_metadata(None)
+    return stage
+
+
+def rows_left_out(stage: pa.Table) -> int:
+    """Return the number of rows that a table of ``normalized`` leaves out, before it is stored."""
+    return int(stage.schema.metadata[_COUNT])
 
 
 def _add_mark_of_declared_rows(spec: DatasetSpec, table: pa.Table) -> pa.Table:
