@@ -300,32 +300,6 @@ def _number_text(value: Any) -> str | None:
     return str(int(number)) if number.is_integer() else repr(number)
 
 
-Kind = Literal["categories", "truths", "numbers", "texts", "others"]
-
-
-def kind_of(column: Any) -> Kind:
-    """Return the kind of a column's values, by its type, or by each value of objects.
-
-    A column without a value holds texts.
-    """
-    dtype = column.dtype
-    if dtype.name == "category":
-        return "categories"
-    if dtype.kind in "biuf":
-        return "truths" if dtype.kind == "b" else "numbers"
-    stored = None if dtype.kind == "c" else _stored_as_it_is(column, "text")
-    if stored is not None and raw_values.kind_of(stored.type) == "text":
-        return "texts"
-    values = [(value, text_of(value)) for value in _values(column)]
-    if dtype.kind == "c" or any(text == UNKNOWN for _, text in values):
-        return "others"
-    present = [value for value, text in values if text is not None]
-    if any(isinstance(value, str) for value in present) or not present:
-        return "texts"
-    has_truths_only = all(isinstance(value, bool | np.bool_) for value in present)
-    return "truths" if has_truths_only else "numbers"
-
-
 def holds_objects(dtype: Any) -> bool:
     """Return whether a type is NumPy's object type, which lists and decimals of Arrow have too."""
     return isinstance(dtype, np.dtype) and dtype.kind == "O"

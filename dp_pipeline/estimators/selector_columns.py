@@ -21,11 +21,11 @@ from dp_pipeline.anonymity.method import Bit, BitRule, Method, RowRule, Unchange
 from dp_pipeline.config.domain import Attribute
 from dp_pipeline.config.encoding import INVALID, FloatArray, IntArray, Levels
 from dp_pipeline.config.errors import DeclarationError
+from dp_pipeline.estimators.column_types import kind_of_column
 from dp_pipeline.estimators.frames import (
     UNKNOWN,
     Features,
     is_integer_label,
-    kind_of,
     numbers_of,
     stored,
     text_of,
@@ -192,8 +192,8 @@ def learned_columns(
         shared_cuts = _cuts(edges)
     columns, errors, proposed = list[SelectorColumn](), list[str](), dict[str, Cuts]()
     for index, (name, series) in enumerate(zip(features.names, features.columns, strict=True)):
-        cuts, kind = column_cuts.get(index), kind_of(series)
-        if kind == "numbers" and cuts is None:
+        cuts, kind = column_cuts.get(index), kind_of_column(series)
+        if kind in ("whole", "numbers") and cuts is None:
             cuts = shared_cuts
             if edges is None and not _are_levels(_distinct(numbers := numbers_of(series)[0])):
                 cuts = proposed[name] = proposed_cuts(numbers)
@@ -238,14 +238,14 @@ def _cuts(values: Any) -> Cuts:
 def _learned_column(name: str, series: Any, kind: str, cuts: Cuts | None) -> SelectorColumn:
     if cuts is not None:
         return _cut_numbers(name, series, cuts)
-    if kind == "others":
+    if kind in ("dates", "times", "durations", "others"):
         # The words that scikit-learn's checks of estimators look for.
         reason = ": Complex data not supported" if series.dtype.kind == "c" else ""
         raise DeclarationError(
             f"X: the column {name!r} must hold texts, truth values, numbers or categories, but it "
             f"has another type, {series.dtype.name}{reason}: convert it"
         )
-    if kind in ("truths", "numbers"):
+    if kind in ("truths", "whole", "numbers"):
         return _single_numbers(name, series, are_truths=kind == "truths")
     return _levels(name, series)
 
