@@ -20,16 +20,12 @@ _BUCKETS = 1 << 16
 _SPREAD = np.uint16(40503)
 """An odd number near 2^16 / golden ratio, which spreads neighbouring codes over distant buckets."""
 
-_ROWS_A_BLOCK = 1 << 22
-"""Real rows that are sorted into buckets at a time."""
+_ROWS_A_BLOCK = 1 << 22  # Real rows that are sorted into buckets at a time
 
 _ROWS_A_LOOK = 1 << 16
 
-_A_LOOK = 1 << 12
-"""Cost of opening a bucket, in compared rows."""
-
-_A_ROW = 4
-"""Cost of sorting a row into its bucket, in compared rows."""
+_A_LOOK = 1 << 12  # Cost of opening a bucket, in compared rows
+_A_ROW = 4  # Cost of sorting a row into its bucket, in compared rows
 
 
 def distance_to_closest_record(

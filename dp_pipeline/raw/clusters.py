@@ -28,8 +28,7 @@ from dp_pipeline.raw.workers import ParallelMap, Result, Task, in_threads, split
 
 _LOOPBACK = "127.0.0.1"
 
-ANSWER_SECONDS = 30.0
-"""Longest time for a server of another machine to answer."""
+ANSWER_SECONDS = 30.0  # Longest time for a server of another machine to answer
 
 
 def workers_of(engine: str, *, local: ParallelMap = in_threads) -> ParallelMap:

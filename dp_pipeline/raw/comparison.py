@@ -20,48 +20,19 @@ from dp_pipeline.metrics.marginals import MOST_COMPARED, attribute_sets
 from dp_pipeline.metrics.unit_tables import UnitTables
 from dp_pipeline.raw.counters.tables import cheapest_plan, count_plan, is_fusible, summed_tables
 
-Codes = Mapping[str, NDArray[Any]]
-"""Attribute → codes (rows,), whole numbers below the attribute's size."""
-
+Codes = Mapping[str, NDArray[Any]]  # Attribute → codes (rows,) below the attribute's size
 _DENSE_CELLS_A_ROW = 8
-_MAX_DENSE_CELLS = 1 << 30
-"""Cells of a dense table of counts, at most, so that keys have 31 bits."""
+_MAX_DENSE_CELLS = 1 << 30  # Cells of a dense table of counts, at most, so that keys have 31 bits
 
 _ROWS_A_STEP = 1 << 16
 _CELLS_A_STEP = 1 << 16
 
 
-def average_distance(
-    real: Codes, released: Codes, sizes: Mapping[str, int], marginals: Sequence[Names]
-) -> float:
-    """Return the mean variation distance ½ Σ |c/n − s/m| of two tables over some marginals.
-
-    real       the n rows that c counts
-    released   the m rows that s counts; without rows their distribution is taken as uniform
-    marginals  each of different attributes of both tables
-
-    It is in 0..1, and 0 where all marginals are equal; NaN without real rows. DeclarationError
-    without marginals, and for columns of different lengths in one table.
-    Source: Zhang, Cormode, Procopiuc, Srivastava, Xiao, "PrivBayes", TODS 2017, §6.
-
-    >>> import numpy as np
-    >>> real = {"a": np.array([0, 0, 1, 1]), "b": np.array([0, 1, 0, 1])}
-    >>> released = {"a": np.array([0, 0]), "b": np.array([0, 1])}
-    >>> average_distance(real, released, {"a": 2, "b": 2}, [("a", "b"), ("a",), ("b",)])
-    0.3333333333333333
-    """
-    if not marginals:
-        raise DeclarationError(
-            "A variation distance needs one or more marginals, but none is given: name some"
-        )
-    distance_of = distances(real, released, sizes, marginals)
-    return float(np.mean([distance_of[marginal] for marginal in marginals]))
-
-
 @dataclass(frozen=True)
 class EstimatedDistance:
-    """A distance of tables that is estimated from samples of their rows.
+    """A variation distance of two tables, which may be estimated from samples of their rows.
 
+    value   in 0..1; NaN without real rows
     error   bound on the expected difference from that of all rows; None if all were compared
     """
 
@@ -74,7 +45,7 @@ def estimated_distances(
 ) -> dict[str, EstimatedDistance]:
     """Return the mean variation distance over each list of marginals, by the name of the list.
 
-    It is exact for tables of at most ``MOST_COMPARED`` rows, and else estimated from a sample.
+    A table of more than ``MOST_COMPARED`` rows is replaced by a seeded sample of so many.
 
     *Error.* Let T be all rows, S their sample and d the variation distance. |d(S, R) − d(T, R)| ≤
     d(S, T) by the triangle inequality, and likewise for a sample of the released rows R. The
@@ -112,8 +83,8 @@ def distances_of_table(
 ) -> dict[Names, EstimatedDistance]:
     """Return the variation distance of each attribute and pair, or of a sample of very many pairs.
 
-    Where units have parts, attributes of units are compared over units, all others over parts, and
-    an attribute of a part with itself over pairs of parts of one unit.
+    Where units have parts, attributes and pairs of units alone are compared over units, and all
+    others over parts; ``(name, name)`` is an attribute over pairs of parts of one unit.
     """
     names, parts = tuple(real), domain.parts
     listed = [*((name,) for name in names), *attribute_sets(names, 2)]
@@ -176,9 +147,21 @@ def _row_count(table: Codes, names: Sequence[str]) -> int:
 def distances(
     real: Codes, released: Codes, sizes: Mapping[str, int], marginals: Sequence[Names]
 ) -> dict[Names, float]:
-    """Return the variation distance ½ Σ |c/n − s/m| of each marginal, where n · m is below 2^62.
+    """Return the variation distance ½ Σ |c/n − s/m| of two tables over each marginal.
 
-    Tables over few attributes are counted together, which makes one call cheaper than many.
+    real       the n rows that c counts, n · m below 2^62
+    released   the m rows that s counts; without rows their distribution is taken as uniform
+    marginals  each of different attributes of both tables
+
+    It is in 0..1, and 0 for equal marginals; NaN without real rows. Tables over few attributes are
+    counted together, which makes one call cheaper than many. DeclarationError for columns of
+    different lengths in one table.
+    Source: Zhang, Cormode, Procopiuc, Srivastava, Xiao, "PrivBayes", TODS 2017, §6.
+
+    >>> real = {"a": np.array([0, 0, 1, 1]), "b": np.array([0, 1, 0, 1])}
+    >>> released = {"a": np.array([0, 0]), "b": np.array([0, 1])}
+    >>> distances(real, released, {"a": 2, "b": 2}, [("a", "b"), ("b",)])
+    {('a', 'b'): 0.5, ('b',): 0.0}
     """
     names = sorted({name for marginal in marginals for name in marginal})
     n, m = _row_count(real, names), _row_count(released, names)
@@ -294,7 +277,7 @@ def _count(steps: Iterable[IntArray], counts: NDArray[np.int32]) -> None:
 
 
 def _renumber(keys: IntArray, cells: int) -> tuple[IntArray, int]:
-    """Return keys renumbered without the empty cells (rows,), and the number of occupied ones."""
+    """Return keys (rows,) renumbered without the empty cells, and the number of occupied cells."""
     if cells > _DENSE_CELLS_A_ROW * len(keys):
         numbers = np.unique(keys, return_inverse=True)[1]
         return numbers, int(numbers.max(initial=0)) + 1

@@ -29,8 +29,7 @@ from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.raw.validation_frames import row_frame, schema_frame
 
 FOLDER = "great_expectations"
-INDEX = Path("data_docs", "index.html")
-"""The first page, as a path in the folder."""
+INDEX = Path("data_docs", "index.html")  # The first page, as a path in the folder
 
 _NO_FOREIGN_CONTENT = (
     b'<meta http-equiv="Content-Security-Policy" '

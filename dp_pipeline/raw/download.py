@@ -34,10 +34,8 @@ from dp_pipeline.config.source import DATA_FOLDER_VARIABLE, Source
 from dp_pipeline.config.url import EXPECTED_URL, is_allowed_url, redact_url
 from dp_pipeline.files import make_private, write_private
 
-IDLE_SECONDS = 30.0
-"""Longest time without a byte from a server."""
-TOTAL_SECONDS = 3600.0
-"""Longest time for one file."""
+IDLE_SECONDS = 30.0  # Longest time without a byte from a server
+TOTAL_SECONDS = 3600.0  # Longest time for one file
 MAX_REDIRECTS = 5
 MEGABYTE = 10**6
 

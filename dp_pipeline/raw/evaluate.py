@@ -42,8 +42,7 @@ SAMPLING_ERROR = "sampling_error/"
 
 METHODS: tuple[Method, ...] = ("svm", "logistic")
 
-Codes = Mapping[str, NDArray[Any]]
-"""Attribute → codes (rows,), integers."""
+Codes = Mapping[str, NDArray[Any]]  # Attribute → codes (rows,), integers
 
 
 def table_quality(
@@ -168,11 +167,8 @@ def class_quality(spec: DatasetSpec, snapshot: Snapshot, table: ClassTable) -> d
 STARTED_ROWS = 20_000
 """Rows of the ten starts of k-means without privacy, at most; of more, a seeded sample."""
 
-ROUNDS = 10
-"""Rounds over all rows that follow the best start on a sample."""
-
-MAX_REFINED_ROWS = 1_000_000
-"""Rows of those rounds, at most; of more, a seeded sample."""
+ROUNDS = 10  # Rounds over all rows that follow the best start on a sample
+MAX_REFINED_ROWS = 1_000_000  # Rows of those rounds, at most; of more, a seeded sample
 
 
 def reference_centres(

@@ -16,11 +16,8 @@ from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.domain import Attribute
 from dp_pipeline.config.sections import DeclaredExpectation
 
-PERSON = "person id"
-"""Name of the person's column in frames; no attribute has a space in its name."""
-
-TIME = "time of a row"
-"""Name of the column of windows' times in frames."""
+PERSON = "person id"  # Name of the person's column in frames; no attribute has a space in its name
+TIME = "time of a row"  # Name of the column of windows' times in frames
 
 _SECOND = " 2"
 

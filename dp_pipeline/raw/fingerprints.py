@@ -12,8 +12,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-BYTES_A_RANGE = 1 << 26
-"""Bytes of each range but the last; another number gives other fingerprints."""
+BYTES_A_RANGE = 1 << 26  # Bytes of each range but the last; another number gives other fingerprints
 
 _BYTES_A_READ = 1 << 20
 

@@ -47,11 +47,8 @@ from dp_pipeline.raw.stages import BatchReader, file_mark, stage_batches, store_
 from dp_pipeline.raw.units import join_batches
 from dp_pipeline.raw.values import have_time, in_window
 
-INGESTED = "ingested"
-"""The stage of the rows as the source has them."""
-
-IN_PLACE = "in_place"
-"""Key of the manifest for the files of a snapshot without a copy of its rows."""
+INGESTED = "ingested"  # The stage of the rows as the source has them
+IN_PLACE = "in_place"  # Key of the manifest for the files of a snapshot without a copy of its rows
 
 Claim = Callable[..., object]
 """Records the canonical names of a source before it is read; DeclarationError if it may not be."""

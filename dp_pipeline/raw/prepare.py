@@ -82,12 +82,10 @@ fixed-point coordinate may have been rounded across an edge."""
 _IS_DECLARED = "\0declared"
 """The column that says whether a row is as declared; no key of a row depends on it."""
 
-_COUNT = b"left out"
-"""The key of the number of rows left out, in the schema of a worker's table."""
+_COUNT = b"left out"  # The key of the number of rows left out, in the schema of a worker's table
 
 _INPUT_STAGE = {"discretized": "normalized", "one_hot": "discretized"}
-_ONE_HOT_ROWS = 1 << 16
-"""Rows of one part of the stage ``one_hot``."""
+_ONE_HOT_ROWS = 1 << 16  # Rows of one part of the stage ``one_hot``
 
 
 def stages_of(spec: DatasetSpec) -> tuple[str, ...]:

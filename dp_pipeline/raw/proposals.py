@@ -32,7 +32,7 @@ from dp_pipeline.config.source import Source
 from dp_pipeline.config.system_errors import os_error_reason, remedy_of
 from dp_pipeline.config.yaml_text import Value
 from dp_pipeline.raw.sources import parquet_parts, read_source
-from dp_pipeline.raw.sources.csv_files import MAX_LINE_BYTES, csv_columns, with_names
+from dp_pipeline.raw.sources.csv_files import MAX_LINE_BYTES, csv_columns, strip_empty_names
 from dp_pipeline.raw.sources.reading import DELIMITERS, NoHeader, OddFile, Result
 from dp_pipeline.raw.sources.spreadsheets import sheet_names
 from dp_pipeline.raw.values import PLAIN, kind_of, numbers, texts, times, type_word
@@ -104,7 +104,7 @@ def likely_delimiter(path: Path, encoding: str = "") -> str:
 
 
 def _csv_columns(source: Source) -> tuple[SourceColumn, ...]:
-    names = with_names(_header(source))
+    names = strip_empty_names(_header(source))
     fault = "" if source.header else next(filter(None, map(_fault_of_name, names)), "")
     if fault:
         # Without names the first line is a row, whose values must not enter a declaration.
@@ -182,11 +182,8 @@ def _refusal(source: Source, expected: str, got: str) -> SourceError:
 
 
 MAX_LEVELS = 64
-MAX_CODES = 10
-"""Different whole numbers, at most, to be proposed as levels and not as a quantity."""
-
-MAX_SPANS = 64
-"""Cells of dates, at most, in a proposal, except for years."""
+MAX_CODES = 10  # Different whole numbers, at most, to be proposed as levels and not as a quantity
+MAX_SPANS = 64  # Cells of dates, at most, in a proposal, except for years
 
 BINS = 10
 _MISSING_WORDS = frozenset({"", "?", "NA", "N/A", "NaN", "nan", "NULL", "null", "#N/A"})
@@ -203,8 +200,7 @@ _SIGNS: tuple[tuple[dict[str, Value], Signs], ...] = (
 _DATES = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d")
 _FORMATS = [f"{date}{time}" for date in _DATES for time in ("", " %H:%M", " %H:%M:%S")]
 
-Fields = dict[str, Value]
-"""Fields of an attribute in a data set file."""
+Fields = dict[str, Value]  # Fields of an attribute in a data set file
 
 
 def public_look(
@@ -296,11 +292,8 @@ def _uneven_edges(read: FloatArray, fields: Fields, missing: set[str | None]) ->
 
 
 _CODE = re.compile(r"0[0-9]", re.ASCII)
-_DIGITS = ("%Y%m%d", "%d%m%Y")
-"""Formats of dates that are eight digits."""
-
-MIN_IDS = 100
-"""Rows from which integers that all differ are ids."""
+_DIGITS = ("%Y%m%d", "%d%m%Y")  # Formats of dates that are eight digits
+MIN_IDS = 100  # Rows from which integers that all differ are ids
 
 
 def _fields(values: Sequence[str], rows: int = 0) -> tuple[Fields, str]:

@@ -26,8 +26,7 @@ LONGEST = 256
 _CONSTANTS = (0x736F6D6570736575, 0x646F72616E646F6D, 0x6C7967656E657261, 0x7465646279746573)
 _WORD = 8
 
-_AT_ONCE = 1 << 14
-"""Messages hashed at a time, whose state stays in the cache of one core."""
+_AT_ONCE = 1 << 14  # Messages hashed at a time, whose state stays in the cache of one core
 
 
 def of_words(words: Sequence[Words], key: bytes) -> Words:

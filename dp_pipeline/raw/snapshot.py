@@ -31,8 +31,7 @@ from dp_pipeline.raw.fingerprints import fingerprint_of, fingerprint_of_content
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 MANIFEST = "manifest.json"
-CURRENT = "current"
-"""File next to the snapshots with the name of the one that releases read."""
+CURRENT = "current"  # File next to the snapshots with the name of the one that releases read
 _RETIRED = "retired"
 
 

@@ -22,11 +22,8 @@ if TYPE_CHECKING:
 
     from dp_pipeline.config.dataset import DatasetSpec
 
-ROWS_A_BATCH = 1 << 20
-"""Rows of a batch, which are in memory together."""
-
-LEFT_OUT = "left_out"
-"""The table with the number of rows that are left out of ``normalized``."""
+ROWS_A_BATCH = 1 << 20  # Rows of a batch, which are in memory together
+LEFT_OUT = "left_out"  # The table with the number of rows that are left out of ``normalized``
 
 
 def store_parts(

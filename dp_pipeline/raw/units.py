@@ -20,12 +20,7 @@ from numpy.typing import NDArray
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.domain import SIZE, Domain
 from dp_pipeline.config.encoding import FloatArray, IntArray
-from dp_pipeline.raw.contributions import (
-    PersonKeys,
-    keep_at_most,
-    person_codes,
-    tables_by_person,
-)
+from dp_pipeline.raw.contributions import PersonKeys, keep_at_most, person_codes, tables_by_person
 
 OF_UNIT = "\0of unit"
 """The column that says whether a row is of the source of units, not of that of their parts."""
@@ -33,8 +28,7 @@ OF_UNIT = "\0of unit"
 WITHOUT_PARTS = "\0without parts"
 """The column that says whether a joined row is no part, but stands for a unit without one."""
 
-Codes = Mapping[str, NDArray[Any]]
-"""Attribute → codes (n,)."""
+Codes = Mapping[str, NDArray[Any]]  # Attribute → codes (n,)
 
 
 def units_of_parts(

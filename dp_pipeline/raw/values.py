@@ -70,8 +70,7 @@ def type_word(type_: pa.DataType) -> str:
     return str(type_).partition("<")[0].partition("[")[0]
 
 
-PLAIN = Signs()
-"""The default signs of numbers: a decimal point."""
+PLAIN = Signs()  # The default signs of numbers: a decimal point
 
 
 def numbers(column: pa.ChunkedArray, signs: Signs = PLAIN) -> FloatArray:

@@ -21,8 +21,7 @@ from dp_pipeline.files import write_atomically
 
 ENGINES = ("memory", "stream", "dask", "spark")
 
-MAX_THREADS = 8
-"""Threads that work on batches, at most; each has one in memory."""
+MAX_THREADS = 8  # Threads that work on batches, at most; each has one in memory
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")

@@ -14,7 +14,7 @@ import pytest
 
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.orchestration import dataset
-from dp_pipeline.raw.counters.memory import MemoryCounter
+from dp_pipeline.raw.counters import open_counter
 from dp_pipeline.raw.evaluate import exact_points
 from dp_pipeline.releases import outcome
 from dp_pipeline.releases.outcome import report_path
@@ -58,7 +58,7 @@ def exact_numbers(project: Project, spec: DatasetSpec, outcome: ReleaseResult) -
         centres = np.stack([tables["centres"]["x"], tables["centres"]["y"]], axis=1)
         squares = ((points[:, None, :] - centres[None, :, :]) ** 2).sum(axis=2)
         return [float(squares.min(axis=1).mean())]
-    (exact,) = MemoryCounter.open(spec, snapshot).exact_tables([("x", "y")])
+    (exact,) = open_counter(spec, snapshot).exact_tables([("x", "y")])
     synthetic = np.zeros(exact.shape)
     np.add.at(synthetic, (tables["codes"]["x"], tables["codes"]["y"]), 1)
     return [float(np.abs(exact / exact.sum() - synthetic / synthetic.sum()).sum() / 2)]

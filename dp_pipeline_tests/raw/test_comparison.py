@@ -11,6 +11,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from dp_pipeline.config.errors import BoundaryViolation, Damaged, DeclarationError, NotPrepared
 from dp_pipeline.raw import evaluate
+from dp_pipeline.raw.counters import open_counter
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.raw.evaluate import clustering_quality, custodian_facts
 from dp_pipeline.raw.prepare import prepare
@@ -122,12 +123,12 @@ def test_no_rows_have_no_quality(more, tmp_path):
 def test_snapshot_not_prepared_as_declared_is_refused(spec, tmp_path):
     snapshot = ingested(tmp_path, FOUR)
     with pytest.raises(NotPrepared):
-        MemoryCounter.open(spec, snapshot)
+        open_counter(spec, snapshot)
     mark_validated(spec, snapshot, structural=True, refused=False)
     with pytest.raises(NotPrepared, match="prepared as people is declared now"):
-        MemoryCounter.open(spec, snapshot)
+        open_counter(spec, snapshot)
     prepare(spec, snapshot)
-    MemoryCounter.open(spec, snapshot)
+    open_counter(spec, snapshot)
     mark_validated(spec, snapshot, structural=True, refused=True)
     with pytest.raises(
         NotPrepared, match="its checks refused the snapshot: mend what they report, then"
@@ -135,11 +136,11 @@ def test_snapshot_not_prepared_as_declared_is_refused(spec, tmp_path):
         clustering_quality(spec, snapshot, XY, np.zeros((1, 2)))
     other = written_spec(tmp_path, "{x: {bounds: [0, 17]}}")
     with pytest.raises(NotPrepared):
-        MemoryCounter.open(other, snapshot)
+        open_counter(other, snapshot)
 
 
 def test_the_counter_opens_what_preparation_stored(spec, tmp_path):
-    counter = MemoryCounter.open(spec, prepared_snapshot(spec, tmp_path, FOUR))
+    counter = open_counter(spec, prepared_snapshot(spec, tmp_path, FOUR))
     rows, pair = counter.exact_tables([(), ("x", "sex")])
     assert rows == 4
     assert pair.tolist() == [[2, 0], [0, 2]]
@@ -150,15 +151,15 @@ def test_the_counter_opens_what_preparation_stored(spec, tmp_path):
 
 def test_fingerprint_covers_tables_and_their_reading(spec, tmp_path):
     snapshot = prepared_snapshot(spec, tmp_path, FOUR)
-    first = MemoryCounter.open(spec, snapshot).fingerprint
+    first = open_counter(spec, snapshot).fingerprint
     prepare(spec, snapshot)
-    assert MemoryCounter.open(spec, snapshot).fingerprint == first, "the same, prepared again"
+    assert open_counter(spec, snapshot).fingerprint == first, "the same, prepared again"
     snapshot.record(read_at="2026-11-22T10:00:00.000001+00:00")
-    read_again = MemoryCounter.open(spec, snapshot).fingerprint
+    read_again = open_counter(spec, snapshot).fingerprint
     fewer = prepared_snapshot(
         spec, tmp_path / "fewer", {name: column[1:] for name, column in FOUR.items()}
     )
-    assert len({first, read_again, MemoryCounter.open(spec, fewer).fingerprint}) == 3
+    assert len({first, read_again, open_counter(spec, fewer).fingerprint}) == 3
 
 
 @pytest.mark.parametrize(

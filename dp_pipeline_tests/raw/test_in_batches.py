@@ -254,6 +254,6 @@ def test_an_engine_is_chosen_by_the_size_of_the_rows_or_by_name(tmp_path, monkey
         monkeypatch.setattr("dp_pipeline.raw.counters.MAX_BYTES_IN_MEMORY", most)
         counter = open_counter(spec, snapshot)
         assert isinstance(counter, kind)
-        assert counter.fingerprint == MemoryCounter.open(spec, snapshot).fingerprint
+        assert counter.fingerprint == open_counter(spec, snapshot, "memory").fingerprint
     with pytest.raises(DeclarationError, match="The engine must be one of memory, stream"):
         open_counter(spec, snapshot, "sparks")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.encoding import INVALID
-from dp_pipeline.raw.counters.memory import MemoryCounter
+from dp_pipeline.raw.counters import open_counter
 from dp_pipeline.raw.expectations import expectations_of
 from dp_pipeline.raw.ingest import ingest
 from dp_pipeline.raw.prepare import prepare, stages_of
@@ -166,7 +166,7 @@ def test_table_of_missing_values_is_counted(tmp_path):
     snapshot = ingested(tmp_path, {"age": ["", ""], "job": [None, ""]})
     validate(spec, snapshot)
     prepare(spec, snapshot)
-    counter = MemoryCounter.open(spec, snapshot)
+    counter = open_counter(spec, snapshot)
     (table,) = counter.exact_tables([("age", "job")])
     assert table.shape == (4, 3)
     assert table[3, 2] == table.sum() == 2

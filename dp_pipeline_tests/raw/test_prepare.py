@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.encoding import Coordinate
 from dp_pipeline.config.errors import DeclarationError, NotPrepared
-from dp_pipeline.raw.counters.memory import MemoryCounter
+from dp_pipeline.raw.counters import open_counter
 from dp_pipeline.raw.prepare import mark_prepared, prepare, prepare_stage, stages_of
 from dp_pipeline.raw.snapshot import Snapshot, mark_validated, require_prepared
 from dp_pipeline.raw.stages import read_stage
@@ -320,5 +320,5 @@ def test_nullable_columns_are_read_with_others(tmp_path):
     prepare(spec, later)
     both = replace(later, earlier=(before,))
     assert read_stage(both, "discretized")["sex"].to_pylist() == [0, 1, 1]
-    (counts,) = MemoryCounter.open(spec, both).count([("sex",)])
+    (counts,) = open_counter(spec, both).count([("sex",)])
     assert counts.open_at_the_gate().tolist() == [1, 2]

@@ -19,7 +19,7 @@ from dp_pipeline.gate.discovery import bucket_edges, discover
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.gate.quantiles import column_tree
 from dp_pipeline.gate.texts import unpack_texts
-from dp_pipeline.raw.counters.memory import MemoryCounter
+from dp_pipeline.raw.counters import open_counter
 from dp_pipeline.raw.counters.undeclared import UndeclaredRows
 from dp_pipeline.raw.expectations import expectations_of
 from dp_pipeline.raw.prepare import prepare
@@ -210,7 +210,7 @@ def test_coordinates_are_those_that_preparation_makes(tmp_path):
     before = UndeclaredRows.open(spec, snapshot).within("x", Coordinate(0.0, 10.0))
     full = spec.with_domain(DiscoveredDomain((("x", DiscoveredAttribute(edges=(5.0,))),)))
     prepare(full, snapshot)
-    after = MemoryCounter.open(full, snapshot)
+    after = open_counter(full, snapshot)
     counted = [one.children(tree, [asked])[0].open_at_the_gate() for one in (before, after)]
     assert np.array_equal(*counted)
     assert counted[0].sum() == 6
@@ -259,5 +259,5 @@ def test_file_goes_from_validation_to_preparation(tmp_path):
     assert replace(actual["x"], pieces=None) == numbers
     full = spec.with_domain(actual)
     prepare(full, snapshot)
-    counts = MemoryCounter.open(full, snapshot).exact_tables([("word",), ("x",)])
+    counts = open_counter(full, snapshot).exact_tables([("word",), ("x",)])
     assert [count.tolist() for count in counts] == [[199, 200, 1, 0], [99, 100, 100, 101, 0]]

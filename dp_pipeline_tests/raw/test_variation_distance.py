@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.raw import comparison
-from dp_pipeline.raw.comparison import average_distance, distances, estimated_distances
+from dp_pipeline.raw.comparison import distances, estimated_distances
 
 SIZES = {"a": 2, "b": 3, "c": 4}
 ALL_WAYS = [way for k in (1, 2, 3) for way in combinations(SIZES, k)]
@@ -20,6 +20,11 @@ rows = st.lists(st.tuples(*[st.integers(0, size - 1) for size in SIZES.values()]
 def table(people: list[tuple[int, ...]]) -> dict[str, np.ndarray]:
     columns = np.array(people, dtype=np.int64).reshape(-1, len(SIZES)).T
     return dict(zip(SIZES, columns, strict=True))
+
+
+def average_distance(real, released, sizes, ways) -> float:
+    distance_of = distances(real, released, sizes, ways)
+    return float(np.mean([distance_of[way] for way in ways]))
 
 
 def by_hand(real, released, way) -> float:
@@ -69,10 +74,6 @@ def test_tables_of_over_2_to_the_64_cells_are_compared():
 def test_no_real_row_has_no_distance():
     some, empty = table([(0, 0, 0)]), table([])
     assert math.isnan(average_distance(empty, some, SIZES, [("a",)]))
-    with pytest.raises(
-        DeclarationError, match="A variation distance needs one or more marginals, but none"
-    ):
-        average_distance(some, some, SIZES, [])
     with pytest.raises(
         DeclarationError, match="A variation distance needs columns of one length, but they"
     ):

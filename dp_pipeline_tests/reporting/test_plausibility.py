@@ -22,6 +22,7 @@ from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.models import MODELS, build_model
 from dp_pipeline.models.base import declared_guarantee
 from dp_pipeline.models.clustering.base import Clustering
+from dp_pipeline.raw.counters import open_counter
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.raw.ingest import ingest
 from dp_pipeline.raw.prepare import prepare
@@ -303,7 +304,7 @@ def built_in(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         snapshot = ingest(spec, root, key=KEY, snapshot_id="one", today=date.min)
         mark_validated(spec, snapshot, structural=True, refused=False)
         prepare(spec, snapshot)
-        result[name] = (spec, MemoryCounter.open(spec, Snapshot(snapshot.folder, KEY)))
+        result[name] = (spec, open_counter(spec, Snapshot(snapshot.folder, KEY)))
     return result
 
 

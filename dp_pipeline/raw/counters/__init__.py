@@ -11,21 +11,21 @@ if TYPE_CHECKING:
     from dp_pipeline.raw.counters.fold import FoldCounter
     from dp_pipeline.raw.snapshot import Snapshot
 
-MAX_BYTES_IN_MEMORY = 1 << 27
-"""Bytes of prepared columns up to which the default engine is ``memory``."""
+MAX_BYTES_IN_MEMORY = 1 << 27  # Bytes of prepared columns, at most, for ``memory`` by default
 
 
 def open_counter(spec: DatasetSpec, snapshot: Snapshot, engine: str = "") -> FoldCounter:
-    """Return a counter of a prepared snapshot that counts by the named engine.
+    """Return a counter of the rows of a prepared snapshot, which an engine counts exactly.
 
-    engine   see ``split_engine``; empty: ``memory``, or ``stream`` for larger tables
+    engine   ``memory`` (reads all rows now), ``stream`` (from disk, by threads), ``dask`` or
+             ``spark``, see ``split_engine``; empty: ``memory``, or ``stream`` for larger tables
 
-    It raises what ``CheckedRows.open`` and ``split_engine`` do; Damaged if a stored table has
-    changed.
+    NotPrepared unless the snapshot is prepared, Damaged if a stored table has changed,
+    DeclarationError for an engine that is unknown or not installed.
     """
     # Imported late: each engine needs libraries that the others do not.
     from dp_pipeline.raw.counters.checked import CheckedRows
-    from dp_pipeline.raw.counters.engines import threaded_fold
+    from dp_pipeline.raw.counters.engines import dask_fold, spark_fold, threaded_fold
     from dp_pipeline.raw.counters.fold import FoldCounter
     from dp_pipeline.raw.counters.memory import MemoryCounter
 
@@ -34,11 +34,10 @@ def open_counter(spec: DatasetSpec, snapshot: Snapshot, engine: str = "") -> Fol
     stored_rows = rows.stored_rows
     if name == "memory" or (not name and stored_rows.bytes_in_memory <= MAX_BYTES_IN_MEMORY):
         return MemoryCounter.of_stored(spec.counted_domain, rows)
-    fold = threaded_fold(stored_rows)
     if name in ("dask", "spark"):
-        from dp_pipeline.raw.counters.engines import dask_fold, spark_fold
-
         fold = (dask_fold if name == "dask" else spark_fold)(stored_rows, address)
+    else:
+        fold = threaded_fold(stored_rows)
     return FoldCounter(
         spec.counted_domain,
         rows.checked_fold(fold),

@@ -37,8 +37,7 @@ from dp_pipeline.raw.counters.tables import (
 from dp_pipeline.results.derived_attribute import DerivedAttribute, Grouping
 from dp_pipeline.results.trees import BitTree, Prefixes
 
-MAX_ROWS = 1 << 37
-"""Bound on the rows of all batches, below which no total of a query can overflow."""
+MAX_ROWS = 1 << 37  # Bound on the rows of all batches, below which no total of a query can overflow
 
 Answer = tuple[IntArray, ...]
 
@@ -51,7 +50,7 @@ class BatchRecoding:
     derived: Mapping[str, DerivedAttribute] = field(default_factory=dict)
 
     def input_attributes(self, names: frozenset[str]) -> frozenset[str]:
-        """Return the attributes from which ``names`` are computed."""
+        """Return the attributes read for ``names``: the inputs of derived ones, else itself."""
         return frozenset(
             source
             for name in names
@@ -77,7 +76,7 @@ class BatchQuery:
 
     @property
     def prepared_cells(self) -> frozenset[str]:
-        """The prepared attributes whose codes the query reads."""
+        """The attributes of the stored rows whose codes the query reads, before recodings."""
         return reduce(
             lambda names, recoding: recoding.input_attributes(names),
             reversed(self.recodings),
@@ -127,7 +126,9 @@ class Batch:
             )
 
     def recoded(self, recoding: BatchRecoding) -> Batch:
-        """Return the same rows recoded; what needs attributes that the batch lacks is skipped."""
+        """Return a batch of the same rows with levels grouped, then attributes derived.
+
+        A grouped attribute loses its coordinates; recodings of absent attributes are skipped."""
         groupings = {name: g for name, g in recoding.groupings.items() if name in self.codes}
         codes, sizes = dict(self.codes), dict(self.sizes)
         for name, grouping in groupings.items():
@@ -149,7 +150,7 @@ class Batch:
         return _smallest(derived.groups, derived.size)[keys]
 
     def answer(self, query: BatchQuery) -> Answer:
-        """Return the exact answer to a query on rows that are already recoded."""
+        """Return the exact answer to a query, whose recodings these rows must have had before."""
         answer: Answer = getattr(self, query.kind)(*query.arguments)
         return answer
 
@@ -193,7 +194,12 @@ class Batch:
         return (count_right_and_wrong(rule, self.codes, rows=self.rows),)
 
     def bounds(self, columns: tuple[str, ...]) -> Answer:
-        return (exact_bounds(self._columns(columns)),)
+        if not self.rows:
+            # The edges of the box.
+            edge = 1 << COORDINATE_BITS
+            return (np.array([[-edge] * len(columns), [edge] * len(columns)], dtype=np.int64),)
+        least, most = zip(*((q.min(), q.max()) for q in self._columns(columns)), strict=True)
+        return (np.array([least, most], dtype=np.int64),)
 
     def records(self, columns: tuple[str, ...], limit: int, salt: int) -> Answer:
         return (first_by_hash(self._columns(columns), limit, salt),)
@@ -219,16 +225,10 @@ def merge(query: BatchQuery, answer: Answer, addend: Answer) -> Answer:
             return tuple(np.add(a, b, out=a) for a, b in zip(answer, addend, strict=True))
 
 
-def exact_bounds(columns: Columns) -> IntArray:
-    """Return the least and greatest coordinate of each column, (2, d); without rows the box."""
-    edge = 1 << COORDINATE_BITS
-    if not len(columns[0]):
-        return np.array([[-edge] * len(columns), [edge] * len(columns)], dtype=np.int64)
-    return np.array([[q.min() for q in columns], [q.max() for q in columns]], dtype=np.int64)
-
-
 def first_by_hash(columns: Columns, limit: int, salt: int) -> IntArray:
-    """Return up to ``limit`` rows (m, d) with the smallest hashes, by hash, then by coordinates."""
+    """Return the coordinates (m, d) of up to ``limit`` rows with the smallest salted hashes.
+
+    They are sorted by hash, then by coordinates."""
     hashes = hash_of(columns, salt)
     if len(hashes) > limit:
         candidates = np.flatnonzero(hashes <= np.partition(hashes, limit - 1)[limit - 1])

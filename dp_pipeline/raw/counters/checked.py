@@ -30,12 +30,12 @@ from dp_pipeline.raw.workers import Result
 
 @dataclass(eq=False, repr=False)
 class CheckedRows:
-    """The stored rows of all members of a prepared snapshot, whose files are checked once.
+    """The stored rows of a prepared snapshot, whose files are checked once, when they are counted.
 
-    snapshots     the members
-    stages        names of the stages that can be counted
-    stored_rows   their files
-    fingerprint   of their tables' fingerprints in the manifests and their times of reading
+    snapshots     the snapshots that are read together, one for each time window
+    stages        names of the stored tables of these rows
+    stored_rows   the places of the rows in the files of these tables
+    fingerprint   of the stored tables and of when their rows were read from the source
     left_out      number of rows that preparation left out
     """
 
@@ -49,7 +49,9 @@ class CheckedRows:
 
     @classmethod
     def open(cls, spec: DatasetSpec, snapshot: Snapshot) -> CheckedRows:
-        """Return the rows of a snapshot; NotPrepared or Damaged unless all members are prepared."""
+        """Return the rows of a snapshot, with the snapshots of earlier windows that it names.
+
+        NotPrepared unless all of them are prepared, Damaged if a file cannot be read."""
         stages = tuple(stage for stage in stages_of(spec) if stage != "one_hot")
         # All members are of one data set, under one lock.
         with snapshot.locked():
@@ -64,9 +66,9 @@ class CheckedRows:
         return cls(snapshot.members, stages, stored_rows, fingerprint, left_out)
 
     def require_stages(self, stages: Collection[str] | None = None) -> None:
-        """Raise Damaged unless these stages, for None all, are as they were stored.
+        """Raise Damaged unless the tables of these stages, for None all, are as they were stored.
 
-        A stage is read once, for the first such call."""
+        A table is read for the first such call alone."""
         with self._lock:
             unchecked = [
                 stage
@@ -83,7 +85,9 @@ class CheckedRows:
     def run_checked(
         self, work: Callable[[], Result], stages: Collection[str] | None = None
     ) -> Result:
-        """Return ``work()``, checking these stages while it runs; Damaged if one has changed."""
+        """Return ``work()``, checking the tables of ``stages`` as ``require_stages`` while it runs.
+
+        Damaged, in place of the result, if one has changed."""
         with ThreadPoolExecutor(1) as threads:
             check = threads.submit(self.require_stages, stages)
             try:
@@ -92,7 +96,7 @@ class CheckedRows:
                 check.result()
 
     def checked_fold(self, fold: Fold) -> Fold:
-        """Return an engine that answers as ``fold`` does, but only after the files are checked."""
+        """Return a function that answers as ``fold`` does, after the files it reads are checked."""
 
         def checked(queries: Sequence[BatchQuery]) -> Partial:
             stages = frozenset[str]().union(*(query.stages for query in queries))
@@ -103,7 +107,7 @@ class CheckedRows:
 
 
 def combined_fingerprint(*parts: str) -> str:
-    """Return one fingerprint of several texts: fingerprints of tables and times of their reading.
+    """Return one SHA-256, as hex, of several texts: tables' fingerprints and times of reading.
 
     With the times, rows that are read again always differ: no outcome may reveal whether they
     changed.

@@ -26,7 +26,7 @@ PARTIALS_A_SUM = 8
 
 
 def threaded_fold(stored_rows: StoredRows) -> Fold:
-    """Return an engine that answers queries with a thread for each core, at most MAX_THREADS."""
+    """Return a function that answers queries about all rows, by at most MAX_THREADS threads."""
 
     def fold(queries: Sequence[BatchQuery]) -> Partial:
         # The threads share one iterator, which gives each batch to one of them.
@@ -44,9 +44,11 @@ def threaded_fold(stored_rows: StoredRows) -> Fold:
 
 
 def dask_fold(stored_rows: StoredRows, address: str = "") -> Fold:
-    """Return an engine that answers queries on a Dask cluster; DeclarationError without Dask.
+    """Connect to a Dask cluster; return a function that answers queries about all rows on it.
 
-    address   address of its scheduler; empty: processes of this machine, one a core, on loopback
+    address   address of the scheduler; empty: starts processes of this machine, one a core
+
+    DeclarationError if Dask is not installed.
     """
     client = dask_client(address)
 
@@ -71,9 +73,11 @@ def dask_fold(stored_rows: StoredRows, address: str = "") -> Fold:
 
 
 def spark_fold(stored_rows: StoredRows, address: str = "") -> Fold:
-    """Return an engine that answers queries on Spark; DeclarationError if Spark is not installed.
+    """Open a session of Spark; return a function that answers queries about all rows on it.
 
     address   Spark Connect server, ``sc://host:port``; empty: this machine, on loopback
+
+    DeclarationError if Spark is not installed.
     """
     session = spark_session(address)
     partitions = max(1, min(len(stored_rows.groups), 64 if address else 2 * (os.cpu_count() or 1)))

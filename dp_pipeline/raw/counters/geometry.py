@@ -16,15 +16,14 @@ from dp_pipeline.gate.rules import NearestCentre, subset_of
 from dp_pipeline.raw.counters.tables import ROWS_A_CHUNK
 from dp_pipeline.results.trees import AXIS_BITS, BitTree, Prefixes
 
-Columns = Sequence[NDArray[Any]]
-"""Fixed-point coordinates (rows,), in the order of the rule's columns."""
+Columns = Sequence[NDArray[Any]]  # Fixed-point coordinates (rows,), in the order of attributes
 
 _MAX_ROWS = 1 << 13
 _MAX_PRODUCTS = 1 << 18
 
 
 class Assignment:
-    """The assignment of rows to their nearest centres by exact distances.
+    """The assignment of rows to the nearest of k centres, by exact weighted distances.
 
     >>> rule = NearestCentre(("x",), ((-8,), (8,)), (1,))
     >>> Assignment(rule).labels([np.array([-9, 0, 1])]).tolist()
@@ -37,13 +36,17 @@ class Assignment:
         self._reduced = np.array(rule.reduced_weights, dtype=np.int64)
         self._matrix = self._products() if rule.fits_floats else None
 
-    def blocks(self, rows: int) -> Iterator[slice]:
-        """Yield all rows in order, in blocks that fit in the cache of one core."""
+    def blocks(self, columns: Columns, rows: int) -> Iterator[tuple[slice, Columns, IntArray]]:
+        """Yield all rows in order, in blocks that fit in the cache of one core.
+
+        A block is a slice of the rows, their coordinates, and their ``labels``."""
         k, d = self._centres.shape
         # BLAS divides larger products among threads, which takes longer.
         step = max(16, min(_MAX_ROWS, _MAX_PRODUCTS // (k * (d + 1))))
         for start in range(0, rows, step):
-            yield slice(start, start + step)
+            block = slice(start, start + step)
+            coordinates = [column[block] for column in columns]
+            yield block, coordinates, self.labels(coordinates)
 
     def labels(self, columns: Columns) -> IntArray:
         """Return the index (rows,) of each row's nearest centre, the first of equally near ones."""
@@ -52,11 +55,10 @@ class Assignment:
         x = np.ones((len(columns[0]), len(self._matrix)))
         for axis, column in enumerate(columns):
             x[:, axis] = column
-        labels: IntArray = (x @ self._matrix).argmin(axis=1)
-        return labels
+        return np.asarray((x @ self._matrix).argmin(axis=1))
 
     def differences(self, columns: Columns, labels: IntArray) -> IntArray:
-        """Return weight · (q − c) for every row, where c is the centre of its label, (d, rows)."""
+        """Return weight · (q − c) of each coordinate q and its label's centre c, (d, rows)."""
         axes = zip(columns, self._centres.T, self._weights, strict=True)
         return np.stack([(q.astype(np.int64) - c[labels]) * weight for q, c, weight in axes])
 
@@ -73,8 +75,7 @@ class Assignment:
             difference *= weight
             difference *= difference
             table += difference
-        labels: IntArray = table.argmin(axis=1)
-        return labels
+        return np.asarray(table.argmin(axis=1))
 
 
 _ROWS_TO_SORT = 1 << 18
@@ -83,7 +84,7 @@ _ROWS_TO_SORT = 1 << 18
 def sums_by_centre(
     rules: Sequence[NearestCentre], columns: Columns, *, rows: int, salt: int
 ) -> IntArray:
-    """Return sizes and coordinate totals of each subset's clusters, (subsets, centres, 1 + d).
+    """Return row counts and coordinate totals of each subset's clusters, (subsets, centres, 1 + d).
 
     rules   one for each subset; rows are in subsets by a hash of their d coordinates and ``salt``
     """
@@ -100,7 +101,6 @@ def sums_by_centre(
 def _add_subsets(
     sums: IntArray, rules: Sequence[NearestCentre], columns: Columns, *, salt: int
 ) -> None:
-    """Add rows to the sums, sorted by subset so that each rule reads only its own rows."""
     subsets = subset_of(columns, salt, len(rules))
     # Small whole numbers are sorted by radix.
     order = np.argsort(subsets.astype(np.min_scalar_type(len(rules))), kind="stable")
@@ -111,10 +111,8 @@ def _add_subsets(
 
 
 def _add_sums(sums: IntArray, rule: NearestCentre, columns: Columns, *, rows: int) -> None:
-    assignment, k = Assignment(rule), len(rule.centres)
-    for block in assignment.blocks(rows):
-        part = [column[block] for column in columns]
-        labels = assignment.labels(part)
+    k = len(rule.centres)
+    for _, part, labels in Assignment(rule).blocks(columns, rows):
         sums[:, 0] += np.bincount(labels, minlength=k)
         for axis, column in enumerate(part):
             sums[:, 1 + axis] += _totals(labels, column, k)
@@ -123,7 +121,7 @@ def _add_sums(sums: IntArray, rule: NearestCentre, columns: Columns, *, rows: in
 def residual_totals(
     rule: NearestCentre, radii: Sequence[int], columns: Columns, *, rows: int
 ) -> IntArray:
-    """Return the total of clipped differences from the centre, by cluster and axis, (k, d).
+    """Return the total of clipped differences from the nearest centre, by centre and axis, (k, d).
 
     A row's weighted difference y counts as y·2^COORDINATE_BITS / max(Σ|y|, radius of its cluster),
     rounded towards 0.
@@ -131,9 +129,7 @@ def residual_totals(
     assignment, k = Assignment(rule), len(rule.centres)
     least = np.array(radii, dtype=np.int64)
     sums = np.zeros((k, len(columns)), dtype=np.int64)
-    for block in assignment.blocks(rows):
-        part = [column[block] for column in columns]
-        labels = assignment.labels(part)
+    for _, part, labels in assignment.blocks(columns, rows):
         y = assignment.differences(part, labels)
         lengths = np.maximum(np.abs(y).sum(axis=0), least[labels])
         clipped = np.sign(y) * ((np.abs(y) << COORDINATE_BITS) // lengths)
@@ -145,11 +141,13 @@ def residual_totals(
 def levels_by_centre(
     rule: NearestCentre, codes: NDArray[Any], levels: int, columns: Columns, *, rows: int
 ) -> IntArray:
-    """Return the number of rows of each level in each cluster, (levels, k)."""
-    assignment, k = Assignment(rule), len(rule.centres)
+    """Return the number of rows of each code in each centre's cluster, (levels, k).
+
+    codes   (rows,), below ``levels``
+    """
+    k = len(rule.centres)
     table = np.zeros(levels * k, dtype=np.int64)
-    for block in assignment.blocks(rows):
-        labels = assignment.labels([column[block] for column in columns])
+    for block, _, labels in Assignment(rule).blocks(columns, rows):
         np.add.at(table, codes[block].astype(np.int64) * k + labels, 1)
     return table.reshape(levels, k)
 
@@ -162,15 +160,14 @@ def _totals(labels: IntArray, values: NDArray[Any], k: int) -> IntArray:
 def exact_distance_total(
     rule: NearestCentre, columns: Columns, *, rows: int, clip: int, shift: int
 ) -> int:
-    """Return the sum over rows of min(D, clip) >> shift, where D is a squared distance.
+    """Return the sum over rows of min(D, clip) >> shift.
 
-    It is that to the nearest centre, the minimum over centres of Σ (weight · (q − c))²."""
+    D is the squared distance to the nearest centre, the least Σ (weight · (q − c))²."""
     assignment = Assignment(rule)
     most = min(clip, rule.largest_distance)
     total = 0
-    for block in assignment.blocks(rows):
-        part = [column[block] for column in columns]
-        exact = (assignment.differences(part, assignment.labels(part)) ** 2).sum(axis=0)
+    for _, part, labels in assignment.blocks(columns, rows):
+        exact = (assignment.differences(part, labels) ** 2).sum(axis=0)
         total += int((np.minimum(exact, most) >> shift).sum())
     return total
 
@@ -190,7 +187,7 @@ def cells_of(coordinates: NDArray[Any], cells: int) -> IntArray:
 
 
 def grid_counts(columns: Sequence[NDArray[Any]], cells: int, *, rows: int) -> IntArray:
-    """Return the counts of a grid over the box, with ``cells`` cells on each of d axes."""
+    """Return the counts of a grid over the box, with ``cells`` cells on each axis, (cells,) · d."""
     size = cells ** len(columns)
     table = np.zeros(size, dtype=np.int64)
     # At least as many rows as cells, since bincount writes a whole grid every time.
@@ -204,17 +201,16 @@ def grid_counts(columns: Sequence[NDArray[Any]], cells: int, *, rows: int) -> In
     return table.reshape((cells,) * len(columns))
 
 
-Keys = NDArray[np.signedinteger[Any]]
-"""Whole numbers (rows,)."""
+Keys = NDArray[np.signedinteger[Any]]  # Whole numbers (rows,)
 
 _BOXES_A_CHUNK = 1 << 17
 _LOW_BITS = 8
 
 
 def sorted_keys(tree: BitTree, columns: Sequence[NDArray[Any]], *, rows: int) -> Keys:
-    """Return the first ``tree.depth`` bits of every row as a number, ascending, (rows,).
+    """Return the first ``tree.depth`` bits of every row's path as an integer, sorted, (rows,).
 
-    Numbers are int32 where they fit, else int64."""
+    Integers are int32 where they fit, else int64."""
     kind: type[np.signedinteger[Any]] = np.int32 if tree.depth < 31 else np.int64
     keys: Keys = np.zeros(rows, dtype=kind)
     # Two small tables an axis, which stay in the cache, spread the bits.
@@ -236,7 +232,7 @@ def sorted_keys(tree: BitTree, columns: Sequence[NDArray[Any]], *, rows: int) ->
 def prefix_counts(keys: Keys, depth: int, nodes: Prefixes, bits: int) -> IntArray:
     """Return the number of rows in every box ``bits`` levels below each node, (nodes, 2^bits).
 
-    keys, depth   sorted keys of a tree of this depth (``sorted_keys``)
+    keys   ``sorted_keys`` of a tree of this depth
     """
     counts = np.zeros((len(nodes), 1 << bits), dtype=np.int64)
     step = max(1, _BOXES_A_CHUNK >> bits)

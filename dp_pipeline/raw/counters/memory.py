@@ -11,13 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.domain import Domain
 from dp_pipeline.raw.counters.batch import Batch, BatchRecoding
 from dp_pipeline.raw.counters.checked import CheckedRows
 from dp_pipeline.raw.counters.fold import FoldCounter, answer_batch
 from dp_pipeline.raw.counters.stream import StoredRows
-from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.raw.workers import in_threads
 
 
@@ -27,10 +25,10 @@ class MemoryCounter(FoldCounter):
     coordinates   numeric attribute → fixed-point integers (rows,) in [−2^16, 2^16]
     codes         attribute with cells → codes (rows,) below its size
     rows          number of rows
-    fingerprint   fingerprint of the stored tables and their reading; empty without tables
+    fingerprint   of the stored tables and of when they were read from the source; empty without
     left_out      number of rows that preparation left out
 
-    Damaged if an array has another length, or a value that preparation does not write.
+    Damaged if an array has another length, or a value outside its range.
 
     >>> from dp_pipeline.config.domain import Attribute
     >>> from dp_pipeline.config.encoding import Levels
@@ -59,13 +57,8 @@ class MemoryCounter(FoldCounter):
         super().__init__(domain, fold, fingerprint=fingerprint, left_out=left_out)
 
     @classmethod
-    def open(cls, spec: DatasetSpec, snapshot: Snapshot) -> MemoryCounter:
-        """Return a counter of a prepared snapshot, whose rows are read into memory."""
-        return cls.of_stored(spec.counted_domain, CheckedRows.open(spec, snapshot))
-
-    @classmethod
     def of_stored(cls, domain: Domain, rows: CheckedRows) -> MemoryCounter:
-        """Return a counter of stored rows, read into memory while their files are checked."""
+        """Read stored rows into memory, and return a counter of them; Damaged if a file changed."""
         coordinates, codes = rows.run_checked(lambda: _read_columns(domain, rows.stored_rows))
         return cls(
             domain,
@@ -91,10 +84,11 @@ Columns = dict[str, NDArray[Any]]
 
 
 def _read_columns(domain: Domain, stored_rows: StoredRows) -> tuple[Columns, Columns]:
-    coordinates: Columns = {n: np.empty(stored_rows.row_count, np.int32) for n in domain.numeric}
-    smallest = {name: np.min_scalar_type(size - 1) for name, size in stored_rows.sizes}
+    rows_in_all = stored_rows.row_count
+    coordinates: Columns = {name: np.empty(rows_in_all, np.int32) for name in domain.numeric}
     codes: Columns = {
-        name: np.empty(stored_rows.row_count, kind) for name, kind in smallest.items()
+        name: np.empty(rows_in_all, np.min_scalar_type(size - 1))
+        for name, size in stored_rows.sizes
     }
     ends = list(accumulate(rows for _, _, rows in stored_rows.groups))
 

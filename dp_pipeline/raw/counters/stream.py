@@ -24,12 +24,12 @@ from dp_pipeline.raw.stages import file_mark
 
 @dataclass(frozen=True)
 class StoredRows:
-    """The files of prepared rows with their row groups, as workers get them.
+    """The places of prepared rows in files, which are small enough to send to workers.
 
     pairs    for each snapshot the file with coordinates, and the one with codes or None
     sizes    (attribute with cells, number of cells)
-    groups   for each row group the index of its pair, its number there, and its rows
-    marks    marks of the files before they were read (``file_mark``)
+    groups   for each row group the index of its pair, its number there, and its number of rows
+    marks    inode, size and time of each file before it was read (``file_mark``)
     """
 
     pairs: tuple[tuple[Path, Path | None], ...]
@@ -39,10 +39,12 @@ class StoredRows:
 
     @classmethod
     def of(cls, domain: Domain, *pairs: tuple[Path, Path | None]) -> StoredRows:
-        """Return the stored rows of pairs of files: one of coordinates, and one of codes or None.
+        """Return the places of the rows in pairs of files, of which only the footers are read.
 
-        Damaged unless the files of each pair have the same row groups, and all together fewer than
-        MAX_ROWS rows."""
+        pairs   a file of coordinates, and one of codes or None
+
+        Damaged unless the files of a pair have equal row groups, and all fewer than MAX_ROWS rows.
+        """
         marks = tuple(map(file_mark, _files(pairs)))
         groups: list[tuple[int, int, int]] = []
         for index, pair in enumerate(pairs):
@@ -68,18 +70,20 @@ class StoredRows:
 
     @property
     def bytes_in_memory(self) -> int:
-        """The number of bytes of all columns as arrays."""
+        """The number of bytes that all columns of integers need as arrays."""
         types = [field.type for path in _files(self.pairs[:1]) for field in pq.read_schema(path)]
         bits: int = sum(type_.bit_width for type_ in types if pa.types.is_integer(type_))
         return self.row_count * bits // 8
 
     @property
     def row_count(self) -> int:
-        """The number of rows."""
+        """The number of rows in all files."""
         return sum(rows for _, _, rows in self.groups)
 
     def answer_batches(self, indices: Iterable[int], queries: Sequence[BatchQuery]) -> Partial:
-        """Return the merged answers about these batches; Damaged if a file has changed."""
+        """Return the answer to each query about the rows of these row groups together.
+
+        It is None where they have no row. Damaged if a file has changed."""
         axes = sorted(frozenset().union(*(query.axes for query in queries)))
         cells = sorted(frozenset().union(*(query.prepared_cells for query in queries)))
         batches = self.batches(axes, cells, indices)
@@ -88,7 +92,12 @@ class StoredRows:
     def batches(
         self, axes: Sequence[str], cells: Sequence[str], indices: Iterable[int]
     ) -> Iterator[Batch]:
-        """Yield the batches with these indices; raise Damaged at the end if a file has changed."""
+        """Yield a batch of some columns for each of these row groups.
+
+        axes    attributes whose coordinates are read
+        cells   attributes whose codes are read
+
+        Damaged, after the last batch, if a file has changed."""
         for index in indices:
             pair_index, group_number, rows = self.groups[index]
             coordinates, codes = self.pairs[pair_index]

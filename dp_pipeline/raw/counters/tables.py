@@ -18,17 +18,16 @@ from numpy.typing import NDArray
 
 from dp_pipeline.config.encoding import IntArray, Names
 
-Codes = Mapping[str, NDArray[Any]]
-"""Attribute → codes (n,) of an unsigned type."""
-
-ROWS_A_CHUNK = 1 << 16
-"""Rows whose keys stay in the cache of one core."""
+Codes = Mapping[str, NDArray[Any]]  # Attribute → codes (n,) of an unsigned type
+ROWS_A_CHUNK = 1 << 16  # Rows whose keys stay in the cache of one core
 
 
 def cell_keys(
     codes: Codes, sizes: Mapping[str, int], names: Sequence[str], rows: slice
 ) -> IntArray:
-    """Return the cell of each of ``rows`` in the table over ``names``, the last name fastest."""
+    """Return the cell of each of these rows: its flat index in the table over ``names``.
+
+    The last name is the fastest axis."""
     keys = codes[names[0]][rows].astype(np.int64)
     for name in names[1:]:
         keys *= sizes[name]
@@ -70,33 +69,22 @@ def contingency_table(
     return table.reshape(shape)
 
 
-CAPS = (32, 64, 256)
-"""Limits on the cells of a super-column; of the plans for each, the cheapest is used."""
-
+CAPS = (32, 64, 256)  # Limits on a super-column's cells; of the plans for each the cheapest is used
+MAX_FUSED = 3  # Attributes of a table over super-columns, at most; larger ones are counted directly
 _MAX_COLUMNS = 16
-
-MAX_FUSED = 3
-"""Attributes of a table, at most, for super-columns; larger tables are counted directly."""
-
-_FUSED_CELLS = 1 << 20
-"""Cells of a fused table, at most; adding the blocks of a larger one takes longer than counting."""
-
+_FUSED_CELLS = 1 << 20  # Cells of a fused table, at most; adding up larger blocks takes too long
 _CELLS_AT_ONCE = 1 << 23
 _CACHED_CELLS = 1 << 17
-
-_ROWS_A_BLOCK = 1 << 18
-"""Rows of a block, whose keys are shared by tables, and whose int32 counts are then added up."""
-
+_ROWS_A_BLOCK = 1 << 18  # Rows whose keys are shared by tables; their int32 counts are added up
 _ROWS_A_STEP = 1 << 15
-
 _Keys = NDArray[np.unsignedinteger[Any]]
 
 
 @dataclass(frozen=True)
 class SuperColumn:
-    """Several columns that are coded as a single one.
+    """Several columns whose codes are read as one number, the last column its lowest digit.
 
-    names, sizes   names and sizes of the columns, the last one fastest
+    sizes   number of codes of each column
     """
 
     names: tuple[str, ...]
@@ -104,14 +92,14 @@ class SuperColumn:
 
     @property
     def size(self) -> int:
-        """The number of codes."""
+        """The number of codes of the super-column."""
         return math.prod(self.sizes)
 
 
 def fuse(sizes: Mapping[str, int], *, cap: int) -> tuple[SuperColumn, ...]:
-    """Return columns fused, largest first, into super-columns of at most ``cap`` codes.
+    """Return columns fused, those of most codes first, into super-columns of at most ``cap`` codes.
 
-    A column with more codes stays alone.
+    sizes   column → number of its codes; one with more than ``cap`` stays alone
 
     >>> [column.names for column in fuse({"a": 2, "b": 40, "c": 3}, cap=64)]
     [('b',), ('c', 'a')]
@@ -132,7 +120,7 @@ def fuse(sizes: Mapping[str, int], *, cap: int) -> tuple[SuperColumn, ...]:
 
 @dataclass(frozen=True)
 class FusedTable:
-    """A table over super-columns, with the tables that are sums of it.
+    """A table of counts over super-columns, with the tables over columns that are its sums.
 
     columns   one to three super-columns
     holds     names of the columns of each such table, in the order of ``columns``
@@ -143,12 +131,12 @@ class FusedTable:
 
     @property
     def size(self) -> int:
-        """The number of cells."""
+        """The number of cells of the table."""
         return math.prod(column.size for column in self.columns)
 
 
 def is_fusible(sizes: Mapping[str, int], names: Names) -> bool:
-    """Return whether a table is small enough to be counted over super-columns."""
+    """Return whether the table over these columns is small enough to count over super-columns."""
     cells = math.prod(sizes[name] for name in names)
     return len(names) <= MAX_FUSED and cells <= _FUSED_CELLS
 
@@ -161,9 +149,11 @@ def _cost(cells: int, rows: int) -> int:
 def cheapest_plan(
     sizes: Mapping[str, int], tables: Collection[Names], *, rows: int
 ) -> tuple[FusedTable, ...]:
-    """Return the plan of least estimated time: fused tables that contain each of ``tables`` once.
+    """Return the fused tables to count, which contain each of ``tables`` once, in least time.
 
-    tables   each over one to three columns; the plan may hold their names in another order
+    sizes    column → number of its codes
+    tables   names of one to three columns each, in the plan maybe in another order
+    rows     number of rows, from which the times are estimated
 
     >>> triangle = [("a", "b"), ("a", "c"), ("b", "c")]
     >>> [fused.holds for fused in cheapest_plan({"a": 2, "b": 3, "c": 2}, triangle, rows=1000)]
@@ -219,7 +209,7 @@ def _plan(
 def count_plan(
     tables: Sequence[FusedTable], codes: Codes, *, rows: int
 ) -> Iterator[tuple[FusedTable, IntArray]]:
-    """Yield each table of a plan with its flat counts, a few tables at a time to save memory."""
+    """Yield each fused table with its counts (cells,), a few tables at a time to save memory."""
     for group in _groups(tables):
         counts = [np.zeros(fused.size, dtype=np.int64) for fused in group]
         for start in range(0, rows, _ROWS_A_BLOCK):
@@ -251,7 +241,7 @@ class _BlockKeys:
         self._pair: tuple[tuple[SuperColumn, ...], _Keys] | None = None
 
     def count(self, table: FusedTable) -> NDArray[np.int32]:
-        """Return the flat counts of the block as int32, which fit better in the cache."""
+        """Return the counts of the block, as int32 (cells,), which fits better in the cache."""
         counts = np.zeros(table.size, dtype=np.int32)
         first, last = self._leading_keys(table.columns[:-1]), table.columns[-1]
         own = self._column_keys(last)
@@ -299,7 +289,7 @@ def _append_digit(keys: _Keys, digits: _Keys, size: int, *, cells: int) -> _Keys
 
 
 def summed_tables(fused: FusedTable, counts: IntArray) -> dict[Names, IntArray]:
-    """Return the tables that a fused table contains, summed from its counts.
+    """Return the tables that a fused table contains, by their names, summed from its counts.
 
     Super-columns are summed one after the other, and tables share equal first sums.
     """
@@ -323,15 +313,13 @@ def _sum_down(table: IntArray, column: SuperColumn, names: Names) -> IntArray:
     The shape (before, column.size · after) becomes (before · their cells, after)."""
     digits = table.reshape(len(table), *column.sizes, -1)
     summed_axes = tuple(axis for axis, name in enumerate(column.names, 1) if name not in names)
-    after = digits.shape[-1]
-    summed: IntArray = digits.sum(axis=summed_axes).reshape(-1, after)
-    return summed
+    return np.asarray(digits.sum(axis=summed_axes).reshape(-1, digits.shape[-1]))
 
 
 def exact_marginals(
     codes: Codes, sizes: Mapping[str, int], marginals: Sequence[Names], *, rows: int
 ) -> list[IntArray]:
-    """Return the exact int64 tables of marginals, in the order of the marginals and of their names.
+    """Return the exact table of counts of each marginal, int64, one axis for each of its names.
 
     codes      attribute → codes (rows,), each below the attribute's size
     marginals  different names each; () is the number of rows, shape ()

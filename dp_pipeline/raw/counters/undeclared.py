@@ -32,12 +32,7 @@ from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.files import temporary_folder, write_atomically
 from dp_pipeline.gate.counter import Sealed
 from dp_pipeline.gate.texts import pack_texts
-from dp_pipeline.raw.contributions import (
-    PersonKeys,
-    keep_at_most,
-    person_codes,
-    tables_by_person,
-)
+from dp_pipeline.raw.contributions import PersonKeys, keep_at_most, person_codes, tables_by_person
 from dp_pipeline.raw.counters.checked import combined_fingerprint
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.raw.ingest import check_ingested, ingested_batches
@@ -46,18 +41,19 @@ from dp_pipeline.raw.snapshot import Snapshot, require_validated
 from dp_pipeline.raw.stages import BatchReader, write_row_groups
 from dp_pipeline.raw.values import column_of, finite_numbers, level_words, valid_numbers
 
-MAX_LEVEL_BYTES = 256
-"""Bytes of a discovered level, at most; a longer text is a note and no level."""
+MAX_LEVEL_BYTES = 256  # Bytes of a discovered level, at most; a longer text is a note and no level
 
-Parts = Callable[[], Iterator[pa.Table]]
-"""Function that yields the counted rows, in parts that have all rows of their persons."""
+Parts = Callable[[], Iterator[pa.Table]]  # Yields the counted rows, all of a person in one table
 
 
 class UndeclaredRows:
     """A counter of validated rows whose domain is still to be discovered.
 
+    It is a ``gate.counter.UndeclaredCounter``. Texts of more than MAX_LEVEL_BYTES, with control
+    characters, or equal to the name of missing values are no levels.
+
     parts         the counted rows
-    fingerprint   fingerprint of the stored table and its reading; empty without a table
+    fingerprint   of the stored table and of when it was read from the source; empty without
 
     >>> from dp_pipeline.config.catalogue import find_spec
     >>> UndeclaredRows.empty(find_spec("trips"))
@@ -71,10 +67,10 @@ class UndeclaredRows:
     def of_table(
         cls, spec: DatasetSpec, table: pa.Table, key: bytes, *, fingerprint: str = ""
     ) -> UndeclaredRows:
-        """Return the counter of rows in memory.
+        """Return a counter of those rows in memory that fit the declaration, bounded by person.
 
         table   the declared columns of the source, as ``read_source`` gives them
-        key     the population's secret key
+        key     the population's secret key, by which the used rows of each person are chosen
         """
         rows = keep_at_most(
             _as_declared(spec, table),
@@ -85,13 +81,13 @@ class UndeclaredRows:
 
     @classmethod
     def empty(cls, spec: DatasetSpec) -> UndeclaredRows:
-        """Return the counter of an empty table."""
+        """Return a counter of an empty table."""
         columns = {name: pa.array([], pa.string()) for name in spec.columns}
         return cls.of_table(spec, pa.table(columns), b"no rows")
 
     @classmethod
     def open(cls, spec: DatasetSpec, snapshot: Snapshot) -> UndeclaredRows:
-        """Return the counter of a validated snapshot.
+        """Return a counter of the ingested rows of a validated snapshot, read once.
 
         NotPrepared unless the snapshot was validated under this declaration and not refused;
         Damaged if the stored table has changed.
@@ -119,28 +115,15 @@ class UndeclaredRows:
         """Do nothing, since the only stored table was checked when it was opened."""
 
     def magnitudes(self, attribute: str, edges: tuple[float, ...]) -> Sealed:
-        """Return the number of rows from each edge to below the next, (len(edges) − 1,).
-
-        The last edge itself is included."""
         open_attribute = self._open_attribute(attribute)
         counts = np.zeros(len(edges) - 1, dtype=np.int64)
         for table in self._parts():
             values = finite_numbers(open_attribute, column_of(open_attribute, table))
-            buckets = np.searchsorted(np.asarray(edges), values, side="right") - 1
-            buckets = np.where(values == edges[-1], len(edges) - 2, buckets)
-            # NaN is sorted after the last edge, like a number that is too large.
-            inside = buckets[(buckets >= 0) & (buckets < len(edges) - 1)]
-            counts += np.bincount(inside, minlength=len(edges) - 1)
+            # NaN, like a number past the edges, is in no bucket; the last edge is in the last one.
+            counts += np.histogram(values, np.asarray(edges))[0]
         return Sealed(counts)
 
     def texts(self, attribute: str, weights: tuple[int, ...]) -> Sealed:
-        """Return the possible levels' texts packed as integers, then the total weight of each.
-
-        weights   what a person adds to each of her texts: entry m − 1 if she has m of them
-
-        Texts of more than MAX_LEVEL_BYTES, with control characters, or equal to the name of missing
-        values are no levels.
-        """
         open_attribute, sums = self._open_attribute(attribute), Counter[bytes]()
         column = self._spec.protection.column
         for table in self._parts():
@@ -151,9 +134,7 @@ class UndeclaredRows:
         return Sealed(np.concatenate([pack_texts(texts), totals]))
 
     def within(self, attribute: str, interval: Coordinate) -> MemoryCounter:
-        """Return a counter of the attribute's numbers as coordinates in an interval.
-
-        Numbers outside are clipped or left out, as declared."""
+        # Numbers outside are clipped or left out, as declared.
         open_attribute = self._open_attribute(attribute)
         bounded = replace(open_attribute, coordinate=interval, cells=None, undeclared=None)
         arrays = [np.zeros(0, dtype=np.int32)]

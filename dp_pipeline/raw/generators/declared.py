@@ -18,18 +18,12 @@ from dp_pipeline.config.reading import Derived
 from dp_pipeline.raw.generators import random_numbers
 from dp_pipeline.raw.prepare import rows_breaking
 
-MISSING_SHARE = 0.02
-"""The share of missing values of a column that may have some."""
-
-EXAMPLE_LEVELS = 4
-"""Levels of a column whose levels are to be discovered."""
-
-EXAMPLE_SPREAD = 100
-"""Units of the numbers of a column whose bounds are to be discovered."""
+MISSING_SHARE = 0.02  # The share of missing values of a column that may have some
+EXAMPLE_LEVELS = 4  # Levels of a column whose levels are to be discovered
+EXAMPLE_SPREAD = 100  # Units of the numbers of a column whose bounds are to be discovered
 
 _DECADE = 10 * 365
-_MOST_ROUNDS = 50
-"""Draws of ``rows`` rows, at most, to replace those that break constraints."""
+_MOST_ROUNDS = 50  # Draws of ``rows`` rows, at most, to replace those that break constraints
 
 
 def draw_declared_rows(

@@ -107,8 +107,7 @@ def mixture(seed: int = 0, rows: int = 100_000, *, dimensions: int) -> pa.Table:
 mixture4, mixture6, mixture8 = (partial(mixture, dimensions=d) for d in (4, 6, 8))
 
 
-WIDTH, HEIGHT = 30.0, 20.0
-"""The city's box in km: x from 0 to 30, y from 0 to 20."""
+WIDTH, HEIGHT = 30.0, 20.0  # The city's box in km: x from 0 to 30, y from 0 to 20
 
 # Hubs: x, y, standard deviation (km), weight.
 HUBS = np.array(
@@ -182,8 +181,7 @@ def draw_places(rng: np.random.Generator, count: int, hubs: FloatArray = HUBS[:,
 
 
 WEEK = 7 * DAY
-MONDAY = 4 * DAY
-"""The first Monday after 1970-01-01, which was a Thursday, in seconds."""
+MONDAY = 4 * DAY  # The first Monday after 1970-01-01, which was a Thursday, in seconds
 
 RIDERS, NEW_RIDERS = 5_000, 250
 """Riders of a week, and new riders among them; each stays for twenty weeks."""

@@ -155,11 +155,8 @@ def _households(rng: np.random.Generator, marital: IntArray, age: FloatArray) ->
     return (1 + partner + children).astype(np.float64)
 
 
-SIZES = (2, 3, 10, 5, 2, 7, 4, 8, 2, 6, 9, 3) * 7 + (2, 2)
-"""Levels of the 86 attributes, 2 to 10."""
-
-BLOCKS = (5, 9, 3, 14, 7, 2, 11, 6, 17, 4, 8)
-"""Attributes of each block."""
+SIZES = (2, 3, 10, 5, 2, 7, 4, 8, 2, 6, 9, 3) * 7 + (2, 2)  # Levels of the 86 attributes, 2 to 10
+BLOCKS = (5, 9, 3, 14, 7, 2, 11, 6, 17, 4, 8)  # Attributes of each block
 
 _STRUCTURE = 86
 _LINK, _CLEAR = 0.6, 3.0

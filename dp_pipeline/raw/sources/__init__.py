@@ -43,12 +43,11 @@ __all__ = [
     "stored_types",
 ]
 
-BUNDLED = ("breast_cancer", "digits", "iris", "wine")
-"""The data sets that scikit-learn ships in its wheel."""
+BUNDLED = ("breast_cancer", "digits", "iris", "wine")  # Data sets in scikit-learn's wheel
 
 
 def read_source(spec: DatasetSpec, files: Sequence[Path] | None = None) -> pa.Table:
-    """Return the declared columns of a source, in declared order: all rows, or the declared sample.
+    """Read a source, and return its declared columns, in declared order: all rows, or the sample.
 
     files   downloaded files of the declared locations; None: the locations themselves
 
@@ -66,11 +65,11 @@ def read_source(spec: DatasetSpec, files: Sequence[Path] | None = None) -> pa.Ta
 
 
 def stored_types(spec: DatasetSpec, files: Sequence[Path] | None = None) -> dict[str, str]:
-    """Return the Arrow type of each declared column of Parquet files; {} for other sources.
+    """Return the name of the Arrow type of each declared column of Parquet files.
 
     files   as for ``read_source``
 
-    A column whose files have several types is left out.
+    {} for other sources. A column whose files have several types is left out.
     """
     if spec.source.parts is not None:
         units, parts = spec.source_specs
@@ -82,9 +81,10 @@ def stored_types(spec: DatasetSpec, files: Sequence[Path] | None = None) -> dict
 
 
 def source_tables(spec: DatasetSpec, files: Sequence[Path] | None = None) -> Iterator[pa.Table]:
-    """Yield the tables of ``read_source``, at least one, all of one schema.
+    """Yield the rows of ``read_source`` as tables of one schema, at least one.
 
-    Files of sensitive rows and of Parquet, and queries, are never in memory as a whole."""
+    Files of sensitive rows and of Parquet, and queries, are never in memory as a whole. It raises
+    what ``read_source`` does."""
     if spec.source.parts is not None:
         yield from _tables_of_both(spec, files)
         return
@@ -202,9 +202,9 @@ def _require_listed(spec: DatasetSpec, names: tuple[str, ...]) -> None:
 
 
 def sample_by_class(classes: IntArray, *, rows: int, seed: int) -> IntArray:
-    """Return the row indices (rows,), ascending, of a sample with every class in proportion.
+    """Return the row indices (rows,), ascending, of a seeded sample with all classes in proportion.
 
-    classes   (n,) integers of at least 0, n ≥ rows
+    classes   class of each row (n,), integers of at least 0, n ≥ rows
 
     A class of n_c rows gets rows·n_c/n of the sample, rounded by largest remainders, ties to the
     lower class. Every row has a random key, and in each class the smallest keys are sampled.

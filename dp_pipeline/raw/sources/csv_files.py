@@ -37,18 +37,19 @@ _MARK = "\N{ZERO WIDTH NO-BREAK SPACE}"
 _MARKS = re.compile(b"%b(?<![^\n\r]%b)(?:%b)*" % ((codecs.BOM_UTF8,) * 3))
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
-MAX_LINE_BYTES = 1 << 17
-"""Bytes of a line, at most; pyarrow cannot read one that is longer than a block of 2^20 bytes."""
-BYTES_A_PART = 1 << 24
-"""Bytes of a CSV file that are read at a time."""
-MAX_FILE_BYTES = 1 << 32
-"""Bytes of a CSV file of public rows, unpacked, at most, since it is read as a whole."""
+MAX_LINE_BYTES = 1 << 17  # Bytes of a line, at most; pyarrow cannot read one of over 2^20 bytes
+BYTES_A_PART = 1 << 24  # Bytes of a CSV file that are read at a time
+MAX_FILE_BYTES = 1 << 32  # Bytes of a CSV file of public rows, unpacked, at most; it is read whole
 
 
 def read_csv(spec: DatasetSpec, files: Sequence[Path]) -> Iterator[pa.Table]:
-    """Yield tables of the rows of every file, in the order of the declared locations.
+    """Yield tables of the declared columns of each CSV file, one file after the other.
 
-    Cells are bytes."""
+    Cells are bytes. The first table of a file has no rows.
+
+    files   in the order of the declared locations
+
+    DeclarationError for a delimiter that cannot be read; SourceError for an unreadable file."""
     source = spec.source
     delimiter = source.delimiter
     if delimiter != WHITESPACE and (
@@ -69,7 +70,7 @@ def _read_file(spec: DatasetSpec, path: Path) -> Iterator[pa.Table]:
         lambda: csv_columns(path, spec.source, line_is_row=spec.is_release),
         expected="a CSV file with a header line",
     )
-    names = with_names(names) if spec.is_release else _name_all_columns(names)
+    names = strip_empty_names(names) if spec.is_release else _name_all_columns(names)
     reading.check_names(spec, names)
     columns = reading.declared_columns(spec)
     yield from reading.guarded_each(
@@ -81,7 +82,7 @@ def _read_file(spec: DatasetSpec, path: Path) -> Iterator[pa.Table]:
 
 
 def csv_columns(path: Path, source: Source, *, line_is_row: bool = False) -> list[str]:
-    """Return the declared column names, or else the cells of a file's header.
+    """Return the declared names of all columns, or else the cells of a file's header.
 
     The header is the first row, from line `header_row` on, that is neither blank nor a comment.
 
@@ -119,10 +120,10 @@ def csv_columns(path: Path, source: Source, *, line_is_row: bool = False) -> lis
     return names
 
 
-def with_names(names: Sequence[str]) -> list[str]:
+def strip_empty_names(names: Sequence[str]) -> list[str]:
     """Return column names without the empty ones at the end, which spreadsheets write.
 
-    >>> with_names(["a", "", "b", "", ""])
+    >>> strip_empty_names(["a", "", "b", "", ""])
     ['a', '', 'b']
     """
     last = max((place for place, name in enumerate(names) if name.strip()), default=-1)
@@ -131,7 +132,7 @@ def with_names(names: Sequence[str]) -> list[str]:
 
 def _name_all_columns(names: Sequence[str]) -> list[str]:
     """Return names with a different blank name for each empty one at the end."""
-    named = with_names(names)
+    named = strip_empty_names(names)
     return [*named, *(f" {place}" for place in range(len(named), len(names)))]
 
 
@@ -183,11 +184,13 @@ def _csv_tables(
 
 
 def unreadable_lines(spec: DatasetSpec) -> Counter[str]:
-    """Return, by reason, the number of lines that are not rows, for the custodian alone."""
+    """Return, by reason, the number of lines of all files that cannot be read as rows.
+
+    It is for the data custodian alone."""
     reasons: Counter[str] = Counter()
     for location in spec.source.locations:
         source, path = spec.source.only(location), Path(location)
-        names = with_names(csv_columns(path, source, line_is_row=True))
+        names = strip_empty_names(csv_columns(path, source, line_is_row=True))
         reader = _RowReader(source, names, reading.declared_columns(spec))
         for lines in _row_lines(path, source):
             for _ in reader.rows(lines):
@@ -197,10 +200,10 @@ def unreadable_lines(spec: DatasetSpec) -> Counter[str]:
 
 
 def count_odd_lines(spec: DatasetSpec) -> tuple[int, int]:
-    """Return the number of lines with bytes that are no text in the file's encoding, and the
-    number of files that seem to end with a footer.
+    """Return how many lines hold bytes that are no text, and how many files seem to have a footer.
 
-    They declare none, and their last line has at least three cells, at most one of them not empty.
+    A file seems to have one if it declares none, and its last line has three or more cells, of
+    which at most one is filled.
     """
     odd_texts = footers = 0
     for location in spec.source.locations:
@@ -214,7 +217,7 @@ def count_odd_lines(spec: DatasetSpec) -> tuple[int, int]:
 
 
 def _row_lines(path: Path, source: Source) -> Iterator[list[bytes] | None]:
-    """Yield the lines after the header, without blank ones, part by part; yield None at the end."""
+    """Yield lists of the lines after the header, without blank ones; yield None at the end."""
     above = 0 if source.header else source.header_row
     for part in _file_parts(path, source, line_is_row=True):
         lines = _content(part, source).splitlines()
@@ -479,8 +482,9 @@ class _RowReader:
         return (reader.line_num, separator.join(quoted)) if cells else (0, b"")
 
     def _fitted(self, cells: list[bytes], place: int) -> list[bytes]:
-        """Return exactly as many cells as there are names, padded with empty ones; [] for a line
-        that lacks a declared column, or has a non-empty cell behind the last name."""
+        """Return as many cells as there are names, padded with empty ones.
+
+        [] for a line that lacks a declared column, or has a filled cell behind the last name."""
         if len(cells) < self._least_cells or any(cells[self._cells :]):
             self._count(place, f"of {len(cells)} cells in place of {self._cells}")
             return []

@@ -39,19 +39,13 @@ _NUMBER_TYPES = {
     **dict.fromkeys(INTEGER_TYPES, pa.int64()),
     **dict.fromkeys(("float4", "float8"), pa.float64()),
 }
+# Categories of types that are read as PostgreSQL's text: truth values, dates and times,
+# enumerations, exact numbers, texts, and texts without a type.
 _TEXT_CATEGORIES = ("B", "D", "E", "N", "S", "X")
-"""Categories of types that are read as PostgreSQL's text: truth values, dates and times,
-enumerations, exact numbers, texts, and texts without a type."""
-
+# Their values are equal exactly if their texts are, unlike numeric, with 7 and 7.0.
 _PERSON_TYPES = (*INTEGER_TYPES, "text", "varchar", "bpchar", "name", "uuid")
-"""Types whose values are equal exactly if their texts are, unlike numeric, with 7 and 7.0."""
-
-_TOTAL_ENCODINGS = ("UTF8", "LATIN1", "SQL_ASCII")
-"""Encodings of which the server can convert every text."""
-
-_ADDRESS_VARIABLES = ("PGHOSTADDR", "PGSERVICE")
-"""Variables that change libpq's address in spite of the URL's host."""
-
+_TOTAL_ENCODINGS = ("UTF8", "LATIN1", "SQL_ASCII")  # The server can convert every text of these
+_ADDRESS_VARIABLES = ("PGHOSTADDR", "PGSERVICE")  # They change libpq's address in spite of the URL
 _READ_ONLY = (
     "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY",
     "SET LOCAL datestyle = 'ISO, YMD'",
@@ -63,6 +57,7 @@ _READ_ONLY = (
 class SelectStatement:
     """A SELECT statement with the types of its columns, which are known before a row is read.
 
+    text    the SQL
     types   column → int64, double, or binary for text
     times   binary column of dates or times → their type
     signs   column → signs in which numbers are written as text
@@ -77,7 +72,7 @@ class SelectStatement:
 
 
 class ColumnType(NamedTuple):
-    """A column of PostgreSQL, with the name and the category of its type."""
+    """A column of PostgreSQL, with the name (``int4``) and the category (``N``) of its type."""
 
     column: str
     name: str
@@ -85,7 +80,7 @@ class ColumnType(NamedTuple):
 
 
 def open_database(url: URL) -> Engine:
-    """Return a read-only engine for a database.
+    """Return an SQLAlchemy engine for a database, without connecting; SQLite's is read-only.
 
     DeclarationError if the driver of PostgreSQL cannot be imported, or if the environment could
     redirect it to another server than the URL's.
@@ -111,11 +106,11 @@ def open_database(url: URL) -> Engine:
 
 
 def select_declared(connection: Connection, spec: DatasetSpec) -> SelectStatement:
-    """Return the statement that selects the declared columns, without reading a row.
+    """Make a connection read-only, and return the SQL for the declared columns of a source's query.
 
-    SourceError if a column is missing. On PostgreSQL also if one is neither text, number, truth
-    value nor date, if the person's is neither whole number, text nor uuid, and for sensitive rows
-    in an encoding in which a text could stop the query.
+    No row is read. SourceError if a column is missing. On PostgreSQL also if one is neither text,
+    number, truth value nor date, if the person's is neither whole number, text nor uuid, and for
+    sensitive rows in an encoding in which a text could stop the query.
     """
     select = _select_sqlite if is_sqlite(connection) else _select_postgresql
     return select(connection, spec)
@@ -161,7 +156,7 @@ def _select_postgresql(connection: Connection, spec: DatasetSpec) -> SelectState
 
 
 def postgresql_types(connection: Connection, query: str) -> list[ColumnType]:
-    """Return the types of a query's columns, in its order, without reading a row."""
+    """Return the columns of a query with their types, in its order, without reading a row."""
     statement = select_from(query, "*") + " LIMIT 0"
     # So that a percent sign is no parameter.
     cursor = connection.exec_driver_sql(statement, None, {"no_parameters": True}).cursor
@@ -217,7 +212,7 @@ def _select_sqlite(connection: Connection, spec: DatasetSpec) -> SelectStatement
 
 
 def sqlite_columns(connection: Connection, query: str) -> list[str]:
-    """Return the names of a query's columns, after making the connection read-only."""
+    """Make a connection to SQLite read-only, and return the names of a query's columns."""
     connection.exec_driver_sql("PRAGMA query_only = ON")
     return list(connection.exec_driver_sql(select_from(query, "*") + " LIMIT 0").keys())
 
@@ -234,5 +229,7 @@ def quote_name(name: str) -> str:
 
 
 def select_from(query: str, columns: str) -> str:
-    """Return a statement that selects ``columns`` of a query, whose last line may be a comment."""
+    """Return the SQL that selects ``columns``, SQL too, from a query.
+
+    The last line of the query may be a comment."""
     return f"SELECT {columns} FROM (\n{query.strip().removesuffix(';')}\n) AS declared"

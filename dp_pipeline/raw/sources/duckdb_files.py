@@ -44,7 +44,7 @@ _LOCKED: dict[str, str | bool | int | float | list[str]] = {
 
 
 def read_duckdb(spec: DatasetSpec) -> Iterator[pa.Table]:
-    """Yield the declared columns of a query's rows with their types; the first table is empty.
+    """Yield the declared columns of a query's rows, batch by batch; the first table has no row.
 
     SourceError if the file or the query cannot be read, or if a column is missing or of a type that
     is neither text, number, truth value nor date; DeclarationError without the package duckdb.
@@ -73,7 +73,7 @@ def _schema(connection: DuckDBPyConnection, query: str) -> pa.Schema:
 
 
 def duckdb_columns(location: str, query: str) -> pa.Schema:
-    """Return the columns of a query with their types, without reading a row.
+    """Return the schema of a query on a DuckDB file, without reading a row.
 
     location   the address `duckdb:///FILE`
 

@@ -20,14 +20,13 @@ from dp_pipeline.raw.sources import reading
 from dp_pipeline.raw.stages import ROWS_A_BATCH, BatchReader
 
 MAX_GROUP_ROWS = 1 << 26
-MAX_GROUP_BYTES = 1 << 32
-"""Bytes of all columns of a row group, unpacked, at most."""
+MAX_GROUP_BYTES = 1 << 32  # Bytes of all columns of a row group, unpacked, at most
 
 _EXPECTED = "a whole Parquet file"
 
 
 def parquet_parts(folder: Path) -> list[Path]:
-    """Return the ``*.parquet`` files below a folder, sorted.
+    """Return the paths of all ``*.parquet`` files below a folder, sorted.
 
     Engines' own files, whose names or folders begin with ``_`` or a point, are left out."""
     names = sorted(path.relative_to(folder) for path in folder.rglob("*.parquet"))
@@ -35,7 +34,7 @@ def parquet_parts(folder: Path) -> list[Path]:
 
 
 def folder_parts(spec: DatasetSpec, path: Path) -> list[Path]:
-    """Return the file itself, or the Parquet files of a folder, sorted.
+    """Return the path itself if it is no folder, else the Parquet files of the folder, sorted.
 
     SourceError for a folder without such files, and for a table of Delta or Iceberg."""
     if not path.is_dir():
@@ -54,7 +53,10 @@ def folder_parts(spec: DatasetSpec, path: Path) -> list[Path]:
 
 
 def parquet_tables(spec: DatasetSpec, files: Sequence[Path]) -> Iterator[pa.Table]:
-    """Yield the declared columns of Parquet files; the first table has no rows."""
+    """Yield tables of the declared columns of Parquet files, all of one schema.
+
+    The first table of a file has no rows. SourceError if a file is damaged, lacks a column, or has
+    one of an unsuitable type."""
     schemas = {path: _checked_schema(_of_file(spec, path), path) for path in files}
     types = reading.fulfillable_types(spec, list(schemas.values()))
     for path, schema in schemas.items():
@@ -64,7 +66,7 @@ def parquet_tables(spec: DatasetSpec, files: Sequence[Path]) -> Iterator[pa.Tabl
 
 
 def source_types(spec: DatasetSpec, path: Path) -> dict[str, str]:
-    """Return the Arrow type of each declared column that has the same type in all files.
+    """Return the name of the Arrow type of each declared column with one type in all files.
 
     A dictionary is `categories`, without its values: they may be of rows.
     """
@@ -84,7 +86,7 @@ def _type_words(type_: pa.DataType) -> str:
 
 
 class RowGroup(NamedTuple):
-    """A row group of a file, or a whole file that has no rows."""
+    """A row group of a file, with its number and rows; number None for a file without rows."""
 
     path: Path
     number: int | None
@@ -92,9 +94,10 @@ class RowGroup(NamedTuple):
 
 
 def parquet_batches(spec: DatasetSpec, files: Sequence[Path]) -> list[BatchReader]:
-    """Return readers of batches of the files' rows, at least one; workers can get them pickled.
+    """Return functions that each read one batch of the files' rows; they can be pickled.
 
-    A batch has at most ROWS_A_BATCH rows, or is one row group."""
+    A batch has the declared columns of at most ROWS_A_BATCH rows, or of one row group. It raises
+    what ``parquet_tables`` does."""
     schemas = [_checked_schema(_of_file(spec, path), path) for path in files]
     types = reading.fulfillable_types(spec, schemas)
     batches: list[list[RowGroup]] = []
@@ -142,8 +145,10 @@ def _of_file(spec: DatasetSpec, path: Path) -> DatasetSpec:
 
 
 def _checked_schema(spec: DatasetSpec, path: Path) -> pa.Schema:
-    """Return the schema of a file; SourceError if it is damaged, if a declared column is missing
-    or of a type that cannot be read, or if a row group is too large."""
+    """Return the schema of a file, after checking it.
+
+    SourceError if it is damaged, lacks a declared column or has one of a type that cannot be read,
+    or if a row group is too large."""
     reading.require_readable(spec, path)
     with _open(spec, path) as file:
         schema = reading.guarded(spec, lambda: file.schema_arrow, expected=_EXPECTED)

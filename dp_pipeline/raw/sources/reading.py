@@ -27,10 +27,8 @@ from dp_pipeline.config.errors import SourceError, did_you_mean
 from dp_pipeline.config.system_errors import os_error_reason, remedy_of, require_regular
 from dp_pipeline.raw.values import PLAIN, REAL, TEXT, WHOLE, kind_of, texts, times, type_word
 
+# Levels, numbers, dates and ids are shorter, and Parquet may repeat a long text in every row.
 MAX_CELL_BYTES = 1 << 10
-"""Bytes of a text, at most: levels, numbers, dates and ids are shorter, and Parquet may repeat a
-long text in every row."""
-
 Result = TypeVar("Result")
 _DAMAGED = "a damaged file: write it again"
 _NO_NAMES = "no row of names: write one above the rows, or correct `header_row` if declared"
@@ -53,21 +51,23 @@ def declared_columns(spec: DatasetSpec) -> list[str]:
 
 
 def refusal(spec: DatasetSpec, expected: str, got: str) -> SourceError:
-    """Return the error for a source, which names the source but does not quote it."""
+    """Return the error to raise for a source; it names the source, but quotes none of its cells."""
     return SourceError(f"{spec.name}: {spec.source.identity}: expected {expected}, got {got}")
 
 
 def guarded(
     spec: DatasetSpec, read: Callable[[], Result], *, expected: str, got: str = _DAMAGED
 ) -> Result:
-    """Return ``read()``, or raise a SourceError without the error, which may quote rows."""
+    """Return ``read()``; if it fails to read a source, raise a SourceError that quotes no row.
+
+    expected, got   words of the message; a known reason of the failure replaces ``got``
+    """
     try:
         return read()
     except OSError as error:
+        got = _DAMAGED
         if error.errno:
             got = f"{os_error_reason(error)}: {remedy_of(error) or 'mend `source`'}"
-        else:
-            got = _DAMAGED
     except OddFile as odd:
         expected, got = odd.expected, odd.got
     except NoHeader:
@@ -81,14 +81,14 @@ def guarded(
 def guarded_each(
     spec: DatasetSpec, tables: Iterator[Result], *, expected: str, got: str = _DAMAGED
 ) -> Iterator[Result]:
-    """Yield tables or rows; raise the SourceError of ``guarded`` if the next cannot be read."""
+    """Yield these tables or rows; if one cannot be read, raise a SourceError that quotes no row."""
     read = partial(next, tables, None)
     while (table := guarded(spec, read, expected=expected, got=got)) is not None:
         yield table
 
 
 def require_readable(spec: DatasetSpec, path: Path) -> None:
-    """Raise SourceError unless a file can be opened, is not empty and is of the declared kind.
+    """Raise SourceError unless a file can be opened, has bytes and begins like its declared kind.
 
     With a declared header it may be empty."""
     try:
@@ -139,15 +139,14 @@ KINDS_OF_FILES = {
 """First bytes of a file → its kind, and that in words."""
 _PACKED = (".gz", ".bz2", ".zst")
 DELIMITERS = (",", ";", "\t", "|")
-MAX_NAMES = 12
-"""Names of columns that a message lists."""
+MAX_NAMES = 12  # Names of columns that a message lists
 
 
 def check_names(spec: DatasetSpec, names: Sequence[str]) -> None:
-    """Raise SourceError unless every declared column exists and no column name is repeated.
+    """Raise SourceError unless every declared column is among ``names``, and none is repeated.
 
-    The names are said, and the nearest one: they are public. The first line of a CSV file or a
-    sheet may be a row: it is quoted only where another declared column is named in it.
+    The message lists names, which are public. But the first line of a CSV file or a sheet may be a
+    row: it is quoted only where another declared column is named in it.
     """
     columns, source = declared_columns(spec), spec.source
     may_be_row = source.kind in ("csv", "xlsx") and not source.header
@@ -177,14 +176,13 @@ def check_names(spec: DatasetSpec, names: Sequence[str]) -> None:
 _TEXT = TEXT | {pa.string_view()}
 _TRUTHS = ("true", "false")
 _INT64_DIGITS = 18
-_BYTES_SOURCES = ("csv", "sql")
-"""Kinds of sources whose text is read as bytes, so that invalid cells do not stop the others."""
+_BYTES_SOURCES = ("csv", "sql")  # Their text is read as bytes: an invalid cell stops no other
 
 
 def plain_types(spec: DatasetSpec, schemas: Sequence[pa.Schema]) -> dict[str, pa.DataType]:
-    """Return the common type of each declared column over all parts of a source.
+    """Return the type of each declared column that holds its values in all parts of a source.
 
-    schemas   schemas of the parts, with every declared column
+    schemas   schemas of the parts, such as files, with every declared column
 
     Parts of one type keep it. Whole numbers of several sizes become 64 bits, or text if no type
     holds all of them; floating numbers become doubles. Whole with floating numbers, and numbers
@@ -202,9 +200,10 @@ def plain_types(spec: DatasetSpec, schemas: Sequence[pa.Schema]) -> dict[str, pa
 
 
 def fulfillable_types(spec: DatasetSpec, schemas: Sequence[pa.Schema]) -> dict[str, pa.DataType]:
-    """Return ``plain_types``; SourceError where no value of a type can be as an attribute declares.
+    """Return the types of ``plain_types``, after checking them against the declared attributes.
 
-    It is raised before anything is paid for a column of missing values.
+    SourceError where no value of a column's type can be a declared level or number: so nothing is
+    paid for a column of missing values.
     """
     plain = plain_types(spec, schemas)
     for attribute in spec.domain:
@@ -245,9 +244,9 @@ def _require_fulfillable(spec: DatasetSpec, attribute: Attribute, types: Set[pa.
 def plain_columns(
     spec: DatasetSpec, table: pa.Table, types: dict[str, pa.DataType] | None = None
 ) -> pa.Table:
-    """Return the declared columns of a table in simple types, in declared order.
+    """Return the declared columns of a table, converted to their plain types, in declared order.
 
-    types   plain types of all parts, if the table is one part of the source
+    types   column → type by ``fulfillable_types``; None: that of this table alone
     """
     types = fulfillable_types(spec, [table.schema]) if types is None else types
     return pa.table(
@@ -371,7 +370,9 @@ def _converted(
 
 
 def convert_times(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
-    """Return ISO texts or times as days (date32) or whole seconds; null for all other values."""
+    """Return ISO texts, dates or times as values of a type: days (date32) or whole seconds.
+
+    All other values become null."""
     clock = Clock("date" if type_ == pa.date32() else "timestamp")
     values = times(column, clock)
     is_missing = np.isnan(values)
@@ -412,7 +413,7 @@ def _as_text(spec: DatasetSpec, name: str, column: pa.ChunkedArray) -> pa.Chunke
 
 
 def decoded(text: bytes | None) -> str | None:
-    """Return bytes as text; None unless they are UTF-8, since a repaired text might be a level."""
+    """Return bytes as text; None unless they are UTF-8, since a mended text might be a level."""
     try:
         return None if text is None else text.decode()
     except UnicodeDecodeError:

@@ -21,21 +21,19 @@ from dp_pipeline.config.clock import Clock
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.source import Source
 from dp_pipeline.raw.sources import reading
-from dp_pipeline.raw.sources.csv_files import with_names
+from dp_pipeline.raw.sources.csv_files import strip_empty_names
 from dp_pipeline.raw.sources.reading import NoHeader, OddFile, Result
 from dp_pipeline.raw.values import PLAIN
 
 ROWS_A_PART = 1 << 16
 
-Row = Mapping[int, Any]
-"""Cells by their places from 0 on; a cell without a value may be left out."""
+Row = Mapping[int, Any]  # Cells by their places from 0 on; a cell without a value may be left out
 
-_UNREADABLE = object()
-"""The value of a cell with an error, such as #DIV/0!, or one that is not of its own type."""
+_UNREADABLE = object()  # Value of a cell with an error (#DIV/0!), or that is not of its own type
 
 
 def read_xlsx(spec: DatasetSpec, path: Path) -> Iterator[pa.Table]:
-    """Yield the declared columns of a spreadsheet as text, in parts; the first part has no row.
+    """Yield the declared columns of a spreadsheet as tables of text; the first table has no row.
 
     SourceError for a file that is no spreadsheet, and for a sheet or column that it lacks.
     """
@@ -59,11 +57,13 @@ def read_xlsx(spec: DatasetSpec, path: Path) -> Iterator[pa.Table]:
 
 
 def sheet_names(path: Path, source: Source) -> list[str]:
-    """Return the column names of a spreadsheet; NoHeader if it has no row of names."""
+    """Return the column names in the header row of a spreadsheet, without empty ones at the end.
+
+    NoHeader if the row has no name, OddFile if the file or its sheet cannot be read."""
     rows = (row for number, row in _sheet_rows(path, source) if number == source.header_row)
     row = next(rows, {})
     cells = (row.get(place) for place in range(max(row, default=-1) + 1))
-    names = with_names([_text(cell, write=None) or "" for cell in cells])
+    names = strip_empty_names([_text(cell, write=None) or "" for cell in cells])
     if not names:
         raise NoHeader
     return names
@@ -152,7 +152,7 @@ Write = Callable[[Any], str]
 
 
 def _writer(spec: DatasetSpec, column: str) -> Write:
-    """Return a function that writes numbers and times of a column as declared."""
+    """Return a function from a number or time to its text in the declared form of a column."""
     signs = next(iter(spec.signs_of(column)), PLAIN)
     clock = next(
         (each.clock for each in spec.domain if each.clock and column in each.inputs), None

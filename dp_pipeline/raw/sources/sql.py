@@ -37,9 +37,7 @@ from dp_pipeline.raw.values import PLAIN
 Cell = bytes | memoryview | int | float | None
 
 BATCH_ROWS = 50_000
-
-_FIRST_ROUNDED = 2.0**53
-"""The least whole number that represents several as a double."""
+_FIRST_ROUNDED = 2.0**53  # The least whole number that represents several as a double
 
 _SQLITE = "sqlite:///"
 
@@ -65,10 +63,10 @@ _REASONS = {
 
 
 def read_sql(spec: DatasetSpec) -> Iterator[pa.Table]:
-    """Yield the declared columns of a query's rows in batches; the first table is empty.
+    """Yield the declared columns of a query's rows, batch by batch; the first table has no row.
 
     Integers and floats of PostgreSQL keep their type, dates and times become such, all else is
-    bytes of text. All rows are of one moment.
+    bytes of text. All rows are of one moment of the database.
 
     SourceError if the database cannot be opened or answer the query, or if a declared column is
     missing or of a wrong type. DeclarationError if the variable has another database than when the
@@ -170,9 +168,9 @@ def _array(cells: tuple[Cell, ...], field: pa.Field, statement: SelectStatement)
 
 
 def as_bytes(cell: Cell, signs: Signs = PLAIN) -> bytes | None:
-    """Return a cell as the bytes of its text, where a whole float is without a decimal point.
+    """Return the UTF-8 text of a cell, in which a whole float has no decimal point; None for NULL.
 
-    signs   decimal sign to write numbers with
+    signs   signs in which numbers are written
     """
     if cell is None or isinstance(cell, bytes):
         return cell
@@ -183,7 +181,7 @@ def as_bytes(cell: Cell, signs: Signs = PLAIN) -> bytes | None:
 
 
 def person_as_bytes(cell: Cell) -> bytes | None:
-    """Return the id in a cell of a person's column as bytes; None if it identifies no person.
+    """Return the id in a cell of the person's column as UTF-8 text; None if it names no person.
 
     A floating number is an id only if whole and below 2^53, since larger ones are rounded.
     """
@@ -197,10 +195,10 @@ _KINDS: dict[str, ColumnKind] = {"B": "boolean", "N": "number", **dict.fromkeys(
 
 
 def query_columns(source: Source) -> tuple[SourceColumn, ...]:
-    """Return the columns of a query in its order, without reading a row.
+    """Return the columns of a source's query with their types, without reading a row.
 
-    Those of SQLite have no type. SourceError if the database does not answer, DeclarationError if
-    its variable is not set.
+    Those of SQLite are of unknown kind. SourceError if the database does not answer,
+    DeclarationError if the variable of its address is not set.
     """
     text = source.location
     if source.needs is not None and not text.startswith(_SQLITE):
