@@ -96,32 +96,20 @@ class DomainRelease(NoisyRelease):
     def summary(self) -> str:
         return f"{', '.join(self.spec.to_discover)}, discovered"
 
-    def questions(self, spec: ReleaseSpec) -> DomainQuestions:
-        return DomainQuestions(self.spec, spec, self.epsilon, self.delta)
-
     def counter(self, snapshot: Snapshot) -> UndeclaredRows:
         """Return the counter of the validated rows, which are not yet prepared."""
         from dp_pipeline.raw.counters.undeclared import UndeclaredRows
 
         return UndeclaredRows.open(self.spec, snapshot)
 
-
-@dataclass(frozen=True)
-class DomainQuestions:
-    """The questions that discover the domain in one draw."""
-
-    dataset: DatasetSpec
-    draw: ReleaseSpec
-    epsilon: Fraction
-    delta: Fraction
-
     def empty_counter(self) -> UndeclaredRows:
         from dp_pipeline.raw.counters.undeclared import UndeclaredRows
 
-        return UndeclaredRows.empty(self.dataset)
+        return UndeclaredRows.empty(self.spec)
 
-    def bundle(
+    def draw_bundle(
         self,
+        spec: ReleaseSpec,
         counter: ReleaseCounter | None,
         transcript: Transcript,
         noise: NoiseSource,
@@ -133,11 +121,11 @@ class DomainQuestions:
 
         rows = cast("UndeclaredRows | None", counter)
         accountant = Accountant(self.epsilon, delta=self.delta)
-        domain = discover(self.dataset, rows, accountant, transcript, noise)
+        domain = discover(self.spec, rows, accountant, transcript, noise)
         accountant.require_all_spent()
         discovered = json.dumps(domain.to_facts(), ensure_ascii=False)
-        facts = {**self.draw.facts, DISCOVERED: discovered}
-        return Bundle(self.draw.key.digest, facts, accountant.spends, {}, {}, transcript.chain)
+        facts = {**spec.facts, DISCOVERED: discovered}
+        return Bundle(spec.key.digest, facts, accountant.spends, {}, {}, transcript.chain)
 
 
 def declared_discovery(spec: DatasetSpec) -> Discover:

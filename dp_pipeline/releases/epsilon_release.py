@@ -1,34 +1,61 @@
 """A release of a model at one ε: its key, its facts, its cost and its questions."""
 
-from __future__ import annotations
-
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, Self
+from functools import cached_property
+from typing import TYPE_CHECKING, Self, cast
+
+import numpy as np
 
 from dp_pipeline.config.amounts import delta_text, epsilon_text
 from dp_pipeline.config.dataset import WINDOW, DatasetSpec
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.config.parameters import texts_of
 from dp_pipeline.config.windows import range_text
+from dp_pipeline.gate.curator import PaidMarginals
+from dp_pipeline.gate.noise import NoiseSource
 from dp_pipeline.models import build_model
-from dp_pipeline.models.base import FitResult, Model, PrivacyGuarantee, declared_guarantee, price
+from dp_pipeline.models.base import (
+    CuratorFactory,
+    FitResult,
+    Model,
+    PrivacyGuarantee,
+    curators_of,
+    declared_guarantee,
+    fit,
+    price,
+)
 from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.releases import refinement
 from dp_pipeline.releases.home import Home, engine_name
-from dp_pipeline.releases.model_questions import ModelQuestions
-from dp_pipeline.releases.noisy_release import NoisyDrawing, NoisyRelease, as_release_key
+from dp_pipeline.releases.noisy_release import (
+    NoisyDrawing,
+    NoisyRelease,
+    ReleaseCounter,
+    as_release_key,
+)
 from dp_pipeline.releases.release import ReleaseSpec
 from dp_pipeline.releases.replay import pointer_path, settled_answers, settled_entry
 from dp_pipeline.releases.side_information import PublicRows, earlier_bundle, earlier_release_folder
-from dp_pipeline.results.bundle import LEARNED, PRIOR, TYPES, Key, ReleaseKey
+from dp_pipeline.results.accountant import Accountant
+from dp_pipeline.results.bundle import (
+    EARLIER_EVALUATION,
+    LEARNED,
+    PRIOR,
+    TYPES,
+    Bundle,
+    Key,
+    ReleaseKey,
+)
+from dp_pipeline.results.measurement import NoisyNumber
 from dp_pipeline.results.source_types import typed_domain
+from dp_pipeline.results.transcript import Transcript
 
 if TYPE_CHECKING:
-    from dp_pipeline.raw.counters.fold import FoldCounter
+    from dp_pipeline.raw.counters.fold import EmptyCounter, FoldCounter
 
 
 @dataclass(frozen=True)
@@ -280,32 +307,86 @@ class EpsilonRelease(NoisyRelease):
         pointer = pointer_path(replace(self, spec=self.spec.at_window(before)))
         return earlier_release_folder(as_release_key(spec.key), self.spec, self.home, pointer)
 
-    def questions(self, spec: ReleaseSpec) -> ModelQuestions:
+    def draw_bundle(
+        self,
+        spec: ReleaseSpec,
+        counter: ReleaseCounter | None,
+        transcript: Transcript,
+        noise: NoiseSource,
+        *,
+        matches_reserved: bool = True,
+    ) -> Bundle:
+        result = self._fit_model(spec, counter, transcript, noise)
+        result.require_guaranteed(what=self.where)
+        spends, quality, facts = result.spends, dict[str, NoisyNumber](), spec.facts
+        if self.evaluation is not None and matches_reserved:
+            from dp_pipeline.gate.quality import private_quality
+
+            accountant = Accountant(self.evaluation)
+            curators = self._curators(spec, counter, transcript, noise, PaidMarginals())
+            quality = private_quality(
+                curators(accountant),
+                result.released,
+                epsilon=self.evaluation,
+                label=self.spec.label,
+                targets=self.spec.targets,
+            )
+            accountant.require_all_spent()
+            spends += accountant.spends
+        elif self.evaluation is not None:
+            facts = {**facts, EARLIER_EVALUATION: epsilon_text(self.evaluation)}
+        tables = result.released.tables()
+        # A settled release has these words, whatever those of a later program are.
+        free = tuple(replace(spend, what="rows left out") for spend in result.free_spends)
+        return Bundle(spec.key.digest, facts, spends, quality, tables, transcript.chain, free)
+
+    def _fit_model(
+        self,
+        spec: ReleaseSpec,
+        counter: ReleaseCounter | None,
+        transcript: Transcript,
+        noise: NoiseSource,
+    ) -> FitResult:
+        """Return the fit of the model, with the answers that a refinement may start from."""
         key, folder = as_release_key(spec.key), spec.facts.get(LEARNED)
         refined, public = self.refined(key), self.public_rows
-        return ModelQuestions(
-            dataset=replace(self.spec, domain=typed_domain(self.spec.domain, spec.facts)),
-            model=self.model,
-            guarantee=self.guarantee,
-            evaluation=self.evaluation,
-            postprocessing=self.postprocessing,
-            key=key,
-            facts=spec.facts,
+        coarse = None
+        if refined is not None:
+            noise_name = refined.key.noise
+            release = replace(self, epsilon=refined.key.epsilon, noise_name=noise_name, refine=None)
+            coarse = release.replay_fit(refined.key)
+        paid = PaidMarginals() if coarse is None else coarse.paid
+        # Post-processing randomness is fixed by public facts, so a replay gives the same bytes.
+        seed = hashlib.sha256(f"{key.digest} {self.postprocessing}".encode()).digest()
+        result = fit(
+            self.model,
+            self.guarantee,
+            self._curators(spec, counter, transcript, noise, paid),
+            epsilon=key.epsilon,
+            rng=np.random.default_rng(int.from_bytes(seed[:16])),
             earlier=earlier_bundle(key, self.spec, self.home, folder).tables if folder else None,
+            coarse=coarse,
             public=None if public is None else public.table,
-            coarse=None if refined is None else partial(self._coarse, refined),
         )
+        return replace(result, paid=paid)
 
-    def _coarse(self, refined: refinement.RefinedRelease) -> FitResult:
-        key = refined.key
-        release = replace(self, epsilon=key.epsilon, noise_name=key.noise, refine=None)
-        return release.replay_fit(key)
+    def _curators(
+        self,
+        spec: ReleaseSpec,
+        counter: ReleaseCounter | None,
+        transcript: Transcript,
+        noise: NoiseSource,
+        paid: PaidMarginals,
+    ) -> CuratorFactory:
+        dataset = replace(self.spec, domain=typed_domain(self.spec.domain, spec.facts))
+        rows = cast("FoldCounter | None", counter)
+        return curators_of(dataset, rows, transcript, noise, paid)
 
     def replay_fit(self, key: ReleaseKey) -> FitResult:
         """Return the fit of a settled release, from its stored answers; no row is read."""
         settled = settled_entry(key.digest, key.population, self.home.ledger)
         answers = settled_answers(self.store, key, settled)
-        return self.questions(self.resolve(key)).fit_model(None, answers, self.noise)
+        return self._fit_model(self.resolve(key), None, answers, self.noise)
 
     def open(self, spec: ReleaseSpec, snapshot: Snapshot) -> NoisyDrawing:
         """Open the snapshot's rows; DeclarationError if the release to refine has others."""
@@ -314,7 +395,12 @@ class EpsilonRelease(NoisyRelease):
             refined.require_refinable(self.home.ledger, drawing.rows)
         return drawing
 
-    def counter(self, snapshot: Snapshot) -> FoldCounter:
+    def counter(self, snapshot: Snapshot) -> "FoldCounter":
         from dp_pipeline.raw.counters import open_counter
 
         return open_counter(self.spec, snapshot, engine_name())
+
+    def empty_counter(self) -> "EmptyCounter":
+        from dp_pipeline.raw.counters.fold import EmptyCounter
+
+        return EmptyCounter(self.spec.counted_domain)

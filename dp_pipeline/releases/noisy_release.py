@@ -1,10 +1,8 @@
 """A release with noise: its facts, its cost and the key of its newest draw."""
 
-from __future__ import annotations
-
 import hmac
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -19,10 +17,9 @@ from dp_pipeline.ledger import Entry
 from dp_pipeline.ledger.entries import DELTA
 from dp_pipeline.models.base import PrivacyGuarantee
 from dp_pipeline.raw.snapshot import Snapshot
-from dp_pipeline.releases.home import NOISE_VARIABLE, Home
+from dp_pipeline.releases.home import NOISE_VARIABLE
 from dp_pipeline.releases.release import ROWS, Drawing, Release, ReleaseSpec
 from dp_pipeline.releases.replay import settled_answers
-from dp_pipeline.releases.store import BundleStore
 from dp_pipeline.results.bundle import Bundle, Key, ReleaseKey
 from dp_pipeline.results.transcript import AnswerCount, AnswersLost, Transcript
 
@@ -43,38 +40,13 @@ class ReleaseCounter(Protocol):
         """
 
 
-class Questions(Protocol):
-    """The questions of a release, which can be asked of any counter."""
-
-    def empty_counter(self) -> ReleaseCounter: ...
-
-    def bundle(
-        self,
-        counter: ReleaseCounter | None,
-        transcript: Transcript,
-        noise: NoiseSource,
-        *,
-        matches_reserved: bool = True,
-    ) -> Bundle:
-        """Return the bundle, whose spends add up to the claimed ε.
-
-        counter            None draws nothing: every answer must be in the transcript
-        matches_reserved   False for a settled release under another post-processing
-        """
-
-
 @dataclass(frozen=True)
 class NoisyDrawing(Drawing):
-    """The counter of a release's rows, together with its stored answers.
+    """The counter of a release's rows, together with its stored answers."""
 
-    questions   returns the questions of the draw that a spec describes
-    """
-
-    home: Home
-    questions: Callable[[ReleaseSpec], Questions]
+    release: "NoisyRelease"
     spec: ReleaseSpec
     counter: ReleaseCounter
-    noise: NoiseSource
 
     @property
     def rows(self) -> str:  # type: ignore[override]
@@ -82,11 +54,11 @@ class NoisyDrawing(Drawing):
 
     @property
     def _count(self) -> AnswerCount:
-        return AnswerCount(self.home.answer_counts / self.spec.key.digest)
+        return AnswerCount(self.release.home.answer_counts / self.spec.key.digest)
 
     @property
     def _path(self) -> Path:
-        return BundleStore(self.home.released).transcript_path(self.spec.key)
+        return self.release.store.transcript_path(self.spec.key)
 
     def dry_run(self) -> None:
         """Draw once over an empty table with seeded noise, to find faults before the charge.
@@ -94,9 +66,8 @@ class NoisyDrawing(Drawing):
         Raises what the draw would raise for its declarations, such as a table with too many cells;
         Damaged if a stored table that it reads was changed.
         """
-        questions = self.questions(self.spec)
-        empty = questions.empty_counter()
-        questions.bundle(empty, Transcript(), parse_noise(_DRY_RUN))
+        empty = self.release.empty_counter()
+        self.release.draw_bundle(self.spec, empty, Transcript(), parse_noise(_DRY_RUN))
         self.counter.require_stored(empty)
 
     def create_files(self) -> None:
@@ -105,15 +76,15 @@ class NoisyDrawing(Drawing):
         Damaged if answers are stored that were never charged, as after rows of the ledger were
         removed: it is unknown which rows they are about.
         """
-        key = self.spec.key
+        key, ledger = self.spec.key, self.release.home.ledger
         # Known only to holders of the population's key, and the same in every process.
-        secret = self.home.ledger.key(key.population)
+        secret = ledger.key(key.population)
         salt = hmac.digest(secret, f"transcript {key.digest}".encode(), "sha256")
         Transcript.create(self._path, key.digest, salt=salt)
         self._count.create()
         answers = len(Transcript.read(self._path))
         # The ledger is asked second: answers that another process draws meanwhile have a charge.
-        if answers and self.home.ledger.state(key.digest) is None:
+        if answers and ledger.state(key.digest) is None:
             raise Damaged(
                 f"{self.spec.what}: the release was never charged, but {answers} answers of it "
                 f"are stored: move {self._path.parent} and {self._count.path} away and run again"
@@ -137,7 +108,7 @@ class NoisyDrawing(Drawing):
                 f"The stored answers of {spec.what} are not those of its stored release: pay "
                 "for a new draw with --new-draw"
             )
-        return self.questions(spec).bundle(self.counter, transcript, self.noise)
+        return self.release.draw_bundle(spec, self.counter, transcript, self.release.noise)
 
     def remove_files(self) -> None:
         self._count.remove()
@@ -263,15 +234,31 @@ class NoisyRelease(Release):
         return facts
 
     @abstractmethod
-    def questions(self, spec: ReleaseSpec) -> Questions:
-        """Return the questions of one draw."""
-
-    @abstractmethod
     def counter(self, snapshot: Snapshot) -> ReleaseCounter: ...
 
+    @abstractmethod
+    def empty_counter(self) -> ReleaseCounter:
+        """Return a counter of an empty table."""
+
+    @abstractmethod
+    def draw_bundle(
+        self,
+        spec: ReleaseSpec,
+        counter: ReleaseCounter | None,
+        transcript: Transcript,
+        noise: NoiseSource,
+        *,
+        matches_reserved: bool = True,
+    ) -> Bundle:
+        """Return the bundle of a draw, from the transcript's answers and new ones for it.
+
+        counter            None draws nothing: NoAnswer if the transcript lacks an answer
+        matches_reserved   False: the private evaluation, which was about the tables of another
+                           post-processing, is left out
+        """
+
     def open(self, spec: ReleaseSpec, snapshot: Snapshot) -> NoisyDrawing:
-        counter = self.counter(snapshot)
-        return NoisyDrawing(self.home, self.questions, spec, counter, self.noise)
+        return NoisyDrawing(self, spec, self.counter(snapshot))
 
     def rebuild(self, key: Key, settled: Entry) -> Bundle:
         """Return the bundle of a settled release, from its stored answers; no row is read.
@@ -283,7 +270,8 @@ class NoisyRelease(Release):
         assert spec.reserved is not None
         facts = spec.reserved.facts
         try:
-            bundle = self.questions(spec).bundle(
+            bundle = self.draw_bundle(
+                spec,
                 None,
                 settled_answers(self.store, key, settled),
                 self.noise,

@@ -72,8 +72,8 @@ def _private(spec: DatasetSpec, name: str, snapshot: Snapshot, home: Home) -> st
     release = EpsilonRelease(spec, name, epsilon, home, "seeded:14")
     release_name, transcript = f"{spec.name}/{name} {epsilon_text(epsilon)}", Transcript()
     counter = open_counter(spec, snapshot, engine_name())
-    questions = release.questions(release.resolve(release.key(snapshot)))
-    bundle = questions.bundle(counter, transcript, release.noise)
+    resolved = release.resolve(release.key(snapshot))
+    bundle = release.draw_bundle(resolved, counter, transcript, release.noise)
     quality = sorted((metric, number.value) for metric, number in bundle.quality.items())
     spent = sum(bundle.costs, Fraction(0))
     return f"{release_name} {transcript.chain[:16]} {_digest(bundle.tables)} {spent} {quality}"

@@ -15,7 +15,7 @@ from dp_pipeline.config.errors import BoundaryViolation, Damaged, DeclarationErr
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.ledger import DeadRelease, Ledger
 from dp_pipeline.ledger.export import export_lines
-from dp_pipeline.releases.model_questions import ModelQuestions
+from dp_pipeline.releases.epsilon_release import EpsilonRelease
 from dp_pipeline.releases.noisy_release import NoisyDrawing
 from dp_pipeline.releases.publish import PublishedBundle, publish
 from dp_pipeline.releases.release import ROWS
@@ -296,14 +296,14 @@ def test_stored_bundle_is_settled_whatever_newer_code_makes(
 ):
     with stopped("bundle not settled"):
         project.publish(spec)
-    real = ModelQuestions.bundle
+    real = EpsilonRelease.draw_bundle
 
     def newer(*arguments: Any, **named: Any) -> Bundle:
         bundle = real(*arguments, **named)
         return replace(bundle, facts={**bundle.facts, "title": "Otherwise"})
 
     with monkeypatch.context() as patch:
-        patch.setattr(ModelQuestions, "bundle", newer)
+        patch.setattr(EpsilonRelease, "draw_bundle", newer)
         assert "title" not in require_resumed(project, spec).bundle.facts
     assert project.publish(spec).state == "replayed"
 

@@ -113,7 +113,7 @@ def test_what_person_did_in_one_window_is_hidden_by_noise_of_one(ran: Any):
         resolved = release.resolve(release.key(snapshot))
         release.open(resolved, snapshot).dry_run()
         counted = release.counter(snapshot)
-        bundle = release.questions(resolved).bundle(counted, Transcript(), release.noise)
+        bundle = release.draw_bundle(resolved, counted, Transcript(), release.noise)
         scales.append([spend.scale for spend in bundle.spends])
     assert scales[0] == scales[1]
     assert release.spec.distance == 2

@@ -21,11 +21,10 @@ from dp_pipeline.config.errors import Damaged
 from dp_pipeline.config.formats import FORMAT
 from dp_pipeline.orchestration import checks
 from dp_pipeline.orchestration.checks import INTACT, REBUILT, fault_result
-from dp_pipeline.releases import model_questions
+from dp_pipeline.releases import epsilon_release
 from dp_pipeline.releases import release as releasing
 from dp_pipeline.releases.epsilon_release import EpsilonRelease
 from dp_pipeline.releases.k_anonymous_release import KAnonymousRelease
-from dp_pipeline.releases.model_questions import ModelQuestions
 from dp_pipeline.releases.publish import PublishedBundle
 from dp_pipeline.releases.release import Release
 from dp_pipeline.releases.replay import (
@@ -279,7 +278,7 @@ def test_rebuilt_bundle_by_newer_code_says_so(rides: Project, monkeypatch: pytes
     spec = rides.declare("rides", RIDES, evaluation=None)
     first = rides.publish(spec)
     shutil.rmtree(first.folder)
-    real = ModelQuestions.bundle
+    real = EpsilonRelease.draw_bundle
 
     def newer(*arguments: Any, **named: Any) -> Bundle:
         bundle = real(*arguments, **named)
@@ -291,7 +290,7 @@ def test_rebuilt_bundle_by_newer_code_says_so(rides: Project, monkeypatch: pytes
 
     with monkeypatch.context() as patch:
         # The same answers, and other numbers made of them.
-        patch.setattr(ModelQuestions, "bundle", newer)
+        patch.setattr(EpsilonRelease, "draw_bundle", newer)
         again = rides.publish(spec)
     assert again.bundle.to_json() != first.bundle.to_json()
     assert MADE_AGAIN in again.bundle.facts
@@ -417,7 +416,7 @@ def test_release_by_the_code_of_today_is_not_fitted_again(
     def fitted(*_: object, **__: object) -> None:
         raise AssertionError("a model was fitted")
 
-    monkeypatch.setattr(model_questions, "fit", fitted)
+    monkeypatch.setattr(epsilon_release, "fit", fitted)
     assert project.publish(release.spec).state == "replayed"
     assert all(check.passed for check in checks.release_checks(release, published)[-2:])
     with pytest.raises(AssertionError, match="a model was fitted"):

@@ -300,8 +300,7 @@ def _refusal_of_answers(
         path = release.store.transcript_path(key)
         if not path.is_file():
             return f"its answers are lost: pay for a new draw with --new-draw{after}"
-        questions = release.questions(release.resolve(key))
-        questions.bundle(None, Transcript.read(path), release.noise)
+        release.draw_bundle(release.resolve(key), None, Transcript.read(path), release.noise)
     except NoAnswer:
         # Without rows the first answer that was never drawn ends it: that far it is the same.
         return None
