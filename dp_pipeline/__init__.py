@@ -7,8 +7,6 @@ file, and ``dp.plot_marginals``, ``dp.plot_pairs`` and ``dp.plot_map`` draw thei
 first used, because the libraries that it needs take seconds.
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import TYPE_CHECKING
 

@@ -4,8 +4,6 @@ The environment decides home and noise as it does for a command, so a run in a n
 a terminal share one history and one account.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction

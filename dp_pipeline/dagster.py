@@ -5,8 +5,6 @@ equal names when the definitions are merged. A data set whose file is refused is
 asset that says why; all other data sets are loaded.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ A file is written under a temporary name in the same folder, locked until it is 
 unlocked temporary file was left by a killed writer, and may be deleted.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

@@ -1,7 +1,5 @@
 """Escaping of CSV cells, which spreadsheets could run as formulas (OWASP, CSV Injection)."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -3,8 +3,6 @@
 Sums of floats depend on the number of threads, and a replay has to give the same bytes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache

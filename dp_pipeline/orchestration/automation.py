@@ -4,15 +4,13 @@ The calendar, declarations and the ledger decide which runs they start; no row i
 sensor for sensitive rows whose changes are not public: a release would disclose that a row changed.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, date, datetime
 from itertools import count, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import dagster as dg
 
@@ -70,9 +68,6 @@ def publication_request(
 
 def ingest_config(spec: DatasetSpec, snapshot: str) -> dict[str, Any]:
     return {"ops": {f"{spec.name}__ingested": {"config": {"snapshot": snapshot}}}}
-
-
-# Dagster reads the annotations of these functions when they are defined, so they are not deferred.
 
 
 MONDAY_MORNING = "0 6 * * 1"
@@ -320,7 +315,7 @@ class SourceCursor:
     run_count: int = 0
 
     @classmethod
-    def from_text(cls, text: str | None) -> SourceCursor:
+    def from_text(cls, text: str | None) -> Self:
         """Return the cursor that a text stores; an empty cursor for any other text."""
         try:
             return cls(**json.loads(text or "{}"))

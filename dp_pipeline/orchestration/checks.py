@@ -1,7 +1,5 @@
 """Dagster's checks of releases and accounts: charges, promises, and stored bundles."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from fractions import Fraction

@@ -5,8 +5,6 @@ the measured declarations, and the parameters of its model. A replayed release k
 that it was drawn with, so Dagster marks it as outdated until a new draw.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path

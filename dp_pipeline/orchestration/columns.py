@@ -3,8 +3,6 @@
 Dagster shows them on the page of an asset, from a synthetic column back to a column of the source.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,14 +1,12 @@
 """Parts of all assets: the home as a resource, configuration of runs, failures, and labels."""
 
-from __future__ import annotations
-
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Literal, TypedDict
+from typing import Literal, Self, TypedDict
 
 import dagster as dg
 
@@ -39,7 +37,7 @@ class Pipeline:
     noise: str = "opendp"
 
     @classmethod
-    def from_environment(cls) -> Pipeline:
+    def from_environment(cls) -> Self:
         """Return home and noise from environment variables; DeclarationError without a home."""
         return cls(find_home(), noise_name())
 

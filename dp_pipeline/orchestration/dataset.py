@@ -41,8 +41,6 @@ from dp_pipeline.releases.domain_release import (
 from dp_pipeline.releases.home import engine_name
 from dp_pipeline.releases.release_text import describe
 
-# Dagster reads the annotations of these functions when they are defined, so they are not deferred.
-
 _log = logging.getLogger("dp_pipeline")
 
 Result = dg.MaterializeResult[Any]

@@ -1,7 +1,5 @@
 """Dagster's own storage: its settings and its run history, apart from the ledger."""
 
-from __future__ import annotations
-
 import os
 from importlib.util import find_spec
 from pathlib import Path

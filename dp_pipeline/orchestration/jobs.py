@@ -1,7 +1,5 @@
 """The jobs of one data set, with their highest cost; and backfills, one run for each partition."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence

@@ -4,8 +4,6 @@ A raw asset shows names, stages, declarations and public numbers of rows alone: 
 event log than the raw store.
 """
 
-from __future__ import annotations
-
 import base64
 import math
 from collections.abc import Mapping, Sequence

@@ -4,8 +4,6 @@ One partition is one run: a failed run has charged for one partition at most, an
 has released exactly its partition.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from datetime import datetime
 

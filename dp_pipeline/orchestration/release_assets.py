@@ -41,8 +41,6 @@ from dp_pipeline.releases.published_copy import publish_copies
 from dp_pipeline.releases.release import Release, other_non_dp_releases, program_code
 from dp_pipeline.releases.release_text import describe, write_card
 
-# Dagster reads the annotations of these functions when they are defined, so they are not deferred.
-
 AssetResults = Iterator[dg.MaterializeResult[Any] | dg.AssetCheckEvaluation]
 
 

@@ -5,8 +5,6 @@ source. In a project of this program it publishes no copy; in another Dagster pr
 renews the published copies.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache

@@ -1,7 +1,5 @@
 """The ledger account of a data set's population, and the snapshot that is read under it."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -99,7 +97,8 @@ def declared_account(spec: DatasetSpec) -> Account:
 def require_snapshot(spec: DatasetSpec, home: Home, windows: Sequence[str] = ()) -> Snapshot:
     """Return the current snapshot of a data set, after opening its account.
 
-    windows   time windows that are read together, ending with the declaration's own; default: that
+    windows   time windows to read together, the declaration's own last: its snapshot then names
+              those of the others as ``earlier``; empty: only the declaration's own
 
     Raises what ``open_population`` raises, so that rows are read, and exact numbers shown, under
     the ledger's account only; NotPrepared if there is no snapshot.
@@ -136,7 +135,7 @@ class Trace:
 def require_no_history(spec: DatasetSpec, home: Home) -> None:
     """Raise Damaged if the ledger does not know the population of rows or releases in the home.
 
-    Also if it does not know this data set, of which evaluations or reports are there. Any
+    Also if it does not know this data set, but evaluations or reports of it are there. Any
     population counts: under another name the same persons would get a new budget.
     """
     ledger = home.ledger

@@ -1,7 +1,5 @@
 """The budgets of populations as text, for people and for programs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction

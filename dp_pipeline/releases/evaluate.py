@@ -3,8 +3,6 @@
 Exact comparisons with sensitive rows are for the data custodian alone and are never published.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

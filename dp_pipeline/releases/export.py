@@ -1,14 +1,12 @@
 """The export of a release to a folder for readers: the choice of the release, and its clearance.
 
-Bundle, ledger and declarations are read, and no row. The files of an export are verified before it
-takes its name.
+No row is read.
 """
-
-from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
+from typing import Self
 
 from dp_pipeline.config.amounts import epsilon_text
 from dp_pipeline.config.dataset import DatasetSpec
@@ -36,11 +34,11 @@ def publications_of(spec: DatasetSpec) -> tuple[Publication, ...]:
 
 @dataclass(frozen=True)
 class ExportRequest:
-    """A choice of the release that is exported.
+    """The properties of the release to export.
 
-    name     of a model or method; empty: of what the data set publishes, or its only one
+    name     a model or method
     level    its ε or K as a partition key; empty: any
-    window   the last of its time windows, where rows are partitioned; empty: any
+    window   the last of its time windows; empty: any
     span     number of its time windows; 0: any
     """
 
@@ -52,8 +50,11 @@ class ExportRequest:
     @classmethod
     def of(
         cls, spec: DatasetSpec, *, name: str = "", epsilon: str = "", k: str = "", window: str = ""
-    ) -> ExportRequest:
-        """Return the request of a command's options; DeclarationError for undeclared values."""
+    ) -> Self:
+        """Return the request of a command's options; DeclarationError for undeclared values.
+
+        name   by default what the data set publishes, or its only model
+        """
         published = publications_of(spec)
         model_names = (*EpsilonRelease.names(spec), *KAnonymousRelease.names(spec))
         if not name and not published and len(model_names) == 1:
@@ -84,7 +85,7 @@ class ExportRequest:
         return cls(name, level, window)
 
     def matches(self, facts: Mapping[str, str], kind: type[Release]) -> bool:
-        """Return whether a release of this kind with these facts matches the request."""
+        """Return whether a release of this kind, charged with these facts, matches the request."""
         level, windows = facts.get(level_fact(kind)), blocks_of(facts)
         return (
             facts.get("model") == self.name
@@ -122,7 +123,10 @@ class SettledRelease:
 def find_newest_settled(
     spec: DatasetSpec, home: Home, request: ExportRequest, *, only_cleared: bool = False
 ) -> SettledRelease:
-    """Return the newest settled release that matches a request; NotPrepared if there is none."""
+    """Return the newest settled release that matches a request; NotPrepared if there is none.
+
+    only_cleared   whether releases that may not be published are passed over
+    """
     is_k_anonymous = request.name in KAnonymousRelease.names(spec)
     kind: type[Release] = KAnonymousRelease if is_k_anonymous else EpsilonRelease
     for reserved, settled in _settled_entries(spec, home):
@@ -148,7 +152,7 @@ def find_newest_settled(
 
 
 def _settled_entries(spec: DatasetSpec, home: Home) -> Iterator[tuple[Entry, Entry]]:
-    """Yield pairs of ledger rows, which charged and settled one release each, the newest first."""
+    """Yield the two ledger rows that charged and settled each release, the newest first."""
     entries = home.ledger.entries(spec.population)
     reserved = {entry.key: entry for entry in entries if entry.event == "reserve"}
     pairs = [(reserved[entry.key], entry) for entry in entries if entry.event == "settled"]
@@ -200,9 +204,9 @@ def _bundle_folder(release: Release, settled: Entry) -> str:
 
 
 def require_cleared(settled: SettledRelease, *, allow_not_dp: bool) -> None:
-    """Raise DeclarationError for a release that may not leave, unless ``allow_not_dp`` permits it.
+    """Raise DeclarationError for a release that is not cleared, unless ``allow_not_dp`` is true.
 
-    BoundaryViolation for a release of sensitive rows that must never leave.
+    BoundaryViolation for a release of sensitive rows that may never be published.
     """
     bundle = settled.bundle
     if is_cleared(bundle):
@@ -222,7 +226,7 @@ class Export:
     """A finished export in a folder.
 
     files    name → size in bytes of every file
-    digest   of the list of all digests
+    digest   SHA-256 in hex, of the list of the files' digests
     """
 
     settled: SettledRelease
@@ -233,6 +237,9 @@ class Export:
 
 def export(settled: SettledRelease, target: Path, *, ending: str) -> Export:
     """Write a release into a folder, in place of an earlier export of the same data set and model.
+
+    Its card is written anew too. PipelineError if the written files do not verify: the folder then
+    stays as it was.
 
     ending   table format: ``csv``, ``parquet`` or ``arrow``
     """

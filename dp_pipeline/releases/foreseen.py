@@ -2,8 +2,6 @@
 measure, and the rows that a discovery needs to find anything.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 

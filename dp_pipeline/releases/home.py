@@ -1,7 +1,5 @@
 """The home of a project: its folders of rows, releases, ledger and reports, and its settings."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -4,8 +4,6 @@ Methods read quasi-identifiers and label exactly, and have no ε. The protocol i
 releases, with a charge of kind ``not-dp`` and without stored answers.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -233,7 +231,7 @@ class KAnonymousRelease(Release):
             **self.spec.constraints_fact,
         }
 
-    def open(self, spec: ReleaseSpec, snapshot: Snapshot) -> KAnonymousDrawing:  # noqa: ARG002
+    def open(self, spec: ReleaseSpec, snapshot: Snapshot) -> "KAnonymousDrawing":  # noqa: ARG002
         """Return the drawing, which reads rows only once the ledger has recorded the release."""
         # Imported late, as in ``coded_rows``.
         from dp_pipeline.raw.prepare import require_codes
@@ -248,7 +246,7 @@ class KAnonymousRelease(Release):
 
 def reported_k_anonymous_release(
     spec: DatasetSpec, bundle: Bundle, figures: Mapping[str, float]
-) -> ReportedKAnonymousRelease:
+) -> "ReportedKAnonymousRelease":
     """Return a k-anonymous release in the form that cards and reports show.
 
     figures   of its evaluation, on public rows

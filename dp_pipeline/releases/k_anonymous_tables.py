@@ -3,11 +3,10 @@
 The promise is checked on the rows as they are stored.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial, reduce
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,7 +98,7 @@ class TableFacts:
     left_out: int
 
     @classmethod
-    def of(cls, bundle: Bundle) -> TableFacts:
+    def of(cls, bundle: Bundle) -> Self:
         measures = measures_of(bundle)
         return cls(
             k=int(bundle.facts["k"]),

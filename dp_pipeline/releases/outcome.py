@@ -1,13 +1,7 @@
-"""The result of a run: what is written for the next stage, and whether a run has anything to do.
-
-A level needs no run if its releases are settled, intact, and drawn and evaluated by this code.
-"""
-
-from __future__ import annotations
+"""Files that a run writes for its next stage, and whether a run would change any of them."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,14 +26,17 @@ from dp_pipeline.results.bundle import Bundle
 
 
 def write_pointer(release: Release, published: PublishedBundle) -> None:
-    """Write the file that names the stored bundle of a release."""
+    """Write the file that names a release's bundle, its state, and its charge by this run."""
     folder = published.folder.relative_to(release.store.root)
     pointer = {"folder": str(folder), "state": published.state, "nano": str(published.nano)}
     write_private(replay.pointer_path(release), replay.encode_document(pointer))
 
 
 def write_evaluation(options: RunOptions) -> list[QualityRow]:
-    """Evaluate and store the quality of all existing releases of one level or time window."""
+    """Evaluate all existing releases of a level or time window; store and return the numbers.
+
+    The cards of releases of public rows, which show these numbers, are written again.
+    """
     spec, home, releases = options.resolve_spec(), options.home, options.releases
     pointers = {
         release.name: replay.read_document(replay.pointer_path(release)) for release in releases
@@ -58,7 +55,6 @@ def write_evaluation(options: RunOptions) -> list[QualityRow]:
         value["totals"] = _noisy_totals(spec, bundles.values())
     write_private(replay.evaluation_path(releases[0]), replay.encode_document(value))
     if not spec.is_release:
-        # Their cards show these numbers.
         for release in released:
             folder = home.released / pointers[release.name]["folder"]
             write_card(release, bundles[release.name], folder)
@@ -66,7 +62,10 @@ def write_evaluation(options: RunOptions) -> list[QualityRow]:
 
 
 def write_comparison(spec: DatasetSpec, home: Home, kind: type[Release]) -> report.Comparison:
-    """Write and store the report that compares all evaluated releases."""
+    """Write the report that compares all evaluated releases of a kind; return its content.
+
+    NotPrepared if the domain is to be discovered first.
+    """
     spec = with_discovered(spec, home)
     compare_all = report.compare_k_anonymous if kind.FOLDER else report.compare
     if spec.windows is not None:
@@ -90,7 +89,7 @@ def evaluations(spec: DatasetSpec, home: Home, kind: type[Release]) -> dict[str,
 
 
 def _noisy_totals(spec: DatasetSpec, bundles: Iterable[Bundle]) -> dict[str, list[float]]:
-    """Return each model's noisy number of rows and its standard deviation."""
+    """Return the noisy number of rows and its standard deviation, by model that releases one."""
     totals = {}
     for bundle in bundles:
         span, name = len(spec.cut.parse_range(bundle.facts[WINDOW])), bundle.facts["model"]
@@ -116,7 +115,7 @@ def _comparison_path(spec: DatasetSpec, home: Home, kind: type[Release]) -> Path
 
 
 def published_windows(spec: DatasetSpec, home: Home) -> tuple[str, ...]:
-    """Return the time windows in which all that the file publishes exists, oldest first."""
+    """Return the time windows in which every declared publication is released, oldest first."""
     published = []
     for publication in spec.publications:
         folder = Path(home.released, spec.name, publication.model)
@@ -136,17 +135,22 @@ def published_windows(spec: DatasetSpec, home: Home) -> tuple[str, ...]:
 
 
 DRY_WINDOWS = 3
-"""Windows in a row next to empty that say that rows have ended: one may be a holiday."""
+"""Nearly empty windows in a row that show that the rows have ended: one may be a holiday."""
 
 
 def has_source_ended(spec: DatasetSpec, home: Home, published: Sequence[str]) -> bool:
-    """Return whether noisy counts show next to no rows in the newest windows, and many before.
+    """Return whether noisy counts show next to no rows in the newest three windows, many before.
 
-    Smoothed numbers show it some windows later.
+    Counts that are smoothed over windows show it some windows later.
 
-    published   oldest first
+    published   names of the released windows, oldest first
     """
-    totals = list(map(partial(_released_totals, spec, home), reversed(published)))
+    folder = Path(home.internal, spec.name, "evaluation")
+    totals = []
+    for window in reversed(published):
+        document = replay.read_document(folder / f"{window}.json") or {}
+        numbers = document.get("totals", {}).items()
+        totals.append({name: NoisyTotal(*total) for name, total in numbers})
     newest, earlier = totals[:DRY_WINDOWS], totals[DRY_WINDOWS:]
     noise = [{name for name, total in of.items() if total.is_noise} for of in newest]
     dry = set.intersection(*noise)
@@ -155,16 +159,11 @@ def has_source_ended(spec: DatasetSpec, home: Home, published: Sequence[str]) ->
     )
 
 
-def _released_totals(spec: DatasetSpec, home: Home, window: str) -> dict[str, NoisyTotal]:
-    path = Path(home.internal, spec.name, "evaluation", f"{window}.json")
-    totals = (replay.read_document(path) or {}).get("totals", {})
-    return {name: NoisyTotal(*total) for name, total in totals.items()}
-
-
 def is_level_complete(options: RunOptions, level: str) -> bool:
-    """Return whether all releases at this level are complete, so that a run would change nothing.
+    """Return whether a run at this ε or K would change nothing.
 
-    A damaged, unfinished, differently coded or differently evaluated release is not complete.
+    That is so if all its releases are settled and intact, and were drawn and evaluated by this
+    code. With a new draw or a new snapshot a run always changes something.
     """
     if options.new_draw or options.snapshot or not is_prepared(options.spec, options.home):
         return False
@@ -235,6 +234,4 @@ def is_report_current(options: RunOptions) -> bool:
 
 def report_path(options: RunOptions) -> Path:
     """Return the path of a data set's HTML report, or of the page of its k-anonymous releases."""
-    if options.kind.FOLDER:
-        return report.page_path(options.spec, options.home)
-    return options.home.reports / f"{options.spec.name}.html"
+    return options.home.reports / ".".join((options.spec.name, *options.kind.FOLDER, "html"))

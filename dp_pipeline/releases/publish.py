@@ -5,8 +5,6 @@ the model sees it, and the bundle is on disk before the charge is settled. After
 run with the same key continues under the old charge, until a person gives the release up.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass

@@ -9,8 +9,6 @@ old or the new one, also on an object store, which has no links and renames no f
 stay until somebody deletes them.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import tempfile
@@ -36,9 +34,10 @@ CURRENT, VERSIONS = "current", "versions"
 class PublishedCopy:
     """A published copy of one model's newest release.
 
-    place     the folder or address that holds ``current.json``
-    version   of the key of the release and the digest of the export
-    digest    of the export
+    place     the folder or address that holds ``current.json``, without a password
+    version   name of its folder: digits of the release's key and of ``digest``
+    digest    SHA-256 in hex, of the list of the files' digests
+    release   a phrase that names the release
     """
 
     place: str
@@ -48,7 +47,10 @@ class PublishedCopy:
 
 
 def publish_copies(spec: DatasetSpec, home: Home) -> dict[str, PublishedCopy | None]:
-    """Copy each published model's newest cleared release to its place; None where there is none."""
+    """Copy each published model's newest cleared release to its place; return the copies by model.
+
+    None stands for a model without a cleared release. PipelineError if a store takes no files.
+    """
     copies: dict[str, PublishedCopy | None] = {}
     for publication in export.publications_of(spec):
         model, epsilon = publication.model, epsilon_text(publication.epsilon)

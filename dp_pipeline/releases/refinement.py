@@ -5,8 +5,6 @@ stay the same. A release is refined once, and its refinement may be refined agai
 of one release have the same key (``results.bundle.ReleaseKey``), which the ledger charges once.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction

@@ -4,8 +4,6 @@ It has a home of its own, so the ledger, rows and releases of the project are ne
 written. Its rows are public and its noise has a seed: every page says that nothing of it may leave.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping

@@ -4,8 +4,6 @@ Every kind goes through ``publish.publish``: charged or recorded, drawn, stored 
 afterwards it is replayed.
 """
 
-from __future__ import annotations
-
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -63,7 +61,7 @@ def code_version(folders: tuple[str, ...] = _MEASURING) -> str:
     """Return the version of the package with a digest of the code in some of its folders.
 
     It is recorded with each release, but not part of its key. FileNotFoundError for a folder
-    without code: its changes would be no other version.
+    without code.
     """
     digest = hashlib.sha256()
     package = Path(str(resources.files("dp_pipeline")))
@@ -197,7 +195,10 @@ class Release(ABC):
         noise: str,
         run: Mapping[str, str] | None = None,
     ) -> Self:
-        """Return a declared release; DeclarationError for a level that is not declared."""
+        """Return a declared release; DeclarationError for a level that is not declared.
+
+        noise   noise source; k-anonymous releases have none
+        """
         raise NotImplementedError
 
     @classmethod
@@ -242,7 +243,7 @@ class Release(ABC):
 
     @property
     def partition(self) -> tuple[str, ...]:
-        """The time windows, if any, and the level, as they stand in names of files."""
+        """The range of time windows, if any, and the level: the parts of a file name."""
         return (*filter(None, [range_text(self.windows)]), self.level)
 
     @property

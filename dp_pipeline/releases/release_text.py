@@ -1,7 +1,5 @@
 """Texts about a release: a description of its model or method, and its card."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from dp_pipeline.config.dataset import DatasetSpec

@@ -1,10 +1,6 @@
 """Settled releases: read and compared with the ledger, or rebuilt from their stored answers,
-without reading a row and at no cost.
-
-Also the JSON documents that assets hand to each other: quality rows and pointers to bundles.
+without reading a row and at no cost. Also the JSON documents that assets hand to each other.
 """
-
-from __future__ import annotations
 
 import hashlib
 import json
@@ -257,7 +253,7 @@ def is_published(release: Release) -> bool:
     return bool(release.spec.window) and identity in published
 
 
-def exact_rows(release: Release, bundle: Bundle) -> list[QualityRow]:
+def exact_rows(release: Release, bundle: Bundle) -> "list[QualityRow]":
     """Return the exact quality numbers of a public release; [] if missing or outdated."""
     from dp_pipeline.reporting.metrics import from_documents
 

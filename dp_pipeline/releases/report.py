@@ -1,7 +1,5 @@
 """Reports that compare the releases of one data set over ε, over time windows, or over K."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -9,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dp_pipeline.answers.verdict import share_errors
 from dp_pipeline.config.amounts import epsilon_text
@@ -65,12 +62,12 @@ _PANELS = {
 
 @dataclass(frozen=True)
 class Comparison:
-    """The content of the asset that compares releases.
+    """A report that compares releases.
 
-    summary    the best model first, a line and a table of at most five columns in markdown;
-               None without numbers
-    pictures   in the order of the page
-    path       the HTML report
+    rows       the quality numbers that it shows
+    summary    a line and a table in markdown, the best model first; None without numbers
+    pictures   in the order of the report
+    path       the HTML file
     """
 
     rows: tuple[QualityRow, ...]
@@ -80,9 +77,11 @@ class Comparison:
 
 
 def compare(spec: DatasetSpec, home: Home, evaluations: Mapping[str, Any]) -> Comparison:
-    """Write the HTML report on all evaluated ε; return its table and pictures.
+    """Write the HTML report on all evaluated ε; return its path, quality numbers and pictures.
 
-    The data set's account is opened first: the report names the protected unit.
+    The data set's account in the ledger is opened first, if it is not open yet.
+
+    evaluations   ε, as a partition key → its stored evaluation
     """
     ledger = open_population(spec, home)
     ascending = {key: evaluations[key] for key in spec.partition_keys if key in evaluations}
@@ -112,7 +111,7 @@ def compare(spec: DatasetSpec, home: Home, evaluations: Mapping[str, Any]) -> Co
 
 
 def _utility_pictures(rows: Sequence[QualityRow]) -> list[Picture]:
-    """Return a picture of the clusterings' main metric, and one for each metric of the tables."""
+    """Return a picture of the clusterings' main metric, and one for each kind of table metric."""
     metrics = metrics_of(rows)
     first = next((metric for metric in _TITLES if metric in metrics), None)
     chosen = [] if first is None else [("utility over ε", _TITLES[first], [first])]
@@ -133,7 +132,6 @@ def _utility_pictures(rows: Sequence[QualityRow]) -> list[Picture]:
 
 
 def _pictures(spec: DatasetSpec, bundles: Sequence[Bundle]) -> list[Picture]:
-    """Return maps of clusterings, and pictures of tables' marginals and cliques."""
     maps = [bundle for bundle in bundles if "centres" in bundle.tables]
     tables = [bundle for bundle in bundles if "marginals" in bundle.tables]
     pictures = []
@@ -150,24 +148,22 @@ def _marginals(spec: DatasetSpec, bundles: Sequence[Bundle]) -> Iterator[Picture
         errors = share_errors(bundle.tables)
         own = {} if errors is None else {"error": errors}
         marginals[name] = {**bundle.tables["marginals"], **own}
-    if bundles and parts is None:
+    if not bundles:
+        return
+    if parts is None:
         yield from _bars(marginals, _title_of(bundles, "Marginals"), "rows")
-    elif bundles and parts is not None:
-        for items, is_of_parts in (("units", False), (parts.name, True)):
-            chosen = {
-                name: _rows_of(table, np.isin(table["attribute"], parts.attributes) == is_of_parts)
-                for name, table in marginals.items()
-            }
-            yield from _bars(chosen, _title_of(bundles, f"Marginals of {items}"), items)
-
-
-def _rows_of(table: Mapping[str, NDArray[Any]], is_chosen: NDArray[np.bool_]) -> Marginals:
-    return {name: column[is_chosen] for name, column in table.items()}
+        return
+    for items, is_of_parts in (("units", False), (parts.name, True)):
+        chosen = {}
+        for name, table in marginals.items():
+            is_chosen = np.isin(table["attribute"], parts.attributes) == is_of_parts
+            chosen[name] = {column: values[is_chosen] for column, values in table.items()}
+        yield from _bars(chosen, _title_of(bundles, f"Marginals of {items}"), items)
 
 
 def _bars(marginals: Mapping[str, Marginals], title: str, items: str) -> Iterator[Picture]:
     for first in range(0, max(1, len(attributes_of(marginals))), MOST_PANELS):
-        # The name of the first one does not depend on their number.
+        # The first picture has the same name however many there are.
         caption = title if first == 0 else f"{title}, from attribute {first + 1}"
         yield marginal_bars(marginals, first=first, title=caption, items=items)
 
@@ -210,9 +206,11 @@ _MAPS = 4
 
 
 def compare_windows(spec: DatasetSpec, home: Home, evaluations: Mapping[str, Any]) -> Comparison:
-    """Write the HTML report over time windows; return its tables and pictures.
+    """Write the HTML report over time windows; return it with the newest window's numbers.
 
-    evaluations   window → its evaluation, of all that were evaluated
+    The data set's account in the ledger is opened first, if it is not open yet.
+
+    evaluations   time window → its stored evaluation
     """
     ledger, windows = open_population(spec, home), spec.cut
     names = sorted(evaluations, key=windows.start)
@@ -242,10 +240,7 @@ def compare_windows(spec: DatasetSpec, home: Home, evaluations: Mapping[str, Any
 def _evaluated(
     spec: DatasetSpec, home: Home, evaluation: Mapping[str, Any], **expected: str
 ) -> Iterator[ReportedPrivateRelease]:
-    """Yield the releases of an evaluation, with their comparison to public rows if there is one.
-
-    expected   facts of each, beside its model
-    """
+    """Yield the releases of an evaluation; Damaged for one without the expected facts."""
     for model, pointer in evaluation["pointers"].items():
         if pointer is not None:
             yield ReportedPrivateRelease(
@@ -272,10 +267,10 @@ def _over_time(
     totals: Mapping[str, Sequence[curves.WindowNumber]],
 ) -> list[Picture]:
     """Return pictures of the noisy totals, and of each metric, over all time windows."""
-    pictures = []
+    series: list[tuple[Mapping[str, Sequence[curves.WindowNumber]], VerticalAxis, str, str]] = []
     if totals:
-        title, y_axis = "Noisy number of rows", VerticalAxis("rows", floor=0.0)
-        pictures.append(_windows_picture(spec, totals, y_axis, title, title))
+        title = "Noisy number of rows"
+        series.append((totals, VerticalAxis("rows", floor=0.0), title, title))
     for metric in metrics_of(row for rows in quality.values() for row in rows):
         about, numbers = find_metric(metric), dict[str, list[curves.WindowNumber]]()
         for name, rows in quality.items():
@@ -284,23 +279,20 @@ def _over_time(
                     number = curves.WindowNumber(name, row.value, row.deviation or 0.0)
                     numbers.setdefault(row.model, []).append(number)
         y_axis = VerticalAxis(about.short, floor=0.0, reading=about.better)
-        pictures.append(_windows_picture(spec, numbers, y_axis, about.title, about.short))
-    return pictures
-
-
-def _windows_picture(
-    spec: DatasetSpec,
-    numbers: Mapping[str, Sequence[curves.WindowNumber]],
-    y_axis: VerticalAxis,
-    title: str,
-    short: str,
-) -> Picture:
-    panel, caption = curves.window_panel(numbers, spec.cut, y_axis), f"{short} over time"
-    return line_chart([panel], title=title, footnote=curves.NOISE_BARS, caption=caption)
+        series.append((numbers, y_axis, about.title, about.short))
+    return [
+        line_chart(
+            [curves.window_panel(numbers, spec.cut, y_axis)],
+            title=title,
+            footnote=curves.NOISE_BARS,
+            caption=f"{short} over time",
+        )
+        for numbers, y_axis, title, short in series
+    ]
 
 
 def _last_maps(spec: DatasetSpec, newest: Sequence[ReportedPrivateRelease]) -> list[Picture]:
-    """Return one picture or none: maps of the last windows for the first published clustering."""
+    """Return maps of the last four windows by the first clustering, as one picture; [] if none."""
     maps = [release for release in newest if "centres" in release.bundle.tables]
     first = [release for release in maps if release.bundle.model == maps[0].bundle.model][:_MAPS]
     if not first:
@@ -331,16 +323,14 @@ _PICTURES = {"auc": "AUC over K", "seconds": "run time over K"}
 """Figure → caption of its picture."""
 
 
-def page_path(spec: DatasetSpec, home: Home) -> Path:
-    return home.reports / f"{spec.name}.k_anonymous.html"
-
-
 def compare_k_anonymous(
     spec: DatasetSpec, home: Home, evaluations: Mapping[str, Any]
 ) -> Comparison:
-    """Write the HTML page on all evaluated K; return its tables and pictures.
+    """Write the HTML report on all evaluated K; return its path, quality numbers and pictures.
 
-    The data set's account is opened first: the page names whom it does not protect.
+    The data set's account in the ledger is opened first, if it is not open yet.
+
+    evaluations   K, as a partition key → its stored evaluation
     """
     ledger = open_population(spec, home)
     releases = list(_releases(spec, home, evaluations))
@@ -355,7 +345,7 @@ def compare_k_anonymous(
         if (values := figure_over_k(releases, name))
     )
     path = write_report(
-        page_path(spec, home),
+        home.reports / f"{spec.name}.k_anonymous.html",
         level="k",
         spec=spec,
         releases=releases,

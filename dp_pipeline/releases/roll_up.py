@@ -12,8 +12,6 @@ variance for fixed boxes, and sums over boxes that are not a choice (all boxes, 
 map) are unbiased.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Sequence

@@ -1,9 +1,8 @@
 """The options of a run: which releases of one data set a command makes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Self
 
 from dp_pipeline.config.amounts import epsilon_text
 from dp_pipeline.config.catalogue import find_spec, require_available
@@ -23,16 +22,16 @@ from dp_pipeline.releases.release import Release
 class RunOptions:
     """The releases of one data set that a command makes.
 
-    spec       the data set; of one time window, or of all, of which ``windows`` names some
-    kind       of release: at an ε, or at a K
+    spec       the data set, at one time window or at all
+    kind       class of the releases: at an ε, or at a K
     names      models or methods
-    levels     ε or K, ascending, as keys of partitions
+    levels     ε or K, ascending, as partition keys
     snapshot   a name for a new snapshot, or empty for the current one
     published  whether each model is released only at the ε at which it is published
     refine     ε of the release that every release refines; ``previous``: the next smaller declared
                ε, where the model can; empty: none
-    span       number of time windows that each release covers; 0: as many as are published together
-    windows    the time windows to run, oldest first; none: the one of ``spec``
+    span       number of time windows that each release covers; 0: the declared number
+    windows    names of the time windows to run, oldest first; empty: that of ``spec``, if any
     """
 
     spec: DatasetSpec
@@ -49,12 +48,15 @@ class RunOptions:
     windows: tuple[str, ...] = ()
 
     @property
-    def per_window(self) -> tuple[RunOptions, ...]:
+    def per_window(self) -> tuple[Self, ...]:
         """The same options for each time window separately, oldest first."""
         return tuple(map(self.of_window, self.windows)) or (self,)
 
     def resolve_spec(self) -> DatasetSpec:
-        """Return the data set with its discovered domain, or the widest while that is unknown."""
+        """Return the data set with its discovered domain.
+
+        Without a discovery, or for a new snapshot, it has the widest domain that can be discovered.
+        """
         if self.snapshot:
             return self.spec.widest
         try:
@@ -89,10 +91,10 @@ class RunOptions:
     def release_of(
         self, spec: DatasetSpec, name: str, level: str, run: Mapping[str, str] | None = None
     ) -> Release:
-        """Return the release of one model or method at one ε or K, over the requested time windows.
+        """Return the release of a model or method at an ε or K, with the requested refinement.
 
         spec   the data set with its discovered domain
-        run    facts of the run for the ledger
+        run    facts of the run for the ledger: run id, asset
         """
         release = self.kind.at(spec, name, level, self.home, noise=self.noise_name, run=run)
         if not isinstance(release, EpsilonRelease):
@@ -106,7 +108,7 @@ class RunOptions:
             return replace(release, refine=smaller[-1])
         return release
 
-    def of_window(self, name: str) -> RunOptions:
+    def of_window(self, name: str) -> Self:
         return replace(self, spec=self.spec.at_window(name), windows=())
 
 
@@ -135,6 +137,7 @@ def requested(
     """Return the options of a command `run` or `plan`; DeclarationError for undeclared values.
 
     dataset   a declaration, or the name of one
+    windows   one time window, or ``FIRST..LAST``; empty: the newest that is closed
     """
     spec = find_spec(dataset) if isinstance(dataset, str) else dataset
     require_available(spec)
@@ -168,7 +171,13 @@ def requested(
 def options_for(
     spec: DatasetSpec, *, models: tuple[str, ...] = (), epsilons: tuple[str, ...] = ()
 ) -> RunOptions:
-    """Return the options for all that a data set declares, or for only some models and ε."""
+    """Return the options to release some models at some ε.
+
+    models     all declared ones if empty
+    epsilons   those at which the models are published if empty; all declared ones if none is
+
+    DeclarationError for undeclared values.
+    """
     if spec.k_anonymity is not None:
         require_methods(spec)
     model_names = EpsilonRelease.names(spec)

@@ -1,7 +1,5 @@
 """The plan of a run: its releases and costs, from declarations and ledger, without reading rows."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -31,16 +29,16 @@ COLUMNS = ("model", "ε", "state", "cost")
 class PlannedRelease:
     """A release of a plan, with its cost.
 
-    cost    what it would charge, in the population's currency, to each of its time windows: 0 when
-            it was settled or reserved before, or has no ε
+    cost    amount that it would charge to each of its time windows, in the population's currency:
+            0 when it was charged before, or has no ε
     state   ``new``, ``settled``, ``unfinished`` or ``dead``; with ``, not-dp`` or
             ``, composed`` where the model does not promise the requested ε
     delta   its own δ, where it would charge one
-    cells   most cells that the tables of a table model can have together; else None
-    windows its time windows, where rows are partitioned
+    cells   largest number of cells that the tables of a table model can have together; else None
+    windows its time windows; empty where rows have none
     noise   mean |noise| of one count of a one-way table that is paid with all of its ε, in rows;
             None where there is no ε, or no count
-    rows    declared number of rows to plan with, or None
+    rows    ``nominal_rows`` of the data set, or None
     """
 
     model: str
@@ -70,7 +68,7 @@ class RunPlan:
 
     balance   before the run, under the limits of the account, or of the data set file where
               there is no account yet; all amounts in the population's currency
-    windows   each time window of a release, with its balance, oldest first
+    windows   each time window of a release → its balance before the run, oldest first
     limits_note   one line where the file declares other limits than the account has; else empty
     """
 
@@ -119,7 +117,7 @@ class RunPlan:
 
     @property
     def amounts(self) -> dict[str, Fraction | None]:
-        """The amounts that are spent, planned and left, by name; None without a limit."""
+        """The amounts requested, spent, left and allowed, by name; None without a limit."""
         amounts = {
             "requested": self.total_cost,
             "spent": self.spent,
@@ -143,7 +141,7 @@ class RunPlan:
         return sum((release.cost for release in self.releases_of(window)), Fraction(0))
 
     def require_budget(self) -> None:
-        """Raise BudgetExceeded unless the budget, in total and of each window, suffices."""
+        """Raise BudgetExceeded unless the budget suffices, in total and for each time window."""
         name, where = self.spec.name, f"population {self.spec.population}"
         for window, balance in self.windows.items():
             window_balance = replace(balance, ceiling=None, per_month=None)
@@ -176,7 +174,7 @@ def plan_run(options: RunOptions) -> RunPlan:
 
 
 def refined_cost(options: RunOptions) -> Fraction | None:
-    """Return the cost of all releases, refined from the next smaller ε; None if impossible."""
+    """Return the total cost if each release refined the next smaller ε; None if none can."""
     if options.refine or options.new_draw or options.snapshot or len(options.windows) > 1:
         return None
     in_steps = replace(options, refine=PREVIOUS)
@@ -233,7 +231,7 @@ def _balance(spec: DatasetSpec, home: Home, account: Account | None) -> Balance:
 
 
 def _snapshot(spec: DatasetSpec, home: Home, name: str) -> Snapshot:
-    """Return the snapshot that a run would read, without its rows."""
+    """Return the snapshot that a run would read or open; nothing is read."""
     current = None if name else current_snapshot(home.raw, spec.name, b"", spec.window)
     default_name = snapshot_name(spec, name, datetime.now(UTC).date())
     return current or Snapshot(Path(home.raw, spec.name, default_name), b"")
@@ -255,7 +253,7 @@ def _plan_domain(release: DomainRelease, snapshot: Snapshot) -> PlannedRelease:
 def _plan_release(
     release: EpsilonRelease, together: Sequence[EpsilonRelease], last: Snapshot, *, new_draw: bool
 ) -> PlannedRelease:
-    """Return one planned release.
+    """Return the plan of a release.
 
     together   all releases of the run
     last       snapshot of its last time window

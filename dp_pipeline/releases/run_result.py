@@ -1,12 +1,10 @@
 """The result of a run: its releases, their cost, and their files."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from dp_pipeline.config.amounts import NANO, Currency, epsilon_text
 from dp_pipeline.config.dataset import DatasetSpec
@@ -25,7 +23,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MAIN_TABLES = ("synthetic", "centres", "classes")
-"""The main table of a release, by its name in the bundle."""
+"""Tables of a bundle, of which each release has one as its main table."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -33,8 +31,8 @@ class ReleaseResult:
     """The result of one release of a run.
 
     origin    ``charged``, ``resumed`` or ``replayed``
-    cost      what this run added to the ledger for it, in the population's currency
-    quality   its quality numbers: private ones, or exact ones of a benchmark
+    cost      amount that this run charged for it, in the population's currency
+    quality   its quality numbers: private ones, or exact ones of public rows
     folder    the folder of its bundle and its card
     """
 
@@ -52,6 +50,7 @@ class ReleaseResult:
 
     @property
     def epsilon(self) -> Fraction:
+        """The requested ε; of a k-anonymous release its K."""
         return Fraction(self.release.level)
 
     @property
@@ -85,11 +84,11 @@ class ReleaseResult:
         return tuple(self.bundle.tables)
 
     @property
-    def table(self) -> pd.DataFrame:
+    def table(self) -> "pd.DataFrame":
         """The released table: synthetic rows, centres of clusters with noisy sizes, or classes."""
         return self.read_table(next(name for name in MAIN_TABLES if name in self.tables))
 
-    def read_table(self, name: str) -> pd.DataFrame:
+    def read_table(self, name: str) -> "pd.DataFrame":
         """Return a released table by its name; KeyError for a name that is not in ``tables``."""
         import pandas as pd
 
@@ -123,10 +122,10 @@ class RunResult(Sequence[ReleaseResult]):
         *,
         discovery: Fraction = Fraction(0),
         failures: Mapping[str, tuple[str, ...]] | None = None,
-    ) -> RunResult:
+    ) -> Self:
         """Return the releases of a run as they are stored now.
 
-        levels   of each time window, those that were run now; others were complete before
+        levels   for each time window, the ε or K that were run now; others were complete before
         """
         with options.home.ledger.consistent_view():
             pairs = zip(options.per_window, levels, strict=True)
@@ -182,7 +181,7 @@ def release_results(
 ) -> Iterator[ReleaseResult]:
     """Yield the result of every release of a run over one time window, as it is stored now.
 
-    ran   levels that were run now; others were complete before. None: all of them
+    ran   ε or K that were run now; others are reported as replayed. None: all were run now
     """
     for release in options.releases:
         pointer = read_document(pointer_path(release))

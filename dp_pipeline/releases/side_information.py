@@ -2,11 +2,10 @@
 rows of another data set. Its ledger row names both, so that a resumed release uses the same.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 
@@ -37,7 +36,7 @@ class PublicRows:
     fact: str
 
     @classmethod
-    def of(cls, spec: DatasetSpec, model: Model, home: Home, *, what: str) -> PublicRows | None:
+    def of(cls, spec: DatasetSpec, model: Model, home: Home, *, what: str) -> Self | None:
         """Return the public rows that a model names; None if it names none.
 
         what   words for messages

@@ -1,7 +1,5 @@
 """The store of bundles on disk, each sealed and written whole, below its transcript's folder."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import hmac
