@@ -5,8 +5,6 @@ Heavy packages are imported by the command that needs them: ``--help`` and ``bud
 An error is one line on stderr. Exit codes: 0 done, 1 failed, 2 wrong use, 3 budget refused.
 """
 
-from __future__ import annotations
-
 import atexit
 import gc
 import getpass

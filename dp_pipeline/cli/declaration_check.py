@@ -2,8 +2,6 @@
 its result for people and programs.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

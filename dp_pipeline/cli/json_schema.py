@@ -6,8 +6,6 @@ bundled sets.
     python -m dp_pipeline.cli.json_schema > dp_pipeline/config/dataset.schema.json
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Mapping

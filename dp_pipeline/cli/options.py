@@ -8,8 +8,6 @@ With `--json` a command prints one JSON document on stdout and nothing else: a `
 exact amounts as texts, ``none`` where there is none. Errors are the same with and without it.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping

@@ -1,7 +1,5 @@
 """The result of a run, as a page for a person and as a document for a program."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from typing import Any

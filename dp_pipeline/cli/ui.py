@@ -5,8 +5,6 @@ WebGuard decides which requests reach its web server. `dp-pipeline webserver` an
 dagster-dev` are Dagster's own programs behind that guard.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import socket

@@ -1,7 +1,5 @@
 """Declared facts about the publisher and the rows of a release: words, never figures."""
 
-from __future__ import annotations
-
 import datetime as dt
 from typing import Annotated, Literal
 

@@ -8,13 +8,12 @@ mechanism is ε²/2-zCDP: Proposition 1.4). Canonne, Kamath, Steinke 2020 (The
 Discrete Gaussian for Differential Privacy): Proposition 12, from ρ to (ε, δ).
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Context, Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache
+from typing import Self
 
 from dp_pipeline.config.errors import BoundaryViolation, DeclarationError, FieldError
 
@@ -110,7 +109,7 @@ class Currency:
         """Return an ε in this currency: unchanged, or as the ρ that implies it at ``delta``."""
         return epsilon if self.delta is None else rho_of(epsilon, self.delta)
 
-    def cost_of(self, amount: Fraction, paid_in: Currency) -> Fraction:
+    def cost_of(self, amount: Fraction, paid_in: Self) -> Fraction:
         """Return what an amount of currency ``paid_in`` costs in this one: a pure ε costs ρ = ε²/2.
 
         BoundaryViolation for a ρ in pure ε, which has no finite cost.

@@ -5,8 +5,6 @@ Levels or bounds that cannot be known without looking at rows are declared as ``
 that is charged for finds them.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from dataclasses import replace
@@ -127,7 +125,7 @@ class Category(_ColumnSection):
     aliases: fields.MappingOf[fields.Item] = Field(default_factory=dict)
 
     @model_validator(mode="after")
-    def _require_consistent(self) -> Category:
+    def _require_consistent(self) -> Self:
         self._require_nullable()
         if not self.levels:
             return self._require_discoverable()
@@ -163,7 +161,7 @@ class Category(_ColumnSection):
         require(not shared, "texts that are neither levels nor aliases", shared[:60], "missing")
         return self
 
-    def _require_discoverable(self) -> Category:
+    def _require_discoverable(self) -> Self:
         is_few = self.at_most is None or self.at_most < MAX_CELLS
         require(is_few, f"at most {MAX_CELLS - 1} levels", str(self.at_most), "at_most")
         is_used = self.other is None or self.on_invalid != "drop"
@@ -314,7 +312,7 @@ class Numeric(_ColumnSection, SignsSection):
         return self.bins if isinstance(self.bins, int) else None
 
     @model_validator(mode="after")
-    def _require_consistent(self) -> Numeric:
+    def _require_consistent(self) -> Self:
         bounds, has_cells = self.bounds, self._has_cells
         if self.undeclared is not None:
             self._require_discoverable(self.undeclared)
@@ -449,7 +447,7 @@ class Moment(_ColumnSection):
     on_invalid: Literal["keep", "clip", "drop"] | None = None
 
     @model_validator(mode="after")
-    def _require_consistent(self) -> Moment:
+    def _require_consistent(self) -> Self:
         names = [name for name in _MOMENT_CELLS if getattr(self, name) is not None]
         require(len(names) < 2, "one of every, bins and edges", " and ".join(names), *names[:1])
         has_hours = self.type == "timestamp" or self.every != "hour"

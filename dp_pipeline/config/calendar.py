@@ -1,7 +1,5 @@
 """Periods of the calendar, from hours to years: their begin, their successor and their name."""
 
-from __future__ import annotations
-
 from datetime import datetime, timedelta
 from typing import Literal
 

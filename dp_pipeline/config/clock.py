@@ -4,14 +4,12 @@ Bins are cut from these integers, exactly, and not from fixed-point coordinates,
 to minutes. Parts of a second are rounded down.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from typing import Literal
+from typing import Literal, Self
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -190,11 +188,11 @@ class ClockBins(Bins):
         last: int,
         starts: Iterable[int],
         every: Every | Literal[""] = "",
-    ) -> ClockBins:
+    ) -> Self:
         return cls((float(first), *map(float, starts), last + 0.5), clock, every)
 
     @classmethod
-    def equal(cls, clock: Clock, first: int, last: int, count: int) -> ClockBins:
+    def equal(cls, clock: Clock, first: int, last: int, count: int) -> Self:
         """Return ``count`` bins whose lengths in days or seconds differ by at most one.
 
         >>> ClockBins.equal(Clock("date"), 20727, 20757, 2).labels()
@@ -205,7 +203,7 @@ class ClockBins(Bins):
         return cls.starting_at(clock, first, last, starts)
 
     @classmethod
-    def periods(cls, clock: Clock, first: int, last: int, every: Every) -> ClockBins | None:
+    def periods(cls, clock: Clock, first: int, last: int, every: Every) -> Self | None:
         """Return a bin for each calendar period in the clock's zone; None if there are too many.
 
         An hour that occurs twice in local time is one cell.

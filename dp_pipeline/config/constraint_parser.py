@@ -3,13 +3,11 @@
 A constraint names cells: levels, or intervals that begin and end where bins do.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, TypeVar
+from typing import Annotated, Self, TypeVar
 
 from pydantic import BeforeValidator, Field, ValidationError, WithJsonSchema, model_validator
 
@@ -114,7 +112,7 @@ class ConstraintsSection(fields.Section):
     at_most_one: _Combinations = ()
 
     @model_validator(mode="after")
-    def _require_some(self) -> ConstraintsSection:
+    def _require_some(self) -> Self:
         some = self.never or self.only or self.depends or self.at_most_one
         require(some, "never, only, depends or at_most_one", "none of them")
         return self

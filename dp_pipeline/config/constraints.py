@@ -4,8 +4,6 @@ Preparation drops each row that breaks one, so one more row is still at most one
 gives such cells no mass: they are known to be empty, at no cost.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property

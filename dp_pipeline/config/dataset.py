@@ -1,14 +1,12 @@
 """The public declaration of one data set, made before anyone sees a row."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from dp_pipeline.config.about import NOTHING_SAID, AboutSection
 from dp_pipeline.config.amounts import PURE, Currency, delta_text, epsilon_text, parse_epsilon
@@ -106,7 +104,7 @@ class DatasetSpec:
     about: AboutSection = NOTHING_SAID
 
     @classmethod
-    def of_domain(cls, name: str, domain: Domain, **declared: Any) -> DatasetSpec:
+    def of_domain(cls, name: str, domain: Domain, **declared: Any) -> Self:
         """Return the declaration of a benchmark, a row per person; ``declared`` replaces fields."""
         undeclared = ("ceiling", "nominal_rows", "publish", "evaluation", "distinct_population")
         standard: dict[str, Any] = dict.fromkeys(undeclared)
@@ -123,7 +121,7 @@ class DatasetSpec:
             f"models {', '.join(self.models)} at ε = {', '.join(self.partition_keys)}"
         )
 
-    def at_window(self, name: str) -> DatasetSpec:
+    def at_window(self, name: str) -> Self:
         """Return the declaration of the rows of one time window.
 
         DeclarationError without windows, and for an unknown name.
@@ -138,7 +136,7 @@ class DatasetSpec:
         source = self.source.template or self.source
         return replace(self, window=name, source=source.of_window(name, start, end))
 
-    def of_all_windows(self) -> DatasetSpec:
+    def of_all_windows(self) -> Self:
         return replace(self, window="", source=self.source.template or self.source)
 
     @property
@@ -185,7 +183,7 @@ class DatasetSpec:
         """The names of the attributes whose levels, bounds or bins are still to be discovered."""
         return tuple(attribute.name for attribute in self.domain if attribute.undeclared)
 
-    def with_domain(self, discovered: DiscoveredDomain) -> DatasetSpec:
+    def with_domain(self, discovered: DiscoveredDomain) -> Self:
         """Return the declaration with a discovered domain in the place of the undeclared parts.
 
         discovered   exactly one entry for each of ``to_discover``; DeclarationError for others
@@ -207,7 +205,7 @@ class DatasetSpec:
         return () if self.discovered is None else self.discovered.warnings
 
     @cached_property
-    def widest(self) -> DatasetSpec:
+    def widest(self) -> Self:
         """The declaration with the most cells that a discovery can give, under invented names.
 
         Sizes, prices and models are computed from it before a discovery.
@@ -271,7 +269,7 @@ class DatasetSpec:
         return self.domain if parts is None else parts.of_units(self.domain)
 
     @property
-    def source_specs(self) -> tuple[DatasetSpec, ...]:
+    def source_specs(self) -> tuple[Self, ...]:
         """The declarations of units and of parts if parts have their own source; else only this."""
         parts, source = self.domain.parts, self.source.parts
         if parts is None or source is None:

@@ -1,14 +1,12 @@
 """Levels, bounds and bins of attributes, discovered by private queries, and their budget."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -79,7 +77,7 @@ class DiscoveredAttribute:
         return json.dumps({name: part for name, part in vars(self).items() if part is not None})
 
     @classmethod
-    def from_fact(cls, text: str, *, of: str = "") -> DiscoveredAttribute:
+    def from_fact(cls, text: str, *, of: str = "") -> Self:
         """Return the attribute that ``to_fact`` wrote; Damaged for any other text.
 
         of   name of the attribute, for messages
@@ -143,7 +141,7 @@ class DiscoveredDomain:
         return {name: attribute.to_fact() for name, attribute in self.attributes}
 
     @classmethod
-    def from_facts(cls, facts: Mapping[str, str]) -> DiscoveredDomain:
+    def from_facts(cls, facts: Mapping[str, str]) -> Self:
         """Return the domain that ``to_facts`` wrote, in its order; Damaged for other texts."""
         read = DiscoveredAttribute.from_fact
         return cls(tuple((name, read(text, of=name)) for name, text in facts.items()))

@@ -4,8 +4,6 @@ A draft for sensitive rows depends on names and types of columns alone; every ot
 ``TODO``, which the parser refuses. A draft for public rows is complete.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence

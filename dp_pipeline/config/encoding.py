@@ -5,8 +5,6 @@ No encoding is fitted, since one that looked at the rows would release them. Inv
 ``INVALID``: ``raw.prepare`` clips, renames or drops them.
 """
 
-from __future__ import annotations
-
 import math
 import re
 import unicodedata
@@ -15,6 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from math import cos, radians, sqrt
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -136,7 +135,7 @@ class Bins:
     edges: tuple[float, ...]
 
     @classmethod
-    def equal_width(cls, lower: float, upper: float, count: int) -> Bins:
+    def equal_width(cls, lower: float, upper: float, count: int) -> Self:
         """Return ``count`` bins of equal width between the declared bounds.
 
         >>> Bins.equal_width(0.0, 1.0, 4).edges

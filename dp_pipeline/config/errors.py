@@ -4,8 +4,6 @@ A message names the object, what was expected and what was got. It may show the 
 declaration, and never a value of a row.
 """
 
-from __future__ import annotations
-
 import difflib
 import re
 from collections.abc import Collection, Iterable

@@ -5,8 +5,6 @@ ignores unknown expectations, and a wrong argument may fail only at a row; so ty
 are listed here and checked when the file is read.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -14,7 +12,7 @@ from difflib import get_close_matches
 from fractions import Fraction
 from functools import reduce
 from operator import or_
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, ConfigDict, create_model, model_validator
 
@@ -49,7 +47,7 @@ class _BoundedExpectation(ExpectationSection):
     )
 
     @model_validator(mode="after")
-    def _require_ordered(self) -> _BoundedExpectation:
+    def _require_ordered(self) -> Self:
         low, high = getattr(self, "min_value", None), getattr(self, "max_value", None)
         has_end = low is not None or high is not None
         require(has_end, "min_value or max_value", "neither", "min_value")

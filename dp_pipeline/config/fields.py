@@ -6,8 +6,6 @@ checked by the parser alone. ``TODO``, alone or twice in a list, is an open deci
 refused.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping

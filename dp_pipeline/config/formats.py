@@ -1,7 +1,5 @@
 """The format number of everything that is stored."""
 
-from __future__ import annotations
-
 from dp_pipeline.config.errors import UnknownFormat
 
 FORMAT = 1

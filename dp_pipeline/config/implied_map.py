@@ -3,8 +3,6 @@ wider bins, a time about its year, month, weekday and hour, a number about its p
 about its first letters.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

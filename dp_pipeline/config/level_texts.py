@@ -1,7 +1,5 @@
 """The levels of a category in a data set file: a list, a range, or the lines of another file."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from pathlib import Path

@@ -5,8 +5,6 @@ another charge. The others change post-processing only, which replays the transc
 ledger, bundle and exports all parameters are one JSON object.
 """
 
-from __future__ import annotations
-
 import ast
 import json
 import re

@@ -5,8 +5,6 @@ checks itself; ``DataSetFile.spec`` checks rules across sections. Models, method
 parameters are checked where they are built.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Section ``parts`` of a data set file: the parts of each unit, such as persons of households."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Declarations of how single cells are read: signs of numbers, and derived columns."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -2,11 +2,9 @@
 values, columns that are functions of a row, and time windows.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal, Self, get_args
 
 from pydantic import model_validator
 
@@ -45,7 +43,7 @@ class SignsSection(fields.Section):
     thousands: Thousands | None = None
 
     @model_validator(mode="after")
-    def _require_different(self) -> SignsSection:
+    def _require_different(self) -> Self:
         is_other = self.thousands != (self.decimal or ".")
         expected = "another sign than the decimal sign"
         require(is_other, expected, repr(self.thousands), "thousands")
@@ -79,7 +77,7 @@ class ReadingSection(SignsSection):
     format: fields.Text | None = None
 
     @model_validator(mode="after")
-    def _require_format(self) -> ReadingSection:
+    def _require_format(self) -> Self:
         require_format(self.format)
         return self
 
@@ -136,7 +134,7 @@ class DeriveSection(SignsSection):
         return self._function in PARTS_OF_TIME or self.unit is not None
 
     @model_validator(mode="after")
-    def _require_consistent(self) -> DeriveSection:
+    def _require_consistent(self) -> Self:
         functions = [name for name in _FUNCTIONS if getattr(self, name) is not None]
         got = " and ".join(functions) or "none"
         require(len(functions) == 1, f"one of {', '.join(_FUNCTIONS)}", got)

@@ -2,12 +2,10 @@
 evaluation with its targets, and k-anonymity.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import model_validator
 
@@ -87,7 +85,7 @@ class Ceiling(fields.Section):
     delta: Delta | None = None
 
     @model_validator(mode="after")
-    def _require_consistent(self) -> Ceiling:
+    def _require_consistent(self) -> Self:
         require(self.total or self.each_window, "total or each_window", "neither", "total")
         for name in ("per_month", "each_window"):
             part = getattr(self, name)

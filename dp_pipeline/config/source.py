@@ -7,8 +7,6 @@ that ignore capital letters. An inode number is a name only for a file with anot
 other is reused once its file is gone.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re
@@ -18,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from stat import S_ISREG
-from typing import Literal
+from typing import Literal, Self
 
 from dp_pipeline.config.database import server_names, split_database_file
 from dp_pipeline.config.url import is_url, redact_url, url_names
@@ -97,10 +95,10 @@ class Source:
     query: str = ""
     sha256: Mapping[str, str] = field(default_factory=dict)
     at_most_mb: int = 0
-    download: Source | None = None
+    download: Self | None = None
     in_place: bool = False
-    template: Source | None = None
-    parts: Source | None = None
+    template: Self | None = None
+    parts: Self | None = None
 
     @property
     def is_template(self) -> bool:
@@ -108,7 +106,7 @@ class Source:
         has_window = any(TEMPLATE in location for location in self.locations)
         return has_window or _ENDS.search(self.query) is not None
 
-    def of_window(self, name: str, start: int, end: int) -> Source:
+    def of_window(self, name: str, start: int, end: int) -> Self:
         """Return the source of one time window, with the placeholders of paths and query filled in.
 
         start, end   its first second and the first one after it, since 1970 in UTC
@@ -140,12 +138,12 @@ class Source:
         """Whether every path is complete, without an environment variable that is not set."""
         return not any(location.startswith("$") for location in self.locations)
 
-    def only(self, location: str) -> Source:
+    def only(self, location: str) -> Self:
         """Return the source of a single file, with all its rows."""
         return replace(self, location=location, more=(), sample=None, download=None)
 
     @property
-    def alternatives(self) -> tuple[Source, ...]:
+    def alternatives(self) -> tuple[Self, ...]:
         """The sources that may be read: the declared one, and then its download."""
         without_download = replace(self, download=None)
         if self.download is None:

@@ -4,8 +4,6 @@ Nothing is opened here. No file holds a password: URLs of PostgreSQL are refused
 variable with a URL only the database's name is stored.
 """
 
-from __future__ import annotations
-
 import codecs
 import os
 import re

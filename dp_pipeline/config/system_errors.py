@@ -4,8 +4,6 @@ The reason is the system's text for the error's number, never the error's own me
 engine may quote a row.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import sqlite3

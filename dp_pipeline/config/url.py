@@ -5,8 +5,6 @@ The network is never asked: only this machine's own names and hosts file are kno
 another machine are two hosts.
 """
 
-from __future__ import annotations
-
 import posixpath
 import re
 import socket

@@ -5,13 +5,11 @@ partition key. Repeated keys and aliases are refused, since they could silently 
 declaration.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import yaml
 
@@ -53,7 +51,7 @@ class Document:
     values: dict[Place, int] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, path: Path) -> Document:
+    def read(cls, path: Path) -> Self:
         """Return the document in a YAML file; DeclarationError unless it is a mapping."""
         try:
             text = bounded_bytes(path, max_bytes=_MAX_BYTES).decode("utf-8")
@@ -69,7 +67,7 @@ class Document:
         raise DeclarationError(f"{path}: the file cannot be read: {reason}{ending}")
 
     @classmethod
-    def of_text(cls, text: str, path: Path) -> Document:
+    def of_text(cls, text: str, path: Path) -> Self:
         """Return the document of a text that is, or will be, in the file ``path``."""
         document = cls(path)
         try:

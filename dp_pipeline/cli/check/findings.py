@@ -1,7 +1,5 @@
 """A finding of `dp-pipeline check`, and guards that turn an error into a finding."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass

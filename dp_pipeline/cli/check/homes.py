@@ -1,7 +1,5 @@
 """Checks of the files of a home: formats, the ledger and its head, permissions, leftovers."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex

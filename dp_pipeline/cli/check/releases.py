@@ -1,7 +1,5 @@
 """Checks of the charged releases: whether this program and today's files replay or finish them."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
