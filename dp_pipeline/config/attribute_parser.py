@@ -84,9 +84,11 @@ class _ColumnSection(fields.Section):
         """The texts that mean a missing value of this attribute, sorted."""
         return tuple(sorted({normal_text(text) for text in self.missing or ()}))
 
-    def _require_nullable(self) -> None:
+    def _require_nullable(self, cells: str = "") -> None:
         is_nullable = self.missing is None or self.nullable is not False
         require(is_nullable, "no texts of missing values", "`nullable: false` as well", "missing")
+        expected, got = f"{cells}, for missing values to be one more cell", "`nullable: true` alone"
+        require(self._has_cells or not self.nullable, expected, got, "nullable")
 
     def _is_nullable(self, policy: str) -> bool:
         """Return whether missing values have a level of their own.
@@ -130,8 +132,8 @@ class Category(_ColumnSection):
         if not self.levels:
             return self._require_discoverable()
         levels, count = self.levels, len(self.levels)
-        expected = "no at_most for declared levels"
-        require(self.at_most is None, expected, str(self.at_most), "at_most")
+        at_most = self.at_most
+        require(at_most is None, "no at_most for declared levels", str(at_most), "at_most")
         is_several = 2 <= len(set(levels)) == count <= MAX_CELLS
         twice = next((level for level, times in Counter(levels).items() if times > 1), None)
         got = str(count) if twice is None else f"{count} with {twice[:60]!r} twice"
@@ -140,17 +142,14 @@ class Category(_ColumnSection):
             error = not_among(self.other, levels, field=("other",))
             error.hint = error.hint or _add_level(self.other)
             raise error
-        has_other = self.on_invalid != "other" or self.other is not None
+        has_other, expected = self.other is not None, "a level `other` for unknown texts"
         hint = f": write `other: {OTHER}` as well, and{_add_level(OTHER).removeprefix(':')}"
-        require(
-            has_other, "a level `other` for unknown texts", "no `other`", "on_invalid", hint=hint
-        )
+        is_usable = self.on_invalid != "other" or has_other
+        require(is_usable, expected, "no `other`", "on_invalid", hint=hint)
         expected = f"no level {MISSING!r}, which is the name of missing values here"
         require(not self.nullable or MISSING not in levels, expected, repr(MISSING), "levels")
-        is_free = self.on_invalid != "keep" or self.other is None
-        require(
-            is_free, "`on_invalid: other`, as a level `other` is declared", "keep", "on_invalid"
-        )
+        expected = "`on_invalid: other`, as a level `other` is declared"
+        require(self.on_invalid != "keep" or not has_other, expected, "keep", "on_invalid")
         for text, level in self.aliases.items():
             if level not in levels:
                 raise not_among(level, levels, field=("aliases", text))
@@ -313,15 +312,13 @@ class Numeric(_ColumnSection, SignsSection):
 
     @model_validator(mode="after")
     def _require_consistent(self) -> Self:
-        bounds, has_cells = self.bounds, self._has_cells
+        bounds = self.bounds
         if self.undeclared is not None:
             self._require_discoverable(self.undeclared)
         else:
             expected = "`bounds: discover` or `bins: {quantiles: 16}` as well"
             require(self.unit is None, expected, "the unit alone", "unit")
-        self._require_nullable()
-        expected = "bins or edges, for missing values to be one more cell"
-        require(has_cells or not self.nullable, expected, "`nullable: true` alone", "nullable")
+        self._require_nullable("bins or edges")
         require(self.bins is None or self.edges is None, "bins or edges", "both", "bins")
         if bounds:
             got = str(list(bounds))
@@ -381,8 +378,8 @@ class Numeric(_ColumnSection, SignsSection):
             return None
         require(count <= MAX_CELLS, f"at most {MAX_CELLS} bins", str(count), "bins")
         bins = Bins.equal_width(lower, upper, count)
-        is_wide, expected = len(set(bins.edges)) == count + 1, "fewer bins, of positive width"
-        require(is_wide, expected, str(count), "bins")
+        is_wide = len(set(bins.edges)) == count + 1
+        require(is_wide, "fewer bins, of positive width", str(count), "bins")
         return bins
 
     def attribute(
@@ -409,6 +406,7 @@ class Numeric(_ColumnSection, SignsSection):
 
 
 _MOMENT_CELLS = ("every", "bins", "edges")
+_PAIRS_OF_CELLS = (["bins", "edges"], ["bins", "every"], ["edges", "every"])
 
 
 class Moment(_ColumnSection):
@@ -425,14 +423,7 @@ class Moment(_ColumnSection):
     """
 
     model_config = ConfigDict(
-        json_schema_extra={
-            "not": {
-                "anyOf": [
-                    {"required": list(pair)}
-                    for pair in (("bins", "edges"), ("bins", "every"), ("edges", "every"))
-                ]
-            }
-        }
+        json_schema_extra={"not": {"anyOf": [{"required": pair} for pair in _PAIRS_OF_CELLS]}}
     )
 
     type: Literal["date", "timestamp"]
@@ -453,11 +444,7 @@ class Moment(_ColumnSection):
         has_hours = self.type == "timestamp" or self.every != "hour"
         require(has_hours, "year, month, week or day of a date", "hour", "every")
         require_format(self.format, self.type)
-        self._require_nullable()
-        expected = "every, bins or edges, for missing values to be one more cell"
-        require(
-            self._has_cells or not self.nullable, expected, "`nullable: true` alone", "nullable"
-        )
+        self._require_nullable("every, bins or edges")
         self._cells(self._clock(DEFAULT_READING))
         return self
 
@@ -471,11 +458,10 @@ class Moment(_ColumnSection):
 
     def _ends(self, clock: Clock) -> tuple[int, int]:
         first, last = clock.lower_bound(self.bounds[0]), clock.upper_bound(self.bounds[-1])
-        if len(self.bounds) != 2 or first is None or last is None or first >= last:
-            expected = f"[first, last], both {_FORM[self.type]}"
-            if len(self.bounds) == 2 and first is not None and last is not None:
-                expected = "[first, last], the first before the last"
-            raise FieldError(expected, str(list(self.bounds))[:62], field=("bounds",))
+        got, expected = str(list(self.bounds))[:62], f"[first, last], both {_FORM[self.type]}"
+        if len(self.bounds) != 2 or first is None or last is None:
+            raise FieldError(expected, got, field=("bounds",))
+        require(first < last, "[first, last], the first before the last", got, "bounds")
         return first, last
 
     def _cells(self, clock: Clock) -> ClockBins | None:
@@ -522,7 +508,10 @@ _AttributeSection = Category | Numeric | Moment
 
 
 def attribute_section(value: object) -> _AttributeSection:
-    """Parse the section of a category, a number or a date, which its fields tell apart."""
+    """Return the parsed section of an attribute: of a category, a number or a date, by its fields.
+
+    FieldError for a section of no kind, ValidationError for other mistakes.
+    """
     section = require_mapping(value)
     is_known = {"levels", "bounds", "type"} & set(section)
     require(is_known, "levels or bounds", "neither", "levels")

@@ -53,3 +53,18 @@ def period_name(wall: datetime, period: Period) -> str:
     if period == "quarter":
         return f"{wall:%Y}-Q{(wall.month + 2) // 3}"
     return wall.strftime(_FORMATS[period])
+
+
+def parse_name(name: str, period: Period) -> datetime:
+    """Return the first moment of a period with this name.
+
+    ValueError or OverflowError for most other texts; the rest have another ``period_name``.
+
+    >>> parse_name("2026-W53", "week")
+    datetime.datetime(2026, 12, 28, 0, 0)
+    """
+    if period == "quarter":
+        return datetime(int(name[:4]), 3 * int(name[6:]) - 2, 1)
+    if period == "week":
+        return datetime.strptime(f"{name}-1", "%G-W%V-%u")
+    return datetime.strptime(name, _FORMATS[period])

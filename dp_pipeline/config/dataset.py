@@ -236,16 +236,13 @@ class DatasetSpec:
     @property
     def constraints_fact(self) -> dict[str, str]:
         """The fact that lists the declared constraints on rows and on units; {} without any."""
-        words, parts = (
-            [constraint.words for constraint in self.domain.constraints],
-            self.domain.parts,
-        )
+        words, parts = [each.words for each in self.domain.constraints], self.domain.parts
         if parts is not None:
             implied = [parts.absence_words(name) for name in parts.attributes]
             words = [text for text in words if text not in implied]
-        for name, codes in parts.single if parts else ():
-            levels = [self.domain[name].labels()[code] for code in codes]
-            words.append(f"at most one with {name} {' or '.join(levels)} in a unit")
+            for name, codes in parts.single:
+                levels = " or ".join(self.domain[name].labels()[code] for code in codes)
+                words.append(f"at most one with {name} {levels} in a unit")
         return {"constraints": "; ".join(words)} if words else {}
 
     @property

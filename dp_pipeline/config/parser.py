@@ -27,13 +27,7 @@ from dp_pipeline.config.expectation_parser import Expectations, declared_expecta
 from dp_pipeline.config.fields import below, locate_errors, require
 from dp_pipeline.config.formats import FORMAT
 from dp_pipeline.config.level_texts import with_levels_of_files
-from dp_pipeline.config.parts_parser import (
-    PartsSection,
-    domain_of_parts,
-    parts_of,
-    require_no_other_rows,
-    source_of_parts,
-)
+from dp_pipeline.config.parts_parser import PartsSection, domain_of_parts, parts_of, source_of_parts
 from dp_pipeline.config.release_parser import GroupSection, PersonSection
 from dp_pipeline.config.sections import KAnonymity, Publication
 from dp_pipeline.config.source import FILES, Sample, Source
@@ -50,6 +44,8 @@ def _format(text: str) -> int:
 
 
 Format = fields.Scalar(_format, str(FORMAT), {"enum": [FORMAT, str(FORMAT)]})
+_NOT_WITH_PARTS = "windows k_anonymity discover evaluation point targets one_hot".split()
+"""Sections about rows, which would have another meaning for parts."""
 
 
 class DataSetFile(fields.Section):
@@ -196,7 +192,6 @@ class DataSetFile(fields.Section):
         return self.purpose == "release"
 
     def _published(self) -> dict[str, Any]:
-        """Return the declaration's field ``publish``; with windows ``publications`` too."""
         publications = tuple(Publication(**dict(section)) for section in self.publish or ())
         span = max((publication.span for publication in publications), default=1)
         field, is_single = ("publish", "span"), span == 1
@@ -277,7 +272,8 @@ class DataSetFile(fields.Section):
             return None
         expected = "`unit: group` with a `key`, whose rows are the parts of one unit"
         require(is_group, expected, "another unit", "protection", "unit")
-        require_no_other_rows(dict(self))
+        for name in _NOT_WITH_PARTS:
+            require(not getattr(self, name), f"no `{name}` with `parts`", "one", name)
         return parts_of(self.parts)
 
     @property

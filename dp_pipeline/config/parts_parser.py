@@ -40,24 +40,6 @@ class PartsSection(fields.Section):
         return Parts(name, tuple(self.attributes), self.at_most, order, key)
 
 
-_NOT_WITH_PARTS = (
-    "windows",
-    "k_anonymity",
-    "discover",
-    "evaluation",
-    "point",
-    "targets",
-    "one_hot",
-)
-"""Sections about rows, which would have another meaning for parts."""
-
-
-def require_no_other_rows(sections: Mapping[str, object]) -> None:
-    """Raise FieldError for a section of the file that cannot be used with parts."""
-    for name in _NOT_WITH_PARTS:
-        require(not sections[name], f"no `{name}` with `parts`", "one", name)
-
-
 def parts_of(sections: Mapping[str, PartsSection]) -> tuple[str, PartsSection]:
     """Return the name and the section of the parts; FieldError unless there is exactly one."""
     got = ", ".join(sections)

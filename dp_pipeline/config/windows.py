@@ -6,14 +6,13 @@ at which they are read. A row belongs to the half-open interval that contains it
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Literal, get_args
 
-from dp_pipeline.config.calendar import Period, next_period, period_name, period_start
+from dp_pipeline.config.calendar import Period, next_period, parse_name, period_name, period_start
 from dp_pipeline.config.errors import DeclarationError, FieldError
 
 if TYPE_CHECKING:
@@ -26,14 +25,6 @@ Within = Literal["window", "ever"]
 TEMPLATE = "{window}"
 """Placeholder of the window's name in the path of a source."""
 
-_FORMS: dict[Period, str] = {
-    "hour": r"(\d{4})-(\d\d)-(\d\d)T(\d\d)Z",
-    "day": r"(\d{4})-(\d\d)-(\d\d)",
-    "week": r"(\d{4})-W(\d\d)",
-    "month": r"(\d{4})-(\d\d)",
-    "quarter": r"(\d{4})-Q([1-4])",
-    "year": r"(\d{4})",
-}
 _EXAMPLE = datetime(2026, 10, 5, 14)
 _MAX_PER_YEAR = {"hour": 8784, "day": 366, "week": 53, "month": 12, "quarter": 4, "year": 1}
 _YEARS = range(1900, 9990)
@@ -215,21 +206,12 @@ class Windows:
         return local_time
 
     def _parse(self, name: str) -> datetime | None:
-        match = re.fullmatch(_FORMS[self.every], name, re.ASCII)
-        numbers = [int(digits) for digits in match.groups()] if match else [0]
-        if numbers[0] not in _YEARS:
-            return None
         try:
-            if self.every == "week":
-                local_time = datetime.fromisocalendar(numbers[0], numbers[1], 1)
-            elif self.every == "quarter":
-                local_time = datetime(numbers[0], 3 * numbers[1] - 2, 1)
-            else:
-                year, month, day, hour = (*numbers, *(1, 1, 1, 0)[len(numbers) :])
-                local_time = datetime(year, month, day, hour)
-        except ValueError:
+            local_time = parse_name(name.removesuffix("Z"), self.every)
+        except (ValueError, OverflowError):
             return None
-        return local_time if _window_name(local_time, self.every) == name else None
+        is_name = _window_name(local_time, self.every) == name and int(name[:4]) in _YEARS
+        return local_time if is_name else None
 
 
 def _window_name(local_time: datetime, every: Period) -> str:
