@@ -14,6 +14,7 @@ def _is_day(text: str) -> bool:
 
 
 Day = Annotated[str, fields.text_that(_is_day, "a day, such as 2026-11-01")]
+Sector = Literal["Technology", "Healthcare", "Education", "Government", "Energy", "Finance"]
 
 
 class AboutSection(fields.Section):
@@ -37,9 +38,7 @@ class AboutSection(fields.Section):
     citation: fields.Text | None = None
     as_of: Day | None = None
     region: fields.Text | None = None
-    sector: (
-        Literal["Technology", "Healthcare", "Education", "Government", "Energy", "Finance"] | None
-    ) = None
+    sector: Sector | None = None
     use: fields.Text | None = None
 
 

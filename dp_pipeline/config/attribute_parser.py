@@ -8,7 +8,7 @@ that is charged for finds them.
 import math
 from collections import Counter
 from dataclasses import replace
-from itertools import pairwise
+from itertools import combinations, pairwise
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
@@ -20,13 +20,7 @@ from dp_pipeline.config.domain import MISSING, OTHER, Attribute, OnInvalid, Unde
 from dp_pipeline.config.encoding import MAX_CELLS, Bins, normal_text
 from dp_pipeline.config.errors import FieldError
 from dp_pipeline.config.fields import FormChoice, not_among, require, require_mapping
-from dp_pipeline.config.level_texts import (
-    DISCOVER,
-    DISCOVERED,
-    EXPECTED_LEVELS,
-    LEVELS,
-    level_texts,
-)
+from dp_pipeline.config.level_texts import DISCOVER, DISCOVERED, EXPECTED, LEVELS, level_texts
 from dp_pipeline.config.reading import Signs
 from dp_pipeline.config.reading_parser import (
     DEFAULT_READING,
@@ -42,7 +36,6 @@ DEFAULT_MAX_LEVELS = 1000
 MAX_QUANTILES = 256
 _EXPECTED_BOUNDS = "[lower, upper]"
 _NO_SPACES = "a spelling without spaces around it"
-_UNIT_BOUNDS = (1e-9, 1e9)
 _MAX_DECIMALS = 12
 
 
@@ -118,9 +111,7 @@ class Category(_ColumnSection):
     aliases     Other spellings of levels.
     """
 
-    levels: Annotated[
-        fields.ListOf[fields.Item], BeforeValidator(level_texts), WithJsonSchema(LEVELS)
-    ]
+    levels: Annotated[fields.ListOf[fields.Item], BeforeValidator(level_texts), LEVELS]
     at_most: fields.Count | None = None
     other: fields.Item | None = None
     on_invalid: Literal["keep", "other", "drop"] | None = None
@@ -137,7 +128,7 @@ class Category(_ColumnSection):
         is_several = 2 <= len(set(levels)) == count <= MAX_CELLS
         twice = next((level for level, times in Counter(levels).items() if times > 1), None)
         got = str(count) if twice is None else f"{count} with {twice[:60]!r} twice"
-        require(is_several, EXPECTED_LEVELS, got, "levels")
+        require(is_several, EXPECTED, got, "levels")
         if self.other is not None and self.other not in levels:
             error = not_among(self.other, levels, field=("other",))
             error.hint = error.hint or _add_level(self.other)
@@ -237,7 +228,7 @@ def _pair_or_discover(value: object) -> object:
     return [] if value == DISCOVER else value
 
 
-def _require_declared_dates(value: object) -> object:
+def _require_dates(value: object) -> object:
     expected = "[first, last] of dates: bounds of numbers alone can be discovered in a file"
     require(value != DISCOVER, expected, DISCOVER)
     return value
@@ -252,14 +243,13 @@ def _count_or_quantiles(value: object) -> int | Quantiles:
 
 def _unit(text: str) -> float | None:
     value = fields.finite(text)
-    return value if value is not None and _UNIT_BOUNDS[0] <= value <= _UNIT_BOUNDS[1] else None
+    return value if value is not None and 1e-9 <= value <= 1e9 else None
 
 
+_Cuts = Annotated[int | Quantiles, FormChoice(fields.Count | Quantiles, _count_or_quantiles)]
 _PAIR = {"type": "array", "items": fields.NUMBER, "minItems": 2, "maxItems": 2}
-_BOUNDS = {"anyOf": [_PAIR, DISCOVERED]}
-_UNIT = fields.Scalar(
-    _unit, f"a number from {_UNIT_BOUNDS[0]:g} to {_UNIT_BOUNDS[1]:g}", fields.NUMBER
-)
+_BOUNDS = WithJsonSchema({"anyOf": [_PAIR, DISCOVERED]})
+_UNIT = fields.Scalar(_unit, "a number from 1e-09 to 1e+09", fields.NUMBER)
 
 
 class Numeric(_ColumnSection, SignsSection):
@@ -278,12 +268,8 @@ class Numeric(_ColumnSection, SignsSection):
 
     model_config = ConfigDict(json_schema_extra={"not": {"required": ["bins", "edges"]}})
 
-    bounds: Annotated[
-        fields.ListOf[fields.Number], BeforeValidator(_pair_or_discover), WithJsonSchema(_BOUNDS)
-    ]
-    bins: (
-        Annotated[int | Quantiles, FormChoice(fields.Count | Quantiles, _count_or_quantiles)] | None
-    ) = None
+    bounds: Annotated[fields.ListOf[fields.Number], BeforeValidator(_pair_or_discover), _BOUNDS]
+    bins: _Cuts | None = None
     edges: fields.ListOf[fields.Number] | None = None
     unit: Annotated[float, _UNIT] | None = None
     integer: fields.Switch = False
@@ -406,7 +392,6 @@ class Numeric(_ColumnSection, SignsSection):
 
 
 _MOMENT_CELLS = ("every", "bins", "edges")
-_PAIRS_OF_CELLS = (["bins", "edges"], ["bins", "every"], ["edges", "every"])
 
 
 class Moment(_ColumnSection):
@@ -423,13 +408,13 @@ class Moment(_ColumnSection):
     """
 
     model_config = ConfigDict(
-        json_schema_extra={"not": {"anyOf": [{"required": pair} for pair in _PAIRS_OF_CELLS]}}
+        json_schema_extra={
+            "not": {"anyOf": [{"required": list(pair)} for pair in combinations(_MOMENT_CELLS, 2)]}
+        }
     )
 
     type: Literal["date", "timestamp"]
-    bounds: Annotated[
-        fields.ListOf[fields.Item], BeforeValidator(_require_declared_dates), fields.PAIR
-    ]
+    bounds: Annotated[fields.ListOf[fields.Item], BeforeValidator(_require_dates), fields.PAIR]
     every: Every | None = None
     bins: fields.Count | None = None
     edges: fields.ListOf[fields.Item] | None = None

@@ -7,13 +7,8 @@ Period = Literal["hour", "day", "week", "month", "quarter", "year"]
 
 _STEPS = {"hour": timedelta(hours=1), "day": timedelta(1), "week": timedelta(7)}
 _MONTHS = {"month": 1, "quarter": 3, "year": 12}
-_FORMATS = {
-    "hour": "%Y-%m-%dT%H",
-    "day": "%Y-%m-%d",
-    "week": "%G-W%V",
-    "month": "%Y-%m",
-    "year": "%Y",
-}
+_FORMATS = {"hour": "%Y-%m-%dT%H", "day": "%Y-%m-%d", "week": "%G-W%V"}
+_FORMATS |= {"month": "%Y-%m", "year": "%Y"}
 
 
 def period_start(wall: datetime, period: Period) -> datetime:

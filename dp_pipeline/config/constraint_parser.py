@@ -25,6 +25,7 @@ Combination = dict[str, tuple[str, ...]]
 Given = TypeVar("Given")
 Parsed = TypeVar("Parsed")
 
+MAX_COMBINATIONS_IN_WORDS = 3
 _CELLS = {"anyOf": [fields.TEXT, {"type": "array", "items": fields.TEXT, "minItems": 1}]}
 _COMBINATION = {"type": "object", "additionalProperties": _CELLS, "minProperties": 1}
 _COMBINATIONS = {"type": "array", "items": _COMBINATION, "minItems": 1}
@@ -118,7 +119,7 @@ class ConstraintsSection(fields.Section):
         return self
 
     def constrain(self, domain: Domain) -> Domain:
-        """Return a domain with the declared constraints after those that it has.
+        """Return ``domain`` with the declared constraints after its own, and those of its parts.
 
         FieldError for a constraint without cells, one that forbids nothing or everything, and one
         over too many cells.
@@ -139,7 +140,7 @@ class ConstraintsSection(fields.Section):
 
 
 def _single(combination: Combination, domain: Domain) -> tuple[str, Codes]:
-    own = [] if domain.parts is None else domain.parts.attributes
+    own = domain.parts.attributes if domain.parts else ()
     ((name, texts), *others) = combination.items()
     require(not others, "levels of one attribute of a part", "several attributes")
     if name not in own:
@@ -162,7 +163,7 @@ def _words(combination: Combination) -> str:
 
 
 def _box(combination: Combination, names: Names, domain: Domain) -> Box:
-    """Return the codes that a combination names of each attribute; all of one that it omits."""
+    """Return the codes of each attribute that a combination names; all codes of an omitted one."""
     codes = []
     for name in names:
         with below(name):
@@ -170,9 +171,6 @@ def _box(combination: Combination, names: Names, domain: Domain) -> Box:
             texts = combination.get(name)
             codes.append(all_codes(attribute) if texts is None else _codes(attribute, texts))
     return tuple(codes)
-
-
-MAX_COMBINATIONS_IN_WORDS = 3
 
 
 def _only(combinations: Sequence[Combination], domain: Domain) -> Constraint:
@@ -256,7 +254,7 @@ def proposed_dependences(domain: Domain) -> list[tuple[str, str]]:
 
 
 def _require_attributes(chosen: Iterable[str], domain: Domain) -> Names:
-    """Return two or more attributes in declared order; FieldError if one has no levels or bins."""
+    """Return two or more names in declared order; FieldError for one without levels or bins."""
     names = [attribute.name for attribute in domain if attribute.cells is not None]
     chosen = tuple(dict.fromkeys(chosen))
     for name in chosen:
@@ -331,9 +329,8 @@ def _bins_inside(
     high = bins.edges[-1] if high is None else high
     codes = []
     for code in range(bins.size):
-        first, last = _integers(bins, code)
-        if _has_integers(attribute) and first <= last:
-            ends = (first, last)
+        ends = _integers(bins, code)
+        if _has_integers(attribute) and ends[0] <= ends[1]:
             inside = [low <= end and (end < high or (is_closed and end == high)) for end in ends]
         else:
             lower, upper = bins.edges[code : code + 2]
@@ -341,9 +338,9 @@ def _bins_inside(
             has_upper_edge = code == bins.size - 1
             is_below = upper <= high if has_upper_edge or not is_closed else upper < high
             inside = [low <= lower and is_below, low < upper and lower < high]
-        label = attribute.labels()[code]
         expected = f"ends where bins of {attribute.name} end"
-        require(inside[0] == inside[1], expected, f"an end inside {label}")
+        got = f"an end inside {attribute.labels()[code]}"
+        require(inside[0] == inside[1], expected, got)
         codes += [code] * inside[0]
     require(codes, f"an interval of {attribute.name} with a bin in it", "an interval with none")
     return tuple(codes)
@@ -359,7 +356,9 @@ def _integers(bins: Bins, code: int) -> tuple[int, int]:
 
 
 def constrained_domain(declared: object, domain: Domain) -> Domain:
-    """Return a domain with an estimator's constraints, given in the form of a data set file.
+    """Return a domain with constraints that are declared as in a data set file.
+
+    declared   the section ``constraints``, of mappings, lists and single values
 
     DeclarationError for the first mistake.
     """

@@ -131,8 +131,7 @@ class DatasetSpec:
                 f"The data set {self.name} has no windows, so none can be chosen: leave the "
                 "window out"
             )
-        windows = self.windows
-        start, end = windows.start(windows.require(name)), windows.end(name)
+        start, end = self.windows.start(self.windows.require(name)), self.windows.end(name)
         source = self.source.template or self.source
         return replace(self, window=name, source=source.of_window(name, start, end))
 
@@ -159,7 +158,7 @@ class DatasetSpec:
 
     @property
     def blocks(self) -> tuple[str, ...]:
-        """The time windows that pay for a charge about these rows; empty without windows."""
+        """The window of these rows, which pays for their charges; () if they are in no window."""
         return (self.window,) if self.window else ()
 
     def span_of(self, model: str) -> int:
@@ -167,12 +166,15 @@ class DatasetSpec:
 
     @property
     def max_span(self) -> int:
-        """The largest number of time windows that one release covers."""
+        """The largest number of time windows that one release covers; 1 without any."""
         return max((publication.span for publication in self.publications), default=1)
 
     @property
     def first_complete_window(self) -> str:
-        """The first time window with enough earlier ones for every release that covers several."""
+        """The first time window with enough earlier ones for every release that covers several.
+
+        DeclarationError if the file declares no windows.
+        """
         name = self.cut.first
         for _ in range(1, self.max_span):
             name = self.cut.following(name)
@@ -216,10 +218,10 @@ class DatasetSpec:
 
     @property
     def delta_ceiling(self) -> Fraction | None:
-        """The largest δ of all charges of the population together; None if no charge has a δ.
+        """The most δ that all discoveries together may cost; None if there is no limit.
 
-        Where the file says nothing, that of ten discoveries, or up to 10⁻⁶: one look that found too
-        little leaves room for another.
+        Where the file declares none, that of ten discoveries, or up to 10⁻⁶: a discovery that gave
+        too little leaves room for another.
         """
         delta = self.discover.delta if self.discover else None
         if self.ceiling_delta is not None or delta is None:
@@ -298,7 +300,7 @@ class DatasetSpec:
         return (*inputs, *time, *person)
 
     def signs_of(self, column: str) -> tuple[Signs, ...]:
-        """Return the decimal and thousands signs by which each attribute reads a column."""
+        """Return the signs of each attribute that reads numbers from a column, in their order."""
         return tuple(
             (attribute if attribute.derived is None else attribute.derived).signs
             for attribute in self.domain
@@ -311,9 +313,7 @@ class DatasetSpec:
         uses = {(column, each.reads_times) for each in self.domain for column in each.inputs}
         if self.windows is not None:
             uses.add((self.windows.column, True))
-        return frozenset(
-            column for column, is_time in uses if is_time and (column, False) not in uses
-        )
+        return frozenset(name for name, is_time in uses if is_time and (name, False) not in uses)
 
     @property
     def written_times(self) -> frozenset[str]:
@@ -343,13 +343,19 @@ class DatasetSpec:
 
     @property
     def extras(self) -> str:
-        """What ``cost_of_everything`` counts beside the releases, as the end of a phrase."""
+        """The words for what ``cost_of_everything`` counts in addition to the releases.
+
+        Such as `` with evaluations and the discovery``; empty without both.
+        """
         declared = {"evaluations": self.evaluation, "the discovery": self.discover}
         names = [name for name, cost in declared.items() if cost]
         return f" with {' and '.join(names)}" if names else ""
 
     def charge_for(self, amount: Fraction) -> Fraction:
-        """Return the cost of a release with its evaluation, in the population's currency."""
+        """Return ``amount`` with the cost of an evaluation, if one is declared.
+
+        Both are in the population's currency, ε or ρ.
+        """
         return amount + self.currency.cost_of(self.evaluation or Fraction(0), PURE)
 
     def partition(self, text: str) -> Fraction:
@@ -391,7 +397,7 @@ class DatasetSpec:
 
     @cached_property
     def checks(self) -> str:
-        """The SHA-256 in hex of the declared checks, which change no measurement; empty if none."""
+        """The SHA-256 in hex of the declared checks, which change no measurement; "" if none."""
         shares = {each.name: str(each.usable) for each in self.domain if each.usable != 1}
         if not shares and self.usable == 1 and not self.expectations:
             return ""

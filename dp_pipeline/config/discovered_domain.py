@@ -34,7 +34,7 @@ class Discover:
     beta: Fraction = BETA
 
     def to_facts(self) -> dict[str, str]:
-        """Return the canonical text of each field by name."""
+        """Return the canonical text of each field by name, without ``delta`` if it is None."""
         facts = {"epsilon": epsilon_text(self.epsilon), "beta": delta_text(self.beta)}
         return facts if self.delta is None else {**facts, "delta": delta_text(self.delta)}
 
@@ -86,10 +86,8 @@ class DiscoveredAttribute:
         DiscoveredAttribute(bounds=(0.0, 0.1), edges=None, levels=None, pieces=None, weak=None)
         """
         try:
-            parts: dict[str, Any] = {
-                name: part if name == "weak" else tuple(part)
-                for name, part in json.loads(text).items()
-            }
+            parts: dict[str, Any] = json.loads(text)
+            parts |= {name: tuple(part) for name, part in parts.items() if name != "weak"}
             if "pieces" in parts:
                 parts["pieces"] = tuple((start, rows) for start, rows in parts["pieces"])
             attribute = cls(**parts)

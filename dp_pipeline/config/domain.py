@@ -120,21 +120,20 @@ class Attribute:
         return self.is_numeric and self.clock is None
 
     def number_text(self, number: float) -> str:
-        """Return a value as text: a number with six digits, or a date."""
+        """Return a value as text: a number with six significant digits, or a date or time."""
         return f"{number:.6g}" if self.clock is None else self.clock.text(number)
 
     @property
     def range(self) -> tuple[str, str]:
         """The declared bounds as texts; DeclarationError for an attribute with levels."""
-        if self.coordinate is None and self.is_numeric:
-            raise self.not_discovered("bounds")
         if self.coordinate is None:
+            if self.is_numeric:
+                raise self.not_discovered("bounds")
             raise DeclarationError(
                 f"The attribute {self.name!r} has levels and no range, which this needs: name "
                 "one that has `bounds`"
             )
-        ends = self.coordinate.lower, self.coordinate.upper
-        return self.number_text(ends[0]), self.number_text(ends[1])
+        return self.number_text(self.coordinate.lower), self.number_text(self.coordinate.upper)
 
     @property
     def is_size(self) -> bool:
@@ -193,17 +192,15 @@ class Attribute:
 
     @property
     def measured(self) -> dict[str, Any]:
-        """The fields of the attribute that change a measurement."""
-        fields = asdict(self)
-        for name in ("is_integer", "decimals", "names", "usable", "pieces"):
-            del fields[name]
-        return fields
+        """The fields of the attribute that change a measurement, by name."""
+        unmeasured = ("is_integer", "decimals", "names", "usable", "pieces")
+        return {name: value for name, value in asdict(self).items() if name not in unmeasured}
 
     @property
     def _cells(self) -> Levels | Bins:
-        if self.cells is None and self.has_cells:
-            raise self.not_discovered("cells")
         if self.cells is None:
+            if self.has_cells:
+                raise self.not_discovered("cells")
             raise DeclarationError(
                 f"The attribute {self.name!r} has bounds but no cells: declare bins or edges for it"
             )
@@ -254,7 +251,7 @@ class Parts:
         return 0 if self.key else 1
 
     def row_counts(self, sizes: IntArray) -> IntArray:
-        """Return the number of rows of each unit (n,), from the codes of its size.
+        """Return the number of rows of each unit (n,), from the codes (n,) of its size.
 
         Each part is a row. A unit without parts is one too, without values of a part.
         """
@@ -271,8 +268,10 @@ class Parts:
     def of_units(self, domain: Domain) -> Domain:
         """Return the domain of rows that each hold a unit with all its parts.
 
-        They are those of the unit, then each attribute of a part once for every position. Its last
-        cell is for units without a part there.
+        domain   attributes of units and of parts
+
+        Its attributes are those of the unit, then those of a part once for every position. The last
+        cell of the latter is for units without a part there.
         """
         attributes = [each for each in domain if each.name not in self.attributes]
         for position in range(self.at_most):
@@ -309,7 +308,7 @@ class Domain:
 
     @property
     def items(self) -> str:
-        """The word for what is protected and counted once: rows, or units with parts."""
+        """The word for what is counted: ``rows``, or ``units`` where rows are parts of units."""
         return "rows" if self.parts is None else "units"
 
     @property
@@ -324,7 +323,7 @@ class Domain:
     @property
     def discrete(self) -> tuple[str, ...]:
         """The names of the attributes with levels or bins, declared or still to be discovered."""
-        return tuple(a.name for a in self.attributes if a.has_cells)
+        return tuple(attribute.name for attribute in self.attributes if attribute.has_cells)
 
     @property
     def leaves_rows_out(self) -> bool:
@@ -339,11 +338,13 @@ class Domain:
 
     def with_attributes(self, attributes: Mapping[str, Attribute]) -> Domain:
         """Return the domain with some attributes replaced by attributes of the same names."""
-        replaced = tuple(attributes.get(attribute.name, attribute) for attribute in self.attributes)
-        return replace(self, attributes=replaced)
+        return replace(self, attributes=tuple(attributes.get(each.name, each) for each in self))
 
     def allowed(self, names: tuple[str, ...]) -> tuple[AllowedCells, ...]:
-        """Return the allowed cells of each set of constrained attributes among ``names``."""
+        """Return the allowed cells of each set of constrained attributes among ``names``.
+
+        Sets of two or more attributes, without those all of whose cells are allowed.
+        """
         constrained = {name for constraint in self.constraints for name in constraint.attributes}
         sizes = {name: self[name].size for name in constrained}
         return allowed_cells(self.constraints, names, sizes)
@@ -357,7 +358,10 @@ class Domain:
         return math.prod(self.shape(names))
 
     def box(self, names: tuple[str, ...]) -> tuple[Coordinate, ...]:
-        """Return the declared interval of each of ``names``; DeclarationError for one without."""
+        """Return the interval of each of ``names``.
+
+        DeclarationError for levels, for bounds to be discovered, and for a nullable attribute.
+        """
         intervals = []
         for name in names:
             attribute = self[name]

@@ -186,23 +186,17 @@ class Outline:
 
 def sensitive_draft(outline: Outline) -> str:
     """Return a draft for sensitive rows from names and types alone, with decisions left open."""
-    lines = [
-        line
-        for name, column in outline.columns.items()
-        for line in _open(name, column, is_axis=name in outline.place)
-    ]
+    columns, place = outline.columns.items(), outline.place
+    lines = [line for name, each in columns for line in _open(name, each, is_axis=name in place)]
     description = f"The rows of {outline.origin}: sensitive."
     return _draft(outline, lines, description, is_public=False, at_most=TODO)
 
 
 def public_draft(outline: Outline, *, rows: int) -> str:
     """Return the complete data set file for a benchmark of ``rows`` public rows."""
-    columns = outline.columns
-    lines = [
-        line
-        for name, column in columns.items()
-        for line in _proposed(name, column, is_axis=name in outline.place)
-    ]
+    columns, place = outline.columns, outline.place
+    proposed = (_proposed(name, each, is_axis=name in place) for name, each in columns.items())
+    lines = [line for lines_of_column in proposed for line in lines_of_column]
     labels = (name for name in _LABELS if name in columns and "levels" in columns[name].proposal)
     return _draft(
         outline,

@@ -71,7 +71,10 @@ class Levels:
         return spelt | exact
 
     def encode(self, texts: NDArray[np.object_]) -> IntArray:
-        """Return the codes of ``texts`` (n,); ``INVALID`` for a text that is no level."""
+        """Return the codes of ``texts`` (n,); ``INVALID`` for None, and a text that is no level.
+
+        Other spellings of a level have its code, such as 16.0 for 16, or True for true.
+        """
         # Computed for no texts too: a pickle must not show whether there were rows.
         codes_of_levels = self._codes
         codes = (
@@ -315,9 +318,8 @@ def metres_per_unit(point: Point, box: tuple[Coordinate, Coordinate]) -> MetresP
         return MetresPerUnit(1.0, 1.0)
     if not is_degrees(point, box):
         return None
-    lower, middle, upper = (
-        cos(radians(latitude)) for latitude in (box[1].lower, box[1].middle, box[1].upper)
-    )
+    latitudes = (box[1].lower, box[1].middle, box[1].upper)
+    lower, middle, upper = (cos(radians(latitude)) for latitude in latitudes)
     if max(abs(lower - middle), abs(upper - middle)) > TOLERANCE * middle:
         return None
     return MetresPerUnit(METRES_PER_DEGREE * middle, METRES_PER_DEGREE)
@@ -331,10 +333,8 @@ def is_metres(point: Point) -> bool:
 def is_degrees(point: Point, box: tuple[Coordinate, Coordinate]) -> bool:
     """Return whether the axes are longitude and latitude, judged by their names and bounds."""
     has_names = _rest(point[0], LONGITUDE) is not None and _rest(point[1], LATITUDE) is not None
-    return has_names and all(
-        -most <= interval.lower and interval.upper <= most
-        for interval, most in zip(box, (360.0, 90.0), strict=True)
-    )
+    ends = [max(-interval.lower, interval.upper) for interval in box]
+    return has_names and ends[0] <= 360 and ends[1] <= 90
 
 
 def _words(name: str) -> list[str]:

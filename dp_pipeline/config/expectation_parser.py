@@ -69,13 +69,13 @@ def _accepted_by(use: Callable[[str], object], expected: str) -> fields.Scalar:
 
 _LEAP_DAY = datetime(2000, 2, 29, tzinfo=UTC)
 _REGEX = Annotated[str, _accepted_by(re.compile, "a regular expression")]
-_DATE = Annotated[
-    str,
-    _accepted_by(
-        lambda form: datetime.strptime(_LEAP_DAY.strftime(form), form),
-        "a format that dates are read by",
-    ),
-]
+
+
+def _parse_leap_day(form: str) -> None:
+    datetime.strptime(_LEAP_DAY.strftime(form), form)
+
+
+_DATE = Annotated[str, _accepted_by(_parse_leap_day, "a format that dates are read by")]
 _MISSING = Literal["both_values_are_missing", "either_value_is_missing", "neither"]
 
 _STRICT = {"strict_min": (fields.Switch, False), "strict_max": (fields.Switch, False)}
@@ -134,10 +134,9 @@ def _expectation(value: object) -> ExpectationSection:
     return TYPES[name].model_validate(section)
 
 
-_AnyExpectation = Annotated[
-    ExpectationSection, FormChoice(reduce(or_, TYPES.values()), _expectation)
-]
-Expectations = Annotated[tuple[_AnyExpectation, ...], BeforeValidator(fields.require_list)]
+_FORM = FormChoice(reduce(or_, TYPES.values()), _expectation)
+_Forms = tuple[Annotated[ExpectationSection, _FORM], ...]
+Expectations = Annotated[_Forms, BeforeValidator(fields.require_list)]
 
 
 def declared_expectations(
@@ -174,18 +173,13 @@ def _declared(
     numbers = [attribute.name for attribute in domain if attribute.is_numeric]
     texts = [attribute.name for attribute in domain if not attribute.is_numeric]
     texts += [person] if person is not None and person not in domain.names else []
-    allowed, kind = {
-        "number": (numbers, "with bounds"),
-        "text": (texts, "without bounds"),
-        "either": ([*numbers, *texts], "of the file"),
-    }[checked]
+    kinds = {"number": (numbers, "with bounds"), "text": (texts, "without bounds")}
+    allowed, kind = kinds.get(checked, ([*numbers, *texts], "of the file"))
     columns = {key: column for key, column in section_fields.items() if key.startswith("column")}
     for key, column in columns.items():
         if column not in allowed:
             raise not_among(column, allowed, expected=f"an attribute {kind}", field=(key,))
-    arguments: dict[str, Argument] = {
-        key: value for key, value in section_fields.items() if key in own
-    }
+    arguments: dict[str, Argument] = {k: v for k, v in section_fields.items() if k in own}
     if "value_set" in own and columns["column"] in numbers:
         with below("value_set"):
             arguments["value_set"] = tuple(map(fields.FINITE.read, section_fields["value_set"]))

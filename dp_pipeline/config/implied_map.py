@@ -58,10 +58,8 @@ def _map_of_prefixes(fine: Attribute, coarse: Attribute) -> dict[int, Codes]:
     levels, cells = fine.cells.values, {}
     for code in set(range(len(levels))) - set(free_codes(fine)):
         aliases = (text for text, level in fine.aliases if level == levels[code])
-        spellings = {levels[code], *aliases}
-        prefixes = {
-            "" if text in derived.missing else text[: derived.letters] for text in spellings
-        }
+        texts = {levels[code], *aliases}
+        prefixes = ("" if text in derived.missing else text[: derived.letters] for text in texts)
         cells[code] = tuple(sorted({cell for text in prefixes for cell in _cell_of(coarse, text)}))
     return cells if all(cells.values()) else {}
 

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pydantic import WithJsonSchema
+
 from dp_pipeline.config import fields
 from dp_pipeline.config.encoding import MAX_CELLS, normal_text
 from dp_pipeline.config.errors import FieldError
@@ -13,15 +15,18 @@ from dp_pipeline.config.system_errors import bounded_bytes, os_error_reason, rem
 from dp_pipeline.config.yaml_text import TODO
 
 DISCOVER = "discover"
-EXPECTED_LEVELS = f"2 to {MAX_CELLS} different levels"
+EXPECTED = f"2 to {MAX_CELLS} different levels"
 MAX_FILE_BYTES = 1 << 23
 
 
 def level_texts(value: object) -> object:
-    """Return the texts of a list or a range of levels; [] for ``discover``."""
+    """Return the texts of a list or a range of levels; [] for ``discover``.
+
+    Any value that is no text or list stays as it is. FieldError for an empty list or wrong range.
+    """
     if value == DISCOVER:
         return []
-    require(value != [], EXPECTED_LEVELS, "an empty list")
+    require(value != [], EXPECTED, "an empty list")
     if isinstance(value, list):
         # Cells are read without white space around them, so no other text could be met.
         return [normal_text(text) if isinstance(text, str) else text for text in value]
@@ -31,27 +36,24 @@ def level_texts(value: object) -> object:
     numbers = range(int(ends[1]), int(ends[2]) + 1) if ends else range(0)
     expected = "first..last, the last not below the first" if ends else "a list, or first..last"
     require(numbers, expected, repr(value[:60]))
-    require(len(numbers) <= MAX_CELLS, EXPECTED_LEVELS, repr(value[:60]))
+    require(len(numbers) <= MAX_CELLS, EXPECTED, repr(value[:60]))
     return list(map(str, numbers))
 
 
 _RANGE = {"type": "string", "pattern": r"^\d+\.\.\d+$"}
-_FILE = {
-    "type": "object",
-    "properties": {"file": fields.TEXT},
-    "required": ["file"],
-    "additionalProperties": False,
-}
+_FILE: dict[str, Any] = {"type": "object", "properties": {"file": fields.TEXT}}
+_FILE |= {"required": ["file"], "additionalProperties": False}
 DISCOVERED = {"const": DISCOVER}
-LEVELS = {
-    "anyOf": [{"type": "array", "items": fields.TEXT, "minItems": 2}, _RANGE, _FILE, DISCOVERED]
-}
+_LIST = {"type": "array", "items": fields.TEXT, "minItems": 2}
+LEVELS = WithJsonSchema({"anyOf": [_LIST, _RANGE, _FILE, DISCOVERED]})
 
 
 def with_levels_of_files(texts: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """Return a data set file's texts, with the lines of a file for each ``levels: {file: …}``.
 
     folder   folder of the data set file
+
+    FieldError for a file of levels that cannot be read.
     """
     attributes = texts.get("attributes")
     if not isinstance(attributes, dict):

@@ -36,6 +36,7 @@ from dp_pipeline.config.windows import MAX_SPAN
 from dp_pipeline.config.yaml_text import Document, Place
 
 _OWNER = re.compile(r"team:\S+|[A-Za-z0-9][\w.%+-]*@([A-Za-z0-9-]+\.)+[A-Za-z]{2,7}", re.ASCII)
+Owner = Annotated[str, fields.text_that(_OWNER.fullmatch, "an e-mail address or team:NAME")]
 
 
 def _format(text: str) -> int:
@@ -44,7 +45,7 @@ def _format(text: str) -> int:
 
 
 Format = fields.Scalar(_format, str(FORMAT), {"enum": [FORMAT, str(FORMAT)]})
-_NOT_WITH_PARTS = "windows k_anonymity discover evaluation point targets one_hot".split()
+_ROW_SECTIONS = ("windows", "k_anonymity", "discover", "evaluation", "point", "targets", "one_hot")
 """Sections about rows, which would have another meaning for parts."""
 
 
@@ -130,9 +131,7 @@ class DataSetFile(fields.Section):
     refresh: Literal["weekly"] | None = None
     updates: Literal["public"] | None = None
     evaluation: release_parser.Evaluation | None = None
-    owners: fields.NonEmpty[
-        Annotated[str, fields.text_that(_OWNER.fullmatch, "an e-mail address or team:NAME")]
-    ] = ()
+    owners: fields.NonEmpty[Owner] = ()
     about: AboutSection = NOTHING_SAID
     distinct_population: fields.Text | None = None
     delta: release_parser.Delta | None = None
@@ -272,7 +271,7 @@ class DataSetFile(fields.Section):
             return None
         expected = "`unit: group` with a `key`, whose rows are the parts of one unit"
         require(is_group, expected, "another unit", "protection", "unit")
-        for name in _NOT_WITH_PARTS:
+        for name in _ROW_SECTIONS:
             require(not getattr(self, name), f"no `{name}` with `parts`", "one", name)
         return parts_of(self.parts)
 

@@ -113,10 +113,8 @@ def domain_of_parts(domain: Domain, parts: Parts, key: str) -> Domain:
     of_parts = tuple(each for each in domain if each.name in parts.attributes)
     numbers = [each.name for each in of_parts if each.is_numeric]
     if parts.order and parts.order not in numbers:
-        expected = "a number or a date of a part"
-        raise not_among(
-            parts.order, numbers, expected=expected, field=("parts", parts.name, "order")
-        )
+        expected, place = "a number or a date of a part", ("parts", parts.name, "order")
+        raise not_among(parts.order, numbers, expected=expected, field=place)
     if parts.key:
         _require_apart(of_unit, of_parts, below_parts)
     levels = Levels(tuple(map(str, range(parts.fewest, parts.at_most + 1))))

@@ -53,11 +53,8 @@ class GroupSection(fields.Section):
 
 
 AnyProtection = OneRowSection | PersonSection | GroupSection
-_FORMS: Mapping[str, type[AnyProtection]] = {
-    "one_row": OneRowSection,
-    "rows_of_person": PersonSection,
-    "group": GroupSection,
-}
+_FORMS: Mapping[str, type[AnyProtection]]
+_FORMS = {"one_row": OneRowSection, "rows_of_person": PersonSection, "group": GroupSection}
 
 
 def protection_section(value: object) -> AnyProtection:
@@ -184,10 +181,8 @@ def publication_sections(value: object) -> tuple[PublishSection, ...]:
     return tuple(sections)
 
 
-Publications = Annotated[
-    tuple[PublishSection, ...],
-    FormChoice(PublishSection | tuple[PublishSection, ...], publication_sections),
-]
+_Several = tuple[PublishSection, ...]
+Publications = Annotated[_Several, FormChoice(PublishSection | _Several, publication_sections)]
 _SUPPRESS = fields.Scalar(
     lambda text: Fraction(text) if re.fullmatch(r"0|0?\.[0-9]{1,9}", text) else None,
     "a decimal number from 0 to below 1",
@@ -195,6 +190,9 @@ _SUPPRESS = fields.Scalar(
 )
 Parameters = fields.MappingOf[fields.MappingOf[fields.Text]]
 """Type of model or method → parameter → text."""
+
+
+_Ks = Annotated[fields.ListOf[fields.Item], fields.array(fields.integer(0).schema, minItems=1)]
 
 
 class KAnonymitySection(fields.Section):
@@ -211,10 +209,7 @@ class KAnonymitySection(fields.Section):
 
     methods: Parameters
     attributes: fields.Text | None = None
-    partitions: (
-        Annotated[fields.ListOf[fields.Item], fields.array(fields.integer(0).schema, minItems=1)]
-        | None
-    ) = None
+    partitions: _Ks | None = None
     sensitive_label: fields.Switch = True
     diversity: fields.Count | None = None
     suppress: Annotated[Fraction, _SUPPRESS] = Fraction(0)
@@ -231,12 +226,8 @@ class KAnonymitySection(fields.Section):
         require(self.methods, "at least one method", "none", "methods")
         names_with_cells = tuple(name for name in domain.discrete if name != label)
         names = names_with_cells if self.attributes is None else tuple(self.attributes.split())
-        require(
-            names_with_cells,
-            "an attribute besides the label that has levels, bins or edges",
-            "none in `attributes:`",
-            "attributes",
-        )
+        expected = "an attribute besides the label that has levels, bins or edges"
+        require(names_with_cells, expected, "none in `attributes:`", "attributes")
         unknown = next((name for name in names if name not in names_with_cells), "")
         expected = f"attributes with cells, each once: {', '.join(names_with_cells)}"
         is_good = names and len(set(names)) == len(names) and not unknown

@@ -205,11 +205,9 @@ class Source:
         inodes = (f"{_INODE}{device}:{file}" for device, file in numbers)
         of_parts = () if self.parts is None else self.parts.current_identities
         names = dict.fromkeys((*self.identities, *linked, *inodes, *of_parts))
-        folders = {_path_of(name) for name in names}
-        paths = ((name, _path_of(name)) for name in names)
-        return tuple(
-            name for name, path in paths if path is None or folders.isdisjoint(path.parents)
-        )
+        paths = {name: _path_of(name) for name in names}
+        folders = {*paths.values()}
+        return tuple(n for n, path in paths.items() if not path or folders.isdisjoint(path.parents))
 
     def _described(self, location: str) -> str:
         if self.is_remote:

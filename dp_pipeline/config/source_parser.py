@@ -24,7 +24,6 @@ from dp_pipeline.config.database import (
     is_one_query,
     split_database_file,
 )
-from dp_pipeline.config.errors import FieldError
 from dp_pipeline.config.fields import below, require
 from dp_pipeline.config.source import DATA_FOLDER_VARIABLE, WHITESPACE, Source
 from dp_pipeline.config.system_errors import follow_links
@@ -37,20 +36,12 @@ _ANOTHER = "a text of another form"
 _EXPECTED_HASH = "64 hexadecimal digits (0-9, a-f)"
 _HASH = "^[0-9a-f]{64}$"
 
-Url = Annotated[
-    str,
-    fields.text_that(
-        is_allowed_url, EXPECTED_URL, {"type": "string", "pattern": "^https?://"}, got=_ANOTHER
-    ),
-]
+_URL_SCHEMA = {"type": "string", "pattern": "^https?://"}
+_HASH_SCHEMA = {"type": ["string", "number"], "pattern": _HASH}
+
+Url = Annotated[str, fields.text_that(is_allowed_url, EXPECTED_URL, _URL_SCHEMA, got=_ANOTHER)]
 Hash = Annotated[
-    str,
-    fields.text_that(
-        re.compile(_HASH.strip("^$")).fullmatch,
-        _EXPECTED_HASH,
-        {"type": ["string", "number"], "pattern": _HASH},
-        got=_ANOTHER,
-    ),
+    str, fields.text_that(re.compile(_HASH).fullmatch, _EXPECTED_HASH, _HASH_SCHEMA, got=_ANOTHER)
 ]
 _ONE_QUERY = "one SELECT without a semicolon, or WITH … SELECT"
 
@@ -62,9 +53,9 @@ def _is_query(text: str) -> bool:
 
 Query = Annotated[str, fields.text_that(_is_query, _ONE_QUERY, got="another statement")]
 _IS_DELIMITER = re.compile(rf'[^"\r\n\x80-\U0010ffff]|{WHITESPACE}').fullmatch
+Delimiter = Annotated[str, fields.text_that(_IS_DELIMITER, f"one character or {WHITESPACE}")]
 _EXPECTED_COMMENT = "one character, neither delimiter nor quote"
-
-
+Comment = Annotated[str, fields.text_that(re.compile("[ !#-~]").fullmatch, _EXPECTED_COMMENT)]
 _MAX_LINES = 100
 _OVER_LINES = ("hz", "idna", "iso2022", "punycode", "raw-unicode", "unicode-escape", "utf-7")
 """Encodings in which a line may say how the lines behind it are read: a row of one person could
@@ -79,6 +70,9 @@ def _is_encoding(text: str) -> bool:
         return not codecs.lookup(text).name.startswith(_OVER_LINES)
     except (LookupError, UnicodeError, ValueError):
         return False
+
+
+Codec = Annotated[str, fields.text_that(_is_encoding, "a text encoding of lines, such as cp1252")]
 
 
 class SampleSection(fields.Section):
@@ -113,17 +107,10 @@ class CsvForm(fields.Section):
     footer      The number of lines at the end that are no rows.
     """
 
-    delimiter: (
-        Annotated[str, fields.text_that(_IS_DELIMITER, f"one character or {WHITESPACE}")] | None
-    ) = None
+    delimiter: Delimiter | None = None
     header: fields.ListOf[fields.Item] | None = None
-    comment: (
-        Annotated[str, fields.text_that(re.compile("[ !#-~]").fullmatch, _EXPECTED_COMMENT)] | None
-    ) = None
-    encoding: (
-        Annotated[str, fields.text_that(_is_encoding, "a text encoding of lines, such as cp1252")]
-        | None
-    ) = None
+    comment: Comment | None = None
+    encoding: Codec | None = None
     multiline: Annotated[int, fields.integer(1, _MAX_LINES)] | None = None
     header_row: fields.Count | None = None
     footer: fields.Index | None = None
@@ -340,6 +327,8 @@ def source_of(section: _SourceSection, folder: Path, *, is_release: bool) -> Sou
 
     folder       folder of the data set file, where its paths begin
     is_release   whether rows are sensitive, so that a download needs a hash
+
+    The environment is read: for the folder of data, and for the address of a database.
     """
     match section:
         case Database():
@@ -391,9 +380,9 @@ def _downloaded(section: OneUrl | SeveralUrls, form: Source, *, is_release: bool
     urls = (section.url,) if isinstance(section, OneUrl) else section.urls
     hashes = (section.sha256,) if isinstance(section.sha256, str) else section.sha256
     names: set[str] = set()
+    # The rows of a repeated file would be counted twice.
+    expected = "URLs that differ in more than a query, capital letters or slashes"
     for url in urls:
-        # The rows of a repeated file would be counted twice.
-        expected = "URLs that differ in more than a query, capital letters or slashes"
         is_new = names.isdisjoint(url_names(url))
         require(is_new, expected, f"{redact_url(url)} for a second time", "urls")
         names.update(url_names(url))
@@ -413,7 +402,7 @@ def _downloaded(section: OneUrl | SeveralUrls, form: Source, *, is_release: bool
 
 
 def _path(text: str, folder: Path, field: str) -> tuple[str, str | None]:
-    """Return the declared path, with the environment variable that it needs or None."""
+    """Return the declared path, and the environment variable that it needs, or None."""
     variable, _, below_data = text.partition("/")
     if variable != f"${DATA_FOLDER_VARIABLE}":
         require("$" not in text, f"no variable but ${DATA_FOLDER_VARIABLE}", repr(text[:60]), field)
@@ -433,13 +422,11 @@ def _database(section: Database, folder: Path) -> Source:
         location, data_variable = _path(path, folder, "database")
         return Source("sql", f"{prefix}{location}", needs=data_variable, query=section.query)
     variable = match[1]
-    location, text = f"${variable}", os.environ.get(variable)
-    if text:
-        url = database_url(text)
-        if url is None:
-            expected = f"{EXPECTED_DATABASE} in {variable}"
-            raise FieldError(expected, _ANOTHER, field=("database",))
-        location = database_name(url)
+    text = os.environ.get(variable)
+    url = database_url(text) if text else None
+    expected = f"{EXPECTED_DATABASE} in {variable}"
+    require(url is not None or not text, expected, _ANOTHER, "database")
+    location = f"${variable}" if url is None else database_name(url)
     return Source("sql", location, needs=variable, query=section.query)
 
 
@@ -450,7 +437,10 @@ class _Draft(fields.Section):
 
 
 def drafted_source(section: Mapping[str, Value], path: Path) -> Source:
-    """Return the source that a section declares for a new data set file at ``path``."""
+    """Return the source that a section declares for a new data set file at ``path``.
+
+    DeclarationError for the first mistake. Nothing is read or written.
+    """
     document = Document.of_text(f"source: {flow_mapping(section)}", path)
     with fields.locate_errors(document), below("source"):
         drafted = _Draft.model_validate(document.texts).source
