@@ -1,7 +1,5 @@
 """The audit of a ledger: whether every row could have been written after the rows before it."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from fractions import Fraction
 

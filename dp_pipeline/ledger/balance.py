@@ -1,7 +1,5 @@
 """A balance: the amounts that a population has spent and has left of each of its limits."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """Charges and entries: the cost of one release, and one stored row of the ledger."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping, Sequence

@@ -4,8 +4,6 @@ Fingerprints, keys, hashes, sources, run ids, users and times are left out. Of a
 day is shown: the time from reservation to settlement depends on the number of rows.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 from fractions import Fraction

@@ -7,8 +7,6 @@ On a server the triggers fire ``ALWAYS``, also in a session that calls itself a 
 of the tables can drop them; ``guard_faults``, the hash chain or the head then shows it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache

@@ -5,8 +5,6 @@ has the sums of all rows, updated in the transaction of each row. Triggers (``gu
 mistakes and casual edits; the hash chain shows other edits.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """A ledger on a PostgreSQL server, whose locks hold on every computer; keys stay on this one."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 import threading

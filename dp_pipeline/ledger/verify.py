@@ -5,8 +5,6 @@ replaced by charges of the same amount, and the sums are recomputed; a row recor
 why. No sum gets smaller.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """A view: the rows of a ledger and their sums in one transaction; a page also writes rows."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 from sqlalchemy import Connection, TextClause, delete, insert, select, update
