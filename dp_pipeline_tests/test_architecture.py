@@ -16,6 +16,7 @@ import pytest
 
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.selection import ScoreSession
+from dp_pipeline.gate.table_curator import TableCurator
 from dp_pipeline.gate.trees import SplitSession, TreeSession
 from dp_pipeline_tests import structure
 from dp_pipeline_tests.mutants import planted, read_mutants
@@ -191,10 +192,10 @@ def test_exact_counts_are_opened_by_questions_of_the_gate_only() -> None:
         if ".open_at_the_gate(" in path.read_text(encoding="utf-8")
     }
     assert users == {
-        "gate/curator.py",
-        "gate/discovery.py",
+        "gate/charge.py",
         "gate/parts.py",
         "gate/selection.py",
+        "gate/table_curator.py",
         "gate/trees.py",
     }
 
@@ -224,7 +225,7 @@ def never_asked(*offered: type) -> set[str]:
 
 
 def test_the_gate_offers_no_question_that_nothing_asks() -> None:
-    assert never_asked(Curator, ScoreSession, TreeSession, SplitSession) == set()
+    assert never_asked(TableCurator, Curator, ScoreSession, TreeSession, SplitSession) == set()
 
 
 def test_a_question_that_nothing_asks_is_seen() -> None:

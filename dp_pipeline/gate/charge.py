@@ -1,11 +1,9 @@
 """The order in which every question is asked: charge, count the rows, add noise, store, answer.
 
-An exact answer exists only while ``QueryExecutor.answer`` runs. A stored answer is given again only
+An exact answer exists only while ``QueryExecutor`` runs. A stored answer is given again only
 to the question that it belongs to: a question is identified by everything but the rows that its
 answer depends on, and not by its words, so that better words do not lose an unfinished release.
 """
-
-from __future__ import annotations
 
 import hashlib
 import json
@@ -21,7 +19,7 @@ from dp_pipeline.config.amounts import PURE, Currency
 from dp_pipeline.config.encoding import IntArray
 from dp_pipeline.config.errors import NoAnswer
 from dp_pipeline.gate import mechanisms
-from dp_pipeline.gate.counter import Counter
+from dp_pipeline.gate.counter import Counter, Sealed
 from dp_pipeline.gate.noise import NoiseSource, sampling_scale
 from dp_pipeline.results.accountant import (
     EXPONENTIAL,
@@ -39,12 +37,12 @@ Counts = TypeVar("Counts")
 AnyCounter = TypeVar("AnyCounter")
 """The source of exact answers about rows: a Counter, or an UndeclaredCounter."""
 
-CounterQuery = Callable[[AnyCounter], IntArray]
+CounterQuery = Callable[[AnyCounter], Sealed]
 """An exact question: a function of the counter, whose result has no noise yet."""
 
 
 class CachedScan(Generic[Counts]):
-    """A scan of the rows that runs at most once, when an answer first needs it."""
+    """A function of a counter that scans the rows at its first call and keeps the result."""
 
     def __init__(self, scan: Callable[[Counter], Counts]) -> None:
         self._scan = scan
@@ -67,33 +65,16 @@ frozen dataclasses, tuples and mappings of them. A kind's name never changes.
 """
 
 
-@dataclass(frozen=True)
-class IdentifiedQuestion:
-    """One question about the rows, with the digest under which its answer is stored.
+def question_digest(key: QuestionKey, spend: Spend | None, recoding: tuple[str, ...] = ()) -> str:
+    """Return a hex digest, equal for two questions exactly if one stored answer fits both.
 
-    words      text for people
-    identity   hex digest, equal for two questions exactly if one stored answer fits both
-    """
-
-    words: str
-    identity: str
-
-
-def question(
-    words: str, key: QuestionKey, spend: Spend | None, recoding: tuple[str, ...] = ()
-) -> IdentifiedQuestion:
-    """Return a question, identified by its kind, its arguments, its price and the row recodings.
-
-    words      text of a question without a charge; a charge brings its own
     spend      the charge, with mechanism and scale of the noise; None: no noise
     recoding   digests of the recodings of the rows before they are counted, in order
     """
     price = None
     if spend is not None:
         price = [spend.mechanism, spend.epsilon, spend.sensitivity, spend.scale, spend.currency]
-        symbol = "ε" if spend.currency == "pure" else "ρ"
-        words = f"{spend.mechanism}: {spend.what}, Δ={spend.sensitivity}, {symbol}={spend.epsilon}"
-    return IdentifiedQuestion(words, digest_of((DIGEST_VERSION, key, price, recoding)))
+    return digest_of((DIGEST_VERSION, key, price, recoding))
 
 
 def digest_of(value: object) -> str:
@@ -154,7 +135,7 @@ class NoisyQuery:
 
 @dataclass(frozen=True)
 class QueryExecutor(Generic[AnyCounter]):
-    """Takes every question of one release through charge, transcript, count and noise.
+    """A path of every question of one release through charge, transcript, count and noise.
 
     counter      exact answers, or None: only the transcript can be replayed
     accountant   holds the ε, or ρ, of this release; a charge above it raises BudgetExceeded
@@ -171,20 +152,21 @@ class QueryExecutor(Generic[AnyCounter]):
 
     @property
     def currency(self) -> Currency:
-        """The currency of the release's budget: ε or ρ."""
+        """The currency of the accountant's budget: ε or ρ."""
         return self.accountant.currency
 
     def vector_query(self, words: str, *, l1: int, l2_squared: int, amount: Fraction) -> NoisyQuery:
         """Return a query of an integer vector, with Laplace noise for ε, Gaussian noise for ρ.
 
-        l1, l2_squared   the most that one protected unit moves it in L1, and in squared L2
+        l1, l2_squared   the most that one protected unit moves the vector in L1, in squared L2
+        amount           its price, in the currency of the accountant
         """
         if self.currency == PURE:
             return self.laplace_query(words, l1=l1, epsilon=amount)
         return self.gaussian_query(words, l2_squared=l2_squared, rho=amount)
 
     def laplace_query(self, words: str, *, l1: int, epsilon: Fraction) -> NoisyQuery:
-        """Return a query of an integer vector with discrete Laplace noise."""
+        """Return a query with discrete Laplace noise of a vector that one unit moves by ``l1``."""
         scale = mechanisms.laplace_scale(l1=l1, epsilon=epsilon)
         draw = partial(mechanisms.measure, l1=l1, epsilon=epsilon, noise=self.noise)
         scale_of = partial(sampling_scale, self.noise, scale)
@@ -200,9 +182,11 @@ class QueryExecutor(Generic[AnyCounter]):
         epsilon: Fraction,
         first: IntArray,
     ) -> NoisyQuery:
-        """Return a query that measures ``first``, an earlier answer, again with less noise.
+        """Return a query that refines an earlier answer: its price is ``epsilon``, its noise less.
 
-        before, scale   ε that it has cost until now; scale at which its noise was drawn
+        first    the earlier answer
+        before   ε that was paid for ``first`` in all
+        scale    at which the Laplace noise of ``first`` was drawn
         """
         draw = partial(
             mechanisms.refine,
@@ -218,13 +202,15 @@ class QueryExecutor(Generic[AnyCounter]):
         return NoisyQuery(Spend(words, REFINED, epsilon, l1, added), draw, lambda _: finer)
 
     def linf_query(self, words: str, *, linf: int, epsilon: Fraction) -> NoisyQuery:
-        """Return a query by the L∞ mechanism; one unit moves each number by at most ``linf``."""
+        """Return a query of a vector by the L∞ mechanism; one unit moves no number by more than
+        ``linf``."""
         scale = mechanisms.linf_scale(linf=linf, epsilon=epsilon)
         draw = partial(mechanisms.measure_linf, linf=linf, epsilon=epsilon, noise=self.noise)
         return NoisyQuery(Spend(words, LINF, epsilon, linf, scale), draw)
 
     def gaussian_query(self, words: str, *, l2_squared: int, rho: Fraction) -> NoisyQuery:
-        """Return a query of an integer vector with discrete Gaussian noise."""
+        """Return a query with discrete Gaussian noise; one unit moves the vector by at most
+        ``l2_squared`` in squared L2."""
         variance = mechanisms.gaussian_variance(l2_squared=l2_squared, rho=rho)
         draw = partial(
             mechanisms.measure_gaussian, l2_squared=l2_squared, rho=rho, noise=self.noise
@@ -232,8 +218,8 @@ class QueryExecutor(Generic[AnyCounter]):
         return NoisyQuery(Spend(words, GAUSSIAN, rho, l2_squared, variance, "zcdp"), draw)
 
     def choice_query(self, words: str, *, linf: int, amount: Fraction) -> NoisyQuery:
-        """Return a query of the index of a nearly highest score, by noisy max or, for a ρ, the
-        exponential mechanism; one unit moves each score by at most ``linf``."""
+        """Return a query of the index of a nearly highest score, by noisy max for an ε and by the
+        exponential mechanism for a ρ; one unit moves no score by more than ``linf``."""
         if self.currency == PURE:
             scale = mechanisms.choice_scale(linf=linf, epsilon=amount)
             spend = Spend(words, NOISY_MAX, amount, linf, scale)
@@ -247,7 +233,7 @@ class QueryExecutor(Generic[AnyCounter]):
     def charge_and_answer(
         self, query: NoisyQuery, key: QuestionKey, count: CounterQuery[AnyCounter]
     ) -> IntArray:
-        """Charge for a query and return its noisy answer."""
+        """Charge for a query and return its noisy answer, stored or drawn now."""
         self.accountant.charge(query.spend)
         return self.answer(query, key, count)
 
@@ -261,27 +247,34 @@ class QueryExecutor(Generic[AnyCounter]):
         self, query: NoisyQuery, key: QuestionKey, count: CounterQuery[AnyCounter]
     ) -> AnswerRecord:
         """Return what ``answer`` returns, in a record with the scale of its Laplace noise."""
-
-        def measure(counter: AnyCounter) -> tuple[IntArray, Fraction | None]:
-            counts = count(counter)
-            scale = None if query.scale_of is None else query.scale_of(counts.size)
-            return query.add_noise(counts), scale
-
-        return self._recall_or_store(question("", key, query.spend, self.recoding), measure)
+        return self._recall_or_store("", key, count, query)
 
     def answer_without_noise(
         self, words: str, key: QuestionKey, count: CounterQuery[AnyCounter]
     ) -> IntArray:
-        """Return the exact answer to a question about public rows, or to a recorded disclosure."""
-        identified = question(words, key, None, self.recoding)
-        return self._recall_or_store(identified, lambda counter: (count(counter), None)).answer
+        """Return the exact answer, stored or counted now, about public or disclosed rows.
+
+        The caller has recorded the disclosure; nothing is charged.
+        """
+        return self._recall_or_store(words, key, count, None).answer
 
     def _recall_or_store(
         self,
-        identified: IdentifiedQuestion,
-        measure: Callable[[AnyCounter], tuple[IntArray, Fraction | None]],
+        words: str,
+        key: QuestionKey,
+        count: CounterQuery[AnyCounter],
+        query: NoisyQuery | None,
     ) -> AnswerRecord:
-        words, identity = identified.words, identified.identity
+        """Return the stored answer to a question, or count, add noise, store and return it.
+
+        words   text of a question without a charge; a charge brings its own
+        query   None: no noise
+        """
+        spend = None if query is None else query.spend
+        if spend is not None:
+            cost = f"{'ε' if spend.currency == 'pure' else 'ρ'}={spend.epsilon}"
+            words = f"{spend.mechanism}: {spend.what}, Δ={spend.sensitivity}, {cost}"
+        identity = question_digest(key, spend, self.recoding)
         stored = self.transcript.recall(identity, words=words)
         if stored is not None:
             return stored
@@ -290,5 +283,8 @@ class QueryExecutor(Generic[AnyCounter]):
                 f"This replay needs a stored answer to {words!r}, but the transcript has none: "
                 "this program asks more than the one that drew the answers"
             )
-        answer, scale = measure(self.counter)
+        answer, scale = count(self.counter).open_at_the_gate(), None
+        if query is not None:
+            scale = None if query.scale_of is None else query.scale_of(answer.size)
+            answer = query.add_noise(answer)
         return self.transcript.store(identity, answer, words=words, scale=scale)

@@ -1,7 +1,5 @@
 """Refusals of questions that no engine or proof covers, from public numbers, before any charge."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
@@ -168,6 +166,14 @@ def require_nodes(tree: BitTree, nodes: Prefixes, bits: int) -> None:
     require_int64(nodes.bits, of="tree nodes")
     tree.require_nodes(nodes, bits)
     require_size(len(nodes) << bits, of="tree nodes")
+
+
+def require_disjoint(are_disjoint: bool) -> None:
+    """Raise BoundaryViolation unless measured nodes are disjoint."""
+    if not are_disjoint:
+        raise BoundaryViolation(
+            "Measured tree nodes must be disjoint, but some of these overlap: pass each box once"
+        )
 
 
 def require_fan(bits: int) -> None:

@@ -7,7 +7,8 @@ answers are integers: so all engines agree to the last digit.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NoReturn, Protocol, runtime_checkable
+from types import EllipsisType
+from typing import NoReturn, Protocol, Self, runtime_checkable
 
 from dp_pipeline.config.encoding import Coordinate, IntArray
 from dp_pipeline.gate.rules import NearestCentre, PredictedLabel
@@ -39,6 +40,9 @@ class Sealed:
         raise TypeError("exact counts must not be compared: add noise first")
 
     __hash__ = None  # type: ignore[assignment]
+
+    def __getitem__(self, index: tuple[EllipsisType | slice | int, ...]) -> Self:
+        return type(self)(self._counts[index])
 
     def open_at_the_gate(self) -> IntArray:
         """Return the exact counts; only ``gate`` calls this, after a charge, before the noise."""

@@ -9,8 +9,6 @@ paid for always ends in a domain: where noisy answers say too little of an attri
 best that they say, and a sentence (``DiscoveredAttribute.weak``) tells what would have been needed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -26,7 +24,7 @@ from dp_pipeline.config.domain import OTHER, Attribute, Undeclared
 from dp_pipeline.config.encoding import MAX_BOUND, Coordinate, IntArray
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.gate.charge import NoisyQuery, QueryExecutor, digest_of
-from dp_pipeline.gate.counter import UndeclaredCounter
+from dp_pipeline.gate.counter import Sealed, UndeclaredCounter
 from dp_pipeline.gate.mechanisms import laplace_scale
 from dp_pipeline.gate.noise import NoiseSource, checked_scale
 from dp_pipeline.gate.quantiles import QuantileCutter, column_tree
@@ -149,8 +147,8 @@ class _Discovery:
     ) -> DiscoveredAttribute:
         name = query.attribute.name
 
-        def exact(counter: UndeclaredCounter) -> IntArray:
-            return counter.texts(name, rule.weights).open_at_the_gate()
+        def exact(counter: UndeclaredCounter) -> Sealed:
+            return counter.texts(name, rule.weights)
 
         def select_levels(numbers: IntArray) -> IntArray:
             return rule.select(numbers, self.executor.noise)
@@ -182,7 +180,7 @@ class _Discovery:
         noisy = self.executor.answer(
             noisy_query,
             ("magnitudes", name, kind, query.attribute.missing),
-            lambda counter: counter.magnitudes(name, edges).open_at_the_gate(),
+            lambda counter: counter.magnitudes(name, edges),
         )
         passed, weak = np.flatnonzero(noisy >= threshold), None
         if not passed.size:

@@ -6,8 +6,6 @@ of an event, less its sampling error, is a lower bound of the loss (Ding, Wang, 
 it proves nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction

@@ -7,8 +7,6 @@ of zero-concentrated DP (Bun, Steinke 2016): the Rényi divergence of order α b
 at most α·ρ, for every α > 1.
 """
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

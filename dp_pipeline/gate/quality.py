@@ -1,7 +1,5 @@
 """Private quality numbers of a release on its true rows, for an ε that is reserved with its own."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -12,8 +10,9 @@ import numpy as np
 from dp_pipeline.config.domain import Domain
 from dp_pipeline.config.encoding import Coordinate, FloatArray, IntArray
 from dp_pipeline.config.sections import Target
-from dp_pipeline.gate.curator import Curator, error_shift
+from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.rules import NearestCentre, PredictedLabel
+from dp_pipeline.gate.table_curator import error_shift
 from dp_pipeline.inference.consistency import project_to_simplex
 from dp_pipeline.metrics.auc import ClassAuc, adjusted_rand, f_measure
 from dp_pipeline.metrics.classification import train

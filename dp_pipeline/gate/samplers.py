@@ -8,8 +8,6 @@ arXiv:2004.00010): Algorithm 1 is ``bernoulli_exp``, Algorithm 2 ``laplace_noise
 ``gaussian_noise``. Every round of the paper's loop is one array operation on the undecided draws.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field

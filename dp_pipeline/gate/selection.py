@@ -1,7 +1,5 @@
 """Sessions of many paid questions about table scores, which are computed from the rows once."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 
@@ -27,6 +25,8 @@ class Candidates:
 
     scores    attributes → the score of their table, one of ``SCORES``; at least one
     distance  rows that two neighbouring data sets differ by
+    moves     attributes → the sensitivity of the score, in 1/2^16 row
+    exact     function of a counter: all exact scores in order, sealed; called after a charge only
 
     Cutting scores to ±MAX_SCORE moves no two values further apart: no sensitivity grows.
     """
@@ -47,8 +47,8 @@ class Candidates:
         self._scores = dict(scores)
         self._cells = [domain.cell_count(names) for names in self._scores]
         self._places = {names: position for position, names in enumerate(self._scores)}
-        self._moves = [score.linf(distance) for score in self._scores.values()]
-        self._exact = CachedScan(self._score_all)
+        self.moves = {names: score.linf(distance) for names, score in self._scores.items()}
+        self.exact = CachedScan(self._score_all)
         self.digest = digest_of(
             {names: (score.kind, score) for names, score in self._scores.items()}
         )
@@ -62,8 +62,8 @@ class Candidates:
         return tuple(self._scores)
 
     def places(self, names: Sequence[Names]) -> list[int]:
-        """Return the positions of candidates; BoundaryViolation for no, repeated or unknown
-        ones."""
+        """Return the positions of some candidates; BoundaryViolation unless they are one or more
+        different ones."""
         is_repeated = len(set(names)) < len(names)
         if not names or is_repeated or not set(names) <= set(self._places):
             fault = "one is repeated" if is_repeated else "one has no score"
@@ -73,12 +73,11 @@ class Candidates:
             )
         return [self._places[name] for name in names]
 
-    def moves(self, places: Sequence[int]) -> list[int]:
-        """Return the sensitivities of the scores at some positions, in 1/2^16 row."""
-        return [self._moves[place] for place in places]
-
     def penalties(self, penalties: Mapping[Names, int]) -> IntArray:
-        """Return the penalties in the order of ``names``, with 0 for a missing one."""
+        """Return a penalty for each candidate, in the order of ``names``, 0 where none is given.
+
+        BoundaryViolation for another table, and unless all are integers within ±2^61.
+        """
         values = dict(penalties)
         if not all(type(value) is int and abs(value) <= MAX_SCORE for value in values.values()):
             raise BoundaryViolation("The penalties must be integers within ±2^61, but one is not")
@@ -87,10 +86,6 @@ class Candidates:
                 "The penalties must be of candidates, but one is of another table"
             )
         return np.array([values.get(names, 0) for names in self._scores], dtype=np.int64)
-
-    def exact(self, counter: Counter) -> IntArray:
-        """Return every exact score in the order of ``names``; call this only after a charge."""
-        return self._exact(counter).open_at_the_gate()
 
     def _score_all(self, counter: Counter) -> Sealed:
         scores = []
@@ -133,8 +128,8 @@ class ScoreSession:
         return f"{type(self).__name__}({len(self._candidates)} candidates)"
 
     def measure_all(self, *, amount: Fraction) -> IntArray:
-        """Return all noisy scores (m,), in order: Δ1 = Σ Δ_i, Δ2² = Σ Δ_i²."""
-        moves = self._moves(self._candidates.names)
+        """Charge once and return all noisy scores, (m,), in order: Δ1 = Σ Δ_i, Δ2² = Σ Δ_i²."""
+        moves = self._candidates.moves.values()
         query = self._executor.vector_query(
             f"scores of {len(moves)} tables",
             l1=sum(moves),
@@ -146,11 +141,11 @@ class ScoreSession:
         )
 
     def measure_together(self, *, epsilon: Fraction) -> IntArray:
-        """Return all noisy scores, (m,), by the L∞ mechanism, for an ε: Δ∞ = max Δ_i.
+        """Charge ε and return all noisy scores, (m,), by the L∞ mechanism: Δ∞ = max Δ_i.
 
         For equal Δ_i the noise of each is less than half of that of ``measure_all``.
         """
-        moves = self._moves(self._candidates.names)
+        moves = self._candidates.moves.values()
         words = f"scores of {len(moves)} tables together"
         query = self._executor.linf_query(words, linf=max(moves), epsilon=epsilon)
         return self._executor.charge_and_answer(
@@ -158,14 +153,14 @@ class ScoreSession:
         )
 
     def measure_total(self, *, amount: Fraction) -> int:
-        """Return the noisy sum of all scores: Δ = Σ Δ_i."""
-        most = sum(self._moves(self._candidates.names))
+        """Charge once and return the noisy sum of all scores, clipped before: Δ = Σ Δ_i."""
+        most = sum(self._candidates.moves.values())
         words = f"total of the scores of {len(self._candidates)} tables"
 
-        def count(counter: Counter) -> IntArray:
+        def count(counter: Counter) -> Sealed:
             # Python integers, since a wrapped sum would have no sensitivity.
-            total = clip_score(sum(self._candidates.exact(counter).tolist()))
-            return np.array(total, dtype=np.int64)
+            total = clip_score(sum(self._candidates.exact(counter).open_at_the_gate().tolist()))
+            return Sealed(np.array(total, dtype=np.int64))
 
         query = self._executor.vector_query(words, l1=most, l2_squared=most * most, amount=amount)
         key = ("total of scores", self._candidates.digest)
@@ -179,19 +174,19 @@ class ScoreSession:
         amount: Fraction,
         penalties: Mapping[Names, int] | None = None,
     ) -> Names:
-        """Return the attributes of a candidate with a nearly highest score − penalty: Δ∞ = max Δ_i.
+        """Charge once and return the candidate with a nearly highest score − penalty.
 
-        penalties   public whole numbers in 1/2^16 row; 0 where none is given
+        among       attributes of the candidates to choose from; Δ∞ = max Δ_i of them
+        penalties   public integers in 1/2^16 row; 0 where none is given
         """
         names = tuple(among)
         places = self._candidates.places(names)
         offsets = self._candidates.penalties(penalties or {})[places]
-        query = self._executor.choice_query(words, linf=max(self._moves(names)), amount=amount)
+        linf = max(self._candidates.moves[name] for name in names)
+        query = self._executor.choice_query(words, linf=linf, amount=amount)
         key = ("choice", self._candidates.digest, names, offsets)
-        chosen = self._executor.charge_and_answer(
-            query, key, lambda counter: self._candidates.exact(counter)[places] - offsets
-        )
-        return names[int(chosen)]
 
-    def _moves(self, names: Sequence[Names]) -> list[int]:
-        return self._candidates.moves(self._candidates.places(names))
+        def count(counter: Counter) -> Sealed:
+            return Sealed(self._candidates.exact(counter).open_at_the_gate()[places] - offsets)
+
+        return names[int(self._executor.charge_and_answer(query, key, count))]

@@ -1,7 +1,5 @@
 """Exact discrete Laplace noise on all cells of a sparse table, in time of the cells that pass."""
 
-from __future__ import annotations
-
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, localcontext
 from fractions import Fraction
 from math import exp

@@ -4,8 +4,6 @@ That cannot be pure ε: a text of a single person can be released only if she is
 a probability of at most δ.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import MAX_EMAX, MIN_EMIN, ROUND_CEILING, Context, Decimal, localcontext

@@ -1,7 +1,5 @@
 """Sessions that count the boxes of a tree, or decide splits, at one price for a whole path."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -106,7 +104,7 @@ class TreeSession:
         return self._executor.answer(
             NoisyQuery(replace(self._spend, what=words), partial(self._noisy, shares=shares)),
             ("boxes along paths", self._tree, nodes, bits, shares, SHARES),
-            lambda counter: scan(counter)[position].open_at_the_gate(),
+            lambda counter: scan(counter)[position],
         )
 
     def close(self) -> None:
@@ -229,7 +227,7 @@ class SplitSession:
         chosen = self._executor.answer(
             NoisyQuery(spend, partial(self._noisy, nodes=nodes)),
             ("splits", self._tree, nodes, self._bits, self._decay),
-            lambda counter: counter.children(self._tree, [(nodes, 0)])[0].open_at_the_gate()[:, 0],
+            lambda counter: counter.children(self._tree, [(nodes, 0)])[0][:, 0],
         ).astype(np.bool_)
         below = nodes.where(chosen & (nodes.depths + self._bits <= self._tree.depth))
         self._allowed = np.concatenate([self._allowed, below.children(self._bits).keys])
@@ -277,8 +275,11 @@ class NodeLevels:
 
     def counts(
         self, counter: Counter, columns: tuple[str, ...], nodes: Nodes, depth: int
-    ) -> IntArray:
-        """Return exact counts of quadtree nodes, in their order."""
+    ) -> Sealed:
+        """Return the sealed exact numbers of rows of quadtree nodes, (m,), in their order.
+
+        depth   height of the finest grid, which the first call counts
+        """
         if (columns, depth) not in self._levels:
             finest = counter.grid(columns, 1 << depth).open_at_the_gate()
             self._levels[columns, depth] = [Sealed(level) for level in pyramid(finest)]
@@ -287,4 +288,4 @@ class NodeLevels:
         for height in range(depth + 1):
             here = nodes.heights == height
             counts[here] = levels[height].open_at_the_gate().ravel()[nodes.cells[here]]
-        return counts
+        return Sealed(counts)

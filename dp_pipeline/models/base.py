@@ -20,9 +20,10 @@ from dp_pipeline.config.encoding import Names
 from dp_pipeline.config.errors import BoundaryViolation, DeclarationError
 from dp_pipeline.config.parameters import choice
 from dp_pipeline.gate.counter import Counter
-from dp_pipeline.gate.curator import Curator, PaidMarginals
+from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.noise import NoiseSource
 from dp_pipeline.gate.parts import PartsCounter
+from dp_pipeline.gate.table_curator import PaidMarginals
 from dp_pipeline.inference.earlier import PublicTable
 from dp_pipeline.results.accountant import Accountant, Spend
 from dp_pipeline.results.class_table import ClassTable

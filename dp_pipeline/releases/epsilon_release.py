@@ -15,8 +15,8 @@ from dp_pipeline.config.dataset import WINDOW, DatasetSpec
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.config.parameters import texts_of
 from dp_pipeline.config.windows import range_text
-from dp_pipeline.gate.curator import PaidMarginals
 from dp_pipeline.gate.noise import NoiseSource
+from dp_pipeline.gate.table_curator import PaidMarginals
 from dp_pipeline.models import build_model
 from dp_pipeline.models.base import (
     CuratorFactory,

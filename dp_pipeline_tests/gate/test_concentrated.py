@@ -99,9 +99,7 @@ def test_a_pure_release_answers_no_gaussian_question() -> None:
     executor = QueryExecutor(LoopCounter(TEN_PEOPLE), Accountant(ONE), transcript, noise)
     paid = executor.gaussian_query("number of rows", l2_squared=1, rho=ONE)
     with pytest.raises(BoundaryViolation, match="the data set declares no `delta`"):
-        executor.charge_and_answer(
-            paid, ("rows",), lambda counter: counter.count([()])[0].open_at_the_gate()
-        )
+        executor.charge_and_answer(paid, ("rows",), lambda counter: counter.count([()])[0])
     assert (executor.accountant.spends, noise.draws, len(transcript)) == ((), [], 0)
 
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from dp_pipeline.config.errors import OtherQuestion
 from dp_pipeline.gate import charge as questions
-from dp_pipeline.gate import curator
-from dp_pipeline.gate.charge import digest_of, question
+from dp_pipeline.gate import table_curator
+from dp_pipeline.gate.charge import digest_of, question_digest
 from dp_pipeline.results.accountant import LAPLACE, Spend
 from dp_pipeline.results.transcript import Transcript
 from dp_pipeline_tests.gate.golden_questions import FILE, golden_questions
@@ -37,7 +37,7 @@ def test_a_reworded_question_gets_the_answer_that_was_paid_for(
 ) -> None:
     transcript = Transcript()
     asked = curator_over(TEN_PEOPLE, transcript=transcript).measure(("smokes",), epsilon=ONE)
-    monkeypatch.setattr(curator, "_words", lambda names: f"how many {' × '.join(names)}")
+    monkeypatch.setattr(table_curator, "_words", lambda names: f"how many {' × '.join(names)}")
     again = curator_over(None, transcript=transcript.rewind())
     assert again.measure(("smokes",), epsilon=ONE).table.tolist() == asked.table.tolist()
     assert "marginal of smokes" in transcript.records[0].words
@@ -66,10 +66,11 @@ def test_the_key_of_a_question_includes_its_noise(change: Mapping[str, object]) 
     same = Spend(**{**vars(SPEND), "what": "how old they are"})
     other = Spend(**{**vars(SPEND), **change})  # type: ignore[arg-type]
     asked = ("marginal", ("age",))
-    assert question("", asked, same).identity == question("", asked, SPEND).identity
-    assert question("", asked, other).identity != question("", asked, SPEND).identity
-    assert question("", asked, None).identity != question("", asked, SPEND).identity
-    assert question("", asked, SPEND, ("ab",)).identity != question("", asked, SPEND).identity
+    digest = question_digest(asked, SPEND)
+    assert question_digest(asked, same) == digest
+    assert question_digest(asked, other) != digest
+    assert question_digest(asked, None) != digest
+    assert question_digest(asked, SPEND, ("ab",)) != digest
 
 
 public = st.recursive(

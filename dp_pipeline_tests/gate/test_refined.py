@@ -16,9 +16,10 @@ from dp_pipeline.config.encoding import IntArray, Levels
 from dp_pipeline.config.errors import BoundaryViolation, BudgetExceeded, OtherQuestion
 from dp_pipeline.gate import noise as sources
 from dp_pipeline.gate import samplers
-from dp_pipeline.gate.curator import Curator, PaidMarginals
+from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.mechanisms import refine
 from dp_pipeline.gate.noise import ExactNoise, NoiseSource, OpenDPNoise, SeededNoise
+from dp_pipeline.gate.table_curator import PaidMarginals
 from dp_pipeline.raw.counters.fold import EmptyCounter
 from dp_pipeline.results.accountant import LAPLACE, REFINED
 from dp_pipeline.results.derived_attribute import Grouping

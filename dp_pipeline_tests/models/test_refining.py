@@ -9,8 +9,9 @@ import pytest
 
 from dp_pipeline.config.domain import Domain
 from dp_pipeline.config.errors import DeclarationError
-from dp_pipeline.gate.curator import Curator, PaidMarginals
+from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.noise import NoiseSource, SeededNoise
+from dp_pipeline.gate.table_curator import PaidMarginals
 from dp_pipeline.models import MODELS
 from dp_pipeline.models.base import FitResult, Model, fit, guarantee_of
 from dp_pipeline.models.tables.independent import Independent
