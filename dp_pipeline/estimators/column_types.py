@@ -57,6 +57,12 @@ def public_type(column: Any) -> pa.DataType | None:
         return pa.string() if holds_objects(dtype) else None
 
 
+def zone_of(column: Any) -> str:
+    """Return the zone of a column's times; UTC where they have none, or one without a name."""
+    zone = str(getattr(public_type(column), "tz", None) or "UTC")
+    return zone if is_zone(zone) else "UTC"
+
+
 def is_untyped(column: Any) -> bool:
     """Return whether a column has no type but those of its single values, as from nested lists."""
     return isinstance(column, np.ndarray) and holds_objects(column.dtype)
@@ -171,9 +177,7 @@ def _discovered_column(column: DeclaredColumn, kind: ColumnKind, series: Any) ->
         return replace(column, attribute=attribute_of(Category, name, form, of="domain"))
     clock = Clock("date") if kind == "dates" else None
     if kind == "times":
-        # In its zone where that has a name.
-        zone = str(getattr(public_type(series), "tz", None) or "UTC")
-        clock = Clock("timestamp", zone if is_zone(zone) else "UTC")
+        clock = Clock("timestamp", zone_of(series))
     units = {"numbers": UNIT_OF_NUMBERS, "times": float(DAY)}
     attribute = Attribute(
         name,

@@ -17,13 +17,23 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from dp_pipeline.config.clock import DAY, Clock
 from dp_pipeline.config.encoding import Coordinate, FloatArray, IntArray, Names
 from dp_pipeline.config.errors import DeclarationError
-from dp_pipeline.estimators.frames import features_of, numbered, numeric_rows, plain_frame, text_of
+from dp_pipeline.estimators.column_types import kind_of_column, zone_of
+from dp_pipeline.estimators.frames import (
+    features_of,
+    numbered,
+    numbers_of,
+    numeric_rows,
+    plain_frame,
+    stored,
+)
 from dp_pipeline.estimators.parameters import InvalidParameter, invalid_parameters, name_argument
 from dp_pipeline.estimators.private_kmeans import PrivateKMeans
 from dp_pipeline.estimators.private_synthesizer import PrivateSynthesizer
 from dp_pipeline.raw.comparison import distances
+from dp_pipeline.raw.values import texts, times
 from dp_pipeline.reporting.figures.cluster_map import draw_map
 from dp_pipeline.reporting.figures.cluster_view import ClusterView
 from dp_pipeline.reporting.figures.marginals import draw_shares
@@ -141,7 +151,7 @@ def plot_map(kmeans: PrivateKMeans, real: Any = None, *, ax: Any = None) -> Any:
 
 def _cells_by_name(synthetic: Any, real: Any, columns: Columns, *, most: int) -> dict[str, Cells]:
     frames = [
-        _series_by_name(kind, table)
+        _columns_by_name(kind, table)
         for kind, table in (("synthetic", synthetic), ("real", real))
         if table is not None
     ]
@@ -169,9 +179,7 @@ def _cells_by_name(synthetic: Any, real: Any, columns: Columns, *, most: int) ->
     return {str(name): code_cells([frame[name] for frame in frames]) for name in names}
 
 
-def _series_by_name(kind: str, table: Any) -> Mapping[Any, Any]:
-    import pandas as pd
-
+def _columns_by_name(kind: str, table: Any) -> Mapping[Any, Any]:
     if isinstance(table, PrivateSynthesizer):
         raise DeclarationError(
             f"{kind}: the table must be a frame, not a PrivateSynthesizer: pass its `sample()`"
@@ -179,7 +187,7 @@ def _series_by_name(kind: str, table: Any) -> Mapping[Any, Any]:
     with name_argument(kind):
         features = features_of(plain_frame(table))
     labels = features.labels or numbered(0, len(features.columns))
-    return dict(zip(labels, map(pd.Series, features.columns), strict=True))
+    return dict(zip(labels, features.columns, strict=True))
 
 
 def _cramers_v(first: IntArray, second: IntArray) -> float:
@@ -273,12 +281,13 @@ class Cells(NamedTuple):
 def code_cells(columns: Sequence[Any]) -> Cells:
     """Return the cells of one column in some tables: bins of many numbers or dates, else levels.
 
-    columns   the same column as a series of each table; the first determines the cells
+    columns   the same column of each table; the first determines the cells
     """
-    for read, text in ((_numbers, _number_text), (_days, _day_text)):
-        numbers = [values for column in columns if (values := read(column)) is not None]
-        if len(numbers) == len(columns):
-            return _bin_numbers(numbers, text)
+    kinds = set(map(kind_of_column, columns))
+    if kinds <= {"whole", "numbers", "durations"}:
+        return _bin_numbers([numbers_of(column)[0] for column in columns], _number_text)
+    if kinds <= {"dates", "times"}:
+        return _bin_numbers([_days(column) for column in columns], _day_text)
     return _code_levels(columns)
 
 
@@ -341,50 +350,31 @@ def _day_text(days: float) -> str:
     return str(moment.astype("M8[D]") if days == int(days) else moment).replace("T", " ")
 
 
-def _days(values: Any) -> FloatArray | None:
-    """Return dates and times on local clocks as days since 1970; None for other values.
-
-    A missing one is NaN.
-    """
-    import pandas as pd
-
-    if values.dtype.kind not in "OM" or values.isna().all():
-        return None
-    if values.dtype.kind == "O" and pd.api.types.infer_dtype(values, skipna=True) not in (
-        "date",
-        "datetime",
-    ):
-        return None
-    moments = pd.to_datetime(values, utc=values.dtype.kind == "O", errors="coerce")
-    days = (moments.dt.tz_localize(None) - pd.Timestamp(0)) / pd.Timedelta(days=1)
-    return np.asarray(days.to_numpy(dtype=np.float64, na_value=np.nan))
-
-
-def _numbers(values: Any) -> FloatArray | None:
-    """Return numbers as floats, NaN where one is missing; None for other values."""
-    from pandas.api.types import is_bool_dtype, is_numeric_dtype
-
-    if is_bool_dtype(values.dtype) or not is_numeric_dtype(values.dtype):
-        return None
-    return np.asarray(values.to_numpy(dtype=np.float64, na_value=np.nan))
+def _days(column: Any) -> FloatArray:
+    """Return dates and times on local clocks as days since 1970, NaN where one is missing."""
+    clock = Clock("timestamp", zone_of(column))
+    days = times(stored(column, "time"), clock)
+    is_time = ~np.isnan(days)
+    days[is_time] = clock.wall_times(days[is_time]).astype(np.int64) / DAY
+    return days
 
 
 def _code_levels(columns: Sequence[Any]) -> Cells:
     """Return the most frequent texts of the first column, and one cell for all others."""
     import pandas as pd
 
-    texts = []
+    rows = []
     for column in columns:
-        codes, values = pd.factorize(column)
-        words = np.array([*(str(text_of(value)) for value in values), None], dtype=object)
-        texts.append(pd.Series(words[codes]))
-    labels = texts[0].value_counts().index.tolist()
+        places, words = texts(stored(column))
+        # The last entry is for missing values, whose place is −1.
+        rows.append(pd.Series(np.append(words, None)[places], dtype=object))
+    labels = rows[0].value_counts().index.tolist()
     if len(labels) > MOST_LEVELS:
         labels = labels[: MOST_LEVELS - 1]
     code_of, other = {text: code for code, text in enumerate(labels)}, len(labels)
     codes = [
         np.where(words.isna(), other + 1, words.map(code_of).fillna(other)).astype(np.int64)
-        for words in texts
+        for words in rows
     ]
     if any((column == other).any() for column in codes):
         return _add_missing([*labels, OTHER], codes)
