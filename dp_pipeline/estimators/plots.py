@@ -367,7 +367,7 @@ def _code_levels(columns: Sequence[Any]) -> Cells:
     for column in columns:
         places, words = texts(stored(column))
         # The last entry is for missing values, whose place is −1.
-        rows.append(pd.Series(np.append(words, None)[places], dtype=object))
+        rows.append(pd.Series(np.array([*words, None], dtype=object)[places]))
     labels = rows[0].value_counts().index.tolist()
     if len(labels) > MOST_LEVELS:
         labels = labels[: MOST_LEVELS - 1]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import is_dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pyarrow as pa
 from sklearn.base import BaseEstimator
@@ -85,13 +85,17 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
 
     Without a population, its fits are counted together with those of its clones.
 
+    _family           base class of its models
     _released_type    of the result of its models
     _discover_hint    how a column is declared that is to be discovered
+    _set_by           parameter of models → the argument that sets it
     """
 
     population: Any
+    _family: type[Model]
     _released_type: type[Clusters | SyntheticTable]
     _discover_hint: str
+    _set_by: Mapping[str, str]
     _series: FitSeries
     _promise_text = ""
 
@@ -134,6 +138,94 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
                 stacklevel=6,
             )
         return f"{promise}; fit {text}"
+
+    def _declared_model(self, *, has_prior: bool = False, **own: str) -> Model:
+        """Return the model that ``method`` names, with ``nominal_rows`` if the model plans with it.
+
+        has_prior   whether public rows are used, which have no name here
+        own         parameters that the estimator sets
+
+        Raises DeclarationError for a method of another family, for wrong parameters, and for an
+        earlier fit or public rows that the method does not use.
+        """
+        name, model = self._find_model()
+        given = {} if self.method_params is None else self.method_params
+        if not isinstance(given, Mapping):
+            raise DeclarationError(f"method_params: expected a mapping, got {type(given).__name__}")
+        parameters = {str(parameter): str(value) for parameter, value in given.items()}
+        arguments = {parameter: parameter for parameter in ("nominal_rows", "plan_from")}
+        for parameter, argument in {**self._set_by, **arguments, "prior": "prior of fit"}.items():
+            if parameter in parameters:
+                raise DeclarationError(
+                    f"method_params: the parameter {parameter} must not be among them, as it is "
+                    f"set by {argument}"
+                )
+        if self.plan_from is not None:
+            self._require_plan(model)
+            own["plan_from"] = "previous"
+        if has_prior:
+            own["prior"] = "frame"
+            if "prior" not in _parameters_of(model):
+                methods = [each for each in MODELS if "prior" in _parameters_of(MODELS[each])]
+                raise DeclarationError(
+                    f"prior: the method {name} uses no public rows: leave it out, or choose one of "
+                    f"{', '.join(methods)}"
+                )
+        if self.nominal_rows is not None and "nominal_rows" in _parameters_of(model):
+            own["nominal_rows"] = str(self.nominal_rows)
+        if (label := getattr(self, "label", None)) is not None:
+            if "workload" not in _parameters_of(model):
+                raise DeclarationError(
+                    f"label: the method {name} has no workload that could use a label: leave label "
+                    "out"
+                )
+            # The model's files are loaded only where they are used.
+            from dp_pipeline.models.tables.one_shot.workload import workload_of_targets
+
+            parameters.setdefault("workload", workload_of_targets([str(label)]))
+        return from_text(model, {**parameters, **own}, of=name)
+
+    def _find_model(self) -> tuple[str, type[Model]]:
+        method, family = self.method, self._family
+        if isinstance(method, type) and issubclass(method, family) and is_dataclass(method):
+            return method.__name__, method
+        methods = [name for name, model in MODELS.items() if issubclass(model, family)]
+        if not isinstance(method, str) or method not in methods:
+            raise DeclarationError(
+                f"method: expected one of {', '.join(methods)}, or the class of such a model, "
+                f"got {method!r:.60}"
+            )
+        return method, MODELS[method]
+
+    def _require_plan(self, model: type[Model]) -> None:
+        """Raise DeclarationError unless the model can plan from the fit ``plan_from``."""
+        earlier, kind, got = self.plan_from, type(self).__name__, ""
+        if not isinstance(earlier, type(self)):
+            got = f"it is a {type(earlier).__name__}"
+        elif not hasattr(earlier, "spends_"):
+            got = "it is not fitted"
+        elif earlier.method != self.method:
+            got = f"it is by {earlier.method!r:.40}"
+        if got:
+            raise DeclarationError(
+                f"plan_from: the value must be a fitted {kind} by {self.method!r:.40}, but {got}: "
+                "pass such a fit, or leave it out"
+            )
+        if not model.learns:
+            methods = [
+                name
+                for name, each in MODELS.items()
+                if each.learns and issubclass(each, self._family)
+            ]
+            raise DeclarationError(
+                f"plan_from: the method {self.method} plans from no other fit: leave it out, or "
+                f"choose {' or '.join(methods)}"
+            )
+        if is_fit_for_release(self.noise) and not earlier.fit_for_release_:
+            raise DeclarationError(
+                "plan_from: the noise of the other fit is from neither opendp nor exact, so it "
+                "protects nobody: fit it with noise=None"
+            )
 
     def _declare_fit(
         self,
@@ -270,15 +362,10 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
                     stacklevel=3,
                 )
             return OneRow(), ()
-        if not labels:
-            raise DeclarationError(
-                f"person: the value must be a column of X, but X has no column names, and so no "
-                f"{person!r:.60}: pass a frame"
-            )
         if person not in labels:
+            names = f", one of {', '.join(map(str, labels))}" if labels else ""
             raise DeclarationError(
-                "person: the value must be a column of a frame X, one of "
-                f"{', '.join(map(str, labels))}, not {person!r:.60}"
+                f"person: the value must be a column of a frame X{names}, not {person!r:.60}"
             )
         rows = require_integer(at_most, of="at_most", least=1)
         values = features.columns[labels.index(person)]
@@ -335,103 +422,6 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         """Warn of each weakness once, at the line that called ``fit``."""
         for weakness in self.warnings_:
             warnings.warn(f"{type(self).__name__}: {weakness}", WeakSignal, stacklevel=3)
-
-
-def declared_model(
-    estimator: Any,
-    family: type,
-    *,
-    elsewhere: Mapping[str, str],
-    has_prior: bool = False,
-    **own: str,
-) -> Model:
-    """Return the model that ``method`` names, with ``nominal_rows`` if the model plans with it.
-
-    family      required base class of the model
-    elsewhere   parameter of models → the argument that sets it
-    has_prior   whether public rows are used, which have no name here
-    own         parameters that the estimator sets
-
-    Raises DeclarationError for a method of another family, for wrong parameters, and for an earlier
-    fit or public rows that the method does not use.
-    """
-    name, model = _find_model(estimator.method, family)
-    params = estimator.method_params
-    context = _plan_parameter(estimator, model, family)
-    if has_prior:
-        if "prior" not in _parameters_of(model):
-            methods = [name for name in MODELS if "prior" in _parameters_of(MODELS[name])]
-            raise DeclarationError(
-                f"prior: the method {name} uses no public rows: leave it out, or choose one of "
-                f"{', '.join(methods)}"
-            )
-        context["prior"] = "frame"
-    if params is not None and not isinstance(params, Mapping):
-        raise DeclarationError(f"method_params: expected a mapping, got {type(params).__name__}")
-    parameters = {str(name): str(value) for name, value in (params or {}).items()}
-    arguments = {"nominal_rows": "nominal_rows", "plan_from": "plan_from", "prior": "prior of fit"}
-    for parameter, argument in {**elsewhere, **arguments}.items():
-        if parameter in parameters:
-            raise DeclarationError(
-                f"method_params: the parameter {parameter} must not be among them, as it is set "
-                f"by {argument}"
-            )
-    if estimator.nominal_rows is not None and "nominal_rows" in _parameters_of(model):
-        parameters["nominal_rows"] = str(estimator.nominal_rows)
-    if (label := getattr(estimator, "label", None)) is not None:
-        if "workload" not in _parameters_of(model):
-            raise DeclarationError(
-                f"label: the method {name} has no workload that could use a label: leave label out"
-            )
-        # The model's files are loaded only where they are used.
-        from dp_pipeline.models.tables.one_shot.workload import workload_of_targets
-
-        parameters.setdefault("workload", workload_of_targets([str(label)]))
-    return from_text(model, {**parameters, **context, **own}, of=name)
-
-
-def _find_model(method: Any, family: type) -> tuple[str, type[Model]]:
-    if isinstance(method, type) and issubclass(method, family) and is_dataclass(method):
-        return method.__name__, cast("type[Model]", method)
-    methods = [name for name, model in MODELS.items() if issubclass(model, family)]
-    if not isinstance(method, str) or method not in methods:
-        raise DeclarationError(
-            f"method: expected one of {', '.join(methods)}, or the class of such a model, "
-            f"got {method!r:.60}"
-        )
-    return method, MODELS[method]
-
-
-def _plan_parameter(estimator: Any, model: type[Model], family: type) -> dict[str, str]:
-    earlier, method = estimator.plan_from, estimator.method
-    if earlier is None:
-        return {}
-    got = ""
-    if not isinstance(earlier, type(estimator)):
-        got = f"it is a {type(earlier).__name__}"
-    elif not hasattr(earlier, "spends_"):
-        got = "it is not fitted"
-    elif earlier.method != method:
-        got = f"it is by {earlier.method!r:.40}"
-    if got:
-        raise DeclarationError(
-            f"plan_from: the value must be a fitted {type(estimator).__name__} by "
-            f"{method!r:.40}, but {got}: pass such a fit, or leave it out"
-        )
-    if not model.learns:
-        methods = [
-            name for name, each in MODELS.items() if each.learns and issubclass(each, family)
-        ]
-        raise DeclarationError(
-            f"plan_from: the method {method} plans from no other fit: leave it out, or choose "
-            f"{' or '.join(methods)}"
-        )
-    if is_fit_for_release(estimator.noise) and not earlier.fit_for_release_:
-        raise DeclarationError(
-            "plan_from: the noise of the other fit is from neither opendp nor exact, so it "
-            "protects nobody: fit it with noise=None"
-        )
-    return {"plan_from": "previous"}
 
 
 def _parameters_of(model: type[Model]) -> Collection[str]:

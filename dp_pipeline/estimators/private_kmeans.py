@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from dp_pipeline.estimators.answers import ClusterAnswers
 from dp_pipeline.estimators.declared import box_columns, domain_of
 from dp_pipeline.estimators.fit import FinishedFit, PrivateFit
 from dp_pipeline.estimators.frames import features_of, numeric_features, numeric_rows, plain_frame
-from dp_pipeline.estimators.private_estimator import PrivateEstimator, declared_model
+from dp_pipeline.estimators.private_estimator import PrivateEstimator
 from dp_pipeline.estimators.rows import stored_table
 from dp_pipeline.inference.kmeans import cluster_synopsis
 from dp_pipeline.metrics.clustering import nicv
@@ -147,8 +148,9 @@ class PrivateKMeans(
     (3, 2)
     """
 
-    _released_type = Clusters
+    _family, _released_type = Clustering, Clusters
     _discover_hint = 'of bounds as "discover"'
+    _set_by = MappingProxyType({"k": "n_clusters", "columns": "the columns of X"})
 
     def __init__(  # noqa: PLR0913
         self,
@@ -430,12 +432,7 @@ class PrivateKMeans(
         self, names: tuple[str, ...], keys: tuple[Any, ...], protection: Protection
     ) -> PrivateFit:
         domain = domain_of(box_columns(self.bounds, names, keys))
-        model = declared_model(
-            self,
-            Clustering,
-            elsewhere={"k": "n_clusters", "columns": "the columns of X"},
-            k=str(_number_of_clusters(self.n_clusters)),
-        )
+        model = self._declared_model(k=str(_number_of_clusters(self.n_clusters)))
         fit = self._declare_fit("PrivateKMeans", domain, model, protection=protection)
         earlier = self.plan_from
         if earlier is None:

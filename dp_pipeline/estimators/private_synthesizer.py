@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from dp_pipeline.estimators.answers import TableAnswers
 from dp_pipeline.estimators.declared import Columns, declared_columns, every_column
 from dp_pipeline.estimators.fit import FinishedFit, PrivateFit, discovered_form
 from dp_pipeline.estimators.frames import Features, features_of
-from dp_pipeline.estimators.private_estimator import PrivateEstimator, declared_model
+from dp_pipeline.estimators.private_estimator import PrivateEstimator
 from dp_pipeline.estimators.tables import DeclaredRows, DeclaredTable, TableForm
 from dp_pipeline.models.tables.base import TableModel
 from dp_pipeline.releases.evaluate import TableComparison
@@ -196,8 +197,9 @@ noise protects nobody
     Fraction(1, 1)
     """
 
-    _released_type = SyntheticTable
+    _family, _released_type = TableModel, SyntheticTable
     _discover_hint = 'of domain as "discover" or {"quantiles": 16}'
+    _set_by = MappingProxyType({"attributes": "the columns of domain"})
     _forms: tuple[TableForm, ...]
 
     def __init__(  # noqa: PLR0913
@@ -590,8 +592,7 @@ noise protects nobody
     def _declare(self, domain: Domain, protection: Protection, *, has_prior: bool) -> PrivateFit:
         if self.constraints is not None:
             domain = constrained_domain(self.constraints, domain)
-        elsewhere = {"attributes": "the columns of domain"}
-        model = declared_model(self, TableModel, elsewhere=elsewhere, has_prior=has_prior)
+        model = self._declared_model(has_prior=has_prior)
         if self.label is not None and str(self.label) not in domain.names:
             raise DeclarationError(f"label: the column {one_of(domain.names, str(self.label))}")
         fit = self._declare_fit(

@@ -21,10 +21,11 @@ from dp_pipeline.anonymity.method import Bit, BitRule, Method, RowRule, Unchange
 from dp_pipeline.config.domain import Attribute
 from dp_pipeline.config.encoding import INVALID, FloatArray, IntArray, Levels
 from dp_pipeline.config.errors import DeclarationError
-from dp_pipeline.estimators.column_types import kind_of_column
+from dp_pipeline.estimators.column_types import ColumnKind, kind_of_column
 from dp_pipeline.estimators.frames import (
     UNKNOWN,
     Features,
+    holds_objects,
     is_integer_label,
     numbers_of,
     stored,
@@ -192,7 +193,7 @@ def learned_columns(
         shared_cuts = _cuts(edges)
     columns, errors, proposed = list[SelectorColumn](), list[str](), dict[str, Cuts]()
     for index, (name, series) in enumerate(zip(features.names, features.columns, strict=True)):
-        cuts, kind = column_cuts.get(index), kind_of_column(series)
+        cuts, kind = column_cuts.get(index), _kind(series)
         if kind in ("whole", "numbers") and cuts is None:
             cuts = shared_cuts
             if edges is None and not _are_levels(_distinct(numbers := numbers_of(series)[0])):
@@ -204,6 +205,19 @@ def learned_columns(
     if errors:
         raise DeclarationError("; ".join(errors))
     return tuple(columns), proposed
+
+
+def _kind(series: Any) -> ColumnKind:
+    """Return the kind of a column by its type; numbers for objects that are numbers of any types,
+    texts for dates, times and durations that are all missing."""
+    import pandas as pd
+
+    kind = kind_of_column(series)
+    if kind in ("dates", "times", "durations") and pd.isna(series).all():
+        return "texts"
+    are_objects = kind == "texts" and holds_objects(series.dtype)
+    has_texts = not are_objects or any(isinstance(value, str) for value in series)
+    return kind if has_texts or not numbers_of(series)[1].all() else "numbers"
 
 
 def _place(column: object, features: Features) -> int:
@@ -235,7 +249,7 @@ def _cuts(values: Any) -> Cuts:
     return cuts
 
 
-def _learned_column(name: str, series: Any, kind: str, cuts: Cuts | None) -> SelectorColumn:
+def _learned_column(name: str, series: Any, kind: ColumnKind, cuts: Cuts | None) -> SelectorColumn:
     if cuts is not None:
         return _cut_numbers(name, series, cuts)
     if kind in ("dates", "times", "durations", "others"):
