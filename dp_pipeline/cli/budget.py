@@ -7,7 +7,6 @@ import json
 import re
 import sys
 from collections.abc import Sequence
-from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -88,10 +87,8 @@ def _print_budgets(accounts: Sequence[Budget]) -> None:
     for budget in accounts:
         if budget.window_summary:
             click.echo(f"{budget.population}: {budget.window_summary}")
-        if budget.balance.delta_summary:
-            click.echo(
-                f"{budget.population}: δ of discovered levels: {budget.balance.delta_summary}"
-            )
+        if summary := budget.balance.delta_summary:
+            click.echo(f"{budget.population}: δ of discovered levels: {summary}")
 
 
 @budget.command("raise")
@@ -118,12 +115,14 @@ def raise_(
 
     ledger, population = _home().ledger, population_of(dataset)
     opened = ledger.account(population)
-    per_month_now = opened.per_month if opened else None
+    month = opened.per_month if opened else None
+    if per_month is not None:
+        month = None if per_month == "none" else parse_epsilon(per_month, of="--per-month")
     total_now = opened.ceiling if opened and opened.ceiling else None
     raised = ledger.raise_ceiling(
         population,
         total=total_now if total is None else parse_epsilon(total, of="--total"),
-        per_month=per_month_now if per_month is None else _month(per_month),
+        per_month=month,
         reason=reason,
         by=operator_name(),
         delta_ceiling=None if delta is None else parse_delta(delta, of="--delta"),
@@ -172,8 +171,7 @@ def verify(reader: Reader) -> None:
             f"{tip.sequence} rows; chain, sums, limits and head agree; newest {tip.hash[:16]}"
         ),
     )
-    swept = ledger.sweep_locks()
-    if swept:
+    if swept := ledger.sweep_locks():
         reader.note(f"{swept} lock files of ended runs removed")
 
 
@@ -215,11 +213,8 @@ def _write_csv(lines: list[tuple[Line, list[Line]]], file: TextIO) -> None:
 
 
 def _write_json(lines: list[tuple[Line, list[Line]]], file: TextIO) -> None:
-    document = {
-        "format": FORMAT,
-        "lines": [{**_values(line), "spends": spends} for line, spends in lines],
-    }
-    json.dump(document, file, indent=1, ensure_ascii=False)
+    documents = [{**_values(line), "spends": spends} for line, spends in lines]
+    json.dump({"format": FORMAT, "lines": documents}, file, indent=1, ensure_ascii=False)
     file.write("\n")
 
 
@@ -231,12 +226,6 @@ def _values(line: Line) -> dict[str, Any]:
     return fields if values is None else {**fields, "parameters": values}
 
 
-def _month(text: str) -> Fraction | None:
-    from dp_pipeline.config.amounts import parse_epsilon
-
-    return None if text == "none" else parse_epsilon(text, of="--per-month")
-
-
 def _limits(account: Account | None) -> str:
     return "no account" if account is None else f"ceiling {_declared(account)}"
 
@@ -245,14 +234,9 @@ def _declared(account: Account) -> str:
     """Return the limits of an account in the form of a data set file."""
     from dp_pipeline.config.amounts import delta_text, epsilon_text
 
-    amounts = {
-        "total": account.ceiling,
-        "each_window": account.each_window,
-        "per_month": account.per_month,
-    }
-    texts = [
-        f"{name}: {epsilon_text(amount)}" for name, amount in amounts.items() if amount is not None
-    ]
+    limits = {"total": account.ceiling, "each_window": account.each_window}
+    limits |= {"per_month": account.per_month}
+    texts = [f"{name}: {epsilon_text(each)}" for name, each in limits.items() if each is not None]
     if account.delta_ceiling is not None:
         texts.append(f"delta: {delta_text(account.delta_ceiling)}")
     return f"{{{', '.join(texts)}}}"

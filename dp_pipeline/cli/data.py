@@ -17,15 +17,12 @@ from dp_pipeline.config.errors import DeclarationError, NotPrepared
 if TYPE_CHECKING:
     from dp_pipeline.config.dataset import DatasetSpec
 
+_SAMPLE = "Read the source, and count how many of its first N rows parse: for the custodian alone."
+
 
 @click.command("check")
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option(
-    "--sample",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Read the source, and count how many of its first N rows parse: for the custodian alone.",
-)
+@click.option("--sample", type=click.IntRange(min=1), metavar="N", help=_SAMPLE)
 @READER
 def data_check(file: Path, sample: int | None, reader: Reader) -> None:
     """Check a data set file: its first mistake, or its price.
@@ -97,9 +94,8 @@ def data_retire(dataset: str, yes: bool) -> None:
     home.ledger.retire(population, names, by=operator_name())
     for snapshot in snapshots:
         retire(snapshot, population=population, on=datetime.now(UTC).date())
-    click.echo(
-        f"deleted; releases and ledger stay. `--snapshot NAME` reads a new snapshot of {dataset}"
-    )
+    words = "deleted; releases and ledger stay. `--snapshot NAME` reads a new snapshot of"
+    click.echo(f"{words} {dataset}")
 
 
 def _declared(dataset: str) -> dict[str, DatasetSpec]:
@@ -183,8 +179,7 @@ def _print_list(specs: Sequence[DatasetSpec], refusals: Sequence[str]) -> None:
     for spec in specs:
         names = list(spec.models)
         models = " ".join(names) if len(names) < 3 else f"{names[0]} + {len(names) - 1}"
-        row = [spec.name, spec.purpose, str(spec.protection), models, _availability(spec)]
-        rows.append(row)
+        rows.append([spec.name, spec.purpose, str(spec.protection), models, _availability(spec)])
     print_table("Data sets", ["name", "purpose", "protected unit", "models", "available"], rows)
     anonymous = [spec.name for spec in specs if spec.k_anonymity is not None]
     click.echo(f"also released k-anonymous by `anonymize`, without ε: {', '.join(anonymous)}")
@@ -198,10 +193,9 @@ def _availability(spec: DatasetSpec) -> str:
 
     if not is_available(spec):
         return f"needs {spec.source.needs}"
-    absent = spec.source.download and not all(
-        Path(location).exists() for location in spec.source.locations
-    )
-    return "by download" if absent or spec.source.is_remote else "yes"
+    is_absent = not all(Path(location).exists() for location in spec.source.locations)
+    is_downloaded = spec.source.is_remote or (spec.source.download and is_absent)
+    return "by download" if is_downloaded else "yes"
 
 
 for command in (data_init, data_check, data_list, data_docs, data_retire, data_schema):

@@ -109,7 +109,7 @@ def warnings(spec: DatasetSpec, file: Path) -> list[str]:
 
 
 def require_runnable(spec: DatasetSpec, file: Path) -> None:
-    """Raise the errors with which `plan` and `run` would refuse a declaration before reading rows.
+    """Raise the error with which `plan` and `run` would refuse a declaration before reading rows.
 
     DeclarationError for a missing variable, a name of another file, a source of another population,
     seeded noise for sensitive rows, and an account that was opened otherwise; BudgetExceeded where
@@ -160,11 +160,9 @@ def _absent_files(spec: DatasetSpec) -> Iterator[str]:
 
 def _folder(file: Path) -> Iterator[str]:
     """Yield a warning about a file outside the folders that other commands search."""
-    folder, variable = follow_links(file).parent, os.environ.get(catalogue.DATASETS_VARIABLE)
-    folders = {follow_links(catalogue.BUILT_IN)}
-    if variable:
-        folders.add(follow_links(variable))
-    if folder not in folders:
+    own = os.environ.get(catalogue.DATASETS_VARIABLE) or catalogue.BUILT_IN
+    folder = follow_links(file).parent
+    if folder not in {follow_links(catalogue.BUILT_IN), follow_links(own)}:
         yield f"commands and Dagster look for it with {catalogue.DATASETS_VARIABLE}={folder} alone"
 
 
@@ -260,9 +258,9 @@ def _loss_lines(sample: ParsedRows) -> Iterator[str]:
 
 def _without_epsilon(spec: DatasetSpec) -> list[str]:
     """Return the models that have no finite ε at some ε of the file."""
-    models = {name: build_model(spec, name) for name in spec.models}
-    return [
-        name
-        for name, model in models.items()
-        if not all(declared_guarantee(spec, model, epsilon).is_dp for epsilon in spec.partitions)
-    ]
+
+    def is_dp(name: str) -> bool:
+        model = build_model(spec, name)
+        return all(declared_guarantee(spec, model, epsilon).is_dp for epsilon in spec.partitions)
+
+    return [name for name in spec.models if not is_dp(name)]

@@ -25,6 +25,7 @@ _FROM = (
     "A CSV or Parquet file, a spreadsheet (.xlsx), a folder of Parquet files, or a database: "
     "sqlite:///PATH, duckdb:///PATH, or '$NAME' of a variable with its URL."
 )
+_DELIMITER = "The delimiter of a CSV file; by default the likely one."
 _PUBLIC = "Anyone may see the rows: look at all of them, and propose levels and bounds."
 _FOLDER = "Where to write; by default the folder of DP_PIPELINE_DATASETS, or this one."
 
@@ -34,9 +35,7 @@ _FOLDER = "Where to write; by default the folder of DP_PIPELINE_DATASETS, or thi
 @click.option("--from", "origin", required=True, help=_FROM)
 @click.option("--query", default="", help="The rows of a database: one SELECT.")
 @click.option("--header", default="", help="Names, with commas, for a CSV file without any.")
-@click.option(
-    "--delimiter", default="", help="The delimiter of a CSV file; by default the likely one."
-)
+@click.option("--delimiter", default="", help=_DELIMITER)
 @click.option("--person", default="", help="The column that names a person with several rows.")
 @click.option("--public", is_flag=True, help=_PUBLIC)
 @click.option("--folder", type=click.Path(path_type=Path), help=_FOLDER)
@@ -73,8 +72,8 @@ def _source_fields(
 
     origin   a path, ``sqlite:///path`` or ``$NAME`` of a variable with a database's URL
 
-    DeclarationError for options that do not fit the origin, SourceError for a CSV file without a
-    first line.
+    Of a CSV file the beginning is read, but no row of a sensitive one. DeclarationError for options
+    that do not fit the origin, SourceError for a CSV file without a first line.
     """
     from dp_pipeline.config.source import DATA_FOLDER_VARIABLE
 
@@ -149,9 +148,8 @@ def _require_new(name: str, path: Path) -> None:
         )
     existing = path if path.exists() else dataset_files().get(name)
     if existing is not None:
-        raise DeclarationError(
-            f"data init: the data set {existing} has this name already: choose another"
-        )
+        words = f"the data set {existing} has this name already"
+        raise DeclarationError(f"data init: {words}: choose another")
 
 
 def _require_public(name: str, source: Source) -> None:
@@ -177,16 +175,14 @@ def _draft(
     from dp_pipeline.config.draft import Outline, attribute_names, public_draft, sensitive_draft
     from dp_pipeline.raw.proposals import first_look, public_look
 
-    columns = first_look(source)
+    columns, rows = first_look(source), 0
     if person:
         _require_person(person, columns)
-    attribute_columns = tuple(column for column in columns if column.name != person)
-    if not public:
-        outline = Outline(name, origin, fields, attribute_names(attribute_columns), person or None)
-        return sensitive_draft(outline)
-    rows, proposed = public_look(source, attribute_columns, name=name)
-    outline = Outline(name, origin, fields, attribute_names(proposed), person or None)
-    return public_draft(outline, rows=rows)
+    columns = tuple(column for column in columns if column.name != person)
+    if public:
+        rows, columns = public_look(source, columns, name=name)
+    outline = Outline(name, origin, fields, attribute_names(columns), person or None)
+    return public_draft(outline, rows=rows) if public else sensitive_draft(outline)
 
 
 def _require_person(name: str, columns: Sequence[SourceColumn]) -> None:
@@ -205,7 +201,10 @@ def _require_person(name: str, columns: Sequence[SourceColumn]) -> None:
 
 
 def _write(path: Path, text: str) -> None:
-    """Write a new file and its JSON Schema for editors, without overwriting a file."""
+    """Write a new file, and the JSON Schema for editors if it is absent.
+
+    DeclarationError for a file that exists, or cannot be written.
+    """
     from dp_pipeline.config.draft import SCHEMA_FILE
 
     try:

@@ -37,8 +37,6 @@ def evidence(context: click.Context, folder: Path, reader: Reader) -> None:
     from dp_pipeline.results.bundle import Bundle
 
     require_folder("FOLDER", folder)
-    if not folder.is_dir():
-        raise DeclarationError(f"{folder} is not a folder: name the folder of an export")
     missing = [path for path in (RELEASE, *TITLES) if not (folder / path).is_file()]
     if missing:
         raise DeclarationError(

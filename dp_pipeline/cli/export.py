@@ -8,15 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dp_pipeline.cli.options import (
-    DATASET,
-    READER,
-    Document,
-    Reader,
-    epsilons,
-    ks,
-    release_names,
-)
+from dp_pipeline.cli.options import DATASET, READER, Reader, epsilons, ks, release_names
 from dp_pipeline.config.errors import DeclarationError
 
 if TYPE_CHECKING:
@@ -24,29 +16,20 @@ if TYPE_CHECKING:
     from dp_pipeline.releases.export import Export
 
 _FORMATS = click.Choice(["csv", "parquet", "arrow"])
+_EPSILON = "The ε; by default that of the newest release."
+_K = "The K of a k-anonymous method; by default that of the newest release."
+_ALLOW_NOT_DP = "Export a release that is not releasable too, and mark it."
 
 
 @click.command()
 @DATASET
 @click.argument("model", required=False, default="", shell_complete=release_names)
-@click.option(
-    "--epsilon",
-    default="",
-    shell_complete=epsilons,
-    help="The ε; by default that of the newest release.",
-)
-@click.option(
-    "--k",
-    default="",
-    shell_complete=ks,
-    help="The K of a k-anonymous method; by default that of the newest release.",
-)
+@click.option("--epsilon", default="", shell_complete=epsilons, help=_EPSILON)
+@click.option("--k", default="", shell_complete=ks, help=_K)
 @click.option("--window", default="", help="The time window; by default the newest.")
 @click.option("--to", "target", required=True, type=click.Path(path_type=Path), help="The folder.")
 @click.option("--format", "ending", type=_FORMATS, default="csv", help="The format of tables.")
-@click.option(
-    "--allow-not-dp", is_flag=True, help="Export a release that is not releasable too, and mark it."
-)
+@click.option("--allow-not-dp", is_flag=True, help=_ALLOW_NOT_DP)
 @READER
 def export(
     dataset: str,
@@ -78,7 +61,10 @@ def export(
 
 
 def require_folder(of: str, path: Path) -> None:
-    """Raise DeclarationError for an address such as ``s3:``, since a folder is expected."""
+    """Raise DeclarationError for an address such as ``s3://``, and for an absent folder to read.
+
+    of   name of the option or argument, for messages; the folder of ``--to`` is one to write
+    """
     scheme = path.parts[0] if path.parts else ""
     if len(path.parts) > 1 and scheme.endswith(":"):
         remedy = "copy the folder of the export here, and name that"
@@ -88,6 +74,8 @@ def require_folder(of: str, path: Path) -> None:
             f"{of}: the place must be a folder of this computer, not an address that begins with "
             f"{scheme}//: {remedy}"
         )
+    if of != "--to" and not path.is_dir():
+        raise DeclarationError(f"{path} is not a folder: name the folder of an export")
 
 
 def _print(exported: Export) -> None:
@@ -103,7 +91,7 @@ def _print(exported: Export) -> None:
     click.echo(f"`dp-pipeline verify {exported.folder}` verifies it without a home")
 
 
-def _document(exported: Export) -> Document:
+def _document(exported: Export) -> dict[str, Any]:
     settled = exported.settled
     return {
         "folder": str(exported.folder),
@@ -133,20 +121,12 @@ def verify(context: click.Context, folder: Path, reader: Reader) -> None:
     from dp_pipeline.export.verify import verified
 
     require_folder("FOLDER", folder)
-    if not folder.is_dir():
-        raise DeclarationError(f"{folder} is not a folder: name the folder of an export")
     checks = verified(folder)
     bad = [check for check in checks if not check.is_good]
     digest = f"sha256:{digest_of_export(folder)}" if (folder / SUMS).is_file() else "none"
+    results = [{"of": each.of, "good": each.is_good, "found": each.result} for each in checks]
     reader.print_output(
-        lambda: {
-            "folder": str(folder),
-            "good": not bad,
-            "digest": digest,
-            "checks": [
-                {"of": check.of, "good": check.is_good, "found": check.result} for check in checks
-            ],
-        },
+        lambda: {"folder": str(folder), "good": not bad, "digest": digest, "checks": results},
         lambda: _print_checks(checks, digest),
     )
     if bad:

@@ -60,10 +60,8 @@ def _built(types: Mapping[str, Any]) -> dict[str, Any]:
     """Return the JSON Schema of a mapping from models or methods to their parameters."""
     described = {}
     for name, type_ in types.items():
-        parameters = {
-            field.name: {"description": field.metadata["expected"], **TEXT}
-            for field in fields(type_)
-        }
+        rules = {field.name: field.metadata["expected"] for field in fields(type_)}
+        parameters = {field: {"description": rule, **TEXT} for field, rule in rules.items()}
         form = {"type": "object", "properties": parameters, "additionalProperties": False}
         nothing = ({"type": "null"}, {"const": ""})
         described[name] = {"description": type_.summary, "anyOf": [form, *nothing]}
@@ -71,7 +69,7 @@ def _built(types: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def schema_text() -> str:
-    """Return the text of the shipped schema file."""
+    """Return the JSON Schema of data set files as text, as ``dataset.schema.json`` has it."""
     return json.dumps(dataset_schema(), indent=1, ensure_ascii=False) + "\n"
 
 

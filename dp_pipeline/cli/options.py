@@ -58,11 +58,8 @@ READER = click.option(
 
 QUIET = click.option("--quiet", is_flag=True, help="Show no progress on stderr.")
 
-CUSTODIAN = click.option(
-    "--custodian",
-    is_flag=True,
-    help="Name failed checks on sensitive rows even where stderr is no terminal.",
-)
+_CUSTODIAN = "Name failed checks on sensitive rows even where stderr is no terminal."
+CUSTODIAN = click.option("--custodian", is_flag=True, help=_CUSTODIAN)
 
 
 def amount_text(amount: Fraction | None) -> str:
@@ -78,6 +75,8 @@ def number_or_none(value: float | None) -> float | None:
 
 
 Complete = Callable[[click.Context, click.Parameter, str], list[str]]
+Command = Callable[..., None]
+Decorator = Callable[[Command], Command]
 
 
 def dataset_names(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
@@ -131,47 +130,36 @@ def _names_in(context: click.Context, path: tuple[str, ...]) -> list[str]:
 
 DATASET = click.argument("dataset", shell_complete=dataset_names)
 
-MODELS = click.option(
-    "--model",
-    "models",
-    multiple=True,
-    shell_complete=model_names,
-    help="Only this model; may be repeated.",
-)
 
-EPSILONS = click.option(
-    "--epsilon",
-    "epsilons",
-    multiple=True,
-    shell_complete=epsilons,
-    help="Only this ε; may be repeated.",
-)
+def only_option(name: str, word: str, complete: Complete) -> Decorator:
+    """Return the option ``--name``, which may be repeated, as the argument ``names`` of a command.
 
-WINDOW = click.option(
-    "--window",
-    "windows",
-    default="",
-    help="A time window, or FIRST..LAST; the newest closed one by default.",
-)
+    word   text for the help, after "Only this"
+    """
+    words = f"Only this {word}; may be repeated."
+    return click.option(f"--{name}", f"{name}s", multiple=True, shell_complete=complete, help=words)
+
+
+MODELS = only_option("model", "model", model_names)
+EPSILONS = only_option("epsilon", "ε", epsilons)
+SNAPSHOT = click.option("--snapshot", default="", help="Open a new snapshot under this name.")
+_WINDOW = "A time window, or FIRST..LAST; the newest closed one by default."
+WINDOW = click.option("--window", "windows", default="", help=_WINDOW)
+_REFINE = "Refine the release at this smaller ε, or at the `previous` one, and pay the difference."
 
 _REQUEST_OPTIONS = (
     DATASET,
     MODELS,
     EPSILONS,
     click.option("--new-draw", is_flag=True, help="Draw once more, at the full price."),
-    click.option(
-        "--refine",
-        default="",
-        help="Refine the release at this smaller ε, or at the `previous` one, and pay the "
-        "difference.",
-    ),
-    click.option("--snapshot", default="", help="Open a new snapshot under this name."),
+    click.option("--refine", default="", help=_REFINE),
+    SNAPSHOT,
     WINDOW,
     click.option("--span", type=int, default=0, help="Number of windows of each release."),
 )
 
 
-def request_options(command: Callable[..., None]) -> Callable[..., None]:
+def request_options(command: Command) -> Command:
     """Add the options that `run` and `plan` share to a command."""
     for option in reversed(_REQUEST_OPTIONS):
         command = option(command)

@@ -9,14 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dp_pipeline.cli.options import (
-    READER,
-    Document,
-    Reader,
-    amount_text,
-    number_or_none,
-    request_options,
-)
+from dp_pipeline.cli.options import READER, Reader, amount_text, number_or_none, request_options
 
 if TYPE_CHECKING:
     from dp_pipeline.config.amounts import Currency
@@ -58,18 +51,11 @@ def _foreseen(request: RunOptions, planned: RunPlan) -> tuple[list[ForeseenTable
     """Return the tables that unpaid releases will measure, and lines about an unpaid discovery."""
     from dp_pipeline.releases.foreseen import discovery_lines, foreseen_tables
 
-    new = {
-        (release.model, release.epsilon)
-        for release in planned.releases
-        if release.state.startswith("new")
-    }
-    tables = [
-        table
-        for table in foreseen_tables(request)
-        if (table.release.name, table.release.epsilon) in new
-    ]
-    is_discovered = new.isdisjoint({("domain", release.epsilon) for release in planned.releases})
-    return tables, [] if is_discovered else list(discovery_lines(request.spec))
+    unpaid = [release for release in planned.releases if release.state.startswith("new")]
+    keys, foreseen = {(each.model, each.epsilon) for each in unpaid}, foreseen_tables(request)
+    tables = [each for each in foreseen if (each.release.name, each.release.epsilon) in keys]
+    is_open = any(release.model == "domain" for release in unpaid)
+    return tables, list(discovery_lines(request.spec)) if is_open else []
 
 
 def _pairs(table: ForeseenTable) -> dict[str, Any]:
@@ -93,15 +79,13 @@ def _print_page(planned: RunPlan, in_steps: Fraction | None, foreseen: list[str]
     for line in foreseen:
         click.echo(line)
     if in_steps is not None:
-        text = spec.currency.text(in_steps)
-        click.echo(
-            f"with `--refine previous`, each release made from the one before, it would cost {text}"
-        )
+        words = "with `--refine previous`, each release made from the one before, it would cost"
+        click.echo(f"{words} {spec.currency.text(in_steps)}")
     if spec.k_anonymity is not None:
         click.echo(k_anonymity_line(spec))
 
 
-def plan_document(planned: RunPlan) -> Document:
+def plan_document(planned: RunPlan) -> dict[str, Any]:
     spec, balance = planned.spec, replace(planned.balance, window_ceiling=None)
     amounts = {**planned.amounts, "left": balance.remaining}
     if "left this month" in amounts:
@@ -132,13 +116,13 @@ def _release(planned: PlannedRelease) -> dict[str, Any]:
 
 def _window(planned: RunPlan, name: str) -> dict[str, str]:
     balance = planned.windows[name]
-    amounts = {
-        "requested": planned.cost_of(name),
-        "spent": balance.window_spent,
-        "left": balance.remaining,
-        "ceiling": balance.window_ceiling,
+    return {
+        "window": name,
+        "requested": amount_text(planned.cost_of(name)),
+        "spent": amount_text(balance.window_spent),
+        "left": amount_text(balance.remaining),
+        "ceiling": amount_text(balance.window_ceiling),
     }
-    return {"window": name} | {key: amount_text(amount) for key, amount in amounts.items()}
 
 
 def print_plan(planned: RunPlan) -> None:
@@ -237,10 +221,8 @@ def _account_line(planned: RunPlan) -> str:
 
 
 def _amounts_line(amounts: Mapping[str, Fraction | None], currency: Currency) -> str:
-    return ", ".join(
-        f"{name} {'no limit' if amount is None else currency.text(amount)}"
-        for name, amount in amounts.items()
-    )
+    texts = {n: "no limit" if each is None else currency.text(each) for n, each in amounts.items()}
+    return ", ".join(f"{name} {text}" for name, text in texts.items())
 
 
 NOISE_WORDS = (

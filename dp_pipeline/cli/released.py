@@ -35,16 +35,15 @@ MAX_COLUMNS = 7
 MAX_CARDS = 6
 """Cards whose paths are printed: those of one method at the K of the papers."""
 
-TABLE_COLUMNS = (
-    *("method", "K", "columns", "classes", "smallest", "one label", "left out", "AUC", "state"),
-)
+TABLE_COLUMNS = [*("method", "K", "columns", "classes", "smallest", "one label", "left out")]
+TABLE_COLUMNS += ["AUC", "state"]
 """Columns of the list of k-anonymous tables."""
 
 
 def print_result(result: RunResult, *, is_explained: bool = True) -> None:
     """Print the releases, warnings, costs and the path of the report.
 
-    is_explained   whether a line explains the table
+    is_explained   whether a line explains the table of releases with ε
     """
     if result.options.kind.FOLDER:
         _print_tables(result)
@@ -107,11 +106,8 @@ def _print_releases(result: RunResult, *, is_explained: bool) -> None:
     charge = "charged now" if currency.delta is None else f"charged now ({currency.symbol})"
     columns = [*(["window"] if spec.window else []), "model", "ε", *names]
     lines = [
-        [
-            *([range_text(release.windows)] if release.windows else []),
-            *release_cells(release, metrics),
-        ]
-        for release in result
+        [*([range_text(each.windows)] if each.windows else []), *release_cells(each, metrics)]
+        for each in result
     ]
     print_table(spec.title, [*columns, "ε spent", charge, "state"], lines)
     if is_explained:
@@ -119,7 +115,10 @@ def _print_releases(result: RunResult, *, is_explained: bool) -> None:
 
 
 def release_cells(release: ReleaseResult, metrics: Sequence[str]) -> list[str]:
-    """Return model, ε, a number for each metric, ε spent, charged now and state."""
+    """Return the cells of a release: model, ε, each metric, ε spent, charged now and state.
+
+    metrics   keys of metrics; a dash for one that the release lacks
+    """
     numbers = {row.metric: row.text for row in release.quality}
     return [
         release.bundle.model,
@@ -157,9 +156,10 @@ def _print_centres(result: RunResult) -> None:
 
 
 def centre_lines(release: ReleaseResult) -> tuple[list[str], list[list[str]]]:
-    """Return the column names and lines of a table of centres, with each one's noisy row count.
+    """Return the column names and the lines of a table of centres, with noisy numbers of rows.
 
-    It has at most MAX_COLUMNS columns."""
+    It has at most MAX_COLUMNS columns.
+    """
     dates = dates_of(release.release.spec.domain)
     return centre_table(release.bundle.tables, most_columns=MAX_COLUMNS, dates=dates)
 

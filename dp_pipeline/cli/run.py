@@ -19,10 +19,12 @@ from dp_pipeline.cli.options import (
     MODELS,
     QUIET,
     READER,
+    SNAPSHOT,
     WINDOW,
     Reader,
     ks,
     method_names,
+    only_option,
     request_options,
 )
 from dp_pipeline.cli.plan import plan_document, print_plan
@@ -35,16 +37,10 @@ if TYPE_CHECKING:
 
 @click.command()
 @DATASET
-@click.option(
-    "--method",
-    "methods",
-    multiple=True,
-    shell_complete=method_names,
-    help="Only this method; may be repeated.",
-)
-@click.option("--k", "ks", multiple=True, shell_complete=ks, help="Only this K; may be repeated.")
+@only_option("method", "method", method_names)
+@only_option("k", "K", ks)
 @click.option("--all", "every", is_flag=True, help="Every method that the data set declares.")
-@click.option("--snapshot", default="", help="Open a new snapshot under this name.")
+@SNAPSHOT
 @READER
 @QUIET
 @CUSTODIAN
@@ -169,9 +165,8 @@ def rehearse(
         lambda: released.print_result(result),
     )
     reader.note(f"exports: {folder}")
-    reader.note(
-        "a rehearsal: its rows are drawn, and its charges stand in a ledger of its own alone"
-    )
+    words = "a rehearsal: its rows are drawn, and its charges stand in a ledger of its own alone"
+    reader.note(words)
 
 
 @click.command()
@@ -268,11 +263,9 @@ def roll_up(dataset: str, models: tuple[str, ...], windows: str, reader: Reader)
             f"{dataset} has no `windows`, so there is nothing to add up: choose another data set"
         )
     options = requested(spec, models=models, windows=windows)
-    releases = [release for release in options.releases if isinstance(release, EpsilonRelease)]
-    files = {
-        name: str(write_roll_up([release for release in releases if release.name == name]))
-        for name in options.names
-    }
+    releases = [each for each in options.releases if isinstance(each, EpsilonRelease)]
+    of_models = {name: [each for each in releases if each.name == name] for name in options.names}
+    files = {name: str(write_roll_up(of_model)) for name, of_model in of_models.items()}
     reader.print_output(
         lambda: {"dataset": dataset, "windows": list(options.windows), "files": files},
         lambda: click.echo("\n".join(f"{name}: {path}" for name, path in files.items())),

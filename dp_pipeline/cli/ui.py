@@ -17,6 +17,7 @@ import click
 from dp_pipeline.config.errors import DeclarationError, PipelineError
 
 _HOST = "127.0.0.1"
+_PORTS = click.IntRange(1, 65535)
 _ENVIRONMENT = {
     "DAGSTER_DISABLE_TELEMETRY": "1",
     "GX_ANALYTICS_ENABLED": "false",
@@ -26,12 +27,7 @@ _ENVIRONMENT = {
 
 
 @click.command()
-@click.option(
-    "--port",
-    default=3000,
-    type=click.IntRange(1, 65535),
-    help="The port of the pages; by default 3000.",
-)
+@click.option("--port", default=3000, type=_PORTS, help="The port of the pages; by default 3000.")
 def ui(port: int) -> None:
     """Open Dagster's pages, for this computer only."""
     from dp_pipeline.orchestration.instance import code_location, dagster_instance
@@ -59,10 +55,8 @@ def _require_free(port: int) -> None:
         try:
             probe.bind((_HOST, port))
         except OSError as error:
-            reason = error.strerror or type(error).__name__
-            raise PipelineError(
-                f"The port {port} cannot be used: {reason}; name another by --port"
-            ) from None
+            reason = f"{error.strerror or type(error).__name__}; name another by --port"
+            raise PipelineError(f"The port {port} cannot be used: {reason}") from None
 
 
 ORIGINS_VARIABLE = "DP_PIPELINE_UI_ORIGINS"
@@ -145,7 +139,9 @@ def declared_origins() -> tuple[str, ...]:
 
 
 def require_own(scope: Scope, origins: Sequence[str] = ()) -> None:
-    """Raise RequestRefused if a request may come from a foreign page.
+    """Raise RequestRefused unless a request comes from these pages, a link to one, or a program.
+
+    origins   origins of proxies, as `declared_origins` returns them
 
     A browser sends the target host (a foreign name that points to this computer stays a foreign
     name), and Origin or Sec-Fetch-Site for the requesting page. Other programs send only the host:
@@ -180,9 +176,8 @@ def _headers(scope: Scope) -> dict[str, str]:
     for raw, value in scope["headers"]:
         name = raw.decode("latin-1").lower()
         if name in _SINGLE and name in headers:
-            raise RequestRefused(
-                400, f"a request must have the header {name} once, but it has it several times"
-            )
+            reason = f"a request must have the header {name} once, but it has it several times"
+            raise RequestRefused(400, reason)
         headers[name] = value.decode("latin-1").strip()
     return headers
 
@@ -240,14 +235,12 @@ def _require_method(scope: Scope, headers: Mapping[str, str]) -> None:
     """Raise RequestRefused for other methods than GET for pages and POST for GraphQL."""
     path, method = scope["path"], scope["method"]
     if path.startswith(_REPORTS):
-        raise RequestRefused(
-            403, "events of runs cannot be reported from outside, as each run records its own"
-        )
+        reason = "events of runs cannot be reported from outside, as each run records its own"
+        raise RequestRefused(403, reason)
     if path == _GRAPHQL:
         if method != "POST":
-            raise RequestRefused(
-                405, f"a request to {_GRAPHQL} must be POST, not {method[:10]}", allowed="POST"
-            )
+            reason = f"a request to {_GRAPHQL} must be POST, not {method[:10]}"
+            raise RequestRefused(405, reason, allowed="POST")
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json":
             raise RequestRefused(

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
-from dp_pipeline.config import encoding, fields
+from dp_pipeline.config import encoding, fields, reading_parser
 from dp_pipeline.config.clock import Clock, ClockBins, Every
 from dp_pipeline.config.domain import MISSING, OTHER, Attribute, OnInvalid, Undeclared
 from dp_pipeline.config.encoding import MAX_CELLS, Bins, normal_text
@@ -22,13 +22,7 @@ from dp_pipeline.config.errors import FieldError
 from dp_pipeline.config.fields import FormChoice, not_among, require, require_mapping
 from dp_pipeline.config.level_texts import DISCOVER, DISCOVERED, EXPECTED, LEVELS, level_texts
 from dp_pipeline.config.reading import Signs
-from dp_pipeline.config.reading_parser import (
-    DEFAULT_READING,
-    ReadingSection,
-    SignsSection,
-    Zone,
-    require_format,
-)
+from dp_pipeline.config.reading_parser import DEFAULT_READING, ReadingSection, require_format
 
 DEFAULT_MAX_LEVELS = 1000
 """Most discovered levels of an attribute that declares no number."""
@@ -252,7 +246,7 @@ _BOUNDS = WithJsonSchema({"anyOf": [_PAIR, DISCOVERED]})
 _UNIT = fields.Scalar(_unit, "a number from 1e-09 to 1e+09", fields.NUMBER)
 
 
-class Numeric(_ColumnSection, SignsSection):
+class Numeric(_ColumnSection, reading_parser.SignsSection):
     """A numeric attribute, whose values are numbers between bounds.
 
     bounds      The lowest and the highest value, declared without looking at rows.
@@ -419,7 +413,7 @@ class Moment(_ColumnSection):
     bins: fields.Count | None = None
     edges: fields.ListOf[fields.Item] | None = None
     format: fields.Text | None = None
-    zone: Zone | None = None
+    zone: reading_parser.Zone | None = None
     on_invalid: Literal["keep", "clip", "drop"] | None = None
 
     @model_validator(mode="after")

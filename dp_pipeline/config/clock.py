@@ -6,7 +6,7 @@ to minutes. Parts of a second are rounded down.
 
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Literal, Self
@@ -210,11 +210,16 @@ class ClockBins(Bins):
         """
         if (last - first) // (1 if clock.kind == "date" else DAY) > MAX_CELLS * 366:
             return None
-        starts = set()
-        for wall in _period_starts(clock.wall_time(first), clock.wall_time(last), every):
+        starts, end = set(), clock.wall_time(last)
+        wall = period_start(clock.wall_time(first), every)
+        while wall <= end:
             starts.add(clock.number_of(wall))
             if len(starts) > MAX_CELLS:
                 return None
+            try:
+                wall = next_period(wall, every)
+            except (ValueError, OverflowError):
+                break  # There is no year 10000.
         inner = sorted(start for start in starts if first < start <= last)
         return cls.starting_at(clock, first, last, inner, every)
 
@@ -223,16 +228,6 @@ class ClockBins(Bins):
             walls = map(self.clock.wall_time, self.edges[:-1])
             return tuple(period_name(wall, self.every) for wall in walls)
         return interval_labels([self.clock.text(edge) for edge in self.edges])
-
-
-def _period_starts(first: datetime, last: datetime, every: Every) -> Iterator[datetime]:
-    wall = period_start(first, every)
-    while wall <= last:
-        yield wall
-        try:
-            wall = next_period(wall, every)
-        except (ValueError, OverflowError):
-            return  # There is no year 10000.
 
 
 def is_zone(name: str) -> bool:

@@ -17,15 +17,7 @@ from dp_pipeline.config.discovered_domain import (
     discovery_words,
     widest_domain,
 )
-from dp_pipeline.config.domain import (
-    SIZE,
-    Domain,
-    OneRow,
-    Protection,
-    Relation,
-    UnitOfParts,
-    distance,
-)
+from dp_pipeline.config.domain import SIZE, Domain, OneRow, Protection, Relation, UnitOfParts
 from dp_pipeline.config.encoding import COORDINATE_BITS, Point
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.config.reading import Signs
@@ -258,8 +250,12 @@ class DatasetSpec:
 
     @property
     def distance(self) -> int:
-        """The largest number of rows by which two neighbouring data sets differ."""
-        return distance(self.protection, self.relation)
+        """The largest number of rows by which two neighbouring data sets differ.
+
+        Replacing a person is removing one and adding another, so a distance under ``replace_one``
+        is twice the one under ``add_remove``.
+        """
+        return self.protection.rows * (2 if self.relation == "replace_one" else 1)
 
     @property
     def counted_domain(self) -> Domain:

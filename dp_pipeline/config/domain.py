@@ -432,15 +432,3 @@ class UnitOfParts:
 
 
 Protection = OneRow | RowsOfPerson | UnitOfParts
-
-
-def distance(protection: Protection, relation: Relation) -> int:
-    """Return the largest number of rows by which two neighbouring data sets differ.
-
-    Replacing a person is removing one and adding another, so a distance under
-    ``replace_one`` is twice the one under ``add_remove``.
-
-    >>> distance(RowsOfPerson("user", 20), "add_remove"), distance(OneRow(), "replace_one")
-    (20, 2)
-    """
-    return protection.rows * (2 if relation == "replace_one" else 1)

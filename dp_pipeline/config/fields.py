@@ -28,16 +28,9 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, core_schema
 
+from dp_pipeline.config import errors
 from dp_pipeline.config.amounts import parse_epsilon
-from dp_pipeline.config.errors import (
-    EXPECTED_NAME,
-    NAME,
-    FieldError,
-    did_you_mean,
-    is_name,
-    list_some,
-    nearest,
-)
+from dp_pipeline.config.errors import FieldError, did_you_mean, list_some, nearest
 from dp_pipeline.config.yaml_text import TODO, Document, Place
 
 _DECIDE = ": write it there, and `dp-pipeline data check` names the next open one"
@@ -130,7 +123,8 @@ _SWITCH = {"true": True, "false": False}
 
 Text = Annotated[str, text_that(bool, "a value")]
 Switch = Annotated[bool, Scalar(_SWITCH.get, "true | false", {"enum": [True, False, *_SWITCH]})]
-Name = Annotated[str, text_that(is_name, EXPECTED_NAME, {"type": "string", "pattern": f"^{NAME}$"})]
+_NAME = {"type": "string", "pattern": f"^{errors.NAME}$"}
+Name = Annotated[str, text_that(errors.is_name, errors.EXPECTED_NAME, _NAME)]
 
 
 def integer(at_least: int, at_most: int = 10**18) -> Scalar:

@@ -241,9 +241,8 @@ class DataSetFile(fields.Section):
         for place, name, section in sections:
             nullable = False if name in self._complete_names else self.nullable
             with below(*place, name):
-                attribute = section.with_default(nullable).attribute(
-                    name, self.on_invalid, self.reading
-                )
+                read = section.with_default(nullable).attribute
+                attribute = read(name, self.on_invalid, self.reading)
                 derived = functions.get(attribute.column)
                 kind = attribute.clock.kind if attribute.clock and derived else ""
                 require(not kind, "no type, as the column is derived", kind, "type")

@@ -14,16 +14,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from dp_pipeline.config import fields
-from dp_pipeline.config.database import (
-    DUCKDB,
-    EXPECTED_DATABASE,
-    SQLITE,
-    database_name,
-    database_url,
-    is_one_query,
-    split_database_file,
-)
+from dp_pipeline.config import database, fields
 from dp_pipeline.config.fields import below, require
 from dp_pipeline.config.source import DATA_FOLDER_VARIABLE, WHITESPACE, Source
 from dp_pipeline.config.system_errors import follow_links
@@ -48,7 +39,7 @@ _ONE_QUERY = "one SELECT without a semicolon, or WITH … SELECT"
 
 def _is_query(text: str) -> bool:
     require(";" not in text.strip().removesuffix(";"), _ONE_QUERY, "a semicolon before its end")
-    return is_one_query(text)
+    return database.is_one_query(text)
 
 
 Query = Annotated[str, fields.text_that(_is_query, _ONE_QUERY, got="another statement")]
@@ -415,18 +406,19 @@ def _database(section: Database, folder: Path) -> Source:
     # No message shows the text of a variable, which may hold a password.
     match = re.fullmatch(r"\$([A-Z_][A-Z0-9_]*)", section.database)
     if match is None:
-        prefix, path = split_database_file(section.database) or (SQLITE, "")
+        prefix, path = database.split_database_file(section.database) or ("", "")
         is_odd = path in ("", ":memory:") or path.startswith("file:")
-        expected = f"{SQLITE}path, {DUCKDB}path, or $NAME of a variable with the URL of a database"
+        forms = f"{database.SQLITE}path, {database.DUCKDB}path"
+        expected = f"{forms}, or $NAME of a variable with the URL of a database"
         require(not is_odd and "?" not in path, expected, _ANOTHER, "database")
         location, data_variable = _path(path, folder, "database")
         return Source("sql", f"{prefix}{location}", needs=data_variable, query=section.query)
     variable = match[1]
     text = os.environ.get(variable)
-    url = database_url(text) if text else None
-    expected = f"{EXPECTED_DATABASE} in {variable}"
+    url = database.database_url(text) if text else None
+    expected = f"{database.EXPECTED_DATABASE} in {variable}"
     require(url is not None or not text, expected, _ANOTHER, "database")
-    location = f"${variable}" if url is None else database_name(url)
+    location = f"${variable}" if url is None else database.database_name(url)
     return Source("sql", location, needs=variable, query=section.query)
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.discovered_domain import Discover, DiscoveredAttribute, DiscoveredDomain
-from dp_pipeline.config.domain import OneRow, RowsOfPerson, Undeclared, distance
+from dp_pipeline.config.domain import Domain, OneRow, RowsOfPerson, Undeclared
 from dp_pipeline.config.encoding import Bins, Coordinate, Levels
 from dp_pipeline.config.errors import Damaged, DeclarationError
 from dp_pipeline.models import build_model
@@ -56,7 +56,8 @@ def test_what_a_domain_does_not_have_is_refused_by_name(tmp_path: Path) -> None:
     ],
 )
 def test_neighbours_differ_by_the_rows_of_one_or_two_units(protection, relation, rows: int) -> None:
-    assert distance(protection, relation) == rows
+    spec = DatasetSpec.of_domain("x", Domain(()), protection=protection, relation=relation)
+    assert spec.distance == rows
 
 
 def test_a_missing_value_is_the_last_cell_and_no_coordinate(tmp_path: Path) -> None:

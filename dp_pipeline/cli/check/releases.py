@@ -9,13 +9,7 @@ from dp_pipeline.cli.check.findings import Finding, collect_error
 from dp_pipeline.config.amounts import epsilon_text
 from dp_pipeline.config.catalogue import load_all
 from dp_pipeline.config.dataset import DatasetSpec
-from dp_pipeline.config.errors import (
-    DeclarationError,
-    NoAnswer,
-    NotPrepared,
-    OtherQuestion,
-    PipelineError,
-)
+from dp_pipeline.config.errors import NoAnswer, NotPrepared, OtherQuestion, PipelineError
 from dp_pipeline.config.parameters import fact_text, fact_values, texts_of
 from dp_pipeline.files import is_locked
 from dp_pipeline.ledger import Entry
@@ -62,7 +56,7 @@ class ChargedRelease:
 
     @property
     def release_class(self) -> type[Release]:
-        """The class of releases of this kind."""
+        """The class whose objects are releases of this kind."""
         if self.facts.get("model") == DOMAIN:
             return DomainRelease
         return KAnonymousRelease if K_ANONYMITY in self.facts else EpsilonRelease
@@ -93,14 +87,12 @@ class ChargedRelease:
 
     @property
     def advice_on_snapshot(self) -> str:
-        """What to do where the snapshot of the release is no longer the current one."""
+        """The advice where the snapshot of the release is no longer the current one, as text."""
         window, (*earlier, last) = (self.windows or ("",))[-1], self.facts["snapshot"].split("+")
         name = last.removeprefix(f"{window}.") if window else last
         if earlier or name == window:
-            return (
-                f"no command goes back to {self.facts['snapshot']}, so give it up by "
-                f"{self.give_up_command}"
-            )
+            words = f"no command goes back to {self.facts['snapshot']}, so give it up by"
+            return f"{words} {self.give_up_command}"
         # `--refine` takes no snapshot: the release that is refined is replayed with it first.
         epsilon = self.facts.get(REFINED_FROM) or self.facts.get("epsilon", "")
         return f"`{self._command_at(epsilon)} --snapshot {name}` goes back to it"
@@ -121,7 +113,10 @@ class ChargedRelease:
         return EpsilonRelease(spec, name, epsilon, home, self.facts["noise"], span=span)
 
     def key(self, spec: DatasetSpec) -> Key:
-        """Return the key that this program now gives an equal request."""
+        """Return the key that this program gives to the release as ``spec`` declares it today.
+
+        NotPrepared if its domain is still to be discovered.
+        """
         release = self.release(spec)
         if isinstance(release, NoisyRelease):
             key = release.draw_key(self.facts["snapshot"], int(self.facts["replicate"]))
@@ -135,10 +130,8 @@ class ChargedRelease:
             return bool(spec.to_discover)
         if self.release_class is KAnonymousRelease:
             return spec.k_anonymity is not None and model in spec.k_anonymity.methods
-        return (
-            model in EpsilonRelease.names(spec)
-            and Fraction(self.facts["epsilon"]) in spec.partitions
-        )
+        is_model = model in EpsilonRelease.names(spec)
+        return is_model and Fraction(self.facts["epsilon"]) in spec.partitions
 
     def is_current(self, spec: DatasetSpec) -> bool:
         """Return whether the snapshots of the release are the current ones."""
@@ -153,7 +146,7 @@ class ChargedRelease:
         return path.is_file() and is_locked(path)
 
     def changes(self, spec: DatasetSpec) -> str:
-        """Return why the key of an equal request differs now, as text."""
+        """Return as text why the key of the release as ``spec`` declares it is another one."""
         changes = []
         release = self.release(spec)
         if self.facts["declaration"] != release.spec.digest:
@@ -191,7 +184,7 @@ def _spec_of(spec: DatasetSpec | None, windows: tuple[str, ...]) -> DatasetSpec 
         return None
     try:
         return spec.at_window(windows[-1]) if windows else spec
-    except DeclarationError:
+    except PipelineError:
         return None
 
 
