@@ -2,8 +2,6 @@
 the rows exactly, so its recoding depends on single rows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from dp_pipeline.anonymity.method import Method

@@ -1,10 +1,7 @@
-"""Classes of rows that are refined bit by bit, as long as they keep the guarantee.
+"""Classes of rows that are split by one bit after another while they keep the guarantee.
 
-A bit splits every class in two. Rows on its rarer side are counted by class, and the other side
-follows by subtraction: a test takes time in proportion to the rows on the rarer side.
+Only rows on the rarer side of a bit are counted by class; the other side follows by subtraction.
 """
-
-from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
@@ -16,21 +13,21 @@ from dp_pipeline.anonymity.method import Bit, BitRule, Recoding, bit_matrix
 from dp_pipeline.config.encoding import IntArray
 
 Splits = tuple[IntArray, IntArray]
-"""Counts of every class on the rarer side of some bits, and on the other: (…, classes, labels)."""
+"""Rows of each class and label on the rarer side of some bits, and on the other side:
+(bits, classes, labels)."""
 
 
 class ClassPartition:
-    """The partition of n rows into classes by the bits that were accepted so far.
+    """A partition of rows into classes, which is one class until ``refine`` splits it by bits.
 
-    bits       candidate bits; methods take a bit as its position among them
-    by_label   whether rows are counted by class and label, as they always are for a guarantee about
-               labels
+    bits     the candidate bits; all methods take a bit as its position among these
+    counts   (classes, labels) number of rows of each class and label
 
-    Refining never mends a class: bits that break the guarantee still break it with more bits, and a
-    bit that cuts no class never will. So a refused bit stays refused, and one pass over all bits,
-    in any order, ends with a set to which none can be added.
+    Refining never mends a class: a bit that breaks the guarantee breaks it with more bits too, and
+    a bit that cuts no class into two allowed ones never will. So one pass over all bits, in any
+    order, ends with a set to which none can be added.
 
-    Raises TooFewRows where all rows as one class break the guarantee.
+    TooFewRows where all rows as one class break the guarantee.
 
     >>> from dp_pipeline.anonymity.coded_rows import Column
     >>> columns = Column("first", ("no", "yes")), Column("pairs", ("no", "yes"))
@@ -40,17 +37,12 @@ class ClassPartition:
     >>> partition.takes(0), partition.takes(1)
     (False, True)
     >>> partition.refine(1)
-    >>> partition.sizes.tolist()
-    [2, 2]
+    >>> partition.counts.tolist()
+    [[1, 1], [1, 1]]
     """
 
     def __init__(
-        self,
-        rows: CodedRows,
-        bits: Sequence[Bit],
-        guarantee: KAnonymityGuarantee,
-        *,
-        by_label: bool = False,
+        self, rows: CodedRows, bits: Sequence[Bit], guarantee: KAnonymityGuarantee
     ) -> None:
         guarantee.require_possible(rows)
         self.bits, self._columns, self._guarantee = tuple(bits), rows.columns, guarantee
@@ -61,48 +53,35 @@ class ClassPartition:
         self._pattern_counts = self._distinct.counts[self._row_of, self._label_of]
         answers = bit_matrix(bits, self._distinct.codes[self._row_of], rows.columns)
         self._rarer = [_rarer_side(answers[:, bit]) for bit in range(len(bits))]
-        self._by_label = by_label or guarantee.diversity > 1
         self._groups = np.zeros(len(self._row_of), dtype=np.int64)
-        self.counts = rows.target_counts[None] if self._by_label else np.array([[len(rows)]])
-        self._keys = self._class_keys()
-
-    @property
-    def sizes(self) -> IntArray:
-        """The number of rows of every class (classes,)."""
-        return np.asarray(self.counts.sum(axis=1))
+        self.counts = rows.target_counts[None]
 
     def allows(self, bit: int) -> bool:
-        """Return whether the classes would keep the guarantee with one more bit."""
+        """Return whether the classes, split by one more bit, would keep the guarantee."""
         return bool(self.keeps_guarantee(self.split([bit]))[0])
 
     def takes(self, bit: int) -> bool:
-        """Return whether a bit is allowed and worth a column.
-
-        Where rows may be left out, a bit that cuts no class into two that are released only shows
-        which rows are missing."""
+        """Return whether a bit is allowed and, where rows may be left out, cuts some class into two
+        allowed ones; any other bit would only show which rows are missing."""
         splits = self.split([bit])
         is_always_worth = not self._max_suppressed or self._guarantee.is_empty
         is_worth = is_always_worth or self.cut_classes(splits)[0] > 0
         return bool(is_worth and self.keeps_guarantee(splits)[0])
 
     def split(self, bits: Sequence[int]) -> Splits:
-        """Return the counts of each class on the rarer side of each bit, and on the other side:
-        both (bits, classes, labels)."""
+        """Return the rows of each class and label on both sides of each bit; refine nothing."""
         cells, sides = self.counts.size, [self._rarer[bit] for bit in bits]
         offsets = np.repeat(np.arange(len(bits)) * cells, [len(side) for side in sides])
         patterns = np.concatenate(sides)
         # Sums of integers below 2^53: exact.
-        counts = np.bincount(
-            self._keys[patterns] + offsets,
-            weights=self._pattern_counts[patterns],
-            minlength=cells * len(bits),
-        )
+        keys = self._groups[patterns] * self.counts.shape[1] + self._label_of[patterns] + offsets
+        counts = np.bincount(keys, self._pattern_counts[patterns], minlength=cells * len(bits))
         rarer = counts.astype(np.int64).reshape(len(bits), *self.counts.shape)
         return rarer, self.counts - rarer
 
     def keeps_guarantee(self, splits: Splits) -> NDArray[np.bool_]:
-        """Return for each bit whether at most the allowed number of rows would be in classes
-        below the guarantee."""
+        """Return whether each bit would leave the guarantee kept, with no more rows suppressed than
+        allowed (bits,)."""
         if self._guarantee.is_empty:
             return np.ones(len(splits[0]), dtype=np.bool_)
         broken_rows = sum(
@@ -112,12 +91,12 @@ class ClassPartition:
         return np.asarray(broken_rows <= self._max_suppressed)
 
     def cut_classes(self, splits: Splits) -> IntArray:
-        """Return for each bit the number of classes that it cuts into two allowed ones (bits,)."""
+        """Return the number of classes that each bit cuts into two allowed ones (bits,)."""
         rarer, other = (self._guarantee.is_met(side) for side in splits)
         return np.asarray(np.count_nonzero(rarer & other, axis=-1))
 
     def refine(self, bit: int) -> None:
-        """Split every class by one more bit, whether or not that is allowed."""
+        """Split every class by a bit, whether or not that is allowed; drop empty classes."""
         rarer, other = (side[0] for side in self.split([bit]))
         sides = np.stack([other, rarer], axis=1).reshape(2 * len(rarer), -1)
         # Without rows, one empty class remains.
@@ -125,22 +104,18 @@ class ClassPartition:
         doubled = self._groups * 2
         doubled[self._rarer[bit]] += 1
         self._groups, self.counts = (np.cumsum(is_filled) - 1)[doubled], sides[is_filled]
-        self._keys = self._class_keys()
 
     def result(self, accepted: Iterable[int]) -> Recoding:
         """Return the recoding by the accepted bits, which suppresses classes below the guarantee.
 
-        Bits are in the order of the candidates, as the order of acceptance would reveal more."""
+        accepted   exactly the bits by which the classes were refined, in any order; they are
+                   released in the order of the candidates, as theirs would reveal more
+        """
         rule = BitRule(self._columns, tuple(self.bits[bit] for bit in sorted(accepted)))
         suppressed = np.zeros(len(self._distinct.codes), dtype=np.bool_)
         if not self._guarantee.is_empty:
             suppressed[self._row_of] = ~self._guarantee.is_met(self.counts)[self._groups]
         return Recoding(rule, suppressed[self._distinct.row_ids])
-
-    def _class_keys(self) -> IntArray:
-        if not self._by_label:
-            return self._groups
-        return np.asarray(self._groups * self.counts.shape[1] + self._label_of)
 
 
 def _rarer_side(answers: NDArray[np.bool_]) -> IntArray:
@@ -150,10 +125,9 @@ def _rarer_side(answers: NDArray[np.bool_]) -> IntArray:
 
 
 def accept_in_order(partition: ClassPartition, order: Iterable[int]) -> list[int]:
-    """Refine the classes, in ``order``, by each bit that ``partition.takes``; return these bits.
+    """Refine the partition, in the given order, by each bit that it takes; return these bits.
 
-    RFKA, algorithm 1, lines 5 to 10. Its line 7 as printed removes a bit *where* the test is
-    passed: it lacks the word "not", and would keep just what breaks the guarantee. A skipped bit
+    RFKA, algorithm 1, lines 5 to 10, with the "not" that line 7 lacks as printed. A skipped bit
     could not be added later, so the set is maximal, though it need not have the most bits.
     """
     accepted = []

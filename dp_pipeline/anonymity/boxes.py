@@ -1,11 +1,4 @@
-"""Boxes: a set of codes in every column, which rows are released as where not by bits.
-
-BoxRule: every row is released as the box it falls into.
-
-BoxTree: boxes that were cut in two, again and again.
-"""
-
-from __future__ import annotations
+"""Boxes: sets of codes, one for each column, as which rows are released."""
 
 import re
 from collections.abc import Sequence
@@ -23,7 +16,7 @@ from dp_pipeline.config.constraints import Mask
 from dp_pipeline.config.encoding import FloatArray, IntArray
 
 Box = tuple[tuple[int, ...], ...]
-"""Ascending codes, one tuple a column; never an empty one."""
+"""For each column the ascending codes of its levels in the box, at least one."""
 
 _INTERVAL = re.compile(r"([\[(][^,]*), ([^,]*[\])])")
 
@@ -31,39 +24,52 @@ _INTERVAL = re.compile(r"([\[(][^,]*), ([^,]*[\])])")
 def boxes_around(
     codes: NDArray[np.integer], columns: Sequence[Column], groups: Groups
 ) -> tuple[Box, ...]:
-    """Return the smallest box around the rows of each non-empty group, from codes (n, d)."""
-    code_sets = [
-        [codes_of for part in groups.parts(column.size) for codes_of in _sets(values, column, part)]
-        for values, column in zip(codes.T, columns, strict=True)
-    ]
-    return tuple(tuple(sets[group] for sets in code_sets) for group in range(groups.size))
+    """Return the smallest box around the rows of each group, from the codes of all rows (n, d).
+
+    No group is empty. In an ordered column a box has every value from the lowest to the highest.
+    """
+    starts, boxes = level_starts(columns), list[Box]()
+    positions, ones = codes + starts[:-1], np.ones(len(codes))
+    for part in groups.parts(starts[-1]):
+        is_held = part.sum_by_level(positions, ones, starts[-1]) > 0
+        masks = fill_gaps(is_held, columns)
+        boxes += zip(*map(_code_sets, masks), strict=True) if masks else [()] * part.size
+    return tuple(boxes)
 
 
-def fill_gaps(is_held: Mask, column: Column) -> Mask:
-    """Return a mask of each group's levels in one column (groups, levels); in an ordered one, all
-    between its lowest and highest value are added."""
-    is_held = is_held.copy()
-    if column.ordered:
-        present = is_held[:, : column.values]
-        from_below, from_above = (
-            np.logical_or.accumulate(side, axis=1) for side in (present, present[:, ::-1])
-        )
-        is_held[:, : column.values] = from_below & from_above[:, ::-1]
-    return is_held
+def level_starts(columns: Sequence[Column]) -> IntArray:
+    """Return the number at which each column's levels start when all levels are numbered together,
+    and the number of all levels last (d + 1,)."""
+    return np.cumsum([0, *(column.size for column in columns)])
 
 
-def _sets(values: NDArray[np.integer], column: Column, groups: Groups) -> list[tuple[int, ...]]:
-    cells = groups.keys * column.size + values[groups.members]
-    is_held = np.bincount(cells, minlength=groups.size * column.size) > 0
-    is_held = fill_gaps(is_held.reshape(groups.size, column.size), column)
-    keys = [mask.tobytes() for mask in is_held]
-    masks = dict(zip(keys, is_held, strict=True))
-    sets = {key: tuple(np.flatnonzero(mask).tolist()) for key, mask in masks.items()}
-    return [sets[key] for key in keys]
+def fill_gaps(is_held: Mask, columns: Sequence[Column]) -> list[Mask]:
+    """Return one mask (groups, levels) for each column of the levels that each group spans.
+
+    is_held   (groups, levels of all columns) whether a group has rows on a level
+
+    In an ordered column, a group spans all values between its lowest and its highest.
+    """
+    masks = [mask.copy() for mask in np.split(is_held, level_starts(columns)[1:], axis=1)[:-1]]
+    for mask, column in zip(masks, columns, strict=True):
+        if column.ordered:
+            present = mask[:, : column.values]
+            from_below, from_above = (
+                np.logical_or.accumulate(side, axis=1) for side in (present, present[:, ::-1])
+            )
+            mask[:, : column.values] = from_below & from_above[:, ::-1]
+    return masks
+
+
+def _code_sets(mask: Mask) -> list[tuple[int, ...]]:
+    masks, numbers = np.unique(mask, axis=0, return_inverse=True)
+    sets = [tuple(np.flatnonzero(is_held).tolist()) for is_held in masks]
+    return [sets[number] for number in numbers.ravel()]
 
 
 def text_of(codes: Sequence[int], column: Column) -> str:
-    """Return a set of codes as text: ``any``, an interval, its levels, or the levels that it lacks.
+    """Return ascending codes of a column as text: ``any`` for all, an interval, the levels, or
+    ``not`` and the levels that are lacking.
 
     >>> ages = Column("age", ("[0, 20)", "[20, 40)", "[40, 60]", "?"), ordered=True, missing=3)
     >>> [text_of(codes, ages) for codes in ((1,), (0, 1), (1, 2, 3), (0, 1, 2, 3))]
@@ -96,23 +102,23 @@ def _set(codes: Sequence[int], column: Column) -> str:
 
 
 class BoxFinder(Protocol):
-    """A public rule that assigns a box to every possible row."""
+    """A public rule that assigns every possible row to a box."""
 
     def box_numbers(self, codes: NDArray[np.integer]) -> IntArray:
-        """Return the number of the box of every row (n,), from codes (n, d)."""
+        """Return the number of the box of each row (n,), from the codes of the rows (n, d)."""
         ...
 
 
 @dataclass(frozen=True)
 class BoxRule:
-    """A rule that releases each level as the set of levels of the row's box in that column.
+    """A rule that releases each row as its box.
 
     source   the quasi-identifiers
-    boxes    the boxes that rows are released as; equal ones are one equivalence class
-    finder   the rule by which a row gets its box
+    boxes    all boxes by their number; rows of equal boxes are one equivalence class
+    finder   the rule that assigns rows to boxes
 
-    Each column's released levels are the sets of codes that its boxes have, in order of their
-    codes. They overlap, so they are not ordered, even where the column is.
+    The levels of a released column are the sets of codes that the boxes have in it, in the order of
+    their codes. They may overlap, so no released column is ordered.
     """
 
     source: tuple[Column, ...]
@@ -138,7 +144,7 @@ class BoxRule:
 
     @cached_property
     def _codes(self) -> IntArray:
-        """The released codes of every box (boxes, d)."""
+        """The released codes of each box (boxes, d)."""
         table = np.zeros((len(self.boxes), len(self.source)), dtype=np.int64)
         for i, sets in enumerate(self._sets):
             code_of = {codes: code for code, codes in enumerate(sets)}
@@ -149,12 +155,10 @@ class BoxRule:
     def _features(self) -> FloatArray:
         parts = [np.zeros((len(self.boxes), 0))]
         for i, (column, sets) in enumerate(zip(self.source, self._sets, strict=True)):
-            is_held = np.zeros((len(sets), column.size), dtype=np.bool_)
-            for codes, held in zip(sets, is_held, strict=True):
-                held[list(codes)] = True
             bits, levels = cumulative_bits((column,)), np.arange(column.size)[:, None]
-            answers = is_held.astype(np.float64) @ bit_matrix(bits, levels, (column,))
-            parts.append((answers / is_held.sum(axis=1, keepdims=True))[self._codes[:, i]])
+            answers = bit_matrix(bits, levels, (column,))
+            shares = np.array([answers[list(codes)].mean(axis=0) for codes in sets])
+            parts.append(shares.reshape(len(sets), len(bits))[self._codes[:, i]])
         return np.hstack(parts)
 
     def released(self, rows: CodedRows) -> CodedRows:
@@ -162,15 +166,16 @@ class BoxRule:
         return replace(rows, columns=self.columns, codes=codes)
 
     def features(self, rows: CodedRows) -> FloatArray:
-        """Return the share of a box's levels for which each cumulative bit is true (n, bits).
-
-        So ordered columns become numbers near the middle of their interval."""
+        """Return the share of the levels in a row's box for which each cumulative bit is true,
+        (n, bits)."""
         return self._features[self.finder.box_numbers(rows.codes)]
 
 
 class Fork(NamedTuple):
-    """A fork of a tree: rows with a code in first..end − 1 go to the node ``yes``, others to
-    ``no``."""
+    """A node that sends rows with a code in first..end − 1 to the node ``yes``, others to ``no``.
+
+    column   position of the column that is read
+    """
 
     column: int
     first: int
@@ -181,10 +186,10 @@ class Fork(NamedTuple):
 
 @dataclass(frozen=True)
 class BoxTree:
-    """A tree of cuts, which assigns any row to a box.
+    """A tree that assigns rows to boxes.
 
-    nodes   forks, the root first and each before its sides, and None for a box; boxes are numbered
-            in this order
+    nodes   forks, and None for each box: the root first, and each fork before its two sides; boxes
+            are numbered in this order
     """
 
     nodes: tuple[Fork | None, ...]
@@ -204,7 +209,7 @@ class BoxTree:
 
     @cached_property
     def _table(self) -> IntArray:
-        """For every node, the fields of its fork and its box number, −1 for none (6, nodes)."""
+        """The five fields of each node's fork and its box number, −1 for none (6, nodes)."""
         is_box = np.array([node is None for node in self.nodes])
         table = np.full((6, len(self.nodes)), -1)
         forks = [fork for fork in self.nodes if fork is not None]
@@ -213,7 +218,7 @@ class BoxTree:
         return table
 
     def boxes(self, columns: Sequence[Column]) -> tuple[Box, ...]:
-        """Return every box that the cuts leave: for each column, the codes that lead to it."""
+        """Return all boxes by their number; together they hold every possible row once."""
         boxes, pending = [], {0: tuple(tuple(range(column.size)) for column in columns)}
         for i, fork in enumerate(self.nodes):
             box = pending.pop(i)

@@ -1,8 +1,4 @@
-"""Clustering-based k-anonymity: rows that are alike, by Gower's distance in integers, are released
-as the box around them.
-"""
-
-from __future__ import annotations
+"""k-anonymity by clustering: rows are released as the box around the rows of their cluster."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,10 +7,9 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_pipeline.anonymity.boxes import BoxRule, boxes_around
+from dp_pipeline.anonymity.boxes import BoxRule, boxes_around, level_starts
 from dp_pipeline.anonymity.coded_rows import CodedRows, Column, DistinctRows, KAnonymityGuarantee
 from dp_pipeline.anonymity.groups import Groups
-from dp_pipeline.anonymity.growth import level_starts
 from dp_pipeline.anonymity.method import Recoding, unchanged_if_possible
 from dp_pipeline.config.encoding import FloatArray, IntArray
 
@@ -22,52 +17,45 @@ FARTHEST = 1024
 """Largest distance of two rows in one column. Sums stay far below 2^24: float32 is exact."""
 
 OUT_OF_REACH = 1 << 20
-"""Distance in one column that is larger than any."""
+"""Number above every distance of two rows."""
 
 ROWS_AT_ONCE = 1024
-"""Rows whose distances from all centres are held in memory together."""
+"""Rows whose distances from all centres are computed in one array."""
 
 
-@dataclass(frozen=True, eq=False)
 class Gower:
-    """The Gower distance of rows, a sum over columns of distances in 0..1024.
+    """The Gower distance of two rows: the sum over columns of integers in 0..1024.
 
-    For ordered columns it is the steps between two values in proportion to all steps, for others
-    1024 where they differ. A missing value is 1024 from every other.
+    In an ordered column the distance is 1024 times the steps between two values per step between
+    the outermost, rounded up. Elsewhere, and between a value and a missing one, it is 0 or 1024.
 
-    distances   for each column, the distance of each two of its levels (levels, levels)
-    starts      (d + 1,) positions at which each column's levels start in the sequence of all
-                levels, and its end
+    distances   for each column, the distances of its levels (levels, levels)
+    starts      (d + 1,) as ``level_starts`` returns them
 
-    Integers: a row's nearest centre does not depend on the rows next to it in memory.
+    Sums of integers are exact, so the nearest centre is the same on every machine.
 
     Source: Gower, "A general coefficient of similarity and some of its properties" (Biometrics
     1971).
     """
 
-    distances: tuple[FloatArray, ...]
-    starts: IntArray
-
-    @classmethod
-    def of(cls, columns: tuple[Column, ...]) -> Gower:
-        return cls(tuple(_level_distances(column) for column in columns), level_starts(columns))
+    def __init__(self, columns: tuple[Column, ...]) -> None:
+        self.distances, self.starts = tuple(map(_level_distances, columns)), level_starts(columns)
 
     def between(self, codes: NDArray[np.integer], targets: IntArray) -> FloatArray:
-        """Return the distances (n,) between codes (n, d) and their targets (n, d), row by row."""
+        """Return the distance (n,) of each row of codes (n, d) from that row of targets (n, d)."""
         pairs = zip(self.distances, codes.T, targets.T, strict=True)
         columns = [matrix[code, target] for matrix, code, target in pairs]
         return np.asarray(np.sum([np.zeros(len(codes)), *columns], axis=0))
 
     def from_centres(self, centres: IntArray) -> NDArray[np.float32]:
-        """Return the distance of every level from each of some centres (m, d), as (levels, m)."""
+        """Return the distance of each level of all columns from m centres (m, d), (levels, m)."""
         parts = [matrix[:, centres[:, i]] for i, matrix in enumerate(self.distances)]
         return np.concatenate([np.zeros((0, len(centres))), *parts], dtype=np.float32)
 
     def nearest(self, codes: NDArray[np.integer], by_level: NDArray[np.float32]) -> IntArray:
-        """Return the position of the nearest centre for codes (n, d), the first of equally near
-        ones.
+        """Return the position of the nearest centre (n,) for codes (n, d); the first in a tie.
 
-        by_level   the centres, as ``from_centres`` returns them
+        by_level   (levels, m) distances of the centres, as ``from_centres`` returns them
         """
         nearest = np.zeros(len(codes), dtype=np.int64)
         for start in range(0, len(codes), ROWS_AT_ONCE):
@@ -79,22 +67,21 @@ class Gower:
         return nearest
 
     def middles(self, codes: NDArray[np.integer], weights: IntArray, groups: Groups) -> IntArray:
-        """Return the codes (groups, d) with the least total distance to each group's members,
-        medians for ordered columns.
+        """Return the codes (groups, d) with the least total distance to the members of each group;
+        in an ordered column these are medians.
 
-        weights   (n,) how many rows each of the codes (n, d) counts for
+        weights   (n,) number of rows that each row of codes (n, d) stands for
         """
         middles = np.zeros((0, len(self.distances)), dtype=np.int64)
+        positions = self._positions(codes)
         for part in groups.parts(self.starts[-1]):
-            positions = self._positions(codes[part.members])
-            cells = part.keys[:, None] * self.starts[-1] + positions
-            repeated = np.repeat(weights[part.members], codes.shape[1])
-            counts = np.bincount(cells.ravel(), repeated, minlength=part.size * self.starts[-1])
-            counts = counts.reshape(part.size, self.starts[-1])
-            columns = zip(self.starts, self.starts[1:], self.distances, strict=False)
-            totals = [counts[:, start:end] @ matrix for start, end, matrix in columns]
-            nearest = np.array([total.argmin(axis=1) for total in totals], dtype=np.int64)
-            middles = np.concatenate([middles, nearest.reshape(-1, part.size).T])
+            counts = part.sum_by_level(positions, weights, self.starts[-1])
+            by_column = zip(
+                np.split(counts, self.starts[1:-1], axis=1), self.distances, strict=False
+            )
+            nearest = [(column @ matrix).argmin(axis=1) for column, matrix in by_column]
+            codes_of_part = np.array(nearest, dtype=np.int64).reshape(-1, part.size).T
+            middles = np.concatenate([middles, codes_of_part])
         return middles
 
     def _positions(self, codes: NDArray[np.integer]) -> IntArray:
@@ -113,10 +100,10 @@ def _level_distances(column: Column) -> FloatArray:
 
 @dataclass(frozen=True)
 class CentreRule:
-    """A rule that assigns rows to the nearest of the released centres.
+    """A rule that assigns each row to the box of the nearest centre; the first in a tie.
 
     source    the quasi-identifiers
-    centres   codes of each centre; the first of equally near ones is a row's
+    centres   the codes of each centre; box i is that of centre i
     """
 
     source: tuple[Column, ...]
@@ -124,7 +111,7 @@ class CentreRule:
 
     @cached_property
     def _nearest(self) -> tuple[Gower, NDArray[np.float32]]:
-        gower, shape = Gower.of(self.source), (len(self.centres), len(self.source))
+        gower, shape = Gower(self.source), (len(self.centres), len(self.source))
         return gower, gower.from_centres(np.array(self.centres, dtype=np.int64).reshape(shape))
 
     def box_numbers(self, codes: NDArray[np.integer]) -> IntArray:
@@ -133,7 +120,7 @@ class CentreRule:
 
 
 ROUNDS = 5
-"""Most rounds of moving two centres: more change little and cost in proportion."""
+"""Most times that two centres move: more change little and cost in proportion."""
 
 
 @dataclass(frozen=True)
@@ -146,13 +133,12 @@ class ClusterKAnonymity:
     guarantee, the one with the fewest is dropped, and its rows go to the nearest of the rest. These
     only gain rows, so a guarantee that was kept stays kept. A class may have more than 2K rows.
 
-    A row is released as the box around the rows of its class: an interval of an ordered column, a
-    set of levels of others. Boxes overlap (local recoding), and with many rows in many columns they
-    include nearly all values. A new row goes to the nearest centre, and may lie outside its box. A
-    centre is the middle of K rows or more, one level a column; it is published with the rule.
+    A row is released as the box around the rows of its class. Boxes overlap (local recoding), and
+    with many rows in many columns they include nearly all values. A new row goes to the nearest
+    centre, and may lie outside its box. A centre is the middle of K rows or more; it is published.
 
-    Equal rows are in one class, and nothing is random: the classes depend neither on the order of
-    the rows nor on the seed. The label is read only where the guarantee asks for diversity.
+    Equal rows are in one class. The classes depend neither on the order of the rows nor on the
+    seed. The label is read only where the guarantee asks for diversity.
     """
 
     summary: ClassVar[str] = "clusters of like rows, at least K each, released as boxes around them"
@@ -160,34 +146,24 @@ class ClusterKAnonymity:
     def recode(self, rows: CodedRows, guarantee: KAnonymityGuarantee, *, seed: int) -> Recoding:  # noqa: ARG002
         if (unchanged := unchanged_if_possible(rows, guarantee)) is not None:
             return unchanged
-        clustering = _Clustering(DistinctRows.of(rows), Gower.of(rows.columns), guarantee)
+        clustering = _Clustering(rows, guarantee)
         centres = clustering.merged_centres(clustering.split_centres())
         finder = CentreRule(rows.columns, tuple(map(tuple, centres.tolist())))
-        codes = clustering.codes
-        classes = Groups.of(finder.box_numbers(codes), len(centres))
-        boxes = boxes_around(codes, rows.columns, classes)
+        classes = Groups.of(finder.box_numbers(clustering.codes), len(centres))
+        boxes = boxes_around(clustering.codes, rows.columns, classes)
         return Recoding.of_all(BoxRule(rows.columns, boxes, finder), rows)
 
 
-@dataclass(frozen=True, eq=False)
 class _Clustering:
-    """The distinct rows of a table while they are clustered."""
-
-    distinct: DistinctRows
-    gower: Gower
-    guarantee: KAnonymityGuarantee
-
-    @cached_property
-    def codes(self) -> IntArray:
-        return self.distinct.codes.astype(np.int64)
-
-    @cached_property
-    def row_counts(self) -> IntArray:
-        return np.asarray(self.distinct.counts.sum(axis=1))
+    def __init__(self, rows: CodedRows, guarantee: KAnonymityGuarantee) -> None:
+        distinct = DistinctRows.of(rows)
+        self.codes, self.counts = distinct.codes.astype(np.int64), distinct.counts
+        self.row_counts = distinct.counts.sum(axis=1)
+        self.gower, self.guarantee = Gower(rows.columns), guarantee
 
     def split_centres(self) -> IntArray:
-        """Return centres (m, d) of clusters that keep the guarantee, with at most 2K rows where
-        possible."""
+        """Return the distinct middles (m, d) of clusters that keep the guarantee, with at most 2K
+        rows where possible."""
         most = 2 * max(self.guarantee.k, self.guarantee.diversity)
         centres, clusters = [], Groups.single(len(self.codes))
         while clusters.size:
@@ -205,8 +181,8 @@ class _Clustering:
         return np.unique(np.concatenate(centres), axis=0)
 
     def merged_centres(self, centres: IntArray) -> IntArray:
-        """Return the centres that are left after merging until the rows nearest to each keep the
-        guarantee."""
+        """Return those centres that remain after dropping the centre with the fewest nearest rows
+        until the rows nearest to each keep the guarantee."""
         by_level = self.gower.from_centres(centres)
         nearest = self.gower.nearest(self.codes, by_level)
         counts = self._label_counts(nearest, len(centres), np.arange(len(nearest)))
@@ -217,22 +193,25 @@ class _Clustering:
             remains[smallest], by_level[:, smallest] = False, OUT_OF_REACH
             moved = np.flatnonzero(nearest == smallest)
             nearest[moved] = self.gower.nearest(self.codes[moved], by_level)
-            np.add.at(counts, nearest[moved], self.distinct.counts[moved])
+            np.add.at(counts, nearest[moved], self.counts[moved])
         return centres[remains]
 
     def _middles(self, groups: Groups) -> IntArray:
         return self.gower.middles(self.codes, self.row_counts, groups)
 
     def _label_counts(self, keys: IntArray, size: int, members: IntArray) -> IntArray:
-        """Return the number of rows by key of the members and by label (size, labels)."""
-        counts = np.zeros((size, self.distinct.counts.shape[1]), dtype=np.int64)
-        np.add.at(counts, keys, self.distinct.counts[members])
+        """Return the number of rows by key and by label (size, labels).
+
+        members, keys   (members,) positions of distinct rows, and the key of each
+        """
+        counts = np.zeros((size, self.counts.shape[1]), dtype=np.int64)
+        np.add.at(counts, keys, self.counts[members])
         return counts
 
     def _halves(self, clusters: Groups) -> IntArray:
-        """Return the half of its cluster to which each member belongs; no half is empty.
+        """Return the half of its cluster to which each member belongs (members,).
 
-        Clusters have two distinct rows or more. Cluster i has the halves 2i and 2i + 1."""
+        Cluster i, of two distinct rows or more, has the halves 2i and 2i + 1; neither is empty."""
         codes, keys, size = self.codes[clusters.members], clusters.keys, 2 * clusters.size
         distance = self.gower.between
         first = codes[_farthest(distance(codes, self._middles(clusters)[keys]), clusters)]
@@ -251,5 +230,6 @@ class _Clustering:
 
 
 def _farthest(distances: FloatArray, groups: Groups) -> IntArray:
+    """Return the index of the member with the largest distance in each group (groups,)."""
     order = np.lexsort((-distances, groups.keys))
     return order[np.searchsorted(groups.keys, np.arange(groups.size))]

@@ -1,11 +1,8 @@
-"""Rows as codes of declared levels, and the guarantee about every class of a k-anonymous release,
-which is syntactic and not differential.
-"""
-
-from __future__ import annotations
+"""Rows as codes of declared levels, and the guarantee of k-anonymity about their classes."""
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +17,8 @@ class Column:
     """A quasi-identifier or a released column, with its levels.
 
     levels    text of each code
-    ordered   whether codes ascend with the values
-    missing   code of missing values, the last one; None if the column has none
+    ordered   whether the codes, but for ``missing``, ascend with the values
+    missing   code of missing values, the last one; None if there is no such level
     """
 
     name: str
@@ -35,20 +32,20 @@ class Column:
 
     @property
     def values(self) -> int:
-        """The number of levels that are not missing values, which come first."""
+        """The number of levels other than ``missing``."""
         return self.size if self.missing is None else self.missing
 
 
 @dataclass(frozen=True, eq=False)
 class CodedRows:
-    """The n rows of quasi-identifiers as codes, with the attribute that classifiers predict.
+    """The codes of n rows in d columns, with the label of each row.
 
-    columns         d quasi-identifiers
+    columns         the quasi-identifiers, or the columns of a release
     codes           (n, d) integers, 0..size − 1 in each column
-    target          (n,) codes of the label, 0..len(target_levels) − 1
+    target          (n,) codes of the label, the attribute that classifiers predict
     target_levels   text of each label
 
-    DeclarationError for arrays of other shapes and for codes outside their columns' levels.
+    DeclarationError for arrays of other shapes and for codes outside their levels.
     """
 
     columns: tuple[Column, ...]
@@ -78,12 +75,12 @@ class CodedRows:
     def __len__(self) -> int:
         return len(self.target)
 
-    def select(self, rows: NDArray[np.integer] | NDArray[np.bool_]) -> CodedRows:
-        """Return the rows at some positions, or those where a mask is true."""
+    def select(self, rows: NDArray[np.integer] | NDArray[np.bool_]) -> "CodedRows":
+        """Return the rows at the given positions, or those where a mask (n,) is true."""
         return replace(self, codes=self.codes[rows], target=self.target[rows])
 
-    def kinds(self) -> tuple[CodedRows, IntArray]:
-        """Return the m distinct rows, labels included, and the number of rows equal to each (m,).
+    def kinds(self) -> "tuple[CodedRows, IntArray]":
+        """Return the m distinct pairs of codes and label, in order, and the rows of each (m,).
 
         >>> rows = CodedRows((Column("sex", ("f", "m")),), np.array([[1], [0], [1]]),
         ...                  np.array([0, 1, 0]), ("well", "ill"))
@@ -99,23 +96,16 @@ class CodedRows:
     @property
     def target_counts(self) -> IntArray:
         """The number of rows of each label (labels,)."""
-        counts = np.bincount(self.target, minlength=len(self.target_levels))
-        return counts.astype(np.int64)
+        return np.bincount(self.target, minlength=len(self.target_levels))
 
 
 @dataclass(frozen=True, eq=False)
 class DistinctRows:
-    """The m distinct rows of a table, labels aside, in the order of their codes.
+    """The m distinct rows of codes of a table, in ascending order, with their labels counted.
 
-    codes     (m, d) codes of the distinct rows
-    counts    (m, labels) rows of each label
-    row_ids   (n,) position of each row's codes among them
-
-    >>> rows = CodedRows((Column("sex", ("f", "m")),), np.array([[1], [0], [1]]),
-    ...                  np.array([0, 1, 1]), ("well", "ill"))
-    >>> distinct = DistinctRows.of(rows)
-    >>> distinct.codes.tolist(), distinct.counts.tolist(), distinct.row_ids.tolist()
-    ([[0], [1]], [[0, 1], [1, 1]], [1, 0, 1])
+    codes     (m, d) the distinct rows
+    counts    (m, labels) number of rows of each label
+    row_ids   (n,) position in ``codes`` of each row of the table
     """
 
     codes: NDArray[np.integer]
@@ -123,7 +113,7 @@ class DistinctRows:
     row_ids: IntArray
 
     @classmethod
-    def of(cls, rows: CodedRows) -> DistinctRows:
+    def of(cls, rows: CodedRows) -> Self:
         ids, sizes = class_ids(rows.codes)
         positions = np.zeros(len(sizes), dtype=np.int64)
         positions[ids] = np.arange(len(rows))
@@ -138,14 +128,13 @@ class TooFewRows(PipelineError):
 
 @dataclass(frozen=True)
 class KAnonymityGuarantee:
-    """The guarantee that every released class has at least ``k`` rows and ``diversity`` different
-    labels.
+    """A guarantee about every class, which is a set of rows with equal released codes.
 
     k            fewest rows of a class; 0 and 1 guarantee nothing
     diversity    fewest different labels of a class; 1 guarantees nothing
     suppressed   largest share of the rows that may be left out of the release
 
-    DeclarationError for negative numbers and for a share of one or more.
+    DeclarationError for k < 0, diversity < 1, and a share below 0 or of 1 and more.
     """
 
     k: int
@@ -167,7 +156,7 @@ class KAnonymityGuarantee:
         return self.k <= 1 and self.diversity <= 1
 
     def max_suppressed_rows(self, rows: int) -> int:
-        """Return the number of rows, out of a total, that may be suppressed.
+        """Return how many of so many rows may be left out of the release, rounded down.
 
         >>> KAnonymityGuarantee(5, suppressed=Fraction("0.29")).max_suppressed_rows(100)
         29
@@ -175,10 +164,9 @@ class KAnonymityGuarantee:
         return int(self.suppressed * rows)
 
     def is_met(self, counts: IntArray, *, axis: int = -1) -> NDArray[np.bool_]:
-        """Return a mask of the classes with enough rows and labels; empty classes have too few.
+        """Return a mask of the classes with enough rows and labels; an empty class has too few.
 
-        counts   rows of every class by label, the labels along ``axis``; without a guaranteed
-                 diversity, one number may stand for all labels
+        counts   number of rows of every class by label, with the labels along ``axis``
 
         >>> KAnonymityGuarantee(2, 2).is_met(np.array([[1, 1], [2, 0], [0, 0]])).tolist()
         [True, False, False]
@@ -189,7 +177,7 @@ class KAnonymityGuarantee:
         return np.asarray(is_met)
 
     def require_possible(self, rows: CodedRows) -> None:
-        """Raise TooFewRows unless all rows together, as one class, fulfil the guarantee."""
+        """Raise TooFewRows unless all rows as one class, of any codes, fulfil the guarantee."""
         if self.is_empty:
             return
         if len(rows) < self.k:

@@ -1,6 +1,4 @@
-"""Choosing one of several candidate recodings by what is learned from each in folds of the rows."""
-
-from __future__ import annotations
+"""Selection of a recoding by the AUC of classifiers that learn from it in folds of the rows."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -21,8 +19,8 @@ from dp_pipeline.metrics.equivalence_classes import class_ids
 class Candidate:
     """A way of recoding rows that takes part in a selection.
 
-    recode        from rows to their recoding, which keeps the guarantee and does not depend on the
-                  order of the rows
+    recode        function from rows to a recoding that keeps their guarantee and does not depend on
+                  their order; TooFewRows as ``Method.recode``
     auc_deficit   AUC by which it is usually behind the reference
     """
 
@@ -34,9 +32,7 @@ DEFICIT_DEVIATION = 0.03
 """Standard deviation of a candidate's deficit, from table to table."""
 
 FOLDS = ((1_000, 5, 2), (10_000, 3, 1), (math.inf, 2, 1))
-"""Rows below which a table is divided into so many folds, so many times: few rows need many folds,
-and many rows take long.
-"""
+"""Rows below which a table is divided into so many folds, so many times: few rows need many."""
 
 GUESSING = 0.5
 """AUC of a classifier that has learned nothing."""
@@ -49,27 +45,23 @@ def select_by_cross_validation(
     *,
     reference: int = 0,
 ) -> Recoding:
-    """Return the recoding of all rows by the candidate with the best cross-validated releases.
+    """Return the recoding of all rows by the candidate with the best cross-validated releases, with
+    its mean AUC over the folds.
 
+    guarantee   not empty
     reference   number of the candidate that the others are compared with
 
     Each candidate recodes the rows of all folds but one, logistic regression learns the labels from
-    the recoded rows, and its AUC is measured on the fold that was left out, labels weighing alike.
-    Its mean advantage over the reference is weighed against its usual deficit, by the variance of
-    either. Of the first candidate and those from which anything is learned, the one with the
-    largest weighed advantage is taken; in a tie, the first.
+    the recoded rows, and its AUC is measured on the remaining fold, labels weighing alike. Of the
+    first candidate and those with a mean AUC above 0.5, the one with the largest
+    ``expected_advantage`` is taken; in a tie, the first.
 
     K is lowered in a fold in proportion to its rows, for classes as fine as those of all rows.
-    Nothing made of folds is released.
-
-    The choice reads the rows exactly, as every candidate does, and reveals at most which candidate
-    it was. Every candidate keeps the guarantee. The choice depends neither on the order of the rows
-    nor on a seed: they are sorted first, and always divided alike.
+    The choice reads the rows exactly, and reveals at most which candidate it was. It depends
+    neither on the order of the rows nor on a seed: they are sorted first, and always divided alike.
 
     TooFewRows as ``Method.recode``.
     """
-    if guarantee.is_empty or len(candidates) == 1:
-        return candidates[0].recode(ScoredRows(rows, guarantee))
     guarantee.require_possible(rows)
     # Late: a plan has methods built, and none of them used.
     from threadpoolctl import threadpool_limits
@@ -91,14 +83,15 @@ def select_by_cross_validation(
 def expected_advantage(
     aucs: FloatArray, deficits: FloatArray, *, noise: float, reference: int = 0
 ) -> FloatArray:
-    """Return the AUC by which each candidate should be ahead of the reference, (candidates,).
+    """Return the expected lead in AUC of each candidate over the reference (candidates,).
 
     aucs        (candidates, folds) AUC of each candidate in each fold, folds ≥ 2
-    deficits    (candidates,) how far each is usually behind
+    deficits    (candidates,) AUC by which each is usually behind
     noise       variance of a mean over folds, divided by that of one fold
     reference   number of the candidate that the others are compared with
 
-    The mean of a normal distribution that is known by a prior and by a measurement.
+    It is the posterior mean of a normal distribution: the prior mean is minus the deficit, the
+    measurement is the mean lead over the folds.
 
     >>> aucs = np.array([[0.7, 0.8], [0.78, 0.88]])
     >>> expected_advantage(aucs, np.array([0.0, 0.1]), noise=1.0).round(3).tolist()
@@ -115,8 +108,9 @@ def _cross_validate(
     """Return the AUC of every candidate in every fold (candidates, folds), and the variance of a
     mean over folds, divided by that of one fold.
 
-    Folds whose test rows have one label are left out. The rows that are learned from overlap from
-    fold to fold, so a mean varies more than by the number of folds alone.
+    Folds whose test rows have one label are left out; if fewer than two folds remain, the AUCs are
+    0 in two folds. Training rows overlap between folds, so a mean varies more than by the number of
+    folds alone.
 
     Source: Nadeau, Bengio, "Inference for the generalization error" (Machine Learning 2003).
     """
@@ -138,7 +132,11 @@ def _cross_validate(
 
 
 def _auc(candidate: Candidate, learn: ScoredRows, test: tuple[CodedRows, IntArray]) -> float:
-    """Return the AUC on the kinds of test rows; NaN if they have fewer than two labels."""
+    """Return the AUC on the test rows, 0.5 if there are too few rows to learn from; NaN if the test
+    rows have fewer than two labels.
+
+    test   distinct rows with their labels, and the number of each
+    """
     try:
         rule = candidate.recode(learn).rule
     except TooFewRows:
@@ -156,9 +154,9 @@ def _auc(candidate: Candidate, learn: ScoredRows, test: tuple[CodedRows, IntArra
 def _released_classes(
     rule: RowRule, kinds: CodedRows, counts: IntArray
 ) -> tuple[FloatArray, IntArray]:
-    """Return the features and the label counts of every released class.
+    """Return the features (classes, features) and label counts (classes, labels) of each class.
 
-    counts   (kinds,) rows of each kind
+    counts   (kinds,) number of rows equal to each of ``kinds``
     """
     ids, sizes = class_ids(rule.released(kinds).codes)
     first, labels = np.unique(ids, return_index=True)[1], len(kinds.target_levels)

@@ -1,10 +1,8 @@
-"""Trees of boxes, each cut in two as long as both sides keep the guarantee, and two choices of the
-cuts: Mondrian halves boxes where they are widest, Tree cuts them as a classification tree does.
+"""Trees of boxes that are cut in two while both sides keep the guarantee, and the methods Mondrian
+and Tree, which differ in the choice of the cuts.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -12,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_pipeline.anonymity.boxes import BoxRule, BoxTree, Fork, fill_gaps
+from dp_pipeline.anonymity.boxes import BoxRule, BoxTree, Fork, fill_gaps, level_starts
 from dp_pipeline.anonymity.coded_rows import CodedRows, Column, KAnonymityGuarantee
 from dp_pipeline.anonymity.groups import Groups
 from dp_pipeline.anonymity.method import Recoding, cumulative_bits, unchanged_if_possible
@@ -22,83 +20,48 @@ from dp_pipeline.config.parameters import integer
 NO_CUT = -1
 
 
-def level_starts(columns: Sequence[Column]) -> IntArray:
-    """Return the positions at which the levels of each column start in one sequence, and its end
-    (d + 1,)."""
-    return np.cumsum([0, *(column.size for column in columns)])
-
-
-@dataclass(frozen=True, eq=False)
 class LevelLine:
-    """The levels of all columns in one sequence, in which each cumulative bit is a range.
+    """The levels of all columns in one sequence, in which each cumulative bit is true on a range.
 
     rows         distinct rows
     counts       (n,) number of rows equal to each
-    positions    (n, d) position in the sequence of each code
-    columns      (bits,) column of each bit
-    first, end   (bits,) range of levels where each bit is true
+    labels       number of labels
     levels       number of levels in the sequence
+    positions    (n, d) position of each code in the sequence
+    bits         all cumulative bits
+    columns      (bits,) position of each bit's column
+    first, end   (bits,) range of positions in the sequence where each bit is true
     """
 
-    rows: CodedRows
-    counts: IntArray
-    positions: IntArray
-    columns: IntArray
-    first: IntArray
-    end: IntArray
-    levels: int
-
-    @classmethod
-    def of(cls, rows: CodedRows, counts: IntArray) -> LevelLine:
-        starts, bits = level_starts(rows.columns), cumulative_bits(rows.columns)
-        columns = np.array([bit.column for bit in bits], dtype=np.int64)
-        runs = [bit.code_range(rows.columns) for bit in bits]
-        first, end = (np.array(runs, dtype=np.int64).reshape(-1, 2) + starts[columns, None]).T
-        positions = rows.codes.astype(np.int64) + starts[:-1]
-        return cls(rows, counts, positions, columns, first, end, int(starts[-1]))
-
-    @property
-    def labels(self) -> int:
-        return len(self.rows.target_levels)
+    def __init__(self, rows: CodedRows, counts: IntArray) -> None:
+        self.rows, self.counts, self.labels = rows, counts, len(rows.target_levels)
+        starts, self.bits = level_starts(rows.columns), cumulative_bits(rows.columns)
+        self.positions, self.levels = rows.codes.astype(np.int64) + starts[:-1], int(starts[-1])
+        self.columns = np.array([bit.column for bit in self.bits], dtype=np.int64)
+        runs = np.array([bit.code_range(rows.columns) for bit in self.bits], dtype=np.int64)
+        self.first, self.end = (runs.reshape(-1, 2) + starts[self.columns, None]).T
 
     def answers(self, members: IntArray, bits: IntArray) -> NDArray[np.bool_]:
-        """Return the answer of each of some rows to one bit each (members,)."""
+        """Return whether each member's own bit is true for it (members,).
+
+        members, bits   (members,) positions of rows, and of one bit for each
+        """
         position = self.positions[members, self.columns[bits]]
         return np.asarray((position >= self.first[bits]) & (position < self.end[bits]))
 
-    def sum_by_level(
-        self, members: IntArray, keys: IntArray, size: int, numbers: NDArray[Any]
-    ) -> FloatArray:
-        """Return the sums of ``numbers`` over members, by their key and levels (size, levels).
-
-        members, keys, numbers   (members,) positions of rows, with a key and a number each
-        size                     number of keys
-        """
-        cells = (keys[:, None] * self.levels + self.positions[members]).ravel()
-        weights = np.repeat(numbers, self.positions.shape[1])
-        sums = np.bincount(cells, weights, minlength=size * self.levels)
-        return np.asarray(sums.reshape(size, self.levels))
-
     def sum_by_bit(self, by_level: NDArray[Any]) -> NDArray[Any]:
-        """Return the sums over rows where each bit is true (…, bits), from the sums for each level
-        (…, levels)."""
+        """Return sums over the rows where each bit is true (…, bits), from sums over the rows of
+        each level (…, levels)."""
         before = np.zeros((*by_level.shape[:-1], self.levels + 1), dtype=by_level.dtype)
         np.cumsum(by_level, axis=-1, out=before[..., 1:])
         return np.asarray(before[..., self.end] - before[..., self.first])
 
-    def forks(self, bits: IntArray, sides: IntArray) -> list[Fork]:
-        """Return the forks for some bits, given the nodes of their two sides (bits, 2)."""
-        columns = self.columns[bits]
-        starts = level_starts(self.rows.columns)[columns]
-        fields = columns, self.first[bits] - starts, self.end[bits] - starts, *sides.T
-        return [Fork(*fork) for fork in np.column_stack(fields).tolist()]
-
 
 @dataclass(frozen=True, eq=False)
 class Cuts:
-    """The numbers of rows on both sides of all cuts of some boxes by cumulative bits.
+    """All cuts of some boxes by cumulative bits, with the number of rows on both sides.
 
-    boxes   boxes, as groups of the line's rows
+    boxes   the boxes, as groups of the line's rows
     """
 
     line: LevelLine
@@ -107,11 +70,12 @@ class Cuts:
 
     @cached_property
     def levels(self) -> IntArray:
-        """The number of rows on each level, column after column (labels, boxes, levels)."""
+        """The number of rows of each label and box on each level (labels, boxes, levels)."""
         labels, size, members = self.line.labels, self.boxes.size, self.boxes.members
         keys = self.line.rows.target[members] * size + self.boxes.keys
+        by_label = Groups(members, keys, labels * size)
         # Sums of integers below 2^53: exact.
-        sums = self.line.sum_by_level(members, keys, labels * size, self.line.counts[members])
+        sums = by_label.sum_by_level(self.line.positions, self.line.counts, self.line.levels)
         return sums.reshape(labels, size, -1).astype(np.int64)
 
     @cached_property
@@ -122,12 +86,11 @@ class Cuts:
 
     @cached_property
     def yes(self) -> IntArray:
-        """The number of rows where each bit is true (labels, boxes, bits)."""
+        """The number of rows of each label and box where each bit is true (labels, boxes, bits)."""
         return np.asarray(self.line.sum_by_bit(self.levels))
 
     @cached_property
     def no(self) -> IntArray:
-        """The number of rows where each bit is false (labels, boxes, bits)."""
         return self.box_counts - self.yes
 
     @cached_property
@@ -142,27 +105,26 @@ class Cuts:
         return np.asarray(np.minimum(self.yes.sum(axis=0), self.no.sum(axis=0)))
 
     def best(self, gains: NDArray[Any], offered: NDArray[np.bool_] | None = None) -> IntArray:
-        """Return the allowed bit with the largest gain for each box (boxes,), the first of equal
-        ones; NO_CUT if there is none.
+        """Return the allowed bit with the largest gain for each box (boxes,), or NO_CUT.
 
-        gains     (boxes, bits), none negative
-        offered   (boxes, bits) whether an allowed bit may be chosen; None: all may
+        gains     (boxes, bits) of at least 0; the first of equal ones is chosen
+        offered   (boxes, bits) whether a bit may be chosen if it is allowed; None if all may
         """
         is_offered = self.allowed if offered is None else self.allowed & offered
         bits = np.where(is_offered, gains, -1).argmax(axis=1)
         return np.where(is_offered.any(axis=1), bits, NO_CUT)
 
     def totals(self, numbers: FloatArray) -> FloatArray:
-        """Return sums of ``numbers`` over rows of each box where each bit is true (boxes, bits)."""
-        members, keys, size = self.boxes.members, self.boxes.keys, self.boxes.size
-        by_level = self.line.sum_by_level(members, keys, size, numbers[members])
-        return np.asarray(self.line.sum_by_bit(by_level))
+        """Return sums over the distinct rows of each box where each bit is true (boxes, bits).
+
+        numbers   (n,) one number for each of the line's distinct rows
+        """
+        by_level = self.boxes.sum_by_level(self.line.positions, numbers, self.line.levels)
+        return self.line.sum_by_bit(by_level)
 
 
 Choose = Callable[[Cuts], IntArray]
-"""From the cuts of some boxes to the bit of each box's cut (boxes,), or NO_CUT. A cut that is not
-allowed is never made.
-"""
+"""A function from the cuts of some boxes to the bit by which each is cut (boxes,), or NO_CUT."""
 
 
 def grow(
@@ -170,21 +132,22 @@ def grow(
 ) -> BoxTree:
     """Return the tree that cuts the box of all rows until no cut is allowed or chosen.
 
-    kinds    distinct rows, labels included, so that the tree does not depend on an order
+    kinds    distinct rows, labels included, in the order of their codes
     counts   (kinds,) number of rows equal to each
+    choose   the choice among all cuts; a cut that breaks the guarantee is never made
     """
-    line, boxes = LevelLine.of(kinds, counts), Groups.single(len(kinds))
+    line, boxes = LevelLine(kinds, counts), Groups.single(len(kinds))
     nodes: list[Fork | None] = [None]
     node_of_box = np.zeros(1, dtype=np.int64)
     while boxes.size and len(line.columns):
         bits = _chosen_bits(line, boxes, guarantee, choose)
-        is_cut = bits != NO_CUT
-        sides = np.zeros((boxes.size, 2), dtype=np.int64)
-        sides[is_cut] = len(nodes) + np.arange(2 * np.count_nonzero(is_cut)).reshape(-1, 2)
-        forks = line.forks(bits[is_cut], sides[is_cut])
-        for node, fork in zip(node_of_box[is_cut].tolist(), forks, strict=True):
-            nodes[node] = fork
-        nodes += [None] * (2 * np.count_nonzero(is_cut))
+        is_cut, sides = bits != NO_CUT, np.zeros((boxes.size, 2), dtype=np.int64)
+        for box in np.flatnonzero(is_cut).tolist():
+            bit = line.bits[bits[box]]
+            sides[box] = no, yes = len(nodes), len(nodes) + 1
+            first, end = bit.code_range(kinds.columns)
+            nodes[node_of_box[box]] = Fork(bit.column, first, end, no, yes)
+            nodes += [None, None]
         answers = line.answers(boxes.members, bits[boxes.keys])
         halves = boxes.regroup(2 * boxes.keys + answers, 2 * boxes.size)
         # Only a side with enough rows for two classes can be cut again.
@@ -209,13 +172,11 @@ def _chosen_bits(
 def cut_into_boxes(
     rows: CodedRows, guarantee: KAnonymityGuarantee, choose: Choose, *, least: int = 1
 ) -> Recoding:
-    """Return the recoding by the boxes of a grown tree, under which the rows keep the guarantee.
+    """Return the recoding by the boxes of the tree that ``choose`` cuts; no row is left out.
 
-    choose   choice among the allowed cuts
-    least    fewest rows of a box, where K is less
+    least   fewest rows of a box, where K is less
 
-    No row is left out. Rows are unchanged where the guarantee is empty. TooFewRows as
-    ``Method.recode``.
+    The recoding changes no row if the guarantee is empty. TooFewRows as ``Method.recode``.
     """
     if (unchanged := unchanged_if_possible(rows, guarantee)) is not None:
         return unchanged
@@ -225,16 +186,11 @@ def cut_into_boxes(
 
 @dataclass(frozen=True)
 class Mondrian:
-    """Strict multidimensional partitioning (Mondrian): boxes are cut while both sides can keep the
-    guarantee.
+    """Strict multidimensional partitioning (Mondrian): boxes are cut until none can be cut.
 
-    So no box of the result can be cut by any threshold or level.
-
-    A box is cut along the widest column that has an allowed cut. Width is the share of a column's
-    levels that the rows of the box span: for an ordered column from their lowest value to their
-    highest, missing values counting as one more level; for others, the levels that occur. The cut
-    is the one nearest to halves, along this column or one equally wide: the median wherever the
-    guarantee allows it. In a tie, the first.
+    A box is cut along the widest column that has an allowed cut, or one equally wide, as near to
+    halves as the guarantee allows; in a tie, by the first cut. Width is the share of a column's
+    levels that the rows of the box span: see ``spanned_shares``.
 
     An ordered column is cut at a threshold: missing values stay on the lower side, or are cut off
     alone. In other columns one level is cut off from all others of the box, which are released as a
@@ -258,30 +214,29 @@ class Mondrian:
 
 
 def spanned_shares(is_present: NDArray[np.bool_], columns: tuple[Column, ...]) -> FloatArray:
-    """Return the share of each column's levels that the rows of a box span (boxes, d); 0 for one
-    level.
+    """Return the share of each column's levels that the rows of each box span, (boxes, d).
 
-    is_present   whether the box has rows on each level, column after column (boxes, levels)
+    is_present   (boxes, levels of all columns) whether a box has rows on a level
+
+    The first level does not count, so one level spans 0 and all levels span 1. In an ordered column
+    the span is from the lowest value to the highest, and missing values are one more level.
     """
-    starts = level_starts(columns)
-    shares = np.zeros((len(is_present), len(columns)))
-    for i, column in enumerate(columns):
-        spanned = fill_gaps(is_present[:, starts[i] : starts[i + 1]], column)
-        shares[:, i] = (spanned.sum(axis=1) - 1) / max(1, column.size - 1)
-    return shares
+    spans = fill_gaps(is_present, columns)
+    sizes = np.array([column.size for column in columns])
+    return np.asarray(
+        (np.stack([span.sum(axis=1) for span in spans], 1) - 1) / np.maximum(1, sizes - 1)
+    )
 
 
 @dataclass(frozen=True)
 class Tree:
-    """A classification tree over cumulative bits whose leaves keep the guarantee.
-
-    A row is released as the box of its leaf.
+    """A classification tree over cumulative bits; a row is released as the box of its leaf.
 
     least   fewest rows of a leaf, where K is less
 
     Each box is cut by the bit that most lowers Gini impurity among those whose two sides keep the
-    guarantee and have ``least`` rows, the first of equal ones. Where no cut makes a box purer, it
-    is cut nearest to halves: the boxes are as fine as they may be.
+    guarantee and have ``least`` rows; in a tie, by the first. Where no cut makes a box purer, it is
+    cut nearest to halves: the boxes are as fine as they may be.
 
     Source: Breiman, Friedman, Olshen, Stone, "Classification and regression trees" (1984).
     """
@@ -295,8 +250,8 @@ class Tree:
 
 
 def _purest(cuts: Cuts) -> IntArray:
-    """Return the cut of each box with the purest sides, or the most even one if no cut makes it
-    purer."""
+    """Return the cut of each box with the purest sides, or the most even one if none makes it purer
+    (boxes,)."""
     purity = _purity(cuts.yes) + _purity(cuts.no)
     best = cuts.best(purity)
     # A gain within rounding is none.

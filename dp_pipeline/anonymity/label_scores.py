@@ -1,11 +1,9 @@
-"""Scores of rows by a logistic regression of the labels: what all rows together say of each row."""
-
-from __future__ import annotations
+"""Scores of rows by a logistic regression of the labels."""
 
 import warnings
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,36 +14,36 @@ from dp_pipeline.anonymity.ranking import label_counts, mutual_information
 from dp_pipeline.config.encoding import FloatArray, IntArray
 
 MAX_BITS = 256
-"""Most bits with a weight, which are the most informative ones."""
+"""Most bits that get a weight: the most informative ones."""
 
 MAX_LINES = 16
-"""Most labels with a score, which are the most frequent ones."""
+"""Most labels that get a score: the most frequent ones."""
 
 MAX_LEARNED_ROWS = 100_000
-"""Most distinct rows, labels included, to learn from; of more, a seeded sample is taken."""
+"""Most distinct rows, labels included, that are learned from."""
 
 SCORE_UNIT = 1 << 12
-"""Units of a score in one: scores are integers, whose sums are exact in any order."""
+"""Scores are integers, in units of 1/4096: their sums are exact in any order."""
 
 
 @dataclass(frozen=True, eq=False)
 class ScoreRule:
-    """A rule from levels to integer scores, one score for each label (a single one for two labels).
+    """A rule that gives a row one integer score for each label, or a single one for two labels.
 
-    level_scores   for each column the part that each level adds to every score (levels, scores)
+    level_scores   for each column, what each level adds to every score (levels, scores)
 
-    Scores are scaled so that a decrease of their squares by a cut, divided by 2^24, is the decrease
-    of entropy in nats, to the second order.
+    The scale: a decrease by x of the summed squares of scores around their means is a decrease of
+    entropy by x/2^24 nats, to the second order.
     """
 
     level_scores: tuple[FloatArray, ...]
 
     @classmethod
-    def learn(cls, rows: CodedRows, guarantee: KAnonymityGuarantee) -> ScoreRule:
-        """Return the rule that logistic regression (C = 1) learns from bits with enough rows.
+    def learn(cls, rows: CodedRows, guarantee: KAnonymityGuarantee) -> Self:
+        """Return the rule that logistic regression (C = 1) learns from the bits of
+        ``_weighted_bits``; it has no score without such bits, or if all rows have one label.
 
-        It depends on how many rows there are of each kind, not on their order. Without such bits,
-        or with rows of one label only, there is no score.
+        It does not depend on the order of the rows.
         """
         counts, bits = rows.target_counts, _weighted_bits(rows, guarantee)
         lines = MAX_LINES if np.count_nonzero(counts) > 2 else 1
@@ -68,26 +66,23 @@ class ScoreRule:
             tables[bit.column][first:end] += line_weights
         return cls(tuple(tables))
 
-    def keep_lines(self, is_kept: NDArray[np.bool_]) -> ScoreRule:
-        """Return the rule with every score set to 0 for which the mask (scores,) is false."""
+    def keep_lines(self, is_kept: NDArray[np.bool_]) -> "ScoreRule":
+        """Return the rule with each score set to 0 where the mask (scores,) is false."""
         return ScoreRule(tuple(np.where(is_kept, table, 0.0) for table in self.level_scores))
 
     def scores(self, codes: NDArray[np.integer]) -> IntArray:
         """Return the scores (n, scores) of codes (n, d)."""
-        lines = self.level_scores[0].shape[1] if self.level_scores else 0
-        scores = np.zeros((len(codes), lines))
-        for column, table in enumerate(self.level_scores):
-            scores += table[codes[:, column]]
-        return scores.astype(np.int64)
+        parts = [table[column] for table, column in zip(self.level_scores, codes.T, strict=True)]
+        return np.asarray(np.sum(parts or [np.zeros((len(codes), 0))], axis=0), dtype=np.int64)
 
 
 def fit_logistic(features: NDArray[Any], counts: IntArray) -> Any:
-    """Return scikit-learn's logistic regression (C = 1), fitted on weighted (row, label) kinds.
-
-    Of very many kinds, only a fixed sample is read.
+    """Return scikit-learn's logistic regression (C = 1), fitted on rows with weights.
 
     features   (m, features)
-    counts     (m, labels) rows of each label, of two labels or more
+    counts     (m, labels) number of rows of each label with these features; two labels have some
+
+    Of more than 100,000 counts above 0, a fixed sample is read.
     """
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
@@ -106,10 +101,10 @@ def fit_logistic(features: NDArray[Any], counts: IntArray) -> Any:
 
 
 def _weighted_bits(rows: CodedRows, guarantee: KAnonymityGuarantee) -> tuple[Bit, ...]:
-    """Return the bits that get a weight in the regression: the most informative ones, in order.
+    """Return the most informative cumulative bits, at most 256, in their order.
 
-    They divide the levels of a column into groups that each have the rows and labels of a class, so
-    no weight is about levels that few rows have. Weights of several columns together may be about
+    They divide the levels of each column into groups whose rows keep the guarantee of a class, so
+    no weight of a bit reveals rows of rare levels. Weights of several columns together may be about
     few rows.
     """
     bits, labels = cumulative_bits(rows.columns), len(rows.target_levels)
@@ -133,14 +128,14 @@ def _weighted_bits(rows: CodedRows, guarantee: KAnonymityGuarantee) -> tuple[Bit
 
 @dataclass(frozen=True, eq=False)
 class ScoredRows:
-    """Rows with their label scores and the guarantee that they have to keep."""
+    """Rows with the guarantee that they have to keep, and their label scores, computed once."""
 
     rows: CodedRows
     guarantee: KAnonymityGuarantee
 
     @cached_property
     def kinds(self) -> tuple[CodedRows, IntArray]:
-        """The distinct rows, labels included, and the number of rows equal to each."""
+        """The distinct rows, labels included, and the number of rows equal to each (kinds,)."""
         return self.rows.kinds()
 
     @cached_property

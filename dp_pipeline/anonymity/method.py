@@ -1,10 +1,8 @@
 """The protocol of a k-anonymous method, its result, and the rules by which rows are recoded."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, Protocol
+from typing import ClassVar, Literal, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,11 +13,10 @@ from dp_pipeline.config.encoding import FloatArray
 
 @dataclass(frozen=True)
 class Bit:
-    """A yes-or-no question: whether the code of a column is ``code``, or at least ``code``.
+    """A question about a row: whether its code in a column is ``code``, or is at least ``code``.
 
-    A missing value is not at least any code.
-
-    column   position among the columns of the rows
+    column   position of the column
+    asks     the kind of question; the answer to ``at_least`` is no for a missing value
 
     >>> ages = Column("age", ("[0, 20)", "[20, 40)", "missing"), ordered=True, missing=2)
     >>> [bit.name((ages,)) for bit in cumulative_bits((ages,))]
@@ -31,12 +28,12 @@ class Bit:
     asks: Literal["is", "at_least"] = "is"
 
     def answers(self, codes: NDArray[np.integer], columns: Sequence[Column]) -> NDArray[np.bool_]:
-        """Return whether each row's answer is yes, (n,), from codes (n, d)."""
+        """Return whether the answer is yes for each row of codes (n, d), (n,)."""
         values, (first, end) = codes[:, self.column], self.code_range(columns)
         return np.asarray((values >= first) & (values < end))
 
     def code_range(self, columns: Sequence[Column]) -> tuple[int, int]:
-        """Return the first code with the answer yes, and the code after the last one."""
+        """Return the first code with the answer yes, and the last one plus 1."""
         end = columns[self.column].values if self.asks == "at_least" else self.code + 1
         return self.code, end
 
@@ -52,10 +49,10 @@ def one_hot_bits(columns: Sequence[Column]) -> tuple[Bit, ...]:
 
 
 def cumulative_bits(columns: Sequence[Column]) -> tuple[Bit, ...]:
-    """Return the thresholds of ordered columns, the levels of other columns, and bits for missing
-    values.
+    """Return the bits ``at_least`` of ordered columns, and ``is`` of others, column by column.
 
-    Of a column with two levels one bit is left out, which says the contrary of the other.
+    An ordered column has none for its first value, and one more for missing values. Another column
+    of two levels has only the second bit, as the first is its contrary.
     """
     bits = list[Bit]()
     for i, column in enumerate(columns):
@@ -70,9 +67,8 @@ def cumulative_bits(columns: Sequence[Column]) -> tuple[Bit, ...]:
 def bit_matrix(
     bits: Sequence[Bit], codes: NDArray[np.integer], columns: Sequence[Column]
 ) -> NDArray[np.bool_]:
-    """Return the answers (n, bits), with those of one bit contiguous in memory."""
+    """Return whether each bit is true for each row of codes (n, d), (n, bits), in Fortran order."""
     matrix = np.empty((len(codes), len(bits)), dtype=np.bool_, order="F")
-    # One column is read for each of its bits.
     by_column = np.asfortranarray(codes)
     for i, bit in enumerate(bits):
         matrix[:, i] = bit.answers(by_column, columns)
@@ -83,7 +79,7 @@ class RowRule(Protocol):
     """A rule that recodes each row independently of all other rows.
 
     columns   the released columns
-    about     position of the quasi-identifier from which each released column is made
+    about     for each released column, the position of the quasi-identifier it is made from
     """
 
     @property
@@ -93,20 +89,17 @@ class RowRule(Protocol):
     def about(self) -> tuple[int, ...]: ...
 
     def released(self, rows: CodedRows) -> CodedRows:
-        """Return the rows with released columns in the place of quasi-identifiers, and unchanged
-        labels.
-
-        Rows with equal codes are one equivalence class."""
+        """Return all rows, in their order, with the released columns and unchanged labels."""
         ...
 
     def features(self, rows: CodedRows) -> FloatArray:
-        """Return the features of the rows for classifiers, (n, features), in 0..1."""
+        """Return the features (n, features) in 0..1 that classifiers read instead of the codes."""
         ...
 
 
 @dataclass(frozen=True)
 class BitRule:
-    """A rule that releases some bits and drops everything else.
+    """A rule that releases each of some bits as a column of 0 and 1, and nothing else.
 
     source   the quasi-identifiers that the bits ask about
     """
@@ -132,10 +125,7 @@ class BitRule:
 
 @dataclass(frozen=True)
 class Unchanged:
-    """The rule that changes no row; its features are all cumulative bits.
-
-    columns   the quasi-identifiers, which are the released columns too
-    """
+    """The rule that releases the quasi-identifiers themselves; features are all cumulative bits."""
 
     columns: tuple[Column, ...]
 
@@ -153,12 +143,12 @@ class Unchanged:
 
 @dataclass(frozen=True, eq=False)
 class Recoding:
-    """A recoding of rows: a rule, and the rows that are suppressed.
+    """The result of a method: a rule, and the rows of the source that are left out.
 
-    rule         rule by which rows are recoded, published with the release
-    suppressed   (n,) whether a row must be left out for the guarantee to hold
-    auc          AUC of logistic regression in folds of the recoded rows, if the method has measured
-                 it: exact, without noise
+    rule         the rule by which rows are recoded, which is published
+    suppressed   (n,) whether each row must be left out for the guarantee to hold
+    auc          exact AUC of logistic regression in folds of the recoded rows, or None if the
+                 method has not measured it
     """
 
     rule: RowRule
@@ -166,12 +156,12 @@ class Recoding:
     auc: float | None = None
 
     @classmethod
-    def of_all(cls, rule: RowRule, rows: CodedRows) -> Recoding:
-        """Return the recoding by a rule that suppresses none of the rows."""
+    def of_all(cls, rule: RowRule, rows: CodedRows) -> Self:
+        """Return the recoding by a rule that leaves none of the rows out."""
         return cls(rule, np.zeros(len(rows), dtype=np.bool_))
 
     def release(self, rows: CodedRows) -> CodedRows:
-        """Return the recoded rows without suppressed ones, in the order of their released codes.
+        """Return the recoded rows without suppressed ones, sorted by released codes and label.
 
         Their order in the source would link two releases."""
         released = self.rule.released(rows.select(~self.suppressed))
@@ -179,10 +169,8 @@ class Recoding:
 
 
 def unchanged_if_possible(rows: CodedRows, guarantee: KAnonymityGuarantee) -> Recoding | None:
-    """Return the recoding that leaves every row unchanged if the guarantee is empty, else None.
-
-    TooFewRows as ``Method.recode``.
-    """
+    """Return the recoding that changes no row if the guarantee is empty, else None; TooFewRows as
+    ``Method.recode``."""
     guarantee.require_possible(rows)
     return Recoding.of_all(Unchanged(rows.columns), rows) if guarantee.is_empty else None
 
@@ -192,9 +180,7 @@ class Method(Protocol):
 
     summary   one sentence for lists and the Dagster page
 
-    Optional: ``sensitive_diversity``, different labels that it keeps in every class where the label
-    is sensitive and no other number is declared; 1 for the papers' methods, which have no such
-    rule.
+    A method may also have the number ``sensitive_diversity``: see the function of that name.
     """
 
     summary: ClassVar[str]
@@ -202,14 +188,13 @@ class Method(Protocol):
     def recode(self, rows: CodedRows, guarantee: KAnonymityGuarantee, *, seed: int) -> Recoding:
         """Return a recoding under which the rows keep the guarantee.
 
-        It reads them exactly: nothing of it is differentially private.
-
-        Raises TooFewRows where even one class of all rows would break the guarantee.
+        It reads the rows exactly: it is not differentially private. TooFewRows where even one class
+        of all rows would break the guarantee.
         """
         ...
 
 
 def sensitive_diversity(method: Method | type[Method], *, k: int) -> int:
-    """Return how many different labels every class must have by default if the label is
-    sensitive; 1 where K guarantees nothing."""
+    """Return the default number of labels in every class where the label is sensitive; it is 1 for
+    k ≤ 1 and for the papers' methods, which have no such rule."""
     return int(getattr(method, "sensitive_diversity", 1)) if k > 1 else 1

@@ -1,19 +1,17 @@
-"""AUC of classifiers that learn from k-anonymous releases of a method, measured exactly."""
-
-from __future__ import annotations
+"""Exact AUC of classifiers that learn from k-anonymous releases of a method."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal, get_args
+from typing import Any, Literal, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dp_pipeline.anonymity.coded_rows import CodedRows, KAnonymityGuarantee
 from dp_pipeline.anonymity.method import Method, RowRule
 from dp_pipeline.anonymity.ranking import RankedSearch
-from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.metrics.auc import macro_auc
 from dp_pipeline.metrics.classification import Scorer, scores, stratified_folds
 
@@ -22,13 +20,12 @@ EvaluationProtocol = Literal["nested", "paper"]
 
 @dataclass(frozen=True)
 class ProtocolResult:
-    """The quality of classifiers that learn from the k-anonymous releases of one method and
-    guarantee.
+    """The quality of the k-anonymous releases of one method and guarantee.
 
-    aucs               scorer → mean AUC over the folds whose test rows have two labels or more; NaN
-                       without any
-    seconds            mean wall time of one selection, its ranking included
-    released_columns   mean number of released columns, the label left aside
+    aucs               mean AUC of each scorer over the folds whose test rows have two labels or
+                       more; NaN if there are none
+    seconds            mean wall time of one recoding
+    released_columns   mean number of released columns without the label
     """
 
     aucs: Mapping[Scorer, float]
@@ -36,17 +33,16 @@ class ProtocolResult:
     released_columns: float
 
     @classmethod
-    def mean(cls, results: Sequence[ProtocolResult]) -> ProtocolResult:
-        """Return the means over the results of at least one fold.
-
-        >>> low, high = ProtocolResult({"svm": 0.5}, 1.0, 3), ProtocolResult({"svm": 0.7}, 2.0, 4)
-        >>> ProtocolResult.mean([low, high])
-        ProtocolResult(aucs={'svm': 0.6}, seconds=1.5, released_columns=3.5)
-        """
+    def mean(cls, results: Sequence[Self]) -> Self:
+        """Return the means over the results of at least one fold, without AUCs that are NaN."""
+        by_scorer = {
+            scorer: [fold.aucs[scorer] for fold in results if not np.isnan(fold.aucs[scorer])]
+            for scorer in results[0].aucs
+        }
         return cls(
-            {scorer: _mean([fold.aucs[scorer] for fold in results]) for scorer in results[0].aucs},
-            _mean([fold.seconds for fold in results]),
-            _mean([fold.released_columns for fold in results]),
+            {scorer: float(np.mean(aucs or [np.nan])) for scorer, aucs in by_scorer.items()},
+            float(np.mean([fold.seconds for fold in results])),
+            float(np.mean([fold.released_columns for fold in results])),
         )
 
 
@@ -60,7 +56,7 @@ def evaluate_over(
     folds: int = 5,
     seed: int = 0,
 ) -> list[ProtocolResult]:
-    """Return the AUC of classifiers on held-out rows, with one result for each guarantee.
+    """Return the quality of a method in folds of the rows, with one result for each guarantee.
 
     ``nested``   the method reads only the training rows of a fold, and their release keeps the
                  guarantee. Classifiers learn from that release, without suppressed rows, and are
@@ -72,16 +68,9 @@ def evaluate_over(
     same for all guarantees, those of ``paper`` as far as the same rows are released. A ranking does
     not depend on the guarantee: it is made once a fold, and counts in every ``seconds``.
 
-    TooFewRows where one guarantee cannot be kept in one fold; DeclarationError for fewer than two
-    folds and for a protocol or scorer that is not known.
+    TooFewRows where one guarantee cannot be kept in one fold; DeclarationError for an unknown
+    scorer.
     """
-    if folds < 2:
-        raise DeclarationError(f"An evaluation needs at least 2 folds, not {folds}")
-    if protocol not in get_args(EvaluationProtocol):
-        protocols = ", ".join(get_args(EvaluationProtocol))
-        raise DeclarationError(
-            f"The protocol of an evaluation must be one of {protocols}, not {protocol!r}"
-        )
     # Solvers take long to be imported, which is no part of a selection's time.
     import sklearn.ensemble  # noqa: F401
 
@@ -107,10 +96,8 @@ def evaluate_over(
 
 @dataclass(frozen=True, eq=False)
 class _Selection:
-    """The rule that a method selected for one guarantee, with the seconds it took.
-
-    rows   rows that are not suppressed, before recoding
-    """
+    """The rule of a method for one guarantee, the seconds that it took, and the rows that are not
+    suppressed, before recoding."""
 
     rule: RowRule
     rows: CodedRows
@@ -119,15 +106,14 @@ class _Selection:
     def test(self, learn: CodedRows, test: CodedRows, scorers: Sequence[Scorer]) -> ProtocolResult:
         aucs: dict[Scorer, float] = {}
         for scorer in scorers:
-            learned, tested = (
-                self.rule.released(rows).codes
-                if scorer == "class_rate"
-                else self.rule.features(rows)
-                for rows in (learn, test)
-            )
-            probabilities = scores(scorer, learned, learn.target, tested, len(learn.target_levels))
+            read = self._released_codes if scorer == "class_rate" else self.rule.features
+            labels = len(learn.target_levels)
+            probabilities = scores(scorer, read(learn), learn.target, read(test), labels)
             aucs[scorer] = macro_auc(probabilities, test.target)
         return ProtocolResult(aucs, self.seconds, len(self.rule.columns))
+
+    def _released_codes(self, rows: CodedRows) -> NDArray[Any]:
+        return self.rule.released(rows).codes
 
 
 def _selections(
@@ -145,9 +131,3 @@ def _selections(
         recoding = recode(rows, guarantee)
         seconds = ranked_in + time.perf_counter() - started
         yield _Selection(recoding.rule, rows.select(~recoding.suppressed), seconds)
-
-
-def _mean(numbers: Sequence[float]) -> float:
-    """Return the mean of the numbers that are not NaN; NaN if all are."""
-    numeric = [number for number in numbers if not np.isnan(number)]
-    return float(np.mean(numeric)) if numeric else float("nan")

@@ -1,8 +1,4 @@
-"""Selections of one-hot bits by rankings: by what bits tell about the label, alone or to a random
-forest, and by how far they keep rows of different labels apart (HamDist).
-"""
-
-from __future__ import annotations
+"""Selections of one-hot bits by rankings: mutual information, random forests, and HamDist."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -27,28 +23,27 @@ Ranking = tuple[int, ...]
 class RankedSearch(ABC):
     """A feature selection that ranks one-hot bits and then passes over them once (RFKA).
 
-    The result depends on the ranking and on the classes alone. It is maximal: every other bit
-    breaks the guarantee or is not worth a column (``ClassPartition.takes``). It is *not* monotone
-    in K: a larger K may keep a bit that a smaller one had no room for besides another.
+    The result is maximal: ``ClassPartition.takes`` is false for every other bit. It is *not*
+    monotone in K: a larger K may keep a bit that a smaller one had no room for besides another.
+
+    bits   the function from columns to the bits that the method selects from
     """
 
-    # A selector asks for the bits that a method chose from, and takes cumulative ones by default.
     bits = staticmethod(one_hot_bits)
 
     @abstractmethod
     def score_bits(self, rows: CodedRows, bits: Sequence[Bit], *, seed: int) -> FloatArray:
-        """Return the score of each bit, (bits,)."""
+        """Return the score of each bit (bits,): higher ones are tried first."""
 
     def ranking(self, rows: CodedRows, *, seed: int) -> Ranking:
-        """Return the bits by descending score, independent of the guarantee; ties keep their
-        order."""
+        """Return the positions of the one-hot bits by descending score; ties keep their order."""
         scores = self.score_bits(rows, self.bits(rows.columns), seed=seed)
         return tuple(np.argsort(-scores, kind="stable").tolist())
 
     def recode_by(
         self, ranking: Ranking, rows: CodedRows, guarantee: KAnonymityGuarantee
     ) -> Recoding:
-        """Return the recoding by the bits that one pass over a given ranking keeps."""
+        """Return the recoding by the bits that ``accept_in_order`` accepts from a ranking."""
         partition = ClassPartition(rows, self.bits(rows.columns), guarantee)
         return partition.result(accept_in_order(partition, ranking))
 
@@ -68,16 +63,16 @@ class InformationRanking(RankedSearch):
 
 
 def label_counts(rows: CodedRows, bits: Sequence[Bit]) -> IntArray:
-    """Return the numbers of rows with and without every bit, by label: (2, bits, labels)."""
-    matrix, labels = bit_matrix(bits, rows.codes, rows.columns), len(rows.target_levels)
-    on = np.zeros((len(bits), labels), dtype=np.int64)
-    for label in range(labels):
-        on[:, label] = matrix[rows.target == label].sum(axis=0)
+    """Return the number of rows where each bit is true, and false, by label: (2, bits, labels)."""
+    matrix, labels = bit_matrix(bits, rows.codes, rows.columns), range(len(rows.target_levels))
+    on = np.stack([matrix[rows.target == label].sum(axis=0) for label in labels], axis=1)
     return np.stack([on, rows.target_counts - on])
 
 
 def mutual_information(counts: IntArray) -> FloatArray:
-    """Return I(bit; label) in bits, (bits,), from counts (2, bits, labels); 0 without rows.
+    """Return the mutual information of each bit and the label, in bits of entropy (bits,).
+
+    counts   (2, bits, labels) as ``label_counts`` returns them; without rows the result is 0
 
     >>> counts = np.array([[[2, 0], [1, 1]], [[0, 2], [1, 1]]])
     >>> mutual_information(counts).tolist()
@@ -97,7 +92,7 @@ MAX_SHUFFLED_ROWS = 1 << 20
 
 
 def fitted_forest(bits: NDArray[np.float32], target: IntArray, *, trees: int, seed: int) -> Any:
-    """Return scikit-learn's random forest of Gini trees on bootstrap samples."""
+    """Return scikit-learn's random forest, fitted on bits (n, bits) and labels (n,)."""
     from sklearn.ensemble import RandomForestClassifier
 
     forest = RandomForestClassifier(n_estimators=trees, random_state=seed)
@@ -107,10 +102,12 @@ def fitted_forest(bits: NDArray[np.float32], target: IntArray, *, trees: int, se
 def permutation_importance(
     forest: Any, bits: NDArray[np.float32], target: IntArray, *, rng: np.random.Generator
 ) -> FloatArray:
-    """Return the out-of-bag permutation importance of every bit, (bits,).
+    """Return the out-of-bag permutation importance of every bit, in rows (bits,).
 
     It is imp(a) = (1/trees)·Σ(R_k − R_k^a): R_k out-of-bag rows that tree k predicts correctly,
     R_k^a those when bit a is shuffled among them.
+
+    forest, bits, target   a fitted forest, with the bits (n, bits) and labels (n,) it was fitted on
 
     Breiman's importance; RFKA, algorithm 1, lines 1 to 4 (where R_k^a and the mean are garbled).
     """
@@ -127,9 +124,10 @@ def permutation_importance(
 def _rows_lost(
     tree: Any, used: IntArray, bits: NDArray[np.float32], target: IntArray, rng: np.random.Generator
 ) -> FloatArray:
-    """Return, for every used bit, how many fewer rows a tree predicts rightly after shuffling it.
+    """Return how many fewer rows a tree predicts rightly after shuffling each bit (used,).
 
-    Only rows whose bit the shuffle has changed are predicted again."""
+    used   positions of the bits that the tree reads
+    """
     answers = tree.value[:, 0, :].argmax(axis=1)
     was_right = answers[tree.apply(bits)] == target
     columns = bits[:, used].T
@@ -150,14 +148,12 @@ def _rows_lost(
 class Rfka(RankedSearch):
     """A feature selection that ranks bits by a forest's permutation importance (RFKA).
 
-    Each bit is kept that leaves every equivalence class at least K rows.
-
     trees   trees of the forest; 1000 in the paper
 
+    Rows are sorted first, so that the bootstraps do not depend on their order.
+
     Source: Huang Mei, Zhu Yan, "K-anonymous feature selection based on random-forest feature
-    importance", algorithm 1, mended where it is wrong as printed: see
-    ``bit_search.accept_in_order``. Rows are sorted first, so that the bootstraps do not depend on
-    their order in the file.
+    importance", algorithm 1, mended where it is wrong as printed: see ``accept_in_order``.
     """
 
     summary: ClassVar[str] = "one pass over one-hot bits, by a random forest's importance"
@@ -191,10 +187,9 @@ class Impurity(Rfka):
 def hamming_distances(rows: CodedRows, bits: Sequence[Bit]) -> IntArray:
     """Return the number of pairs of rows with different labels that each bit separates, (bits,).
 
-    HamDist of a set of bits is the sum of these: over all pairs of a row of one label and a row
-    of another, the places where they differ. Pairs that differ in a bit are those of a row with
-    it and a row without; from them go those of one label: n₁n₀ − Σ_y n₁y·n₀y. With two labels
-    that is |D+||D−|·(p(1 − q) + q(1 − p)), the closed form.
+    HamDist of a set of bits is the sum of these. Of the pairs of a row with the bit and a row
+    without, those of one label do not count: n₁n₀ − Σ_y n₁y·n₀y. With two labels that is
+    |D+||D−|·(p(1 − q) + q(1 − p)), the closed form.
 
     Source: Zhang, Mohammed, Dave, Al Hasan, "Feature Selection for Classification under Anonymity
     Constraint" (Transactions on Data Privacy 2017), of which only the abstract could be read.
@@ -205,7 +200,7 @@ def hamming_distances(rows: CodedRows, bits: Sequence[Bit]) -> IntArray:
 
 @dataclass(frozen=True)
 class HamdistForward(RankedSearch):
-    """A feature selection that adds allowed bits in descending order of HamDist (RFKA's search)."""
+    """A feature selection that ranks bits by HamDist, the pairs of labels that they separate."""
 
     summary: ClassVar[str] = "one pass over one-hot bits, by Hamming distance of the labels"
 
@@ -217,8 +212,8 @@ class HamdistForward(RankedSearch):
 class HamdistBackward(HamdistForward):
     """A feature selection that drops the bits of lowest HamDist until the guarantee is kept.
 
-    The rest is the longest top of the ranking that keeps it, so it is found by adding bits until
-    one breaks the guarantee. Not maximal: a later bit might have been kept.
+    The rest is the longest top of the ranking that keeps it, so bits are added until one breaks
+    the guarantee. The result is not maximal: a later bit might have been kept.
     """
 
     summary: ClassVar[str] = "drops one-hot bits of least Hamming distance until it is k-anonymous"
@@ -226,9 +221,9 @@ class HamdistBackward(HamdistForward):
     def recode_by(
         self, ranking: Ranking, rows: CodedRows, guarantee: KAnonymityGuarantee
     ) -> Recoding:
-        """Return the recoding by the most bits from the top of the ranking that keep the
-        guarantee, without those that only show which rows are suppressed."""
-        partition = ClassPartition(rows, one_hot_bits(rows.columns), guarantee)
+        """Return the recoding by the bits of the longest top of the ranking that keeps the
+        guarantee, without those for which ``ClassPartition.takes`` is false."""
+        partition = ClassPartition(rows, self.bits(rows.columns), guarantee)
         accepted = list[int]()
         for bit in ranking:
             if not partition.allows(bit):
@@ -243,12 +238,13 @@ class HamdistRatio:
     HamDist.
 
     Dropping a bit frees the rows whose classes broke the guarantee and no longer do. A bit that
-    frees rows and keeps no labels apart goes first; where no bit alone frees a row, the one of
-    least HamDist goes. Ties: the first bit.
+    frees rows and has HamDist 0 goes first; where no bit alone frees a row, the one of least
+    HamDist goes. Ties: the first bit.
+
+    bits   as in ``RankedSearch``
     """
 
     summary: ClassVar[str] = "drops the one-hot bit that frees most rows for its Hamming distance"
-    # As in ``RankedSearch``.
     bits = staticmethod(one_hot_bits)
 
     def recode(self, rows: CodedRows, guarantee: KAnonymityGuarantee, *, seed: int) -> Recoding:  # noqa: ARG002

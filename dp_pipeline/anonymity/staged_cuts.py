@@ -1,14 +1,11 @@
-"""Boxes and bands: classes that are cut along columns and along the lines of labels, in stages.
+"""Classes that are cut in stages: along columns, and along lines, which are the scores of labels.
 
-A box that is cut along columns says of a row what those few columns say. A band holds rows of like
-score along a line, which says what all columns do together: so a few classes say much where columns
-add up, the more so the larger K is. Bands are released as the boxes around their rows.
+A box is a class cut along columns. A band is a class cut along a line: its rows have like scores,
+to which all columns add.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,19 +19,17 @@ from dp_pipeline.anonymity.method import Recoding, unchanged_if_possible
 from dp_pipeline.config.encoding import FloatArray, IntArray
 
 MAX_LEVELS = 64
-"""Most levels of all lines together, but at least sixteen of each: more hardly help, and take time
-in proportion.
-"""
+"""Most levels of all lines together, but sixteen for each: more hardly help, and take time."""
 
 LEAST_GAIN = 1e-9
 """Least gain of a cut, in nats: smaller ones are within rounding."""
 
 NO_END = 1 << 62
-"""Number above every score."""
+"""Integer above every score."""
 
 Stage = tuple[Literal["lines", "columns"], int]
-"""Cuts along lines or along columns, and the least rows of both sides, in multiples of K; of the
-labels that each class must have, where those are more.
+"""The kind of the cuts, and the least rows of both sides in multiples of K, or of the guaranteed
+labels if these are more.
 """
 
 BOXES: tuple[Stage, ...] = (("columns", 1),)
@@ -47,23 +42,18 @@ BANDS_IN_BOXES: tuple[Stage, ...] = (("columns", 3), ("lines", 1))
 """Boxes first: where one column decides what another says, they have bands of their own."""
 
 BOXES_IN_BANDS: tuple[Stage, ...] = (("lines", 2), ("columns", 1), ("lines", 1))
-"""Bands first: the last cuts are along columns, which makes boxes that differ where few levels
-would make the boxes around bands alike.
-"""
+"""Bands first: the cuts along columns make boxes differ where those around bands would be alike."""
 
 
 def recode_in_stages(scored_rows: ScoredRows, stages: tuple[Stage, ...]) -> Recoding:
-    """Return the recoding by classes that are cut, stage by stage, until no stage allows a cut.
+    """Return the recoding by classes that are cut until no stage allows a cut; no row is left out.
 
     Of the cuts of the first stage that allows any, the one is made that most separates the scores
     of rows; where none does, the one nearest to halves. A row is released as the box around the
-    rows of its class: an interval of an ordered column, a set of levels of others. Boxes overlap.
-    The rule consists of the scores of levels, of cuts along lines, each at the roundest number
-    between two neighbouring scores, and of cuts along columns. It was learned from the rows, and
-    its weights reveal something of them, so only the boxes are published.
+    rows of its class. Boxes overlap. The rule was learned from the rows, and its weights reveal
+    something of them, so only the boxes are published.
 
-    It depends on how many rows there are of each kind, not on their order. Nothing is left out.
-    TooFewRows as ``Method.recode``.
+    It does not depend on the order of the rows. TooFewRows as ``Method.recode``.
     """
     rows, guarantee = scored_rows.rows, scored_rows.guarantee
     if (unchanged := unchanged_if_possible(rows, guarantee)) is not None:
@@ -86,10 +76,13 @@ def recode_in_stages(scored_rows: ScoredRows, stages: tuple[Stage, ...]) -> Reco
 
 
 def score_thresholds(scores: IntArray, counts: IntArray) -> tuple[IntArray, ...]:
-    """Return the ascending thresholds on each score line that divide rows into about equal parts.
+    """Return the ascending thresholds of each score that divide rows into about equal parts.
 
-    scores   (kinds, scores) of different rows
-    counts   (kinds,) rows of each
+    scores   (kinds, scores) of distinct rows
+    counts   (kinds,) number of rows equal to each
+
+    A threshold is the roundest integer above one score and up to the next. There are fewer than 64,
+    or than 16 to 64 for several scores: see ``MAX_LEVELS``.
     """
     most = max(MAX_LEVELS // 4, MAX_LEVELS // max(1, scores.shape[1]))
     thresholds = []
@@ -104,8 +97,8 @@ def score_thresholds(scores: IntArray, counts: IntArray) -> tuple[IntArray, ...]
 
 
 def _roundest(low: IntArray, high: IntArray) -> IntArray:
-    """Return the integers above ``low`` and up to ``high`` that are divisible by the highest power
-    of two.
+    """Return, place by place, the integer above ``low`` and up to ``high`` that is divisible by the
+    highest power of two.
 
     >>> _roundest(np.array([5, 16, -3]), np.array([9, 23, 1])).tolist()
     [8, 20, 0]
@@ -129,8 +122,11 @@ class BandRule:
     tree: BoxTree
 
     @classmethod
-    def of(cls, tree: BoxTree, thresholds: tuple[IntArray, ...], rule: ScoreRule) -> BandRule:
-        """Return the rule of a tree whose forks refer to score thresholds or columns."""
+    def of(cls, tree: BoxTree, thresholds: tuple[IntArray, ...], rule: ScoreRule) -> Self:
+        """Return the rule of a tree that reads columns and, after them, levels between thresholds.
+
+        Forks of the rule compare scores with thresholds; scores that no fork reads are 0.
+        """
         column_count, is_used = len(rule.level_scores), np.zeros(len(thresholds), dtype=np.bool_)
         nodes = list(tree.nodes)
         for i, fork in enumerate(nodes):
@@ -146,8 +142,8 @@ class BandRule:
 
 
 def _choose(cuts: Cuts, stages: tuple[Stage, ...], scored_rows: ScoredRows) -> IntArray:
-    """Return the cut of each box that separates scores most, from the first stage that allows
-    one."""
+    """Return the cut of each box that separates scores most, or the most even one if none does,
+    among those of the first stage that allows a cut (boxes,)."""
     is_along_column = cuts.line.columns < len(scored_rows.rows.columns)
     offered = np.zeros(cuts.allowed.shape, dtype=np.bool_)
     for kind, times in reversed(stages):

@@ -78,17 +78,17 @@ def flagged_rows(draw: st.DrawFn) -> CodedRows:
     return flagged((rng.random((n, bits)) < shares).astype(np.int64), rng.integers(0, 2, n))
 
 
-def partition_of(rows: CodedRows, guarantee, **options) -> ClassPartition | None:
+def partition_of(rows: CodedRows, guarantee) -> ClassPartition | None:
     try:
-        return ClassPartition(rows, yes_bits(len(rows.columns)), guarantee, **options)
+        return ClassPartition(rows, yes_bits(len(rows.columns)), guarantee)
     except TooFewRows:
         return None
 
 
 @settings(max_examples=60, deadline=None)
-@given(flagged_rows(), any_guarantee, st.booleans())
-def test_the_kernel_counts_as_a_loop_over_rows(rows, guarantee, by_label):
-    partition = partition_of(rows, guarantee, by_label=by_label)
+@given(flagged_rows(), any_guarantee)
+def test_the_kernel_counts_as_a_loop_over_rows(rows, guarantee):
+    partition = partition_of(rows, guarantee)
     if partition is None:
         return
     kept, refused, bits = list[int](), set[int](), range(len(rows.columns))
@@ -111,7 +111,7 @@ def test_the_kernel_counts_as_a_loop_over_rows(rows, guarantee, by_label):
             rows.codes[:, kept], rows.target, guarantee
         )
         classes = Counter(map(tuple, rows.codes[:, kept].tolist()))
-        assert sorted(partition.sizes.tolist()) == sorted(classes.values())
+        assert sorted(partition.counts.sum(axis=1).tolist()) == sorted(classes.values())
 
 
 @settings(max_examples=50, deadline=None)
@@ -126,7 +126,7 @@ def test_constant_equal_and_contrary_bits_are_allowed(rows, guarantee, random):
     order = list(range(width))
     random.shuffle(order)
     kept = accept_in_order(partition, order)
-    before = partition.sizes.tolist()
+    before = partition.counts.sum(axis=1).tolist()
     for bit in [
         width,
         width + 1,
@@ -136,7 +136,7 @@ def test_constant_equal_and_contrary_bits_are_allowed(rows, guarantee, random):
         assert partition.allows(bit)
         assert partition.takes(bit) or guarantee.max_suppressed_rows(len(rows))
         partition.refine(bit)
-    assert partition.sizes.tolist() == before
+    assert partition.counts.sum(axis=1).tolist() == before
 
 
 def test_guarantees_of_negative_numbers_are_refused():
@@ -253,7 +253,7 @@ def test_kjig_takes_bits_that_say_most_together_first():
     records = [(a, b, c, a ^ b) for a in (0, 1) for b in (0, 1) for c in (0, 1)] * 8
     rows = rows_of(*records, *[(1, 1, 0, 0)] * 8, columns=flags(3))
     bits = cumulative_bits(rows.columns)
-    partition = ClassPartition(rows, bits, KAnonymityGuarantee(8), by_label=True)
+    partition = ClassPartition(rows, bits, KAnonymityGuarantee(8))
     assert {bits[bit].column for bit in accept_informative(partition)[:2]} == {0, 1}
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dp_pipeline.anonymity import groups
 from dp_pipeline.anonymity.boxes import BoxRule
 from dp_pipeline.anonymity.clustering import ClusterKAnonymity, Gower, _Clustering
-from dp_pipeline.anonymity.coded_rows import CodedRows, Column, DistinctRows, KAnonymityGuarantee
+from dp_pipeline.anonymity.coded_rows import CodedRows, Column, KAnonymityGuarantee
 from dp_pipeline.anonymity.groups import Groups
 from dp_pipeline_tests.anonymity.mingen import kept_by
 from dp_pipeline_tests.anonymity.populations import (
@@ -32,7 +32,7 @@ def clustered(rows: CodedRows, k: int, diversity: int = 1) -> BoxRule:
 
 
 def split_centres(rows: CodedRows, guarantee: KAnonymityGuarantee) -> list[list[int]]:
-    clusters = _Clustering(DistinctRows.of(rows), Gower.of(rows.columns), guarantee)
+    clusters = _Clustering(rows, guarantee)
     return clusters.split_centres().tolist()
 
 
@@ -51,7 +51,7 @@ def distance(one: list[int], other: list[int], columns: tuple[Column, ...]) -> i
 @settings(max_examples=40, deadline=None)
 @given(rows=coded_rows(at_least=1), seed=st.integers(0, 1000))
 def test_distances_and_nearest_centres_are_those_of_a_loop(rows, seed):
-    gower, rng = Gower.of(rows.columns), np.random.default_rng(seed)
+    gower, rng = Gower(rows.columns), np.random.default_rng(seed)
     centres = rows.codes[rng.integers(0, len(rows), 3)]
     table = [
         [distance(row, centre, rows.columns) for centre in centres.tolist()]
@@ -69,7 +69,7 @@ def test_middles_have_the_least_total_distance(rows, seed):
     rng = np.random.default_rng(seed)
     weights, keys = rng.integers(1, 4, len(rows)), np.sort(rng.integers(0, 2, len(rows)))
     two = Groups(rng.permutation(len(rows)), keys, 2)
-    found = Gower.of(rows.columns).middles(rows.codes, weights, two).tolist()
+    found = Gower(rows.columns).middles(rows.codes, weights, two).tolist()
     for group, middle in enumerate(found):
         members = two.members[keys == group]
 
@@ -85,7 +85,7 @@ def test_middles_have_the_least_total_distance(rows, seed):
 
 
 def test_missing_values_are_as_far_as_values_can_be():
-    gower = Gower.of(SEX_AND_AGE)
+    gower = Gower(SEX_AND_AGE)
     rows = np.array([[0, 0], [0, 1], [0, 2], [0, 3], [1, 0]])
     young, missing = (np.array([[0, age]] * 5) for age in (0, 3))
     assert gower.between(rows, young).tolist() == [0, 512, 1024, 1024, 1024]
@@ -128,7 +128,7 @@ def split_one_by_one(rows: CodedRows, guarantee: KAnonymityGuarantee) -> list[li
     def middle(members: list[int]) -> list[int]:
         codes = np.repeat([kinds[at] for at in members], [len(of_kind[at]) for at in members], 0)
         all_rows = Groups.single(len(codes))
-        return Gower.of(rows.columns).middles(codes, np.ones(len(codes)), all_rows)[0].tolist()
+        return Gower(rows.columns).middles(codes, np.ones(len(codes)), all_rows)[0].tolist()
 
     def farthest(members: list[int], centre: list[int]) -> list[int]:
         return kinds[max(members, key=lambda at: distance(kinds[at], centre, rows.columns))]

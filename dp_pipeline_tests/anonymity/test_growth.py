@@ -62,7 +62,7 @@ def test_cuts_are_counted_as_by_masks(rows, guarantee, seed):
     if not bits:
         return
     counts_of_row = 1 + np.arange(len(rows)) % 3
-    cuts = Cuts(LevelLine.of(rows, counts_of_row), boxes, guarantee)
+    cuts = Cuts(LevelLine(rows, counts_of_row), boxes, guarantee)
     numbers, answers = np.arange(len(rows)) * 3.0, bit_matrix(bits, rows.codes, rows.columns)
     for box, members in enumerate(lists(boxes)):
         for at in range(len(bits)):
@@ -85,7 +85,7 @@ def test_cuts_are_counted_as_by_masks(rows, guarantee, seed):
 @given(rows=coded_rows(at_least=1), guarantee=guarantees(), seed=st.integers(0, 1000))
 def test_the_best_cut_is_an_allowed_one(rows, guarantee, seed):
     if cumulative_bits(rows.columns):
-        line = LevelLine.of(rows, np.ones(len(rows), dtype=np.int64))
+        line = LevelLine(rows, np.ones(len(rows), dtype=np.int64))
         cuts = Cuts(line, two_groups(rows, seed), guarantee)
         worth = np.random.default_rng(seed).integers(0, 3, cuts.allowed.shape)
         for numbers in (worth, np.zeros_like(worth)):

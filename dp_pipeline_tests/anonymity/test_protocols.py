@@ -261,10 +261,5 @@ def test_the_seed_decides(protocol):
 
 def test_wrong_use_is_refused():
     assert evaluate_over(FIRST_IS_LABEL, Kjig(), []) == []
-    for options, message in (
-        ({"folds": 1}, "An evaluation needs at least 2 folds, not 1"),
-        ({"protocol": "all"}, "must be one of nested, paper, not 'all'"),
-        ({"scorers": ["forest"]}, "must be one of logistic, class_rate, svm"),
-    ):
-        with pytest.raises(DeclarationError, match=message):
-            evaluate(FIRST_IS_LABEL, Kjig(), NOTHING, **options)
+    with pytest.raises(DeclarationError, match="must be one of logistic, class_rate, svm"):
+        evaluate(FIRST_IS_LABEL, Kjig(), NOTHING, scorers=["forest"])

@@ -149,7 +149,7 @@ def test_a_gain_is_the_fall_of_squares_of_scores():
     records = [(1, 1, 1)] * 2 + [(0, 1, 1)] * 9 + [(0, 1, 0)] * 3 + [(0, 0, 1)] * 3
     rows = rows_of(*records, *[(0, 0, 0)] * 9, columns=flags(2))
     kinds, counts = rows.kinds()
-    cuts = Cuts(LevelLine.of(kinds, counts), Groups.single(len(kinds)), KAnonymityGuarantee(2))
+    cuts = Cuts(LevelLine(kinds, counts), Groups.single(len(kinds)), KAnonymityGuarantee(2))
     line = scores_of(rows)[:, 0] / SCORE_UNIT
     for bit, gain in enumerate(score_gains(cuts, scored(rows).scores)[0]):
         sides = [line[rows.codes[:, bit] == side] for side in (0, 1)]
