@@ -44,6 +44,7 @@ def publication_request(
 ) -> TickResult:
     """Return the run that publishes one model, or the reason if the budget is too small.
 
+    run_key    Dagster starts no second run with the same key
     snapshot   name of a new snapshot, whose release is a new charge; empty: the current snapshot,
                whose release is replayed at no cost once it was published
 

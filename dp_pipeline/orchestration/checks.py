@@ -79,7 +79,7 @@ def _specs(key: dg.AssetKey, *names: str, **descriptions: str) -> list[dg.AssetC
 
 
 def check_specs(key: dg.AssetKey, kind: type[Release]) -> list[dg.AssetCheckSpec]:
-    """Return the checks of a release.
+    """Return Dagster's specifications of the checks of a release.
 
     None can run by itself: materializing a settled partition again runs them all at no cost."""
     if kind.FOLDER:
@@ -154,7 +154,7 @@ def _rebuilt_check(release: Release, bundle: Bundle) -> dg.AssetCheckResult:
 
 
 def k_anonymity_check(bundle: Bundle) -> dg.AssetCheckResult:
-    """Return the check that the classes of a stored table keep the promised K and diversity."""
+    """Return the result of the check that all stored classes keep the promised K and diversity."""
     facts = bundle.facts
     report = measure_disclosure(bundle.tables, label=facts["label"], k=int(facts["k"]))
     numbers = {
@@ -192,7 +192,7 @@ def budget_checks(balance: Balance) -> list[dg.AssetCheckResult]:
 def spent_check(
     spec: DatasetSpec, guarantee: PrivacyGuarantee, bundle: Bundle
 ) -> dg.AssetCheckResult:
-    """Return the check that noise, charges and claimed ε of a release agree."""
+    """Return the result of the check that noise, charges and claimed ε of a release agree."""
     proven = [replace(spend, epsilon=spend.epsilon_of_scale) for spend in bundle.spends]
     cost_of_noise = replace(bundle, spends=tuple(proven)).spent
     own_claim = spec.currency.cost_of(guarantee.amount, guarantee.currency)
@@ -209,7 +209,7 @@ def spent_check(
 
 
 def plausible_check(spec: DatasetSpec, bundle: Bundle) -> dg.AssetCheckResult:
-    """Return the check that released counts exceed their noise and agree with the declarations."""
+    """Return the result of the check that released counts exceed their noise and suit the file."""
     warnings, total = bundle_warnings(spec, bundle), noisy_total(spec, bundle)
     metadata: Metadata = {}
     if total is not None:

@@ -39,11 +39,10 @@ _UNITS = {"date": " of days since 1970", "timestamp": " of seconds since 1970"}
 class AssetColumn:
     """A column of a Dagster asset, with its description and lineage.
 
-    type         of its values, in a word
-    description  its content, in words
-    sources      (stage, column) that it is made from, of the same data set
-    rules        declared constraints, in words
-    nullable     whether a value may be missing
+    type      the type of its values, in a word
+    sources   (stage, column) pairs that it is made from, in the same data set
+    rules     declared constraints, in words
+    nullable  whether a value may be missing
     """
 
     name: str
@@ -82,7 +81,10 @@ def column_metadata(spec: DatasetSpec, columns: Iterable[AssetColumn]) -> dict[s
 
 
 def raw_columns(spec: DatasetSpec, stage: str) -> list[AssetColumn]:
-    """Return the columns of a stage of the raw chain that stores a table."""
+    """Return the columns of the table that a stage of the raw chain stores.
+
+    stage   ``ingested``, ``normalized``, ``discretized`` or ``one_hot``
+    """
     columns_of = {
         "ingested": _ingested,
         "normalized": _normalized,
@@ -177,7 +179,7 @@ _TYPES = {"i": "int64", "f": "float64", "M": "date or time"}
 
 
 def released_columns(spec: DatasetSpec, model: Model) -> list[AssetColumn]:
-    """Return the columns of a release's main table: synthetic rows, centres, or class counts."""
+    """Return the columns of a release's main table: synthetic rows, class counts, or centres."""
     if isinstance(model, TableModel):
         return _synthetic_columns(spec, model)
     if isinstance(model, DpKjig):

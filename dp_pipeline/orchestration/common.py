@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Literal, Self, TypedDict
+from typing import Any, Literal, Self
 
 import dagster as dg
 
@@ -95,7 +95,7 @@ _RERUN_TAGS = ("dagster/parent_run_id", "dagster/parent_backfill_id")
 
 
 def wants_new_draw(context: dg.AssetExecutionContext, config: DrawConfig) -> bool:
-    """Return whether a run is configured to draw anew and is not a repeated run."""
+    """Return whether a run is configured to draw anew and is not a run executed again."""
     is_rerun = any(tag in context.run.tags for tag in _RERUN_TAGS)
     return config.new_draw and not is_rerun
 
@@ -159,22 +159,14 @@ _SOURCE_ICONS = {"sklearn": "scikitlearn", "generator": "python"}
 """Kind of a source → Dagster's name of its icon, where the two differ."""
 
 
-class AssetLabels(TypedDict):
-    """The group, icons, tags and owners that an asset is labelled with."""
-
-    group_name: str
-    kinds: set[str]
-    tags: dict[str, str]
-    owners: list[str]
-
-
 def asset_labels(
     spec: DatasetSpec, side: Side, *, group: Side | None = None, kinds: set[str]
-) -> AssetLabels:
-    """Return the group, icons, tags and owners of an asset.
+) -> dict[str, Any]:
+    """Return the group, icons, tags and owners of an asset, as arguments for Dagster.
 
     side    the tag to filter by
-    group   the group, where it differs from ``side``
+    group   the group, if it differs from ``side``
+    kinds   Dagster's names of the icons
     """
     group = group or side
     return {

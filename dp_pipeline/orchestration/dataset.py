@@ -57,7 +57,7 @@ _STAGES = {
 class IngestConfig(dg.Config):
     """The configuration of a run that reads the source.
 
-    snapshot   a name for a new snapshot; empty keeps the current one, or starts with today's
+    snapshot   a name for a new snapshot; empty: the current one, or a first one named by the date
     """
 
     snapshot: str = ""
@@ -243,7 +243,7 @@ def _prepared(
     return prepared
 
 
-def dataset_assets(spec: DatasetSpec) -> dg.Definitions:
+def chain_definitions(spec: DatasetSpec) -> dg.Definitions:
     """Return all Dagster definitions of one data set except resources.
 
     Raises DeclarationError for an unknown model or method, or parameters that do not fit.
@@ -259,15 +259,15 @@ def dataset_assets(spec: DatasetSpec) -> dg.Definitions:
 def chains_of(
     specs: Iterable[DatasetSpec], refused: Refusals | None
 ) -> tuple[list[tuple[DatasetSpec, dg.Definitions]], dg.Definitions]:
-    """Return the Dagster definitions of each data set, with placeholder assets for refused ones.
+    """Return each data set with its Dagster definitions, and placeholder assets for refused ones.
 
-    refused   name → error of files that are refused already, to which others are added; None: the
-              first error is raised
+    refused   name → error of files that are refused already; further ones are added to it. None:
+              the first error is raised
     """
     chains = []
     for spec in specs:
         with collect_refusal(spec.name, refused):
-            chains.append((spec, dataset_assets(spec)))
+            chains.append((spec, chain_definitions(spec)))
     placeholders = [_refused_asset(name, line) for name, line in (refused or {}).items()]
     return chains, dg.Definitions(assets=placeholders)
 
@@ -314,7 +314,7 @@ def _without_collector() -> Iterator[None]:
 
 
 def _bind_jobs(chain: dg.Definitions, shared: dict[str, Any]) -> dg.Definitions:
-    """Return the definitions with bound jobs, which Dagster would bind more slowly."""
+    """Return the definitions with their jobs bound to assets, faster than Dagster binds them."""
     definitions = dg.Definitions(assets=chain.assets, jobs=chain.jobs, **shared)
     return dg.Definitions(
         assets=chain.assets,

@@ -57,7 +57,7 @@ def raw_metadata(snapshot: Snapshot, *, rows: int | None = None, **facts: str) -
 
 
 def quality_metadata(rows: Sequence[QualityRow]) -> Metadata:
-    """Return a number for each model and metric to plot, with the error of samples as text."""
+    """Return a number to plot for each model and metric, and a text with the error of samples."""
     metadata: Metadata = {f"{row.model}/{row.metric}": number(row.value) for row in rows}
     for row in rows:
         if row.error is not None:
@@ -67,7 +67,7 @@ def quality_metadata(rows: Sequence[QualityRow]) -> Metadata:
 
 
 def published_metadata(copies: Mapping[str, PublishedCopy | None]) -> Metadata:
-    """Return the release and the place of each published copy."""
+    """Return the release, place, version and digest of each model's published copy, if any."""
     metadata: Metadata = {}
     for model, copy in copies.items():
         if copy is None:
@@ -83,7 +83,7 @@ def published_metadata(copies: Mapping[str, PublishedCopy | None]) -> Metadata:
 
 
 def number(value: float) -> dg.MetadataValue:
-    """Return a number with four significant digits for Dagster; a text unless it is finite."""
+    """Return a number with four significant digits; the text “not a number” unless it is finite."""
     if not math.isfinite(value):
         return _text("not a number")
     return dg.MetadataValue.float(float(f"{value:.4g}"))
@@ -105,7 +105,7 @@ def line_table(
 
 
 def record_table(table: Mapping[str, np.ndarray]) -> dg.MetadataValue:
-    """Return a short table's first five columns; of a single line, all of them, transposed."""
+    """Return a table's first five columns; one wide line transposed, with all columns."""
     columns = [[_rounded(value) for value in values.tolist()] for values in table.values()]
     if len(table) > MAX_COLUMNS and all(len(values) == 1 for values in columns):
         pairs = [(name, str(value)) for name, (value,) in zip(table, columns, strict=True)]
@@ -121,7 +121,9 @@ def _rounded(value: object) -> float | int | str:
 
 
 def table_metadata(bundle: Bundle) -> Metadata:
-    """Return the row count; also claims of classes, or cliques and costs of synthetic rows."""
+    """Return the row count of a release; of classes also their claims, bits and threshold; of
+    synthetic rows also the costs of steps, the first rows, and the cliques.
+    """
     tables = bundle.tables
     if "claims" in tables:
         return {
@@ -169,7 +171,7 @@ def _preview(bundle: Bundle) -> Metadata:
 def release_metadata(
     release: Release, published: PublishedBundle, card: Path, other_releases: Sequence[str] = ()
 ) -> Metadata:
-    """Return the costs or the promise of a release, its origin, and its card.
+    """Return the metadata of a release: its card, costs or K, state, facts and quality numbers.
 
     card             file with the release card, in Markdown
     other_releases   names of non-DP releases of the same sensitive rows
@@ -223,7 +225,7 @@ def _cost_metadata(published: PublishedBundle) -> Metadata:
 
 
 def kind_metadata(bundle: Bundle) -> Metadata:
-    """Return ``dp`` or ``not-dp``, with a caveat where the requested ε does not hold."""
+    """Return ``dp`` or ``not-dp``, and a caveat if the requested ε does not hold."""
     metadata = {"privacy/kind": _text(bundle.kind)}
     return metadata | ({"privacy/caveat": _text(bundle.caveat)} if bundle.caveat else {})
 
@@ -263,11 +265,11 @@ def _k_anonymity_metadata(bundle: Bundle) -> Metadata:
 
 
 def budget_report(ledger: Ledger, population: str, windows: Windows | None = None) -> Metadata:
-    """Return the metadata of one population's budget report.
+    """Verify the ledger; return the metadata of one population's budget report.
 
-    windows   the time windows of its rows, if there are some: each has a bar of its own
+    windows   the time windows of its rows, for a picture of their costs; None: there are none
 
-    Raises Damaged where the ledger was changed after it was written."""
+    Raises Damaged if the ledger was changed after it was written."""
     verified = ledger.verify()
     balance, entries = ledger.balance(population), ledger.entries(population)
     history = figures.BudgetHistory.of(population, entries, balance.currency)
@@ -290,7 +292,7 @@ def budget_report(ledger: Ledger, population: str, windows: Windows | None = Non
 
 
 def balance_metadata(balance: Balance) -> Metadata:
-    """Return the amounts spent, left and allowed: in total, this month and in the window."""
+    """Return the amounts spent, left and allowed: in total, this month and in one window."""
     amounts = {"spent": balance.spent, "left": balance.remaining, "ceiling": balance.ceiling}
     if balance.per_month is not None:
         amounts |= {
@@ -310,7 +312,7 @@ def balance_metadata(balance: Balance) -> Metadata:
 
 
 def amount_metadata(amounts: Mapping[str, Fraction | None], currency: Currency) -> Metadata:
-    """Return amounts as numbers to plot, and as exact text where the number is rounded."""
+    """Return amounts as numbers to plot, and as exact text if rounded; ``none`` for no limit."""
     metadata: Metadata = {}
     for name, amount in amounts.items():
         if amount is None:

@@ -86,7 +86,7 @@ def raw_partitions(spec: DatasetSpec) -> dg.PartitionsDefinition | None:
 
 
 def spec_of_run(context: dg.AssetExecutionContext, spec: DatasetSpec) -> DatasetSpec:
-    """Return the declaration of the rows of this run: of its window, if rows have windows.
+    """Return the data set at the time window of a run; unchanged if its rows have no windows.
 
     Raises DeclarationError for a run over no window, over several, or over an unknown one."""
     if spec.windows is None:
@@ -161,7 +161,7 @@ def _keys_text(tags: Mapping[str, str]) -> str:
 
 
 def is_release_run(context: dg.AssetExecutionContext, spec: DatasetSpec) -> bool:
-    """Return whether a run is for an ε or a K, so that it only prepares unprepared rows.
+    """Return whether a run is for an ε or a K: it then prepares rows only if they are not prepared.
 
     A run without a partition, or for a window, prepares its rows anew.
     """

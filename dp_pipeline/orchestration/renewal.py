@@ -39,7 +39,7 @@ _UNFINISHED = [
 class LastUpdate:
     """The last update of an asset.
 
-    event_number   of Dagster's event log: later events have larger numbers
+    event_number   position in Dagster's event log
     time           seconds since 1970
     """
 

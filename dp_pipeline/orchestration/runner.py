@@ -41,7 +41,7 @@ class DagsterRuns:
 
     on_step         gets the name of each step before it starts
     discovery_cost  nano-ε, or nano-ρ, that the last run charged for discovering the domain
-    failed_checks   window → names of the failed checks on rows
+    failed_checks   time window, or empty → failed checks on rows with exact shares, as texts
     """
 
     job: dg.JobDefinition
@@ -54,10 +54,11 @@ class DagsterRuns:
     def prepare(self, options: RunOptions, partition: str | None = None) -> tuple[str, ...]:
         """Read and prepare rows if a snapshot is named or the current one is not prepared.
 
-        partition   key of a window
+        partition   Dagster's partition key of a time window
 
-        Returns the failed checks on rows that do not stop the run, for the data custodian
-        alone, with exact shares; none where the rows were prepared before.
+        Return the failed checks on rows that do not stop the run, as texts with exact shares for
+        the data custodian alone; none if the rows were prepared before. The charge of a discovery
+        is kept in ``discovery_cost``.
         """
         from dp_pipeline.orchestration.jobs import raw_stages
         from dp_pipeline.raw.validate import failed_checks
@@ -116,11 +117,10 @@ def _failure(result: dg.ExecuteInProcessResult) -> RunFailed:
 
 
 def execute(options: RunOptions, on_step: OnStep) -> RunResult:
-    """Prepare rows, release, compare and report as the options say; return the releases.
+    """Run all steps of the options that are not complete; return all their releases.
 
-    Complete levels are not run again; where all are complete, Dagster is not imported. Each time
-    window is read, prepared, released and evaluated by a run of its own, oldest first; then all are
-    compared.
+    The steps prepare rows, release and evaluate, then compare. If all are complete, Dagster is not
+    imported. Each time window has runs of its own, oldest first.
 
     on_step   gets the name of each step before it starts
 

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 from dp_pipeline.config.dataset import DatasetSpec
@@ -55,7 +56,10 @@ def source_claimer(spec: DatasetSpec, ledger: Ledger) -> Callable[..., None]:
 
 
 def limits_note(spec: DatasetSpec, home: Home) -> str:
-    """Return a line about limits that differ between file and account; empty if none do."""
+    """Return a line about limits that differ between file and account; empty if none do.
+
+    DeclarationError where windows are to be added, and the earlier charges exceed their limit.
+    """
     account, declared = home.ledger.account(spec.population), declared_account(spec)
     if account is None:
         return ""
@@ -125,7 +129,7 @@ def require_snapshot(spec: DatasetSpec, home: Home, windows: Sequence[str] = ())
 class Trace:
     """A folder on disk with rows or a release of a population.
 
-    population   None where no readable file names it
+    population   None if no readable file names one
     """
 
     path: Path
@@ -164,21 +168,17 @@ def require_no_history(spec: DatasetSpec, home: Home) -> None:
         )
 
 
-def find_traces(home: Home) -> Iterator[Trace]:
-    """Yield every snapshot, release and published copy in a home."""
-    for path, population in stored_populations(home.raw):
-        yield Trace(path, population)
-    yield from _release_traces(home.released)
-    yield from _release_traces(home.root / SHELF)
-
-
 _BUNDLES = (BUNDLE_FILE, RELEASE)
 """The bundle of a release in the home, and of an export."""
 
 
-def _release_traces(root: Path) -> Iterator[Trace]:
-    """Yield every folder of a release, once for each population that its files name."""
-    for name, folders, files in os.walk(root, followlinks=True, onerror=_refuse_unlisted):
+def find_traces(home: Home) -> Iterator[Trace]:
+    """Yield every snapshot, release and published copy in a home, once for each population."""
+    for path, population in stored_populations(home.raw):
+        yield Trace(path, population)
+    roots = (home.released, home.root / SHELF)
+    walks = (os.walk(root, followlinks=True, onerror=_refuse_unlisted) for root in roots)
+    for name, folders, files in chain.from_iterable(walks):
         if not {POPULATION, TRANSCRIPT_FILE, *_BUNDLES}.isdisjoint(files):
             # What lies below belongs to it.
             below, folders[:] = [Path(name, folder) for folder in folders], []

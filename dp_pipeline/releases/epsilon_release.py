@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 class EpsilonRelease(NoisyRelease):
     """A release of one model at one ε.
 
-    name         of the model
+    name         the model
     noise_name   noise source: ``opendp``, ``exact`` or ``seeded:NUMBER``
     run          facts of the run for the ledger: run id, asset
     refine       ε of an earlier release to refine; None: the newest draw at this ε, refined or not
@@ -185,13 +185,16 @@ class EpsilonRelease(NoisyRelease):
         return price(self.spec, self.guarantee)
 
     def refinement_cost(self, refined: Fraction | None) -> Fraction:
-        """Return the cost of refining a release at a smaller ε, whose cost is not paid again."""
+        """Return the cost of a draw, less that of the release at ``refined`` if it refines one."""
         if refined is None:
             return self.cost
         return self.cost - replace(self, epsilon=refined, refine=None).guarantee.amount
 
     def key(self, snapshot: Snapshot, *, new_draw: bool = False) -> ReleaseKey:
-        """Return the key of the requested refinement, or of the newest or next draw."""
+        """Return the key of the newest draw, the next draw, or the requested refinement.
+
+        DeclarationError if the refinement is impossible.
+        """
         if self.refine is not None:
             self._require_refining(self.refine)
             coarse = replace(self, epsilon=self.refine, refine=None).key(snapshot)

@@ -62,8 +62,7 @@ class TableComparison:
 
         label   an attribute that classifiers learn to predict from the others; None for none
 
-        DeclarationError for a label that is not among the attributes or has more than
-        ``MOST_LEVELS`` cells.
+        DeclarationError for a label that is no attribute, or has not 2 to ``MOST_LEVELS`` cells.
         """
         learned = () if label is None else (self.learned_label(label),)
         copies, twins = share_of_copies(self.real, self.synthetic)
@@ -89,6 +88,7 @@ class TableComparison:
         """Return accuracy and AUC of logistic regression for a label, learned from either table.
 
         It learns from the synthetic rows, or from 4/5 of the real ones; a fixed 1/5 tests both.
+        DeclarationError as of ``report``.
         """
         names = tuple(self.real)
         if label not in names:
@@ -161,13 +161,15 @@ UNITS |= {SECONDS: "seconds", KEPT: "columns"}
 
 
 _VERSION = 3
-"""Of the formulas of exact numbers: those that are stored under another one are computed anew."""
+"""Version of the formulas of exact numbers: numbers of another version are computed anew."""
 
 
 def evaluate(spec: DatasetSpec, home: Home, bundles: Mapping[str, Bundle]) -> list[QualityRow]:
-    """Return the quality numbers of the releases at one ε or K.
+    """Return the quality numbers of releases; none of one whose snapshot is no longer current.
 
     Of sensitive rows these are paid numbers only; exact ones go to a private file in the raw store.
+
+    bundles   model or method → its release
     """
     return [row for bundle in bundles.values() for row in _of_bundle(spec, home, bundle)]
 
@@ -178,7 +180,6 @@ def _of_bundle(spec: DatasetSpec, home: Home, bundle: Bundle) -> list[QualityRow
         return _k_anonymous_rows(spec, home, snapshot, bundle)
     _require_same_purpose(spec, bundle)
     if bundle.facts["snapshot"] != snapshot.names:
-        # A release of an older snapshot was never about these rows.
         return []
     # Nothing exact can be computed from retired rows any more; paid numbers stay.
     is_retired = any(part.is_retired() for part in snapshot.members)
@@ -206,7 +207,10 @@ MOST_KEPT = 100
 def compared_tables(
     spec: DatasetSpec, home: Home, bundles: Mapping[str, Bundle]
 ) -> dict[str, list[dict[str, Any]]]:
-    """Return by model the worst comparisons of columns and pairs with public rows, as documents."""
+    """Return documents of the worst comparisons with public rows, by model; {} for sensitive rows.
+
+    A release without synthetic rows is left out, and one whose rows were replaced or retired.
+    """
     if spec.is_release:
         return {}
     documents = {}

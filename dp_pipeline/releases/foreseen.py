@@ -59,9 +59,9 @@ class ForeseenTable:
 
 
 def foreseen_tables(options: RunOptions) -> Iterator[ForeseenTable]:
-    """Yield the expected measurements of each release, if the file declares ``nominal_rows``.
+    """Yield the expected measurements of each release of tables with a finite ε.
 
-    Of many windows, only the first is shown, as the others are alike.
+    None without ``nominal_rows``. Of many time windows only the first is shown: all are alike.
     """
     first, rows = options.per_window[0], options.spec.nominal_rows
     for release in first.releases:
@@ -78,9 +78,9 @@ def foreseen_tables(options: RunOptions) -> Iterator[ForeseenTable]:
 
 
 def _likely_domain(spec: DatasetSpec, declared: DatasetSpec, rows: int) -> Domain:
-    """Return the domain of a release; before a discovery, with only a likely number of levels.
+    """Return the domain of a release; before its discovery, with as many levels as are likely.
 
-    Likely are as many as could each have the persons that a text needs at most."""
+    They share all rows, and each has as many persons as the release of a text needs."""
     fewer = {}
     is_invented = declared.to_discover and spec.discovered == declared.widest.discovered
     for query in discovery_queries(declared) if is_invented else ():

@@ -59,7 +59,7 @@ class Home:
 
     @property
     def answer_counts(self) -> Path:
-        """The folder with each release's number of answers; it exposes a restored ``released``."""
+        """The folder of numbers of answers, beside the head: they expose an older ``released``."""
         head = follow_links(self.head or self.ledger_folder.with_name("ledger.head"))
         return head.with_name(f"{head.name}.answers")
 
@@ -140,7 +140,7 @@ def find_workspace() -> Path | None:
 
 
 def noise_name() -> str:
-    """Return the name of the noise source in ``$DP_PIPELINE_NOISE``, by default OpenDP."""
+    """Return the name of the noise source in ``$DP_PIPELINE_NOISE``, by default ``opendp``."""
     return os.environ.get(NOISE_VARIABLE) or "opendp"
 
 

@@ -49,10 +49,16 @@ def declared_k_anonymity(spec: DatasetSpec) -> KAnonymity:
     return spec.k_anonymity
 
 
-def quasi_identifiers(spec: DatasetSpec) -> tuple[Column, ...]:
-    """Return the declared quasi-identifiers in order, each with a level for missing values."""
+def coded_rows(spec: DatasetSpec, snapshot: Snapshot) -> CodedRows:
+    """Return the quasi-identifiers, in declared order, and the label of every row, as codes.
+
+    NotPrepared unless the snapshot is prepared; DeclarationError without a section `k_anonymity`.
+    """
+    # With the engine of rows behind it, which no plan needs.
+    from dp_pipeline.raw.prepare import exact_codes
+
     attributes = [spec.domain[name] for name in declared_k_anonymity(spec).attributes]
-    return tuple(
+    columns = tuple(
         Column(
             attribute.name,
             attribute.labels(),
@@ -61,17 +67,7 @@ def quasi_identifiers(spec: DatasetSpec) -> tuple[Column, ...]:
         )
         for attribute in attributes
     )
-
-
-def coded_rows(spec: DatasetSpec, snapshot: Snapshot) -> CodedRows:
-    """Return the quasi-identifiers and the label of every prepared row, as codes.
-
-    NotPrepared unless the snapshot is prepared; DeclarationError without a section `k_anonymity`.
-    """
-    # With the engine of rows behind it, which no plan needs.
-    from dp_pipeline.raw.prepare import exact_codes
-
-    columns, label = quasi_identifiers(spec), spec.domain[str(spec.label)]
+    label = spec.domain[str(spec.label)]
     codes = exact_codes(spec, snapshot, [*(column.name for column in columns), label.name])
     return CodedRows(columns, codes[:, :-1], codes[:, -1].astype(np.int64), label.labels())
 
@@ -84,16 +80,11 @@ def declared_method(spec: DatasetSpec, name: str) -> Method:
     return build_method(name, methods[name], of=f"{spec.name}: k_anonymity")
 
 
-def require_methods(spec: DatasetSpec) -> None:
-    for name in declared_k_anonymity(spec).methods:
-        declared_method(spec, name)
-
-
 def guarantee_for(declared: KAnonymity, method: str, *, k: int) -> KAnonymityGuarantee:
     """Return the guarantee of a method at K, with the declared or the default diversity.
 
-    By default kjig keeps two labels in every class of a sensitive label, and other methods any
-    number. At a K that promises nothing, no diversity is promised either.
+    By default kjig keeps two labels in every class if the label is sensitive; other methods keep
+    one. K = 1 promises nothing, and no diversity either.
     """
     if k <= 1:
         return KAnonymityGuarantee(k, 1, declared.suppress)
@@ -237,7 +228,7 @@ class KAnonymousRelease(Release):
         from dp_pipeline.raw.prepare import require_codes
 
         require_codes(self.spec, snapshot)
-        return KAnonymousDrawing(self.spec, self.method, self.promise, self.declared.seed, snapshot)
+        return KAnonymousDrawing(self, snapshot)
 
     def rebuild(self, key: Key, settled: Entry) -> Bundle:  # noqa: ARG002
         """Raise Damaged: a k-anonymous table has no stored answers to be rebuilt from."""
@@ -267,10 +258,7 @@ def reported_k_anonymous_release(
 class KAnonymousDrawing(Drawing):
     """A draw that recodes the rows of a snapshot into a k-anonymous table."""
 
-    dataset: DatasetSpec
-    method: Method
-    promise: KAnonymityGuarantee
-    seed: int
+    release: KAnonymousRelease
     snapshot: Snapshot
     rows: str = ""
 
@@ -281,20 +269,21 @@ class KAnonymousDrawing(Drawing):
         *,
         is_resumed: bool,  # noqa: ARG002
     ) -> Bundle:
-        """Return the bundle of the recoded rows; TooFewRows if no table keeps the guarantee."""
+        """Return the stored bundle, or that of the recoded rows; TooFewRows if no table keeps K."""
         if stored:
             return stored[0]
-        rows = coded_rows(self.dataset, self.snapshot)
+        dataset, promise = self.release.spec, self.release.promise
+        rows = coded_rows(dataset, self.snapshot)
         try:
-            recoded = self.method.recode(rows, self.promise, seed=self.seed)
+            recoded = self.release.method.recode(rows, promise, seed=self.release.declared.seed)
         except TooFewRows as error:
             raise TooFewRows(f"{spec.what}: {error}") from None
         tables = k_anonymous_tables(
             rows,
             recoded,
-            self.promise,
-            label=str(self.dataset.label),
-            is_public=not self.dataset.is_release,
+            promise,
+            label=str(dataset.label),
+            is_public=not dataset.is_release,
             aucs=self._aucs(rows, recoded),
         )
         bundle = Bundle(spec.key.digest, spec.facts, (), quality={}, tables=tables, transcript="")
@@ -305,13 +294,14 @@ class KAnonymousDrawing(Drawing):
 
     def _aucs(self, rows: CodedRows, recoded: Recoding) -> dict[str, float]:
         """Return cross-validated AUC at the promised diversity and at 1; empty if not measured."""
-        if self.dataset.is_release or self.promise.diversity < 2 or recoded.auc is None:
+        release = self.release
+        if release.spec.is_release or release.promise.diversity < 2 or recoded.auc is None:
             return {}
-        one_label = replace(self.promise, diversity=1)
-        other = self.method.recode(rows, one_label, seed=self.seed)
+        one_label = replace(release.promise, diversity=1)
+        other = release.method.recode(rows, one_label, seed=release.declared.seed)
         return {AUC: recoded.auc, ONE_LABEL_AUC: other.auc or math.nan}
 
     def texts(self, bundle: Bundle) -> dict[str, str]:
         from dp_pipeline.reporting.pages import card
 
-        return {CARD: card(reported_k_anonymous_release(self.dataset, bundle, {}))}
+        return {CARD: card(reported_k_anonymous_release(self.release.spec, bundle, {}))}

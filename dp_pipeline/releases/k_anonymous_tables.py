@@ -62,7 +62,10 @@ def k_anonymous_tables(
 def measure_disclosure(
     tables: Tables, *, label: str, k: int, bits: bool = False
 ) -> DisclosureReport:
-    """Return every disclosure measure of a stored table; ``bits`` adds containment, for 0 and 1."""
+    """Return every disclosure measure of a stored table.
+
+    bits   whether its columns are bits, so that containment is measured too
+    """
     released = tables[RELEASED]
     labels, target = _levels_and_codes(released, label)
     names = [name for name in released if name != label]
@@ -83,6 +86,7 @@ def keeps_guarantee(bundle: Bundle) -> bool:
 class TableFacts:
     """The guarantee and the disclosure measures of a k-anonymous table.
 
+    k, diversity  as promised
     columns       number of kept columns, without the label
     smallest      rows of the smallest class
     homogeneous   share of the rows that are in classes with one label

@@ -58,8 +58,7 @@ def publish(release: Release, *, new_draw: bool = False) -> PublishedBundle:
     try:
         return _publish(release, key, snapshot)
     except Damaged:
-        # What lies there may be whole, and a refinement of the same release to another ε that was
-        # charged first: the key then refuses this one in words of its own.
+        # The stored bundle may be a refinement to another ε, charged first: the key refuses that.
         release.key(snapshot, new_draw=new_draw)
         raise
 
@@ -119,7 +118,7 @@ def require_reserved_parameters(release: Release, key: Key) -> None:
 
 
 def _replay(release: Release, key: Key, ledger: Ledger) -> PublishedBundle:
-    """Return a settled release from the store, or rebuilt from its transcript."""
+    """Return a settled release from the store, after storing it again if it is missing."""
     store, path = release.store, release.store.bundle_path(key, release.postprocessing)
     if not path.exists():
         bundle = replay.rebuild_missing(release, key, path)

@@ -20,7 +20,7 @@ from dp_pipeline.results.bundle import REFINED_FROM, REFINES, ReleaseKey
 class RefinedRelease:
     """The earlier release from which a refinement starts.
 
-    key       of its draw
+    key       the key of its draw
     reserved  the row of the ledger that charged it
     """
 

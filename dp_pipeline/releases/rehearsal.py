@@ -1,4 +1,4 @@
-"""The rehearsal of a data set: its whole chain over rows that nobody has, for nothing.
+"""The rehearsal of a data set: its whole chain over artificial rows, at no cost.
 
 It has a home of its own, so the ledger, rows and releases of the project are neither read nor
 written. Its rows are public and its noise has a seed: every page says that nothing of it may leave.
@@ -36,24 +36,16 @@ _OF_PROJECT = ("DP_PIPELINE_DAGSTER", "DP_PIPELINE_PUBLISHED")
 """Variables of places outside the home, which a rehearsal does not touch."""
 
 
-def rehearsal_home(home: Home, name: str) -> Home:
-    """Return the empty home of a rehearsal, after deleting the previous one with its pages."""
-    root = home.root / FOLDER / name
-    if root.is_dir():
-        shutil.rmtree(root)
-    make_private(root.parent)
-    make_private(root)
-    return Home(root)
-
-
 def rehearsed(
     spec: DatasetSpec, home: Home, project: Home, *, rows: int = 0, like: str = ""
 ) -> DatasetSpec:
-    """Return a declaration like that of a data set, over artificial rows drawn into a home.
+    """Draw artificial rows of a data set into a file; return the declaration that reads them.
 
-    rows   how many; 0: as many as the file declares, or ROWS
-    like   the model of the project's newest release after whose table the rows are drawn; empty:
-           they are drawn from the declaration
+    home      home of the rehearsal, in which the file is written
+    project   home of the project
+    rows      number of rows; 0: ``nominal_rows``, or ROWS
+    like      model whose newest release in the project the rows resemble; empty: the declaration
+              alone decides
 
     Raises DeclarationError where there is no such release.
     """
@@ -112,13 +104,18 @@ def export_rehearsal(spec: DatasetSpec, home: Home, models: Iterable[str]) -> Pa
 def rehearsing(
     declared: DatasetSpec, project: Home, *, rows: int = 0, like: str = ""
 ) -> Iterator[tuple[DatasetSpec, Home]]:
-    """Yield the declaration and the home of a rehearsal.
+    """Yield the declaration and the home of a rehearsal, after deleting the previous rehearsal.
 
     Dagster keeps its history there too, so a run in the block writes nothing outside that home.
 
-    rows, like   see ``rehearsed``
+    project      home of the project, below which that of the rehearsal is
+    rows, like   as of ``rehearsed``
     """
-    home = rehearsal_home(project, declared.name)
+    root = project.root / FOLDER / declared.name
+    if root.is_dir():
+        shutil.rmtree(root)
+    make_private(root)
+    home = Home(root)
     spec = rehearsed(declared, home, project, rows=rows, like=like)
     before = dict(os.environ)
     os.environ["DAGSTER_HOME"] = str(home.root / "dagster")

@@ -38,11 +38,9 @@ _MEASURING = ("config", "gate", "inference", "models", "results", "raw/counters"
 def other_non_dp_releases(
     spec: DatasetSpec, ledger: Ledger, *, before: str | None = None, exclude_key: str | None = None
 ) -> list[str]:
-    """Return the name of each release without ε that is about the same persons, oldest first.
+    """Return the names of non-DP releases of the same persons, oldest first; [] for public rows.
 
-    Of public rows it returns none.
-
-    before       key of a release: only those recorded before it, if it is recorded
+    before       key of a release: only those recorded before it, or all if it is not recorded
     exclude_key  key of a release to leave out
     """
     if not spec.is_release:
@@ -85,12 +83,12 @@ def program_code() -> str:
 class ReleaseSpec:
     """One draw of a release, with its key and facts.
 
-    facts     written into the ledger and the bundle: declarations and versions, no rows
-    what      the name of the release in messages and in the ledger
-    price     of a first draw, in the population's currency; 0 where no finite ε holds
-    delta     its own δ
-    windows   the charged ones, where rows are partitioned into time windows
-    reserved  the ledger row that charged it; None before
+    facts     declarations and versions, for the ledger and the bundle
+    what      name of the release in messages and in the ledger
+    price     cost of the draw, in the population's currency; 0 if no finite ε holds
+    delta     δ of the release itself
+    windows   time windows that are charged; empty if rows have none
+    reserved  ledger row that charged it; None before the charge
     """
 
     key: Key
@@ -106,7 +104,7 @@ class ReleaseSpec:
         """Return the charge that the ledger records before any row is counted.
 
         run    facts of the run for the ledger: run id, asset
-        rows   fingerprint of the tables that its answers are about; may be empty
+        rows   fingerprint of the counted tables; may be empty
         """
         return Charge(
             key=self.key.digest,
@@ -131,14 +129,14 @@ class Drawing(ABC):
     rows: str
 
     def dry_run(self) -> None:  # noqa: B027
-        """Draw the release once over an empty table, to find faults before the charge."""
+        """Draw once over an empty table, to find faults before the charge; by default nothing."""
 
     def create_files(self) -> None:  # noqa: B027
-        """Create all files that a charged release must have."""
+        """Create all files that a charged release must have; by default none."""
 
     @abstractmethod
     def draw(self, spec: ReleaseSpec, stored: Sequence[Bundle], *, is_resumed: bool) -> Bundle:
-        """Return the bundle of the release.
+        """Return the bundle of the release, from the rows or from what is stored of it.
 
         spec         the release as it was charged
         stored       its bundles from a run that was killed before it settled
@@ -148,11 +146,11 @@ class Drawing(ABC):
         """
 
     def texts(self, bundle: Bundle) -> dict[str, str]:  # noqa: ARG002
-        """Return the texts that are stored and sealed with a bundle, by file name."""
+        """Return the texts to store and seal with a bundle, by file name; by default none."""
         return {}
 
     def remove_files(self) -> None:  # noqa: B027
-        """Remove the files that only an unfinished release needs."""
+        """Remove the files that only an unfinished release needs; by default none."""
 
 
 class Release(ABC):
@@ -176,12 +174,12 @@ class Release(ABC):
 
     @staticmethod
     def names(spec: DatasetSpec) -> tuple[str, ...]:  # noqa: ARG004
-        """Return the names of the declared models or methods of a data set."""
+        """Return the names of the declared models or methods of a data set; by default none."""
         return ()
 
     @staticmethod
     def levels(spec: DatasetSpec) -> tuple[str, ...]:  # noqa: ARG004
-        """Return the declared ε or K of a data set, ascending, as the keys of partitions."""
+        """Return the declared ε or K, ascending, as partition keys; by default none."""
         return ()
 
     @classmethod
@@ -195,9 +193,12 @@ class Release(ABC):
         noise: str,
         run: Mapping[str, str] | None = None,
     ) -> Self:
-        """Return a declared release; DeclarationError for a level that is not declared.
+        """Return the release of a model or method; DeclarationError for an undeclared level.
 
-        noise   noise source; k-anonymous releases have none
+        NotImplementedError for the discovery of a domain, which has no levels.
+
+        level   ε or K, as a partition key
+        noise   name of the noise source; k-anonymous releases have none
         """
         raise NotImplementedError
 
@@ -309,10 +310,10 @@ class Release(ABC):
 
 
 def level_fact(kind: type[Release]) -> str:
-    """Return the name of the fact that holds the level of a release of this kind."""
+    """Return the name of the fact with the ε or K of a release: ``epsilon`` or ``k``."""
     return "k" if kind.FOLDER else "epsilon"
 
 
 def digest_of(*parts: object) -> str:
-    """Return a short digest of texts and declarations, for comparing versions."""
+    """Return 12 hex digits that differ when one of the given texts or declarations does."""
     return hashlib.sha256(" ".join(map(str, parts)).encode()).hexdigest()[:12]

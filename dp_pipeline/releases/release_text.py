@@ -76,8 +76,7 @@ def reported(release: Release, bundle: Bundle) -> ReportedRelease:
 def write_card(release: Release, bundle: Bundle, folder: Path) -> Path:
     """Write the card of a release in Markdown and return its path.
 
-    The card of a k-anonymous release was sealed with its bundle; others are rewritten by every run,
-    as the total charge grows.
+    Only the card of a k-anonymous release is not written again: it was sealed with its bundle.
 
     folder   the folder of the bundle
     """

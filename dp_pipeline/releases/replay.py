@@ -62,13 +62,13 @@ def settled_bundle(store: BundleStore, path: Path, *, ledger: Ledger, population
 
 
 def settled_facts(bundle: Bundle, path: Path) -> dict[str, str]:
-    """Return the facts of the ledger row that settled a bundle."""
+    """Return the facts of the row that settles a bundle: its digest, folder and transcript."""
     facts = {CONTENT: content_digest(bundle), FOLDER: path.name}
     return {**facts, TRANSCRIPT: bundle.transcript} if bundle.transcript else facts
 
 
 def snapshot_by_name(spec: DatasetSpec, home: Home, name: str) -> Snapshot:
-    """Return a snapshot without its rows, from which keys of releases can be made."""
+    """Return a snapshot without access to its rows, for keys of releases; it may be absent."""
     return Snapshot(Path(home.raw, spec.name, name), b"")
 
 
@@ -93,6 +93,8 @@ def rebuild_bundle(release: Release, key: Key) -> Bundle:
 
 def rebuild_missing(release: Release, key: Key, path: Path) -> Bundle:
     """Return the rebuilt bundle of a settled release whose stored bundle is missing.
+
+    The fact MADE_AGAIN marks it if it is not what was settled.
 
     Raises Damaged where its transcript is not the one that was settled, or there is none.
     """
@@ -168,7 +170,7 @@ _PROMISED = (
 
 
 def require_intact(release: Release, folder: Path) -> Bundle:
-    """Return a release's bundle; Damaged unless seal, answers, facts and charges are right."""
+    """Return a stored bundle; Damaged unless seal, answers, facts and charges suit the ledger."""
     ledger, population = release.home.ledger, release.spec.population
     bundle = settled_bundle(release.store, folder, ledger=ledger, population=population)
     key = key_of(release, bundle)
@@ -190,7 +192,7 @@ def require_intact(release: Release, folder: Path) -> Bundle:
 
 
 def require_reproducible(release: Release, bundle: Bundle) -> None:
-    """Raise Damaged unless this code rebuilds an identical bundle from the stored answers."""
+    """Raise Damaged unless this code makes the same bundle, but for its version, of the answers."""
     rebuilt = rebuild_bundle(release, key_of(release, bundle))
     # The digest of every table is in the text, so equal texts are equal tables.
     code = {name: bundle.facts[name] for name in ("code", MADE_AGAIN) if name in bundle.facts}
@@ -208,7 +210,7 @@ def _name(release: Release, bundle: Bundle) -> str:
 
 
 def encode_document(value: Any) -> bytes:
-    """Return a value encoded as the bytes that ``read_document`` reads."""
+    """Return a JSON document with a value, as bytes that ``read_document`` reads."""
     return json.dumps({"format": FORMAT, "value": value}, sort_keys=True, indent=1).encode()
 
 
@@ -231,7 +233,7 @@ def read_document(path: Path) -> Any:
 
 
 def pointer_path(release: Release) -> Path:
-    """Return the path of the file that names the bundle of a partition or time window."""
+    """Return the path of the file that names the bundle of a release."""
     name = ".".join(release.partition)
     return Path(release.home.released, *release.path, f"partition-{name}.json")
 
@@ -244,7 +246,7 @@ def evaluation_path(release: Release) -> Path:
 
 
 def is_published(release: Release) -> bool:
-    """Return whether the data set file publishes this release of a time window."""
+    """Return whether the file publishes this release of time windows; False if rows have none."""
     published = {
         (publication.model, epsilon_text(publication.epsilon), publication.span)
         for publication in release.spec.publications
@@ -279,11 +281,12 @@ _LAST = "last window"
 def pointed_bundle(
     spec: DatasetSpec, home: Home, pointer: Mapping[str, str], **expected: str
 ) -> Bundle:
-    """Return the settled bundle that a pointer file names.
+    """Return the settled bundle that a pointer names.
 
-    expected   facts of it, such as its model and ε
+    pointer    content of a pointer file
+    expected   facts that the bundle must have, such as its model and ε
 
-    Raises Damaged for a bundle that is another one, or not as it was settled.
+    Raises Damaged for a bundle with other facts, and for one that is not as it was settled.
     """
     folder = PurePath(pointer["folder"])
     again = (

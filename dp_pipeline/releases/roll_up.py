@@ -43,9 +43,9 @@ HEAD = ("attributes", "cell", "rows", "deviation", "deviation of one release")
 class SummedTable:
     """A table over the rows of all time windows, summed from their releases.
 
-    labels       of its levels or groups, or of boxes
+    labels       names of its cells
     counts       float (cells,)
-    deviations   float (cells,), of the noise in each
+    deviations   float (cells,), the standard deviation of the noise of each count
     windows      number of windows that were added up
     """
 
@@ -210,7 +210,7 @@ def _labels(names: Names, tables: EarlierTables, release: EpsilonRelease) -> tup
 
 
 def write_roll_up(releases: Sequence[EpsilonRelease]) -> Path:
-    """Write the sums to a CSV file in the folder of reports; return its path."""
+    """Write the tables of ``roll_up`` to a CSV file in the folder of reports; return its path."""
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow(HEAD)

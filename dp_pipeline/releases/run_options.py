@@ -14,7 +14,7 @@ from dp_pipeline.raw.snapshot import check_snapshot_id
 from dp_pipeline.releases.domain_release import DomainRelease, with_discovered
 from dp_pipeline.releases.epsilon_release import EpsilonRelease
 from dp_pipeline.releases.home import Home, find_home, noise_name
-from dp_pipeline.releases.k_anonymous_release import require_methods
+from dp_pipeline.releases.k_anonymous_release import KAnonymousRelease, declared_method
 from dp_pipeline.releases.release import Release
 
 
@@ -178,8 +178,8 @@ def options_for(
 
     DeclarationError for undeclared values.
     """
-    if spec.k_anonymity is not None:
-        require_methods(spec)
+    for name in KAnonymousRelease.names(spec):
+        declared_method(spec, name)
     model_names = EpsilonRelease.names(spec)
     chosen = tuple(dict.fromkeys(models)) or model_names
     for name in chosen:

@@ -89,18 +89,9 @@ class RunPlan:
         return sum((release.delta for release in self.releases), Fraction(0))
 
     @property
-    def spent(self) -> Fraction:
-        return self.balance.spent
-
-    @property
     def remaining(self) -> Fraction | None:
         """The amount left in the account before the run; None without a limit."""
         return self.balance.remaining
-
-    @property
-    def ceiling(self) -> Fraction | None:
-        """The ceiling of the account; None for a benchmark without one."""
-        return self.balance.ceiling
 
     @property
     def fits(self) -> bool:
@@ -118,11 +109,11 @@ class RunPlan:
     @property
     def amounts(self) -> dict[str, Fraction | None]:
         """The amounts requested, spent, left and allowed, by name; None without a limit."""
-        amounts = {
+        amounts: dict[str, Fraction | None] = {
             "requested": self.total_cost,
-            "spent": self.spent,
+            "spent": self.balance.spent,
             "left": self.remaining,
-            "ceiling": self.ceiling,
+            "ceiling": self.balance.ceiling,
         }
         if self.balance.per_month is None:
             return amounts

@@ -64,16 +64,15 @@ class PublicRows:
 
 
 def earlier_release_folder(key: ReleaseKey, spec: DatasetSpec, home: Home, pointer: Path) -> str:
-    """Return the store folder of the previous window's release; empty if none is fit to plan from.
+    """Return the store folder of the previous window's release; empty if none suits the key.
 
-    That release has to be settled, with the same declarations and parameters.
+    It suits if its declarations and parameters are those of the key. Damaged if it was changed.
 
     pointer   the file that names it
     """
     stored = read_document(pointer)
     if stored is None:
         return ""
-    # Boxes and tables of other declarations or parameters are not those of this one.
     folder = str(stored["folder"])
     facts = earlier_bundle(key, spec, home, folder).facts
     expected = {"declaration": key.declaration, "measuring": fact_text(key.measuring)}
@@ -81,7 +80,10 @@ def earlier_release_folder(key: ReleaseKey, spec: DatasetSpec, home: Home, point
 
 
 def earlier_bundle(key: ReleaseKey, spec: DatasetSpec, home: Home, folder: str) -> Bundle:
-    """Return the settled release in a folder, of any time window; Damaged if it was changed."""
+    """Return the settled release of a model in a store folder; Damaged if it was changed.
+
+    key   of a release of the same model, of any time window
+    """
     return pointed_bundle(spec.of_all_windows(), home, {"folder": folder}, model=key.model)
 
 

@@ -77,7 +77,7 @@ def test_two_data_sets_on_one_population_share_its_account(released_rides: Proje
     (account,) = project.ledger.populations()
     assert account == "riders"
     planned = plan_run(project.request(walks, new_draw=True))
-    assert (planned.spent, planned.remaining) == (Fraction("1.1"), Fraction("1.9"))
+    assert (planned.balance.spent, planned.remaining) == (Fraction("1.1"), Fraction("1.9"))
 
 
 def test_second_population_that_claims_same_source_is_refused(project: Project):

@@ -14,7 +14,7 @@ from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.models import MODELS
 from dp_pipeline.orchestration.common import Pipeline
-from dp_pipeline.orchestration.dataset import dataset_assets, pipeline_definitions
+from dp_pipeline.orchestration.dataset import chain_definitions, pipeline_definitions
 from dp_pipeline.releases.home import Home
 from dp_pipeline_tests.orchestration.projects import (
     FAMILIES,
@@ -216,7 +216,7 @@ def test_a_tick_requests_one_run_named_by_week_and_epsilon(project: Project):
 def test_a_wrong_parameter_is_refused_when_the_chain_is_declared(project: Project):
     spec = project.declare("rides", RIDES, models={"dpqt_kmeans": {"k": "0"}})
     with pytest.raises(DeclarationError, match="rides: dpqt_kmeans: k: expected an integer"):
-        dataset_assets(spec)
+        chain_definitions(spec)
 
 
 def test_dagster_reads_definitions_that_environment_names(

@@ -10,7 +10,7 @@ import pytest
 
 from dp_pipeline.config.parser import load_spec
 from dp_pipeline.orchestration.common import Pipeline
-from dp_pipeline.orchestration.dataset import dataset_assets, pipeline_definitions
+from dp_pipeline.orchestration.dataset import chain_definitions, pipeline_definitions
 from dp_pipeline.releases.home import Home
 from dp_pipeline_tests.orchestration.projects import HOMES, PLANTS, RIDES, Project
 
@@ -85,7 +85,7 @@ def test_every_job_schedule_and_sensor_says_what_it_costs(project: Project):
     ]
     described = {
         definition.name: definition.description or ""
-        for chain in map(dataset_assets, specs)
+        for chain in map(chain_definitions, specs)
         for definition in (*(chain.jobs or []), *(chain.schedules or []), *(chain.sensors or []))
     }
     assert len(described) == 4 * 3 + 3 + 3 + 3
@@ -95,7 +95,7 @@ def test_every_job_schedule_and_sensor_says_what_it_costs(project: Project):
 
 def test_backfill_says_its_limits_and_where_to_see_what_is_left(project: Project):
     limited = project.declare("rides", RIDES, ceiling={"total": "3", "per_month": "1"})
-    jobs = {job.name: job.description or "" for job in dataset_assets(limited).jobs or []}
+    jobs = {job.name: job.description or "" for job in chain_definitions(limited).jobs or []}
     description = jobs["rides_epsilon_backfill"]
     assert "cost ε=0.7 of 3, at most 1 a month" in description
     assert "`dp-pipeline plan rides`" in description

@@ -201,11 +201,11 @@ def test_a_second_run_replays_at_no_cost_the_same_bytes(ran: Ran):
 def test_a_plan_adds_up_what_a_run_then_charges(ran: Ran):
     project, spec, _ = ran
     planned = plan_run(project.request(spec, new_draw=True))
-    assert planned.total_cost == planned.spent == project.spent(spec)
-    assert planned.ceiling == LIMIT
+    assert planned.total_cost == planned.balance.spent == project.spent(spec)
+    assert planned.balance.ceiling == LIMIT
     with pytest.raises(BudgetExceeded, match=r"refused by population riders: requested ρ=0\.\d+"):
         for _ in range(3):
-            balance = replace(planned.balance, spent=planned.spent * 2)
+            balance = replace(planned.balance, spent=planned.balance.spent * 2)
             planned = replace(planned, balance=balance)
             planned.require_budget()
 

@@ -19,7 +19,7 @@ from dp_pipeline.gate.curator import Curator
 from dp_pipeline.ledger import Entry
 from dp_pipeline.models.base import PrivacyGuarantee
 from dp_pipeline.models.clustering.grid_kmeans import EugKMeans
-from dp_pipeline.orchestration.dataset import dataset_assets
+from dp_pipeline.orchestration.dataset import chain_definitions
 from dp_pipeline.orchestration.metadata import charge_table
 from dp_pipeline.releases.outcome import report_path
 from dp_pipeline.releases.run_plan import plan_run
@@ -80,7 +80,7 @@ def test_published_method_is_refused_on_release_data(name: str, rides: Project):
     spec = rides.declare("rides", RIDES, models={name: MODELS[name]}, publish=None)
     line = f"rides: {name}: the model must not be used on sensitive rows"
     with pytest.raises(DeclarationError, match=line):
-        dataset_assets(spec)
+        chain_definitions(spec)
     with pytest.raises(DeclarationError, match=line):
         rides.publish(spec, model=name)
     assert reserved(rides, spec) == {}
@@ -229,7 +229,7 @@ def test_tables_and_pictures_name_a_published_model_as_such(ran: Ran):
 
 
 def test_an_asset_says_what_its_method_costs(project: Project):
-    definitions = dataset_assets(project.declare("plants", GARDEN))
+    definitions = chain_definitions(project.declare("plants", GARDEN))
     words = {
         key.path[1]: text
         for asset in definitions.assets or []

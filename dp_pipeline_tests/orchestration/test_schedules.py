@@ -10,7 +10,7 @@ import pytest
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.ledger import Account
-from dp_pipeline.orchestration.dataset import dataset_assets
+from dp_pipeline.orchestration.dataset import chain_definitions
 from dp_pipeline_tests.orchestration.projects import RIDES, Project
 from dp_pipeline_tests.orchestration.streams import ticked
 
@@ -25,7 +25,7 @@ def answer(
     project: Project, spec: DatasetSpec, time: datetime = MONDAY
 ) -> dg.RunRequest | dg.SkipReason:
     """What the schedule of a data set says at a tick."""
-    (schedule,) = dataset_assets(spec).schedules or []
+    (schedule,) = chain_definitions(spec).schedules or []
     tick = ticked(project, spec, time.isoformat(), schedule.name)
     return tick.run_requests[0] if tick.run_requests else dg.SkipReason(tick.skip_message)
 
@@ -38,8 +38,8 @@ def launched(project: Project, spec: DatasetSpec, request: dg.RunRequest, job: s
 
 
 def test_refreshed_data_set_has_one_schedule_which_is_off(project: Project):
-    plain = dataset_assets(project.declare("rides", RIDES)).schedules or []
-    fresh = dataset_assets(project.declare("rides", RIDES, **REFRESHED)).schedules or []
+    plain = chain_definitions(project.declare("rides", RIDES)).schedules or []
+    fresh = chain_definitions(project.declare("rides", RIDES, **REFRESHED)).schedules or []
     assert [schedule.name for schedule in plain] == ["rides_weekly"]
     assert [schedule.name for schedule in fresh] == ["rides_weekly_refresh"]
     assert {schedule.default_status for schedule in (*plain, *fresh)} == {

@@ -11,7 +11,7 @@ import pytest
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.orchestration import automation
 from dp_pipeline.orchestration.common import RESOURCE, Pipeline
-from dp_pipeline.orchestration.dataset import dataset_assets
+from dp_pipeline.orchestration.dataset import chain_definitions
 from dp_pipeline.raw import source_stamps
 from dp_pipeline_tests.orchestration.projects import PLANTS, RIDES, Project, definitions_of
 from dp_pipeline_tests.orchestration.test_schedules import launched
@@ -58,7 +58,7 @@ def name_of(request: dg.RunRequest) -> str:
 
 
 def sensors(spec: DatasetSpec) -> list[str]:
-    return [sensor.name for sensor in dataset_assets(spec).sensors or []]
+    return [sensor.name for sensor in chain_definitions(spec).sensors or []]
 
 
 def test_sensitive_rows_have_no_sensor_on_their_changes(project: Project):
@@ -75,7 +75,7 @@ def test_what_cannot_be_seen_from_outside_has_no_sensor(project: Project):
 
 
 def test_a_sensor_is_off_and_looks_once_a_minute_at_most(project: Project):
-    (sensor,) = dataset_assets(project.declare("plants", PLANTS)).sensors or []
+    (sensor,) = chain_definitions(project.declare("plants", PLANTS)).sensors or []
     assert isinstance(sensor, dg.SensorDefinition)
     assert sensor.default_status == dg.DefaultSensorStatus.STOPPED
     assert (sensor.minimum_interval_seconds or 0) >= 60
