@@ -9,12 +9,7 @@ from math import sqrt
 import numpy as np
 
 from dp_pipeline.config.encoding import FloatArray, Names
-from dp_pipeline.inference.consistency import (
-    NoisyTable,
-    agree_by_ripple,
-    reconciled,
-    variance_of,
-)
+from dp_pipeline.inference.consistency import NoisyTable, agree_by_ripple, reconciled, variance_of
 from dp_pipeline.results.measurement import marginal_of
 
 
@@ -39,12 +34,12 @@ class AgreedTables:
 
     @classmethod
     def of(cls, measured: Sequence[NoisyTable], sizes: Mapping[str, int]) -> AgreedTables:
-        """Return the agreed tables: least squares weighted by noise, then Ripple and consistency in
-        turn.
+        """Return measured tables made ≥ 0 and nearly consistent, without those inside larger ones.
 
-        If a table comes out empty, each has equal cells and the total 1.
+        They are fitted by least squares, weighted by noise, and then by ``agree_by_ripple``. If
+        that empties a table, every table gets equal cells of sum 1 instead.
 
-        measured   at least one of an attribute or more
+        measured   noisy tables, of which one has an attribute
         """
         _, tables = reconciled(measured, sizes)
         variances = {names: variance_of(names, measured) for names in tables}
@@ -56,19 +51,19 @@ class AgreedTables:
 
     @property
     def rows(self) -> float:
-        """The total of every table in rows, above 0."""
+        """The sum of the first table's cells, above 0; the others' sums are nearly equal."""
         return float(next(iter(self.cells.values())).sum())
 
     def one_way(self, name: str) -> FloatArray:
-        """Return the number of rows in every level, from the first table that has the attribute."""
+        """Return the rows in each level (levels,), from the first table that has the attribute."""
         names = next(names for names in self.cells if name in names)
         return marginal_of(self.cells[names], names, (name,))
 
     def pair(self, first: str, second: str) -> tuple[FloatArray, float] | None:
-        """Return the table over two attributes and the variance of one of its cells; None if no
-        table has both.
+        """Return the counts over two attributes, axes in this order, and the variance of a cell;
+        None if no table has both.
 
-        Axes are in this order; it is the mean of all tables that hold both, by inverse variance."""
+        The counts are the inverse-variance mean over all tables that have both."""
         total, precision = np.zeros(()), 0.0
         for names, table in self.cells.items():
             if first in names and second in names:

@@ -1,7 +1,4 @@
-"""CliqueGrowth: a graph of attributes that grows edge by edge while its cliques stay small.
-
-Fewer and bigger cliques where that lowers the error of their noisy tables.
-"""
+"""Graphs of attributes whose cliques grow by edges or mergers while their tables stay small."""
 
 from __future__ import annotations
 
@@ -22,8 +19,7 @@ from dp_pipeline.inference.junction_tree import (
 
 @dataclass(frozen=True)
 class CliqueGrowth:
-    """A graph with the cliques of its triangulation, to which edges are added within a limit of
-    cells.
+    """A graph of attributes to which edges are added while its cliques keep to a limit of cells.
 
     sizes        cells of every attribute, the graph's vertices; pairs are in this order
     most_cells   of a clique of two attributes or more
@@ -46,42 +42,37 @@ class CliqueGrowth:
         return triangulated_cliques(nx.Graph(self.edges), self.sizes)
 
     def with_edge(self, pair: Names) -> CliqueGrowth:
-        """Return the graph with one more edge, or unchanged if a clique would exceed the limit
-        of cells."""
+        """Return a new graph with one more edge, or this graph if a clique of two attributes or
+        more would exceed the limit of cells."""
         grown = replace(self, edges=(*self.edges, pair))
-        cells = (
-            math.prod(self.sizes[name] for name in clique)
-            for clique in grown.cliques
-            if len(clique) > 1
-        )
+        cells = (cell_count(clique, self.sizes) for clique in grown.cliques if len(clique) > 1)
         return grown if max(cells, default=0) <= self.most_cells else self
 
     @cached_property
-    def held(self) -> frozenset[Names]:
-        """The pairs that are inside a clique already, so that an edge between them changes no
-        clique."""
+    def clique_pairs(self) -> frozenset[Names]:
+        """The pairs of attributes inside a clique, so that an edge between them changes nothing."""
         return frozenset(pair for clique in self.cliques for pair in combinations(clique, 2))
 
     @cached_property
-    def fitting(self) -> frozenset[Names]:
-        """The pairs whose edge certainly has a triangulation within the limit of cells, including
-        those in cliques.
+    def fitting_pairs(self) -> frozenset[Names]:
+        """The pairs, ``clique_pairs`` included, whose edge certainly keeps some triangulation
+        within the limit of cells.
 
         For an edge u–v in one component, u can be joined to every separator on the way through
         the junction tree from its cliques to those of v: that leaves a chordal graph, whose new
         cliques are u with two separators in a row, and u, v with the last one.
         """
         names = tuple(self.sizes)
-        found = set(self.held)
-        for index in range(len(names)):
-            for other in self._within_reach(index):
-                first, second = sorted((index, other))
-                found.add((names[first], names[second]))
-        return frozenset(found)
+        pairs = {
+            (names[min(index, partner)], names[max(index, partner)])
+            for index in range(len(names))
+            for partner in self._within_reach(index)
+        }
+        return self.clique_pairs | pairs
 
     def _within_reach(self, index: int) -> Iterator[int]:
-        """Yield the attributes, in no clique with this one, whose edge to it certainly fits, by
-        cliques grown from its side."""
+        """Yield the attributes outside the cliques of an attribute whose edge to it certainly fits,
+        by cliques grown from its side."""
         one = 1 << index
         start = [clique for clique, members in enumerate(self._sets) if members & one]
         around, seen = 0, set(start)
@@ -124,9 +115,9 @@ class CliqueGrowth:
 
 @dataclass(frozen=True)
 class _Forest:
-    """A junction tree for each component of a graph.
+    """A junction tree for each component of a graph, with sets of attributes as bits of integers.
 
-    links   of every clique: (clique, separator)
+    links   of every clique: (position of a linked clique, separator)
     parts   attributes of every component
     """
 
@@ -154,11 +145,11 @@ class _Forest:
 def bigger_cliques(
     tree: JunctionTree, sizes: Mapping[str, int], *, most_cells: int
 ) -> JunctionTree:
-    """Return the tree with linked cliques merged while that lowers the expected error of their
-    tables.
+    """Return the junction tree with linked cliques merged, one link after another, while that
+    lowers the expected error of the noisy tables of all cliques.
 
-    sizes        cells of every attribute
-    most_cells   most cells of a merged clique; cliques that have more already stay as they are
+    sizes        levels of every attribute
+    most_cells   of a merged clique; cliques that have more already stay as they are
 
     Tables of m cliques that share ε have the squared error 2m²/ε² · Σ_C |Ω_C|: each of |Ω_C| cells
     has Laplace noise of scale m/ε (Zhang et al., J. Computer Research and Development 55(12), 2018,
@@ -167,8 +158,7 @@ def bigger_cliques(
 
     Names of a merged clique are in the order of ``sizes``. A contracted link leaves a tree with
     running intersection. (Bigger-Clique: the same paper, Algorithm 5; its maximum-cardinality
-    labelling adds no edge to a chordal graph, so the step that is taken is the merger that its
-    example shows.)
+    labelling adds no edge to a chordal graph, so each step is the merger of its example.)
 
     >>> tree = JunctionTree((("a", "b"), ("b", "c")), ((0, 1),))
     >>> bigger_cliques(tree, {"a": 2, "b": 2, "c": 2}, most_cells=8).cliques

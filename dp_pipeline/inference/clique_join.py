@@ -1,8 +1,4 @@
-"""Rows from tables without negative cells, by the cliques of a junction tree or by the families of
-a Bayesian network: groups of rows by counts, instead of single draws.
-"""
-
-from __future__ import annotations
+"""Synthetic rows drawn along a junction tree or a Bayesian network, by counts of whole groups."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +10,7 @@ from dp_pipeline.config.encoding import FloatArray, IntArray, Names, code_type
 from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.inference.consistency import (
     ROUNDS,
-    SMALLEST_VARIANCE,
+    average_tables,
     make_consistent,
     project_to_simplex,
 )
@@ -38,8 +34,8 @@ def join_cliques(
 ) -> IntArray:
     """Return synthetic codes (rows, attributes) drawn along a junction tree.
 
-    Rows are in arbitrary order, columns in the order of ``sizes``; of the smallest type, the codes
-    of a column side by side.
+    Rows are in random order, columns in the order of ``sizes`` and contiguous, of the smallest
+    integer type that holds all codes.
 
     tables   clique of the tree → cells ≥ 0 of any total; axes in the clique's order
     rows     number of rows to draw
@@ -87,7 +83,8 @@ def join_cliques(
 def _keys(codes: IntArray, given: list[tuple[int, int]]) -> IntArray:
     """Return the position of every row's cell (rows,) in the flat table over some attributes.
 
-    given   position in ``codes`` and size of each attribute
+    codes   (attributes, rows)
+    given   (position in ``codes``, size) of each attribute of the table
     """
     # One more: with a single attribute its size is a factor too.
     cells = prod(size for _, size in given) + 1
@@ -101,13 +98,13 @@ def _keys(codes: IntArray, given: list[tuple[int, int]]) -> IntArray:
 def clique_counts(
     measured: Sequence[NoisyMarginal], *, total: float | None = None
 ) -> dict[Names, FloatArray]:
-    """Return nearly consistent tables with cells ≥ 0 and one total, for every set of attributes.
+    """Return attributes → cells ≥ 0 in rows, one table for each measured set of attributes.
 
-    measured   at least one; where two are over the same attributes they count as one
+    Tables have the same total and nearly equal marginals over what they share. They are made
+    consistent, weighted by their noise, and projected to cells ≥ 0, in turn.
+
+    measured   at least one table; those over the same attributes are averaged first
     total      of every table; None: what the tables estimate, at least 1
-
-    Tables are made consistent, each weighted by its own noise, and projected to the nearest
-    ones without negative cells, in turn.
 
     >>> from fractions import Fraction
     >>> tall = NoisyMarginal(("a", "b"), np.array([[9, 0], [1, -2]]), Fraction(2))
@@ -116,22 +113,15 @@ def clique_counts(
     >>> [table.round(1).tolist() for table in counts.values()]
     [[[9.2, 0.3], [0.2, 0.0]], [9.7, 0.1]]
     """
-    # The inverse-variance mean of the tables of every set of attributes, and its variance.
-    weights: dict[Names, float] = {}
-    sums: dict[Names, FloatArray] = {}
-    for noisy in measured:
-        weight = 1 / max(noisy.variance, SMALLEST_VARIANCE)
-        weights[noisy.attributes] = weights.get(noisy.attributes, 0.0) + weight
-        before = sums.get(noisy.attributes, np.zeros(noisy.table.shape))
-        sums[noisy.attributes] = before + weight * noisy.table
-    tables = {names: weighted / weights[names] for names, weighted in sums.items()}
-    variances = {names: 1 / weight for names, weight in weights.items()}
+    averages = average_tables(measured)
+    tables: Mapping[Names, FloatArray] = {names: mean for names, (mean, _) in averages.items()}
+    variances = {names: variance for names, (_, variance) in averages.items()}
     for _ in range(ROUNDS):
         tables = make_consistent(tables, variances=variances)
         if total is None:
             total = max(1.0, float(next(iter(tables.values())).sum()))
         tables = {names: project_to_simplex(table, total) for names, table in tables.items()}
-    return tables
+    return dict(tables)
 
 
 @dataclass(frozen=True)
@@ -155,9 +145,10 @@ def sample_network(
 ) -> IntArray:
     """Return synthetic codes (rows, attributes) drawn along a Bayesian network.
 
-    Rows are in arbitrary order, columns in the order of ``sizes``.
+    Rows are in random order, columns in the order of ``sizes``.
 
     network   every attribute of ``sizes`` once, after its parents
+    sizes     levels of every attribute
 
     In every cell of its parents a child is ∝ that slice of its table; a slice of nothing is
     replaced by the table's marginal over the child, that by equal levels. Numbers of rows are
@@ -182,8 +173,8 @@ def sample_network(
 
 
 def overlap_links(sets: Sequence[tuple[str, ...]]) -> tuple[tuple[int, int], ...]:
-    """Return the links (parent, child) of a tree in which each set hangs below the earlier set with
-    which it shares most attributes, the first of several.
+    """Return links (parent, child), positions of ``sets``: every set but the first hangs below the
+    earlier set that shares most attributes with it, the first of several.
 
     >>> overlap_links((("b", "a"), ("c", "b"), ("d", "b", "a")))
     ((0, 1), (0, 2))

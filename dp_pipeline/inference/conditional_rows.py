@@ -1,4 +1,4 @@
-"""Rows of a junction tree, of which some attributes are given."""
+"""Rows drawn from a junction tree where the codes of some attributes are given."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class _Factor:
     table: FloatArray
     names: Names
 
-    def given(self, codes: Mapping[str, IntArray]) -> _Factor:
+    def condition_on(self, codes: Mapping[str, IntArray]) -> _Factor:
         fixed = [name for name in self.names if name in codes]
         free = tuple(name for name in self.names if name not in codes)
         axes = [1 + self.names.index(name) for name in (*fixed, *free)]
@@ -43,7 +43,8 @@ def sample_conditionally(
     evidence: Mapping[str, IntArray],
     rng: np.random.Generator,
 ) -> dict[str, IntArray]:
-    """Return a random code of every other attribute of each row, given some of its attributes.
+    """Return attribute → random codes (n,) of n rows, for each attribute of the tree without given
+    codes.
 
     tree       tree whose cliques have all attributes
     tables     clique → cells ≥ 0 of any total; they agree on what cliques share
@@ -63,8 +64,7 @@ def sample_conditionally(
         clique = tree.cliques[index]
         table = np.asarray(tables[clique], dtype=np.float64)
         new = tuple(axis for axis, name in enumerate(clique) if name not in fixed)
-        total = table.sum(axis=new, keepdims=True)
-        factors[index] = ratio(table, total)
+        factors[index] = ratio(table, table.sum(axis=new, keepdims=True))
         fixed |= {*clique}
     rows = len(next(iter(evidence.values())))
     step = max(1, CELLS_A_BATCH // max(table.size for table in factors.values()))
@@ -84,15 +84,15 @@ def _batch(
     evidence: Mapping[str, IntArray],
     rng: np.random.Generator,
 ) -> dict[str, IntArray]:
-    """Return the codes of all attributes of some rows: sums are passed up the tree, and codes are
-    drawn downwards.
+    """Return attribute → codes of some rows, the given ones too: sums are passed up the tree, and
+    codes are drawn downwards.
 
     conditionals   position of a clique → probabilities given its separator
     """
     rows = len(next(iter(evidence.values())))
     factors = {}
     for index, table in conditionals.items():
-        factor = _Factor(table[None], tree.cliques[index]).given(evidence)
+        factor = _Factor(table[None], tree.cliques[index]).condition_on(evidence)
         weights = np.broadcast_to(factor.table, (rows, *factor.table.shape[1:]))
         factors[index] = _Factor(weights, factor.names)
     for parent, child in reversed(tree.links):
@@ -109,7 +109,7 @@ def _batch(
         factors[parent] = _Factor(above.table * message.reshape(rows, *sizes), above.names)
     codes = dict(evidence)
     for index in tree.order:
-        factor = factors[index].given(codes)
+        factor = factors[index].condition_on(codes)
         if factor.names:
             alike = sorted(codes, key=lambda name: name in tree.cliques[index])
             context = [codes[name] for name in alike]

@@ -1,8 +1,4 @@
-"""Noisy tables made to agree: the best linear unbiased estimate of all that overlap, and the
-nearest table without negative cells, of a total or one that leaves its marginals near.
-"""
-
-from __future__ import annotations
+"""Noisy tables made to agree: least squares over tables that overlap, and cells ≥ 0."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,10 +19,10 @@ def make_consistent(
     *,
     variances: Mapping[Names, float] | None = None,
 ) -> dict[Names, FloatArray]:
-    """Return tables of which every two have equal marginals over the attributes that they share.
+    """Return new tables of which every two have equal marginals over the attributes they share.
 
     tables      attributes → cells, of any sign; one axis an attribute
-    variances   of one cell of each table; alike in all when None
+    variances   attributes → variance of a cell; None: the same for all tables
 
     For every shared set I, small to large, the tables over C_l ⊇ I agree on
     ccnt_I = Σ w_l Tab_l / Σ w_l, w_l = 1/∏_{j ∈ C_l∖I} |Ω_j|, divided by the variance of a cell
@@ -57,7 +53,7 @@ def make_consistent(
 
 
 def shared_sets(cliques: Iterable[Names]) -> tuple[frozenset[str], ...]:
-    """Return the empty set and all intersections of two or more cliques, small to large.
+    """Return the empty set and all intersections of two or more cliques, from small to large.
 
     The sets are closed under intersection and every one comes after its subsets (a linear
     extension of ⊆, read off the Hasse diagram level by level), so no step of
@@ -70,7 +66,6 @@ def shared_sets(cliques: Iterable[Names]) -> tuple[frozenset[str], ...]:
     seen: set[frozenset[str]] = set()
     closed: set[frozenset[str]] = {frozenset()}
     for clique in map(frozenset, cliques):
-        # What meets an earlier clique or an earlier intersection, and each of those once.
         closed |= {clique & other for other in seen | closed}
         seen.add(clique)
     return tuple(sorted(closed, key=lambda shared: (len(shared), sorted(shared))))
@@ -94,11 +89,11 @@ def spread(table: NDArray[Any], names: Names, over: Names) -> NDArray[Any]:
 
 @dataclass(frozen=True)
 class TableEstimate:
-    """A noisy table that was computed from others.
+    """A noisy table that was computed from measured ones.
 
     attributes   in the order of the axes
     table        cells in rows, which may be negative
-    variance     variance of the noise in every cell, in squared rows
+    variance     of the noise in each cell, in squared rows
     """
 
     attributes: Names
@@ -114,23 +109,34 @@ SMALLEST_VARIANCE = 1e-100
 
 
 def variance_of(names: Names, measured: Sequence[NoisyTable]) -> float:
-    """Return the variance of the noise in one cell of the measured table over these attributes,
-    above 0.
-
-    Several measurements of the same table are combined by inverse variance.
-    """
+    """Return the variance, above 0, of a cell in the inverse-variance mean of all tables measured
+    over exactly these attributes, of which there is one at least."""
     same = (table.variance for table in measured if set(table.attributes) == set(names))
     return 1 / sum(1 / max(variance, SMALLEST_VARIANCE) for variance in same)
+
+
+def average_tables(measured: Iterable[NoisyTable]) -> dict[Names, tuple[FloatArray, float]]:
+    """Return attributes → the inverse-variance mean of the tables over exactly these attributes,
+    and the variance of a cell of that mean."""
+    sums: dict[Names, FloatArray] = {}
+    weights: dict[Names, float] = {}
+    for noisy in measured:
+        names, weight = noisy.attributes, 1 / max(noisy.variance, SMALLEST_VARIANCE)
+        sums[names] = np.asarray(sums.get(names, 0.0) + weight * noisy.table)
+        weights[names] = weights.get(names, 0.0) + weight
+    return {names: (sums[names] / weight, 1 / weight) for names, weight in weights.items()}
 
 
 def reconciled(
     measured: Sequence[NoisyTable], sizes: Mapping[str, int]
 ) -> tuple[float, dict[Names, FloatArray]]:
-    """Return the number of rows and the measured tables that are inside no other, made consistent.
+    """Return the estimated number of rows, and attributes → consistent cells of the measured tables
+    that are inside no larger one.
 
-    measured   noisy tables, at least one; () is the number of rows
-    sizes      levels of every attribute; marginals come out in this order of attributes
-    returns    tables that may have negative cells; those inside another one are in it
+    measured   noisy tables, at least one; one over () is a number of rows
+    sizes      levels of every attribute, in the order that the returned tables' axes have
+
+    Cells may be negative. What a table inside a larger one says is part of the larger one's cells.
 
     A table is a sum of orthogonal parts, one for every set S of its attributes: what S alone adds
     to the smaller sets. All tables that hold S measure its part with independent noise, and the
@@ -189,8 +195,8 @@ def _reflected(table: FloatArray) -> FloatArray:
 def _parts(
     names: Names, sizes: Mapping[str, int]
 ) -> Iterator[tuple[Names, tuple[slice | int, ...], int]]:
-    """Yield every set of attributes, the positions of its coefficients, and how many of the table's
-    cells each cell of its marginal sums."""
+    """Yield every subset of a table's attributes, the positions of its coefficients, and how many
+    cells of the table a cell of its marginal sums."""
     for is_in in product((False, True), repeat=len(names)):
         part = tuple(name for name, keep in zip(names, is_in, strict=True) if keep)
         place = tuple(slice(1, None) if keep else 0 for keep in is_in)
@@ -198,8 +204,9 @@ def _parts(
 
 
 def project_to_simplex(table: FloatArray | IntArray, total: float = 1.0) -> FloatArray:
-    """Return the Euclidean projection of ``table`` onto {x ≥ 0, Σx = total}, of the same shape;
-    total > 0.
+    """Return the Euclidean projection of ``table`` onto {x ≥ 0, Σx = total}, in its shape.
+
+    total   above 0
 
     A noisy table keeps its large cells' differences and loses its small cells' noise.
 
@@ -229,20 +236,18 @@ def project_rows(table: FloatArray, totals: FloatArray) -> FloatArray:
 
 
 SWEEPS = 1000
-"""Most sweeps of Ripple: the negative part shrinks geometrically, but slowly where little is above
-0."""
-
+"""Most sweeps of Ripple, which are many where little is above 0."""
 
 SETTLED = 1e-3
 """Negative part of a cell, in rows, that is left to the end: far below any noise."""
 
 
 def ripple(table: FloatArray | IntArray, *, tolerance: float = SETTLED) -> FloatArray:
-    """Return the table with negative cells made up for by neighbours: ≥ 0, of the same total;
-    all 0 if that is not above 0.
+    """Return the table with cells ≥ 0 and the same total, its negative cells made up for by their
+    neighbours; all 0 if the total is not above 0.
 
-    tolerance   in rows: cells above −tolerance count as settled and are cut at 0 in the end,
-                where the others are scaled back to the total
+    tolerance   in rows; cells above −tolerance are cut at 0 in the end, and all cells are then
+                scaled back to the total
 
     Every negative cell becomes 0 and takes what it lacked from its neighbours, the cells that
     differ from it in one attribute, in equal parts; all negative cells at once, until none is
@@ -271,8 +276,7 @@ def ripple(table: FloatArray | IntArray, *, tolerance: float = SETTLED) -> Float
 
 
 ROUNDS = 3
-"""Rounds of making tables consistent and then non-negative, after which they disagree again, less
-and less."""
+"""Rounds of making tables consistent and then ≥ 0, after which they disagree a little again."""
 
 
 def agree_by_ripple(
@@ -281,11 +285,12 @@ def agree_by_ripple(
     deviation: float,
     variances: Mapping[Names, float] | None = None,
 ) -> dict[Names, FloatArray]:
-    """Return the tables made nearly consistent and ≥ 0, with one total; all 0 without a positive
-    total.
+    """Return the tables made nearly consistent and ≥ 0, with one total; all 0 if that would not be
+    above 0.
 
-    deviation   of the noise of a cell: far smaller negative cells are left to the end
-    variances   as in ``make_consistent``
+    deviation   standard deviation of the noise in a cell, in rows: ``SETTLED`` of it, or of one
+                row if that is more, is the tolerance of ``ripple``
+    variances   attributes → variance of a cell; None: the same for all tables
 
     Consistency and Ripple in turn (PriView: Qardaji, Yang, Li, SIGMOD 2014, Sections 4.4, 4.5).
     """

@@ -1,7 +1,5 @@
-"""Dependence: how far pairs of attributes are from independence, and what measured pairs predict of
-the others.
-
-Post-processing: everything here is public or was released.
+"""How far pairs of attributes are from independence, and what measured pairs predict of the others,
+from released numbers alone.
 """
 
 from __future__ import annotations
@@ -15,8 +13,7 @@ import numpy as np
 from dp_pipeline.config.encoding import FloatArray, Names
 
 FEWEST_OTHERS = 3
-"""Fewest pairs outside a tree that show how well the tree predicts: by definition, as with two any
-correlation is 1."""
+"""Fewest pairs outside a tree that show how well it predicts: with two, any correlation is 1."""
 
 
 @dataclass(frozen=True)
@@ -26,13 +23,13 @@ class Dependence:
     names   names of the attributes
     scores  (d, d) distances of pairs from independence, ‖c_ij − c_i c_jᵀ/n‖₁ or estimates of it,
             in rows
-    most    (d, d) what the distances would be if each attribute decided the other, about; 0 where
-            that is not known, and no path predicts such a pair
+    most    (d, d) about the distances if each attribute decided the other, in rows; 0 where that is
+            not known, and no path predicts such a pair
 
     Along a chain a – b – c of binary attributes where a and c depend on each other through b
     alone, strengths are the |correlations|, and that of (a, c) is their product. So a pair that no
-    table has is predicted by the best product along measured pairs, as far as the table at hand is
-    made of chains: ``explained``.
+    table has is predicted by the best product along measured pairs, as far as the attributes form
+    chains: ``explained``.
 
     >>> chain = Dependence.of(("a", "b", "c"), {("a", "b"): 80.0, ("b", "c"): 80.0},
     ...     spread=dict.fromkeys("abc", 0.5), rows=100.0)
@@ -53,9 +50,11 @@ class Dependence:
         spread: Mapping[str, float],
         rows: float,
     ) -> Dependence:
-        """Return the dependences given by scores of pairs of names.
+        """Return the dependences between attributes from scores of some pairs; those of others are
+        unknown, and 0.
 
-        spread   attribute → 1 − Σ p², of its shares
+        scores   pair → distance from independence, in rows
+        spread   attribute → 1 − Σ p² over the shares p of its levels
         rows     number of rows, at least 1
         """
         names = tuple(names)
@@ -69,16 +68,14 @@ class Dependence:
 
     @cached_property
     def strengths(self) -> FloatArray:
-        """The strength of each dependence, 0 to 1 (d, d), as a share of its largest possible
-        score.
-
-        It is 0 where the score is unknown; 1 is where two attributes decide each other."""
+        """The strength of each pair's dependence (d, d): its score divided by ``most``, 1 at most,
+        or 0 where that is unknown."""
         shares = self.scores / np.where(self.most > 0, self.most, np.inf)
         return np.asarray(np.clip(shares, 0.0, 1.0))
 
     def paths(self, pairs: Iterable[tuple[str, str]]) -> FloatArray:
-        """Return the largest product of strengths along paths of these pairs (d, d); 1 on the
-        diagonal."""
+        """Return the largest product of strengths along any path of these pairs, between any two
+        attributes (d, d): 0 without a path, 1 on the diagonal."""
         place = {name: place for place, name in enumerate(self.names)}
         best = np.eye(len(self.names))
         for a, b in pairs:
@@ -87,7 +84,11 @@ class Dependence:
         return _closure(best)
 
     def with_table(self, paths: FloatArray, places: Sequence[int]) -> FloatArray:
-        """Return ``paths`` extended by all pairs of one more table (d, d)."""
+        """Return the largest products along paths (d, d) with all pairs of one more table.
+
+        paths    those without the table, as of ``Dependence.paths``
+        places   positions of the table's attributes
+        """
         inside = _closure(np.maximum(self.strengths, paths)[np.ix_(places, places)])
         to_table = paths[:, places]
         through = (to_table[:, :, None] * inside[None]).max(axis=1)
@@ -97,17 +98,18 @@ class Dependence:
         return best
 
     def unexplained(self, paths: FloatArray) -> FloatArray:
-        """Return the part of every score, in rows, that paths do not predict, in the shape of
-        ``paths``."""
+        """Return the rows of every score that paths do not predict, in the shape of ``paths``.
+
+        paths   largest products of strengths, (…, d, d)
+        """
         strengths = np.where(self.strengths > 0, self.strengths, 1.0)
         part = np.where(self.strengths > 0, self.explained * paths / strengths, 0.0)
         return np.asarray(self.scores * np.maximum(0.0, 1 - part))
 
     @cached_property
     def by_tree(self) -> dict[tuple[str, str], float]:
-        """The scores, in rows, predicted for the pairs outside the tree of the strongest pairs.
-
-        It is the product of strengths along that tree; pairs without a strength are left out."""
+        """The pairs with a strength outside the tree of the strongest pairs → the scores that this
+        tree predicts, in rows: ``most`` times the product of strengths along it."""
         import networkx as nx
 
         graph = nx.from_numpy_array(self.strengths)
@@ -121,13 +123,12 @@ class Dependence:
 
     @cached_property
     def explained(self) -> float:
-        """The share of a pair's dependence that the product along a path explains, 0 to 1.
+        """The share of a pair's dependence that the product along a path explains, 0 to 1, or 0.5
+        where too few pairs show it.
 
-        It is a half where too few pairs show it.
-
-        By regression of the scores outside the tree of the strongest pairs on what that tree
-        predicts, its slope times their correlation: in a table of chains 1, and little where
-        attributes depend on each other otherwise or noise hides how.
+        It is the slope of the regression of the scores outside the tree of the strongest pairs on
+        what that tree predicts, times their correlation: 1 where attributes form chains, and little
+        where they depend on each other otherwise or noise hides how.
         """
         # Without strengths there is no tree: a plan imports no library of graphs.
         if not self.strengths.any() or len(self.by_tree) < FEWEST_OTHERS:

@@ -1,5 +1,4 @@
-"""Public knowledge that a release may use at no cost: an earlier release of the same model, or a
-table of public rows.
+"""Public knowledge that costs a release nothing: an earlier release of its model, or public rows.
 
 An earlier tree says which boxes are worth a count, and earlier tables which of them to measure,
 over which groups of levels. A current count y with variance v is combined with the earlier estimate
@@ -21,10 +20,10 @@ import numpy as np
 
 from dp_pipeline.config.domain import Domain
 from dp_pipeline.config.encoding import Coordinate, FloatArray, IntArray, Names
-from dp_pipeline.inference.consistency import project_to_simplex
+from dp_pipeline.inference.consistency import project_to_simplex, spread
 from dp_pipeline.results.clusters import Synopsis, Tables
 from dp_pipeline.results.derived_attribute import Grouping
-from dp_pipeline.results.measurement import NoisyMarginal
+from dp_pipeline.results.measurement import NoisyMarginal, marginal_of
 from dp_pipeline.results.synthetic_table import is_of_pairs, noisy_table_names
 from dp_pipeline.results.trees import BitTree, Prefixes
 
@@ -40,12 +39,12 @@ UNSEEN_DRIFT = 1.0
 def smoothed(
     now: FloatArray, variance: float, before: FloatArray, earlier: float, *, doubt: float = 0.0
 ) -> tuple[FloatArray, float]:
-    """Return current noisy numbers combined with earlier estimates, and the variance of the result.
+    """Return current noisy numbers combined with earlier estimates of them, and the variance of
+    each combined number.
 
     now, before         noisy numbers of any one shape
-    variance, earlier   variance of one of them now, and before
-    doubt               standard errors that a drift must exceed to count; a negative number is
-                        added to the drift, in standard errors
+    variance, earlier   noise variance of each number now, and before
+    doubt               standard errors that are subtracted from the estimate of the drift
 
     >>> still, spread = smoothed(np.array([1.0, -1.0]), 1.0, np.zeros(2), 1.0)
     >>> still.tolist(), spread
@@ -60,8 +59,7 @@ def smoothed(
 
 @dataclass(frozen=True)
 class EarlierTree:
-    """The numbers of rows in the leaves of an earlier tree; inside a leaf they count as spread
-    evenly.
+    """The numbers of rows in the leaves of an earlier tree, taken to be uniform in each leaf.
 
     tree     the binary tree whose nodes the leaves are
     places   float (m + 1,) starts of the leaves and the end of the last one, counted in deepest
@@ -75,7 +73,12 @@ class EarlierTree:
 
     @classmethod
     def of(cls, tree: BitTree, synopsis: Synopsis, box: Sequence[Coordinate]) -> EarlierTree:
-        """Return the earlier tree made of released boxes that are nodes of a tree."""
+        """Return the earlier tree whose leaves are released boxes, where negative weights count as
+        0.
+
+        tree       binary tree whose nodes the boxes are
+        box        declared interval of each column
+        """
         low = np.array([axis_bounds.lower for axis_bounds in box])
         width = np.array([axis_bounds.upper - axis_bounds.lower for axis_bounds in box])
         shares = (synopsis.upper - synopsis.lower) / width
@@ -96,21 +99,20 @@ class EarlierTree:
 
     @property
     def rows(self) -> float:
-        """The number of rows of all leaves together."""
+        """The earlier release's noisy number of rows, as the sum of all leaves."""
         return float(self.below[-1])
 
     def mass(self, nodes: Prefixes) -> FloatArray:
-        """Return the number of rows that nodes had in the earlier release (m,)."""
+        """Return the noisy rows that m nodes of the tree had in the earlier release (m,)."""
         size = np.exp2(self.tree.depth - nodes.depths.astype(np.float64))
         first = nodes.bits * size
         below = np.interp(first + size, self.places, self.below)
         return np.asarray(below - np.interp(first, self.places, self.below))
 
     def leaves(self, *, rate: float, caution: float) -> Prefixes:
-        """Return disjoint nodes that cover the box, smaller where the earlier release had many
-        rows.
+        """Return disjoint nodes that cover the box, smaller where more rows were released.
 
-        rate      ε a row of one unit
+        rate      ε per row of one unit
         caution   factor on counts, in (0, 1], as in the growth of a new tree
 
         A node of z rows is a small grid that is best with about (z·rate)^{2d/(2+d)} cells (Su et
@@ -127,7 +129,8 @@ class EarlierTree:
 
 
 def nonnegative_counts(values: FloatArray) -> FloatArray:
-    """Return the nearest numbers ≥ 0 with the same sum, or with the sum 1 if theirs is less."""
+    """Return the nearest numbers ≥ 0, in the same shape, whose sum is that of ``values``, at least
+    1."""
     return project_to_simplex(values, max(1.0, float(values.sum())))
 
 
@@ -144,8 +147,8 @@ class EarlierTables:
 
     @classmethod
     def of(cls, tables: Tables, domain: Domain) -> EarlierTables | None:
-        """Return the tables of an earlier release; None if they are not stored, as too many, or if
-        the levels are declared otherwise now."""
+        """Return the noisy tables that an earlier release stored; None if it stored none or if the
+        domain now declares other numbers of levels."""
         described, of_cells = noisy_table_names(tables)
         if not {described, of_cells} <= {*tables}:
             return None
@@ -167,12 +170,12 @@ class EarlierTables:
         return cls(tuple(measured), groupings)
 
     def of_names(self, names: Names) -> NoisyMarginal | None:
-        """Return the table over some attributes; None if there was none."""
+        """Return the first table over exactly these attributes, in this order; None without one."""
         return next((table for table in self.measured if table.attributes == names), None)
 
     def smoothed(self, now: NoisyMarginal) -> NoisyMarginal:
-        """Return a current table combined with the earlier one over the same attributes; unchanged
-        if there is none."""
+        """Return a current table combined with the earlier one over the same attributes, rounded to
+        integers; unchanged if there is none of its shape."""
         before = self.of_names(now.attributes)
         if before is None or before.table.shape != now.table.shape:
             return now
@@ -187,8 +190,7 @@ class EarlierTables:
 
 
 def believed(names: Names, table: np.ndarray, variance: float) -> NoisyMarginal:
-    """Return a table as a marginal whose noise is taken to be Gaussian, of this variance; none is
-    added."""
+    """Return a table as a marginal whose noise counts as Gaussian; no noise is added to it."""
     return NoisyMarginal(names, table, Fraction(max(variance, 1e-9)), gaussian=True)
 
 
@@ -205,10 +207,8 @@ def _groupings(tables: Tables) -> dict[str, Grouping]:
     if "groups" not in tables:
         return {}
     names, groups = tables["groups"]["attribute"], tables["groups"]["group"]
-    return {
-        name: Grouping(tuple(groups[names == name].tolist()))
-        for name in dict.fromkeys(names.tolist())
-    }
+    unique = dict.fromkeys(names.tolist())
+    return {name: Grouping(tuple(groups[names == name].tolist())) for name in unique}
 
 
 ROUNDS = 10
@@ -217,7 +217,7 @@ ROUNDS = 10
 
 @dataclass(frozen=True, eq=False)
 class PublicTable:
-    """A table of public rows, which may be counted exactly and without any ε.
+    """A table of public rows, which may be counted exactly and cost no ε.
 
     codes       attribute → (rows,) codes, each below its size
     sizes       attribute → number of its levels
@@ -235,43 +235,37 @@ class PublicTable:
 
     @property
     def digest(self) -> str:
-        """The SHA-256 of all codes in their order, which identifies the public rows."""
+        """The first 32 hexadecimal digits of a SHA-256 of all names and codes, in their order."""
         fingerprint = hashlib.sha256()
         for name, column in self.codes.items():
             fingerprint.update(f"{name} {len(column)} ".encode() + column.astype("<i8").tobytes())
         return fingerprint.hexdigest()[:32]
 
     def shares(self, names: Names) -> FloatArray:
-        """Return the shares of the cells over some attributes: of levels for one, of groups for
-        several."""
-        cells = np.zeros(self.rows, dtype=np.int64)
-        shape = []
-        for name in names:
-            grouping = self.groupings.get(name) if len(names) > 1 else None
-            codes, size = self.codes[name].astype(np.int64), self.sizes[name]
-            if grouping is not None:
-                codes, size = grouping.labels[codes], grouping.size
-            cells = cells * size + codes
-            shape.append(size)
+        """Return the shares of the cells over some attributes, all above 0: of levels for one, of
+        groups of levels for several."""
+        groupings = self.groupings if len(names) > 1 else {}
+        columns = tuple(
+            groupings[name].labels[self.codes[name]] if name in groupings else self.codes[name]
+            for name in names
+        )
+        shape = [groupings[n].size if n in groupings else self.sizes[n] for n in names]
+        cells = np.ravel_multi_index(columns, shape)
         counts = np.bincount(cells, minlength=int(np.prod(shape, dtype=np.int64)))
         # Half a row a table: what nobody has is not impossible.
         likely = counts + 0.5 / len(counts)
         return np.asarray((likely / likely.sum()).reshape(shape))
 
     def with_margins(self, names: Names, margins: Mapping[str, FloatArray]) -> FloatArray:
-        """Return the shares over several attributes with their margins replaced, keeping the
-        dependence.
+        """Return the shares of the cells over several attributes, fitted to other margins by
+        iterative proportional fitting, which keeps the dependence of the public rows.
 
-        They are fitted by iterative proportional fitting.
-
-        margins   attribute → shares of its levels, or groups
+        margins   attribute → shares of the groups of its levels; of the levels where there are none
         """
         shares = self.shares(names)
         for _ in range(ROUNDS):
-            for axis, name in enumerate(names):
-                others = tuple(other_axis for other_axis in range(len(names)) if other_axis != axis)
-                now = shares.sum(axis=others)
+            for name in names:
                 target = np.maximum(margins[name], 1e-12)
-                shape = tuple(-1 if place == axis else 1 for place in range(len(names)))
-                shares = shares * (target / np.maximum(now, 1e-12)).reshape(shape)
+                now = np.maximum(marginal_of(shares, names, (name,)), 1e-12)
+                shares = shares * spread(target / now, (name,), names)
         return np.asarray(shares / shares.sum())

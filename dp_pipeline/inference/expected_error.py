@@ -1,7 +1,5 @@
-"""ExpectedError: the error of all pairs of attributes that noisy tables are expected to leave, and
-the shares of an amount with which it is least.
-
-Post-processing: everything here is public or was released.
+"""The error of pairs of attributes that noisy tables are expected to leave, and how to divide a
+budget among tables so that it is least: everything here is public or was released.
 """
 
 from __future__ import annotations
@@ -30,13 +28,13 @@ TINY = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class TableInformation:
-    """The precision that c candidate sets of tables give to one-way marginals and pairs.
+    """The information that c candidate sets of tables give about one-way marginals and pairs.
 
-    precision    (c, tables, d) precision that a table adds to a one-way marginal, in precisions of
-                 one of the table's cells; 0 where the table does not have all levels
+    precision    (c, tables, d) precision (1 / variance) that a table adds to a one-way marginal, in
+                 precisions of one of the table's cells; 0 where the table does not have all levels
     best_table   (c, pairs) position of the table with the least noise in a pair; 0 without any
-    noise        (c, pairs) squared noise of that table in the pair, margins left aside, in squared
-                 noise of one cell; infinite where no table holds the pair
+    noise        (c, pairs) squared noise of that table in the pair, without its margins, in squared
+                 noise of one cell; infinite where no table has the pair
     unexplained  (c, pairs) rows of a pair's dependence that other tables do not explain
     """
 
@@ -47,10 +45,11 @@ class TableInformation:
 
 
 def least_noise(noise: FloatArray) -> tuple[IntArray, FloatArray]:
-    """Return the table with the least squared noise in each pair (c, pairs), and that squared
-    noise.
+    """Return the position of the table with the least noise in each pair, and that least noise,
+    both (c, pairs); 0 and infinity without tables.
 
-    ``noise`` is that of every table (c, tables, pairs)."""
+    noise   (c, tables, pairs) squared noise of every table in every pair
+    """
     count, tables, pairs = noise.shape
     if not tables:
         return np.zeros((count, pairs), dtype=np.int64), np.full((count, pairs), np.inf)
@@ -60,19 +59,19 @@ def least_noise(noise: FloatArray) -> tuple[IntArray, FloatArray]:
 
 @dataclass(frozen=True, eq=False)
 class ExpectedError:
-    """The expected error of all pairs of attributes, in rows in L1, that noisy tables leave.
+    """The expected error of all pairs of d attributes, in rows in L1, that noisy tables leave.
 
     It is Σ w_ij √(o_i² + o_j² + q_ij² + b_ij²) over the pairs.
 
-    sizes        levels of every attribute, d of them, in one-way marginals
-    grouped      attribute → groups of its levels in tables
-    paid         attribute → amount that its one-way marginal was measured for already
+    sizes        levels of every attribute in one-way marginals
+    grouped      attribute → number of groups of its levels in tables
+    paid         attribute → amount already paid for its one-way marginal
     dependence   dependence of all pairs, and how much of it measured pairs explain
-    rate         noise that an amount buys
+    rate         noise that an amount (ε or ρ) buys
     weights      w (d, d); None where all pairs count alike
 
     o is the noise of a one-way marginal, by itself and in all tables that have it; q that of the
-    table which holds the pair; b the dependence of a pair that no table holds. An amount is divided
+    table which has the pair; b the dependence of a pair that no table has. An amount is divided
     into shares (tables + d,): one for each table, then one for each one-way marginal.
     """
 
@@ -86,29 +85,29 @@ class ExpectedError:
     def divide(
         self, tables: Sequence[Names], amount: float, *, singles: bool = True
     ) -> tuple[FloatArray, FloatArray]:
-        """Return the amount for each table, and the amount added for each one-way marginal.
+        """Return the parts of the amount for each table (tables,) and for each one-way marginal
+        (d,) with which the expected error is least.
 
-        singles   whether one-way marginals are measured at all
+        singles   whether one-way marginals get any of it
         """
         start = self.start(tables, singles=singles)
         shares = self.minimise(self.information(tables), start, amount, STEPS)[1][0]
         return amount * shares[: len(tables)], amount * shares[len(tables) :]
 
     def of(self, tables: Sequence[Names], amount: float, *, singles: bool = True) -> float:
-        """Return the expected error of all pairs with these tables, when the amount is divided in
-        the best way.
+        """Return the expected error of all pairs, in rows in L1, with these tables, when the amount
+        is divided among them in the best way.
 
-        singles   whether one-way marginals are measured alongside
+        singles   whether one-way marginals get any of it
         """
         start = self.start(tables, singles=singles)
         return float(self.minimise(self.information(tables), start, amount, STEPS)[0][0])
 
     def of_pairs(self, order: IntArray, counts: Sequence[int], amount: float) -> FloatArray:
-        """Return the expected error (counts,) after measuring the first pairs of ``order``, one
-        table each, for each of ``counts``.
+        """Return, for each number of pairs in ``counts``, the expected error of all pairs when so
+        many first pairs of ``order`` are measured in one table each, (counts,).
 
-        order    places of pairs, those first that are measured first
-        counts   numbers of pairs that are tried
+        order    positions of pairs
         """
         chosen = order[: max(counts)]
         many, tables = len(counts), len(chosen)
@@ -138,21 +137,17 @@ class ExpectedError:
         return self.minimise(information, shares, amount, STEPS // 2)[0]
 
     def information(self, tables: Sequence[Names]) -> TableInformation:
-        """Return the information that one set of tables gives (c = 1)."""
+        """Return the information that one set of tables gives, as the only candidate (c = 1)."""
         of_tables = [self.table_information(table) for table in tables]
-        precision = np.array([of_table for of_table, _ in of_tables]).reshape(
-            1, len(of_tables), len(self.sizes)
-        )
-        noise = np.array([of_table for _, of_table in of_tables]).reshape(
-            1, len(of_tables), len(self.first)
-        )
+        precision = np.reshape([p for p, _ in of_tables], (1, len(of_tables), self._d))
+        noise = np.reshape([n for _, n in of_tables], (1, len(of_tables), len(self.first)))
         measured_pairs = {pair for table in tables for pair in combinations(table, 2)}
         unexplained = self.unexplained(self.dependence.paths(measured_pairs))
         return TableInformation(precision, *least_noise(noise), unexplained)
 
     def table_information(self, table: Names) -> tuple[FloatArray, FloatArray]:
-        """Return a table's precision of one-way marginals (d,) and its squared noise in pairs
-        (pairs,)."""
+        """Return the precision that a table adds to each one-way marginal (d,), and its squared
+        noise in each pair (pairs,), both as in ``TableInformation``."""
         cells = prod(self.grouped[name] for name in table)
         precision, noise = np.zeros(len(self.sizes)), np.full(len(self.first), np.inf)
         levels = {self.place[name]: self.grouped[name] for name in table}
@@ -165,48 +160,57 @@ class ExpectedError:
         return precision, noise
 
     def unexplained(self, paths: FloatArray) -> FloatArray:
-        """Return the part of every pair's dependence, in rows, that the paths do not explain (c,
-        pairs)."""
+        """Return the rows of each pair's dependence that paths do not explain, (c, pairs).
+
+        paths   (d, d) or (c, d, d), as of ``Dependence.paths``
+        """
         remaining = self.dependence.unexplained(paths.reshape(-1, *paths.shape[-2:]))
         return np.asarray(remaining[:, self.first, self.second])
 
     def minimise(
         self, information: TableInformation, shares: FloatArray, amount: float, steps: int
     ) -> tuple[FloatArray, FloatArray]:
-        """Return the expected error (c,) and the shares (c, tables + d) after ``steps`` gradient
-        steps.
+        """Return the expected error (c,) and the shares (c, tables + d) of an amount after some
+        steps towards the shares with the least error.
 
-        Where the error falls alike for every next bit of a share, moving some gains nothing.
+        There the error falls alike for every next bit of a share, so moving some gains nothing.
+
+        shares   (c, tables + d) to start from; those of 0 stay 0
         """
         # Alone, noise of weight w has its least sum at shares ∝ √w, Gaussian noise at w^(2/3).
         power = 2 / 3 if self.rate.concentrated else 1 / 2
         for _ in range(steps):
-            falls = self.falls(information, shares, amount)
-            shares = shares * np.where(shares > 0, falls + TINY, 0.0) ** power
+            slopes = self.slopes(information, shares, amount)
+            shares = shares * np.where(shares > 0, slopes + TINY, 0.0) ** power
             shares = shares / shares.sum(axis=1, keepdims=True)
         # No product of matrices: what a library adds up in which order depends on the processor.
         remaining = self._remaining(information, shares, amount)
         return (remaining.errors * self.pair_weights).sum(axis=1), shares
 
-    def falls(self, information: TableInformation, shares: FloatArray, amount: float) -> FloatArray:
-        """Return the rate at which the error falls with each share (c, tables + d), up to a common
-        factor."""
+    def slopes(
+        self, information: TableInformation, shares: FloatArray, amount: float
+    ) -> FloatArray:
+        """Return the rate at which the expected error falls as each share grows, (c, tables + d),
+        up to a common factor."""
         remaining, count = self._remaining(information, shares, amount), shares.shape[1] - self._d
-        slopes = self.pair_weights / np.maximum(remaining.errors, TINY)
+        of_errors = self.pair_weights / np.maximum(remaining.errors, TINY)
         # The error of an attribute is 1 / precision, whose slope is −1 / precision².
-        of_attribute = slopes[:, self._pairs_of].sum(axis=2) / remaining.precision**2
+        of_attribute = of_errors[:, self._pairs_of].sum(axis=2) / remaining.precision**2
         of_singles = of_attribute * remaining.by_itself / remaining.paid
         if not count:
             return np.asarray(of_singles)
         places = information.best_table + count * np.arange(len(shares))[:, None]
         size = count * len(shares)
-        of_pairs = np.bincount(places.ravel(), (remaining.noise * slopes).ravel(), minlength=size)
-        of_tables = of_pairs.reshape(-1, count)
+        noise = (remaining.noise * of_errors).ravel()
+        of_tables = np.bincount(places.ravel(), noise, minlength=size).reshape(-1, count)
         of_tables = of_tables + (remaining.by_table * of_attribute[:, None]).sum(axis=2)
         return np.hstack([of_tables / remaining.amounts, of_singles])
 
     def start(self, tables: Sequence[Names], *, singles: bool = True) -> FloatArray:
-        """Return the initial shares of tables and one-way marginals (1, tables + d)."""
+        """Return the shares of an amount that ``minimise`` starts from, (1, tables + d).
+
+        singles   whether one-way marginals get any; without tables they get all
+        """
         of_singles = np.sqrt(self.levels)
         if not tables:
             return np.asarray(of_singles / of_singles.sum())[None]
@@ -217,8 +221,7 @@ class ExpectedError:
         return np.concatenate(parts)[None]
 
     def _squares(self, amounts: FloatArray) -> FloatArray:
-        """Return the squared mean absolute deviation of one cell of each table, for the amounts
-        paid."""
+        """Return the squared mean absolute deviation of a cell, in the shape of the amounts."""
         square = self.rate.distance**2
         return square / (pi * amounts) if self.rate.concentrated else square / amounts**2
 
@@ -256,7 +259,7 @@ class ExpectedError:
 
     @cached_property
     def place(self) -> dict[str, int]:
-        """The position of each attribute in all arrays."""
+        """Attribute → its position in all arrays."""
         return {name: place for place, name in enumerate(self.sizes)}
 
     @property

@@ -1,9 +1,4 @@
-"""FittedTree: the distribution of a junction tree, fitted to noisy tables, and what it predicts.
-
-FittedRows: what noisy tables say together, as a distribution that rows are drawn from.
-
-OneWays: the one-way marginals of a table, and the number of rows that they agree on.
-"""
+"""Distributions fitted to the noisy tables of a release, which predict counts and draw rows."""
 
 from __future__ import annotations
 
@@ -23,6 +18,7 @@ from dp_pipeline.inference.consistency import (
     SMALLEST_VARIANCE,
     NoisyTable,
     TableEstimate,
+    average_tables,
     project_to_simplex,
     ratio,
     reconciled,
@@ -46,11 +42,11 @@ ROWS_OF_A_COUNT = 1 << 16
 class FittedTree:
     """A distribution fitted to noisy tables, as the probabilities of the cells of every clique.
 
-    tree     its cliques are those of the model, in its order
-    model    the same cliques, with the axes of its nodes
-    tables   one a node of the model, of sum 1; they agree on what cliques share
+    tree     junction tree of the cliques
+    model    the same cliques as nodes, with axes in another order
+    tables   probabilities of each node's cells, of sum 1; they agree on what cliques share
     rows     number of rows, at least 1, as all noisy tables estimate it
-    zeros    cells without mass
+    zeros    constraints, whose forbidden cells have no mass
     """
 
     tree: JunctionTree
@@ -69,47 +65,48 @@ class FittedTree:
         iterations: int,
         zeros: StructuralZeros = NONE,
     ) -> FittedTree:
-        """Return the distribution that fits the noisy tables best.
+        """Return the distribution on the junction tree of these cliques that fits the noisy tables
+        best.
 
         measured     each inside a clique; every attribute is in one of them
-        iterations   at most
-        zeros        cells without mass, each entry inside a clique
+        sizes        levels of every attribute
+        iterations   most steps of the fit
+        zeros        constraints, each inside a clique
         """
         tree = JunctionTree.of(cliques, sizes)
         model = GraphicalModel(tree, sizes)
-        measured = zeros.cleared(measured)
+        measured = zeros.clear_forbidden_cells(measured)
         ways, beside = OneWays.within(measured, sizes), zeros.potentials(model)
         fitted = fit_tree(model, measured, start=ways.shares, beside=beside, iterations=iterations)
         return cls(tree, model, tuple(fitted), ways.rows, zeros)
 
-    def codes(self, rows: int, rng: np.random.Generator) -> IntArray:
-        """Return synthetic codes (rows, attributes) drawn from the distribution."""
+    def draw_codes(self, rows: int, rng: np.random.Generator) -> IntArray:
+        """Return synthetic codes (rows, attributes) drawn from the distribution, none of which
+        breaks a constraint."""
         tables, sizes = self.model.by_clique(list(self.tables)), self.model.sizes
-        return self.zeros.satisfying(
+        return self.zeros.draw_valid_rows(
             lambda many: join_cliques(self.tree, tables, many, rng, sizes), rows, tuple(sizes)
         )
 
-    def predicted(self, names: Names) -> FloatArray:
-        """Return the expected rows in every cell over two or more attributes, in declared order.
+    def predict_counts(self, names: Names) -> FloatArray:
+        """Return the expected rows in every cell over two or more attributes, axes in their order.
 
-        They are exact inside a clique and for two, else counted in drawn rows."""
+        ``names`` are in the order of ``sizes``. Counts are exact inside a clique and for two
+        attributes, else those of ``ROWS_OF_A_COUNT`` drawn rows, scaled."""
         for node, table in zip(self.model.nodes, self.tables, strict=True):
             if set(names) <= set(node.names):
                 return np.asarray(self.rows * marginal_of(table, node.names, names))
         if len(names) == 2:
             return self.rows * self._pairs[names]
         shape = tuple(self.model.sizes[name] for name in names)
-        cells = np.zeros(ROWS_OF_A_COUNT, dtype=np.int64)
-        for name, size in zip(names, shape, strict=True):
-            cells = cells * size + self._drawn[name]
+        cells = np.ravel_multi_index(tuple(self._drawn_codes[name] for name in names), shape)
         counts = np.bincount(cells, minlength=prod(shape)).reshape(shape)
         return np.asarray(counts * (self.rows / ROWS_OF_A_COUNT), dtype=np.float64)
 
     @cached_property
-    def _drawn(self) -> dict[str, IntArray]:
-        """Attribute → codes drawn from the distribution, with a fixed seed, so that answers depend
-        on no other seed."""
-        codes = self.codes(ROWS_OF_A_COUNT, np.random.default_rng(0))
+    def _drawn_codes(self) -> dict[str, IntArray]:
+        """Attribute → codes drawn with a fixed seed, so that counts depend on no other seed."""
+        codes = self.draw_codes(ROWS_OF_A_COUNT, np.random.default_rng(0))
         return dict(zip(self.model.sizes, np.ascontiguousarray(codes.T), strict=True))
 
     @cached_property
@@ -118,47 +115,39 @@ class FittedTree:
         place = {name: index for index, name in enumerate(self.model.sizes)}
         tables: dict[Names, FloatArray] = {}
         # From the attribute with fewer levels to the other: less to carry through the tree.
-        for name in sorted(self.model.sizes, key=lambda one: self.model.sizes[one]):
-            for other, table in self._with(name):
+        for name in sorted(self.model.sizes, key=self.model.sizes.__getitem__):
+            for other, table in self._pairs_with(name):
                 if place[name] < place[other]:
                     tables.setdefault((name, other), table)
                 else:
                     tables.setdefault((other, name), table.T)
         return tables
 
-    def _with(self, name: str) -> Iterator[tuple[str, FloatArray]]:
+    def _pairs_with(self, name: str) -> Iterator[tuple[str, FloatArray]]:
         """Yield each other attribute, with its joint probabilities with this one, whose levels are
         the first axis.
 
-        Tables are carried outwards from the cliques that have the attribute."""
-        to_do = []
-        for index, node in enumerate(self.model.nodes):
-            if name in node.names:
-                partners = (other for other in node.names if other != name)
-                yield from (
-                    (partner, marginal_of(self.tables[index], node.names, (name, partner)))
-                    for partner in partners
-                )
-                to_do += [
-                    (index, next_, self.tables[index], node.names) for next_ in self._around[index]
-                ]
-        while to_do:
-            before, index, joint, names = to_do.pop()
-            there = self.model.nodes[index].names
-            if name in there:
-                continue
-            shared = tuple(partner for partner in there if partner in names)
-            joint = self._carried(marginal_of(joint, names, (name, *shared)), index, shared)
-            names = (name, *there)
-            partners = (other for other in there if other not in shared)
-            yield from (
-                (partner, marginal_of(joint, names, (name, partner))) for partner in partners
-            )
-            to_do += [
-                (index, next_, joint, names) for next_ in self._around[index] if next_ != before
-            ]
+        Tables are carried outwards from the cliques that have the attribute, the first of which
+        comes first."""
+        nodes = self.model.nodes
+        holding = [index for index, node in enumerate(nodes) if name in node.names]
+        stack = [(i, i, self.tables[i], nodes[i].names) for i in reversed(holding)]
+        while stack:
+            before, index, joint, names = stack.pop()
+            clique = nodes[index].names
+            shared: Names = (name,)
+            if index != before:
+                if name in clique:
+                    continue
+                shared = tuple(partner for partner in clique if partner in names)
+                joint = self._extend(marginal_of(joint, names, (name, *shared)), index, shared)
+                names = (name, *clique)
+            for partner in clique:
+                if partner not in shared:
+                    yield partner, marginal_of(joint, names, (name, partner))
+            stack += [(index, i, joint, names) for i in self._neighbours[index] if i != before]
 
-    def _carried(self, table: FloatArray, index: int, shared: Names) -> FloatArray:
+    def _extend(self, table: FloatArray, index: int, shared: Names) -> FloatArray:
         """Return P(x, clique) from P(x, separator), 0 where the separator has no probability."""
         clique, names = self.tables[index], self.model.nodes[index].names
         axes = tuple(axis for axis, name in enumerate(names) if name not in shared)
@@ -166,21 +155,21 @@ class FittedTree:
         return np.asarray(table.reshape(len(table), *total.shape) * ratio(clique, total))
 
     @cached_property
-    def _around(self) -> list[list[int]]:
-        around: list[list[int]] = [[] for _ in self.model.nodes]
+    def _neighbours(self) -> list[list[int]]:
+        neighbours: list[list[int]] = [[] for _ in self.model.nodes]
         for index, node in enumerate(self.model.nodes):
             if node.parent is not None:
-                around[index].append(node.parent)
-                around[node.parent].append(index)
-        return around
+                neighbours[index].append(node.parent)
+                neighbours[node.parent].append(index)
+        return neighbours
 
 
 @dataclass(frozen=True)
 class OneWays:
-    """The noisy one-way marginals of a release.
+    """One-way marginals of a release, as estimated from noisy tables.
 
-    measured   one table an attribute
-    rows       number of rows, at least 1
+    measured   noisy tables of one attribute each; () where larger tables were summed
+    rows       estimated number of rows, at least 1
     shares     attribute → shares of its levels, with sum 1
 
     >>> from fractions import Fraction
@@ -196,26 +185,24 @@ class OneWays:
 
     @classmethod
     def of(cls, measured: Sequence[NoisyMarginal], *others: NoisyMarginal) -> OneWays:
-        """Return the estimated number of rows and the shares of every one-way marginal.
+        """Return the one-way marginals that noisy tables of one attribute each estimate.
 
-        The number of rows is the mean of all totals, by inverse variance, with those of ``others``.
-        The shares are the nearest counts ≥ 0 that add up to it. (Projecting to a sum of 1 would
-        leave the largest level alone.)
+        Their number of rows is that of ``estimated_rows`` with the totals of ``others``, and at
+        least 1. Shares are the nearest counts ≥ 0 that add up to it. (Projecting to a sum of 1
+        would leave the largest level alone.)
         """
         rows = float(max(1, estimated_rows((*measured, *others))))
-        sums: dict[str, FloatArray] = {}
-        weights: dict[str, float] = {}
-        for marginal in measured:
-            name, weight = marginal.attributes[0], 1 / max(marginal.variance, SMALLEST_VARIANCE)
-            sums[name] = np.asarray(sums.get(name, 0.0) + weight * marginal.table)
-            weights[name] = weights.get(name, 0.0) + weight
-        means = {name: project_to_simplex(sums[name] / weights[name], rows) for name in sums}
+        averages = average_tables(measured).items()
+        means = {names[0]: project_to_simplex(mean, rows) for names, (mean, _) in averages}
         return cls(tuple(measured), rows, {n: mean / mean.sum() for n, mean in means.items()})
 
     @classmethod
     def within(cls, measured: Sequence[NoisyTable], sizes: Mapping[str, int]) -> OneWays:
-        """Return the one-way marginals inside larger tables, as sums of these tables once they are
-        made consistent."""
+        """Return the one-way marginals of noisy tables of any attributes: sums of their cells, once
+        they are made consistent, projected to shares.
+
+        sizes   levels of every attribute, each of which is in a table
+        """
         rows, tables = reconciled(measured, sizes)
         rows = max(1.0, rows)
         shares = {}
@@ -225,7 +212,8 @@ class OneWays:
         return cls((), rows, shares)
 
     def grouped(self, groupings: dict[str, Grouping]) -> list[TableEstimate]:
-        """Return the marginals over groups of levels, each with the mean variance of its groups."""
+        """Return each measured marginal summed over groups of levels, with the mean variance of its
+        groups."""
         estimates = []
         for marginal in self.measured:
             grouping = groupings[marginal.attributes[0]]
@@ -238,8 +226,8 @@ class OneWays:
 
 
 def estimated_rows(marginals: Sequence[NoisyMarginal]) -> int:
-    """Return the inverse-variance mean of the tables' totals, at least 0, as an estimate of the
-    rows."""
+    """Return an estimate of the number of rows, at least 0: the inverse-variance mean of the totals
+    of noisy tables, rounded."""
     variances = np.array(
         [table.table.size * max(table.variance, SMALLEST_VARIANCE) for table in marginals]
     )
@@ -252,14 +240,14 @@ def estimated_rows(marginals: Sequence[NoisyMarginal]) -> int:
 class FittedRows:
     """The noisy tables of one release, from which synthetic rows are drawn.
 
-    measured    the number of rows, and all tables over levels or groups of levels
+    measured    the number of rows first, then tables over levels or groups of levels
     sizes       levels of every attribute
     ways        one-way marginals that were measured before the tables; None: those inside them
-    groupings   attribute → groups of its levels in ``measured``; the others have their levels
+    groupings   attribute → groups of its levels in ``measured``, where levels are grouped
     cap         most cells of a clique; where triangulation needs larger ones, rows are drawn
                 attribute after attribute (``PairedRows``)
-    zeros       cells without mass, over levels; each group is of levels of one kind
-    paid        noisy answers of the release, where ``measured`` is made of other tables too
+    zeros       constraints over levels; each group is of levels that they treat alike
+    paid        noisy answers of the release; None: those in ``measured`` and ``ways``
     dependence  pair → its likely distance from independence, in rows, where pairs were scored
     """
 
@@ -279,18 +267,28 @@ class FittedRows:
         rng: np.random.Generator,
         rows_to_draw: Callable[[float], int],
     ) -> SyntheticTable:
-        """Return the table of synthetic rows, where attributes without a size have one level.
+        """Return a synthetic table drawn from the distribution that fits these tables best.
 
+        names          attributes of the table; those not in ``sizes`` have the code 0 in each row
         rows_to_draw   from the estimated number of rows to the number to draw
         """
         ways = self.one_way_marginals
         rows = rows_to_draw(ways.rows)
-        cliques = self.cliques
-        if self.largest_clique > self.cap:
-            codes, cliques, links = self._by_network(ways, rows, rng)
+        cliques, links = self.cliques, tuple[tuple[int, int], ...]()
+        if not cliques:
+            codes: IntArray = np.zeros((rows, 0), dtype=np.int8)
+        elif self.largest_clique > self.cap:
+            codes, cliques, links = self._draw_by_network(ways, rows, rng)
         else:
-            codes, cliques, links = self._by_tree(cliques, ways, rows, rng)
-        columns = dict(zip(self.sizes, codes.T, strict=True))
+            fitted = self.fit_tree(cliques, ways)
+            codes = fitted.draw_codes(rows, rng)
+            cliques, links = fitted.tree.cliques, fitted.tree.links
+        columns = {
+            name: self.groupings[name].expanded(column, ways.shares[name], rng)
+            if name in self.groupings
+            else column
+            for name, column in zip(self.sizes, codes.T, strict=True)
+        }
         constant = np.zeros(len(codes), dtype=codes.dtype)
         return SyntheticTable(
             attributes=names,
@@ -305,8 +303,8 @@ class FittedRows:
         )
 
     def without_missing(self, names: Collection[str]) -> FittedRows:
-        """Return these tables without each level of missing values that has no more rows than
-        noise.
+        """Return these tables without the levels of missing values that have no more rows than
+        noise (``complete_attributes``).
 
         names   attributes whose last level is of missing values, in no constraint
         """
@@ -340,21 +338,19 @@ class FittedRows:
         early = () if self.ways is None else self.ways.measured
         return (*self.measured[:1], *early, *self.measured[1:])
 
-    @property
+    @cached_property
     def _levels(self) -> dict[str, int]:
-        return {
-            name: self.groupings[name].size if name in self.groupings else size
-            for name, size in self.sizes.items()
-        }
+        return {name: self.all_groupings[name].size for name in self.sizes}
 
     @property
     def one_way_marginals(self) -> OneWays:
-        """The one-way marginals that were measured first, or those inside the tables."""
-        return self.ways or OneWays.within(self._cleared, self.sizes)
+        """The one-way marginals that were measured first, else those inside the tables."""
+        return self.ways or OneWays.within(self._valid_tables, self.sizes)
 
     @cached_property
     def cliques(self) -> tuple[Names, ...]:
-        """The cliques of the triangulated graph of all tables and constraints."""
+        """The cliques of the triangulated graph of the attributes, in which those of a table or a
+        constraint are connected."""
         import networkx as nx
 
         graph = nx.Graph()
@@ -366,27 +362,16 @@ class FittedRows:
 
     @property
     def largest_clique(self) -> int:
-        """The number of cells of the largest of the ``cliques``."""
+        """The number of cells of the largest of ``cliques``, over groups of levels; 0 if empty."""
         return max((cell_count(clique, self._levels) for clique in self.cliques), default=0)
 
     @property
-    def _cleared(self) -> tuple[NoisyTable, ...]:
-        """The tables without the noise in cells that must be empty."""
-        return self.zeros.grouped(self.groupings).cleared(self.measured)
-
-    def _by_tree(
-        self, cliques: Sequence[Names], ways: OneWays, rows: int, rng: np.random.Generator
-    ) -> tuple[IntArray, tuple[Names, ...], tuple[tuple[int, int], ...]]:
-        """Return synthetic rows drawn from the tree that fits all tables best, with its cliques
-        and links."""
-        if not cliques:
-            return np.zeros((rows, 0), dtype=np.int8), (), ()
-        fitted = self.fit_tree(cliques, ways)
-        codes = self._expanded(fitted.codes(rows, rng), ways, rng)
-        return codes, fitted.tree.cliques, fitted.tree.links
+    def _valid_tables(self) -> tuple[NoisyTable, ...]:
+        return self.zeros.grouped(self.groupings).clear_forbidden_cells(self.measured)
 
     def fit_tree(self, cliques: Sequence[Names], ways: OneWays) -> FittedTree:
-        """Return the distribution over groups of levels that fits all tables best."""
+        """Return the distribution over groups of levels that fits all tables and one-way marginals
+        best, on the junction tree of these cliques (``fit_near_classes``)."""
         levels, groupings = self._levels, self.all_groupings
         tree = JunctionTree.of(cliques, levels)
         model = GraphicalModel(tree, levels)
@@ -396,34 +381,26 @@ class FittedRows:
         fitted = fit_near_classes(tree, model, noisy_tables, start=start, beside=beside)
         return FittedTree(tree, model, tuple(fitted), ways.rows, zeros)
 
-    def _by_network(
+    def _draw_by_network(
         self, ways: OneWays, rows: int, rng: np.random.Generator
     ) -> tuple[IntArray, tuple[Names, ...], tuple[tuple[int, int], ...]]:
-        """Return synthetic rows drawn attribute by attribute, so that all pairs fit the tables,
-        with the tables' attributes and links."""
+        """Return codes over groups of levels, drawn attribute by attribute so that all pairs fit
+        the tables, with the attributes of each table and links between tables."""
         levels, zeros = self._levels, self.zeros.grouped(self.groupings)
         paired = PairedRows(AgreedTables.of(self._all_tables(ways), levels), levels, zeros)
-        codes = zeros.satisfying(lambda many: paired.codes(many, rng), rows, tuple(levels))
+        codes = zeros.draw_valid_rows(
+            lambda many: paired.draw_codes(many, rng), rows, tuple(levels)
+        )
         tables = [table.attributes for table in self.measured if table.attributes]
         inside = {name for names in tables for name in names}
         names = (*tables, *((name,) for name in levels if name not in inside))
-        return self._expanded(codes, ways, rng), names, overlap_links(names)
+        return codes, names, overlap_links(names)
 
     @property
     def all_groupings(self) -> dict[str, Grouping]:
-        """The groupings of all attributes, where an attribute without one keeps its levels."""
+        """Attribute → grouping of its levels, each its own group where none are grouped."""
         ungrouped = {name: Grouping(tuple(range(size))) for name, size in self.sizes.items()}
         return {**ungrouped, **self.groupings}
 
     def _all_tables(self, ways: OneWays) -> tuple[NoisyTable, ...]:
-        return (*self._cleared, *ways.grouped(self.all_groupings))
-
-    def _expanded(self, codes: IntArray, ways: OneWays, rng: np.random.Generator) -> IntArray:
-        """Return codes of levels drawn from codes of groups, (rows, attributes)."""
-        columns = [
-            self.groupings[name].expanded(column, ways.shares[name], rng)
-            if name in self.groupings
-            else column
-            for name, column in zip(self.sizes, codes.T, strict=True)
-        ]
-        return np.stack(columns).T
+        return (*self._valid_tables, *ways.grouped(self.all_groupings))

@@ -1,11 +1,4 @@
-"""The distribution of a junction tree with one log-potential a clique.
-
-Inference is exact: one pass to the root and one back (Lauritzen, Spiegelhalter 1988; the form
-with one division a separator is of Jensen, Lauritzen, Olesen 1990). Every slice over a separator
-is scaled by its own largest cell, so nothing underflows and nothing is divided by zero.
-"""
-
-from __future__ import annotations
+"""Exact inference in the distribution of a junction tree, and linear maps to its marginals."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,16 +7,17 @@ from math import prod
 import numpy as np
 
 from dp_pipeline.config.encoding import FloatArray, Names
+from dp_pipeline.inference.consistency import spread
 from dp_pipeline.inference.junction_tree import JunctionTree
 
 
 @dataclass(frozen=True)
 class Clique:
-    """A clique whose axes are ordered so that the separator to its parent comes first.
+    """A clique as a node of a model, with the axes of the separator to its parent first.
 
     names      attributes in the order of the axes
-    shape      their sizes
-    parent     place of the parent in ``GraphicalModel.nodes``, None for the root
+    shape      levels of each
+    parent     position of the parent in ``GraphicalModel.nodes``, None for the root
     separator  number of first axes that are shared with the parent, in the parent's order
     spread     shape in which a table over the separator broadcasts over the parent's axes
     summed     the parent's axes that are not in the separator
@@ -43,11 +37,14 @@ class Clique:
 
 
 class GraphicalModel:
-    """A distribution P(x) ∝ exp Σ_C θ_C(x_C), given by log-potentials on the cliques of a junction
-    tree.
+    """The distributions P(x) ∝ exp Σ_C θ_C(x_C) with log-potentials θ on a junction tree's cliques.
 
-    tree    cliques and links
+    tree    junction tree of one clique at least
     sizes   levels of every attribute
+
+    Inference is exact: one pass to the root and one back (Lauritzen, Spiegelhalter 1988; the form
+    with one division a separator is of Jensen, Lauritzen, Olesen 1990). Every slice over a
+    separator is scaled by its own largest cell, so nothing underflows or is divided by zero.
 
     >>> tree = JunctionTree((("a", "b"), ("b", "c")), ((0, 1),))
     >>> model = GraphicalModel(tree, {"a": 2, "b": 2, "c": 2})
@@ -73,21 +70,20 @@ class GraphicalModel:
         return sum(prod(node.shape) for node in self.nodes)
 
     def zeros(self) -> list[FloatArray]:
-        """Return the log-potentials of the uniform distribution."""
+        """Return a table of zeros for each node: log-potentials of the uniform distribution."""
         return [np.zeros(node.shape) for node in self.nodes]
 
     def home(self, attributes: Names) -> int:
-        """Return the node with the fewest cells that contains the attributes; ValueError if
-        there is none."""
-        holding = [
-            index for index, node in enumerate(self.nodes) if set(attributes) <= set(node.names)
-        ]
-        return min(holding, key=lambda index: prod(self.nodes[index].shape))
+        """Return the position of the node with the fewest cells that has these attributes;
+        ValueError if no node has them."""
+        holding = (i for i, node in enumerate(self.nodes) if set(attributes) <= set(node.names))
+        return min(holding, key=lambda i: prod(self.nodes[i].shape))
 
     def marginals(self, potentials: Sequence[FloatArray]) -> tuple[list[FloatArray], float]:
-        """Return the probabilities of every clique's cells, one table for each node, and log Z.
+        """Return the probabilities of the cells of each node, one table a node, and the log of the
+        sum that exp Σ θ has over all cells.
 
-        potentials   one table a node, of its shape; finite
+        potentials   log-potentials θ, one table a node, of its shape; finite, and left unchanged
         """
         tables = [potential.copy() for potential in potentials]
         log_total = 0.0
@@ -110,14 +106,12 @@ class GraphicalModel:
         return tables, log_total
 
     def by_clique(self, tables: Sequence[FloatArray]) -> dict[Names, FloatArray]:
-        """Return the table of each clique, with axes in the clique's order, from one table for
-        each node."""
-        return {
-            clique: tables[index].transpose(
-                [self.nodes[index].names.index(name) for name in clique]
-            )
-            for index, clique in enumerate(self._cliques)
-        }
+        """Return clique of the tree → its table, with axes in the clique's order.
+
+        tables   one a node, with the axes of the node
+        """
+        nodes = zip(self._cliques, self.nodes, tables, strict=True)
+        return {c: table.transpose([node.names.index(n) for n in c]) for c, node, table in nodes}
 
 
 FEW_COLUMNS = 32
@@ -135,7 +129,7 @@ def _largest(rows: FloatArray) -> FloatArray:
 
 
 def _summed(table: FloatArray, axes: tuple[int, ...]) -> FloatArray:
-    """Return the table summed over these axes, in ascending order, one at a time."""
+    """Return the table summed over these ascending axes, one at a time."""
     for before, axis in enumerate(axes):
         table = np.asarray(table.sum(axis=axis - before))
     return table
@@ -179,15 +173,15 @@ class _Stage:
 
 
 class Projection:
-    """The linear map from the clique tables of a model to the cells of ``tables``, with its
-    adjoint.
-
-    A linear map and its transpose, both in two stages. Axes of a clique are fused into a few
-    groups; the clique is summed to every set of groups that some marginal needs, once for all
-    marginals of that set; a sparse matrix does the rest. For all 120 pairs of 16 binary attributes
-    this reads the 65,536 cells of their clique 10 times and not 120 times.
+    """The linear map from the node tables of a model to the cells of some marginals, and its
+    transpose.
 
     tables   attributes of every marginal, each inside one clique
+
+    Both work in two stages. Axes of a clique are fused into a few groups; the clique is summed to
+    every set of groups that some marginal needs, once for all marginals of that set; a sparse
+    matrix does the rest. For all 120 pairs of 16 binary attributes this reads the 65,536 cells of
+    their clique 10 times and not 120 times.
 
     >>> from dp_pipeline.inference.junction_tree import JunctionTree
     >>> tree = JunctionTree((("a", "b"), ("b", "c")), ((0, 1),))
@@ -217,10 +211,13 @@ class Projection:
         place = (np.concatenate(rows), np.concatenate(columns))
         # One matrix for all stages: of small ones, each product would be little but its call.
         self._matrix = csr_array((np.ones(len(place[0])), place), shape=(int(firsts[-1]), width))
-        self._turned = self._matrix.T.tocsr()
+        self._transpose = self._matrix.T.tocsr()
 
     def forward(self, cliques: Sequence[FloatArray]) -> FloatArray:
-        """Return the cells of the marginals, flat, from one table for each node."""
+        """Return the cells of all marginals, one after another in one flat array.
+
+        cliques   one table for each node
+        """
         sums = [
             _summed(cliques[stage.node].reshape(stage.shape), stage.summed).ravel()
             for stage in self._stages
@@ -228,22 +225,22 @@ class Projection:
         return np.asarray(self._matrix @ np.concatenate([np.zeros(0), *sums]))
 
     def backward(self, cells: FloatArray) -> list[FloatArray]:
-        """Return the adjoint: one table for each node, in which a cell has the sum of the
-        marginals' cells that contain it."""
-        cliques = self._model.zeros()
-        added = self._turned @ cells
+        """Return the transpose of ``forward``: one table for each node, in which a cell is the sum
+        of the marginals' cells that contain it.
+
+        cells   of all marginals, one after another
+        """
+        cliques, sums = self._model.zeros(), self._transpose @ cells
         for stage in self._stages:
-            cliques[stage.node].reshape(stage.shape)[...] += added[stage.columns].reshape(
-                stage.kept
-            )
+            cliques[stage.node].reshape(stage.shape)[...] += sums[stage.columns].reshape(stage.kept)
         return cliques
 
 
 def _marginal_stages(
     model: GraphicalModel, tables: Sequence[Names]
 ) -> Iterator[tuple[int, list[tuple[int, ...]], tuple[int, ...], list[int]]]:
-    """Yield for every stage the node, the groups of its axes, the groups that are not summed, and
-    the positions of the tables made from it."""
+    """Yield, for each stage, its node, the groups of the node's axes, the positions of the groups
+    that are not summed, and the positions of the tables made from it."""
     groups = [_groups(node) for node in model.nodes]
     places_of: dict[tuple[int, tuple[int, ...]], list[int]] = {}
     for place, names in enumerate(tables):
@@ -272,11 +269,7 @@ def _groups(node: Clique) -> list[tuple[int, ...]]:
 def _cells(node: Clique, axes: Sequence[int], names: Names) -> np.ndarray:
     """Return, for every cell over ``axes`` of a node, flat, the position of the cell over ``names``
     that contains it."""
-    shape = [node.shape[axis] for axis in axes]
-    cell, width = np.zeros(shape, dtype=np.int64), 1
-    for name in reversed(names):
-        place = axes.index(node.names.index(name))
-        along = [-1 if other == place else 1 for other in range(len(axes))]
-        cell += np.arange(shape[place]).reshape(along) * width
-        width *= shape[place]
-    return cell.ravel()
+    sizes = dict(zip(node.names, node.shape, strict=True))
+    over = tuple(node.names[axis] for axis in axes)
+    cells = np.arange(prod(sizes[name] for name in names)).reshape([sizes[n] for n in names])
+    return np.broadcast_to(spread(cells, names, over), [sizes[n] for n in over]).ravel()

@@ -1,7 +1,4 @@
-"""JunctionTree: cliques of attributes and the tree that joins them.
-
-Triangulation of a graph of attributes: elimination orders and the cliques that they leave.
-"""
+"""Junction trees of cliques of attributes, and the triangulation of graphs of attributes."""
 
 from __future__ import annotations
 
@@ -19,11 +16,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class JunctionTree:
-    """A junction tree: cliques, and links (parent, child) that span them breadth-first from clique
-    0.
+    """A tree of cliques in which those that share an attribute are connected through others that
+    have it too (running intersection).
 
-    cliques   attributes of each, in the order of its table's axes
-    links     positions in ``cliques``; cliques that share nothing are linked too
+    cliques   attributes of each, in the order of its table's axes; clique 0 is the root
+    links     (parent, child), positions in ``cliques``, breadth-first; cliques that share nothing
+              are linked too
 
     >>> tree = JunctionTree.of((("a", "b"), ("b", "c"), ("d",)), {"a": 2, "b": 2, "c": 3, "d": 2})
     >>> tree.cliques, tree.links
@@ -37,21 +35,31 @@ class JunctionTree:
 
     @classmethod
     def of(cls, cliques: Sequence[tuple[str, ...]], sizes: Mapping[str, int]) -> JunctionTree:
-        """Return the junction tree that is the maximum spanning tree of the clique graph, by shared
-        attributes.
+        """Return the junction tree of these cliques: the spanning tree whose linked cliques share
+        the most attributes.
 
-        The root is the clique with the most cells, and ``cliques`` of the tree are in
-        breadth-first order from it, each with its names as given. Ties go to the earlier
-        cliques: all junction trees of a graph have the same separators (Build-Noisy-
-        JunctionTree: Zhang et al., J. Computer Research and Development 55(12), 2018,
-        Algorithm 4). BoundaryViolation when no tree over the cliques has running
-        intersection: cliques of a triangulated graph always have one.
+        sizes   levels of every attribute
+
+        The root is the clique with the most cells, and the tree's cliques are in breadth-first
+        order from it, each with its names as given. Ties go to the earlier cliques: all junction
+        trees of a graph have the same separators (Build-Noisy-JunctionTree: Zhang et al., J.
+        Computer Research and Development 55(12), 2018, Algorithm 4). BoundaryViolation when no tree
+        over the cliques has running intersection; cliques of a triangulated graph always have one.
         """
         if not cliques:
             return cls((), ())
+        import networkx as nx
+
         cells = [cell_count(clique, sizes) for clique in cliques]
         root = cells.index(max(cells))
-        links = _spanning(cliques, root)
+        graph = nx.Graph()
+        graph.add_nodes_from(range(len(cliques)))
+        graph.add_weighted_edges_from(
+            (index, other, len(set(left) & set(right)))
+            for (index, left), (other, right) in combinations(enumerate(cliques), 2)
+        )
+        spanning = nx.maximum_spanning_tree(graph)
+        links = list(nx.bfs_edges(spanning, root, sort_neighbors=sorted))
         order = (root, *(child for _, child in links))
         place = {index: rank for rank, index in enumerate(order)}
         tree = cls(
@@ -63,16 +71,19 @@ class JunctionTree:
 
     @property
     def order(self) -> tuple[int, ...]:
-        """The positions of the cliques, with every parent before its children."""
+        """The positions of the cliques, every parent before its children."""
         return tuple(range(len(self.cliques)))[:1] + tuple(child for _, child in self.links)
 
     def separator(self, link: tuple[int, int]) -> tuple[str, ...]:
-        """Return the attributes that both cliques of a link contain, in the child's order."""
+        """Return the attributes that both cliques of a link (parent, child) have, in the child's
+        order."""
         parent, child = link
         return tuple(name for name in self.cliques[child] if name in self.cliques[parent])
 
     def cells(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
         """Return the number of cells of every clique's table, in the order of ``cliques``.
+
+        sizes   levels of every attribute
 
         >>> JunctionTree((("a", "b"), ("b", "c")), ((0, 1),)).cells({"a": 2, "b": 2, "c": 3})
         (4, 6)
@@ -80,12 +91,8 @@ class JunctionTree:
         return tuple(cell_count(clique, sizes) for clique in self.cliques)
 
     def require_running_intersection(self) -> None:
-        """Raise BoundaryViolation unless the links span all cliques from clique 0, with running
-        intersection.
-
-        Running intersection: what a clique shares with any earlier one in ``order``, its parent
-        has.
-        """
+        """Raise BoundaryViolation unless the links lead from clique 0 to every other clique once,
+        and each clique's parent has all that the clique shares with earlier ones in ``order``."""
         if sorted(self.order) != list(range(len(self.cliques))):
             raise BoundaryViolation(
                 f"A junction tree must link each of its {len(self.cliques)} cliques but the "
@@ -112,7 +119,7 @@ class JunctionTree:
 
 
 def cell_count(clique: Sequence[str], sizes: Mapping[str, int]) -> int:
-    """Return the number of cells of the table over a clique; 1 for an empty clique.
+    """Return the number of cells of a table over some attributes, the product of their sizes.
 
     >>> cell_count(("a", "b"), {"a": 2, "b": 3})
     6
@@ -120,23 +127,9 @@ def cell_count(clique: Sequence[str], sizes: Mapping[str, int]) -> int:
     return math.prod(sizes[name] for name in clique)
 
 
-def _spanning(cliques: Sequence[tuple[str, ...]], root: int) -> list[tuple[int, int]]:
-    """Return the links, breadth-first from ``root``, of the tree whose linked cliques share most
-    attributes."""
-    import networkx as nx
-
-    graph = nx.Graph()
-    graph.add_nodes_from(range(len(cliques)))
-    graph.add_weighted_edges_from(
-        (index, other, len(set(left) & set(right)))
-        for (index, left), (other, right) in combinations(enumerate(cliques), 2)
-    )
-    return list(nx.bfs_edges(nx.maximum_spanning_tree(graph), root, sort_neighbors=sorted))
-
-
 def elimination_cliques(graph: nx.Graph, order: Sequence[str]) -> tuple[frozenset[str], ...]:
-    """Return the maximal cliques of ``graph`` after its triangulation along ``order``, as they
-    arise.
+    """Return the maximal cliques that ``graph`` has after its triangulation along ``order``, in the
+    order in which they arise; the graph is left unchanged.
 
     For each u in ``order`` all pairs of its neighbours that are not yet eliminated are
     connected, and N(u) ∪ {u} is a clique (Triangulation-Partition: Zhang et al., J. Computer
@@ -162,7 +155,7 @@ def elimination_cliques(graph: nx.Graph, order: Sequence[str]) -> tuple[frozense
 def min_fill_order(graph: nx.Graph, sizes: Mapping[str, int]) -> tuple[str, ...]:
     """Return an elimination order that always takes the vertex that adds the fewest edges.
 
-    sizes   cells of every attribute; their keys are the vertices
+    sizes   vertex → levels of the attribute
 
     Ties go to the vertex whose clique has the fewest cells, then to the first in ``sizes``:
     the order is a function of public values. BoundaryViolation for a vertex without a size.
@@ -188,10 +181,12 @@ def min_fill_order(graph: nx.Graph, sizes: Mapping[str, int]) -> tuple[str, ...]
 
 
 def triangulated_cliques(graph: nx.Graph, sizes: Mapping[str, int]) -> tuple[tuple[str, ...], ...]:
-    """Return the maximal cliques of ``graph`` after triangulation in min-fill order.
+    """Return the maximal cliques that ``graph`` has after triangulation in min-fill order.
 
-    Names inside a clique are in the order of ``sizes``; an attribute without edges is a
-    clique of its own. BoundaryViolation for a vertex without a size.
+    sizes   vertex → levels of the attribute; those that the graph lacks have no edges
+
+    Names inside a clique are in the order of ``sizes``; an attribute without edges is a clique of
+    its own. BoundaryViolation for a vertex without a size.
 
     >>> import networkx as nx
     >>> triangulated_cliques(nx.Graph([("c", "a")]), {"a": 2, "b": 2, "c": 2})
@@ -223,8 +218,8 @@ def _neighbours(graph: nx.Graph, order: Sequence[str]) -> list[int]:
 
 
 def _eliminate(neighbours: list[int], index: int) -> int:
-    """Connect all neighbours of a vertex with each other and remove the vertex; return these
-    neighbours."""
+    """Connect all neighbours of a vertex with each other, remove the vertex, and return these
+    neighbours as bits."""
     around = neighbours[index]
     for vertex in members_of(around):
         neighbours[vertex] = (neighbours[vertex] | around) & ~(1 << vertex | 1 << index)

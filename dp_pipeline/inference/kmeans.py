@@ -1,8 +1,4 @@
-"""k-means on the weighted boxes of a synopsis, with swaps that its own steps cannot make, and
-starts from public draws: post-processing, which reads no row.
-"""
-
-from __future__ import annotations
+"""k-means on the weighted boxes of a synopsis, which reads no row, and centres to start from."""
 
 import warnings
 from collections.abc import Sequence
@@ -56,14 +52,15 @@ class _NearestPairs:
 def swap_centres(
     points: FloatArray, weights: FloatArray, centres: FloatArray, *, steps: int, rng: Generator
 ) -> tuple[FloatArray, bool]:
-    """Return centres after up to ``steps`` attempted swaps, and whether any swap was made.
+    """Return the centres (k, d) after up to ``steps`` attempts to move one to a point, and whether
+    any was moved.
 
     points    (n, d), near the origin
     weights   (n,) ≥ 0
-    centres   (k, d), k ≥ 2
+    centres   (k, d), k ≥ 2, left unchanged
 
-    A trial draws a point with probability ∝ weight · squared distance, and moves there the
-    centre whose absence costs least, if the total cost falls.
+    An attempt draws a point with probability ∝ weight · squared distance to its nearest centre, and
+    moves there the centre whose absence costs least, if Σ weight · squared distance falls.
 
     Source: Lattanzi, Sohler, "A Better k-means++ Algorithm via Local Search", ICML 2019.
     """
@@ -88,10 +85,8 @@ def swap_centres(
 def lightweight_coreset(
     points: FloatArray, weights: FloatArray, *, size: int, rng: Generator
 ) -> tuple[FloatArray, FloatArray]:
-    """Return ``size`` random points with weights that keep every k-means cost right in expectation.
-
-    They are drawn with replacement; all points are returned as they are when there are no more than
-    ``size``.
+    """Return ``size`` points, drawn with replacement, and weights for them that keep every k-means
+    cost right in expectation; all points and their weights where there are no more than ``size``.
 
     points    (n, d)
     weights   (n,) > 0
@@ -112,7 +107,7 @@ def lightweight_coreset(
 
 
 MOST_SEARCHED = 1 << 14
-"""Most points that starts and swaps work on; all of them only settle the best centres."""
+"""Most points that starts and swaps work on; the last iterations work on all."""
 
 MOST_STEPS = 200
 ROUNDS = 3
@@ -120,11 +115,12 @@ ROUNDS = 3
 
 
 def cluster_synopsis(synopsis: Synopsis, *, k: int, starts: int, rng: Generator) -> FloatArray:
-    """Return k centres, float (k, d) in data units, inside the box that the synopsis covers.
+    """Return k centres (k, d), in data units, of k-means on the middles of the synopsis' boxes.
 
-    Boxes stand for their middles; negative weights count as 0. Fewer positive
-    boxes than centres (an empty or tiny population): every such middle is a centre
-    and the others are drawn uniformly from the box.
+    starts   k-means++ starts, of which the best is improved by swaps
+
+    Boxes whose weight is not above 0 count as empty. If k or fewer are left, each middle is a
+    centre, and the other centres are drawn uniformly from the box around the synopsis.
     """
     positive = synopsis.weights > 0
     points, weights = synopsis.middles[positive], synopsis.weights[positive]
@@ -165,14 +161,13 @@ def _run_lloyd(
     starts: int = 1,
     seed: int = 0,
 ) -> tuple[FloatArray, float]:
-    """Return centres after Lloyd's iterations from given centres, or from the best k-means++
-    start."""
+    """Return the centres after Lloyd's iterations, from given ones or the best of several k-means++
+    starts, and their k-means cost."""
     from sklearn.cluster import KMeans
     from sklearn.exceptions import ConvergenceWarning
 
-    if start is None:
-        kmeans = KMeans(n_clusters=k, n_init=starts, random_state=seed)
-    else:
+    kmeans = KMeans(n_clusters=k, n_init=starts, random_state=seed)
+    if start is not None:
         kmeans = KMeans(n_clusters=len(start), init=start, n_init=1)
     with warnings.catch_warnings():
         # Fewer distinct middles than centres is no mistake here: the boxes are disjoint.
@@ -182,7 +177,7 @@ def _run_lloyd(
 
 
 def uniform_places(k: int, box: Sequence[Coordinate], rng: Generator) -> FloatArray:
-    """Return k independent uniform points in the box, float (k, d) in data units."""
+    """Return k independent uniform points (k, d) of the box, in data units."""
     low, high = ([getattr(side, end) for side in box] for end in ("lower", "upper"))
     return rng.uniform(low, high, size=(k, len(box)))
 
@@ -190,12 +185,12 @@ def uniform_places(k: int, box: Sequence[Coordinate], rng: Generator) -> FloatAr
 def spread_seeds(
     synopsis: Synopsis, *, k: int, box: Sequence[Coordinate], rng: Generator
 ) -> FloatArray:
-    """Return k middles of boxes with positive weight, chosen by greedy D² sampling, float (k, d).
+    """Return k seeds (k, d), in data units: middles of boxes of the synopsis with weights above 0,
+    far from each other; uniform points of the box in place of those that are missing.
 
-    Each time 2 + ⌊ln k⌋ boxes are drawn with probability ∝ weight · squared distance to the
-    nearest seed so far, and the one that leaves the least of that sum becomes a seed
-    (k-means++, Arthur and Vassilvitskii, SODA 2007). Fewer such boxes than k: all of
-    them, and uniform places.
+    Each time 2 + ⌊ln k⌋ boxes are drawn with probability ∝ weight · squared distance to the nearest
+    seed so far, and the one that leaves the least of that sum becomes a seed (greedy k-means++,
+    Arthur and Vassilvitskii, SODA 2007).
     """
     positive = synopsis.weights > 0
     points, weights = synopsis.middles[positive], synopsis.weights[positive]
@@ -220,10 +215,11 @@ def _squares(points: FloatArray, chosen: Sequence[int] | IntArray) -> FloatArray
 def dense_seeds(
     synopsis: Synopsis, *, k: int, box: Sequence[Coordinate], rng: Generator
 ) -> FloatArray:
-    """Return k middles (k, d) of the heaviest cells of a grid with equally many cells on each axis.
+    """Return k seeds (k, d), in data units: middles of the heaviest cells of the synopsis, which is
+    a grid with equally many cells on each axis.
 
-    A cell next to a chosen one comes after all others. Where too few cells have a positive weight,
-    the rest are uniform points of the box.
+    Cells next to a chosen one come after all others. Where too few cells have a weight above 0, the
+    rest are uniform points of the box.
     """
     order = np.argsort(-synopsis.weights, kind="stable")
     order = order[: int((synopsis.weights > 0).sum())]
@@ -246,15 +242,15 @@ _HALVINGS = 8
 """Steps of the bisection for the radius."""
 
 _BATCHES, _BATCH = 20, 5
-"""Batches, and candidates in each, for the place of one sphere before a radius is given up."""
+"""Most batches, and candidates in each, for the place of one sphere."""
 
 
 def pack_spheres(k: int, box: Sequence[Coordinate], rng: Generator) -> FloatArray:
-    """Return k points, float (k, d) in data units, that are spread as packed spheres in the box.
+    """Return k points (k, d), in data units, that are far from each other and from the box's sides.
 
-    In the box scaled to [−1, 1]^d, the centres of k spheres that lie inside it and do not
-    overlap; their common radius is the largest, by bisection, for which random
-    insertion finds room for all. Source: Su et al., CODASPY 2016.
+    In the box scaled to [−1, 1]^d they are the centres of k spheres that lie inside it and do not
+    overlap; their common radius is the largest, by bisection, for which random insertion finds room
+    for all. Source: Su et al., CODASPY 2016.
     """
     low, high = 0.0, min(1.0, 2 * k ** (-1 / len(box)))
     places = rng.uniform(-1, 1, size=(k, len(box)))
@@ -280,7 +276,7 @@ def _insert_spheres(shape: tuple[int, ...], radius: float, rng: Generator) -> Fl
 
 
 def _free_place(places: FloatArray, radius: float, rng: Generator) -> FloatArray | None:
-    """Return a random centre for one more sphere that overlaps no other; None if none is found."""
+    """Return a random centre for one more sphere that overlaps no other; None if tries run out."""
     for _ in range(_BATCHES):
         candidates = rng.uniform(radius - 1, 1 - radius, size=(_BATCH, places.shape[1]))
         # Axis by axis, not by a matrix product, whose last digit depends on the machine: a

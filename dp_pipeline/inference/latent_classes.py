@@ -1,8 +1,4 @@
-"""LatentClasses: rows as a mixture of a few classes, each with independent attributes.
-
-A first guess of a distribution that knows of dependence: noisy tables are fitted nearer to it than
-to independent attributes.
-"""
+"""Mixtures of a few classes with independent attributes, near to which noisy tables are fitted."""
 
 from __future__ import annotations
 
@@ -62,12 +58,13 @@ class LatentClasses:
     def of(
         cls, codes: IntArray, sizes: Mapping[str, int], *, classes: int = CLASSES
     ) -> LatentClasses:
-        """Return latent classes that are fitted to these rows by expectation maximisation.
-
-        Source: Dempster, Laird, Rubin 1977; it starts from equal parts of the rows along their
-        first principal component.
+        """Return latent classes that are fitted to rows by ``STEPS`` of expectation maximisation,
+        starting from equal parts of the rows along their first principal component.
 
         codes   (rows, attributes), at least one row; columns in the order of ``sizes``
+        sizes   levels of every attribute
+
+        Source: Dempster, Laird, Rubin 1977.
 
         >>> codes = np.repeat([[0, 0, 0], [1, 1, 1]], 50, axis=0)
         >>> found = LatentClasses.of(codes, {"a": 2, "b": 2, "c": 2}, classes=2)
@@ -90,7 +87,7 @@ class LatentClasses:
         return cls(rows / rows.sum(), dict(zip(sizes, parts, strict=True)))
 
     def table(self, names: Names) -> FloatArray:
-        """Return the probabilities of all cells over some attributes, axes in this order."""
+        """Return the probabilities of the mixture over some attributes, one axis a name."""
         cells = self.weights[None, :]
         for name in names:
             shares = self.shares[name]
@@ -170,13 +167,12 @@ def fit_near_classes(
     start: Mapping[str, FloatArray],
     beside: Sequence[FloatArray],
 ) -> list[FloatArray]:
-    """Return the fitted probabilities of every node, regularised by latent classes.
+    """Return the probabilities of each clique's cells, one table for each node of the model, that
+    fit noisy tables best, near to latent classes where these have most of the tables' dependence.
 
-    Parameters and result are those of ``fit_tree``. The second fit stays near to latent classes of
-    rows drawn from the first one, in place of independent attributes, if these classes have most of
-    the tables' dependence.
-
-    Post-processing: it reads noisy tables alone.
+    A first fit stays near to independent attributes. Latent classes are fitted to rows drawn from
+    it; if they have that dependence, a second fit stays near to them and is returned. Parameters
+    are those of ``fit_tree``.
     """
     tables = [set(table.attributes) for table in measured]
     # One table of several attributes at least, and none of all of them.
@@ -200,11 +196,9 @@ def missed(
     classes: LatentClasses, measured: Sequence[NoisyTable], start: Mapping[str, FloatArray]
 ) -> float:
     """Return the share of the tables' dependence beyond noise that the classes miss; below 0 where
-    they fit within noise.
+    they fit within noise, and 1 without any dependence.
 
-    It is 1 without any dependence.
-
-    start   attribute → shares, of every attribute of a table
+    start   attribute → shares of its levels, for every attribute of a table
     """
     by_none = LatentClasses(np.ones(1), {name: shares[:, None] for name, shares in start.items()})
     beyond = [_beyond_noise(model, measured, start) for model in (classes, by_none)]
@@ -214,8 +208,8 @@ def missed(
 def _beyond_noise(
     classes: LatentClasses, measured: Sequence[NoisyTable], start: Mapping[str, FloatArray]
 ) -> float:
-    """Return Σ over cells of (table − expected)² / variance of the noise, less the number of
-    cells."""
+    """Return Σ (table − expected)² / variance of the noise over all cells of tables of several
+    attributes, minus their number."""
     rows, tables = reconciled(measured, {name: len(shares) for name, shares in start.items()})
     beyond = 0.0
     for names, table in tables.items():
@@ -228,10 +222,8 @@ def _beyond_noise(
 def _potentials(
     model: GraphicalModel, classes: LatentClasses, start: Mapping[str, FloatArray]
 ) -> list[FloatArray]:
-    """Return log-potentials, one table for each node, by which the classes differ from independent
-    attributes.
-
-    A node has the logarithm of its probabilities given its separator."""
+    """Return log-potentials, one table for each node, to add to those of independent attributes
+    for the distribution that the classes have on the junction tree."""
     near = []
     for node, product in zip(model.nodes, product_potentials(model, start), strict=True):
         cells = np.log(np.maximum(classes.table(node.names), SMALLEST_CELL))

@@ -1,9 +1,4 @@
-"""Pairs of parts that are likely, given noisy ones: units of all sizes say what dependence is like.
-
-Under a prior, cells away from independence are normal numbers, alike in units of nearly one size.
-"""
-
-from __future__ import annotations
+"""Likely counts of pairs of parts of units, given noisy ones."""
 
 from collections.abc import Iterator, Sequence
 from itertools import product
@@ -14,7 +9,7 @@ from dp_pipeline.config.domain import pair_count
 from dp_pipeline.config.encoding import FloatArray
 
 DISTANCES = (0.1, 0.4, 1.6)
-"""Possible distances of cells from independence: what they mean is in ``likely_pairs``."""
+"""Possible distances τ of cells from independence, as in ``likely_pairs``."""
 
 FALLS = (0.0, 0.5, 1.0)
 """Possible powers of the number of pairs with which distances fall: 0 where all parts are alike, 1
@@ -31,19 +26,19 @@ def likely_pairs(
     *,
     in_order: bool,
 ) -> FloatArray:
-    """Return the likely counts of pairs of parts by their two levels (c, k, k), for units of 2,
-    3, … parts.
+    """Return the likely counts ≥ 0 of pairs of parts by the levels of an attribute of both parts
+    (c, k, k), for units of 2, 3, … parts.
 
-    noisy       noisy counts (c, k, k): of successive parts, or of a set each pair in both orders
-    variances   of the noise in each cell (c, k, k)
-    margins     of the parts of synthetic units (c, k), over both axes of the result in the mean
+    noisy       (c, k, k) noisy counts: of successive parts, or of a set each pair in both orders
+    variances   (c, k, k) noise variance of each cell
+    margins     (c, k) counts of pairs by one part's level, which the result has nearly
     in_order    whether parts are in order, so that a table need not be symmetric
 
     Of m_a and m_b pairs a cell has m_a·m_b/m under independence, and a normal number more, of
     standard deviation τ·√(m_a·m_b)/k; τ falls with the size, and cells of two sizes correlate. The
     result is the posterior mean over all priors, weighted by their likelihood. So cells of noise
-    alone stay near to independence, and rare sizes take the dependence of the others. Cells
-    below 0 are emptied, and the margins restored once.
+    alone stay near to independence, and rare sizes take the dependence of the others. Cells below 0
+    are emptied, and the margins restored once.
 
     Source: Gaussian process regression, Rasmussen and Williams, 2006.
 
@@ -75,8 +70,7 @@ def _outer(margins: FloatArray) -> FloatArray:
 
 
 def _posterior_mean(away: FloatArray, noise: FloatArray, numbers: Sequence[int]) -> FloatArray:
-    """Return the posterior mean of cells (c, cells) given noisy ones, over all priors weighted by
-    likelihood."""
+    """Return the posterior mean of cells (c, cells) given noisy ones, over all priors."""
     logs, means = [], []
     for prior in _priors(numbers):
         both = prior + np.eye(len(prior)) * noise.T[:, :, None]

@@ -1,10 +1,4 @@
-"""Levels of missing values, the last of an attribute, in noisy tables: most attributes have no row
-there, and noise alone would put some.
-
-Post-processing: it reads noisy tables alone.
-"""
-
-from __future__ import annotations
+"""Levels of missing values in noisy tables: most have no rows, where noise alone would put some."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -14,23 +8,22 @@ from dp_pipeline.inference.consistency import SMALLEST_VARIANCE
 from dp_pipeline.results.measurement import NoisyMarginal
 
 MEAN_NOISE = sqrt(2 / pi)
-"""Mean of Gaussian |noise|, in standard deviations, by definition: the error by a level that is not
-left out."""
+"""Mean of Gaussian |noise|, in standard deviations: the error by a level that is not left out."""
 
 
 def complete_attributes(
     measured: Sequence[NoisyMarginal], sizes: Mapping[str, int]
 ) -> frozenset[str]:
-    """Return the attributes whose level of missing values has no more rows than noise.
+    """Return the attributes whose last level, of missing values, has no more rows than noise.
 
-    measured   tables; one over fewer groups of an attribute's levels says nothing about it
-    sizes      attribute → levels, the last of which is of missing values
+    measured   noisy tables; those over groups of an attribute's levels do not count for it
+    sizes      attribute → number of its levels
 
     Of d attributes, those m are above noise for which noise alone has so many rows with a chance of
     at most m/d, by Chernoff's bound; of such m the largest. Of Gaussian noise that is √(2 ln(d/m))
     deviations: where many attributes have missing values, few are enough (Abramovich, Benjamini,
-    Donoho, Johnstone, Annals of Statistics 34, 2006). So are all others, if together they have more
-    rows than noise. An attribute that no table tells of is not complete.
+    Donoho, Johnstone, Annals of Statistics 34, 2006). If the others together have more rows than
+    noise, none is returned; nor is an attribute that no table has.
 
     >>> import numpy as np
     >>> from fractions import Fraction
@@ -54,11 +47,10 @@ def complete_attributes(
 
 
 def _rows_of_last_level(tables: Sequence[NoisyMarginal], name: str) -> tuple[float, float]:
-    """Return the rows in a last level, in standard deviations of their noise, and how many Laplace
-    variables that noise is like.
+    """Return the rows in an attribute's last level, in standard deviations of their noise, and the
+    number of Laplace variables whose sum has the fourth moment of that noise.
 
-    They are averaged over tables by inverse variance. The sum of so many Laplace variables has the
-    fourth moment of the noise; the number is infinite for Gaussian noise."""
+    Rows are averaged over tables by inverse variance; Gaussian noise has an infinite number."""
     rows = precision = fourth = 0.0
     for table in tables:
         cells = table.table.take(-1, table.attributes.index(name))
@@ -81,6 +73,6 @@ def _evidence(deviations: float, laplaces: float) -> float:
 
 
 def without_last_levels(table: NoisyMarginal, names: Collection[str]) -> NoisyMarginal:
-    """Return a table without the last level of these attributes."""
+    """Return the table without the cells of the last level of each attribute in ``names``."""
     levels = tuple(slice(-1) if name in names else slice(None) for name in table.attributes)
     return replace(table, table=table.table[levels])

@@ -1,7 +1,4 @@
-"""Noisy scores: what the dependence of pairs of attributes is expected to be, by what was measured.
-
-Post-processing: everything here is public or was released.
-"""
+"""The expected dependence of pairs of attributes, given their noisy scores."""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ WIDTHS = 0.05 * 2.0 ** np.arange(5)
 
 @dataclass(frozen=True)
 class NormalNoise:
-    """Gaussian noise of a score, of some standard deviation in rows."""
+    """Gaussian noise of a score, with a standard deviation in rows."""
 
     deviation: float
 
@@ -46,7 +43,7 @@ class NormalNoise:
 @dataclass(frozen=True)
 class CubeNoise:
     """The noise of the L∞ mechanism in one of ``many`` numbers: uniform in ±R, where R has a Gamma
-    distribution of shape many + 1 and a scale in rows."""
+    distribution of shape many + 1 and of ``scale``, in rows."""
 
     many: int
     scale: float
@@ -62,7 +59,8 @@ class CubeNoise:
         return self.scale**2 * (self.many + 1) * (self.many + 2) / 3
 
     def density(self, off: FloatArray) -> FloatArray:
-        """Return the density up to a factor: the mean of 1/R over all R beyond a value."""
+        """Return the density of the noise at these values, in rows, up to a factor: the mean of 1/R
+        over all R beyond a value."""
         from scipy.special import gammaincc
 
         return np.asarray(gammaincc(self.many, np.abs(off) / self.scale))
@@ -73,9 +71,10 @@ ScoreNoise = NormalNoise | CubeNoise
 
 @dataclass(frozen=True)
 class NoisyScores:
-    """Noisy scores of pairs: √(g² + b²) plus noise, for a dependence of g rows and a floor of b.
+    """Noisy scores of pairs of attributes: √(g² + b²) plus noise, for a dependence of g rows and a
+    floor of b.
 
-    noisy    (pairs,) measured scores
+    noisy    (pairs,) measured scores, in rows
     floor    (pairs,) b, the rows by which the noise of one-way marginals raises them
     noise    noise of one score
     """
@@ -85,28 +84,29 @@ class NoisyScores:
     noise: ScoreNoise
 
     def of(self, places: IntArray) -> NoisyScores:
-        """Return the noisy scores of the pairs at some positions."""
+        """Return the noisy scores of the pairs at these positions alone."""
         return replace(self, noisy=self.noisy[places], floor=self.floor[places])
 
     def expected(self, means: Sequence[float], *, power: float = 1.0) -> tuple[FloatArray, float]:
-        """Return the posterior means of g and g² (2, pairs) under exponential priors, all equally
-        likely, and the log-likelihood of the scores.
+        """Return the posterior means of each dependence g and of g² (2, pairs), in rows and squared
+        rows, under equally likely exponential priors, and the log-likelihood of all scores.
 
-        means   their means, in rows
-        power   exponent of the likelihood of each: less than 1 where pairs share noise
+        means   means of the priors, in rows
+        power   exponent of each prior's likelihood: below 1 where pairs share noise
         """
         results = [self.integrate(self.exponential(mean)) for mean in means]
         evidence = np.array([log_evidence.sum() for _, log_evidence in results])
         chances = np.exp(power * (evidence - evidence.max()))
-        likely = sum(c * of_one for c, (of_one, _) in zip(chances.tolist(), results, strict=True))
+        likely = sum(c * moments for c, (moments, _) in zip(chances.tolist(), results, strict=True))
         total = float(chances.sum())
         return np.asarray(likely / total), float(evidence.max() + np.log(total / len(means)))
 
     def expected_near(self, prediction: FloatArray) -> tuple[FloatArray, float]:
-        """Return the posterior means of g and g² (2, pairs) under a Laplace prior around a
-        prediction, and the log-likelihood of the scores.
+        """Return the posterior means of each dependence g and of g² (2, pairs), in rows and squared
+        rows, under a Laplace prior around a prediction, and the log-likelihood of all scores.
 
-        The prediction is in rows; the prior has the likeliest of ``WIDTHS``."""
+        prediction   (pairs,) in rows; the width of the prior is the likeliest of ``WIDTHS``
+        """
         widths = (np.sqrt(self.noise.variance) * WIDTHS).tolist()
         results = [self.integrate(self._laplace(prediction, width)) for width in widths]
         likely, evidence = max(results, key=lambda result: float(result[1].sum()))
@@ -114,8 +114,7 @@ class NoisyScores:
 
     @staticmethod
     def exponential(mean: float) -> Callable[[FloatArray], FloatArray]:
-        """Return the function from scores to their log-density under an exponential distribution of
-        this mean."""
+        """Return the log-density, a function of dependences in rows, of an exponential prior."""
         return lambda scores: -scores / mean - np.log(mean)
 
     @staticmethod
@@ -127,10 +126,11 @@ class NoisyScores:
     def integrate(
         self, log_prior: Callable[[FloatArray], FloatArray]
     ) -> tuple[FloatArray, FloatArray]:
-        """Return the posterior means of g and g² (2, pairs), and the log-likelihood of each score
-        (pairs,).
+        """Return the posterior means of each dependence g and of g² (2, pairs), in rows and squared
+        rows, and the log-likelihood of each score (pairs,) up to a constant.
 
-        The latter is up to a factor that the density of the noise leaves open."""
+        log_prior   log-density of dependences in rows, (pairs, steps) → the same shape
+        """
         noisy, reach, floor = self.noisy, self.noise.reach, self.floor
         low = np.sqrt(np.maximum(0.0, np.maximum(0.0, noisy - reach) ** 2 - floor**2))
         width = np.maximum(0.0, noisy + reach - low)
@@ -142,7 +142,7 @@ class NoisyScores:
         weights = np.exp(before - largest) * steps
         weights *= self.noise.density(noisy[:, None] - np.hypot(scores, floor[:, None]))
         total = weights.sum(axis=1)
-        # None where even a score of 0 is far above what was measured.
+        # False where even a dependence of 0 would have a score far above the measured one.
         is_seen = total > 0
         # A weight stands for as many rows as there are between two steps.
         spacing = 2 * np.maximum(width, np.finfo(float).tiny) / STEPS

@@ -1,9 +1,4 @@
-"""NoisyTree: counts of tree nodes with their variances, made to agree with one another.
-
-Leaves that may hold rows, and those that are more likely to be noise alone.
-"""
-
-from __future__ import annotations
+"""Noisy counts of the nodes of a tree, made to agree, and its leaves that are likely noise."""
 
 from dataclasses import dataclass
 from math import log
@@ -23,8 +18,9 @@ SHRINK = 0.25
 class Sparsity:
     """The rule by which small counts among siblings are taken for empty.
 
-    one    deviations of its noise above which a child is certainly not empty
-    rest   deviations that the sum of all other children must pass, or else they count as empty
+    one    standard deviations of its noise above which a child's count certainly has rows
+    rest   standard deviations that the sum of the other children must pass, beside such a child, or
+           else they count as empty
     """
 
     one: float
@@ -35,8 +31,8 @@ class Sparsity:
 class _Families:
     """The nodes of a tree that have the same number of children, with these.
 
-    parents    int64 (g,): positions among all nodes
-    children   int64 (g, m)
+    parents    int64 (g,) positions among all nodes
+    children   int64 (g, m) positions
     """
 
     parents: IntArray
@@ -63,12 +59,12 @@ class NoisyTree:
         values: FloatArray | IntArray,
         variance: FloatArray,
     ) -> IntArray:
-        """Add counted children below their parents; return the children's positions, (g·m,).
+        """Add m counted children below each of g nodes; return the children's positions (g·m,).
 
-        parents    int64 (g,), positions
-        nodes      the children, parent by parent, g·m of them
-        values     (g, m), noisy counts
-        variance   float (g,), of each of a parent's counts
+        parents    (g,) positions of the nodes
+        nodes      the children, parent by parent
+        values     (g, m) noisy counts of the children
+        variance   (g,) noise variance of each count below a parent
         """
         positions = len(self) + np.arange(values.size, dtype=np.int64)
         if not positions.size:
@@ -81,7 +77,11 @@ class NoisyTree:
         return positions
 
     def count_again(self, positions: IntArray, values: IntArray, variance: FloatArray) -> None:
-        """Combine second counts (m,) of nodes with their first counts, by inverse variance."""
+        """Replace the counts of m nodes by their inverse-variance means with second counts.
+
+        values     (m,) second counts
+        variance   (m,) of their noise
+        """
         estimates = _Estimates(self._values, self._precisions)
         estimates.combine(positions, values.astype(np.float64), 1 / variance)
 
@@ -94,21 +94,21 @@ class NoisyTree:
         return np.flatnonzero(is_leaf), Prefixes.concatenate(self._nodes).where(is_leaf)
 
     def estimates(self, positions: IntArray) -> tuple[FloatArray, FloatArray]:
-        """Return the noisy counts of nodes (m,) and their variances, each from the node's own
-        counts alone."""
+        """Return the noisy counts of m nodes and the variances of their noise, both (m,), from each
+        node's own counts alone."""
         return self._values[positions], 1 / self._precisions[positions]
 
     def counts(self, *, first: Sparsity | None, below: Sparsity | None) -> FloatArray:
-        """Return a count ≥ 0 for every node, (m,), where counts add up along the tree.
+        """Return an estimated count ≥ 0 of every node (nodes,), where children add up to parents.
 
-        first   for the root's children; None takes no child for empty
-        below   for all others
+        first   rule for the root's children; None takes no child for empty
+        below   rule for all other nodes
 
-        Upwards, a node's count and its children's sum are averaged by inverse variance.
-        Downwards, a parent's count is given to its children: each child takes its own count
-        and an equal part of what is missing, differences from the mean are shrunk by the
-        part that is expected to be noise (James–Stein), children that look empty get
-        nothing, and the nearest counts ≥ 0 with the parent's sum are taken.
+        Upwards, a node's count and its children's sum are averaged by inverse variance. Downwards,
+        a parent's count is divided: each child takes its own count and an equal part of what is
+        missing, differences from the mean are shrunk by the part that is expected to be noise
+        (James–Stein), children that look empty get nothing, and the nearest counts ≥ 0 with the
+        parent's sum are taken. The root has 1 at least.
         """
         agreed = _Estimates(self._values.copy(), self._precisions.copy())
         for family in reversed(self._families):
@@ -119,7 +119,7 @@ class NoisyTree:
         counts[0] = max(1.0, agreed.values[0])
         for family in self._families:
             sparsity = below if family.parents[0] else first
-            counts[family.children] = agreed.shared(family, counts[family.parents], sparsity)
+            counts[family.children] = agreed.divide(family, counts[family.parents], sparsity)
         return counts
 
 
@@ -136,7 +136,7 @@ class _Estimates:
         self.values[index] = weighted / total
         self.precisions[index] = total
 
-    def shared(
+    def divide(
         self, family: _Families, parents: FloatArray, sparsity: Sparsity | None
     ) -> FloatArray:
         """Return the counts of parents (g,) divided among their children, (g, m)."""
@@ -144,9 +144,9 @@ class _Estimates:
         values, variance = self.values[family.children], 1 / self.precisions[family.children]
         away = values - values.mean(axis=1, keepdims=True)
         noise = (fan - 1) * variance.mean(axis=1)
-        seen = (away**2).sum(axis=1)
+        total = (away**2).sum(axis=1)
         with np.errstate(divide="ignore", invalid="ignore"):
-            part = np.where(seen > 0, np.maximum(0.0, 1 - SHRINK * noise / seen), 0.0)
+            part = np.where(total > 0, np.maximum(0.0, 1 - SHRINK * noise / total), 0.0)
         shares = (parents / fan)[:, None] + part[:, None] * away
         if sparsity is not None:
             certain = values > sparsity.one * np.sqrt(variance)
@@ -171,12 +171,12 @@ TOO_WIDE = 8.0
 def find_far_leaves(
     lower: FloatArray, upper: FloatArray, values: FloatArray, variance: FloatArray
 ) -> Mask:
-    """Return a mask of the leaves that are far from all rows, (m,), in a box much too wide for its
-    rows.
+    """Return a mask (m,) of the leaves far from all rows; all False unless the box is much too wide
+    for its rows.
 
-    lower, upper   the boxes of the leaves, (m, d)
-    values         their noisy counts, by themselves
-    variance       of the Laplace noise in each
+    lower, upper   (m, d) sides of the leaves' boxes
+    values         (m,) noisy counts of the leaves, by themselves
+    variance       (m,) of the Laplace noise in each
 
     On each axis rows lie between two leaves: those at which the leaves passed so far, from below
     and from above, first certainly hold rows. Where that range is an eighth of the box or less on
@@ -209,8 +209,8 @@ def find_far_leaves(
 
 
 def _first_with_rows(order: FloatArray, values: FloatArray, variance: FloatArray) -> int | None:
-    """Return the first leaf, by ascending ``order``, with which the leaves so far certainly hold
-    rows; None if there is none."""
+    """Return the first leaf, by ascending ``order``, up to which leaves certainly hold rows; None
+    without one."""
     passed = np.argsort(order, kind="stable")
     together = np.cumsum(values[passed]) > SURE * np.sqrt(np.cumsum(variance[passed]))
     is_sure = together | (values[passed] > CERTAIN * np.sqrt(variance[passed] / 2))
@@ -228,11 +228,11 @@ levels above the rows, as noise there moves a centre far."""
 
 
 def may_hold_rows(depths: IntArray, values: FloatArray, variance: FloatArray) -> Mask:
-    """Return a mask of the leaves that may contain any row, (m,).
+    """Return a mask (m,) of the leaves whose noisy count does not look like that of an empty leaf.
 
-    depths     of the leaves
-    values     their noisy counts, by themselves
-    variance   of the Laplace noise in each
+    depths     (m,) of the leaves in their tree
+    values     (m,) noisy counts of the leaves, by themselves
+    variance   (m,) of the Laplace noise in each
 
     Leaves of one depth are a group, of which about twice as many are empty as have a negative
     count. The count z of an empty leaf has the density of the noise, that of any other 1/(z ln n),
@@ -243,9 +243,9 @@ def may_hold_rows(depths: IntArray, values: FloatArray, variance: FloatArray) ->
     >>> may_hold_rows(np.full(12, 4), values, np.full(12, 2.0)).tolist()[:3]
     [True, False, False]
     """
-    has_rows, above_0 = np.ones(len(values), dtype=np.bool_), values.clip(min=0)
+    has_rows, counts = np.ones(len(values), dtype=np.bool_), values.clip(min=0)
     rows = max(2.0, float(values.sum()))
-    typical = float((depths * above_0).sum() / max(1.0, float(above_0.sum())))
+    typical = float((depths * counts).sum() / max(1.0, float(counts.sum())))
     for depth in np.unique(depths):
         group = np.flatnonzero(depths == depth)
         deviations = min(MOST, max(LEAST, LEAST + SLOPE * (typical - ABOVE - float(depth))))

@@ -1,9 +1,4 @@
-"""Packed tables: attributes put together where that says more about each.
-
-Post-processing: everything here is public or was released.
-"""
-
-from __future__ import annotations
+"""Attributes put together into tables where that leaves less noise in one-way marginals."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -21,16 +16,17 @@ def packed_tables(
     most_cells: int,
     weights: FloatArray | None = None,
 ) -> tuple[Names, ...]:
-    """Return tables that contain every attribute once, with names in the order of ``sizes``.
+    """Return a partition of the attributes into tables, each with its names in the order of
+    ``sizes``, whose one-way marginals have little noise.
 
     sizes        levels of every attribute
     rate         noise that an amount buys
-    most_cells   most cells of a table of several attributes
-    weights      (d, d) weights of the errors of pairs; an attribute counts as all its pairs do
+    most_cells   of a table of several attributes
+    weights      (d, d) weights of the errors of pairs; an attribute's is the mean of its pairs'
 
     Begins with one table an attribute. Two tables are put together, those that save most first,
-    while that leaves less noise in the one-way marginals: one of a table of |C| cells has
-    √(|C|·|i|) deviations of one cell, and tables share an amount.
+    while that leaves less noise in the one-way marginals: one of |i| levels in a table of |C| cells
+    has √(|C|·|i|) deviations of one cell, and tables share an amount.
 
     >>> rate = NoiseRate(concentrated=False, distance=1)
     >>> packed_tables({"a": 2, "b": 2, "c": 9}, rate=rate, most_cells=99)
@@ -53,14 +49,13 @@ def packed_tables(
     tables: list[Names] = [(name,) for name in sizes]
     while True:
         fitting = [
-            pair
-            for pair in combinations(tables, 2)
-            if prod(sizes[name] for name in (*pair[0], *pair[1])) <= most_cells
+            (a, b)
+            for a, b in combinations(tables, 2)
+            if prod(sizes[name] for name in (*a, *b)) <= most_cells
         ]
         best = max(fitting, key=saving, default=None)
         if best is None or saving(best) <= 0:
             return tuple(tables)
-        union_table = union(*best)
         tables = [
-            union_table if table == best[0] else table for table in tables if table != best[1]
+            union(*best) if table == best[0] else table for table in tables if table != best[1]
         ]

@@ -1,7 +1,5 @@
-"""Parts of synthetic units, exchanged between units until their pairs are as they should be.
-
-Two parts of units of one size change places. So the table of the parts' attributes stays as it is,
-and so does that of these with the size of the unit.
+"""Parts of synthetic units, exchanged between units of one size until their pairs are right, which
+leaves the table of the parts' attributes and the size of the unit as it is.
 """
 
 from __future__ import annotations
@@ -18,8 +16,8 @@ ROUNDS = 400
 """Rounds of swaps; nearly twice as many leave the same error of pairs (eusilc, ε = 2)."""
 
 UNITS_A_SWAP = (32, 512)
-"""Units for each swap, in the first round and in the last one: few swap at once, since each is
-judged without the others, and fewer the nearer the goals are."""
+"""Units for each swap, in the first round and in the last: few swap at once, as each is judged
+without the others, and fewer the nearer the goals are."""
 
 
 @dataclass(frozen=True)
@@ -59,10 +57,11 @@ def swap_parts(
     in_order: bool,
     rng: np.random.Generator,
 ) -> SyntheticUnits:
-    """Return the units with parts exchanged, so that their pairs are nearer to the goals.
+    """Return the units with parts exchanged among them, so that pairs of parts of one unit are
+    nearer to the goals; the same units where there is nothing to exchange.
 
-    goals      attribute of the part → counts of pairs
-    variance   variance of the noise in a count of units
+    goals      attribute of the part → counts that its pairs should have
+    variance   of the noise in a count of units
     in_order   whether parts are in order, so that only successive ones are pairs
 
     A swap is made if it lowers a sum of squares: of the differences from the goals, and of the
@@ -81,10 +80,10 @@ def spread_parts(
     single: Sequence[tuple[str, Sequence[int]]],
     rng: np.random.Generator,
 ) -> SyntheticUnits:
-    """Return the units with parts exchanged, so that few have two parts of a kind that must be
-    single.
+    """Return the units with parts exchanged among them, so that few units have two parts with codes
+    that at most one part may have.
 
-    single   attribute of the part, and the codes that at most one part of a unit may have
+    single   (attribute of the part, codes that at most one part of a unit may have)
 
     A part too many changes places with a part of a unit that has none with these codes, while there
     is such a unit. A later entry may undo some of what an earlier one did.
@@ -92,13 +91,16 @@ def spread_parts(
     parts = {name: codes.copy() for name, codes in units.parts.items()}
     for name, codes in single:
         have = np.isin(parts[name], list(codes))
-        # In each unit one of them stays, and places are taken in random order.
+        # In each unit one part with such a code stays.
         extra = rng.permutation(np.argwhere(have & (have.cumsum(axis=1) > 1)))
         free = rng.permutation(np.flatnonzero(~have.any(axis=1)))[: len(extra)]
         rows, places = extra[: len(free)].T
         columns = rng.integers(0, units.size, len(free))
-        for each in parts.values():
-            each[rows, places], each[free, columns] = each[free, columns], each[rows, places]
+        for column in parts.values():
+            column[rows, places], column[free, columns] = (
+                column[free, columns],
+                column[rows, places],
+            )
     return replace(units, parts=parts)
 
 
@@ -164,11 +166,8 @@ class _Search:
         return search
 
     def swap(self, most: int, rng: np.random.Generator) -> None:
-        """Swap a random part between units of random couples, those that lower the sum of squares
-        the most.
-
-        most   number of swaps
-        """
+        """Swap a random part between the units of random couples, where that lowers the sum of
+        squares the most; at most ``most`` swaps."""
         count, size = next(iter(self.parts.values())).shape
         chosen = rng.permutation(count)[: count // 2 * 2].reshape(2, -1)
         positions = rng.integers(0, size, chosen.shape)
@@ -181,8 +180,8 @@ class _Search:
     def _cells(
         self, name: str, chosen: IntArray, positions: IntArray
     ) -> tuple[IntArray, IntArray, NDArray[np.bool_]]:
-        """Return the codes of the swapped parts (2, b) and of their partners (2, b, m), with a
-        mask of the partners."""
+        """Return the codes of the swapped parts (2, b) and of their partners (2, b, m), with a mask
+        of the partners that there are."""
         codes = self.parts[name]
         own = codes[chosen, positions]
         return own, codes[chosen[..., None], self.partners[positions]], self.is_pair[positions]
@@ -192,10 +191,10 @@ class _Search:
     ) -> tuple[IntArray, IntArray]:
         """Return the cells (2, b, m) of pairs of parts: the earlier part first, unless tables are
         symmetric."""
-        if self.is_symmetric:
-            return np.broadcast_to(own[..., None], partners.shape), partners
-        is_later = self.is_later[positions]
         own = np.broadcast_to(own[..., None], partners.shape)
+        if self.is_symmetric:
+            return own, partners
+        is_later = self.is_later[positions]
         return np.where(is_later, partners, own), np.where(is_later, own, partners)
 
     def _change(self, chosen: IntArray, positions: IntArray) -> FloatArray:

@@ -1,9 +1,4 @@
-"""PairedRows: rows drawn attribute by attribute, so that every pair of attributes fits.
-
-In a network an attribute is drawn given the few that it depends on most, so its pairs with all
-others are off, and errors of early attributes go into all later ones. Here every attribute is drawn
-given all earlier ones.
-"""
+"""Rows drawn attribute by attribute, so that every pair of attributes fits its noisy table."""
 
 from __future__ import annotations
 
@@ -22,29 +17,30 @@ from dp_pipeline.inference.structural_zeros import NONE, StructuralZeros
 from dp_pipeline.inference.tree_fit import ENTROPY
 from dp_pipeline.inference.views import view_network
 from dp_pipeline.results.derived_attribute import shuffled_rows
+from dp_pipeline.results.measurement import marginal_of
 from dp_pipeline.threads import one_thread
 
 MOST_FAMILY_CELLS = 1024
-"""Most cells of the table of an attribute and those that it depends on most: a limit of time."""
+"""Most cells of the table of an attribute and its parents: a limit of time."""
 
 LEAST_ROWS = 1e-3
 """Numerical: rows that a family's cell without any is taken to have, so that pairs can fill it."""
 
 LEAST_DOUBT = 1e-3
-"""Numerical: least difference from a wanted sum for one nat of its log-potential, in rows."""
+"""Numerical: least difference from a target sum for one nat of its log-potential, in rows."""
 
 
 @dataclass(frozen=True, eq=False)
 class PairedRows:
-    """A method that draws synthetic rows attribute by attribute, so that pairs fit their noisy
-    tables.
+    """A distribution of rows that are drawn attribute by attribute, so that pairs fit their tables.
 
-    tables   noisy tables, of which each attribute is in one
+    tables   agreed tables, which have every attribute
     sizes    levels of every attribute
-    zeros    cells without mass
+    zeros    constraints
 
-    Attributes come in the order of a network. Each has the distribution, given all before it, that
-    fits the tables of its pairs on the rows drawn so far, and is nearest in relative entropy to its
+    Attributes come in the order of a Bayesian network, whose families are attributes with the few
+    that they depend on most. Each is drawn given all before it, with the distribution that fits
+    the tables of its pairs on the rows drawn so far, and is nearest in relative entropy to its
     family's. So a pair keeps its table however late it is drawn; larger sets of attributes are as
     families have them.
 
@@ -58,17 +54,14 @@ class PairedRows:
     zeros: StructuralZeros = NONE
 
     @one_thread()
-    def codes(self, rows: int, rng: np.random.Generator) -> IntArray:
-        """Return synthetic codes (rows, attributes): rows in arbitrary order, columns in that of
+    def draw_codes(self, rows: int, rng: np.random.Generator) -> IntArray:
+        """Return synthetic codes (rows, attributes): rows in random order, columns in the order of
         ``sizes``.
 
-        They are drawn on one thread, so that a release is drawn to the same bytes by any
-        computer."""
+        They are drawn on one thread, so that every computer draws the same bytes."""
         drawn = _RowKinds((), np.zeros((1, 0), dtype=np.int64), np.array([rows]))
-        for conditional in self._network if rows else ():
-            drawn = drawn.with_next(
-                conditional.child, self._rows_of_levels(conditional, drawn, rng)
-            )
+        for family in self._network if rows else ():
+            drawn = drawn.with_next(family.child, self._rows_of_levels(family, drawn, rng))
         codes = np.zeros((len(self.sizes), rows), dtype=code_type(self.sizes.values()))
         order = shuffled_rows(rows, rng)
         places = {name: index for index, name in enumerate(self.sizes)}
@@ -81,61 +74,50 @@ class PairedRows:
         return view_network(self.tables.cells, self.sizes, most_cells=MOST_FAMILY_CELLS)
 
     def _rows_of_levels(
-        self, one: Conditional, drawn: _RowKinds, rng: np.random.Generator
+        self, family: Conditional, drawn: _RowKinds, rng: np.random.Generator
     ) -> IntArray:
-        """Return the rows of every kind that get each level of the next attribute, (kinds,
-        levels).
+        """Return the rows of each kind that get each level of the child, (kinds, levels).
 
         Level by level, each is fitted together with all later ones."""
-        chances = self._family_chances(one, drawn)
-        features, wanted, doubt = self._moments(one.child, drawn)
-        rows_of_levels, left = np.zeros(chances.shape, dtype=np.int64), drawn.rows.copy()
+        chances = self._family_chances(family, drawn)
+        features, targets, doubt = self._moments(family.child, drawn)
+        rows_of_levels, remaining = np.zeros(chances.shape, dtype=np.int64), drawn.rows.copy()
         for level in range(chances.shape[1] - 1):
-            later = chances[:, level:].sum(axis=1)
-            start = ratio(chances[:, level], later)
-            chance = fitted_chances(start, features, left, wanted[level], doubt)
-            rows_of_levels[:, level] = _in_turn(left * chance, left, rng)
-            left = left - rows_of_levels[:, level]
-        rows_of_levels[:, -1] = left
+            start = ratio(chances[:, level], chances[:, level:].sum(axis=1))
+            chance = fitted_chances(start, features, remaining, targets[level], doubt)
+            rows_of_levels[:, level] = _in_turn(remaining * chance, remaining, rng)
+            remaining = remaining - rows_of_levels[:, level]
+        rows_of_levels[:, -1] = remaining
         return rows_of_levels
 
-    def _family_chances(self, one: Conditional, drawn: _RowKinds) -> FloatArray:
+    def _family_chances(self, family: Conditional, drawn: _RowKinds) -> FloatArray:
         """Return the probabilities of the child's levels for each kind (kinds, levels), by the
         family's table; 0 where constraints forbid a level, and not scaled to 1 again."""
-        table = one.table.reshape(-1, self.sizes[one.child])
+        child, table = family.child, family.table.reshape(-1, self.sizes[family.child])
         level = table.sum(axis=0) + LEAST_ROWS
         table = table + LEAST_ROWS * level / level.sum()
-        chances = (table / table.sum(axis=1, keepdims=True))[drawn.cells(one.parents, self.sizes)]
-        allowed = self._allowed(one.child, drawn)
-        # Kinds without an allowed level break a constraint, whatever they get.
-        return np.where(allowed | ~allowed.any(axis=1, keepdims=True), chances, 0.0)
-
-    def _allowed(self, child: str, drawn: _RowKinds) -> np.ndarray:
-        allowed = np.ones((len(drawn.rows), self.sizes[child]), dtype=np.bool_)
+        cells = drawn.cells(family.parents, self.sizes)
+        chances = (table / table.sum(axis=1, keepdims=True))[cells]
+        allowed = np.ones(chances.shape, dtype=np.bool_)
         for entry in self.zeros.allowed:
             if child in entry.names:
                 before = tuple(name for name in entry.names if name in drawn.names)
-                later = [
-                    index for index, name in enumerate(entry.names) if name not in (*before, child)
-                ]
-                names = [name for name in entry.names if name in (*before, child)]
-                inside = np.asarray(entry.mask.any(axis=tuple(later)))
-                mask = np.moveaxis(inside, names.index(child), -1)
-                cells = drawn.cells(before, self.sizes)
-                allowed &= mask.reshape(-1, self.sizes[child])[cells]
-        return allowed
+                mask = marginal_of(entry.mask, entry.names, (*before, child)) > 0
+                allowed &= mask.reshape(-1, self.sizes[child])[drawn.cells(before, self.sizes)]
+        # Kinds without an allowed level break a constraint, whatever they get.
+        return np.where(allowed | ~allowed.any(axis=1, keepdims=True), chances, 0.0)
 
     def _moments(self, child: str, drawn: _RowKinds) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return features of the kinds (kinds, f), their target rows (levels, f) and tolerances
-        (f,) in rows for one nat.
+        """Return features of the kinds (kinds, f), their target rows for each level of the child
+        (levels, f), and tolerances (f,) in rows for one nat.
 
         The first feature is 1 everywhere, the others say which levels of earlier attributes a kind
-        has. Targets are for each level of the next attribute, ``child``. Tolerances are those of
-        ``tree_fit``: noisy tables that no rows can have would give infinite potentials."""
+        has. Tolerances are those of ``tree_fit``: noisy tables that no rows can have would give
+        infinite potentials."""
         many = drawn.rows.sum()
         scale = many / self.tables.rows
         own = scale * self.tables.one_way(child)
-        features, wanted = [np.ones(len(drawn.rows))], [own]
+        features, targets = [np.ones(len(drawn.rows))], [own]
         doubt = [LEAST_DOUBT]
         for name, column in zip(drawn.names, drawn.codes.T, strict=True):
             pair_table = self.tables.pair(child, name)
@@ -146,9 +128,9 @@ class PairedRows:
                     feature = (column == level) * 1.0
                     mean = float(drawn.rows @ feature) / many
                     features.append(feature - mean)
-                    wanted.append(scale * table[:, level] - mean * own)
+                    targets.append(scale * table[:, level] - mean * own)
                     doubt.append(max(LEAST_DOUBT, ENTROPY * scale * sqrt(variance)))
-        return np.stack(features, axis=1), np.stack(wanted, axis=1), np.array(doubt)
+        return np.stack(features, axis=1), np.stack(targets, axis=1), np.array(doubt)
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,7 +155,7 @@ class _RowKinds:
     def with_next(self, name: str, rows_of_levels: IntArray) -> _RowKinds:
         """Return these rows with one more attribute, whose levels split each kind.
 
-        rows_of_levels   number of rows of each kind that get each level, (kinds, levels)
+        rows_of_levels   (kinds, levels)
         """
         kinds, levels = np.nonzero(rows_of_levels)
         codes = np.concatenate([self.codes[kinds], levels[:, None]], axis=1)
@@ -184,48 +166,47 @@ def _in_turn(expected: FloatArray, most: IntArray, rng: np.random.Generator) -> 
     """Return random integers, at most ``most``, whose cumulative sums are the expected ones,
     rounded without bias.
 
-    Kinds beside each other have most codes in common, so pairs keep their sums too (systematic
-    sampling of an ordered list: Madow, Annals of Mathematical Statistics 20, 1949)."""
+    Neighbouring kinds have most codes in common, so pairs keep their sums too (systematic sampling
+    of an ordered list: Madow, Annals of Mathematical Statistics 20, 1949)."""
     upto = np.floor(np.cumsum(expected) + rng.random()).astype(np.int64)
     return np.minimum(np.diff(upto, prepend=0), most)
 
 
 STEPS = 25
 SETTLED = 1e-6
-"""Numerical: most of Newton's steps, and the largest error of a sum, as a share of the rows, at
-which they end."""
+"""Numerical: most of Newton's steps, and the error of a sum, in shares of the rows, to end at."""
 
 ENOUGH = 1e-4
-"""Numerical: part of the decrease promised by its slope that a step must bring; also the least
+"""Numerical: part of the decrease that its slope predicts that a step must bring; also the least
 length of a step."""
 
 
 def fitted_chances(
-    start: FloatArray, features: FloatArray, rows: IntArray, wanted: FloatArray, doubt: FloatArray
+    start: FloatArray, features: FloatArray, rows: IntArray, targets: FloatArray, doubt: FloatArray
 ) -> FloatArray:
-    """Return the probability of an event in every group (g,), for which sums of features are nearly
-    as wanted.
+    """Return the probability of an event in each group of rows (g,), with sums of features near
+    their targets.
 
-    start      (g,) probabilities to stay near to; where they are 0 or 1 they stay
-    features   (g, f) features of each group
-    rows       (g,) rows of each group
-    wanted     (f,) sums over groups of rows · probability · feature
-    doubt      (f,) difference from a wanted sum for one nat of its log-potential, above 0
+    start      (g,) probabilities to stay near to; 0 and 1 are left unchanged
+    features   (g, f)
+    rows       (g,) rows of each group; the probability of a group without any is left unchanged
+    targets    (f,) of the sums over groups of rows · probability · feature
+    doubt      (f,) difference from a target for one nat of its log-potential, above 0
 
     Minimises Σ rows · KL(probability ‖ start) + ½ Σ difference² / doubt. The dual in the
     log-potentials is convex, and Newton's method minimises it.
 
     >>> start, features = np.array([0.5, 0.5]), np.array([[1.0, 0.0], [1.0, 1.0]])
-    >>> rows, wanted, doubt = np.array([50, 50]), np.array([50.0, 40.0]), np.array([1e-3, 1e-3])
-    >>> fitted_chances(start, features, rows, wanted, doubt).round(2).tolist()
+    >>> rows, targets, doubt = np.array([50, 50]), np.array([50.0, 40.0]), np.array([1e-3, 1e-3])
+    >>> fitted_chances(start, features, rows, targets, doubt).round(2).tolist()
     [0.2, 0.8]
     """
     free = (start > 0) & (start < 1) & (rows > 0)
     if not free.any():
         return start
-    wanted = wanted - (start * rows)[~free] @ features[~free]
+    targets = targets - (start * rows)[~free] @ features[~free]
     logits = np.log(start[free]) - np.log1p(-start[free])
-    dual = _Dual(logits, features[free], rows[free].astype(np.float64), wanted, doubt)
+    dual = _Dual(logits, features[free], rows[free].astype(np.float64), targets, doubt)
     chances = start.copy()
     chances[free] = _chance(dual.minimum())
     return chances
@@ -238,22 +219,22 @@ def _chance(logits: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class _Dual:
-    """The function Σ rows · log(1 + exp(logits)) − ⟨wanted, θ⟩ + ½ Σ doubt · θ², convex in θ, with
+    """The function Σ rows · log(1 + exp(logits)) − ⟨targets, θ⟩ + ½ Σ doubt · θ², convex in θ, with
     logits = start + features · θ."""
 
     start: FloatArray
     features: FloatArray
     rows: FloatArray
-    wanted: FloatArray
+    targets: FloatArray
     doubt: FloatArray
 
     def minimum(self) -> FloatArray:
         """Return the logits at the minimum of the function."""
-        theta = np.zeros(len(self.wanted))
+        theta = np.zeros(len(self.targets))
         value, logits = self._at(theta)
         for _ in range(STEPS):
             chance = _chance(logits)
-            slope = (self.rows * chance) @ self.features - self.wanted + self.doubt * theta
+            slope = (self.rows * chance) @ self.features - self.targets + self.doubt * theta
             if np.abs(slope).max() <= SETTLED * self.rows.sum():
                 break
             weights = self.rows * chance * (1 - chance)
@@ -271,5 +252,5 @@ class _Dual:
 
     def _at(self, theta: FloatArray) -> tuple[float, FloatArray]:
         logits = self.start + self.features @ theta
-        linear = float(self.wanted @ theta) - float(self.doubt @ theta**2) / 2
+        linear = float(self.targets @ theta) - float(self.doubt @ theta**2) / 2
         return float(self.rows @ np.logaddexp(0.0, logits)) - linear, logits

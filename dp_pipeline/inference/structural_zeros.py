@@ -1,7 +1,5 @@
-"""StructuralZeros: cells that are declared to be empty, in a fit of noisy tables and its rows.
-
-What is known to be empty is neither estimated nor drawn: its noise is left out of every sum, and
-the distribution that is fitted has no mass there.
+"""Cells that constraints declare to be empty: their noise is left out of every sum, and no fitted
+distribution has mass there.
 """
 
 from __future__ import annotations
@@ -28,15 +26,14 @@ DRAWS = 64
 
 SWEEPS = 200
 CLOSE = 1e-9
-"""Most sweeps of proportional fitting, and the distance of shares from their margin that ends it.
-"""
+"""Most sweeps of proportional fitting, and the distance of shares from a margin that ends it."""
 
 
 @dataclass(frozen=True)
 class StructuralZeros:
-    """The cells that constraints declare to be empty, stored as the cells that they allow.
+    """The constraints of a table, stored as the cells that they allow.
 
-    allowed   the allowed cells of every set of constrained attributes; () without constraints
+    allowed   one entry a set of constrained attributes; () without constraints
 
     >>> smokes = AllowedCells(("age", "smokes"), np.array([[True, False], [True, True]]))
     >>> zeros = StructuralZeros((smokes,))
@@ -52,36 +49,37 @@ class StructuralZeros:
 
     @cached_property
     def pairs(self) -> tuple[tuple[str, str], ...]:
-        """The edges that a graph needs so that every constraint is inside a clique."""
+        """The pairs of attributes that are in a constraint together: as edges of a graph they put
+        every constraint inside a clique."""
         return constrained_pairs(self.allowed)
 
     def holds(self, codes: Mapping[str, IntArray]) -> Mask:
-        rows = len(next(iter(codes.values())))
-        keep = np.ones(rows, dtype=np.bool_)
-        for entry in self.allowed:
-            keep &= entry.holds(codes)
-        return keep
+        """Return a mask (rows,) of the rows that meet all constraints.
+
+        codes   attribute → codes (rows,), of one attribute at least
+        """
+        rows = np.ones(len(next(iter(codes.values()))), dtype=np.bool_)
+        return reduce(np.logical_and, (entry.holds(codes) for entry in self.allowed), rows)
 
     def potentials(self, model: GraphicalModel) -> list[FloatArray]:
-        """Return log-potentials, one table for each node, that remove all mass from forbidden
-        cells.
+        """Return log-potentials, one table for each node of the model, that remove all mass from
+        forbidden cells.
 
-        Every entry is inside a clique of the model."""
+        Every constraint must be inside a clique of the model."""
         tables = model.zeros()
         for entry in self.allowed:
             index = model.home(entry.names)
-            tables[index] += np.where(
-                spread(entry.mask, entry.names, model.nodes[index].names), 0.0, NOTHING
-            )
+            mask = spread(entry.mask, entry.names, model.nodes[index].names)
+            tables[index] += np.where(mask, 0.0, NOTHING)
         return tables
 
-    def satisfying(self, draw: Callable[[int], IntArray], rows: int, names: Names) -> IntArray:
+    def draw_valid_rows(self, draw: Callable[[int], IntArray], rows: int, names: Names) -> IntArray:
         """Return codes (rows, attributes) of drawn rows that meet the constraints.
 
         draw   from a number of rows to their codes, attributes in the order of ``names``
 
-        Rows that break a constraint are drawn again; after ``DRAWS`` draws the valid rows are
-        repeated, and there is no row where none is valid."""
+        Rows that break a constraint are drawn again, up to ``DRAWS`` times; then the valid ones are
+        repeated. No row is returned if none is valid."""
         if not self.allowed:
             return draw(rows)
         batches, missing = list[IntArray](), rows
@@ -94,21 +92,19 @@ class StructuralZeros:
         valid = np.concatenate(batches)
         return np.resize(valid, (rows if len(valid) else 0, len(names)))
 
-    def cleared(self, measured: Iterable[NoisyTable]) -> tuple[NoisyTable, ...]:
-        """Return noisy tables without the noise of cells that must be empty."""
-        cleared = list[NoisyTable]()
+    def clear_forbidden_cells(self, measured: Iterable[NoisyTable]) -> tuple[NoisyTable, ...]:
+        """Return the noisy tables, in their order, with 0 in each cell that must be empty."""
+        tables = list[NoisyTable]()
         for noisy in measured:
             names = noisy.attributes
             masks = [spread(part.mask, part.names, names) for part in self._within(names)]
-            if not masks:
-                cleared.append(noisy)
-                continue
-            table = np.where(reduce(np.logical_and, masks), noisy.table, 0)
-            cleared.append(TableEstimate(names, table, noisy.variance))
-        return tuple(cleared)
+            table = reduce(lambda cells, mask: np.where(mask, cells, 0.0), masks, noisy.table * 1.0)
+            tables.append(TableEstimate(names, table, noisy.variance) if masks else noisy)
+        return tuple(tables)
 
     def _within(self, names: Names) -> list[AllowedCells]:
-        """Return the constraints as they apply to some attributes alone."""
+        """Return what the constraints imply for these attributes alone, without what allows all
+        their cells."""
         masks = []
         for entry in self.allowed:
             inside = tuple(name for name in entry.names if name in names)
@@ -119,11 +115,11 @@ class StructuralZeros:
         return masks
 
     def kinds(self, name: str) -> IntArray | None:
-        """Return a number for the kind of every level of an attribute (levels,); None without a
-        constraint about it.
+        """Return numbers (levels,) that are equal for the levels of an attribute that constraints
+        treat alike; None without a constraint about it.
 
-        Levels are of one kind if constraints allow them with the same cells of other attributes;
-        only such levels are grouped."""
+        Two levels are alike if each constraint allows both with the same levels of its other
+        attributes. Only such levels are grouped."""
         about = [
             (entry.mask, entry.names.index(name)) for entry in self.allowed if name in entry.names
         ]
@@ -134,23 +130,22 @@ class StructuralZeros:
         return np.asarray(kinds, dtype=np.int64).ravel()
 
     def grouped(self, groupings: Mapping[str, Grouping]) -> StructuralZeros:
-        """Return the constraints over groups of levels, each of levels of one kind."""
+        """Return the constraints over groups of levels, where constraints treat the levels of each
+        group alike."""
         return StructuralZeros(tuple(_grouped(entry, groupings) for entry in self.allowed))
 
     def predict_shares(
         self, pair: tuple[str, str], left: FloatArray, right: FloatArray
     ) -> FloatArray:
-        """Return the shares of a pair's cells that follow from the shares of both attributes.
+        """Return the shares of a pair's cells (left, right) that follow from the shares of both
+        attributes.
 
-        They are their product or, with empty cells, the table nearest to it that has these
-        marginals (iterative proportional fitting, Deming, Stephan 1940), or nearly has them.
+        They are the product or, with empty cells, the table nearest to it that has these shares as
+        marginals, as nearly as can be (iterative proportional fitting, Deming, Stephan 1940).
         """
         table = np.outer(left, right)
-        masks = [
-            spread(part.mask, part.names, pair)
-            for part in self._within(pair)
-            if len(part.names) == 2
-        ]
+        parts = [part for part in self._within(pair) if len(part.names) == 2]
+        masks = [spread(part.mask, part.names, pair) for part in parts]
         if not masks:
             return table
         table = table * reduce(np.logical_and, masks)
@@ -163,7 +158,10 @@ class StructuralZeros:
         return np.asarray(table)
 
     def cliques(self, sizes: Mapping[str, int]) -> tuple[Names, ...]:
-        """Return cliques of the constrained attributes, so that each constraint is inside one."""
+        """Return cliques of the constrained attributes, so that each constraint is inside one.
+
+        sizes   levels of every attribute
+        """
         import networkx as nx
 
         names = {name for entry in self.allowed for name in entry.names}
@@ -171,20 +169,19 @@ class StructuralZeros:
         return triangulated_cliques(nx.Graph(self.pairs), within)
 
     def most_cells(self, sizes: Mapping[str, int]) -> int:
-        """Return the number of cells of the largest of these cliques; 1 if there are none."""
+        """Return the number of cells of the largest of ``cliques``; 1 without constraints."""
         return max((cell_count(clique, sizes) for clique in self.cliques(sizes)), default=1)
 
     def leave_nothing(self, sizes: Mapping[str, int]) -> bool:
-        """Return whether all constraints together allow no row at all."""
+        """Return whether the constraints together allow no row at all."""
         if not self.allowed:
             return False
         model = GraphicalModel(JunctionTree.of(self.cliques(sizes), sizes), sizes)
         return model.marginals(self.potentials(model))[1] < NOTHING / 2
 
     def without_twins(self) -> tuple[StructuralZeros, tuple[Twin, ...]]:
-        """Return the constraints without attributes that repeat another one, and those attributes.
-
-        These are in the order in which they can be put back."""
+        """Return the constraints without attributes that repeat another one, and those attributes
+        in the order in which they can be put back."""
         entries, twins = self.allowed, tuple[Twin, ...]()
         while entry := next((entry for entry in entries if entry.twin is not None), None):
             assert entry.twin is not None
@@ -199,9 +196,9 @@ NONE = StructuralZeros()
 
 @dataclass(frozen=True, eq=False)
 class Twin:
-    """An attribute whose levels correspond one to one to those of another attribute.
+    """An attribute whose levels correspond one to one to those of another attribute, ``other``.
 
-    levels   its level for every level of the other one
+    levels   its code for every code of ``other``, (levels,)
     """
 
     name: str
@@ -209,39 +206,35 @@ class Twin:
     levels: IntArray
 
 
-def _grouped(one: AllowedCells, groupings: Mapping[str, Grouping]) -> AllowedCells:
-    """Return a constraint over groups, which allows all levels of a group if it allows the
-    first."""
-    mask = one.mask
-    for axis, name in enumerate(one.names):
+def _grouped(entry: AllowedCells, groupings: Mapping[str, Grouping]) -> AllowedCells:
+    """Return a constraint over groups, which allows a group if it allows its first level."""
+    mask = entry.mask
+    for axis, name in enumerate(entry.names):
         if name in groupings:
             labels = groupings[name].labels
             mask = mask.take(np.unique(labels, return_index=True)[1], axis=axis)
-    return replace(one, mask=mask)
+    return replace(entry, mask=mask)
 
 
-def _renamed(one: AllowedCells, twin: Twin) -> AllowedCells:
+def _renamed(entry: AllowedCells, twin: Twin) -> AllowedCells:
     """Return a constraint about a twin attribute as one about the other attribute."""
-    if twin.name not in one.names:
-        return one
-    index = one.names.index(twin.name)
-    mask = one.mask.take(twin.levels, axis=index)
-    if twin.other not in one.names:
-        return AllowedCells((*one.names[:index], twin.other, *one.names[index + 1 :]), mask)
+    names = entry.names
+    if twin.name not in names:
+        return entry
+    index = names.index(twin.name)
+    mask = entry.mask.take(twin.levels, axis=index)
+    if twin.other not in names:
+        return AllowedCells((*names[:index], twin.other, *names[index + 1 :]), mask)
     # Both are in it: only cells with matching levels can be.
-    mask = np.diagonal(mask, axis1=one.names.index(twin.other), axis2=index)
-    names = (*(name for name in one.names if name not in (twin.name, twin.other)), twin.other)
-    return AllowedCells(names, mask)
+    mask = np.diagonal(mask, axis1=names.index(twin.other), axis2=index)
+    return AllowedCells((*(n for n in names if n not in (twin.name, twin.other)), twin.other), mask)
 
 
 def _merged(entries: Iterable[AllowedCells]) -> tuple[AllowedCells, ...]:
     """Return one constraint for each set of attributes, without those that allow everything."""
     merged: dict[frozenset[str], AllowedCells] = {}
     for entry in entries:
-        same = merged.get(frozenset(entry.names))
-        mask = (
-            entry.mask if same is None else same.mask & spread(entry.mask, entry.names, same.names)
-        )
-        names = entry.names if same is None else same.names
-        merged[frozenset(names)] = AllowedCells(names, mask)
+        same = merged.setdefault(frozenset(entry.names), entry)
+        mask = same.mask & spread(entry.mask, entry.names, same.names)
+        merged[frozenset(same.names)] = AllowedCells(same.names, mask)
     return tuple(entry for entry in merged.values() if not entry.mask.all())

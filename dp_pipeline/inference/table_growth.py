@@ -1,6 +1,5 @@
-"""TableGrowth: tables put together while the expected error of all pairs of attributes falls.
-
-Post-processing: everything here is public or was released.
+"""A search for tables to measure that lowers the expected error of all pairs of attributes, from
+public and released numbers alone.
 """
 
 from __future__ import annotations
@@ -21,8 +20,7 @@ MAX_TABLE_CELLS = 1024
 """Most cells of a table that is measured: a limit of time and memory."""
 
 FIRST_PAIRS = 256
-"""Most pairs that a search begins with, those of the largest dependence for their cells: a limit of
-time."""
+"""Most pairs that a search begins with, the most dependent for their cells: a limit of time."""
 
 BATCH = 24
 """Candidates whose errors are computed together; after each choice, the gains of so many of the
@@ -32,8 +30,8 @@ TRIAL_STEPS = 3
 """Gradient steps on the shares with a candidate, from the shares without it: a limit of time."""
 
 GAIN_DIGITS = 9
-"""Numerical: decimals of a gain, relative to the error. Gains that are alike but for rounding are
-equal, so that another computer, which replays a release, chooses the same tables."""
+"""Numerical: decimals of a gain, relative to the error, so that gains which differ by rounding are
+equal, and another computer that replays a release chooses the same tables."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,9 +39,9 @@ class TableGrowth:
     """A greedy search for tables to measure, which begins with one-way marginals alone.
 
     error    the expected error that it minimises
-    amount   budget for all tables and for better one-way marginals
-    cap      most cells of a clique of the tree that holds all tables; all cliques together, and
-             all tables, may have twice as many
+    amount   budget (ε or ρ) for all tables and for better one-way marginals
+    cap      most cells of a clique of the junction tree of all tables; all cliques together, and
+             all tables together, may have twice as many
     edges    pairs that are in a clique of that tree whatever is measured
 
     Two tables, a table and an attribute, or two attributes become one table, always those with
@@ -57,8 +55,8 @@ class TableGrowth:
     edges: tuple[tuple[str, str], ...] = ()
 
     def run(self) -> tuple[Names, ...]:
-        """Return the chosen tables of several attributes, none inside another, in the order of
-        their attributes."""
+        """Return the attributes of the tables to measure, none inside another, sorted by the order
+        of the attributes; every table has two attributes or more."""
         choice = self._grow(self._empty, self._first_pairs, joins=False)
         tables = choice.tables
         unions = {union for place in range(len(tables)) for union in self._unions(tables, place)}
@@ -68,48 +66,40 @@ class TableGrowth:
         return tuple(sorted(choice.tables, key=lambda table: [place[name] for name in table]))
 
     def _grow(self, choice: _Choice, candidates: Sequence[Names], *, joins: bool) -> _Choice:
-        """Return the choice after adding candidates while the error falls; with ``joins``, also
-        unions of tables."""
+        """Return the choice with candidates added while the error falls; with ``joins``, also
+        unions of chosen tables with others and with attributes."""
         gains = self._gains(choice, candidates)
         current, refused = set(gains), list[set[str]]()
         while gains:
             best = sorted(gains, key=lambda table: (-gains[table], table))[:BATCH]
-            # What was computed before the last choice is only about what it is now.
+            # Gains from before the last choice are only near to what they are now.
             gains |= self._gains(choice, [table for table in best if table not in current])
             current.update(best)
-            table = min(best, key=lambda one: (-gains[one], one))
+            table = min(best, key=lambda table: (-gains[table], table))
             if gains.pop(table) <= 0:
                 break
             if not self.fits(choice.with_table(table)):
-                # What holds it needs a tree that is larger still.
+                # A table that has its attributes needs a tree that is larger still.
                 refused.append(set(table))
                 gains = {
-                    candidate: gain
-                    for candidate, gain in gains.items()
-                    if not set(table) <= set(candidate)
+                    union: gain for union, gain in gains.items() if not set(table) <= set(union)
                 }
                 continue
             choice, current = self._choose(choice, table), set()
             if joins:
                 unions = self._unions(choice.tables, len(choice.tables) - 1)
-                unions = [
-                    union for union in unions if not any(less <= set(union) for less in refused)
-                ]
+                unions = [u for u in unions if not any(less <= set(u) for less in refused)]
                 gains |= self._gains(choice, [union for union in unions if union not in gains])
                 current.update(unions)
-            gains = {
-                candidate: gain
-                for candidate, gain in gains.items()
-                if gain > 0 and not set(candidate) <= set(table)
-            }
+            gains = {t: gain for t, gain in gains.items() if gain > 0 and not set(t) <= set(table)}
         return choice
 
     def fits(self, tables: Sequence[Names]) -> bool:
-        """Return whether the tables have a junction tree that is small enough."""
+        """Return whether the tables, at least one, have a junction tree within ``cap`` cells a
+        clique, and both have twice that in all at most."""
         cells = [self._cells(table) for table in tables]
         if max(cells) > self.cap or sum(cells) > 2 * self.cap:
             return False
-        # Takes a fifth of a second, and a plan draws no graph.
         import networkx as nx
 
         graph = nx.Graph()
@@ -130,15 +120,12 @@ class TableGrowth:
             cells = self._cells(pair)
             return -float(dependence[place[pair[0]], place[pair[1]]]) / cells**0.5, cells
 
-        pairs: list[Names] = [
-            pair
-            for pair in combinations(self.error.sizes, 2)
-            if self._cells(pair) <= MAX_TABLE_CELLS
-        ]
-        return sorted(pairs, key=rank)[:FIRST_PAIRS]
+        pairs: list[Names] = [*combinations(self.error.sizes, 2)]
+        small = [pair for pair in pairs if self._cells(pair) <= MAX_TABLE_CELLS]
+        return sorted(small, key=rank)[:FIRST_PAIRS]
 
     def _unions(self, tables: Sequence[Names], place: int) -> list[Names]:
-        """Return the unions of a table with each overlapping table and with each attribute."""
+        """Return the unions, small enough, of a table with each overlapping one and attribute."""
         table = tables[place]
         partners = (*tables, *((name,) for name in self.error.sizes))
         unions = {
@@ -149,7 +136,7 @@ class TableGrowth:
         return sorted(t for t in unions if self._cells(t) <= MAX_TABLE_CELLS and t != table)
 
     def _gains(self, choice: _Choice, candidates: Sequence[Names]) -> dict[Names, float]:
-        """Return the decrease of the error by each candidate, as a share of the choice's error."""
+        """Return candidate → decrease of the error with it, as a share of the choice's error."""
         gains: dict[Names, float] = {}
         for start in range(0, len(candidates), BATCH):
             batch = candidates[start : start + BATCH]
@@ -175,7 +162,7 @@ class TableGrowth:
         )
 
     def _try(self, choice: _Choice, candidates: Sequence[Names]) -> _Trial:
-        """Return the result of adding each candidate as the last table."""
+        """Return the result of adding each candidate, alone, as the last table."""
         count, most = len(candidates), len(choice.tables)
         inside = np.array(
             [[set(table) <= set(new) for table in choice.tables] for new in candidates], dtype=bool
@@ -218,10 +205,10 @@ class _Choice:
     """The tables chosen so far, with their noise and information.
 
     precision   (tables, d), as in ``TableInformation``
-    noise       (tables, pairs) noise of each table in each pair
+    noise       (tables, pairs) squared noise of each table in each pair
     shares      (tables + d,) shares of the amount with which the error is least
     paths       (d, d) largest products of strengths along paths of measured pairs
-    error       error of all pairs, in rows
+    error       expected error of all pairs, in rows
     """
 
     tables: list[Names]
@@ -236,15 +223,11 @@ class _Choice:
 
     @cached_property
     def _best(self) -> tuple[IntArray, FloatArray]:
-        """The table with the least squared noise in each pair, and that squared noise, both
-        (1, pairs)."""
         return least_noise(self.noise[None])
 
     def best_without(self, inside: Mask) -> tuple[IntArray, FloatArray]:
-        """Return the table with the least squared noise in each pair, and that squared noise,
-        without tables ``inside`` others.
-
-        Both are (c, pairs), ``inside`` is (c, tables)."""
+        """Return, for c candidates, the table with the least squared noise in each pair, and that
+        noise, both (c, pairs), without the tables ``inside`` the candidate (c, tables)."""
         best = np.repeat(self._best[0], len(inside), axis=0)
         least = np.repeat(self._best[1], len(inside), axis=0)
         # Another table is best only in the few pairs whose best one is inside.
@@ -262,10 +245,10 @@ class _Choice:
 
 @dataclass(frozen=True, eq=False)
 class _Trial:
-    """The result of adding each of c candidates to a choice.
+    """The results of adding each of c candidates to a choice.
 
-    noise    (c, pairs) noise of the candidate in each pair
-    inside   (c, tables) whether it takes the place of a table
+    noise    (c, pairs) squared noise of the candidate in each pair
+    inside   (c, tables) whether the candidate takes the place of a table
     """
 
     information: TableInformation

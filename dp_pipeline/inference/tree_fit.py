@@ -1,7 +1,5 @@
 """The fit of the distribution of a junction tree to noisy marginals."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -13,9 +11,11 @@ from dp_pipeline.inference.consistency import (
     NoisyTable,
     project_to_simplex,
     reconciled,
+    spread,
     variance_of,
 )
 from dp_pipeline.inference.graphical_model import GraphicalModel, Projection
+from dp_pipeline.results.measurement import marginal_of
 from dp_pipeline.threads import one_thread
 
 ENTROPY = 0.35
@@ -23,8 +23,7 @@ ENTROPY = 0.35
 has made negative get a small share in place of none."""
 
 FULL_DOUBT = 60.0
-"""Tuned: mean squared dependence of a cell, in variances of its noise, up to which the entropy has
-its full weight."""
+"""Tuned: mean squared dependence of a cell, in variances of its noise, for the full entropy."""
 
 ITERATIONS = 150
 """Most steps of L-BFGS-B: a limit of time."""
@@ -51,14 +50,14 @@ def fit_tree(
     entropy: float = ENTROPY,
     iterations: int = ITERATIONS,
 ) -> list[FloatArray]:
-    """Return the fitted probabilities of every clique's cells, one table for each node of the
-    model.
+    """Return the probabilities of each clique's cells, one table for each node of the model, that
+    fit noisy tables best.
 
     measured     noisy tables, each inside one clique of the model
-    start        attribute → shares: where nothing is measured, the fit stays at their product
+    start        attribute → shares of its levels; without tables the fit is their product
     beside       log-potentials that are added to those of the product, one table a node
     entropy      weight of the entropy
-    iterations   most steps of the fit
+    iterations   most steps of L-BFGS-B
 
     With y the reconciled tables of N rows, σ² the variance of their cells and μ those of the
     tree's distribution, minimises ½ Σ ‖N μ_a − y_a‖² / σ_a² + w · KL(μ ‖ start). The sum is over
@@ -70,7 +69,7 @@ def fit_tree(
     The dual, log Z(θ) − Σ ⟨θ_a, y_a/N⟩ + ½ Σ λ_a ‖θ_a‖² with λ_a = w · σ_a² / N², is convex and
     has no constraint; one inference gives its value and its gradient, and L-BFGS-B minimises it.
     Where its ``iterations`` run out, tables are made to fit one by one (``_Dual.fit_in_turn``). On
-    one thread, so that a release is fitted to the same bytes by any computer that replays it.
+    one thread, so that any computer that replays a release fits the same bytes.
 
     Sources: maximum entropy with relaxed constraints, Dudík, Phillips, Schapire, JMLR 2007;
     marginals of noisy tables by graphical models, McKenna, Sheldon, Miklau, ICML 2019.
@@ -141,7 +140,7 @@ class _Dual:
     penalty: FloatArray
 
     def marginals(self, theta: FloatArray) -> tuple[list[FloatArray], float]:
-        """Return the probabilities of the cells of every node, and log Z."""
+        """Return the probabilities of every node's cells, and log Z."""
         added = self.projection.backward(theta)
         return self.model.marginals([b + t for b, t in zip(self.base, added, strict=True)])
 
@@ -169,15 +168,13 @@ class _Dual:
             slope = self.value_and_slope(theta)[1]
             worst = int(np.add.reduceat(np.abs(slope), firsts).argmax())
             cells = slice(firsts[worst], ends[worst])
-            penalty, wanted = (
-                self.penalty[cells],
-                self.target[cells] - self.penalty[cells] * theta[cells],
-            )
-            shares = np.maximum(slope[cells] + wanted, SMALLEST_TARGET)
-            change = np.log(np.maximum(wanted, SMALLEST_TARGET) / shares)
+            penalty = self.penalty[cells]
+            target = self.target[cells] - penalty * theta[cells]
+            shares = np.maximum(slope[cells] + target, SMALLEST_TARGET)
+            change = np.log(np.maximum(target, SMALLEST_TARGET) / shares)
             for _ in range(NEWTON_STEPS):
                 raised = shares * np.exp(change)
-                step = (raised + penalty * change - wanted) / (raised + penalty)
+                step = (raised + penalty * change - target) / (raised + penalty)
                 change -= np.clip(step, -LONGEST_STEP, LONGEST_STEP)
             theta[cells] += change
         return theta
@@ -191,9 +188,8 @@ def _inside(
     for table in measured:
         names = tuple(name for name in sizes if name in table.attributes)
         if names and names not in tables:
-            holder = next(wider for wider in tables if set(names) < set(wider))
-            summed_axes = tuple(axis for axis, name in enumerate(holder) if name not in names)
-            marginals[names] = np.asarray(tables[holder].sum(axis=summed_axes))
+            wider = next(wider for wider in tables if set(names) < set(wider))
+            marginals[names] = marginal_of(tables[wider], wider, names)
     return marginals
 
 
@@ -203,8 +199,7 @@ def _entropy_part(
     start: Mapping[str, FloatArray],
     rows: float,
 ) -> float:
-    """Return the factor on the weight of the entropy, 0 to 1, which is smaller for tables that
-    exceed their noise.
+    """Return the factor on the weight of the entropy, 0 to 1, smaller the more tables exceed noise.
 
     It follows from the median, over tables of several attributes, of the mean squared difference of
     a cell from the product of its one-way marginals, in variances of its noise.
@@ -218,10 +213,13 @@ def _entropy_part(
 
 
 def product_potentials(model: GraphicalModel, start: Mapping[str, FloatArray]) -> list[FloatArray]:
-    """Return log-potentials of independent attributes with these shares, each inside one clique."""
-    position = model.zeros()
+    """Return log-potentials, one table for each node, of independent attributes.
+
+    start   attribute → shares of its levels, which are raised to ``SMALLEST_SHARE``
+    """
+    potentials = model.zeros()
     for name, shares in start.items():
         index = model.home((name,))
-        shape = [-1 if other == name else 1 for other in model.nodes[index].names]
-        position[index] += np.log(np.maximum(shares, SMALLEST_SHARE)).reshape(shape)
-    return position
+        logs = np.log(np.maximum(shares, SMALLEST_SHARE))
+        potentials[index] += spread(logs, (name,), model.nodes[index].names)
+    return potentials

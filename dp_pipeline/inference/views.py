@@ -1,8 +1,6 @@
-"""Overlapping views: tables that agree on what they share, a Bayesian network and other marginals
-from them by maximum entropy, and designs in which every two attributes are in one view together.
+"""Overlapping tables (views): designs in which every two attributes share a view, and marginals and
+Bayesian networks of maximum entropy from them.
 """
-
-from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -18,10 +16,10 @@ from dp_pipeline.results.measurement import NoisyMarginal, marginal_of
 
 
 def view_tables(measured: Sequence[NoisyMarginal]) -> dict[Names, FloatArray]:
-    """Return for every view a table ≥ 0, nearly consistent with the others and of their total; all
-    0 without a positive total.
+    """Return attributes → cells ≥ 0 of every measured table, nearly consistent and of one total;
+    all 0 if that would not be above 0.
 
-    measured   views with noise of one scale, at least one
+    measured   tables with noise of one scale, at least one
 
     >>> from fractions import Fraction
     >>> tall = NoisyMarginal(("a", "b"), np.array([[9, 0], [1, -2]]), Fraction(2))
@@ -47,11 +45,12 @@ def max_entropy(
     *,
     sweeps: int = ENTROPY_SWEEPS,
 ) -> FloatArray:
-    """Return the marginal over ``attributes`` that has maximum entropy given the views.
+    """Return the cells over ``attributes``, in their order, with the largest entropy among those
+    that have the marginals of the views.
 
     views   attributes → cells ≥ 0 that agree on what they share, one axis an attribute
-    sizes   cells of every attribute
-    sweeps  most of them
+    sizes   levels of every attribute
+    sweeps  most sweeps over the views
 
     Iterative proportional fitting from equal cells: it is scaled to what each view says about
     ``attributes``, again and again, and among all tables that fit ends at the one of largest
@@ -93,10 +92,10 @@ NETWORK_SWEEPS = 30
 def view_network(
     views: Mapping[Names, FloatArray], sizes: Mapping[str, int], *, most_cells: int
 ) -> tuple[Conditional, ...]:
-    """Return a network that contains every attribute of ``sizes`` once, after its parents.
+    """Return a Bayesian network with every attribute of ``sizes`` once, after its parents.
 
-    views        attributes → cells ≥ 0, nearly consistent; every two attributes are in one
-    most_cells   of a family's table, unless the attribute alone has more
+    views        attributes → cells ≥ 0, nearly consistent
+    most_cells   of the table of an attribute and its parents, unless it alone has more
 
     First comes the attribute that depends most on all others, then always the one that depends
     most on one that is placed. Its parents are the placed attributes that it depends on most,
@@ -106,7 +105,7 @@ def view_network(
 
     >>> same = {("a", "b"): np.diag([2.0, 2.0]), ("b", "c"): np.diag([2.0, 2.0])}
     >>> every = same | {("a", "c"): np.diag([2.0, 2.0])}
-    >>> [one.parents for one in view_network(every, {"a": 2, "b": 2, "c": 2}, most_cells=4)]
+    >>> [family.parents for family in view_network(every, {"a": 2, "b": 2, "c": 2}, most_cells=4)]
     [(), ('a',), ('a',)]
     """
     names = tuple(sizes)
@@ -137,8 +136,7 @@ def view_network(
 
 
 def _dependence(views: Mapping[Names, FloatArray], names: Names) -> FloatArray:
-    """Return half the L1 distance of every pair from independence, (d, d), in rows; 0 on the
-    diagonal."""
+    """Return half the L1 distance of each pair from independence, in rows (d, d); 0 in no view."""
     places = {name: index for index, name in enumerate(names)}
     distances = np.zeros((len(names), len(names)))
     for view, table in views.items():
@@ -151,7 +149,7 @@ def _dependence(views: Mapping[Names, FloatArray], names: Names) -> FloatArray:
 
 
 SEED = 1
-"""Seed of the random choice among equal attributes, a constant since a design is a public value."""
+"""Seed of the random choice among equal attributes: a design is a public value."""
 
 TRIES = 8
 """Views that are built for each one that is taken."""
@@ -160,18 +158,17 @@ TRIES = 8
 def covering_design(
     sizes: Mapping[str, int], *, most_cells: int, most_attributes: int
 ) -> tuple[tuple[str, ...], ...]:
-    """Return sets of attributes (views) that together hold every pair, with names in the order of
-    ``sizes``.
+    """Return sets of attributes (views) such that every pair of attributes is in one of them, with
+    names in the order of ``sizes``.
 
-    sizes            cells of every attribute
+    sizes            levels of every attribute; one alone is a view by itself
     most_cells       of a view with more than two attributes
-    most_attributes  in a view, at least 2
+    most_attributes  of a view, at least 2
 
-    Every pair is in some view, and a single attribute is a view by itself. Greedy: a view starts
-    with a pair that is in none yet and takes the attribute that brings most such pairs, of those
-    the one that is in most of them outside, as long as one brings any; of ``TRIES`` views the
-    one that covers most is taken. (PriView: Qardaji, Yang, Li, SIGMOD 2014, takes the best
-    designs known: 6 views of 8 attributes for 16, as here.)
+    Greedy: a view starts with a pair that is in none yet and takes the attribute that brings most
+    such pairs, of those the one that is in most of them outside, as long as one brings any; of
+    ``TRIES`` views the one that covers most is taken. (PriView: Qardaji, Yang, Li, SIGMOD 2014,
+    takes the best designs known: 6 views of 8 attributes for 16, as here.)
 
     >>> covering_design({"a": 2, "b": 2, "c": 2, "d": 9}, most_cells=18, most_attributes=3)
     (('a', 'b', 'c'), ('b', 'd'), ('c', 'd'), ('a', 'd'))
@@ -192,7 +189,7 @@ def _design(
     views = []
     while uncovered.any():
         tried = [_view(uncovered, cells, most_cells, most_attributes, rng) for _ in range(TRIES)]
-        view = max(tried, key=lambda one: int(uncovered[np.ix_(one, one)].sum()))
+        view = max(tried, key=lambda view: int(uncovered[np.ix_(view, view)].sum()))
         uncovered[np.ix_(view, view)] = False
         views.append(tuple(names[index] for index in sorted(view)))
     return tuple(views)
@@ -218,8 +215,7 @@ def _view(
     return view
 
 
-def _best(gains: NDArray[np.int64], left: NDArray[np.int64], rng: np.random.Generator) -> int:
-    """Return the position with the largest gain; of equal ones, the one with most uncovered pairs,
-    by chance where there are several."""
+def _best(gains: NDArray[np.int64], pairs: NDArray[np.int64], rng: np.random.Generator) -> int:
+    """Return the position with the largest gain, then the most uncovered pairs, then by chance."""
     best = np.flatnonzero(gains == gains.max())
-    return int(rng.choice(best[left[best] == left[best].max()]))
+    return int(rng.choice(best[pairs[best] == pairs[best].max()]))

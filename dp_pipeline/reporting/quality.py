@@ -4,8 +4,6 @@
 with the noisy tables of the release itself. A report may have either or both.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import isnan

@@ -3,8 +3,6 @@
 The sentences about them are in ``templates/``.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence

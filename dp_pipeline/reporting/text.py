@@ -3,8 +3,6 @@
 Tables are printed on stdout, progress on stderr.
 """
 
-from __future__ import annotations
-
 import math
 import re
 import sys

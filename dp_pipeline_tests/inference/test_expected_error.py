@@ -79,7 +79,7 @@ def test_error_is_that_of_what_is_measured(rate: NoiseRate, tables, *, weighs: b
 def test_falls_are_the_derivative_of_the_error(rate: NoiseRate, *, weighs: bool) -> None:
     expected, amounts = model(rate, weighs=weighs), np.array([0.2, 0.3, 0.05, 0.1, 0.15, 0.2])
     total, step, slopes = float(amounts.sum()), 1e-6, []
-    falls = expected.falls(expected.information(TABLES), amounts[None] / total, total)[0]
+    falls = expected.slopes(expected.information(TABLES), amounts[None] / total, total)[0]
     for place in range(len(amounts)):
         move = np.where(np.arange(len(amounts)) == place, step, 0.0)
         both = [error_by_loops(expected, TABLES, one) for one in (amounts + move, amounts - move)]

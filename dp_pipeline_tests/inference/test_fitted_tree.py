@@ -57,7 +57,7 @@ def test_every_pair_is_predicted_exactly(cliques: tuple[tuple[str, ...], ...], s
     whole = joint(fitted)
     assert np.isclose(whole.sum(), 100)
     for pair in combinations(SIZES, 2):
-        assert np.allclose(fitted.predicted(pair), marginal(whole, pair), atol=1e-9)
+        assert np.allclose(fitted.predict_counts(pair), marginal(whole, pair), atol=1e-9)
 
 
 @every_tree
@@ -68,7 +68,7 @@ def test_three_attributes_are_predicted_nearly(
     whole = joint(fitted)
     for names in combinations(SIZES, 3):
         held = any(set(names) <= set(clique) for clique in cliques)
-        off = np.abs(fitted.predicted(names) - marginal(whole, names)).max()
+        off = np.abs(fitted.predict_counts(names) - marginal(whole, names)).max()
         # 65,536 independent rows would be off by less than 100 · 5 · ½/256 with probability
         # above 1 − 10^-5 a table; rows of a tree are drawn with less noise.
         assert off < (1e-9 if held else 1.0)
@@ -76,15 +76,15 @@ def test_three_attributes_are_predicted_nearly(
 
 def test_what_is_predicted_is_the_same_every_time() -> None:
     one, other = (drawn(TREES["a chain"], seed=1) for _ in range(2))
-    assert (one.predicted(("a", "c", "e")) == other.predicted(("a", "c", "e"))).all()
+    assert (one.predict_counts(("a", "c", "e")) == other.predict_counts(("a", "c", "e"))).all()
 
 
 def test_a_level_that_nobody_has_is_predicted_to_stay_so() -> None:
     # Potentials of ±2000 leave cells without any probability.
     fitted = drawn(TREES["a chain"], seed=2, spread=2000.0)
     for pair in combinations(SIZES, 2):
-        assert np.isfinite(fitted.predicted(pair)).all()
-        assert np.isclose(fitted.predicted(pair).sum(), 100)
+        assert np.isfinite(fitted.predict_counts(pair)).all()
+        assert np.isclose(fitted.predict_counts(pair).sum(), 100)
 
 
 def test_tables_without_noise_are_predicted_and_drawn() -> None:
@@ -96,8 +96,8 @@ def test_tables_without_noise_are_predicted_and_drawn() -> None:
     fitted = FittedTree.of((("a", "b"), ("b", "c")), measured, sizes, iterations=1000)
     assert round(fitted.rows) == 60
     for one in measured:
-        assert np.allclose(fitted.predicted(one.attributes), one.table, atol=0.1)
-    codes = fitted.codes(60, np.random.default_rng(0))
+        assert np.allclose(fitted.predict_counts(one.attributes), one.table, atol=0.1)
+    codes = fitted.draw_codes(60, np.random.default_rng(0))
     counts = np.zeros((2, 2), dtype=np.int64)
     np.add.at(counts, (codes[:, 0], codes[:, 1]), 1)
     assert np.abs(counts - measured[0].table).max() <= 1
@@ -107,4 +107,4 @@ def test_a_table_below_nothing_is_a_distribution_of_one_row() -> None:
     measured = [NoisyMarginal(("a", "b"), np.full((2, 2), -5), Fraction(1))]
     fitted = FittedTree.of((("a", "b"),), measured, {"a": 2, "b": 2}, iterations=100)
     assert fitted.rows == 1
-    assert np.isclose(fitted.predicted(("a", "b")).sum(), 1)
+    assert np.isclose(fitted.predict_counts(("a", "b")).sum(), 1)

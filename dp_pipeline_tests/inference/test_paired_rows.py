@@ -51,7 +51,7 @@ def excluding() -> tuple[IntArray, dict[str, int]]:
 def test_every_pair_fits_where_attributes_exclude_each_other() -> None:
     codes, sizes = excluding()
     paired, rng = PairedRows(tables_of(codes, sizes), sizes), np.random.default_rng(1)
-    assert off(codes, paired.codes(ROWS, rng), sizes) < 0.002
+    assert off(codes, paired.draw_codes(ROWS, rng), sizes) < 0.002
     assert off(codes, sample_network(paired._network, ROWS, rng, sizes), sizes) > 0.01
 
 
@@ -61,7 +61,7 @@ def test_attributes_of_several_levels_fit_too() -> None:
     second = np.where(rng.random(ROWS) < 0.5, first % 3, rng.integers(0, 3, ROWS))
     third = (first + second + (rng.random(ROWS) < 0.3)) % 5
     codes, sizes = np.stack([first, second, third], axis=1), {"a": 4, "b": 3, "c": 5}
-    drawn = PairedRows(tables_of(codes, sizes), sizes).codes(ROWS, np.random.default_rng(1))
+    drawn = PairedRows(tables_of(codes, sizes), sizes).draw_codes(ROWS, np.random.default_rng(1))
     assert off(codes, drawn, sizes) < 0.002
 
 
@@ -70,7 +70,7 @@ def test_attributes_of_several_levels_fit_too() -> None:
 def test_as_many_rows_as_are_asked_for_alike_for_one_seed(rows: int) -> None:
     codes, sizes = excluding()
     paired = PairedRows(tables_of(codes, sizes), sizes)
-    one, other = (paired.codes(rows, np.random.default_rng(2)) for _ in range(2))
+    one, other = (paired.draw_codes(rows, np.random.default_rng(2)) for _ in range(2))
     assert one.shape == (rows, len(sizes))
     assert one.tobytes() == other.tobytes()
     if rows > ROWS:
@@ -81,7 +81,8 @@ def test_no_row_is_in_a_cell_without_mass() -> None:
     codes, sizes = excluding()
     never = np.array([[[True, True], [True, False]], [[True, False], [True, True]]])
     zeros = StructuralZeros((AllowedCells(("x12", "x17", "x14"), never),))
-    drawn = PairedRows(tables_of(codes, sizes), sizes, zeros).codes(ROWS, np.random.default_rng(1))
+    paired = PairedRows(tables_of(codes, sizes), sizes, zeros)
+    drawn = paired.draw_codes(ROWS, np.random.default_rng(1))
     assert zeros.holds(dict(zip(sizes, drawn.T, strict=True))).all()
     assert off(codes, drawn, sizes) < 0.2
 

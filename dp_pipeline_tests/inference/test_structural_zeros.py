@@ -74,7 +74,7 @@ def test_what_is_not_measured_follows_from_the_empty_cells() -> None:
     tree = FittedTree.of(CLIQUES, ways, SIZES, iterations=2000, zeros=ZEROS)
     expected = ZEROS.predict_shares(("a", "b"), np.array([0.3, 0.2, 0.5]), np.array([0.55, 0.45]))
     assert np.abs(joint(tree).sum(axis=2) - expected).max() < 1e-4
-    assert tree.predicted(("a", "c"))[0, 1] == 0
+    assert tree.predict_counts(("a", "c"))[0, 1] == 0
 
 
 @settings(max_examples=40, deadline=None)
@@ -132,18 +132,18 @@ def test_groups_of_levels_of_several_kinds_would_break_it() -> None:
 
 def test_the_noise_of_empty_cells_is_left_out_of_every_sum() -> None:
     table = np.array([[10, 7], [5, 20], [8, 9]])
-    (cleared,) = ZEROS.cleared([TableEstimate(("a", "b"), table, 4.0)])
+    (cleared,) = ZEROS.clear_forbidden_cells([TableEstimate(("a", "b"), table, 4.0)])
     assert cleared.table.tolist() == [[10, 0], [5, 20], [8, 9]]
-    (turned,) = ZEROS.cleared([TableEstimate(("b", "a"), table.T, 4.0)])
+    (turned,) = ZEROS.clear_forbidden_cells([TableEstimate(("b", "a"), table.T, 4.0)])
     assert turned.table.tolist() == cleared.table.T.tolist()
     other = TableEstimate(("a", "c"), table, 4.0)
-    assert ZEROS.cleared([other]) == (other,)
+    assert ZEROS.clear_forbidden_cells([other]) == (other,)
 
 
 def test_what_all_levels_exclude_is_empty() -> None:
     both = StructuralZeros((entry("abc", (0, 0, 0), (0, 0, 1), (1, 1, 1)),))
     table = TableEstimate(("a", "b"), np.ones((3, 2)), 1.0)
-    (cleared,) = both.cleared([table])
+    (cleared,) = both.clear_forbidden_cells([table])
     assert cleared.table.tolist() == [[0, 1], [1, 1], [1, 1]]
 
 
@@ -225,14 +225,16 @@ def test_a_coarser_attribute_is_no_twin() -> None:
 
 def test_rows_that_do_not_hold_are_drawn_again() -> None:
     rng = np.random.default_rng(0)
-    codes = ZEROS.satisfying(lambda many: rng.integers(0, 2, (many, 3)), 1000, ("a", "b", "c"))
+    codes = ZEROS.draw_valid_rows(lambda many: rng.integers(0, 2, (many, 3)), 1000, ("a", "b", "c"))
     assert codes.shape == (1000, 3)
     assert ZEROS.holds(dict(zip("abc", codes.T, strict=True))).all()
 
 
 def test_what_cannot_be_drawn_is_repeated() -> None:
     wrong = np.array([[0, 1, 1]])
-    assert ZEROS.satisfying(lambda many: np.repeat(wrong, many, 0), 5, tuple("abc")).shape == (0, 3)
+    none = ZEROS.draw_valid_rows(lambda many: np.repeat(wrong, many, 0), 5, tuple("abc"))
+    assert none.shape == (0, 3)
     first = iter([np.array([[0, 0, 0], [0, 1, 1]])])
-    codes = ZEROS.satisfying(lambda many: next(first, np.repeat(wrong, many, 0)), 2, tuple("abc"))
+    draw = lambda many: next(first, np.repeat(wrong, many, 0))  # noqa: E731
+    codes = ZEROS.draw_valid_rows(draw, 2, tuple("abc"))
     assert codes.tolist() == [[0, 0, 0], [0, 0, 0]]

@@ -94,7 +94,7 @@ class AimLike(TableModel):
             offered = [
                 names for names in candidates if names not in unfit and state.may_hold(names)
             ]
-            expected = {names: state.fitted.predicted(names) for names in offered}
+            expected = {names: state.fitted.predict_counts(names) for names in offered}
             rate = NoiseRate(curator.currency != PURE, curator.distance)
             noise = rate.deviation(float(step * self.measuring_share))
             chosen = _worst(curator, expected, noise, amount=step * (1 - self.measuring_share))
@@ -104,7 +104,7 @@ class AimLike(TableModel):
                 continue
             (table,) = curator.tabulate({chosen: step * self.measuring_share})
             state = _State.of(grown, (*state.measured, table), zeros)
-            moved = np.abs(state.fitted.predicted(chosen) - expected[chosen]).sum()
+            moved = np.abs(state.fitted.predict_counts(chosen) - expected[chosen]).sum()
             if moved <= self.patience * noise * table.table.size:
                 step *= self.raise_by
         return self._sample(curator, state, rng)
@@ -121,7 +121,7 @@ class AimLike(TableModel):
         sizes, zeros = state.growth.sizes, state.fitted.zeros
         cliques, measured = state.growth.cliques, state.measured
         fitted = FittedTree.of(cliques, measured, sizes, iterations=THOROUGH, zeros=zeros)
-        codes = fitted.codes(self.rows_to_draw(fitted.rows), rng)
+        codes = fitted.draw_codes(self.rows_to_draw(fitted.rows), rng)
         return self.released_table(
             curator.domain, rng, codes, measured, fitted.tree.cliques, fitted.tree.links
         )
@@ -144,7 +144,7 @@ class _State:
         return cls(growth, measured, fitted)
 
     def may_hold(self, names: Names) -> bool:
-        return all(pair in self.growth.fitting for pair in combinations(names, 2))
+        return all(pair in self.growth.fitting_pairs for pair in combinations(names, 2))
 
     def grown(self, names: Names) -> CliqueGrowth | None:
         """Return the graph with edges added so that one clique holds all these attributes.

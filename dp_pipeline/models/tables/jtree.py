@@ -109,7 +109,7 @@ class JTree(TableModel):
         thresholds = {pair: self._threshold(pair, growth, rows) for pair in pairs}
         refusals = 0
         for draw in range(draws):
-            fitting = growth.fitting - growth.held
+            fitting = growth.fitting_pairs - growth.clique_pairs
             offered = [pair for pair in pairs if pair in fitting]
             if not offered or refusals == PATIENCE:
                 return Network(growth, draw)

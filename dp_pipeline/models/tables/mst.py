@@ -100,7 +100,7 @@ class Mst(TableModel):
             iterations=ITERATIONS,
             zeros=zeros,
         )
-        codes = fitted.codes(self.rows_to_draw(fitted.rows), rng)
+        codes = fitted.draw_codes(self.rows_to_draw(fitted.rows), rng)
         columns = [
             groupings[name].expanded(column, one_ways.shares[name], rng)
             for name, column in zip(names, codes.T, strict=True)
@@ -131,7 +131,7 @@ def _draw_tree(
     for edge in range(edges):
         offered = [pair for pair in pairs if components[pair[0]] != components[pair[1]]]
         if growth.edges:
-            offered = [pair for pair in offered if pair in growth.fitting]
+            offered = [pair for pair in offered if pair in growth.fitting_pairs]
         if not offered:
             break
         name = f"edge {edge + 1} of {edges}"

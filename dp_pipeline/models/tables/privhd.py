@@ -109,7 +109,7 @@ def draw_network(
     """
     undrawn = dict.fromkeys(pairs)
     for draw in range(plan.draws):
-        fitting = growth.fitting - growth.held
+        fitting = growth.fitting_pairs - growth.clique_pairs
         offered = [pair for pair in undrawn if pair in fitting]
         if not offered and not plan.fixed:
             return Network(growth, draw)

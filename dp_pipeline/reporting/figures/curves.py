@@ -3,8 +3,6 @@
 Error bars are the noise of a private evaluation.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
