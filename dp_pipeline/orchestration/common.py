@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Literal, Self, TypedDict
 
 import dagster as dg
 
@@ -159,9 +159,18 @@ _SOURCE_ICONS = {"sklearn": "scikitlearn", "generator": "python"}
 """Kind of a source → Dagster's name of its icon, where the two differ."""
 
 
+class AssetLabels(TypedDict):
+    """The group, icons, tags and owners that an asset is labelled with."""
+
+    group_name: str
+    kinds: set[str]
+    tags: dict[str, str]
+    owners: list[str]
+
+
 def asset_labels(
     spec: DatasetSpec, side: Side, *, group: Side | None = None, kinds: set[str]
-) -> dict[str, Any]:
+) -> AssetLabels:
     """Return the group, icons, tags and owners of an asset, as arguments for Dagster.
 
     side    the tag to filter by

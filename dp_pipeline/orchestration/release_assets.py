@@ -161,7 +161,7 @@ def _side(kind: type[Release], side: common.Side) -> common.Side:
     return "k_anonymous" if kind.FOLDER else side
 
 
-def _monitoring_labels(spec: DatasetSpec, kind: type[Release], *kinds: str) -> dict[str, Any]:
+def _monitoring_labels(spec: DatasetSpec, kind: type[Release], *kinds: str) -> common.AssetLabels:
     group = _side(kind, "monitoring")
     return common.asset_labels(spec, "monitoring", group=group, kinds={*kinds})
 
