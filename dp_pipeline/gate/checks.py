@@ -40,7 +40,7 @@ def _require_few(cells: int, most: int, *, of: str) -> None:
 
 
 def require_groupings(domain: Domain, groupings: Mapping[str, Grouping]) -> None:
-    """Raise BoundaryViolation unless each grouping gives its levels the groups 0, 1, … in order."""
+    """Raise BoundaryViolation unless each attribute gets the groups 0, 1, … in order of levels."""
     for name, grouping in groupings.items():
         # The first group is 0: a step of 1 from −1.
         steps = (
@@ -60,12 +60,13 @@ def require_derived(domain: Domain, derived: Mapping[str, DerivedAttribute]) -> 
     The cells are those of the attributes that it is derived from; no group is unused.
     """
     for name, attribute in derived.items():
-        is_fixed = (
-            type(attribute) is DerivedAttribute and type(name) is str and name not in domain.names
-        )
         # A list could be changed between two questions.
-        if not is_fixed or not all(
-            type(part) is tuple for part in (attribute.attributes, attribute.groups)
+        if not (
+            type(attribute) is DerivedAttribute
+            and type(name) is str
+            and name not in domain.names
+            and type(attribute.attributes) is tuple
+            and type(attribute.groups) is tuple
         ):
             raise BoundaryViolation(
                 f"The derived attribute {name} must have a name that no attribute has, and "
@@ -90,7 +91,8 @@ def require_derived(domain: Domain, derived: Mapping[str, DerivedAttribute]) -> 
 
 
 def require_cells(domain: Domain, attributes: tuple[str, ...]) -> int:
-    """Return the number of cells of a sparse table; BoundaryViolation above 2^62."""
+    """Return the number of cells of a sparse table; BoundaryViolation above 2^62, and for no or
+    repeated attributes."""
     if not attributes:
         raise BoundaryViolation("A sparse table needs one or more attributes, but it has none")
     _require_different(attributes, of="attributes of a sparse table")
@@ -102,8 +104,11 @@ def require_cells(domain: Domain, attributes: tuple[str, ...]) -> int:
 def require_sparse(
     domain: Domain, attributes: tuple[str, ...], *, threshold: int, scale: Fraction
 ) -> int:
-    """Return the number of cells of a sparse table; BoundaryViolation for a threshold without a
-    proof, or that over 2^20 empty cells reach on average."""
+    """Return the number of cells of a sparse table, as ``require_cells`` does; BoundaryViolation
+    for a threshold without a proof, or that over 2^20 empty cells reach on average.
+
+    scale   of the Laplace noise in every cell
+    """
     cells = require_cells(domain, attributes)
     if type(threshold) is not int or not 1 <= threshold <= MAX_THRESHOLD_SCALES * scale:
         raise BoundaryViolation(

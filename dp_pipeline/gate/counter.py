@@ -45,7 +45,7 @@ class Sealed:
         return type(self)(self._counts[index])
 
     def open_at_the_gate(self) -> IntArray:
-        """Return the exact counts; only ``gate`` calls this, after a charge, before the noise."""
+        """Return the exact counts; the gate alone calls this, after a charge, before the noise."""
         return self._counts
 
 
@@ -60,12 +60,12 @@ class UndeclaredCounter(Protocol):
     def magnitudes(self, attribute: str, edges: tuple[float, ...]) -> Sealed:
         """Return the number of rows in every bucket [edge_i, edge_i+1), shape (len(edges) − 1,).
 
-        The last bucket includes its upper edge. A row is in at most one bucket."""
+        The last bucket includes its upper edge. A row is in at most one bucket.
+        """
 
     def texts(self, attribute: str, weights: tuple[int, ...]) -> Sealed:
-        """Return every text that occurs, packed by ``gate.texts.pack_texts``, then their weights.
-
-        A text weighs the sum of weights[j − 1] over the persons who have it, j the number of
+        """Return every text that occurs, packed by ``gate.texts.pack_texts``, then each one's
+        weight: the sum of weights[j − 1] over the persons who have the text, j the number of
         different texts of that person, at most len(weights).
         """
 

@@ -14,17 +14,18 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import ROUND_CEILING, Context, Decimal, localcontext
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 
 from dp_pipeline.config.clock import Clock
 from dp_pipeline.config.dataset import DatasetSpec
-from dp_pipeline.config.discovered_domain import Discover, DiscoveredAttribute, DiscoveredDomain
+from dp_pipeline.config.discovered_domain import DiscoveredAttribute, DiscoveredDomain
 from dp_pipeline.config.domain import OTHER, Attribute, Undeclared
-from dp_pipeline.config.encoding import MAX_BOUND, Coordinate, IntArray
+from dp_pipeline.config.encoding import MAX_BOUND, Coordinate
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.gate.charge import NoisyQuery, QueryExecutor, digest_of
-from dp_pipeline.gate.counter import Sealed, UndeclaredCounter
+from dp_pipeline.gate.counter import UndeclaredCounter
 from dp_pipeline.gate.mechanisms import laplace_scale
 from dp_pipeline.gate.noise import NoiseSource, checked_scale
 from dp_pipeline.gate.quantiles import QuantileCutter, column_tree
@@ -37,9 +38,9 @@ from dp_pipeline.results.transcript import Transcript
 
 @dataclass(frozen=True)
 class DiscoveryQuery:
-    """A query about the levels or bounds of one attribute, fixed and public before any row is read.
+    """A query about levels, bounds or bins of one attribute, public before any row is read.
 
-    rule    of levels; None for bounds and quantiles
+    rule    of levels; None for bounds and bins
     """
 
     attribute: Attribute
@@ -50,6 +51,12 @@ class DiscoveryQuery:
     def undeclared(self) -> Undeclared:
         """What the declaration says about the levels, bounds or bins to discover."""
         return self.attribute.undeclared or Undeclared()
+
+    @property
+    def edges(self) -> tuple[float, ...]:
+        """The edges of the buckets among which bounds are discovered, ascending."""
+        clock = self.attribute.clock
+        return bucket_edges(self.undeclared.unit) if clock is None else year_edges(clock)
 
 
 def discovery_queries(spec: DatasetSpec) -> tuple[DiscoveryQuery, ...]:
@@ -109,7 +116,7 @@ def discover(
     transcript: Transcript,
     noise: NoiseSource,
 ) -> DiscoveredDomain:
-    """Discover the levels, bounds and bins that a data set file leaves open, for its ε and δ.
+    """Charge ε and δ, and return the levels, bounds and bins that a data set file leaves open.
 
     accountant   a budget of exactly ``spec.discover``'s ε and δ; all of it is charged before the
                  first query
@@ -146,17 +153,11 @@ class _Discovery:
         self, query: DiscoveryQuery, rule: TextRule, so_far: DiscoveredAttribute
     ) -> DiscoveredAttribute:
         name = query.attribute.name
-
-        def exact(counter: UndeclaredCounter) -> Sealed:
-            return counter.texts(name, rule.weights)
-
-        def select_levels(numbers: IntArray) -> IntArray:
-            return rule.select(numbers, self.executor.noise)
-
+        noisy_query = NoisyQuery(query.spend, partial(rule.select, noise=self.executor.noise))
         parameters = (rule.weights, rule.threshold, rule.most, query.spend.delta)
         key = ("texts", name, parameters, query.attribute.aliases, query.attribute.missing)
         texts = parse_texts(
-            self.executor.answer(NoisyQuery(query.spend, select_levels), key, exact)
+            self.executor.answer(noisy_query, key, lambda rows: rows.texts(name, rule.weights))
         )
         if {*texts} - {query.attribute.other}:
             return replace(so_far, levels=texts)
@@ -171,8 +172,7 @@ class _Discovery:
         self, query: DiscoveryQuery, so_far: DiscoveredAttribute
     ) -> DiscoveredAttribute:
         name, clock, unit = query.attribute.name, query.attribute.clock, query.undeclared.unit
-        edges = edges_of(query)
-        threshold = rows_for_bounds(self.spec, query)
+        edges, threshold = query.edges, rows_for_bounds(self.spec, query)
         noisy_query = self.executor.laplace_query(
             query.spend.what, l1=query.spend.sensitivity, epsilon=query.spend.epsilon
         )
@@ -221,21 +221,10 @@ class _Discovery:
         return replace(so_far, edges=(), weak=weak)
 
 
-def edges_of(query: DiscoveryQuery) -> tuple[float, ...]:
-    """Return the edges of the buckets among which bounds are discovered."""
-    clock = query.attribute.clock
-    return bucket_edges(query.undeclared.unit) if clock is None else year_edges(clock)
-
-
 def rows_for_bounds(spec: DatasetSpec, query: DiscoveryQuery) -> int:
     """Return the noisy number of rows from which a bucket may become a bound."""
-    buckets = len(edges_of(query)) - 1
-    return bucket_threshold(query.spend.scale, buckets, _cost(spec).beta)
-
-
-def _cost(spec: DatasetSpec) -> Discover:
     assert spec.discover is not None
-    return spec.discover
+    return bucket_threshold(query.spend.scale, len(query.edges) - 1, spec.discover.beta)
 
 
 def bucket_edges(unit: float) -> tuple[float, ...]:

@@ -27,6 +27,8 @@ SURE = 6.0
 class MeasuredLoss:
     """The proved and the measured privacy loss of a charge, for tables that differ by ``units``.
 
+    mechanism, scale   of the charge
+
     units     protected units, so many that the loss is near 1: draws hardly show a small one
     claimed   proved upper bound for so many units and the counted event
     seen      lower bound from the draws
@@ -45,7 +47,10 @@ class MeasuredLoss:
 
 
 def measure_loss(spend: Spend, noise: NoiseSource, *, draws: int = DRAWS) -> MeasuredLoss | None:
-    """Return the measured loss of a charge; None unless its noise is Laplace or Gaussian."""
+    """Draw the noise of a charge many times, and return its measured and its proved loss.
+
+    draws   of each of two answers; None unless the noise is discrete Laplace or Gaussian
+    """
     if spend.mechanism not in (LAPLACE, GAUSSIAN):
         return None
     zeros = np.zeros(draws, np.int64)
@@ -68,7 +73,12 @@ def measure_loss(spend: Spend, noise: NoiseSource, *, draws: int = DRAWS) -> Mea
 
 
 def measure_losses(spends: Iterable[Spend], source: str) -> list[MeasuredLoss]:
-    """Return the measured privacy loss of each mechanism and noise scale of a release."""
+    """Return the measured privacy loss of each mechanism, sensitivity and noise scale of charges.
+
+    source   the name of the source of noise, as ``parse_noise`` takes it
+
+    Charges whose noise is neither discrete Laplace nor Gaussian are left out.
+    """
     noise = parse_noise(source)
     scales = {(spend.mechanism, spend.sensitivity, spend.scale): spend for spend in spends}
     losses = (measure_loss(spend, noise) for spend in scales.values())

@@ -105,9 +105,7 @@ def choice_scale(*, linf: int, epsilon: Fraction) -> Fraction:
 
 
 def gaussian_variance(*, l2_squared: int, rho: Fraction) -> Fraction:
-    """Return the variance σ² of discrete Gaussian noise at which a squared L2 sensitivity costs ρ.
-
-    It is l2² / (2ρ).
+    """Return the variance σ² = l2² / (2ρ) of Gaussian noise at which l2² ``l2_squared`` costs ρ.
 
     Raises BoundaryViolation unless l2_squared is an int ≥ 1 and rho a positive Fraction.
 
@@ -120,8 +118,8 @@ def gaussian_variance(*, l2_squared: int, rho: Fraction) -> Fraction:
 def exponential_scale(*, linf: int, rho: Fraction) -> Fraction:
     """Return the scale of an exponential choice at which scores that move by ``linf`` cost ρ.
 
-    It is Δ / √(2ρ), rounded up by less than one part in 10^9 to a Fraction of few digits: its cost
-    Δ² / (2·scale²) is at most ρ, which is charged.
+    It is linf / √(2ρ), rounded up by less than one part in 10^9 to a Fraction of few digits: its
+    cost linf² / (2·scale²) is at most ρ, which is charged.
 
     >>> exponential_scale(linf=3, rho=Fraction("0.02"))
     Fraction(15, 1)
@@ -145,7 +143,6 @@ def measure(exact: IntArray, *, l1: int, epsilon: Fraction, noise: NoiseSource) 
     Raises BoundaryViolation for anything but integers (floats and booleans too), for l1 below 1,
     for an ε that is not a positive Fraction and for a scale above 2^55.
 
-    >>> import numpy as np
     >>> from dp_pipeline.gate.noise import SeededNoise
     >>> measure(np.array([3, 0, 5]), l1=1, epsilon=Fraction(1000), noise=SeededNoise(7))
     array([3, 0, 5])
@@ -174,7 +171,6 @@ def measure_linf(exact: IntArray, *, linf: int, epsilon: Fraction, noise: NoiseS
 
     Raises BoundaryViolation as ``measure`` does, and for more numbers than MAX_LINF_SIZE scales.
 
-    >>> import numpy as np
     >>> from dp_pipeline.gate.noise import SeededNoise
     >>> measure_linf(np.array([3, 0, 5]), linf=1, epsilon=Fraction(5), noise=SeededNoise(7))
     array([3, 0, 5])
@@ -199,7 +195,6 @@ def choose(scores: IntArray, *, linf: int, epsilon: Fraction, noise: NoiseSource
 
     Raises BoundaryViolation as ``measure`` does, and for an empty or not one-dimensional array.
 
-    >>> import numpy as np
     >>> from dp_pipeline.gate.noise import SeededNoise
     >>> choose(np.array([3, 0, 50]), linf=1, epsilon=Fraction(100), noise=SeededNoise(7))
     2
@@ -229,7 +224,6 @@ def measure_gaussian(
     Raises BoundaryViolation for anything but integers (floats and booleans too), for l2_squared
     below 1, for a ρ that is not a positive Fraction and for a σ above 2^55.
 
-    >>> import numpy as np
     >>> from dp_pipeline.gate.noise import SeededNoise
     >>> measure_gaussian(
     ...     np.array([3, 0, 5]), l2_squared=1, rho=Fraction(1000), noise=SeededNoise(7)
@@ -256,7 +250,6 @@ def choose_exponential(scores: IntArray, *, linf: int, rho: Fraction, noise: Noi
 
     Raises BoundaryViolation as ``choose`` does, with ρ in place of ε.
 
-    >>> import numpy as np
     >>> from dp_pipeline.gate.noise import SeededNoise
     >>> choose_exponential(np.array([3, 0, 50]), linf=1, rho=Fraction(100), noise=SeededNoise(7))
     2

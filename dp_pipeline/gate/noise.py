@@ -9,8 +9,7 @@ import math
 import os
 import re
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import InitVar, dataclass, field
 from fractions import Fraction
 from typing import Any, ClassVar, Protocol
@@ -28,7 +27,7 @@ MAX_SCALE = 2**55
 def int64_array(values: object, *, of: str) -> IntArray:
     """Return an integer array as int64; BoundaryViolation for any other type or larger numbers.
 
-    A wrapped number would have no sensitivity.
+    of   the name of the numbers, for the message. A wrapped number would have no sensitivity.
 
     >>> int64_array(np.array([1, 2], np.uint8), of="counts")
     array([1, 2])
@@ -46,14 +45,17 @@ def int64_array(values: object, *, of: str) -> IntArray:
     return np.asarray(values, np.int64)
 
 
-def checked_scale(scale: Fraction) -> Fraction:
-    """Return a noise scale unchanged; BoundaryViolation unless it is a Fraction in (0, 2^55]."""
+def checked_scale(scale: Fraction, *, of: str = "scale", power: int = 1) -> Fraction:
+    """Return a noise scale unchanged; BoundaryViolation unless it is a Fraction in (0, 2^55].
+
+    of, power   name of another number, and the power of a scale that it is: "variance σ²", 2
+    """
     if not isinstance(scale, Fraction) or scale <= 0:
-        raise BoundaryViolation(f"The scale of noise must be a positive Fraction, not {scale!r}")
-    if scale > MAX_SCALE:
+        raise BoundaryViolation(f"The {of} of noise must be a positive Fraction, not {scale!r}")
+    if scale > MAX_SCALE**power:
         raise BoundaryViolation(
-            "The scale of noise must be at most 2^55, but it is up to "
-            f"{-(-scale // MAX_SCALE)} times that: raise ε, or lower `at_most`"
+            f"The {of} of noise must be at most 2^{55 * power}, but it is up to "
+            f"{-(-scale // MAX_SCALE**power)} times that: raise ε, or lower `at_most`"
         )
     return scale
 
@@ -89,16 +91,13 @@ def root_at_least(square: Fraction) -> Fraction:
 def sampling_scale(source: NoiseSource, scale: Fraction, size: int) -> Fraction:
     """Return the scale at which a source actually draws ``size`` numbers of discrete Laplace noise.
 
-    It is ``scale``, for OpenDP rounded up to a float.
+    It is ``scale``; of fewer than MIN_EXACT_CELLS numbers by OpenDP, rounded up to a float.
 
     >>> sampling_scale(OpenDPNoise(), Fraction(1, 3), 5) - Fraction(1, 3)
     Fraction(1, 27021597764222976)
     """
     is_float = isinstance(source, OpenDPNoise) and size < MIN_EXACT_CELLS
     return Fraction(float_at_least(scale)) if is_float else scale
-
-
-_opendp_features = threading.Lock()
 
 
 class NoiseSource(Protocol):
@@ -113,7 +112,7 @@ class NoiseSource(Protocol):
 
     @property
     def is_releasable(self) -> bool:
-        """Whether the noise protects persons; who knows a seed can subtract its noise."""
+        """Whether the noise protects persons: not that of a seed, which anyone can subtract."""
 
     def discrete_laplace(self, counts: IntArray, scale: Fraction) -> IntArray:
         """Return counts + independent noise with P(x) ∝ exp(−|x| / scale): ε = Δ1 / scale."""
@@ -123,8 +122,8 @@ class NoiseSource(Protocol):
     ) -> IntArray:
         """Return keys and noisy counts of the cells that reach ``threshold``, (m', 2), by key.
 
-        It is ``discrete_laplace`` on all ``cells``, empty ones included; ``occupied``, (m, 2), has
-        key and count of the others.
+        It is ``discrete_laplace`` on all ``cells``, of which ``occupied``, (m, 2), has key and
+        count of those that are not empty.
         """
 
     def refined_laplace(
@@ -248,15 +247,11 @@ class OpenDPNoise(ExactNoise):
             return counts.copy()
         if counts.size >= MIN_EXACT_CELLS:
             return ExactNoise.discrete_laplace(self, counts, scale)
-        # Imported late: 0.3 s that a command without noise saves.
-        from opendp.domains import atom_domain, vector_domain
         from opendp.measurements import make_laplace
         from opendp.metrics import l1_distance
 
-        with _contrib_enabled():
-            space = vector_domain(atom_domain(T="i64")), l1_distance(T="i64")
-            add_noise = make_laplace(*space, scale=float(scale))
-        return np.array(add_noise(counts.ravel().tolist()), np.int64).reshape(counts.shape)
+        noisy = _draw(make_laplace, l1_distance, counts, scale=float(scale))
+        return np.array(noisy, np.int64).reshape(counts.shape)
 
     def noisy_max(self, scores: IntArray, scale: Fraction) -> int:
         from opendp.measures import max_divergence
@@ -269,14 +264,12 @@ class OpenDPNoise(ExactNoise):
             return counts.copy()
         if counts.size >= MIN_EXACT_CELLS:
             return ExactNoise.discrete_gaussian(self, counts, sigma2)
-        from opendp.domains import atom_domain, vector_domain
         from opendp.measurements import make_gaussian
         from opendp.metrics import l2_distance
 
-        with _contrib_enabled():
-            space = vector_domain(atom_domain(T="i64")), l2_distance(T="i64")
-            add_noise = make_gaussian(*space, scale=float_at_least(root_at_least(sigma2)))
-        return np.array(add_noise(counts.ravel().tolist()), np.int64).reshape(counts.shape)
+        scale = float_at_least(root_at_least(sigma2))
+        noisy = _draw(make_gaussian, l2_distance, counts, scale=scale)
+        return np.array(noisy, np.int64).reshape(counts.shape)
 
     def exponential_choice(self, scores: IntArray, scale: Fraction) -> int:
         from opendp.measures import zero_concentrated_divergence
@@ -285,14 +278,10 @@ class OpenDPNoise(ExactNoise):
 
     def _choice(self, scores: IntArray, scale: Fraction, measure: Callable[[], Any]) -> int:
         scores, at_least = _candidates(scores), float_at_least(checked_scale(scale))
-        from opendp.domains import atom_domain, vector_domain
         from opendp.measurements import make_noisy_max
         from opendp.metrics import linf_distance
 
-        with _contrib_enabled():
-            space = vector_domain(atom_domain(T="i64")), linf_distance(T="i64")
-            select = make_noisy_max(*space, measure(), scale=at_least)
-        return int(select(scores.tolist()))
+        return int(_draw(make_noisy_max, linf_distance, scores, measure(), scale=at_least))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -356,31 +345,35 @@ def _candidates(scores: IntArray) -> IntArray:
 
 
 def _checked_variance(sigma2: Fraction) -> Fraction:
-    if not isinstance(sigma2, Fraction) or sigma2 <= 0:
-        raise BoundaryViolation(
-            f"The variance σ² of noise must be a positive Fraction, not {sigma2!r}"
-        )
-    if sigma2 > MAX_SCALE**2:
-        raise BoundaryViolation(
-            "The variance σ² of noise must be at most 2^110, but it is up to "
-            f"{-(-sigma2 // MAX_SCALE**2)} times that: raise ε, or lower `at_most`"
-        )
-    return sigma2
+    return checked_scale(sigma2, of="variance σ²", power=2)
 
 
-@contextmanager
-def _contrib_enabled() -> Iterator[None]:
-    """Enable OpenDP's "contrib" feature while a mechanism is constructed.
+_opendp_features = threading.Lock()
 
-    It is one global set of the process: other code keeps its setting, our threads share a lock.
+
+def _draw(
+    make: Callable[..., Any],
+    metric: Callable[..., Any],
+    numbers: IntArray,
+    *measure: Any,
+    scale: float,
+) -> Any:
+    """Return the answer of an OpenDP mechanism about integers, as a list or one number.
+
+    OpenDP's "contrib" feature is enabled while the mechanism is constructed. It is one global set
+    of the process: other code keeps its setting, our threads share a lock.
     """
+    # Imported late: 0.3 s that a command without noise saves.
     from opendp import mod
+    from opendp.domains import atom_domain, vector_domain
 
     with _opendp_features:
-        before = "contrib" in mod.GLOBAL_FEATURES
+        is_enabled = "contrib" in mod.GLOBAL_FEATURES
         mod.enable_features("contrib")
         try:
-            yield
+            space = vector_domain(atom_domain(T="i64")), metric(T="i64")
+            mechanism = make(*space, *measure, scale=scale)
         finally:
-            if not before:
+            if not is_enabled:
                 mod.disable_features("contrib")
+    return mechanism(numbers.ravel().tolist())

@@ -17,11 +17,9 @@ successive ones, with c = ``at_most``. A fit takes tables given the size s, and 
 weighted count is s/c of that.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NoReturn
+from typing import NoReturn, Self
 
 import numpy as np
 
@@ -52,8 +50,10 @@ class PartsCounter:
         return self.domain.parts
 
     def count(self, marginals: Sequence[Names]) -> list[Sealed]:
-        """Return marginals in which a unit weighs at most 2^16; () is the number of units times
-        2^16."""
+        """Return the weighted table of each marginal, in order: a unit weighs at most 2^16.
+
+        The table of () is the number of units times 2^16.
+        """
         sizeless = [tuple(name for name in names if name != SIZE) for names in marginals]
         questions = [(names, self._placements(names)) for names in sizeless]
         sealed = []
@@ -70,6 +70,8 @@ class PartsCounter:
 
     def pairs(self, attributes: Sequence[str]) -> list[Sealed]:
         """Return, for each attribute, the weighted table (c, k, k) of pairs of parts, by unit size.
+
+        attributes   those of a part; one of k levels has a table of k × k for each of c sizes
 
         Parts in order: the axes are the earlier and the later of two successive parts. Else a pair
         is counted with the smaller code first, and the part of a unit of one as a pair with itself:
@@ -96,8 +98,11 @@ class PartsCounter:
         ]
         return [Sealed(table if in_order else _fold_pairs(table)) for table in tables]
 
-    def grouped(self, groupings: Mapping[str, Grouping]) -> PartsCounter:
-        """Return a counter of the same units, with levels of its tables merged into groups."""
+    def grouped(self, groupings: Mapping[str, Grouping]) -> Self:
+        """Return a counter of the same units, with levels of its tables merged into groups.
+
+        BoundaryViolation if levels are merged already.
+        """
         if self.groupings:
             raise BoundaryViolation(
                 "Levels of units with parts can be merged into groups once, but here they are "

@@ -40,10 +40,11 @@ SQUARED_UNITS = "squared data units"
 def private_cluster_quality(
     curator: Curator, clusters: Clusters, *, epsilon: Fraction, label: str | None
 ) -> dict[str, NoisyNumber]:
-    """Return the noisy quality numbers of clusters, by name; spend exactly ``epsilon``.
+    """Spend ``epsilon`` and return the noisy quality numbers of clusters by name.
 
-    ``nicv`` is the mean squared distance; with a label, ``f_label`` and ``ari_label`` are the
-    agreement with it."""
+    ``nicv`` is the mean squared distance of a row to its nearest centre; with a label, ``f_label``
+    and ``ari_label`` are the agreement of clusters and label, the F measure and the Rand index.
+    """
     rule = NearestCentre.of(
         clusters.columns, clusters.centres, curator.domain.box(clusters.columns)
     )
@@ -69,7 +70,7 @@ def _private_square_distance(
 ) -> NoisyNumber:
     """Return the noisy sum over rows of the squared distance to the nearest centre, clipped at B.
 
-    B is far below the box's diagonal, so the noise is small; rows beyond it bias the sum downwards
+    B is far below the box's diagonal, so the noise is small; rows beyond B bias the sum downwards
     (by up to 8 % on trips).
     """
     box = curator.domain.box(clusters.columns)
@@ -91,9 +92,7 @@ def _quantile_of_synopsis(centres: FloatArray, synopsis: Synopsis) -> float:
     """Return the squared distance to the nearest centre within which ``CLIP_QUANTILE`` of a
     synopsis' weight lies."""
     middles, weights = synopsis.middles, synopsis.weights.clip(min=0)
-    distances = np.full(len(middles), np.inf)
-    for centre in centres:
-        distances = np.minimum(distances, ((middles - centre) ** 2).sum(axis=1))
+    distances = np.min([((middles - centre) ** 2).sum(axis=1) for centre in centres], axis=0)
     boxes = ((synopsis.upper - synopsis.lower) ** 2).sum(axis=1) / 4
     order = np.argsort(distances)
     passed = np.cumsum(weights[order])
@@ -109,11 +108,9 @@ def _widest_gap(centres: FloatArray, box: tuple[Coordinate, ...]) -> float:
     places = np.unique(centres, axis=0)
     if len(places) == 1:
         return sum(interval.half_width**2 for interval in box)
-    gaps = []
-    for index, place in enumerate(places):
-        distances = ((places - place) ** 2).sum(axis=1)
-        gaps.append(np.delete(distances, index).min())
-    return float(max(gaps))
+    # Places differ, so the least distance of each, 0, is to itself.
+    distances = [np.partition(((places - place) ** 2).sum(axis=1), 1)[1] for place in places]
+    return float(max(distances))
 
 
 def _mean(total: NoisyNumber, rows: NoisyNumber) -> NoisyNumber:
@@ -138,13 +135,13 @@ def _agreement(
         value = metric(_nearest_counts(table))
         return 0.0 if isnan(value) else value
 
-    believed = _nearest_counts(noisy_table)
-    error = redraw_error(estimate, believed, scale=scale)
-    return NoisyNumber(estimate(believed), error / sqrt(2), "share")
+    denoised = _nearest_counts(noisy_table)
+    error = redraw_error(estimate, denoised, scale=scale)
+    return NoisyNumber(estimate(denoised), error / sqrt(2), "share")
 
 
 def _nearest_counts(table: FloatArray | IntArray) -> FloatArray:
-    """Return the nearest table of counts ≥ 0 with about the same total; all 0 for a total ≤ 0.
+    """Return the nearest table of integers ≥ 0 with about the same total; all 0 for a total ≤ 0.
 
     Negative cells set to 0 alone would leave the positive half of the noise, and with it twice the
     error at ε = 0.1 (unbalance).
@@ -168,13 +165,12 @@ ROWS_WEIGHT = Fraction(1, 4)
 def private_table_quality(
     curator: Curator, table: SyntheticTable, *, epsilon: Fraction, targets: Sequence[Target]
 ) -> dict[str, NoisyNumber]:
-    """Return the noisy quality numbers of a synthetic table, by name; spend exactly ``epsilon``.
+    """Spend ``epsilon`` and return the noisy quality numbers of a synthetic table by name.
 
-    ``avd_2`` and ``avd_3`` are the mean distances of its marginals,
-    ``misclassified_logistic/<attribute>`` the error rates of its targets.
-
-    ``avd_2`` is of single attributes where no pair fits ``MAX_CELLS``; there is no ``avd_3`` where
-    no triple does.
+    ``avd_2`` and ``avd_3`` are mean distances between its marginals of two and three attributes and
+    those of the true rows, ``misclassified_logistic/<attribute>`` the error rate of a classifier on
+    true rows. ``avd_2`` is of single attributes where no pair fits ``MAX_CELLS``; there is no
+    ``avd_3`` where no triple does.
     """
     marginals = {
         k: _countable(curator.domain, attribute_sets(table.attributes, k))
@@ -221,7 +217,7 @@ def _private_mistakes(
 ) -> NoisyNumber:
     """Return the noisy share of true rows that a classifier fitted on synthetic rows misclassifies.
 
-    All rows went into the release, so none is held out: it says nothing of rows to come.
+    All rows went into the release, so none is held out: the share says nothing of rows to come.
     """
     domain = curator.domain
     codes = dict(zip(table.attributes, table.codes.T, strict=True))
@@ -238,17 +234,15 @@ def _private_mistakes(
 
 
 def fixed_point_shares(probabilities: FloatArray) -> IntArray:
-    """Return probabilities as whole multiples of 1/2^16, which add up to 2^16.
+    """Return probabilities of sum 1 as integer multiples of 1/2^16, which add up to 2^16.
 
     On Adult's triples that moves a mean distance by less than 0.0003.
     """
-    scaled = probabilities * (1 << 16)
+    scaled = probabilities.ravel() * (1 << 16)
     parts = np.floor(scaled).astype(np.int64)
     missing = (1 << 16) - int(parts.sum())
-    order = np.argsort((parts - scaled).ravel(), kind="stable")
-    flat = parts.ravel()
-    flat[order[:missing]] += 1
-    return flat.reshape(probabilities.shape)
+    parts[np.argsort(parts - scaled, kind="stable")[:missing]] += 1
+    return parts.reshape(probabilities.shape)
 
 
 PUBLISHED = "published class"
@@ -258,16 +252,16 @@ PUBLISHED = "published class"
 def private_class_quality(
     curator: Curator, table: ClassTable, *, epsilon: Fraction
 ) -> dict[str, NoisyNumber]:
-    """Return ``auc_class_rate/<label>``, the noisy AUC of a class table's rates; spend ``epsilon``.
+    """Spend ``epsilon``; return ``auc_class_rate/<label>``, the noisy AUC of a class table's rates.
 
-    It is against the true labels. A row of no published class has the rate of all of them together.
-    The table of labels by published class, the other classes as one, is measured once more: one row
-    is in one cell, Δ1 = 1 a row. The released counts cannot say how good their own rates are.
+    The AUC is against the true labels. Rows of all unpublished classes share one rate. The table of
+    labels by published class, the other classes as one, is measured once more: one row is in one
+    cell, Δ1 = 1 a row. The released counts cannot say how good their own rates are.
 
-    The others may be a single class of few persons, whose counts could be computed from this
-    number. So they must be as large as a published class, by this noise, or are left out; what they
+    The unpublished may be a single class of few persons, whose counts could be computed from this
+    AUC. So they must be as large as a published class, by this noise, or are left out; what they
     could change is added to the scale. A class of fewer than K persons that is withheld alone is in
-    the number with a probability of at most β.
+    the AUC with a probability of at most β.
     """
     counts, left_out = _measured(curator, table, epsilon)
     auc = ClassAuc.of(counts, table.rates)
@@ -282,7 +276,7 @@ def private_class_quality(
 
 
 def _measured(curator: Curator, table: ClassTable, epsilon: Fraction) -> tuple[np.ndarray, int]:
-    """Return noisy counts by class and label, (p + 1, C), and the most rows the last one lacks.
+    """Return noisy counts by class and label, (p + 1, C), and the most rows that are left out.
 
     The last class is all that are not published: 0 where there are none or too few persons.
     """
@@ -308,7 +302,7 @@ def private_quality(
     label: str | None = None,
     targets: Sequence[Target] = (),
 ) -> dict[str, NoisyNumber]:
-    """Return the noisy quality numbers of one release, by name; spend exactly ``epsilon``.
+    """Spend exactly ``epsilon`` and return the noisy quality numbers of one release by name.
 
     label     attribute with levels that clusters are compared with, or None
     targets   attributes that classifiers predict after learning from a synthetic table

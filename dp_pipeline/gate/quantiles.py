@@ -41,6 +41,7 @@ MAX_PIECES = 128
 
 
 def column_tree(name: str) -> BitTree:
+    """Return the binary tree that halves the interval of one column, ``BITS`` levels deep."""
     return BitTree((name,), (0,) * BITS)
 
 
@@ -96,7 +97,8 @@ class QuantileCutter:
     A value with more rows than an even bin gets a bin of its own; the others are divided evenly
     (compressed histograms: Poosala, Ioannidis, Haas, Shekita, SIGMOD 1996).
 
-    scale   of the noise of a count that is measured with all shares
+    interval   of the column, which the tree halves
+    scale      of the noise of a count that is measured with all shares
     """
 
     interval: Coordinate
@@ -105,9 +107,9 @@ class QuantileCutter:
     scale: float
 
     def cut(self, session: TreeSession) -> NoisyBins | None:
-        """Return the bins; None if the noisy number of rows is below MIN_NODE_SCALES noise scales.
+        """Spend and close the session, and return the bins that its noisy counts give.
 
-        The whole budget of the session is spent in both cases.
+        None if the noisy number of rows is at most MIN_NODE_SCALES noise scales.
         """
         root = _Box(0, 0, 0.0, 0)
         live = [root]
@@ -149,7 +151,7 @@ class QuantileCutter:
             box.rows = (box.rows * first + rows * second) / (first + second)
 
     def _chosen(self, root: _Box, among: list[_Box]) -> set[int]:
-        """Return the ids of the boxes to divide: the fullest, above noise and wider than a unit."""
+        """Return the ``id`` of boxes to divide: the fullest, above noise and wider than a unit."""
         open_ = {id(box) for box in among}
         boxes = [
             (rows, box)

@@ -1,12 +1,10 @@
 """Released centres and classifiers as integer rules about rows, which every engine counts alike."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,10 +39,10 @@ class NearestCentre:
     weights: tuple[int, ...]
 
     @classmethod
-    def of(
-        cls, columns: tuple[str, ...], centres: FloatArray, box: Sequence[Coordinate]
-    ) -> NearestCentre:
+    def of(cls, columns: tuple[str, ...], centres: FloatArray, box: Sequence[Coordinate]) -> Self:
         """Return the rule of centres (k, d) in data units; those outside the box are moved into it.
+
+        box   declared interval of each column
 
         Weights are half-widths in integer parts of the widest, as fine as keeps floats exact,
         without their common factor.
@@ -62,14 +60,14 @@ class NearestCentre:
         return replace(rule, weights=rule.reduced_weights)
 
     def centres_in(self, box: Sequence[Coordinate]) -> FloatArray:
-        """Return the centres in data units, (k, d)."""
+        """Return the centres in data units, (k, d), for the declared interval of each column."""
         columns = np.array(self.centres, dtype=np.int64).T
         return np.stack(
             [interval.decode(q) for interval, q in zip(box, columns, strict=True)], axis=1
         )
 
     def unit_in(self, box: Sequence[Coordinate]) -> float:
-        """Return the length in data units of a weighted difference weight · (q − c) of 1."""
+        """Return the length, in data units, of a weighted coordinate difference of 1."""
         widest = max(interval.half_width for interval in box)
         return widest / max(self.weights) / _MAX_COORDINATE
 
@@ -93,7 +91,7 @@ class NearestCentre:
         return sum((weight * 2 * _MAX_COORDINATE) ** 2 for weight in self.weights)
 
     def require_exact(self, *, clip: int = 0, shift: int = 0) -> None:
-        """Raise BoundaryViolation unless 64-bit integers hold all sums of this rule.
+        """Raise BoundaryViolation unless this rule is valid and 64-bit integers hold its sums.
 
         clip, shift   of a total of distances; 0 for other questions
         """
@@ -114,7 +112,7 @@ class NearestCentre:
             )
 
     def require_radii(self, radii: tuple[int, ...]) -> None:
-        """Raise BoundaryViolation unless 64-bit integers hold residuals clipped to ``radii``."""
+        """Raise BoundaryViolation unless this rule is exact, with an int radius for each centre."""
         self.require_exact()
         if len(radii) != len(self.centres):
             raise BoundaryViolation(
@@ -185,15 +183,14 @@ class PredictedLabel:
     intercept: int
 
     @classmethod
-    def of(
-        cls, classifier: LinearClassifier, *, target: str, positive: tuple[int, ...]
-    ) -> PredictedLabel:
+    def of(cls, classifier: LinearClassifier, *, target: str, positive: tuple[int, ...]) -> Self:
         """Return the rule of a classifier that learned from released rows."""
         columns, weights = classifier.columns, classifier.weights
         return cls(target, positive, columns, weights, classifier.intercept)
 
     def require_exact(self, domain: Domain) -> None:
-        """Raise BoundaryViolation unless each declared code has one integer weight within ±2^40."""
+        """Raise BoundaryViolation unless this rule is made of tuples and has an integer weight
+        within ±2^40 for each declared code of each column."""
         parts = (self.positive, self.columns, self.weights, *self.weights)
         # A list could be changed between the charge and the count.
         if not all(type(part) is tuple for part in parts):

@@ -9,7 +9,7 @@ arXiv:2004.00010): Algorithm 1 is ``bernoulli_exp``, Algorithm 2 ``laplace_noise
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -55,7 +55,7 @@ class UniformIntegers:
         return accepted
 
     def _attempt(self, bound: int, size: int) -> WholeNumbers:
-        """Return uniform integers from ``size`` random words, each accepted independently."""
+        """Return uniform integers below ``bound`` from ``size`` random words; some are rejected."""
         for largest, word in _WIDTHS:
             if bound <= largest:
                 width = np.dtype(word).itemsize
@@ -152,7 +152,7 @@ def _second_fails(
 ) -> NDArray[np.bool_]:
     """Toss two coins in turn until one shows False; return whether it is the second, (size,).
 
-    They show True with probability exp(−first) and exp(−second).
+    first, second   the coins show True with probability exp(−first) and exp(−second)
     """
     answer = np.zeros(size, np.bool_)
     running = np.arange(size)
@@ -192,21 +192,21 @@ def linf_noise(size: int, scale: Fraction, uniform: UniformIntegers) -> WholeNum
     """
     if not size:
         return np.zeros(0, np.int64)
-    radius = next(_accepted_radii(size, scale, uniform))
+    radius = _draw_radius(size, scale, uniform)
     places = uniform.below(2 * radius + 1, size)
     if radius > _INT64.max // 2:
         return np.asarray(places.astype(object) - radius)
     return np.asarray(places.astype(np.int64) - radius)
 
 
-def _accepted_radii(size: int, scale: Fraction, uniform: UniformIntegers) -> Iterator[int]:
+def _draw_radius(size: int, scale: Fraction, uniform: UniformIntegers) -> int:
     while True:
         proposed = geometric_noise(_RADII * (size + 1), scale, uniform).reshape(_RADII, -1)
         for numbers in proposed:
-            radius = sum(numbers.tolist())
+            radius = int(sum(numbers.tolist()))
             bound = math.prod(2 * radius + 2 * i for i in range(1, size + 1))
             if int(uniform.below(bound, 1)[0]) < (2 * radius + 1) ** size:
-                yield radius
+                return radius
 
 
 def noisy_argmax(scores: IntArray, scale: Fraction, uniform: UniformIntegers) -> int:
@@ -238,7 +238,7 @@ def saturating_sum(counts: IntArray, noise: WholeNumbers) -> IntArray:
 
     The exact sum is what is private; cutting it afterwards is post-processing.
     """
-    if noise.dtype == np.int64 and _largest(counts) + _largest(noise) <= _INT64.max:
+    if noise.dtype == np.int64 and max_abs(counts) + max_abs(noise) <= _INT64.max:
         return np.asarray(counts + noise, np.int64)
     total = np.clip(counts.astype(object) + noise, int(_INT64.min), int(_INT64.max))
     return np.asarray(total, np.int64)
@@ -269,7 +269,7 @@ def bernoulli_exp(
 
 
 def _magnitudes(proposals: int, scale: Fraction, uniform: UniformIntegers) -> WholeNumbers:
-    """Return at most ``proposals`` draws of one-sided geometric noise, ⌊(U + n·V) / d⌋.
+    """Return the accepted draws of one-sided geometric noise, ⌊(U + n·V) / d⌋.
 
     With scale = n / d, U + n·V is geometric with scale n: U has probability ∝ exp(−U/n) by
     rejection, V counts whole factors e^(−1). Dividing by d and rounding down gives scale n / d.
@@ -278,14 +278,14 @@ def _magnitudes(proposals: int, scale: Fraction, uniform: UniformIntegers) -> Wh
     low = uniform.below(n, proposals)
     low = low[bernoulli_exp(low, n, uniform)]
     high = _successes(low.size, uniform)
-    if n * (_largest(high) + 1) <= _INT64.max and d <= _INT64.max:
+    if n * (max_abs(high) + 1) <= _INT64.max and d <= _INT64.max:
         return np.asarray((low.astype(np.int64) + n * high) // d)
     exact: WholeNumbers = (low.astype(object) + n * high.astype(object)) // d
-    return exact.astype(np.int64) if _largest(exact) <= _INT64.max else exact
+    return exact.astype(np.int64) if max_abs(exact) <= _INT64.max else exact
 
 
 def _successes(size: int, uniform: UniformIntegers) -> IntArray:
-    """Return ``size`` numbers of successes of chance 1/e before a failure: P(v) ∝ e^(−v)."""
+    """Return ``size`` draws of the number v of successes before a failure: P(v) ∝ e^(−v)."""
     counts = np.zeros(size, np.int64)
     running = np.arange(size)
     while running.size:
@@ -304,7 +304,8 @@ def _signed(magnitudes: WholeNumbers, negative: NDArray[np.bool_]) -> WholeNumbe
 def _first_accepted(size: int, attempt: Callable[[int], WholeNumbers]) -> WholeNumbers:
     """Return the first ``size`` accepted draws among independent proposals, made in blocks.
 
-    At least about 1 − 1/e of them are accepted: 7/4 of a block mostly suffice in one attempt.
+    attempt   number of proposals → those accepted: at least about 1 − 1/e of them, so that 7/4 of a
+              block mostly suffice in one attempt
     """
     parts: list[WholeNumbers] = [np.zeros(0, np.int64)]
     while size > 0:
@@ -314,7 +315,8 @@ def _first_accepted(size: int, attempt: Callable[[int], WholeNumbers]) -> WholeN
     return np.asarray(np.concatenate(parts))
 
 
-def _largest(numbers: WholeNumbers) -> int:
+def max_abs(numbers: WholeNumbers) -> int:
+    """Return the largest absolute value, 0 for an empty array."""
     return max(int(numbers.max(initial=0)), -int(numbers.min(initial=0)))
 
 
@@ -377,8 +379,8 @@ def _accepted_gaussian(
     n, d = sigma2.numerator, sigma2.denominator
     magnitudes = np.abs(proposed)
     denominator = 2 * n * d * t * t
-    largest = int(magnitudes.max(initial=0)) * d * t + n
-    if max(largest * largest, denominator, d * t) > _INT64.max:
+    farthest = max_abs(magnitudes) * d * t + n
+    if max(farthest * farthest, denominator, d * t) > _INT64.max:
         magnitudes = magnitudes.astype(object)
     distances: WholeNumbers = magnitudes * (d * t) - n
     return proposed[bernoulli_exp_of_any(distances * distances, denominator, uniform)]
@@ -389,7 +391,7 @@ _BATCH = 1 << 12
 
 
 def exponential_choice(scores: IntArray, scale: Fraction, uniform: UniformIntegers) -> int:
-    """Return an index i with P(i) = exp(scores_i / scale) / Σ_j exp(scores_j / scale).
+    """Return a random index i with P(i) = exp(scores_i / scale) / Σ_j exp(scores_j / scale).
 
     scores   int64, at least one; cost and proof of privacy: ``gate.mechanisms.choose_exponential``
 

@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from dp_pipeline.config.encoding import IntArray
 from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.gate.noise import int64_array
+from dp_pipeline.gate.samplers import max_abs
 
 UNIT = 2**16
 """One row, in the units of every score."""
@@ -104,11 +105,10 @@ class DependenceScore:
 
     def score(self, table: IntArray) -> int:
         """Return G of an exact table of the shape of ``expected``."""
-        counts = _counts(table)
-        self.require_shape(counts.shape)
+        counts = _counts(table, self)
         # Every term below is at most 2^61 / size and their sum at most 2^61; else Python integers.
-        largest = max(UNIT * int(counts.max(initial=0)), _largest(self.expected))
-        fits = 2 * largest * counts.size <= 2**61
+        most = max(UNIT * int(counts.max(initial=0)), max_abs(self.expected))
+        fits = 2 * most * counts.size <= 2**61
         wide, expected = (
             array if fits else array.astype(object) for array in (counts, self.expected)
         )
@@ -153,9 +153,7 @@ class Independence:
 
     def score(self, table: IntArray) -> int:
         """Return U of an exact table, between its first axis and all others."""
-        counts = _counts(table)
-        self.require_shape(counts.shape)
-        counts = _two_sides(counts)
+        counts = _two_sides(table, self)
         # Up to n = 2^30 every product below is at most 2^60 and their sum at most 2^61.
         fits = int(counts.max(initial=0)) * counts.size <= 2**30
         wide: NDArray[Any] = counts if fits else counts.astype(object)
@@ -199,9 +197,7 @@ class Purity:
 
     def score(self, table: IntArray) -> int:
         """Return S of an exact table: the first axis is the child, the others its parents."""
-        counts = _counts(table)
-        self.require_shape(counts.shape)
-        counts = _two_sides(counts)
+        counts = _two_sides(table, self)
         # Up to 2^23 rows a cell, every product below is at most 2^61.
         fits = int(counts.max(initial=0)) * counts.shape[0] <= 2**23
         wide: NDArray[Any] = counts if fits else counts.astype(object)
@@ -263,9 +259,7 @@ class MutualInformation:
 
     def score(self, table: IntArray) -> int:
         """Return n·I of an exact table of ``rows`` rows, between its first axis and all others."""
-        counts = _counts(table)
-        self.require_shape(counts.shape)
-        counts = _two_sides(counts)
+        counts = _two_sides(table, self)
         if int(counts.sum()) != self.rows:
             raise BoundaryViolation(
                 f"The table of a mutual information must count {self.rows} rows, but it does not"
@@ -318,9 +312,7 @@ class FScore:
 
     def score(self, table: IntArray) -> int:
         """Return F of an exact table whose first axis is the child, in 1/2^16 row."""
-        counts = _counts(table)
-        self.require_shape(counts.shape)
-        zero_counts, one_counts = _two_sides(counts)
+        counts = zero_counts, one_counts = _two_sides(table, self)
         n = int(counts.sum())
         most_ones = _most_ones(zero_counts, one_counts, (n + 1) // 2)
         short = n - 2 * np.arange(len(most_ones))
@@ -340,9 +332,11 @@ PUBLIC_ROW_SCORES = (MutualInformation, FScore)
 """Scores proven only for neighbours that replace one row, with a public number of rows."""
 
 
-def _counts(table: IntArray) -> IntArray:
-    """Return an exact table as int64; BoundaryViolation for other types and negative cells."""
+def _counts(table: IntArray, score: Score) -> IntArray:
+    """Return an exact table as int64; BoundaryViolation for other types and negative cells, and
+    for a shape that the score is not defined for."""
     counts = int64_array(table, of="cells of a score")
+    score.require_shape(counts.shape)
     if int(counts.min(initial=0)) < 0:
         raise BoundaryViolation(
             "A score needs a table of counts, but a cell of this one is negative"
@@ -350,7 +344,9 @@ def _counts(table: IntArray) -> IntArray:
     return counts
 
 
-def _two_sides(counts: IntArray) -> IntArray:
+def _two_sides(table: IntArray, score: Score) -> IntArray:
+    """Return the checked counts as a matrix: the first axis, and all others together."""
+    counts = _counts(table, score)
     return counts.reshape(counts.shape[0], prod(counts.shape[1:]))
 
 
@@ -369,10 +365,6 @@ def _most_ones(zero_counts: IntArray, one_counts: IntArray, half: int) -> IntArr
         shifted[half] = most[half - gained :].max()
         most = np.maximum(shifted, most + one_count)
     return most
-
-
-def _largest(values: IntArray) -> int:
-    return max(int(values.max(initial=0)), -int(values.min(initial=0)))
 
 
 def _require_axes(shape: tuple[int, ...]) -> None:

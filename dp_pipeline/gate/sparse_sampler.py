@@ -64,6 +64,7 @@ def invert_distribution(
 ) -> int | None:
     """Return the binomial draw k, F(k − 1) ≤ U < F(k); None if ``digits`` of F do not decide it.
 
+    cells, threshold, scale   as for ``threshold_binomial``, whose F this is
     uniform_bits   u: k is the same for every U of [u, u + 1) / 2^bits
     digits         80 or more
 
@@ -111,12 +112,11 @@ def sparse_laplace(
 
     *Proof.* Cells have independent noise, so they can be drawn apart. Occupied ones are drawn
     directly. Of *all* cells, mark those whose noise X alone reaches the threshold: independently,
-    each with p = P(X ≥ threshold). Their number is
-    Binomial(cells, p), and given the number every set of so many cells is as likely as any
-    other: different uniform keys. Marks on occupied cells are thrown away, which changes
-    nothing for the others. Given X ≥ threshold ≥ 1, P(X = threshold + m) ∝ e^(−m/scale):
-    X − threshold is one-sided geometric, and needs no memory of how it got there. Sorted by
-    key, the answer does not say which cells were occupied. ∎
+    each with p = P(X ≥ threshold). Their number is Binomial(cells, p), and given the number every
+    set of so many cells is as likely as any other: different uniform keys. Marks on occupied cells
+    are thrown away, which changes nothing for the others. Given X ≥ threshold ≥ 1, P(X = threshold
+    + m) ∝ e^(−m/scale): X − threshold is one-sided geometric, and needs no memory of how it got
+    there. Sorted by key, the answer does not say which cells were occupied. ∎
 
     Source: Cormode, Procopiuc, Srivastava, Tran, "Differentially Private Summaries for Sparse
     Data" (ICDT 2012), whose geometric noise is the discrete Laplace.

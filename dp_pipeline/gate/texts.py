@@ -33,7 +33,7 @@ _ROUNDING_ALLOWANCE = Decimal(10) ** -30
 
 
 def pack_texts(texts: tuple[bytes, ...]) -> IntArray:
-    """Return texts packed into integers: their number, the length of each, and their bytes.
+    """Return texts packed into an int64 vector: their number, the length of each, their bytes.
 
     >>> pack_texts((b"a", b"bc")).tolist()
     [2, 1, 2, 97, 98, 99]
@@ -78,9 +78,7 @@ def noise_bound(scale: Fraction, delta: Fraction) -> int:
 
 
 def gaussian_noise_bound(sigma2: Fraction, chance: Fraction) -> int:
-    """Return an integer that discrete Gaussian noise reaches with at most a given chance.
-
-    It is √(2σ²·ln(1/chance)), rounded up.
+    """Return ⌈√(2σ²·ln(1/chance))⌉, which Gaussian noise reaches with at most that chance.
 
     >>> gaussian_noise_bound(Fraction(100), Fraction(1, 1000))
     38
@@ -111,18 +109,21 @@ class TextRule:
 
     @property
     def persons(self) -> Fraction:
-        """The number of persons who must share a text for its release with a chance of about ½,
-        each with the most texts allowed."""
+        """The number of persons whose shared text is released with a chance of about ½, where each
+        of them has as many texts as one person may have rows."""
         return Fraction(self.threshold, self.weights[-1])
 
     @property
     def fewest_persons(self) -> Fraction:
-        """What ``persons`` would be if each of them had no other text."""
+        """The number of persons whose shared text is released with a chance of about ½, where none
+        of them has another text."""
         return Fraction(self.threshold, self.weights[0])
 
     def select(self, exact: IntArray, noise: NoiseSource) -> IntArray:
-        """Return the released ones of the texts in ``exact``, packed in the order of their
-        bytes."""
+        """Draw noise and return the texts that are released, packed in the order of their bytes.
+
+        exact   texts and their weights, as ``UndeclaredCounter.texts`` returns them
+        """
         texts, numbers = unpack_texts(exact)
         noisy = self._noisy(numbers, noise)
         passed = np.flatnonzero(noisy >= self.threshold)
@@ -154,10 +155,12 @@ def draw_truncated_laplace(size: int, scale: Fraction, most: int, noise: NoiseSo
 def text_rule(
     words: str, *, rows: int, persons: int, epsilon: Fraction, delta: Fraction, most: int
 ) -> TextRule:
-    """Return the one of two proven rules by which fewer persons must share a text.
+    """Return the one of two proven rules by which fewer persons must share a released text.
 
+    words     what the charge is for
     rows      rows that one person can have
     persons   persons that neighbours differ by: 1, or 2 where one is replaced by another
+    most      texts to release, at most
 
     For all neighbours D and D', P(D releases S) ≤ e^ε · P(D' releases S) + δ for every set S of
     answers. BoundaryViolation for a scale above 2^55.

@@ -50,18 +50,18 @@ class TreeSession:
         self._left = np.array([SHARES], dtype=np.int64)
 
     def expand(self, nodes: Prefixes, *, bits: int, shares: IntArray) -> IntArray:
-        """Return noisy counts of the boxes below each node, (m, 2^bits), for its shares of ε.
+        """Spend shares of each node; return noisy rows of the boxes below each node, (m, 2^bits).
 
         nodes    different frontier nodes, m of them; bits = 0 counts the nodes themselves
         shares   int64 (m,), each from 1 to the node's remaining ones; noise scale
                  SHARES·distance/(s·ε)
 
-        BoundaryViolation for other nodes or shares.
+        The boxes replace their node on the frontier. BoundaryViolation for other nodes or shares.
         """
         return self.expand_all([Expansion(nodes, bits, shares)])[0]
 
     def expand_all(self, expansions: Sequence[Expansion]) -> list[IntArray]:
-        """Return the noisy counts of several expansions, counted in one scan of the rows."""
+        """Return what ``expand`` returns for each expansion in order, from one scan of the rows."""
         # Shares are taken before the scan, like charges, even if it fails.
         for expansion in expansions:
             self._take(expansion)
@@ -126,11 +126,11 @@ class TreeSession:
 
     def _places(self, nodes: Prefixes) -> IntArray:
         keys = nodes.keys
-        places = np.searchsorted(self._keys, keys).clip(max=max(0, len(self._keys) - 1))
         if len(keys) and not len(self._keys):
             raise BoundaryViolation(
                 "Only tree nodes with shares left can be measured, but no node has any"
             )
+        places = np.searchsorted(self._keys, keys).clip(max=max(0, len(self._keys) - 1))
         if len(np.unique(keys)) < len(keys):
             raise BoundaryViolation("Measured tree nodes must differ, but one is repeated")
         if (self._keys[places] != keys).any():
@@ -148,10 +148,10 @@ class TreeSession:
         else:
             keys, remaining = self._keys, self._left.copy()
             remaining[places] = shares_left
+        order = np.argsort(keys, kind="stable")
         # A path without remaining shares is never measured again.
-        order = np.argsort(keys[remaining > 0], kind="stable")
-        self._keys = keys[remaining > 0][order]
-        self._left = remaining[remaining > 0][order]
+        order = order[remaining[order] > 0]
+        self._keys, self._left = keys[order], remaining[order]
 
 
 def split_scale(*, fan: int, distance: int, epsilon: Fraction) -> Fraction:
@@ -164,7 +164,9 @@ def split_scale(*, fan: int, distance: int, epsilon: Fraction) -> Fraction:
 
 
 def decay(*, fan: int, scale: Fraction) -> int:
-    """Return the number of rows δ subtracted from a box's count at each level: e^(−δ/λ) ≤ 1/β.
+    """Return δ, the rows that each level subtracts from a box's count, an integer ≥ λ·ln β.
+
+    fan, scale   β and λ
 
     >>> decay(fan=4, scale=Fraction(7, 3))
     4
@@ -206,7 +208,7 @@ class SplitSession:
         self._allowed = Prefixes.root().keys
 
     def split(self, nodes: Prefixes) -> np.ndarray:
-        """Return a mask of the nodes to split, bool (m,).
+        """Return a mask of the nodes to split, bool (m,); their children may be decided next.
 
         nodes   the root, or children of split nodes, each once; BoundaryViolation for others
         """
@@ -240,7 +242,7 @@ class SplitSession:
 
 
 def pyramid(finest: IntArray) -> list[IntArray]:
-    """Return a grid of 2^h cells on each axis, summed to levels 0..h with 2^level cells on each.
+    """Return sums of a grid of 2^h cells an axis: grids of 1, 2, 4, … 2^h cells an axis.
 
     BoundaryViolation for any other shape.
 
@@ -248,11 +250,7 @@ def pyramid(finest: IntArray) -> list[IntArray]:
     [[[7]], [[1, 0], [2, 4]]]
     """
     cells_per_axis = finest.shape[0] if finest.ndim else 0
-    if (
-        cells_per_axis < 1
-        or cells_per_axis & (cells_per_axis - 1)
-        or set(finest.shape) != {cells_per_axis}
-    ):
+    if cells_per_axis.bit_count() != 1 or set(finest.shape) != {cells_per_axis}:
         raise BoundaryViolation(
             "A pyramid needs the same power of two of cells on every axis, not a grid of shape "
             f"{finest.shape}"
@@ -261,8 +259,7 @@ def pyramid(finest: IntArray) -> list[IntArray]:
     while levels[-1].shape[0] > 1:
         grid = levels[-1]
         for axis in range(grid.ndim):
-            before = (slice(None),) * axis
-            grid = grid[(*before, slice(0, None, 2))] + grid[(*before, slice(1, None, 2))]
+            grid = np.add.reduceat(grid, np.arange(0, grid.shape[axis], 2), axis=axis)
         levels.append(np.ascontiguousarray(grid))
     return levels[::-1]
 
