@@ -171,7 +171,7 @@ def parse_delta(text: str, *, of: str = "delta") -> Fraction:
 
 
 def delta_text(value: Fraction) -> str:
-    """Return the canonical text of δ: a power of ten as 1e-9, otherwise a decimal.
+    """Return the canonical text of δ: a power of ten as 1e-9, else a decimal, or a long fraction.
 
     >>> delta_text(Fraction(1, 10**9)), delta_text(Fraction(25, 10**7))
     ('1e-9', '0.0000025')

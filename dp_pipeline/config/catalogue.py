@@ -51,7 +51,7 @@ Refusals = dict[str, str]
 
 
 def load_all() -> tuple[dict[str, DatasetSpec], Refusals]:
-    """Return the valid declarations by name, the user's first, and the errors of invalid files."""
+    """Return the valid declarations, the user's first, and the errors of other files, by name."""
     from dp_pipeline.config.parser import load_spec
 
     specs: dict[str, DatasetSpec] = {}

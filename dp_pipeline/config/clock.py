@@ -193,7 +193,7 @@ class ClockBins(Bins):
 
     @classmethod
     def equal(cls, clock: Clock, first: int, last: int, count: int) -> Self:
-        """Return ``count`` bins whose lengths in days or seconds differ by at most one.
+        """Return ``count`` bins of ``first`` to ``last``, whose lengths differ by at most one.
 
         >>> ClockBins.equal(Clock("date"), 20727, 20757, 2).labels()
         ('[2026-10-01, 2026-10-17)', '[2026-10-17, 2026-10-31]')
@@ -204,9 +204,9 @@ class ClockBins(Bins):
 
     @classmethod
     def periods(cls, clock: Clock, first: int, last: int, every: Every) -> Self | None:
-        """Return a bin for each calendar period in the clock's zone; None if there are too many.
+        """Return a bin for each calendar period from ``first`` to ``last``, in the clock's zone.
 
-        An hour that occurs twice in local time is one cell.
+        None for more than MAX_CELLS. An hour that occurs twice in local time is one cell.
         """
         if (last - first) // (1 if clock.kind == "date" else DAY) > MAX_CELLS * 366:
             return None

@@ -222,14 +222,14 @@ class DatasetSpec:
 
     @property
     def discovered_fact(self) -> dict[str, str]:
-        """The fact with the discovered attributes and their price; {} without a discovery."""
+        """The fact ``discovered_for``: discovered attributes and price; {} without a discovery."""
         if self.discovered is None or self.discover is None:
             return {}
         return {"discovered_for": discovery_words(self.discovered.names, self.discover)}
 
     @property
     def constraints_fact(self) -> dict[str, str]:
-        """The fact that lists the declared constraints on rows and on units; {} without any."""
+        """The fact ``constraints``: those on rows and on units, as one text; {} without any."""
         words, parts = [each.words for each in self.domain.constraints], self.domain.parts
         if parts is not None:
             implied = [parts.absence_words(name) for name in parts.attributes]

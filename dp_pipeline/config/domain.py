@@ -125,7 +125,7 @@ class Attribute:
 
     @property
     def range(self) -> tuple[str, str]:
-        """The declared bounds as texts; DeclarationError for an attribute with levels."""
+        """The bounds as texts; DeclarationError for levels, and for bounds to be discovered."""
         if self.coordinate is None:
             if self.is_numeric:
                 raise self.not_discovered("bounds")

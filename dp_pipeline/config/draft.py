@@ -41,7 +41,7 @@ class SourceColumn:
 
 
 def attribute_names(columns: Sequence[SourceColumn]) -> dict[str, SourceColumn]:
-    """Return valid attribute names, of a-z, 0-9 and _, for columns, in their order.
+    """Return the columns in their order, each under a valid attribute name of a-z, 0-9 and _.
 
     >>> list(attribute_names([SourceColumn("Trip (km)", "number"), SourceColumn("2nd", "text")]))
     ['trip_km', 'c_2nd']
@@ -186,38 +186,29 @@ class Outline:
 
 def sensitive_draft(outline: Outline) -> str:
     """Return a draft for sensitive rows from names and types alone, with decisions left open."""
-    columns, place = outline.columns.items(), outline.place
-    lines = [line for name, each in columns for line in _open(name, each, is_axis=name in place)]
-    description = f"The rows of {outline.origin}: sensitive."
-    return _draft(outline, lines, description, is_public=False, at_most=TODO)
+    return _draft(outline, f"The rows of {outline.origin}: sensitive.", is_public=False)
 
 
 def public_draft(outline: Outline, *, rows: int) -> str:
     """Return the complete data set file for a benchmark of ``rows`` public rows."""
-    columns, place = outline.columns, outline.place
-    proposed = (_proposed(name, each, is_axis=name in place) for name, each in columns.items())
-    lines = [line for lines_of_column in proposed for line in lines_of_column]
-    labels = (name for name in _LABELS if name in columns and "levels" in columns[name].proposal)
-    return _draft(
-        outline,
-        lines,
-        f"The {rows:,} rows of {outline.origin}: public.",
-        is_public=True,
-        at_most="20",
-        label=next(labels, None),
-        rows=max(rows, 1),
-    )
+    names = [name for name, column in outline.columns.items() if "levels" in column.proposal]
+    label = next((name for name in _LABELS if name in names), None)
+    description = f"The {rows:,} rows of {outline.origin}: public."
+    return _draft(outline, description, is_public=True, label=label, rows=max(rows, 1))
 
 
-def _draft(
-    outline: Outline, lines: Sequence[str], description: str, *, at_most: str, **facts: Any
-) -> str:
+def _draft(outline: Outline, description: str, *, is_public: bool, **facts: Any) -> str:
     from jinja2 import Template
 
-    person = {"unit": "rows_of_person", "column": outline.person or "", "at_most": at_most}
+    columns, place = outline.columns.items(), outline.place
+    lines_of = _proposed if is_public else _open
+    lines = [line for name, each in columns for line in lines_of(name, each, is_axis=name in place)]
+    person = {"unit": "rows_of_person", "column": outline.person or ""}
+    person["at_most"] = "20" if is_public else TODO
     template = Path(__file__).with_name("draft.yaml.j2").read_text(encoding="utf-8")
     text: str = Template(template, keep_trailing_newline=True).render(
         facts,
+        is_public=is_public,
         schema_file=SCHEMA_FILE,
         format=FORMAT,
         name=outline.name,
@@ -226,7 +217,7 @@ def _draft(
         protection=flow_mapping(person) if outline.person is not None else "",
         source=flow_mapping(outline.source),
         attributes=lines,
-        place=" ".join(outline.place),
+        place=" ".join(place),
         has_table=any(map(may_have_cells, outline.columns.values())),
     )
     return text

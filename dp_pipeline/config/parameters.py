@@ -106,7 +106,12 @@ def _parameter(default: Any, parse: Callable[[str], Any], expected: str, measuri
 
 
 def from_text(model: type[ModelType], texts: Mapping[str, str], *, of: str) -> ModelType:
-    """Return a model with its parameters parsed from text; DeclarationError for a wrong one."""
+    """Return an object of the class ``model``, with parameters parsed from texts by name.
+
+    of   name of the model, for messages
+
+    DeclarationError for an unknown parameter, or a wrong text.
+    """
     parameters = {parameter.name: parameter for parameter in fields(model)}  # type: ignore[arg-type]
     values = {}
     for name, text in texts.items():
@@ -120,9 +125,9 @@ def from_text(model: type[ModelType], texts: Mapping[str, str], *, of: str) -> M
 
 
 def texts_of(model: Any, *, measuring: bool) -> dict[str, str]:
-    """Return the texts of the parameters that change a measurement, or of those that do not."""
-    chosen = [field for field in fields(model) if field.metadata["measuring"] is measuring]
-    return {name: str(getattr(model, name)) for name in sorted(field.name for field in chosen)}
+    """Return parameter → text, of those that change a measurement, or of the others; sorted."""
+    chosen = sorted(each.name for each in fields(model) if each.metadata["measuring"] is measuring)
+    return {name: str(getattr(model, name)) for name in chosen}
 
 
 Parameter = str | list[str] | None

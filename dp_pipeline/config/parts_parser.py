@@ -87,8 +87,8 @@ def domain_of_parts(domain: Domain, parts: Parts, key: str) -> Domain:
     key      column that names the unit
 
     FieldError for attributes without cells, for ones that can never be missing though a value
-    varies within a unit, or a unit has no part, for ones that are the key, and for an order that
-    is none.
+    varies within a unit, or a unit has no part, for ones that are the key, and for an order by
+    anything but a number or date of a part.
     """
     below_parts, names = ("parts", parts.name, "attributes"), domain.names
     twice = [name for name in parts.attributes if names.count(name) > 1]

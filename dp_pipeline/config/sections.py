@@ -85,7 +85,7 @@ class Target:
     without: tuple[str, ...] = ()
 
     def codes(self, domain: Domain) -> tuple[int, ...]:
-        """Return the codes of the positive levels, ascending.
+        """Return the codes of the positive levels, ascending; DeclarationError for other levels.
 
         >>> from dp_pipeline.config.domain import Attribute
         >>> from dp_pipeline.config.encoding import Levels

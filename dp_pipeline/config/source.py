@@ -234,7 +234,7 @@ class Source:
 
 
 def database_names(location: str) -> tuple[str, ...]:
-    """Return the canonical names of a database: a file's path, or one for each host of a server.
+    """Return the canonical names of a database: a file's path, or one for each name of its host.
 
     The name of a variable that is not set stands for itself.
 

@@ -232,9 +232,12 @@ def _outcome(release: ChargedRelease, findings: list[Finding]) -> str:
 
 
 def _replay(release: ChargedRelease) -> Iterator[Finding]:
-    """Yield whether this code rebuilds the stored bundle of a settled release from its answers."""
-    spec, is_k_anonymous = release.spec, release.release_class is KAnonymousRelease
-    if spec is None or release.state != "settled" or is_k_anonymous:
+    """Yield a finding: whether this code rebuilds a settled release's bundle from its answers.
+
+    None if there is nothing to compare: for a k-anonymous release, and for another key.
+    """
+    spec, is_settled = release.spec, release.state == "settled"
+    if spec is None or not is_settled or release.release_class is KAnonymousRelease:
         return
     if not release.is_declared(spec):
         return
