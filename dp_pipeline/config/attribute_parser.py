@@ -159,9 +159,7 @@ class Category(_ColumnSection):
             require(text == text.strip(), _NO_SPACES, got, "aliases", text)
         return self
 
-    def attribute(
-        self, name: str, default: str, reading: ReadingSection = DEFAULT_READING
-    ) -> Attribute:
+    def attribute(self, name: str, default: str, reading: ReadingSection) -> Attribute:
         """Return the declared attribute.
 
         default   ``on_invalid`` of the data set, for a section without its own
@@ -362,9 +360,7 @@ class Numeric(_ColumnSection, reading_parser.SignsSection):
         require(is_wide, "fewer bins, of positive width", str(count), "bins")
         return bins
 
-    def attribute(
-        self, name: str, default: str, reading: ReadingSection = DEFAULT_READING
-    ) -> Attribute:
+    def attribute(self, name: str, default: str, reading: ReadingSection) -> Attribute:
         """Return the declared attribute; ``default`` is the data set's ``on_invalid``."""
         policy = self.on_invalid or default
         is_nullable = self._is_nullable(policy)
@@ -464,9 +460,7 @@ class Moment(_ColumnSection):
         require(cells is not None, expected, f"one each {self.every}", "every")
         return cells
 
-    def attribute(
-        self, name: str, default: str, reading: ReadingSection = DEFAULT_READING
-    ) -> Attribute:
+    def attribute(self, name: str, default: str, reading: ReadingSection) -> Attribute:
         """Return the declared attribute; ``default`` is the data set's ``on_invalid``."""
         clock, policy = self._clock(reading), self.on_invalid or default
         is_nullable = self._is_nullable(policy)

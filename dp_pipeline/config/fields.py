@@ -15,18 +15,10 @@ from fractions import Fraction
 from types import UnionType
 from typing import Annotated, Any, ClassVar, TypeVar, get_args, get_origin
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    TypeAdapter,
-    ValidationError,
-    WithJsonSchema,
-    model_validator,
-)
-from pydantic.fields import FieldInfo
-from pydantic_core import ErrorDetails, core_schema
+from pydantic import BaseModel, ConfigDict, TypeAdapter, WithJsonSchema
+from pydantic.fields import Field, FieldInfo
+from pydantic.functional_validators import BeforeValidator, model_validator
+from pydantic_core import ErrorDetails, ValidationError, core_schema
 
 from dp_pipeline.config import errors
 from dp_pipeline.config.amounts import parse_epsilon

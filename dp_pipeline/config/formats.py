@@ -13,12 +13,6 @@ def require_format(stored: object, *, of: str) -> None:
 
     stored   the stored value; None without one
     of       name of the object, for the message
-
-    >>> require_format(2, of="bundle 3f55fba")
-    Traceback (most recent call last):
-    ...
-    dp_pipeline.config.errors.UnknownFormat: bundle 3f55fba: expected format 1, got 2: use the \
-dp_pipeline that wrote it; `dp-pipeline check` lists all formats
     """
     if type(stored) is int and stored == FORMAT:
         return

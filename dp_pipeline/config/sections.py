@@ -85,14 +85,7 @@ class Target:
     without: tuple[str, ...] = ()
 
     def codes(self, domain: Domain) -> tuple[int, ...]:
-        """Return the codes of the positive levels, ascending; DeclarationError for other levels.
-
-        >>> from dp_pipeline.config.domain import Attribute
-        >>> from dp_pipeline.config.encoding import Levels
-        >>> pet = Attribute("pet", "pet", "drop", cells=Levels(("cat", "dog", "none")))
-        >>> Target("pet", ("dog", "cat")).codes(Domain((pet,)))
-        (0, 1)
-        """
+        """Return the codes of the positive levels, ascending; DeclarationError for other levels."""
         levels = domain[self.attribute].labels()
         if not set(self.positive) <= set(levels):
             raise DeclarationError(

@@ -431,7 +431,7 @@ class _Draft(fields.Section):
 def drafted_source(section: Mapping[str, Value], path: Path) -> Source:
     """Return the source that a section declares for a new data set file at ``path``.
 
-    DeclarationError for the first mistake. Nothing is read or written.
+    DeclarationError for the first mistake. No file is opened.
     """
     document = Document.of_text(f"source: {flow_mapping(section)}", path)
     with fields.locate_errors(document), below("source"):

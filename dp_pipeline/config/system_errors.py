@@ -56,7 +56,7 @@ _MAX_CAUSES = 8
 def system_error(error: BaseException) -> PipelineError | None:
     """Return an error of the operating system or of Dagster's database as a PipelineError.
 
-    None for any other error, and for a closed pipe after our output.
+    None for any other error, and for a pipe that its reader closed.
     """
     for cause in _causes(error):
         if isinstance(cause, BrokenPipeError):

@@ -52,7 +52,7 @@ class Document:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Return the document in a YAML file; DeclarationError unless it is a mapping."""
+        """Return the document in a YAML file; DeclarationError unless it can be read as one."""
         try:
             text = bounded_bytes(path, max_bytes=_MAX_BYTES).decode("utf-8")
         except UnicodeDecodeError:
@@ -68,7 +68,10 @@ class Document:
 
     @classmethod
     def of_text(cls, text: str, path: Path) -> Self:
-        """Return the document of a text that is, or will be, in the file ``path``."""
+        """Return the document of a text that is, or will be, in the file ``path``.
+
+        DeclarationError for invalid YAML, and unless it is a mapping.
+        """
         document = cls(path)
         try:
             node = yaml.compose(text, Loader=_TextLoader)

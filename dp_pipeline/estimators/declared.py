@@ -22,6 +22,7 @@ from dp_pipeline.config.encoding import MAX_CELLS, Levels
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.config.fields import field_errors
 from dp_pipeline.config.level_texts import DISCOVER
+from dp_pipeline.config.reading_parser import DEFAULT_READING
 from dp_pipeline.estimators.frames import UNKNOWN, Features, numbered, text_of
 
 Form = Mapping[str, Any]
@@ -273,7 +274,8 @@ def attribute_of(
     """
     try:
         texts = {str(field): _as_text(name, value) for field, value in form.items()}
-        return section.model_validate(texts).with_default(False).attribute(name, "clip")
+        declared = section.model_validate(texts).with_default(False)
+        return declared.attribute(name, "clip", DEFAULT_READING)
     except ValidationError as error:
         first = field_errors(error)[0]
     field = f" as `{'.'.join(map(str, first.field))}`" if first.field else ""

@@ -12,6 +12,7 @@ from dp_pipeline.config.attribute_parser import attribute_section
 from dp_pipeline.config.domain import Attribute
 from dp_pipeline.config.draft import SourceColumn
 from dp_pipeline.config.encoding import INVALID
+from dp_pipeline.config.reading_parser import DEFAULT_READING
 from dp_pipeline.config.source import Source
 from dp_pipeline.config.yaml_text import Document, field_text
 from dp_pipeline.raw.proposals import MAX_CODES, MAX_LEVELS, neat_bounds, proposed, public_look
@@ -28,7 +29,7 @@ def attribute(found: SourceColumn) -> Attribute:
     """The attribute that the proposal declares, by way of its text."""
     lines = "\n".join(field_text("x", found.proposal))
     section = Document.of_text(lines, Path("a.yaml")).texts["x"]
-    return attribute_section(section).attribute("x", "drop")
+    return attribute_section(section).attribute("x", "drop", DEFAULT_READING)
 
 
 CELLS = st.one_of(
