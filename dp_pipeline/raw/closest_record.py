@@ -3,10 +3,7 @@
 Buckets of equal parts of rows rule out most pairs without comparing them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,13 +14,10 @@ from dp_pipeline.metrics.equivalence_classes import class_ids
 from dp_pipeline.metrics.marginals import MOST_PLACES
 
 _BUCKETS = 1 << 16
+# An odd number near 2^16 / golden ratio, which spreads neighbouring codes over distant buckets.
 _SPREAD = np.uint16(40503)
-"""An odd number near 2^16 / golden ratio, which spreads neighbouring codes over distant buckets."""
-
 _ROWS_A_BLOCK = 1 << 22  # Real rows that are sorted into buckets at a time
-
 _ROWS_A_LOOK = 1 << 16
-
 _A_LOOK = 1 << 12  # Cost of opening a bucket, in compared rows
 _A_ROW = 4  # Cost of sorting a row into its bucket, in compared rows
 
@@ -70,14 +64,13 @@ def distance_to_closest_record(
 def share_of_copies(
     real: Mapping[str, NDArray[Any]], released: Mapping[str, NDArray[Any]]
 ) -> tuple[float, float]:
-    """Return the share of released rows that equal a real row, and that of real rows that equal
-    another, to compare it with.
-
-    Both are NaN without real rows, the first also without released ones.
+    """Return the share of released rows that equal a real row, and the share of real rows that
+    equal another real row, to compare the first with.
 
     real, released   attribute → codes, the same attributes in both, at least one
 
-    Like ``distance_to_closest_record`` it is a sanity check and no guarantee.
+    Both are NaN without real rows, the first also without released ones. Like
+    ``distance_to_closest_record`` it is a sanity check and no guarantee.
 
     >>> import numpy as np
     >>> share_of_copies({"a": np.array([0, 0, 1])}, {"a": np.array([1, 2])})
@@ -94,10 +87,10 @@ def share_of_copies(
 
 
 def nearest_rows(table: NDArray[Any], queries: NDArray[Any], earlier: IntArray) -> IntArray:
-    """Return, for each query, the fewest attributes in which a row of a table differs from it.
+    """Return the fewest attributes in which any row of a table differs from each query, (n,).
 
-    table, queries   (attributes, n): a row or a query is a column
-    earlier          the answer for other tables; the smaller number of both is returned
+    table, queries   codes (attributes, rows) and (attributes, n): a query is a column
+    earlier          the result for other tables (n,); the smaller number of both is returned
 
     Attributes are divided into 1, 2, 3 … parts. A row that differs in fewer attributes than there
     are parts agrees in at least one part, so only rows in the bucket of a part are compared, and
@@ -111,7 +104,7 @@ def nearest_rows(table: NDArray[Any], queries: NDArray[Any], earlier: IntArray) 
             break
         for part in range(parts):
             rows_of_part = slice(part, None, parts)
-            buckets = _PartBuckets.of(table[rows_of_part], queries[rows_of_part, undecided])
+            buckets = _PartBuckets(table[rows_of_part], queries[rows_of_part, undecided])
             if 2 * parts * buckets.cost > len(undecided) * table.shape[1]:
                 distances = [_least_difference(table, queries[:, index]) for index in undecided]
                 nearest[undecided] = np.minimum(nearest[undecided], distances)
@@ -123,23 +116,12 @@ def nearest_rows(table: NDArray[Any], queries: NDArray[Any], earlier: IntArray) 
     return nearest
 
 
-@dataclass(frozen=True, eq=False)
 class _PartBuckets:
-    """An index of rows by one part of their attributes, for finding rows equal in that part.
+    """The buckets of rows and queries by one part of their attributes, to find equal parts."""
 
-    buckets   bucket of every row
-    queried   bucket of every query
-    counts    rows of every bucket
-    """
-
-    buckets: NDArray[np.uint16]
-    queried: NDArray[np.uint16]
-    counts: IntArray
-
-    @classmethod
-    def of(cls, table: NDArray[Any], queries: NDArray[Any]) -> _PartBuckets:
-        buckets, queried = _buckets(table), _buckets(queries)
-        return cls(buckets, queried, np.bincount(buckets, minlength=_BUCKETS))
+    def __init__(self, table: NDArray[Any], queries: NDArray[Any]) -> None:
+        self.buckets, self.queried = _buckets(table), _buckets(queries)
+        self.counts = np.bincount(self.buckets, minlength=_BUCKETS)
 
     @property
     def cost(self) -> int:

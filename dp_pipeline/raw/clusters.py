@@ -5,8 +5,6 @@ this process. A lost task is done again, and of one that is done twice one resul
 is reported by its type alone, on workers too, since libraries quote values of rows in messages.
 """
 
-from __future__ import annotations
-
 import atexit
 import os
 import pickle
@@ -27,15 +25,16 @@ from dp_pipeline.config.errors import DeclarationError, PipelineError
 from dp_pipeline.raw.workers import ParallelMap, Result, Task, in_threads, split_engine
 
 _LOOPBACK = "127.0.0.1"
-
 ANSWER_SECONDS = 30.0  # Longest time for a server of another machine to answer
 
 
 def workers_of(engine: str, *, local: ParallelMap = in_threads) -> ParallelMap:
-    """Return the workers of an engine; DeclarationError if it is unknown or not installed.
+    """Return the function by which an engine does work on tasks; connect to Dask or Spark for it.
 
     engine   name and address, see ``split_engine``
-    local    the workers of every engine but Dask and Spark
+    local    what is returned for every engine but Dask and Spark
+
+    DeclarationError for an engine that is unknown or not installed.
     """
     name, address = split_engine(engine)
     if name not in ("dask", "spark"):
@@ -77,7 +76,7 @@ def _spark_map(address: str) -> ParallelMap:
 
 @dataclass(frozen=True, repr=False)
 class RedactErrors(Generic[Task, Result]):
-    """A wrapper of work whose errors show only their type, on any worker."""
+    """A function that does ``work`` on a task, and whose errors show only their type."""
 
     work: Callable[[Task], Result]
 
@@ -100,25 +99,26 @@ def unwrap(get_result: Callable[[], Result]) -> Result:
     )
 
 
-PACKED = "packed binary"
-"""Schema of the single column in which Spark returns the results of its workers."""
+PACKED = "packed binary"  # Schema of the single column in which Spark returns workers' results
 
 
 def pack(result: Any) -> pa.RecordBatch:
-    """Return the result of a Spark worker as a row of the schema PACKED."""
+    """Return a Spark worker's result, pickled, as one row of the schema PACKED."""
     return pa.record_batch({"packed": pa.array([pickle.dumps(result)], pa.binary())})
 
 
 def unpack(row: Any) -> Any:
-    """Return the result that a row of the schema PACKED holds."""
+    """Return the result that ``pack`` put into a row."""
     return pickle.loads(row.packed)  # noqa: S301
 
 
 @cache
 def dask_client(address: str) -> Any:
-    """Return this process's connection to a Dask cluster; DeclarationError without the package.
+    """Return this process's connection to a Dask cluster, the same at every call.
 
     address   of its scheduler; empty: processes of this machine, one a core, which it starts
+
+    DeclarationError without the package, PipelineError if no server answers.
     """
     try:
         from distributed import Client, LocalCluster
@@ -145,9 +145,11 @@ def dask_client(address: str) -> Any:
 
 @cache
 def spark_session(address: str) -> Any:
-    """Return this process's session of Spark; DeclarationError without the package.
+    """Return this process's session of Spark, the same at every call.
 
     address   Spark Connect server, ``sc://host:port``; empty: this machine
+
+    DeclarationError without the package, PipelineError if no server answers.
     """
     try:
         from pyspark.sql import SparkSession

@@ -3,8 +3,6 @@
 They are exact; for many rows they are those of a sample, with a bound on the error.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +21,6 @@ from dp_pipeline.raw.counters.tables import cheapest_plan, count_plan, is_fusibl
 Codes = Mapping[str, NDArray[Any]]  # Attribute → codes (rows,) below the attribute's size
 _DENSE_CELLS_A_ROW = 8
 _MAX_DENSE_CELLS = 1 << 30  # Cells of a dense table of counts, at most, so that keys have 31 bits
-
 _ROWS_A_STEP = 1 << 16
 _CELLS_A_STEP = 1 << 16
 
@@ -115,7 +112,7 @@ def _each_distance(
 
 
 def _pair_distance(real: UnitTables, released: UnitTables, name: str) -> float:
-    """Return the distance over pairs of parts of one unit, in both orders where parts are a set."""
+    """Return an attribute's distance over pairs of parts of one unit, in both orders for a set."""
     c, s = (tables.pair_counts(name).sum(axis=0) for tables in (real, released))
     if not real.has_order:
         c, s = c + c.T, s + s.T
@@ -247,7 +244,7 @@ class _TablePair:
         return min(1.0, off / 2)
 
     def _distance_of_counts(self, c: NDArray[np.int32], s: NDArray[np.int32]) -> float:
-        """Return ½ Σ |c/n − s/m| = 1 − Σ min(c/n, s/m), over the cells that both tables fill."""
+        """Return ½ Σ |c/n − s/m|, which is 1 − Σ min(c/n, s/m) over the cells that both fill."""
         if self.m == 0:
             return self._distance_to_uniform(c.astype(np.int64), len(c))
         shared = 0
@@ -260,7 +257,7 @@ class _TablePair:
 
 
 def _cell_steps(table: Codes, sizes: Mapping[str, int], marginal: Names) -> Iterator[IntArray]:
-    """Yield the cell of each row of a marginal, the last attribute fastest, batch by batch."""
+    """Yield the rows' cells in a marginal in steps, as flat indices, last attribute fastest."""
     for start in range(0, len(table[marginal[0]]), _ROWS_A_STEP):
         step = slice(start, start + _ROWS_A_STEP)
         keys = table[marginal[0]][step].astype(np.int32)

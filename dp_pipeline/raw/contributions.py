@@ -4,8 +4,8 @@ A keyed pseudo-random function of a person's own rows selects them, independent 
 positions, files and batches. So the samples of neighbouring data sets differ by at most ``at_most``
 rows of one person: every later sensitivity rests on this.
 
-Several batches are each split into a file with one part for each group of persons, by a keyed
-digest of their ids. The same part of all files has all rows of its persons, and is bounded alone.
+Several batches are each split into a file with one batch for each group of persons, by a keyed
+digest of their ids. The rows of one group from all files are bounded alone.
 """
 
 from __future__ import annotations
@@ -30,9 +30,7 @@ from dp_pipeline.raw.siphash import Words
 from dp_pipeline.raw.values import REAL, TEXT, WHOLE, kind_of, type_word
 from dp_pipeline.raw.workers import write_tables
 
-_PURPOSE = b"contribution 2\0"
-"""Prefix that separates these digests from all other uses of the population's key."""
-
+_PURPOSE = b"contribution 2\0"  # Separates these digests from other uses of the population's key
 _TEXT = pa.large_string()
 _ROWS_A_BLOCK = 1 << 16
 
@@ -69,7 +67,9 @@ class PersonKeys:
 
     @classmethod
     def of(cls, columns: Iterable[str], person: str | None, key: bytes) -> PersonKeys | None:
-        """Return the keys for tables with these columns; None if no column identifies persons."""
+        """Return the keys for tables with these columns; None if no column identifies persons.
+
+        key   the population's secret key; DeclarationError if it is empty"""
         if person is None:
             return None
         if not key:
@@ -124,8 +124,9 @@ def keep_at_most(table: pa.Table, *, at_most: int, keys: PersonKeys | None) -> p
 def count_omitted_rows(
     rows: pa.Table, kept: pa.Table, *, at_most: int, keys: PersonKeys | None
 ) -> int:
-    """Return the number of dropped ``rows``, of each person at most ``at_most`` less those kept.
+    """Return how many dropped rows could have been kept, had they been valid.
 
+    rows   the dropped rows; of each person at most ``at_most`` less her kept rows are counted
     keys   None: rows are not of persons, and all are counted; else one without an id is not
 
     >>> rides = pa.table({"rider": ["a", "a", "a", "b", None]})
@@ -146,7 +147,7 @@ def count_omitted_rows(
 
 
 def person_codes(table: pa.Table, column: str) -> IntArray:
-    """Return a number for the person of every row (n,), −1 for a row without a person."""
+    """Return a number from 0 for the person of each row (n,); −1 for a row without a person."""
     return _Persons.of(table, column).codes.astype(np.int64)
 
 
@@ -215,7 +216,7 @@ def _surplus_rows(
 
 
 def _row_digests(table: pa.Table, keys: PersonKeys, persons: _Persons, rows: IntArray) -> Words:
-    """Return the digest of each of some rows (len(rows),), equal for copies of a row."""
+    """Return the digests of the rows with these indices (len(rows),), equal for equal rows."""
     digests = np.empty(len(rows), dtype=np.uint64)
     id_cells = _cells(keys.column, persons.ids, keys.rows.texts)
     for start in range(0, table.num_rows, _ROWS_A_BLOCK):
@@ -345,39 +346,49 @@ def _double_cells(values: NDArray[np.float64]) -> _Cells:
     return _Cells(words, kinds)
 
 
-PART_COUNT = 128
-"""Groups of persons that are bounded one after the other, where rows are in several batches."""
-
-Parts = tuple[int, ...]
-"""The parts that have rows in a file, ascending, in the order of its batches."""
+GROUP_COUNT = 128  # Groups of persons that are bounded one by one, for rows of several batches
+Groups = tuple[int, ...]  # Groups of persons with rows in a file, in the order of its batches
 
 
-def assign_parts(table: pa.Table, keys: PersonKeys) -> IntArray:
-    """Return the part of each row by a keyed digest of its person's id (n,); −1 for no id."""
+def assign_groups(table: pa.Table, keys: PersonKeys) -> IntArray:
+    """Return the number of the group of persons of each row (n,), below GROUP_COUNT.
+
+    It is a keyed digest of the person's id; −1 for a row without an id."""
     persons, secret = _Persons.of(table, keys.column), keys.ids.rows
     words = siphash.of_words([_cells(keys.column, persons.ids, secret).words], secret)
     # The last entry is for rows without an id, whose code is −1.
-    part_of_code = np.append((words % np.uint64(PART_COUNT)).astype(np.int64), -1)
-    parts: IntArray = part_of_code[persons.codes]
-    return parts
+    group_of_code = np.append((words % np.uint64(GROUP_COUNT)).astype(np.int64), -1)
+    return np.asarray(group_of_code[persons.codes])
 
 
-def split_by_person(table: pa.Table, keys: PersonKeys, path: Path) -> Parts:
-    """Write the rows of a table that have an id to a file, sorted into parts; return the parts."""
+def split_by_person(table: pa.Table, keys: PersonKeys, path: Path) -> Groups:
+    """Write the rows that have an id to a file, one batch for each group of persons.
+
+    Return the numbers of these groups, ascending, as ``assign_groups`` gives them."""
     # First of all, since a file has one dictionary a column.
     table = table.unify_dictionaries()
-    tables = dict(_by_part(table, assign_parts(table, keys)))
+    groups = assign_groups(table, keys)
+    order = np.argsort(groups, kind="stable")
+    ends = np.searchsorted(groups[order], np.arange(GROUP_COUNT + 1)).tolist()
+    rows = table.take(pa.array(order))
+    tables = {
+        group: rows.slice(start, end - start).combine_chunks()
+        for group, (start, end) in enumerate(pairwise(ends))
+        if end > start
+    }
     write_tables(path, tables.values() if tables else [table.slice(0, 0)])
     return tuple(tables)
 
 
-def part_of_files(files: Sequence[tuple[Path, Parts]], part: int) -> pa.Table:
-    """Return the rows of one part from all files, of which at least one must have some."""
+def group_of_files(files: Sequence[tuple[Path, Groups]], group: int) -> pa.Table:
+    """Return the rows of one group of persons from all files of ``split_by_person``.
+
+    At least one file must have such rows."""
     batches = []
-    for path, parts in files:
-        if part in parts:
+    for path, groups in files:
+        if group in groups:
             with pa.OSFile(str(path)) as file, pa.ipc.open_file(file) as reader:
-                batches.append(reader.get_batch(parts.index(part)))
+                batches.append(reader.get_batch(groups.index(group)))
     return pa.Table.from_batches(batches)
 
 
@@ -386,7 +397,7 @@ def tables_by_person(
 ) -> Iterator[pa.Table]:
     """Yield the rows of tables regrouped, so that all rows of a person are in one table.
 
-    scratch   folder for the tables, split into parts
+    scratch   folder to which the tables are written, split by person
 
     Rows without an id are left out. The first table has no rows, so that there is at least one.
     """
@@ -396,14 +407,5 @@ def tables_by_person(
         files.append((path, split_by_person(table, keys, path)))
         empty = table.slice(0, 0)
     yield empty
-    for part in sorted({part for _, parts in files for part in parts}):
-        yield part_of_files(files, part)
-
-
-def _by_part(table: pa.Table, parts: IntArray) -> Iterator[tuple[int, pa.Table]]:
-    order = np.argsort(parts, kind="stable")
-    sorted_table = table.take(pa.array(order))
-    ends = np.searchsorted(parts[order], np.arange(PART_COUNT + 1))
-    for part, (start, end) in enumerate(pairwise(ends.tolist())):
-        if end > start:
-            yield part, sorted_table.slice(start, end - start).combine_chunks()
+    for group in sorted({group for _, groups in files for group in groups}):
+        yield group_of_files(files, group)

@@ -4,8 +4,6 @@ They show only whether each expectation is fulfilled, which for sensitive rows i
 they are in the snapshot's folder, which only its owner can enter, and are deleted with its rows.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path
@@ -30,7 +28,6 @@ from dp_pipeline.raw.validation_frames import row_frame, schema_frame
 
 FOLDER = "great_expectations"
 INDEX = Path("data_docs", "index.html")  # The first page, as a path in the folder
-
 _NO_FOREIGN_CONTENT = (
     b'<meta http-equiv="Content-Security-Policy" '
     b"content=\"default-src 'unsafe-inline' file: data:\">"
@@ -45,10 +42,11 @@ Suite = tuple[str, tuple[Expectation, ...], pd.DataFrame]
 
 
 def write_data_docs(spec: DatasetSpec, snapshot: Snapshot) -> Path:
-    """Write the expectation suites as JSON with HTML pages, and return their folder.
+    """Write a snapshot's expectation suites as JSON with HTML pages, and return their folder.
 
-    Rows are read only if the stored schema is as declared. The manifest is not changed, since this
-    is no validation. NotPrepared without rows, Damaged if they are not as they were stored.
+    They replace earlier ones. Rows are read only if the stored schema is as declared. The manifest
+    is not changed, since this is no validation. NotPrepared without rows, Damaged if they are not
+    as they were stored.
     """
     with snapshot.locked():
         suites = _suites(spec, snapshot)

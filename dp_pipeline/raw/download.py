@@ -4,8 +4,6 @@ The bytes are counted while they arrive, and their hash is compared before they 
 cookies and passwords of the environment are not used. Plain http is for this machine alone.
 """
 
-from __future__ import annotations
-
 import hashlib
 import logging
 import re
@@ -48,7 +46,7 @@ _HEADERS = {"Accept-Encoding": "identity", "User-Agent": "dp-pipeline"}
 
 @dataclass(frozen=True)
 class Download:
-    """A file to download, with its limits and expected hash.
+    """A file to download, with its size limit and expected hash.
 
     dataset         name of its data set, for messages
     sha256          hash that the file must have; None: any, from a trusted server
@@ -186,11 +184,11 @@ _DOWNLOAD_NAME = re.compile(r"[0-9a-f]{32}(\.[a-z0-9]+)?")
 
 @dataclass(frozen=True)
 class LocatedSource:
-    """A source with the paths of its downloaded files.
+    """The source to read, with the paths of its downloaded files.
 
-    source   the declared source, or the download in its place
+    source   the declared source, or the declared download in its place
     files    downloaded files of its locations; None without downloads
-    sha256   identity → hash of every downloaded file
+    sha256   URL without secrets → SHA-256 of every downloaded file
     """
 
     source: Source
@@ -202,11 +200,12 @@ class LocatedSource:
 def located_source(
     spec: DatasetSpec, folder: Path, earlier: Mapping[str, str]
 ) -> Iterator[LocatedSource]:
-    """Yield the source to read: its local files if all exist, otherwise its download.
+    """Yield the source to read inside the block: its local files if all exist, or its download.
 
     folder    folder for downloads. Those of benchmarks stay there for other data sets; those of
               sensitive data are deleted after the block, because rows are in snapshots only.
-    earlier   identity → hash of earlier downloads; another hash is refused unless it is declared
+    earlier   URL without secrets → SHA-256 of its earlier download; another one is refused unless
+              it is declared
 
     SourceError if a download fails.
     """

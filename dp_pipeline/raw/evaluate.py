@@ -5,14 +5,12 @@ metadata record only that it exists. Released centres are compared with k-means 
 tables by their marginals and by classifiers that learn from them, class tables by their AUC.
 """
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import json
 import re
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -34,32 +32,27 @@ from dp_pipeline.raw.stages import prepared_codes, read_stage
 from dp_pipeline.results.class_table import ClassTable
 from dp_pipeline.threads import one_thread
 
-COMPARED_SIZES = (2, 3, 5, 6)
-"""Sizes of the marginals whose average distance is computed, as in the papers."""
-
-SAMPLING_ERROR = "sampling_error/"
-"""Prefix of the name of a number's error, if the number is of a sample of rows."""
-
+COMPARED_SIZES = (2, 3, 5, 6)  # Attributes of the compared marginals, as in the papers
+SAMPLING_ERROR = "sampling_error/"  # Prefix of the name of a number's error, for sampled rows
 METHODS: tuple[Method, ...] = ("svm", "logistic")
-
 Codes = Mapping[str, NDArray[Any]]  # Attribute → codes (rows,), integers
 
 
 def table_quality(
     spec: DatasetSpec, snapshot: Snapshot, released: Codes, *, classify: bool = True
 ) -> dict[str, float]:
-    """Return quality numbers of a released table, measured exactly on the prepared rows.
+    """Return quality numbers of a released table, by name, measured exactly on the prepared rows.
 
     released   synthetic codes of some declared attributes, at least one
     classify   whether classifiers learn the declared targets, which takes seconds each
 
-    ``avd_k``: average k-way variation distance, k = 2, 3, 5, 6 for as many attributes (``avd_2`` of
-    a single attribute is its own distance). Where units have parts, these are the means of
-    ``unit_distances`` instead. Of more rows than ``MOST_COMPARED`` it is that of a
-    seeded sample, and ``sampling_error/avd_k`` bounds the expected error.
+    ``avd_k``: mean variation distance of the marginals of k attributes, k = 2, 3, 5, 6 (of a single
+    attribute ``avd_2`` is its own); where units have parts instead ``avd_units``, ``avd_parts``,
+    ``avd_pairs``, ``avd_unit_part`` and ``avd_size``. Of more rows than ``MOST_COMPARED`` these are
+    distances of a seeded sample, and ``sampling_error/avd_k`` bounds the expected error.
     ``misclassified_svm/<attribute>`` and ``misclassified_logistic/<attribute>`` of every declared
-    target: learned from the released rows, tested on all prepared ones, which all went into the
-    release. ``dcr``: distance to the closest record. NaN without prepared rows.
+    target: share of the prepared rows that a classifier of the released rows gets wrong. ``dcr``:
+    distance to the closest record. All are NaN without prepared rows.
 
     NotPrepared unless the snapshot is prepared; DeclarationError for no codes, and for codes or
     attributes that are not declared.
@@ -78,7 +71,10 @@ def table_quality(
                 f"{last}, but some are not: report this fault"
             )
     real = prepared_codes(spec, snapshot, tuple(released))
-    quality = (_distances if domain.parts is None else _unit_distances)(domain, real, released)
+    distances = (_distances if domain.parts is None else _unit_distances)(domain, real, released)
+    quality = {name: distance.value for name, distance in distances.items()}
+    errors = {SAMPLING_ERROR + name: distance.error for name, distance in distances.items()}
+    quality |= {name: error for name, error in errors.items() if error is not None}
     for target in spec.targets if classify else ():
         if target.attribute in released:
             features, labels = target.classification_task(released, domain)
@@ -91,7 +87,7 @@ def table_quality(
     return {**quality, "dcr": distance_to_closest_record(real, released)}
 
 
-def _distances(domain: Domain, real: Codes, released: Codes) -> dict[str, float]:
+def _distances(domain: Domain, real: Codes, released: Codes) -> dict[str, EstimatedDistance]:
     names = tuple(released)
     marginals = {
         f"avd_{k}": attribute_sets(names, min(k, len(names)) if k == 2 else k)
@@ -99,14 +95,10 @@ def _distances(domain: Domain, real: Codes, released: Codes) -> dict[str, float]
     }
     marginals = {name: listed for name, listed in marginals.items() if listed}
     sizes = {name: domain[name].size for name in names}
-    estimates = estimated_distances(real, released, sizes, marginals)
-    return {
-        **{name: estimate.value for name, estimate in estimates.items()},
-        **{SAMPLING_ERROR + n: e.error for n, e in estimates.items() if e.error is not None},
-    }
+    return estimated_distances(real, released, sizes, marginals)
 
 
-def _unit_distances(domain: Domain, real: Codes, released: Codes) -> dict[str, float]:
+def _unit_distances(domain: Domain, real: Codes, released: Codes) -> dict[str, EstimatedDistance]:
     """Return the mean variation distance by kind of table, where units have parts.
 
     ``avd_units``: pairs of attributes of units, with their size. ``avd_parts``: pairs of attributes
@@ -127,14 +119,13 @@ def _unit_distances(domain: Domain, real: Codes, released: Codes) -> dict[str, f
         if by_kind.get(kind)
     }
     means["avd_size"] = [distances[(SIZE,)]]
-    return {
-        **{name: float(np.mean([each.value for each in some])) for name, some in means.items()},
-        **{
-            SAMPLING_ERROR + name: float(np.mean([each.error for each in some]))
-            for name, some in means.items()
-            if some[0].error is not None
-        },
-    }
+    return {name: _mean(listed) for name, listed in means.items()}
+
+
+def _mean(distances: Sequence[EstimatedDistance]) -> EstimatedDistance:
+    errors = [distance.error for distance in distances if distance.error is not None]
+    value = float(np.mean([distance.value for distance in distances]))
+    return EstimatedDistance(value, float(np.mean(errors)) if errors else None)
 
 
 def _kind_of_table(names: Names, parts: Parts) -> str:
@@ -146,7 +137,7 @@ def _kind_of_table(names: Names, parts: Parts) -> str:
 
 
 def class_quality(spec: DatasetSpec, snapshot: Snapshot, table: ClassTable) -> dict[str, float]:
-    """Return quality numbers of a released class table, measured exactly on the prepared rows.
+    """Return quality numbers of a released class table, by name, measured on the prepared rows.
 
     ``auc_class_rate/<label>``: AUC of the published classes' rates against the true labels, where
     rows of other classes have the rates of all published ones together; of more than two labels the
@@ -164,9 +155,7 @@ def class_quality(spec: DatasetSpec, snapshot: Snapshot, table: ClassTable) -> d
     }
 
 
-STARTED_ROWS = 20_000
-"""Rows of the ten starts of k-means without privacy, at most; of more, a seeded sample."""
-
+STARTED_ROWS = 20_000  # Rows of ten starts of plain k-means, at most; of more, a seeded sample
 ROUNDS = 10  # Rounds over all rows that follow the best start on a sample
 MAX_REFINED_ROWS = 1_000_000  # Rows of those rounds, at most; of more, a seeded sample
 
@@ -174,15 +163,11 @@ MAX_REFINED_ROWS = 1_000_000  # Rows of those rounds, at most; of more, a seeded
 def reference_centres(
     spec: DatasetSpec, snapshot: Snapshot, columns: tuple[str, ...], points: FloatArray, *, k: int
 ) -> FloatArray:
-    """Return the centres (m, d) of k-means without privacy, in data units, cached.
+    """Return the centres (m, d) of k-means without privacy, in data units, stored for later calls.
 
     points   the prepared rows on ``columns``, (N, d), N ≥ 1
 
-    They are those of scikit-learn's KMeans(k, n_init=10, random_state=0), m = k; with fewer rows
-    than k every different row is a centre. Of more rows than ``STARTED_ROWS`` the ten starts use a
-    seeded sample, and the best goes on for ``ROUNDS`` rounds over all rows, or over a sample of
-    ``MAX_REFINED_ROWS``: over the built-in data sets the mean NICV is 1.0003 times that of ten
-    starts on all rows. The cache is by columns, k, declaration and snapshot.
+    They are those of ``reference_kmeans``, in a file of the snapshot by columns, k and declaration.
     """
     fingerprints = [s.manifest["fingerprints"]["normalized"] for s in snapshot.members]
     rows = fingerprints[0] if len(fingerprints) == 1 else fingerprints
@@ -197,9 +182,13 @@ def reference_centres(
 
 @one_thread(with_sklearn=True)
 def reference_kmeans(points: FloatArray, k: int) -> FloatArray:
-    """Return the k-means centres (m, d) of points, to compare private centres with.
+    """Return the k-means centres (m, d) of points (N, d), to compare private centres with.
 
-    On one thread: with other work on the machine, several would mostly wait for each other.
+    They are those of scikit-learn's KMeans(k, n_init=10, random_state=0), m = k; with fewer rows
+    than k every different row is a centre. Of more rows than ``STARTED_ROWS`` the ten starts use a
+    seeded sample, and the best goes on for ``ROUNDS`` rounds over all rows, or over a sample of
+    ``MAX_REFINED_ROWS``: over the built-in data sets the mean NICV is 1.0003 times that of ten
+    starts on all rows. One thread: several would mostly wait for other work on the machine.
     """
     if len(points) < k:
         return np.unique(points, axis=0)
@@ -241,15 +230,15 @@ def exact_points(spec: DatasetSpec, snapshot: Snapshot, columns: tuple[str, ...]
 def clustering_quality(
     spec: DatasetSpec, snapshot: Snapshot, columns: tuple[str, ...], centres: FloatArray
 ) -> dict[str, float]:
-    """Return quality numbers of released centres on the prepared rows, compared with plain k-means.
+    """Return quality numbers of released centres, by name, on the prepared rows.
 
     columns   d numeric attributes
     centres   (k, d) in data units
 
-    ``nicv``, that of scikit-learn's KMeans as ``nicv_floor``, and their ratio; ``f_kmeans`` and
-    ``ari_kmeans``, the agreement with the clusters of that KMeans; ``f_label`` and ``ari_label``,
+    ``nicv``, that of ``reference_centres`` as ``nicv_floor``, and ``nicv_ratio``; ``f_kmeans`` and
+    ``ari_kmeans``, the agreement with the clusters of these; ``f_label`` and ``ari_label``, that
     with the declared label. With fewer rows than k the floor is 0 and the ratio NaN; without rows
-    all are NaN.
+    all are NaN. It raises what ``exact_points`` does.
     """
     points = exact_points(spec, snapshot, columns)
     if len(points) == 0:
@@ -284,11 +273,11 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 def custodian_facts(
     snapshot: Snapshot, name: str, compute: Callable[[], Mapping[str, float]]
 ) -> dict[str, float]:
-    """Return exact facts about a release, computed once, then read from a file of the snapshot.
+    """Return exact facts about a release: those of a file of the snapshot, or else ``compute()``.
 
-    So a later evaluation of a settled release reads no row. The file is sealed with the
-    population's key: after any change it is computed again. DeclarationError unless ``name`` is a
-    safe file name.
+    What is computed is written to the file, so a later evaluation of a settled release reads no
+    row. The file is sealed with the population's key: after any change it is computed again.
+    DeclarationError unless ``name`` is a safe file name.
     """
     if not _NAME.fullmatch(name):
         raise DeclarationError(

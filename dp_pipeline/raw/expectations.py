@@ -5,8 +5,6 @@ snapshot. *Row-dependent* ones depend on rows, and never stop release data: one 
 release on or off, which everyone would see.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -18,9 +16,7 @@ from dp_pipeline.config.sections import DeclaredExpectation
 
 PERSON = "person id"  # Name of the person's column in frames; no attribute has a space in its name
 TIME = "time of a row"  # Name of the column of windows' times in frames
-
 _SECOND = " 2"
-
 Rule = Literal["exists", "type", "rows", "present", "levels", "bounds", "kept", "declared"]
 
 
@@ -77,7 +73,7 @@ def _expectations(spec: DatasetSpec) -> Iterator[Expectation]:
 
 
 def source_columns(spec: DatasetSpec) -> dict[str, str]:
-    """Return the source column of every column of a validation frame.
+    """Return column of a validation frame → column of the source from which it is read.
 
     An attribute that is derived from two columns has its name plus " 2" for the second.
     """

@@ -3,8 +3,6 @@
 A file is read in ranges by several threads; its fingerprint is a keyed digest of their digests.
 """
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import os
@@ -13,17 +11,16 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 BYTES_A_RANGE = 1 << 26  # Bytes of each range but the last; another number gives other fingerprints
-
 _BYTES_A_READ = 1 << 20
 
 
 def fingerprint_of(path: Path, key: bytes) -> str:
-    """Return the fingerprint of a file under the key of its snapshot."""
+    """Return the keyed fingerprint of a file's bytes, as hex."""
     return fingerprints_of([path], key)[0]
 
 
 def fingerprints_of(paths: Sequence[Path], key: bytes) -> list[str]:
-    """Return the fingerprints of several files, read by one thread for each core."""
+    """Return the keyed fingerprint of each file's bytes, read by one thread for each core."""
     with ThreadPoolExecutor(os.cpu_count() or 1) as threads:
         files = [
             [threads.submit(_digest, path, start) for start in _starts(path.stat().st_size)]
@@ -33,7 +30,7 @@ def fingerprints_of(paths: Sequence[Path], key: bytes) -> list[str]:
 
 
 def fingerprint_of_content(content: bytes, key: bytes) -> str:
-    """Return the fingerprint of a file with this content."""
+    """Return the keyed fingerprint of these bytes, equal to that of a file of them."""
     view = memoryview(content)
     ranges = (view[start : start + BYTES_A_RANGE] for start in _starts(len(content)))
     return _combine(key, (hashlib.sha256(content_range).digest() for content_range in ranges))

@@ -3,8 +3,6 @@
 The counts are exact, and never stored, released or logged; no value is shown.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -46,15 +44,15 @@ class ParsedRows:
 
     rows       number of rows
     columns    counts of each attribute
-    broken     text of a constraint → rows that break it, in declared order
+    broken     text of a constraint → number of rows that break it, in declared order
     timeless   rows without a time, which are in no window; None without windows
     left_out   rows that a release would leave out, of these
-    reasons    attribute, or column of the person → rows that are left out because of it
+    reasons    attribute, or column of the person → number of rows left out because of it
     unreadable   why lines of the whole file are no rows → how many
-    multiline  lines of a quoted cell that would leave the fewest unreadable, with their number;
-               None where more lines than declared would not help
-    odd_lines  lines of the whole file with bytes that are no text in its encoding, and files that
-               seem to have a footer
+    multiline  the value of `multiline` that would leave the fewest lines unreadable, and how many;
+               None where more than declared would not help
+    odd_lines  number of lines of the whole file with bytes that are no text in its encoding, and
+               number of files that seem to have a footer
     """
 
     rows: int
@@ -69,9 +67,9 @@ class ParsedRows:
 
 
 def parse_first_rows(spec: DatasetSpec, rows: int) -> ParsedRows:
-    """Return how at most ``rows`` first rows of a source are parsed, attribute by attribute.
+    """Read a source, and count how the values of its first rows are read, at most ``rows`` of them.
 
-    It reads the source and stores nothing; it raises what ``read_source`` does.
+    Nothing is stored. It raises what ``read_source`` does.
     """
     table, domain, unjoined = read_source(spec), spec.domain, dict[str, int]()
     footers = int(_has_footer(spec, table))
@@ -116,7 +114,7 @@ def _has_footer(spec: DatasetSpec, table: pa.Table) -> bool:
 
 
 def _count_omitted_rows(spec: DatasetSpec, table: pa.Table) -> tuple[int, dict[str, int]]:
-    """Return the number of rows that would be dropped, and the overlapping numbers by column."""
+    """Return how many rows a release would leave out, and ``ParsedRows.reasons``."""
     domain = spec.domain
     attributes = [each for each in domain if each.undeclared is None]
     is_kept = rows_as_declared(Domain(tuple(attributes), domain.constraints), table)

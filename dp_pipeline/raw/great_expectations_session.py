@@ -43,7 +43,7 @@ _COUNTS_ONLY = {"result_format": "BASIC", "partial_unexpected_count": 0}
 def evaluate(
     spec: DatasetSpec, expectations: tuple[Expectation, ...], frame: pd.DataFrame
 ) -> dict[str, bool]:
-    """Return whether each expectation, by name, is fulfilled on a frame.
+    """Return the name of each expectation → whether a frame fulfils it.
 
     PipelineError if an expectation has no result, since the library drops unknown ones silently.
     """
@@ -57,7 +57,7 @@ def evaluate_batches(
     batches: Sequence[BatchReader],
     parallel_map: ParallelMap,
 ) -> dict[str, Tally]:
-    """Return the counts of each expectation's evaluation on all batches, by its name."""
+    """Return the name of each expectation → its counts over all batches, read by workers."""
     totals = {expectation.name: Tally() for expectation in expectations}
     for tallies in parallel_map(partial(_tally_batch, spec, expectations), batches):
         totals = {name: total.plus(tallies[name]) for name, total in totals.items()}
@@ -121,7 +121,10 @@ class Tally(NamedTuple):
 def _results(
     spec: DatasetSpec, expectations: tuple[Expectation, ...], frame: pd.DataFrame, form: Any
 ) -> dict[str, Any]:
-    """Return the library's result of each expectation, which may quote rows."""
+    """Return the name of each expectation → the library's result, which may quote rows.
+
+    form   the library's format of results
+    """
     suite = library_suite(spec, spec.name, expectations)
     definition = frame_definition(library_context(), "frame")
     batch = definition.get_batch(batch_parameters={"dataframe": frame})
@@ -137,7 +140,7 @@ def _results(
 
 
 def load_library() -> Any:
-    """Return Great Expectations as a module, imported with its analytics switched off."""
+    """Import Great Expectations with its analytics switched off, and return the module."""
     # The library reads it when it is imported.
     os.environ["GX_ANALYTICS_ENABLED"] = "false"
     if not has_driver():
@@ -169,7 +172,7 @@ def library_context() -> Any:
 
 
 def frame_definition(context: Any, name: str) -> Any:
-    """Return the Great Expectations definition of a batch that is a whole frame."""
+    """Add a pandas source to a project; return the definition of a batch that is a whole frame."""
     asset = context.data_sources.add_pandas(name).add_dataframe_asset(name)
     return asset.add_batch_definition_whole_dataframe("all")
 

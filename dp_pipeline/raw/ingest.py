@@ -1,7 +1,5 @@
 """Ingestion: reads a source once, into a snapshot that never changes again."""
 
-from __future__ import annotations
-
 import hmac
 import json
 import platform
@@ -36,25 +34,17 @@ from dp_pipeline.raw.snapshot import (
     snapshot_name,
     window_of,
 )
-from dp_pipeline.raw.sources import (
-    parquet_batches,
-    parquet_parts,
-    parquet_tables,
-    source_tables,
-    stored_types,
-)
+from dp_pipeline.raw.sources import source_tables, stored_types
+from dp_pipeline.raw.sources.parquet import parquet_batches, parquet_parts, parquet_tables
 from dp_pipeline.raw.stages import BatchReader, file_mark, stage_batches, store_parts
 from dp_pipeline.raw.units import join_batches
 from dp_pipeline.raw.values import have_time, in_window
 
 INGESTED = "ingested"  # The stage of the rows as the source has them
 IN_PLACE = "in_place"  # Key of the manifest for the files of a snapshot without a copy of its rows
-
 Claim = Callable[..., object]
 """Records the canonical names of a source before it is read; DeclarationError if it may not be."""
-
-DOWNLOADS = ".downloads"
-"""Folder for downloads of benchmarks, next to those of data sets, none of which has this name."""
+DOWNLOADS = ".downloads"  # Folder for downloads of benchmarks, beside those of data sets
 
 
 def ingest(
@@ -163,11 +153,10 @@ def _read_source(snapshot: Snapshot, spec: DatasetSpec, claim: Claim) -> None:
         first = next(tables)
         with _deleted_on_failure(snapshot):
             # The population is on disk before the first row, wherever a run is stopped.
+            snapshot.record(population=spec.population)
             if spec.source.in_place:
-                in_place = _file_fingerprints(snapshot, spec)
-                snapshot.record(population=spec.population, in_place=in_place)
+                snapshot.record(in_place=_file_fingerprints(snapshot, spec))
             else:
-                snapshot.record(population=spec.population)
                 rows: Iterator[pa.Table] = chain([first], tables)
                 with temporary_folder(snapshot.folder / INGESTED) as scratch:
                     if spec.source.parts is not None:
@@ -244,7 +233,7 @@ def _file_fingerprints(snapshot: Snapshot, spec: DatasetSpec) -> Mapping[str, st
 
 
 def check_ingested(spec: DatasetSpec, snapshot: Snapshot) -> str:
-    """Return a fingerprint of the ingested rows; Damaged if they have changed."""
+    """Check the ingested rows; return their stored fingerprint. Damaged if they have changed."""
     if IN_PLACE not in snapshot.manifest:
         snapshot.checked_path(INGESTED)
         return snapshot.fingerprint(INGESTED)
@@ -253,7 +242,7 @@ def check_ingested(spec: DatasetSpec, snapshot: Snapshot) -> str:
 
 
 def ingested_schema(spec: DatasetSpec, snapshot: Snapshot) -> pa.Schema:
-    """Return the columns of the ingested rows with their types."""
+    """Return the schema of the ingested rows; Damaged if their files have changed."""
     if IN_PLACE not in snapshot.manifest:
         return pq.read_schema(snapshot.checked_path(INGESTED))
     # The first table has no row.
@@ -262,9 +251,9 @@ def ingested_schema(spec: DatasetSpec, snapshot: Snapshot) -> pa.Schema:
 
 @contextmanager
 def ingested_batches(spec: DatasetSpec, snapshot: Snapshot) -> Iterator[list[BatchReader]]:
-    """Yield readers of the ingested rows, in at least one batch, all of one schema.
+    """Yield functions that each read one batch of the ingested rows, for use inside the block.
 
-    They read the snapshot's copy or the files in place; it raises what ``stage_batches`` does.
+    They read the snapshot's copy or the files in place. It raises what ``stage_batches`` does.
     """
     if IN_PLACE not in snapshot.manifest:
         with stage_batches(snapshot, INGESTED) as batches:
@@ -282,7 +271,9 @@ def _read_rows_of_window(spec: DatasetSpec, read: BatchReader) -> pa.Table:
 
 
 def ingested_tables(spec: DatasetSpec, snapshot: Snapshot) -> Iterator[pa.Table]:
-    """Yield the ingested rows, batch by batch."""
+    """Yield the ingested rows as tables of one schema, at least one.
+
+    It raises what ``stage_batches`` does."""
     with ingested_batches(spec, snapshot) as batches:
         for read in batches:
             yield read()

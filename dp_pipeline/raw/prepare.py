@@ -14,8 +14,6 @@ Beside ``normalized``, the table ``left_out`` has the number of rows that were l
 person is known: of one person so many as, with her rows in the stage, are at most ``at_most``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -34,11 +32,11 @@ from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.files import temporary_folder
 from dp_pipeline.raw.clusters import workers_of
 from dp_pipeline.raw.contributions import (
-    Parts,
+    Groups,
     PersonKeys,
     count_omitted_rows,
+    group_of_files,
     keep_at_most,
-    part_of_files,
     person_codes,
     split_by_person,
 )
@@ -56,7 +54,6 @@ from dp_pipeline.raw.stages import (
     LEFT_OUT,
     BatchReader,
     prepared_codes,
-    read_stage,
     stage_batches,
     store_parts,
 )
@@ -75,21 +72,17 @@ from dp_pipeline.raw.values import (
 )
 from dp_pipeline.raw.workers import ParallelMap, map_to_tables
 
+# Suffix of the column with the clipped float of an attribute, from which bins are cut, as a
+# fixed-point coordinate may have been rounded across an edge.
 CLIPPED = ".clipped"
-"""Suffix of the column with the clipped float of an attribute, from which bins are cut, as a
-fixed-point coordinate may have been rounded across an edge."""
-
-_IS_DECLARED = "\0declared"
-"""The column that says whether a row is as declared; no key of a row depends on it."""
-
+_IS_DECLARED = "\0declared"  # Column of whether a row is as declared; no key of a row depends on it
 _COUNT = b"left out"  # The key of the number of rows left out, in the schema of a worker's table
-
 _INPUT_STAGE = {"discretized": "normalized", "one_hot": "discretized"}
 _ONE_HOT_ROWS = 1 << 16  # Rows of one part of the stage ``one_hot``
 
 
 def stages_of(spec: DatasetSpec) -> tuple[str, ...]:
-    """Return the stages of preparation that this data set needs, in order."""
+    """Return the stages that a data set needs, in order, of normalized, discretized and one_hot."""
     if spec.domain.parts is not None:
         return ("discretized",)
     stages = ["normalized"]
@@ -99,7 +92,9 @@ def stages_of(spec: DatasetSpec) -> tuple[str, ...]:
 
 
 def prepare(spec: DatasetSpec, snapshot: Snapshot, engine: str = "") -> None:
-    """Store every stage of preparation in order, and mark the snapshot as prepared."""
+    """Store the tables of all stages of preparation, and mark the snapshot as prepared.
+
+    It raises what ``prepare_stage`` does."""
     for stage in stages_of(spec):
         prepare_stage(spec, snapshot, stage, engine)
     mark_prepared(spec, snapshot)
@@ -108,7 +103,7 @@ def prepare(spec: DatasetSpec, snapshot: Snapshot, engine: str = "") -> None:
 def prepare_stage(
     spec: DatasetSpec, snapshot: Snapshot, stage: str, engine: str = "", *, again: bool = True
 ) -> None:
-    """Store one stage of preparation and mark it in the manifest, while the data set is locked.
+    """Store the table of one stage of preparation, and mark it in the manifest, under a lock.
 
     engine   engine whose workers do the work, see ``split_engine``
     again    whether to replace a stage that was stored under this declaration
@@ -175,7 +170,7 @@ def _store_first(
 def _normalized_tables(
     spec: DatasetSpec, snapshot: Snapshot, parallel_map: ParallelMap, scratch: Path
 ) -> Iterator[pa.Table]:
-    """Yield the tables of the stage ``normalized``, all rows of a person from one worker."""
+    """Yield the tables of the first stage, each with all rows of its persons."""
     keys = PersonKeys.of(spec.columns, spec.protection.column, snapshot.key)
     normalizer = _Normalizer(spec, keys, scratch)
     with ingested_batches(spec, snapshot) as batches:
@@ -183,13 +178,13 @@ def _normalized_tables(
             yield from map_to_tables(parallel_map, normalizer.normalize_batch, batches, scratch)
             return
         files = tuple(enumerate(parallel_map(normalizer.split_batch, list(enumerate(batches)))))
-        parts = dict.fromkeys(part for _, parts in files for part in parts)
-        if not parts:
+        groups = dict.fromkeys(group for _, groups in files for group in groups)
+        if not groups:
             # No row has an id: a table without rows.
             yield from normalizer.normalize_batch(batches[0])
             return
-        tasks = [(part, files) for part in parts]
-        yield from map_to_tables(parallel_map, normalizer.normalize_part, tasks, scratch)
+        tasks = [(group, files) for group in groups]
+        yield from map_to_tables(parallel_map, normalizer.normalize_group, tasks, scratch)
 
 
 @dataclass(frozen=True)
@@ -207,17 +202,17 @@ class _Normalizer:
     def normalize_batch(self, read: BatchReader) -> list[pa.Table]:
         return [self._normalize(_add_mark_of_declared_rows(self.spec, read()))]
 
-    def split_batch(self, numbered_batch: tuple[int, BatchReader]) -> Parts:
+    def split_batch(self, numbered_batch: tuple[int, BatchReader]) -> Groups:
         number, read = numbered_batch
         assert self.keys is not None
         return split_by_person(
             _add_mark_of_declared_rows(self.spec, read()), self.keys, self._path(number)
         )
 
-    def normalize_part(self, task: tuple[int, tuple[tuple[int, Parts], ...]]) -> list[pa.Table]:
-        part, numbered_parts = task
-        files = [(self._path(number), parts) for number, parts in numbered_parts]
-        return [self._normalize(part_of_files(files, part))]
+    def normalize_group(self, task: tuple[int, tuple[tuple[int, Groups], ...]]) -> list[pa.Table]:
+        group, numbered_groups = task
+        files = [(self._path(number), groups) for number, groups in numbered_groups]
+        return [self._normalize(group_of_files(files, group))]
 
     def _normalize(self, marked: pa.Table) -> pa.Table:
         is_declared = marked.column(_IS_DECLARED)
@@ -231,10 +226,10 @@ class _Normalizer:
 
 
 def normalized(spec: DatasetSpec, table: pa.Table, key: bytes) -> pa.Table:
-    """Return the table of the first stage of preparation made from a source's rows.
+    """Return a source's rows as the table of the first stage of preparation, bounded by person.
 
     table   as ``read_source`` gives it
-    key     the population's secret key
+    key     the population's secret key, by which the used rows of each person are chosen
     """
     keys = PersonKeys.of(spec.columns, spec.protection.column, key)
     (stage,) = _Normalizer(spec, keys, Path()).normalize_batch(lambda: table)
@@ -253,7 +248,7 @@ def _add_mark_of_declared_rows(spec: DatasetSpec, table: pa.Table) -> pa.Table:
 
 
 def rows_of_window(spec: DatasetSpec, table: pa.Table) -> pa.Table:
-    """Return the rows with a time in the declared window; all rows if there are no windows."""
+    """Return the rows with a time in the window that is read; all rows if there are no windows."""
     if spec.windows is None or not spec.window:
         return table
     return table.filter(pa.array(in_window(spec.windows, spec.window, table)))
@@ -369,7 +364,10 @@ def _discretize_batch(spec: DatasetSpec, read: BatchReader) -> Iterator[pa.Table
 
 
 def discretized(spec: DatasetSpec, table: pa.Table) -> pa.Table:
-    """Return the table of the stage ``discretized`` made from that of the stage ``normalized``."""
+    """Return the table of the stage ``discretized``: the codes of all attributes with cells.
+
+    table   of the stage ``normalized``
+    """
     columns: dict[str, pa.Array] = {}
     for name in spec.domain.discrete:
         attribute = spec.domain[name]
@@ -426,11 +424,5 @@ def exact_codes(spec: DatasetSpec, snapshot: Snapshot, names: Sequence[str]) -> 
     Damaged if the rows are not as they were stored.
     """
     require_codes(spec, snapshot)
-    if spec.domain.parts is not None:
-        return np.stack(list(prepared_codes(spec, snapshot, names).values())).T
-    table = read_stage(snapshot, "discretized", names)
-    max_size = max((spec.domain[name].size for name in names), default=1)
-    codes = np.empty((table.num_rows, len(names)), np.min_scalar_type(max_size - 1), order="F")
-    for i, name in enumerate(names):
-        codes[:, i] = table.column(name).to_numpy()
-    return codes
+    codes = prepared_codes(spec, snapshot, names)
+    return np.stack([codes[name] for name in names]).T

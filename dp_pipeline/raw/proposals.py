@@ -5,8 +5,6 @@ file that is its first line. ``public_look`` reads all rows of a public source a
 for few different values, else round bounds: it must never read sensitive rows.
 """
 
-from __future__ import annotations
-
 import codecs
 import csv
 import math
@@ -31,8 +29,9 @@ from dp_pipeline.config.reading import Signs
 from dp_pipeline.config.source import Source
 from dp_pipeline.config.system_errors import os_error_reason, remedy_of
 from dp_pipeline.config.yaml_text import Value
-from dp_pipeline.raw.sources import parquet_parts, read_source
+from dp_pipeline.raw.sources import read_source
 from dp_pipeline.raw.sources.csv_files import MAX_LINE_BYTES, csv_columns, strip_empty_names
+from dp_pipeline.raw.sources.parquet import parquet_parts
 from dp_pipeline.raw.sources.reading import DELIMITERS, NoHeader, OddFile, Result
 from dp_pipeline.raw.sources.spreadsheets import sheet_names
 from dp_pipeline.raw.values import PLAIN, kind_of, numbers, texts, times, type_word
@@ -43,7 +42,7 @@ _NAME_ALL = "correct it in the file, or where this line is a row give all names 
 
 
 def first_look(source: Source) -> tuple[SourceColumn, ...]:
-    """Return the columns of a source in its order, without reading a row.
+    """Return the names and declared types of a source's columns, in its order, without its rows.
 
     SourceError, without quoting the source, if it cannot be read, for a repeated name, and for a
     first line of a CSV file in which a cell cannot be a name.
@@ -72,9 +71,9 @@ def first_look(source: Source) -> tuple[SourceColumn, ...]:
 
 
 def likely_encoding(path: Path, *, is_public: bool) -> str:
-    """Return the likely encoding of a CSV file; empty for UTF-8.
+    """Return the likely encoding of a CSV file: utf-16, cp1252, or empty for UTF-8.
 
-    is_public   whether all of the file may be looked at; else it is read from the first line alone
+    is_public   whether all of the file may be read; else the first line alone decides
     """
 
     def read() -> bytes:
@@ -156,7 +155,7 @@ def _source_column(column: pa.Field) -> SourceColumn:
 
 
 def _guarded(source: Source, read: Callable[[], Result]) -> Result:
-    """Return ``read()``, or raise a SourceError without the error, which may quote a cell."""
+    """Return ``read()``; if it fails to read a source, raise a SourceError that quotes no cell."""
     expected = f"a {source.kind} source with columns"
     try:
         return read()
@@ -184,10 +183,8 @@ def _refusal(source: Source, expected: str, got: str) -> SourceError:
 MAX_LEVELS = 64
 MAX_CODES = 10  # Different whole numbers, at most, to be proposed as levels and not as a quantity
 MAX_SPANS = 64  # Cells of dates, at most, in a proposal, except for years
-
 BINS = 10
 _MISSING_WORDS = frozenset({"", "?", "NA", "N/A", "NaN", "nan", "NULL", "null", "#N/A"})
-
 _SIGNS: tuple[tuple[dict[str, Value], Signs], ...] = (
     ({}, PLAIN),
     ({"decimal": ","}, Signs(",")),
@@ -199,14 +196,15 @@ _SIGNS: tuple[tuple[dict[str, Value], Signs], ...] = (
 
 _DATES = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d")
 _FORMATS = [f"{date}{time}" for date in _DATES for time in ("", " %H:%M", " %H:%M:%S")]
-
 Fields = dict[str, Value]  # Fields of an attribute in a data set file
 
 
 def public_look(
     source: Source, columns: Sequence[SourceColumn], *, name: str
 ) -> tuple[int, tuple[SourceColumn, ...]]:
-    """Return the number of rows of a public source, and all columns with proposals or remarks.
+    """Read a public source; return its number of rows, and its columns with proposed fields.
+
+    A column without a proposal has a remark. Unusable columns stay as they are.
 
     name   name of the data set, for messages
 
@@ -297,7 +295,7 @@ MIN_IDS = 100  # Rows from which integers that all differ are ids
 
 
 def _fields(values: Sequence[str], rows: int = 0) -> tuple[Fields, str]:
-    """Return the fields that fit the different texts of some rows, or {} with a reason."""
+    """Return the fields that fit the different texts of some rows, or {} and why there are none."""
     is_id = len(values) == rows >= MIN_IDS and all(text.isdecimal() for text in values)
     if len(values) < 2 or is_id:
         single = "a single value" if values else "no value"
@@ -334,9 +332,9 @@ def _text_fields(values: Sequence[str]) -> tuple[Fields, str]:
 
 
 def _fields_of_dates(values: Sequence[str], clocks: Sequence[Clock]) -> tuple[Fields, str]:
-    """Return the fields of dates if one of the formats fits all texts, else {}.
+    """Return the fields of dates if one of the clocks' formats fits all texts, else {}.
 
-    The second text says why if several fit; it is empty if none does."""
+    The second value says why if several fit; it is empty if none does."""
     fitting = [c for c in clocks if all(c.number(text) is not None for text in values)]
     if len(fitting) > 1:
         return {}, "dates that fit two formats: declare `format`"

@@ -5,8 +5,6 @@ or appear damaged, and a second attempt continues the first. Files are unlinked,
 traces on the disk, backups and the source itself remain.
 """
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Collection, Iterator
 from datetime import date
@@ -17,7 +15,9 @@ from dp_pipeline.raw.snapshot import CURRENT, MANIFEST, Snapshot
 
 
 def retire(snapshot: Snapshot, *, population: str, on: date) -> None:
-    """Delete everything of a snapshot but its name; a second call completes a stopped one."""
+    """Delete all files of a snapshot but a manifest that keeps its name from being used again.
+
+    A second call completes a stopped one."""
     with snapshot.locked():
         if not snapshot.is_retired():
             snapshot.mark_retired(population=population, on=on)

@@ -7,8 +7,6 @@ equally many words, so one step is one operation on columns: a million messages 
 Source: Aumasson, Bernstein, "SipHash: a fast short-input PRF", INDOCRYPT 2012.
 """
 
-from __future__ import annotations
-
 import hmac
 from collections.abc import Sequence
 
@@ -17,15 +15,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 Words = NDArray[np.uint64]
-
 KEY_BYTES = 16
-
-LONGEST = 256
-"""Bytes of a text, at most, for SipHash; longer texts are hashed by HMAC-SHA256, one by one."""
+LONGEST = 256  # Bytes of a text, at most, for SipHash; longer ones are hashed by HMAC-SHA256
 
 _CONSTANTS = (0x736F6D6570736575, 0x646F72616E646F6D, 0x6C7967656E657261, 0x7465646279746573)
 _WORD = 8
-
 _AT_ONCE = 1 << 14  # Messages hashed at a time, whose state stays in the cache of one core
 
 
@@ -47,7 +41,7 @@ def of_words(words: Sequence[Words], key: bytes) -> Words:
 def of_texts(texts: pa.LargeStringArray, key: bytes) -> Words:
     """Return SipHash-2-4 (n,) of n texts, none of them null.
 
-    Of texts of more than ``LONGEST`` bytes, it is the first word of their HMAC."""
+    Of texts of more than ``LONGEST`` bytes, it is the first word of their HMAC-SHA256."""
     ends = np.frombuffer(texts.buffers()[1], dtype=np.int64)
     ends = ends[texts.offset : texts.offset + len(texts) + 1]
     data = texts.buffers()[2]

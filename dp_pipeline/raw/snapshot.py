@@ -51,13 +51,15 @@ def check_snapshot_id(text: str) -> str:
 
 
 def lock_dataset(folder: Path) -> AbstractContextManager[None]:
-    """Lock a data set inside the block, so that no other run reads or writes it; not reentrant."""
+    """Create a data set's folder if needed, and return a context manager that locks it.
+
+    No other run reads or writes the data set meanwhile. The lock is not reentrant."""
     make_private(folder)
     return locked(folder / ".lock")
 
 
 def snapshot_name(spec: DatasetSpec, name: str, today: date) -> str:
-    """Return the id of a snapshot: ``name`` or the date, after the window's name if there is one.
+    """Return the id of a new snapshot: the name or the date; with windows WINDOW.NAME or WINDOW.
 
     >>> from dp_pipeline.config.catalogue import find_spec
     >>> snapshot_name(find_spec("trips"), "", date(2026, 11, 23))
@@ -103,7 +105,7 @@ class Snapshot:
 
     @property
     def names(self) -> str:
-        """The ids of all members joined by +, as a release records them."""
+        """The ids of all ``members`` joined by +, as a release records them."""
         return "+".join(member.id for member in self.members)
 
     @property
@@ -207,14 +209,16 @@ class Snapshot:
         return stored
 
     def exists(self) -> bool:
-        """Return whether rows were ever ingested under this name."""
+        """Return whether rows were ever stored under this name, maybe in part, or retired since."""
         return (self.folder / MANIFEST).is_file()
 
     def locked(self) -> AbstractContextManager[None]:
         return lock_dataset(self.folder.parent)
 
     def record(self, **facts: Any) -> None:
-        """Add facts to the manifest, atomically."""
+        """Add facts to the manifest, or replace some, atomically; the first call creates it.
+
+        NotPrepared for a retired snapshot."""
         stored = self.manifest if self.exists() else {"format": FORMAT, "id": self.id}
         self._write_manifest({**stored, **facts})
 
@@ -231,7 +235,9 @@ class Snapshot:
         return self.folder / f"{stage}.parquet"
 
     def store_table(self, stage: str, write: Callable[[BinaryIO], None]) -> None:
-        """Store the table of one stage and record its fingerprint in the manifest."""
+        """Store the table of one stage by ``write``, and record its fingerprint in the manifest.
+
+        NotPrepared for a retired snapshot."""
         # Read first: it refuses to write anything for a retired snapshot.
         stored = self.manifest if self.exists() else {}
         write_private(self.table_path(stage), write)
@@ -249,7 +255,9 @@ class Snapshot:
         return str(fingerprint)
 
     def checked_path(self, stage: str) -> Path:
-        """Return the path of a stage's table; Damaged if its fingerprint differs."""
+        """Check a stage's table, and return its path; Damaged if its fingerprint differs.
+
+        NotPrepared without the stage."""
         expected, path = self.fingerprint(stage), self.table_path(stage)
         if not path.is_file() or not hmac.compare_digest(
             expected, fingerprint_of(path, self.secret)
@@ -258,7 +266,7 @@ class Snapshot:
         return path
 
     def checked_content(self, stage: str) -> bytes:
-        """Return the bytes of a stage's table; Damaged if their fingerprint differs.
+        """Return the bytes of a stage's table, after checking them as ``checked_path``.
 
         The file is read once, so the compared bytes are returned even if it is replaced meanwhile.
         """
@@ -269,7 +277,7 @@ class Snapshot:
         return content
 
     def changed(self, stage: str) -> Damaged:
-        """Return the error for a stage's table that is not as it was stored."""
+        """Return the error to raise for a stage's table that is not as it was stored."""
         path = self.table_path(stage)
         gone = "" if path.exists() else f"there is no file {path}, so "
         return Damaged(
@@ -297,7 +305,7 @@ def current_snapshot(store: Path, dataset: str, key: bytes, window: str = "") ->
 
 
 def make_current(snapshot: Snapshot, window: str = "") -> None:
-    """Record a snapshot as the one that releases read, for its window if there are windows."""
+    """Record a snapshot as the one that releases read, for all rows or those of a window."""
     write_private(snapshot.folder.parent / _pointer(window), snapshot.id.encode())
 
 
@@ -308,7 +316,11 @@ def _pointer(window: str) -> str:
 def mark_validated(
     spec: DatasetSpec, snapshot: Snapshot, *, structural: bool, refused: bool
 ) -> None:
-    """Record the outcome of a validation; a refused snapshot loses its mark as prepared."""
+    """Record the outcome of a validation in the manifest.
+
+    structural   whether the stored columns are as declared
+    refused      whether the rows may not be prepared; then the mark as prepared is removed
+    """
     facts = {
         "structural": structural,
         "refused": refused,
@@ -333,28 +345,30 @@ def require_validated(spec: DatasetSpec, snapshot: Snapshot) -> None:
 
 
 def forget_preparation(snapshot: Snapshot) -> None:
-    """Remove the marks of all stages, so that stages of different runs never mix."""
+    """Remove the marks of all stages from the manifest, so that stages of two runs never mix."""
     snapshot.record(prepared=None, stages={})
 
 
 def mark_stage(spec: DatasetSpec, snapshot: Snapshot, stage: str) -> None:
-    """Record that one stage was stored under this declaration."""
+    """Record in the manifest that the table of a stage was stored under this declaration."""
     snapshot.record(stages={**_marks(snapshot, "stages"), stage: spec.digest})
 
 
 def has_stage(spec: DatasetSpec, snapshot: Snapshot, stage: str) -> bool:
-    """Return whether ``stage`` was stored under this declaration."""
+    """Return whether the table of a stage was stored under this declaration."""
     return bool(_marks(snapshot, "stages").get(stage) == spec.digest)
 
 
 def require_stage(spec: DatasetSpec, snapshot: Snapshot, stage: str) -> None:
-    """Raise NotPrepared unless ``stage`` was stored under this declaration."""
+    """Raise NotPrepared unless the table of a stage was stored under this declaration."""
     if not has_stage(spec, snapshot, stage):
         raise _not_prepared(spec, snapshot, f"has no rows of the kind {stage!r}")
 
 
 def require_prepared(spec: DatasetSpec, snapshot: Snapshot) -> None:
-    """Raise NotPrepared unless all members were validated and prepared under this declaration."""
+    """Raise NotPrepared unless a snapshot was validated and prepared under this declaration.
+
+    So must be those of earlier windows that are read with it."""
     for member in snapshot.members:
         require_validated(spec, member)
         if _marks(member, "prepared").get("digest") != spec.digest:
@@ -369,7 +383,7 @@ def _not_prepared(spec: DatasetSpec, snapshot: Snapshot, fault: str) -> NotPrepa
 
 
 def window_of(spec: DatasetSpec, snapshot: Snapshot) -> str:
-    """Return the window whose rows a snapshot has; empty without windows."""
+    """Return the name of the time window whose rows a snapshot has; empty without windows."""
     return snapshot.id.partition(".")[0] if spec.windows is not None else ""
 
 

@@ -3,15 +3,13 @@
 They are for data whose changes are public, since they decide when something is released.
 """
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from dp_pipeline.config.source import FILES, Source
-from dp_pipeline.raw.sources import parquet_parts
+from dp_pipeline.raw.sources.parquet import parquet_parts
 
 
 @dataclass(frozen=True)
@@ -49,9 +47,9 @@ def source_stamp(source: Source) -> SourceStamp | None:
 
 
 def source_digest(source: Source) -> str | None:
-    """Return a hash of all bytes of a source; None if files are absent or change meanwhile.
+    """Return a SHA-256 of all bytes of a source; None if files are absent or change meanwhile.
 
-    For URLs it is the text of the stamp."""
+    For URLs it is their declared hashes."""
     stamp = source_stamp(source)
     if stamp is None or stamp.changed_at is None:
         return None if stamp is None else stamp.text

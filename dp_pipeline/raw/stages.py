@@ -1,26 +1,21 @@
 """Storing and reading stages, the tables of a snapshot, whole or in batches."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
+from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import Damaged
 from dp_pipeline.raw.snapshot import Snapshot, require_prepared
 from dp_pipeline.raw.units import parts_of_units
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from dp_pipeline.config.dataset import DatasetSpec
 
 ROWS_A_BATCH = 1 << 20  # Rows of a batch, which are in memory together
 LEFT_OUT = "left_out"  # The table with the number of rows that are left out of ``normalized``
@@ -34,7 +29,7 @@ def store_parts(
     compression: str = "snappy",
     rows: int = ROWS_A_BATCH,
 ) -> None:
-    """Store tables of one schema as one stage, without having all of them in memory.
+    """Store tables of one schema as the table of one stage, without all of them in memory.
 
     rows   rows of every row group but the last
     """
@@ -51,18 +46,16 @@ def write_row_groups(tables: Iterator[pa.Table], file: BinaryIO, *, compression:
 
 
 def in_batches(tables: Iterable[pa.Table], rows: int) -> Iterator[pa.Table]:
-    """Yield the rows of tables regrouped into tables of ``rows`` rows and one with the rest."""
-    waiting: list[pa.Table] = []
+    """Yield the rows of one or more tables as tables of ``rows`` rows, and one with the rest.
+
+    Without rows it is one table."""
+    remainder: Any = None
     is_first = True
     for table in tables:
-        waiting.append(table)
-        if sum(part.num_rows for part in waiting) < rows:
-            continue
-        combined = pa.concat_tables(waiting)
-        full = combined.num_rows // rows * rows
-        yield from (combined.slice(start, rows) for start in range(0, full, rows))
-        waiting, is_first = [combined.slice(full)], False
-    remainder = pa.concat_tables(waiting)
+        remainder = table if remainder is None else pa.concat_tables([remainder, table])
+        while remainder.num_rows >= rows:
+            yield remainder.slice(0, rows)
+            remainder, is_first = remainder.slice(rows), False
     if remainder.num_rows or is_first:
         yield remainder
 
@@ -75,16 +68,16 @@ def public_row_count(spec: DatasetSpec, snapshot: Snapshot, stage: str) -> int |
     return int(pq.read_metadata(path).num_rows)
 
 
-BatchReader = Callable[[], pa.Table]
-"""Function that reads one batch of stored rows; it can be pickled for workers."""
+BatchReader = Callable[[], pa.Table]  # Reads one batch of stored rows; can be pickled for workers
 
 
 @dataclass(frozen=True)
 class StoredBatch:
-    """A reader of one row group of a stored table.
+    """A function that reads one row group of a stored table, and can be sent to workers.
 
-    group   None for a table without rows
-    fault   error to raise if the file is not as it was stored; no worker has the snapshot's key
+    path    the Parquet file of the table
+    group   number of the row group; None for a table without rows
+    fault   error to raise if the file cannot be read; no worker has the snapshot's key
     """
 
     path: Path
@@ -104,10 +97,10 @@ class StoredBatch:
 
 @contextmanager
 def stage_batches(snapshot: Snapshot, stage: str) -> Iterator[list[BatchReader]]:
-    """Yield readers of the row groups of a stage, at least one, for use inside the block.
+    """Yield functions that each read one row group of a stage's table, for use inside the block.
 
-    It raises what ``read_stage`` does; the fingerprint is checked before the block. Damaged also if
-    the file changes during the block.
+    NotPrepared without the stage; Damaged if the table is not as it was stored, which is checked
+    before the block, or if its file changes during the block.
     """
     path, fault = snapshot.checked_path(stage), snapshot.changed(stage)
     mark = file_mark(path)
@@ -129,11 +122,11 @@ def file_mark(path: Path) -> tuple[int, ...]:
 
 
 def read_stage(snapshot: Snapshot, stage: str, columns: Sequence[str] | None = None) -> pa.Table:
-    """Return the table of one stage, of all members of a snapshot, after checking its fingerprint.
+    """Return the rows that one stage has for a snapshot and the earlier windows it is read with.
 
     columns   columns that are read, in the order of the table; None: all
 
-    NotPrepared without the stage, Damaged if the table is not as it was stored.
+    Fingerprints are checked: Damaged if a table is not as it was stored; NotPrepared without one.
     """
     tables = (_read_table(member, stage, columns) for member in snapshot.members)
     # Their schemas may differ in whether a column has missing values.
@@ -153,7 +146,7 @@ def _read_table(snapshot: Snapshot, stage: str, columns: Sequence[str] | None) -
 def prepared_codes(
     spec: DatasetSpec, snapshot: Snapshot, names: Iterable[str]
 ) -> dict[str, NDArray[Any]]:
-    """Return attribute → codes (rows,) of the prepared rows; of the parts, where units have some.
+    """Return attribute → codes of the prepared rows, or where units have parts, of these, (rows,).
 
     NotPrepared unless the snapshot is prepared, Damaged if its rows are not as they were stored.
     """

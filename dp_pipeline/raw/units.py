@@ -5,8 +5,6 @@ bounded before. All rows of one key, of units and of parts, are one unit: what i
 depends on no other row, so neighbouring data sets differ by one unit after the join as before.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,12 +20,8 @@ from dp_pipeline.config.domain import SIZE, Domain
 from dp_pipeline.config.encoding import FloatArray, IntArray
 from dp_pipeline.raw.contributions import PersonKeys, keep_at_most, person_codes, tables_by_person
 
-OF_UNIT = "\0of unit"
-"""The column that says whether a row is of the source of units, not of that of their parts."""
-
-WITHOUT_PARTS = "\0without parts"
-"""The column that says whether a joined row is no part, but stands for a unit without one."""
-
+OF_UNIT = "\0of unit"  # Column of whether a row is of the source of units, not of their parts
+WITHOUT_PARTS = "\0without parts"  # Column of whether a joined row stands for a unit without parts
 Codes = Mapping[str, NDArray[Any]]  # Attribute → codes (n,)
 
 
@@ -38,17 +32,17 @@ def units_of_parts(
     order: FloatArray | None = None,
     is_empty: NDArray[np.bool_] | None = None,
 ) -> dict[str, tuple[IntArray, int]]:
-    """Return the columns of rows that each hold a whole unit, with their numbers of levels.
+    """Return one row for each unit, from rows of parts: column → (codes (units,), number of codes).
 
-    codes   attributes of each part and its unit (n,), the size of its unit aside
-    units   number of each part's unit (n,), in any order; at most ``at_most`` parts have one
-    order   value of each part by which those of a unit are in order (n,), NaN last; None: a set
+    codes     attribute → codes (n,) of each part and its unit, the size of its unit aside
+    units     number of each part's unit (n,), in any order; at most ``at_most`` parts have one
+    order     value of each part by which those of a unit are in order (n,), NaN last; None: a set
     is_empty  whether a row (n,) is no part, but stands for a unit without one; None: no row is
 
     A unit with a part that breaks a constraint, or with two parts of which the declaration allows
-    one, is left out. Parts
-    with one value, and those of a set, are in the order of their codes, so the order of rows never
-    matters. An attribute of the unit is missing where its parts have different values.
+    one, is left out. Parts with one value, and those of a set, are in the order of their codes, so
+    the order of rows never matters. An attribute of the unit is missing where its parts have
+    different values.
     """
     parts = domain.parts
     assert parts is not None
@@ -98,7 +92,7 @@ def _keeps_constraints(domain: Domain, units: Codes) -> NDArray[np.bool_]:
 
 
 def parts_of_units(domain: Domain, codes: Codes) -> dict[str, IntArray]:
-    """Return the codes of each part (n,) by attribute, from the columns of ``units_of_parts``.
+    """Return attribute → codes (n,) of n parts, from the codes of units by ``units_of_parts``.
 
     Attributes of a unit are repeated for each of its parts, which are in order."""
     parts = domain.parts
@@ -121,8 +115,8 @@ class PartsOfUnits:
     """Parts with the attributes of their units, and one row for each unit without parts.
 
     table     the declared columns, and ``WITHOUT_PARTS``
-    orphans   parts whose key no unit has, or who have none: they are left out
-    copies    rows of units beside one with the same key, or without a key: they are left out
+    orphans   number of parts left out, whose key no unit has, or which have none
+    copies    number of rows of units left out, since another has their key, or since they have none
     """
 
     table: pa.Table
@@ -145,11 +139,10 @@ def concatenate_sources(units: pa.Table, parts: pa.Table, key: str) -> pa.Table:
 
 
 def join_parts(rows: pa.Table, keys: PersonKeys) -> PartsOfUnits:
-    """Return each part with the attributes of its unit, which has the same key.
+    """Return each part with the attributes of its unit, and units without parts.
 
     rows   of both sources, all of each key, as ``source_tables`` gives them
-    keys   of the columns of units; of several rows of units with one key the first by keyed digest
-           is used
+    keys   as ``unit_keys`` gives them; of rows of units with one id the first by digest is used
 
     No row is an error. A key is compared as a whole number or as text without white space around.
     """
@@ -183,9 +176,9 @@ def join_parts(rows: pa.Table, keys: PersonKeys) -> PartsOfUnits:
 def join_batches(
     spec: DatasetSpec, tables: Iterable[pa.Table], key: bytes, scratch: Path
 ) -> Iterator[pa.Table]:
-    """Yield the joined rows of both sources in at least one table, one group of keys at a time.
+    """Yield the rows of ``join_parts`` in at least one table, with all parts of a unit in one.
 
-    tables    as ``source_tables`` gives them
+    tables    of both sources, as ``source_tables`` gives them
     key       the population's secret key
     scratch   folder for rows that are split by key
     """

@@ -1,7 +1,5 @@
 """Validation of a snapshot: verdicts on its expectations, and whether it may be prepared."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -30,13 +28,14 @@ class Verdict:
 
 
 def validate(spec: DatasetSpec, snapshot: Snapshot, engine: str = "") -> tuple[Verdict, ...]:
-    """Return the verdict on each expectation, and record in the manifest whether rows are refused.
+    """Check a snapshot against its expectations; store the outcome, and return the verdicts.
 
     engine   engine whose workers read batches, see ``split_engine``
 
-    Verdicts are in the order of ``expectations_of``. After a structural failure no row is read. A
-    refused snapshot loses its mark ``prepared``. For release data nothing in the manifest depends
-    on a row: exact shares of what failed lie in a file of their own, for the custodian alone.
+    Verdicts are in the order of ``expectations_of``. After a structural failure no row is read. The
+    manifest records whether rows are refused; a refused snapshot loses its mark ``prepared``. For
+    release data nothing in the manifest depends on a row: exact shares of what failed are written
+    to a file of their own, for the custodian alone.
     """
     # Imported late: pandas and Great Expectations are slow, and only validation needs them.
     from dp_pipeline.raw.great_expectations_session import evaluate, evaluate_batches
@@ -71,7 +70,7 @@ _SHARES = "failed_shares.json"
 
 
 def failed_checks(snapshot: Snapshot, names: Iterable[str]) -> tuple[str, ...]:
-    """Return each name, with its exact share of passing rows if stored, for the custodian alone."""
+    """Return each name with its exact share of passing rows, if stored, for the custodian alone."""
     path = snapshot.folder / _SHARES
     shares = json.loads(path.read_text()) if path.is_file() else {}
     return tuple(

@@ -1,7 +1,5 @@
 """The frames that expectations are tested on: the stored schema as one row, and the rows."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -38,9 +36,9 @@ _SAMPLES: dict[Kind, pd.Series] = {
 
 
 def schema_frame(spec: DatasetSpec, snapshot: Snapshot) -> pd.DataFrame:
-    """Return one invented row with every declared column that the stored file has exactly once.
+    """Return one invented row, in the types of those declared columns that the file has once.
 
-    It depends on the file's schema alone, and so does everything concluded from it.
+    It depends on the schema of the ingested file alone, and so does all that is concluded from it.
     """
     schema = ingested_schema(spec, snapshot)
     columns = {}

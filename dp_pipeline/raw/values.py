@@ -4,11 +4,10 @@ No cell is an error, and none depends on others: a parser that chose a type for 
 let one row change others. Preparation, checks, proposals and estimators all read cells here.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Literal
 
@@ -33,7 +32,6 @@ from dp_pipeline.config.reading import SECONDS_OF_UNIT, SPACES, Derived, Signs
 from dp_pipeline.config.windows import Windows
 
 Kind = Literal["text", "number", "time", "other"]
-
 TEXT = frozenset({pa.string(), pa.large_string()})
 WHOLE = frozenset(
     {
@@ -91,7 +89,9 @@ def numbers(column: pa.ChunkedArray, signs: Signs = PLAIN) -> FloatArray:
     values = _floats(pc.cast(pc.if_else(is_plain, text, None), pa.float64()))
     unusual = np.flatnonzero(pc.fill_null(pc.invert(is_plain), False).to_numpy())
     for row, word in zip(unusual, text.take(pa.array(unusual)).to_pylist(), strict=True):
-        values[row] = _unusual_number(word)
+        # Infinity or a very long number; NaN stays where it is none.
+        with suppress(ValueError):
+            values[row] = math.nan if "_" in word else float(word)
     return values
 
 
@@ -113,10 +113,10 @@ def _with_point(text: pa.ChunkedArray, signs: Signs) -> pa.ChunkedArray:
 
 
 def times(column: pa.ChunkedArray, clock: Clock) -> FloatArray:
-    """Return the days or seconds in a text or time column (n,); NaN for missing or invalid values.
+    """Return the dates or times in a text or time column (n,); NaN for missing or invalid values.
 
-    The declared format applies to texts alone. A time without an offset is local time in the
-    declared zone.
+    They are days or seconds since 1970, by the kind of the clock. Its format applies to texts
+    alone. A time without an offset is local time in the clock's zone.
     """
     column = _plain(column)
     if kind_of(column.type) == "time":
@@ -129,11 +129,10 @@ def times(column: pa.ChunkedArray, clock: Clock) -> FloatArray:
 
 
 def in_window(windows: Windows, name: str, table: pa.Table) -> NDArray[np.bool_]:
-    """Return a mask of the rows (n,) whose time is in a window."""
+    """Return a mask of the rows (n,) whose time is in the window of this name."""
     seconds = times(table.column(windows.column), windows.clock)
     # NaN, for no time, compares as false.
-    inside: NDArray[np.bool_] = (seconds >= windows.start(name)) & (seconds < windows.end(name))
-    return inside
+    return np.asarray((seconds >= windows.start(name)) & (seconds < windows.end(name)))
 
 
 def have_time(windows: Windows, table: pa.Table) -> NDArray[np.bool_]:
@@ -190,12 +189,10 @@ Read = Callable[[pa.ChunkedArray], FloatArray]
 def missing(
     column: pa.ChunkedArray, words: tuple[str, ...], read: Read = numbers
 ) -> NDArray[np.bool_]:
-    """Return a mask of the missing values of a column (n,).
+    """Return a mask (n,) of the values of a column that are null, NaN, blank or one of ``words``.
 
     words   texts that mean a missing value, as do equal numbers: −999.0 where −999 does
     read    column → its numbers
-
-    Null, NaN and blank texts are missing too.
     """
     column = _plain(column)
     equal_numbers = read(pa.chunked_array([pa.array(words, pa.string())]))
@@ -212,14 +209,6 @@ def missing(
 def _floats(column: pa.ChunkedArray) -> FloatArray:
     # Null becomes NaN; a copy, which may be written to.
     return np.array(column.to_numpy(), dtype=np.float64)
-
-
-def _unusual_number(text: str) -> float:
-    """Return the number that an unusual text stands for: infinity, a very long number, or NaN."""
-    try:
-        return float(text) if "_" not in text else float("nan")
-    except ValueError:
-        return float("nan")
 
 
 def texts(column: pa.ChunkedArray) -> tuple[IntArray, NDArray[np.object_]]:
@@ -257,16 +246,16 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def missing_cells(attribute: Attribute, column: pa.ChunkedArray) -> NDArray[np.bool_]:
-    """Return a mask (n,) of a numeric column's missing values; all False if they have no cell."""
+    """Return a mask (n,) of a numeric column's missing values; all False if none may be missing."""
     if not attribute.nullable:
         return np.zeros(len(column), dtype=np.bool_)
     return missing(column, attribute.missing, partial(numbers_in, attribute))
 
 
 def valid_numbers(attribute: Attribute, column: pa.ChunkedArray) -> FloatArray:
-    """Return numbers (n,) in the attribute's bounds; NaN for missing and invalid values.
+    """Return the column's numbers (n,) in the attribute's bounds; NaN for all other values.
 
-    A number outside is clipped, or invalid if the attribute says so (``on_invalid``)."""
+    A number outside is clipped; with ``on_invalid`` keep or drop it becomes NaN."""
     box = attribute.coordinate
     assert box is not None
     values = _numbers_or_nan(attribute, column)
@@ -283,7 +272,7 @@ def finite_numbers(attribute: Attribute, column: pa.ChunkedArray) -> FloatArray:
 
 
 def _numbers_or_nan(attribute: Attribute, column: pa.ChunkedArray) -> FloatArray:
-    """Return the numbers (n,) of any size; NaN for missing and other values."""
+    """Return the numbers (n,) of a column, of any size; NaN for missing and other values."""
     values = numbers_in(attribute, column)
     if not attribute.nullable and not attribute.missing:
         return values
@@ -306,7 +295,7 @@ def level_codes(attribute: Attribute, column: pa.ChunkedArray) -> IntArray:
 
 
 def cell_codes(attribute: Attribute, column: pa.ChunkedArray) -> IntArray:
-    """Return the codes (n,) of an attribute's column, with INVALID for rows to drop."""
+    """Return the codes (n,) of the bins or levels in a column, with INVALID for rows to drop."""
     if not isinstance(attribute.cells, Bins):
         return level_codes(attribute, column)
     codes = attribute.cells.encode(valid_numbers(attribute, column))
@@ -316,7 +305,7 @@ def cell_codes(attribute: Attribute, column: pa.ChunkedArray) -> IntArray:
 
 
 def _keep_invalid(attribute: Attribute, codes: IntArray) -> IntArray:
-    """Return codes with the missing code for INVALID, if the attribute keeps such rows."""
+    """Return the codes, with INVALID replaced in place by the missing code if rows are kept."""
     if attribute.keeps_rows and attribute.nullable:
         codes[codes == INVALID] = attribute.missing_code
     return codes
@@ -327,7 +316,7 @@ def breaking_rows(
 ) -> NDArray[np.bool_]:
     """Return a mask of the rows (n,) that break a constraint; no row with an invalid value does.
 
-    codes   of the constrained attributes (n,)
+    codes   attribute → codes (n,) of the constrained attributes
     """
     constrained = {name: codes[name] for name in constraint.attributes}
     is_complete: NDArray[np.bool_] = np.logical_and.reduce(
@@ -339,14 +328,13 @@ def breaking_rows(
 
 
 def mend_constraints(domain: Domain, codes: dict[str, IntArray]) -> NDArray[np.bool_]:
-    """Make a value missing in each row that breaks a constraint, so that it costs no row.
+    """Replace values by the missing code in rows that break a constraint; mask the rows kept (n,).
 
-    codes   of every constrained attribute (n,), which are changed: those of the constraint's last
-            attribute that keeps rows and has a level of missing values
+    codes   attribute → codes (n,) of every constrained attribute, changed in place: those of each
+            constraint's last attribute that keeps rows and has a level of missing values
 
-    Return a mask of the rows (n,) that then break no constraint.
-
-    A row is mended by itself, in the declared order of the constraints.
+    The mask is of rows that then break no constraint. A row is mended by itself, in the declared
+    order of the constraints.
     """
     for constraint in domain.constraints:
         attributes = [domain[name] for name in constraint.attributes]
@@ -363,7 +351,9 @@ def mend_constraints(domain: Domain, codes: dict[str, IntArray]) -> NDArray[np.b
 def level_words(
     attribute: Attribute, column: pa.ChunkedArray
 ) -> tuple[IntArray, NDArray[np.object_]]:
-    """Return ``texts`` of a nominal column, aliases being replaced and missing texts None."""
+    """Return the index (n,) of each row's text in a list of texts, and this list, as ``texts``.
+
+    Texts are those of a nominal attribute: levels for aliases, and None for missing values."""
     places, words = texts(column)
     aliases = dict(attribute.aliases)
     if kind_of(column.type) == "number" and isinstance(attribute.cells, Levels):

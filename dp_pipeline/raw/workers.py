@@ -4,8 +4,6 @@ Work is a function and a list of tasks, which can be pickled and sent to the row
 repeated or lost: it reads files that do not change, and writes files atomically.
 """
 
-from __future__ import annotations
-
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,9 +18,7 @@ from dp_pipeline.config.errors import DeclarationError, one_of
 from dp_pipeline.files import write_atomically
 
 ENGINES = ("memory", "stream", "dask", "spark")
-
 MAX_THREADS = 8  # Threads that work on batches, at most; each has one in memory
-
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
@@ -36,9 +32,9 @@ class ParallelMap(Protocol):
 
 
 def split_engine(text: str) -> tuple[str, str]:
-    """Return the name and the address in an engine's text; DeclarationError for an unknown engine.
+    """Return an engine's name and the address of its server; DeclarationError for an unknown one.
 
-    text   one of ENGINES, or empty; dask and spark of other machines have ":ADDRESS" at the end
+    text   one of ENGINES, or empty; for other machines ``dask:ADDRESS`` or ``spark:ADDRESS``
     """
     name, _, address = text.partition(":")
     if name not in ("", *ENGINES) or (address and name not in ("dask", "spark")):
@@ -67,10 +63,11 @@ def map_to_tables(
     tasks: Sequence[Task],
     folder: Path,
 ) -> Iterator[pa.Table]:
-    """Yield the tables of all tasks in order, which workers write to files.
+    """Yield the tables that ``work`` makes of each task, in the order of the tasks.
 
-    folder   private folder for these files, which are deleted after reading
-    """
+    folder   private folder for the workers' files of tables, which are deleted after reading
+
+    A single task is done here, without a file."""
     if len(tasks) == 1:
         yield from work(tasks[0])
         return
@@ -93,7 +90,7 @@ def _write_result(
 
 
 def write_tables(path: Path, tables: Iterable[pa.Table]) -> None:
-    """Write tables of one chunk each as batches of an Arrow file, atomically."""
+    """Write tables, at least one and of one chunk each, as batches of an Arrow file, atomically."""
 
     def write(file: BinaryIO) -> None:
         remaining = iter(tables)

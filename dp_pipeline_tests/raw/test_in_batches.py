@@ -19,10 +19,10 @@ from dp_pipeline.config.errors import DeclarationError, SourceError
 from dp_pipeline.config.source import Source
 from dp_pipeline.raw import contributions
 from dp_pipeline.raw.contributions import (
-    PART_COUNT,
+    GROUP_COUNT,
     PersonKeys,
-    assign_parts,
-    part_of_files,
+    assign_groups,
+    group_of_files,
     split_by_person,
 )
 from dp_pipeline.raw.counters import MAX_BYTES_IN_MEMORY, open_counter
@@ -119,22 +119,22 @@ def parts_of(tables: list[pa.Table], folder: Path) -> list[pa.Table]:
     paths = [folder / f"{index}.arrow" for index in range(len(tables))]
     dealt = [split_by_person(one, keys(), path) for one, path in zip(tables, paths, strict=True)]
     files = list(zip(paths, dealt, strict=True))
-    return [part_of_files(files, part) for part in sorted(set().union(*dealt))]
+    return [group_of_files(files, part) for part in sorted(set().union(*dealt))]
 
 
 def test_persons_spread_over_all_parts_and_gaps_over_none():
     table = pa.table({"who": [str(index) for index in range(10_000)] + [None, "", "  "]})
-    parts = assign_parts(table, keys())
+    parts = assign_groups(table, keys())
     assert parts[-3:].tolist() == [-1, -1, -1]
-    assert len(np.unique(parts[:-3])) == PART_COUNT
-    other = assign_parts(table, keys(b"another"))
+    assert len(np.unique(parts[:-3])) == GROUP_COUNT
+    other = assign_groups(table, keys(b"another"))
     assert (parts[:-3] != other[:-3]).mean() > 0.9
 
 
 def test_a_part_that_shares_a_person_with_another_is_seen(tmp_path, monkeypatch):
     # A mutant: rows are dealt out one by one.
     monkeypatch.setattr(
-        contributions, "assign_parts", lambda table, _: np.arange(table.num_rows) % 2
+        contributions, "assign_groups", lambda table, _: np.arange(table.num_rows) % 2
     )
     table = pa.table({"x": range(8), "who": ["a"] * 8})
     parts = parts_of([table], tmp_path)

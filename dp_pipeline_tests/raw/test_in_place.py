@@ -14,7 +14,8 @@ from dp_pipeline.raw.counters import open_counter
 from dp_pipeline.raw.ingest import IN_PLACE, ingest, ingested_tables
 from dp_pipeline.raw.prepare import prepare
 from dp_pipeline.raw.snapshot import Snapshot
-from dp_pipeline.raw.sources import parquet, parquet_batches, parquet_parts, parquet_tables
+from dp_pipeline.raw.sources import parquet
+from dp_pipeline.raw.sources.parquet import parquet_batches, parquet_parts, parquet_tables
 from dp_pipeline.raw.validate import validate
 from dp_pipeline_tests.raw.written import written_spec
 

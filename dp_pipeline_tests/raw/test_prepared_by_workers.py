@@ -16,7 +16,7 @@ from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import Damaged, DeclarationError, PipelineError
 from dp_pipeline.raw import prepare
 from dp_pipeline.raw.clusters import RedactErrors, workers_of
-from dp_pipeline.raw.contributions import Parts, PersonKeys
+from dp_pipeline.raw.contributions import Groups, PersonKeys
 from dp_pipeline.raw.snapshot import Snapshot, mark_validated
 from dp_pipeline.raw.stages import BatchReader, stage_batches, store_parts
 from dp_pipeline.raw.validate import validate
@@ -96,11 +96,11 @@ def test_every_engine_finds_the_same_of_every_expectation(engine, tmp_path):
 class DiesWhenDone(prepare._Normalizer):
     """Its worker does its first batch, and its first part, and dies before it says so."""
 
-    def split_batch(self, numbered_batch: tuple[int, BatchReader]) -> Parts:
+    def split_batch(self, numbered_batch: tuple[int, BatchReader]) -> Groups:
         return self._and_die("split", super().split_batch(numbered_batch))
 
-    def normalize_part(self, task: tuple[int, Any]) -> list[pa.Table]:
-        return self._and_die("part", super().normalize_part(task))
+    def normalize_group(self, task: tuple[int, Any]) -> list[pa.Table]:
+        return self._and_die("part", super().normalize_group(task))
 
     def _and_die(self, what: str, done: Any) -> Any:
         mark = self.scratch.parent.parent / f"{what}.died"

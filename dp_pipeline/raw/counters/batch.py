@@ -38,7 +38,6 @@ from dp_pipeline.results.derived_attribute import DerivedAttribute, Grouping
 from dp_pipeline.results.trees import BitTree, Prefixes
 
 MAX_ROWS = 1 << 37  # Bound on the rows of all batches, below which no total of a query can overflow
-
 Answer = tuple[IntArray, ...]
 
 

@@ -6,8 +6,6 @@ counts the same batches again, and one of its answers is used. All workers need 
 and exact sums cross the network, which has to be trusted or encrypted.
 """
 
-from __future__ import annotations
-
 import os
 import pickle
 from collections.abc import Iterator, Sequence

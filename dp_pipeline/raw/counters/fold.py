@@ -20,7 +20,6 @@ from dp_pipeline.results.derived_attribute import DerivedAttribute, Grouping
 from dp_pipeline.results.trees import BitTree, Prefixes
 
 Partial = list[Answer | None]  # One answer for each query; None where no row was read
-
 Fold = Callable[[Sequence[BatchQuery]], Partial]
 """An engine: queries → their answers about all rows."""
 

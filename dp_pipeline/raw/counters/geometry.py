@@ -3,8 +3,6 @@
 Rows in nodes of a tree are counted by one sorted key a row, without a grid, for any depth.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -17,7 +15,6 @@ from dp_pipeline.raw.counters.tables import ROWS_A_CHUNK
 from dp_pipeline.results.trees import AXIS_BITS, BitTree, Prefixes
 
 Columns = Sequence[NDArray[Any]]  # Fixed-point coordinates (rows,), in the order of attributes
-
 _MAX_ROWS = 1 << 13
 _MAX_PRODUCTS = 1 << 18
 
@@ -102,7 +99,7 @@ def _add_subsets(
     sums: IntArray, rules: Sequence[NearestCentre], columns: Columns, *, salt: int
 ) -> None:
     subsets = subset_of(columns, salt, len(rules))
-    # Small whole numbers are sorted by radix.
+    # Sorted by subset, so that each rule reads only its own rows; small integers by radix.
     order = np.argsort(subsets.astype(np.min_scalar_type(len(rules))), kind="stable")
     columns = [column[order] for column in columns]
     ends = np.cumsum(np.bincount(subsets, minlength=len(rules))).tolist()
@@ -202,7 +199,6 @@ def grid_counts(columns: Sequence[NDArray[Any]], cells: int, *, rows: int) -> In
 
 
 Keys = NDArray[np.signedinteger[Any]]  # Whole numbers (rows,)
-
 _BOXES_A_CHUNK = 1 << 17
 _LOW_BITS = 8
 

@@ -5,8 +5,6 @@ one to three attributes need few passes by *super-columns*, several columns fuse
 over pairs or triples of super-columns contain those over pairs or triples of columns as sums.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -42,7 +42,6 @@ from dp_pipeline.raw.stages import BatchReader, write_row_groups
 from dp_pipeline.raw.values import column_of, finite_numbers, level_words, valid_numbers
 
 MAX_LEVEL_BYTES = 256  # Bytes of a discovered level, at most; a longer text is a note and no level
-
 Parts = Callable[[], Iterator[pa.Table]]  # Yields the counted rows, all of a person in one table
 
 

@@ -32,8 +32,7 @@ GENERATORS: Registry[Callable[..., pa.Table]] = Registry(
 )
 """Name in a data set file → generator."""
 
-STREAMS = ("rides_stream",)
-"""Generators whose rows have a time; for a window they generate its rows alone."""
+STREAMS = ("rides_stream",)  # Their rows have a time; for a window they generate its rows alone
 
 
 def random_numbers(seed: int) -> np.random.Generator:

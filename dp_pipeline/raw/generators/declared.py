@@ -1,7 +1,5 @@
 """Artificial rows, drawn from a declaration or from the rows of an earlier release."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -21,7 +19,6 @@ from dp_pipeline.raw.prepare import rows_breaking
 MISSING_SHARE = 0.02  # The share of missing values of a column that may have some
 EXAMPLE_LEVELS = 4  # Levels of a column whose levels are to be discovered
 EXAMPLE_SPREAD = 100  # Units of the numbers of a column whose bounds are to be discovered
-
 _DECADE = 10 * 365
 _MOST_ROUNDS = 50  # Draws of ``rows`` rows, at most, to replace those that break constraints
 

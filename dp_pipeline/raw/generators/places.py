@@ -4,8 +4,6 @@
 drifts.
 """
 
-from __future__ import annotations
-
 import math
 from datetime import UTC, datetime
 from functools import partial
@@ -121,13 +119,11 @@ HUBS = np.array(
         (27.0, 16.5, 0.4, 0.06),  # airport
     ]
 )
-CORRIDOR = np.array([(3.0, 3.0), (26.0, 11.5)])
-"""The ends of a tram line from the harbour to the east, around which places lie within 0.3 km."""
+CORRIDOR = np.array([(3.0, 3.0), (26.0, 11.5)])  # Ends of a tram line, with places 0.3 km around
 CORRIDOR_WEIGHT, BACKGROUND_WEIGHT = 0.13, 0.08
-
 TRIPS_A_RIDER = 8.0
+# Pareto exponent of a rider's activity, and its maximum relative to the least active one.
 HEAVY_TAIL, MAX_TIMES_USUAL = 1.6, 100.0
-"""Pareto exponent of a rider's activity, and its maximum relative to the least active one."""
 
 FAVOURITES = 4
 FAVOURITE_SHARE, NEAR = 0.75, 0.12
@@ -182,9 +178,7 @@ def draw_places(rng: np.random.Generator, count: int, hubs: FloatArray = HUBS[:,
 
 WEEK = 7 * DAY
 MONDAY = 4 * DAY  # The first Monday after 1970-01-01, which was a Thursday, in seconds
-
-RIDERS, NEW_RIDERS = 5_000, 250
-"""Riders of a week, and new riders among them; each stays for twenty weeks."""
+RIDERS, NEW_RIDERS = 5_000, 250  # Of a week, and new ones among them, who stay for twenty weeks
 
 VEHICLES = ("bicycle", "scooter", "tram", "car")
 HOURS = np.array([1, 1, 1, 1, 1, 2, 4, 8, 10, 6, 4, 4, 5, 5, 4, 5, 7, 10, 9, 6, 4, 3, 2, 1.0])

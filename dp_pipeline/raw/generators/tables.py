@@ -11,8 +11,6 @@ Attributes depend on each other as in real tables, and some cells break their de
 tic_like: many attributes of few levels for few rows, in blocks of dependent attributes.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 

@@ -6,8 +6,6 @@ do. Benchmarks may be sampled, with every class in proportion; release data neve
 row is sampled depends on other rows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
@@ -22,26 +20,10 @@ from dp_pipeline.config.errors import DeclarationError, one_of
 from dp_pipeline.raw.generators import GENERATORS, STREAMS
 from dp_pipeline.raw.sources import reading
 from dp_pipeline.raw.sources.csv_files import read_csv
-from dp_pipeline.raw.sources.parquet import (
-    folder_parts,
-    parquet_batches,
-    parquet_parts,
-    parquet_tables,
-    source_types,
-)
+from dp_pipeline.raw.sources.parquet import folder_parts, parquet_tables, source_types
 from dp_pipeline.raw.sources.spreadsheets import read_xlsx
 from dp_pipeline.raw.units import OF_UNIT
 from dp_pipeline.raw.values import column_of, level_codes
-
-__all__ = [
-    "BUNDLED",
-    "parquet_batches",
-    "parquet_parts",
-    "parquet_tables",
-    "read_source",
-    "source_tables",
-    "stored_types",
-]
 
 BUNDLED = ("breast_cancer", "digits", "iris", "wine")  # Data sets in scikit-learn's wheel
 

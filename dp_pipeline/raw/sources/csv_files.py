@@ -9,8 +9,6 @@ Cells behind the last named column may be there or not where they are empty, and
 behind the last declared column: what nobody declares makes no row bad.
 """
 
-from __future__ import annotations
-
 import codecs
 import csv
 import io
@@ -36,7 +34,6 @@ _MARK = "\N{ZERO WIDTH NO-BREAK SPACE}"
 # plain bytes, in one pass over any number of marks.
 _MARKS = re.compile(b"%b(?<![^\n\r]%b)(?:%b)*" % ((codecs.BOM_UTF8,) * 3))
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-
 MAX_LINE_BYTES = 1 << 17  # Bytes of a line, at most; pyarrow cannot read one of over 2^20 bytes
 BYTES_A_PART = 1 << 24  # Bytes of a CSV file that are read at a time
 MAX_FILE_BYTES = 1 << 32  # Bytes of a CSV file of public rows, unpacked, at most; it is read whole
@@ -70,7 +67,10 @@ def _read_file(spec: DatasetSpec, path: Path) -> Iterator[pa.Table]:
         lambda: csv_columns(path, spec.source, line_is_row=spec.is_release),
         expected="a CSV file with a header line",
     )
-    names = strip_empty_names(names) if spec.is_release else _name_all_columns(names)
+    named = strip_empty_names(names)
+    # Public rows have a cell for each empty name at the end too, which gets a blank name.
+    unnamed = () if spec.is_release else range(len(named), len(names))
+    names = [*named, *(f" {place}" for place in unnamed)]
     reading.check_names(spec, names)
     columns = reading.declared_columns(spec)
     yield from reading.guarded_each(
@@ -128,12 +128,6 @@ def strip_empty_names(names: Sequence[str]) -> list[str]:
     """
     last = max((place for place, name in enumerate(names) if name.strip()), default=-1)
     return list(names[: last + 1])
-
-
-def _name_all_columns(names: Sequence[str]) -> list[str]:
-    """Return names with a different blank name for each empty one at the end."""
-    named = strip_empty_names(names)
-    return [*named, *(f" {place}" for place in range(len(named), len(names)))]
 
 
 def _bounded_lines(text: io.TextIOWrapper) -> Iterator[str]:
@@ -285,7 +279,7 @@ class _Transcoded(io.BufferedIOBase):
     read1 = read
 
     def _aligned(self, data: bytes) -> bytes:
-        """Return the next bytes, where a character that a line end cuts is an invalid one.
+        """Return the pending and these bytes, with an invalid character where a line end cuts one.
 
         The last bytes may wait for the next call."""
         width = self._width
@@ -378,7 +372,7 @@ def _delimiter(source: Source) -> str:
 
 
 def _content(data: bytes, source: Source) -> bytes:
-    """Return a part without byte order marks and comments; white space as delimiter becomes tabs.
+    """Return lines without byte order marks and comments, with tabs if white space is declared.
 
     A line is a comment by its first character, even in a quoted cell.
     """

@@ -26,7 +26,6 @@ from dp_pipeline.raw.sources.reading import MAX_CELL_BYTES, check_names, declare
 from dp_pipeline.raw.values import PLAIN
 
 CONNECT_SECONDS = 30
-
 TIME_TYPES = {
     "date": pa.date32(),
     "timestamp": pa.timestamp("s"),

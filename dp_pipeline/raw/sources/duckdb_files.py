@@ -111,7 +111,7 @@ def _open(location: str) -> DuckDBPyConnection:
 def _attempt(
     read: Callable[[], Result], error_of: Callable[[str], SourceError], got: str = ""
 ) -> Result:
-    """Return ``read()``; raise DuckDB's errors as ours, with ``got`` or else a known reason."""
+    """Return ``read()``; if DuckDB fails, raise ``error_of`` ``got``, or else of a known reason."""
     import duckdb
 
     try:

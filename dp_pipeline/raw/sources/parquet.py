@@ -3,8 +3,6 @@
 The footers of all files are checked before the first row is read.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -21,7 +19,6 @@ from dp_pipeline.raw.stages import ROWS_A_BATCH, BatchReader
 
 MAX_GROUP_ROWS = 1 << 26
 MAX_GROUP_BYTES = 1 << 32  # Bytes of all columns of a row group, unpacked, at most
-
 _EXPECTED = "a whole Parquet file"
 
 
@@ -73,16 +70,12 @@ def source_types(spec: DatasetSpec, path: Path) -> dict[str, str]:
     schemas = [pyarrow.parquet.read_schema(part) for part in folder_parts(spec, path)]
     types = {}
     for name in reading.declared_columns(spec):
-        stored = {schema.field(name).type for schema in schemas}
-        if len(stored) == 1:
-            types[name] = _type_words(stored.pop())
+        type_, *others = {schema.field(name).type for schema in schemas}
+        if pa.types.is_dictionary(type_):
+            type_ = "ordered categories" if type_.ordered else "categories"
+        if not others:
+            types[name] = str(type_)
     return types
-
-
-def _type_words(type_: pa.DataType) -> str:
-    if pa.types.is_dictionary(type_):
-        return "ordered categories" if type_.ordered else "categories"
-    return str(type_)
 
 
 class RowGroup(NamedTuple):

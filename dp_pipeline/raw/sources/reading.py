@@ -6,8 +6,6 @@ Persons are compared as whole numbers or as bytes, since floating numbers round 
 could merge or split persons.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 from collections.abc import Callable, Iterator, Sequence, Set

@@ -5,8 +5,6 @@ Each becomes the text that a CSV file in the declared reading would have, and is
 cell with an error, or one that is not of its own type, is missing.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import date, datetime, time
@@ -26,9 +24,7 @@ from dp_pipeline.raw.sources.reading import NoHeader, OddFile, Result
 from dp_pipeline.raw.values import PLAIN
 
 ROWS_A_PART = 1 << 16
-
 Row = Mapping[int, Any]  # Cells by their places from 0 on; a cell without a value may be left out
-
 _UNREADABLE = object()  # Value of a cell with an error (#DIV/0!), or that is not of its own type
 
 
@@ -45,7 +41,12 @@ def read_xlsx(spec: DatasetSpec, path: Path) -> Iterator[pa.Table]:
     places = [names.index(column) for column in columns]
     texts = [partial(_text, write=_writer(spec, column)) for column in columns]
     yield pa.table({column: pa.array([], pa.string()) for column in columns})
-    every = _without_footer(_rows(path, spec.source), spec.source.footer)
+    filled = (
+        row
+        for number, row in _sheet_rows(path, spec.source)
+        if number > spec.source.header_row and any(cell not in (None, "") for cell in row.values())
+    )
+    every = _without_footer(filled, spec.source.footer)
     rows = reading.guarded_each(spec, every, expected=expected)
     while part := list(islice(rows, ROWS_A_PART)):
         yield pa.table(
@@ -67,12 +68,6 @@ def sheet_names(path: Path, source: Source) -> list[str]:
     if not names:
         raise NoHeader
     return names
-
-
-def _rows(path: Path, source: Source) -> Iterator[Row]:
-    for number, row in _sheet_rows(path, source):
-        if number > source.header_row and any(cell not in (None, "") for cell in row.values()):
-            yield row
 
 
 def _sheet_rows(path: Path, source: Source) -> Iterator[tuple[int, Row]]:

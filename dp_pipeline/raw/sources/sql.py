@@ -4,8 +4,6 @@ A driver's message may quote a value of a row, the user or the host. So it is dr
 list of reasons replaces it.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -35,12 +33,9 @@ from dp_pipeline.raw.sources.reading import Result, convert_times, refusal
 from dp_pipeline.raw.values import PLAIN
 
 Cell = bytes | memoryview | int | float | None
-
 BATCH_ROWS = 50_000
 _FIRST_ROUNDED = 2.0**53  # The least whole number that represents several as a double
-
 _SQLITE = "sqlite:///"
-
 _REASONS = {
     "42P01": "a table that is not there: correct `query`",
     "42703": "a column that is not there: correct `query`",
@@ -116,7 +111,7 @@ def _source_url(spec: DatasetSpec) -> URL:
 def _attempt(
     spec: DatasetSpec, read: Callable[[], Result], *, expected: str, got: str = ""
 ) -> Result:
-    """Return ``read()``, or raise a SourceError without the driver's error."""
+    """Return ``read()``; if the database fails, raise a SourceError without the driver's words."""
     try:
         return read()
     except (SQLAlchemyError, UnicodeError, pa.ArrowException) as error:
@@ -168,7 +163,7 @@ def _array(cells: tuple[Cell, ...], field: pa.Field, statement: SelectStatement)
 
 
 def as_bytes(cell: Cell, signs: Signs = PLAIN) -> bytes | None:
-    """Return the UTF-8 text of a cell, in which a whole float has no decimal point; None for NULL.
+    """Return a cell as bytes, a number as UTF-8 text, in which a whole float has no decimal point.
 
     signs   signs in which numbers are written
     """
@@ -181,7 +176,7 @@ def as_bytes(cell: Cell, signs: Signs = PLAIN) -> bytes | None:
 
 
 def person_as_bytes(cell: Cell) -> bytes | None:
-    """Return the id in a cell of the person's column as UTF-8 text; None if it names no person.
+    """Return the id in a cell of the person's column as bytes of text; None if it names no person.
 
     A floating number is an id only if whole and below 2^53, since larger ones are rounded.
     """
