@@ -89,22 +89,26 @@ class Dependence:
         paths    those without the table, as of ``Dependence.paths``
         places   positions of the table's attributes
         """
-        inside = _closure(np.maximum(self.strengths, paths)[np.ix_(places, places)])
+        cells = np.ix_(places, places)
+        inside = _closure(np.maximum(self.strengths[cells], paths[cells]))
         to_table = paths[:, places]
         through = (to_table[:, :, None] * inside[None]).max(axis=1)
-        best = paths
+        best = paths.copy()
         for place in range(len(places)):
-            best = np.maximum(best, through[:, place, None] * to_table[None, :, place])
+            np.maximum(best, through[:, place, None] * to_table[None, :, place], out=best)
         return best
 
     def unexplained(self, paths: FloatArray) -> FloatArray:
-        """Return the rows of every score that paths do not predict, in the shape of ``paths``.
+        """Return the rows of every pair's score that paths do not predict, (…, pairs).
 
         paths   largest products of strengths, (…, d, d)
         """
-        strengths = np.where(self.strengths > 0, self.strengths, 1.0)
-        part = np.where(self.strengths > 0, self.explained * paths / strengths, 0.0)
-        return np.asarray(self.scores * np.maximum(0.0, 1 - part))
+        d = len(self.names)
+        places = np.ravel_multi_index(np.triu_indices(d, 1), (d, d))
+        strengths = self.strengths.take(places)
+        part = self.explained * paths.reshape(*paths.shape[:-2], d * d).take(places, axis=-1)
+        part /= np.where(strengths > 0, strengths, np.inf)
+        return np.asarray(self.scores.take(places) * np.maximum(0.0, 1 - part))
 
     @cached_property
     def by_tree(self) -> dict[tuple[str, str], float]:

@@ -43,6 +43,28 @@ class TableInformation:
     noise: FloatArray
     unexplained: FloatArray
 
+    @cached_property
+    def attributes_held(self) -> tuple[IntArray, IntArray, FloatArray]:
+        """The positions of each table and of each attribute that it has all levels of, among the
+        tables and the attributes of all sets, and the precision that it adds."""
+        sets, tables, attributes = (self.precision > 0).nonzero()
+        _, count, d = self.precision.shape
+        precision = self.precision[sets, tables, attributes]
+        return count * sets + tables, d * sets + attributes, precision
+
+    @cached_property
+    def pairs_held(self) -> tuple[IntArray, IntArray, FloatArray]:
+        """The positions of each best table and of its pair, among the tables and the pairs of all
+        sets, and the squared noise in it."""
+        sets, pairs = np.isfinite(self.noise).nonzero()
+        tables = self.precision.shape[1] * sets + self.best_table[sets, pairs]
+        return tables, self.noise.shape[1] * sets + pairs, self.noise[sets, pairs]
+
+    @cached_property
+    def missed(self) -> FloatArray:
+        """The squared dependence of each pair that no table holds, 0 for the others (c, pairs)."""
+        return np.where(np.isfinite(self.noise), 0.0, self.unexplained**2)
+
 
 def least_noise(noise: FloatArray) -> tuple[IntArray, FloatArray]:
     """Return the position of the table with the least noise in each pair, and that least noise,
@@ -142,7 +164,7 @@ class ExpectedError:
         precision = np.reshape([p for p, _ in of_tables], (1, len(of_tables), self._d))
         noise = np.reshape([n for _, n in of_tables], (1, len(of_tables), len(self.first)))
         measured_pairs = {pair for table in tables for pair in combinations(table, 2)}
-        unexplained = self.unexplained(self.dependence.paths(measured_pairs))
+        unexplained = self.dependence.unexplained(self.dependence.paths(measured_pairs)[None])
         return TableInformation(precision, *least_noise(noise), unexplained)
 
     def table_information(self, table: Names) -> tuple[FloatArray, FloatArray]:
@@ -158,14 +180,6 @@ class ExpectedError:
             pair = self._pair_place[first, other]
             noise[pair] = cells * max(1, (levels[first] - 1) * (levels[other] - 1))
         return precision, noise
-
-    def unexplained(self, paths: FloatArray) -> FloatArray:
-        """Return the rows of each pair's dependence that paths do not explain, (c, pairs).
-
-        paths   (d, d) or (c, d, d), as of ``Dependence.paths``
-        """
-        remaining = self.dependence.unexplained(paths.reshape(-1, *paths.shape[-2:]))
-        return np.asarray(remaining[:, self.first, self.second])
 
     def minimise(
         self, information: TableInformation, shares: FloatArray, amount: float, steps: int
@@ -195,16 +209,17 @@ class ExpectedError:
         remaining, count = self._remaining(information, shares, amount), shares.shape[1] - self._d
         of_errors = self.pair_weights / np.maximum(remaining.errors, TINY)
         # The error of an attribute is 1 / precision, whose slope is −1 / precision².
-        of_attribute = of_errors[:, self._pairs_of].sum(axis=2) / remaining.precision**2
+        of_attribute = of_errors.take(self._pairs_of, axis=1).sum(axis=2) / remaining.precision**2
         of_singles = of_attribute * remaining.by_itself / remaining.paid
         if not count:
             return np.asarray(of_singles)
-        places = information.best_table + count * np.arange(len(shares))[:, None]
-        size = count * len(shares)
-        noise = (remaining.noise * of_errors).ravel()
-        of_tables = np.bincount(places.ravel(), noise, minlength=size).reshape(-1, count)
-        of_tables = of_tables + (remaining.by_table * of_attribute[:, None]).sum(axis=2)
-        return np.hstack([of_tables / remaining.amounts, of_singles])
+        tables, attributes, _ = information.attributes_held
+        by_attribute = remaining.by_table * of_attribute.take(attributes)
+        best, pairs, _ = information.pairs_held
+        by_pair = remaining.noise * of_errors.take(pairs)
+        size = remaining.amounts.size
+        of_tables = np.bincount(best, by_pair, size) + np.bincount(tables, by_attribute, size)
+        return np.hstack([of_tables.reshape(-1, count) / remaining.amounts, of_singles])
 
     def start(self, tables: Sequence[Names], *, singles: bool = True) -> FloatArray:
         """Return the shares of an amount that ``minimise`` starts from, (1, tables + d).
@@ -232,14 +247,18 @@ class ExpectedError:
         amounts = np.maximum(shares * amount, TINY)
         squares, paid = self._squares(amounts[:, :count]), self._paid + amounts[:, count:]
         by_itself = 1 / (self.levels**2 * self._squares(paid))
-        by_table = information.precision / squares[:, :, None]
-        precision = by_itself + by_table.sum(axis=1)
-        is_held = np.isfinite(information.noise)
-        of_cells = np.take_along_axis(squares, information.best_table, axis=1) if count else 0.0
-        noise = np.where(is_held, information.noise, 0.0) * of_cells
-        missed = np.where(is_held, 0.0, information.unexplained**2)
-        both = 1 / precision[:, self.first] + 1 / precision[:, self.second]
-        errors = np.sqrt(both + noise + missed)
+        tables, attributes, precision = information.attributes_held
+        by_table = precision / squares.take(tables)
+        added = np.bincount(attributes, by_table, by_itself.size)
+        precision = by_itself + added.reshape(by_itself.shape)
+        best, pairs, noise = information.pairs_held
+        noise = noise * squares.take(best)
+        errors = (1 / precision).take(self.first, axis=1) + (1 / precision).take(
+            self.second, axis=1
+        )
+        errors += information.missed
+        errors.ravel()[pairs] += noise
+        errors = np.sqrt(errors, out=errors)
         return _Remaining(amounts[:, :count], paid, by_itself, by_table, precision, noise, errors)
 
     @cached_property
@@ -298,9 +317,9 @@ class _Remaining:
     amounts     (c, tables) amount of each table
     paid        (c, d) amount of each one-way marginal, earlier ones included
     by_itself   (c, d) precision of each one-way marginal by itself
-    by_table    (c, tables, d) precision that a table adds to a one-way marginal
+    by_table    precision of each of ``TableInformation.attributes_held`` by its table
     precision   (c, d) precision of each one-way marginal by all of these
-    noise       (c, pairs) squared error of a pair by the noise of its table
+    noise       squared error of each of ``TableInformation.pairs_held`` by its table's noise
     errors      (c, pairs) error of every pair, in rows in L1
     """
 

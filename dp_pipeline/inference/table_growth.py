@@ -164,8 +164,9 @@ class TableGrowth:
     def _try(self, choice: _Choice, candidates: Sequence[Names]) -> _Trial:
         """Return the result of adding each candidate, alone, as the last table."""
         count, most = len(candidates), len(choice.tables)
+        tables = [set(table) for table in choice.tables]
         inside = np.array(
-            [[set(table) <= set(new) for table in choice.tables] for new in candidates], dtype=bool
+            [[table.issubset(new) for table in tables] for new in candidates], dtype=bool
         ).reshape(count, most)
         new = [self.error.table_information(table) for table in candidates]
         precision, noise = (np.array(arrays) for arrays in zip(*new, strict=True))
@@ -188,7 +189,7 @@ class TableGrowth:
             np.concatenate(precisions, axis=1),
             np.where(is_better, most, best),
             np.where(is_better, noise, least),
-            self.error.unexplained(paths),
+            dependence.unexplained(paths),
         )
         return _Trial(information, noise, shares / shares.sum(axis=1, keepdims=True), inside, paths)
 
@@ -231,9 +232,10 @@ class _Choice:
         best = np.repeat(self._best[0], len(inside), axis=0)
         least = np.repeat(self._best[1], len(inside), axis=0)
         # Another table is best only in the few pairs whose best one is inside.
-        is_lost = inside[:, self._best[0][0]] if inside.size else np.zeros(best.shape, dtype=bool)
-        rows, pairs = np.nonzero(is_lost & np.isfinite(least))
+        held = np.flatnonzero(np.isfinite(self._best[1]))
+        rows, lost = np.nonzero(inside[:, self._best[0][0, held]])
         if len(rows):
+            pairs = held[lost]
             remaining = np.where(inside[rows].T, np.inf, self.noise[:, pairs])
             best[rows, pairs] = remaining.argmin(axis=0)
             least[rows, pairs] = remaining.min(axis=0)
