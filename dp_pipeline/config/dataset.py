@@ -304,7 +304,7 @@ class DatasetSpec:
         )
 
     @property
-    def times(self) -> frozenset[str]:
+    def time_columns(self) -> frozenset[str]:
         """The source columns that are only read as dates or times."""
         uses = {(column, each.reads_times) for each in self.domain for column in each.inputs}
         if self.windows is not None:
@@ -312,10 +312,10 @@ class DatasetSpec:
         return frozenset(name for name, is_time in uses if is_time and (name, False) not in uses)
 
     @property
-    def written_times(self) -> frozenset[str]:
+    def formatted_times(self) -> frozenset[str]:
         """The source columns of dates or times that an attribute reads by a declared format."""
         clocks = ((each.column, each.clock) for each in self.domain if each.derived is None)
-        return self.times & {column for column, clock in clocks if clock and clock.format}
+        return self.time_columns & {column for column, clock in clocks if clock and clock.format}
 
     @property
     def partition_keys(self) -> tuple[str, ...]:
@@ -392,7 +392,7 @@ class DatasetSpec:
         )
 
     @cached_property
-    def checks(self) -> str:
+    def checks_digest(self) -> str:
         """The SHA-256 in hex of the declared checks, which change no measurement; "" if none."""
         shares = {each.name: str(each.usable) for each in self.domain if each.usable != 1}
         if not shares and self.usable == 1 and not self.expectations:

@@ -32,7 +32,7 @@ def preparation_version(spec: DatasetSpec) -> str:
 def validation_version(spec: DatasetSpec) -> str:
     """Return the version of the validation stage, made from its code and the declared checks."""
     version = preparation_version(spec)
-    return digest_of(version, spec.checks) if spec.checks else version
+    return digest_of(version, spec.checks_digest) if spec.checks_digest else version
 
 
 def ingestion_version(spec: DatasetSpec) -> str:

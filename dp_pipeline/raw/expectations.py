@@ -106,8 +106,8 @@ def _column_expectations(spec: DatasetSpec) -> Iterator[Expectation]:
             ending = f"_2__{attribute.removesuffix(_SECOND)}"
         sentence = f"The source has exactly one column {column!r}."
         yield Expectation(f"column{ending}", sentence, True, True, "exists", attribute)
-        numbers = "whole numbers" if attribute == PERSON else "numbers"
-        numbers = "dates or times" if attribute != PERSON and column in spec.times else numbers
+        numbers = "dates or times" if column in spec.time_columns else "numbers"
+        numbers = "whole numbers" if attribute == PERSON else numbers
         sentence = f"Column {column!r} is stored as text or as {numbers}."
         yield Expectation(f"type{ending}", sentence, True, True, "type", attribute)
 

@@ -325,7 +325,7 @@ def mark_validated(
         "structural": structural,
         "refused": refused,
         "digest": spec.rows_digest,
-        "checks": spec.checks,
+        "checks": spec.checks_digest,
     }
     snapshot.record(validated=facts, **({"prepared": None} if refused else {}))
 
@@ -338,7 +338,7 @@ def require_validated(spec: DatasetSpec, snapshot: Snapshot) -> None:
             f"{snapshot!r}: its checks refused the snapshot: mend what they report, then "
             f"{new_snapshot_hint(spec.name, window_of(spec, snapshot))}"
         )
-    declared = (spec.rows_digest, spec.checks)
+    declared = (spec.rows_digest, spec.checks_digest)
     is_current = (validated.get("digest"), validated.get("checks")) == declared
     if validated.get("structural") is not True or not is_current:
         raise _not_prepared(spec, snapshot, "is not validated")

@@ -55,7 +55,7 @@ def _column_kind(spec: DatasetSpec, name: str, column: str, type_: pa.DataType) 
     kind = kind_of(type_)
     if name == expectations.PERSON:
         return kind if kind == "text" or type_ in WHOLE else "other"
-    return kind if kind == "text" or (kind == "time") == (column in spec.times) else "other"
+    return kind if kind == "text" or (kind == "time") == (column in spec.time_columns) else "other"
 
 
 def row_frame(spec: DatasetSpec, table: pa.Table) -> pd.DataFrame:

@@ -102,5 +102,5 @@ def test_checks_on_rows_have_a_digest_of_their_own(tmp_path: Path) -> None:
     plain, same = loaded(tmp_path), loaded(tmp_path, usable="usable: 1")
     shared = loaded(tmp_path, usable="usable: 0.9")
     expecting = loaded(tmp_path, expectations=f"expectations: [{EXPECTATION}]")
-    assert plain.checks == same.checks == ""
-    assert len({plain.checks, shared.checks, expecting.checks}) == 3
+    assert plain.checks_digest == same.checks_digest == ""
+    assert len({plain.checks_digest, shared.checks_digest, expecting.checks_digest}) == 3

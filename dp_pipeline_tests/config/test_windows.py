@@ -181,7 +181,7 @@ def test_a_file_declares_windows_with_a_limit_of_each(tmp_path: Path) -> None:
     )
     assert spec.cost_of_everything == Fraction(3, 2)
     assert "ended" in spec.columns
-    assert "ended" in spec.times
+    assert "ended" in spec.time_columns
     assert str(spec.protection) == "at most 3 rows of a person in each week, column person"
 
 

@@ -148,7 +148,7 @@ def _select_postgresql(connection: Connection, spec: DatasetSpec) -> SelectState
         person=spec.protection.column,
         times={
             name: TIME_TYPES[column_types[name]]
-            for name in spec.times
+            for name in spec.time_columns
             if column_types[name] in TIME_TYPES
         },
     )

@@ -261,7 +261,7 @@ def _plain_type(spec: DatasetSpec, name: str, part_types: Sequence[pa.DataType])
         return _common_integer_type(tuple(types))
     if types.keys() <= REAL:
         return next(iter(types)) if len(types) == 1 else pa.float64()
-    if name in spec.times and not types.keys() <= _TEXT:
+    if name in spec.time_columns and not types.keys() <= _TEXT:
         return _time_type(spec, name, tuple(types))
     if name == spec.protection.column and not types.keys() <= _TEXT:
         raise refusal(
@@ -293,10 +293,10 @@ def _checked_type(spec: DatasetSpec, name: str, type_: pa.DataType) -> pa.DataTy
             f"text or whole numbers in the person's column {name!r}",
             f"{got}{rounds}: write it as int64 or text (pandas: Int64 or string)",
         )
-    if name in spec.times:
+    if name in spec.time_columns:
         if type_ in _TEXT | {pa.null()} or kind_of(type_) == "time":
             return type_
-        if type_ in WHOLE and name in spec.written_times:
+        if type_ in WHOLE and name in spec.formatted_times:
             # Such as 20261231: its digits are read by the format.
             return pa.string()
         raise refusal(
