@@ -97,9 +97,10 @@ class StructuralZeros:
         tables = list[NoisyTable]()
         for noisy in measured:
             names = noisy.attributes
-            masks = [spread(part.mask, part.names, names) for part in self._within(names)]
-            table = reduce(lambda cells, mask: np.where(mask, cells, 0.0), masks, noisy.table * 1.0)
-            tables.append(TableEstimate(names, table, noisy.variance) if masks else noisy)
+            table, parts = noisy.table.astype(np.float64), self._within(names)
+            for part in parts:
+                table = np.where(spread(part.mask, part.names, names), table, 0.0)
+            tables.append(TableEstimate(names, table, noisy.variance) if parts else noisy)
         return tuple(tables)
 
     def _within(self, names: Names) -> list[AllowedCells]:
