@@ -1,7 +1,4 @@
-"""Quality numbers of releases: their metrics, one row a number, and tables of rows.
-
-The metrics of k-anonymous releases of public rows stand last, in ``FIGURES``.
-"""
+"""Quality numbers of releases, their metrics, and tables of them."""
 
 from __future__ import annotations
 
@@ -40,9 +37,9 @@ class Metric:
 
     short       column header of a narrow table
     title       its name, in words
-    unit        of its values; None where the row has a unit of its own
+    unit        of its values; None where each number has a unit of its own
     better      which values are better, in words
-    reference   the value of a method without privacy, or None
+    reference   value of a method without privacy, if it is known
     """
 
     short: str
@@ -101,7 +98,7 @@ METRIC_ORDER = tuple(_METRICS)
 def find_metric(name: str) -> Metric:
     """Return the metric with a name; for an unknown name a new one with that title.
 
-    A metric of one attribute is named with it: ``misclassified_svm/income``.
+    A name may end with an attribute, as in ``misclassified_svm/income``.
 
     >>> find_metric("nicv").short, find_metric("auc").short
     ('NICV', 'auc')
@@ -123,7 +120,7 @@ def metric_rank(name: str) -> tuple[int, str]:
 
 
 MOST_METRICS = 3
-"""Metric columns of one table, at most: with model and ε that makes five."""
+"""Most metric columns of one table: with model and ε that makes five."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +128,7 @@ class QualityRow:
     """One quality number of one release.
 
     epsilon   ε of the release, without that of its evaluation
-    metric    its name, as of ``find_metric``, such as ``nicv``
+    metric    name of its metric, as of ``find_metric``
     scale     of Laplace noise with the same deviation as the number's noise, if it was paid for
               with ε; None for an exact number on public rows
     unit      of value and scale
@@ -153,7 +150,7 @@ class QualityRow:
 
     @property
     def reading(self) -> str:
-        """The unit, and whether low or high values are better, as text.
+        """The unit of the number, and which values are better, as text.
 
         >>> QualityRow("mst", Fraction(1), "avd_2", 0.1, None, "share").reading
         'share; lower is better'
@@ -162,12 +159,12 @@ class QualityRow:
 
     @property
     def deviation(self) -> float | None:
-        """The standard deviation of the noise, √2·scale; None for an exact number."""
+        """The standard deviation of the number's noise, √2·scale; None for an exact number."""
         return None if self.scale is None else math.sqrt(2) * self.scale
 
     @property
     def text(self) -> str:
-        """The value as text, with its deviation or error.
+        """The value as text, with its error if it has one, else with its deviation.
 
         >>> QualityRow("dpqt_kmeans", Fraction(1), "nicv", 12.34, 0.29, "rows").text
         '12.3 ± 0.4'
@@ -180,7 +177,7 @@ class QualityRow:
 
 
 def bought_rows(bundle: Bundle) -> list[QualityRow]:
-    """Return the private quality numbers that a release has paid for."""
+    """Return the noisy quality numbers that a stored release has paid for."""
     epsilon = Fraction(bundle.facts["epsilon"])
     return [
         QualityRow(bundle.model, epsilon, metric, number.value, number.scale, number.unit)
@@ -202,7 +199,7 @@ def from_documents(documents: Sequence[Mapping[str, Any]]) -> list[QualityRow]:
 
 
 def sample_words(rows: Iterable[QualityRow]) -> str:
-    """Return what readers must know of numbers that are of a sample; empty if none is."""
+    """Return a sentence on numbers of a sample, for readers; empty if no row is of a sample."""
     if all(row.error is None for row in rows):
         return ""
     return (
@@ -213,9 +210,10 @@ def sample_words(rows: Iterable[QualityRow]) -> str:
 
 @dataclass(frozen=True)
 class Pivot:
-    """The rows of one metric as a table: models down, ε ascending across.
+    """The quality numbers of one metric as a table: models down, ε ascending across.
 
-    cells   (model, ε) → its rows: none, one, or one a replicate
+    unit    of the metric; else those of the numbers
+    cells   (model, ε) → its numbers: one, or one a replicate; absent without any
     """
 
     metric: str
@@ -233,14 +231,14 @@ class Pivot:
         return [row for cell in self.cells.values() for row in cell]
 
     def head(self, prices: Mapping[Fraction, str]) -> list[str]:
-        """Return the head of the table: ``Model``, then each ε.
+        """Return the head of the table: ``Model``, then a text with each ε and its price.
 
-        prices   ε → cost of a release at it, in words, where that differs from ε
+        prices   ε → price of a release at it, in words, where that differs from ε
         """
         return ["Model", *(_at(epsilon, prices) for epsilon in self.epsilons)]
 
     def texts(self, model: str) -> tuple[str, ...]:
-        """Return the text of the model's number at each ε; a dash where there is no number."""
+        """Return the text of the model's numbers at each ε; a dash where there is none."""
         return tuple(
             "; ".join(row.text for row in self.cells.get((model, epsilon), ())) or "–"
             for epsilon in self.epsilons
@@ -248,7 +246,7 @@ class Pivot:
 
     @property
     def only_text(self) -> str:
-        """The text that all cells share; empty if they differ."""
+        """The text that all cells share; empty if texts differ or there is only one cell."""
         texts = {text for model in self.models for text in self.texts(model)}
         return texts.pop() if len(texts) == 1 < len(self.cells) else ""
 
@@ -264,12 +262,12 @@ def sort_rows(rows: Iterable[QualityRow]) -> tuple[QualityRow, ...]:
 
 
 def metrics_of(rows: Iterable[QualityRow]) -> tuple[str, ...]:
-    """Return the metrics that occur, in reading order."""
+    """Return the names of the metrics of some rows, each once, in reading order."""
     return tuple(sorted({row.metric for row in rows}, key=metric_rank))
 
 
 def pivot(rows: Iterable[QualityRow], metric: str) -> Pivot:
-    """Return the table of one metric, which is empty without rows."""
+    """Return the table of the rows of one metric; without such rows it has no cells."""
     chosen = [row for row in sort_rows(rows) if row.metric == metric]
     cells: dict[tuple[str, Fraction], tuple[QualityRow, ...]] = {}
     for row in chosen:
@@ -285,12 +283,12 @@ def pivot(rows: Iterable[QualityRow], metric: str) -> Pivot:
 
 
 MOST_NUMBERS = 4
-"""Numbers of one line: with the model that makes five columns."""
+"""Most numbers of one line: with the model that makes five columns."""
 
 
 @dataclass(frozen=True)
 class SummaryTable:
-    """The quality of every model at the largest ε that was evaluated.
+    """A table of the quality of every model at the largest ε that was evaluated.
 
     caption   a description of the table
     head      ``model`` and the most important metrics
@@ -303,9 +301,9 @@ class SummaryTable:
 
     @classmethod
     def of(cls, rows: Sequence[QualityRow], prices: Mapping[Fraction, str]) -> SummaryTable | None:
-        """Return the summary of quality rows at their largest ε; None without rows.
+        """Return the summary of the quality numbers at their largest ε; None without numbers.
 
-        prices   as of ``Pivot.head``
+        prices   ε → price of a release at it, in words, where that differs from ε
         """
         if not rows:
             return None
@@ -339,11 +337,11 @@ REFERENCE = "eug_kmeans"
 
 
 def relative_rows(rows: Iterable[QualityRow]) -> tuple[QualityRow, ...]:
-    """Return rows with the RCP of the other clusterings: by what percentage their NICV is lower
-    than that of ``REFERENCE`` at the same ε; none where that was not evaluated.
+    """Return a new row of metric ``rcp`` for each exact row of ``nicv`` of another model than
+    ``REFERENCE``: by what percentage it is lower than the mean NICV of that model at the same ε.
 
-    Exact numbers only: a quotient of noisy ones would hide their noise, and each is clipped at a
-    distance of its own model's."""
+    Noisy numbers have none, as a quotient would hide their noise, and each is clipped at a distance
+    of its own model's; nor have those at an ε where ``REFERENCE`` was not evaluated."""
     cells = pivot([row for row in rows if row.scale is None], "nicv").cells
     relative = []
     for (model, epsilon), cell in cells.items():
@@ -393,7 +391,7 @@ def measure_text(value: float | None, name: str) -> str:
 
 
 def share_text(part: float, total: float) -> str:
-    """Return a part of a total in percent, with three digits; a dash without a total.
+    """Return a part in percent of a total as text, with three digits; a dash for a total of 0.
 
     >>> share_text(1, 8), share_text(1, 40000), share_text(0, 8)
     ('12.5 %', '0.00250 %', '0 %')

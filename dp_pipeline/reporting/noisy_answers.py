@@ -1,9 +1,9 @@
 """The distance of synthetic rows from measured noisy tables, and the part that noise explains.
 
-This is post-processing, which a reader may see. By the triangle inequality, for the synthetic table
-S, the noisy one M and the true one T: d(S, T) is at least d(S, M) − d(M, T) and at most their sum;
-the mean and deviation of d(M, T), which is noise alone, are known. S is made from M and other
-tables, so d(S, M) may be smaller than the noise: then no error of the model is visible.
+By the triangle inequality, for the synthetic table S, the noisy one M and the true one T: d(S, T)
+is at least d(S, M) − d(M, T) and at most their sum; the mean and deviation of d(M, T), which is
+noise alone, are known. S is made from M and other tables, so d(S, M) may be smaller than the noise:
+then no error of the model is visible.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SEEN = 2
 
 
 def attribute_text(attributes: Names) -> str:
-    """Return the names of some attributes as the first cell of a line."""
+    """Return names joined by " × "."""
     return " × ".join(attributes)
 
 
@@ -41,9 +41,10 @@ def attribute_text(attributes: Names) -> str:
 class MeasuredTable:
     """The distance between synthetic and noisy measured shares of some attributes.
 
-    distance   ½ Σ |s/m − c/n| for noisy counts c; above 1 where these are mostly noise
-    noise      the same distance between noisy answers and the truth, on average
-    spread     standard deviation of that
+    distance   ½ Σ |s/m − c/n| over cells, for s of m synthetic rows and noisy counts c of n rows;
+               above 1 where these are mostly noise
+    noise      mean of the same distance between noisy counts and the truth
+    spread     standard deviation of that distance
     """
 
     attributes: Names
@@ -67,25 +68,20 @@ class MeasuredTable:
 
     @property
     def cells(self) -> list[str]:
-        """The cells of a table line: attributes, distance, parts by noise and model, bound."""
+        """The texts of a table line: attributes, ``distance``, ``noise``, ``model``, ``most``."""
         model = f"at least {number_text(self.model)}" if self.model else "not seen"
-        return [
-            self.name,
-            number_text(self.distance),
-            noisy_text(self.noise, self.spread),
-            model,
-            number_text(self.most),
-        ]
+        noise = noisy_text(self.noise, self.spread)
+        return [self.name, number_text(self.distance), noise, model, number_text(self.most)]
 
 
 @dataclass(frozen=True)
 class NoisyAnswers:
     """The measured tables of a release, to compare synthetic rows with.
 
-    tables      as they were paid for; each counts a row once, or a unit with parts
-    pairs       of parts of one unit, summed over all sizes: attribute → counts (cells,)
+    tables      noisy tables as they were paid for, which count each row, or unit, once
     groupings   attribute → groups of its levels in tables of several attributes
-    total       number of rows by all of them
+    total       number of rows, or units, by all tables; None without tables
+    pairs       attribute → noisy counts (cells,) of pairs of parts of one unit, of all sizes
     """
 
     tables: tuple[NoisyCounts, ...]
@@ -95,7 +91,8 @@ class NoisyAnswers:
 
     @classmethod
     def of_bundle(cls, bundle: Bundle, domain: Domain) -> NoisyAnswers | None:
-        """Return the measured tables of a bundle; None where no noisy counts of rows are stored."""
+        """Return the measured tables of a stored release; None where no noisy counts are stored, or
+        where they are of attributes that the domain lacks."""
         described = bundle.tables.get(noisy_table_names(bundle.tables)[0])
         names = set() if described is None else {*", ".join(described["marginal"]).split(", ")}
         known = {"", *domain.names, *(f"next {name}" for name in domain.names)}
@@ -110,7 +107,7 @@ class NoisyAnswers:
 
     @classmethod
     def of_table(cls, table: SyntheticTable) -> NoisyAnswers:
-        """Return the measured tables of a release in memory."""
+        """Return the measured tables of a synthetic table in memory."""
         return cls._of_counts(table.noisy_counts, table.groupings, table.domain)
 
     @classmethod
@@ -126,13 +123,14 @@ class NoisyAnswers:
         return cls(rows, groupings, NoisyTotal.of_counts(rows), pairs)
 
     def compared(self, codes: Mapping[str, IntArray], domain: Domain) -> tuple[MeasuredTable, ...]:
-        """Return each measured column and pair with its distance from its least noisy answers.
+        """Return the distances of synthetic rows from the least noisy answers of each measured
+        column and pair, at most ``MOST_PAIRS`` pairs, and of each measured pair of parts; () where
+        the noisy number of rows is unknown or mostly noise.
 
-        Those that noise explains least come first. It is empty where the noisy number of rows is
-        unknown or mostly noise.
-
-        codes    of the synthetic rows: attribute → int (rows,)
+        codes    attribute → codes of the synthetic rows (rows,)
         domain   declared attributes
+
+        Tables with the largest ``model`` come first, then those with the largest ``most``.
         """
         total = self.total
         if total is None or total.rows <= DEVIATIONS * total.deviation:
@@ -156,7 +154,7 @@ class NoisyAnswers:
         return tables
 
     def unmeasured(self, codes: Mapping[str, IntArray]) -> int:
-        """Return the number of pairs of attributes that are in no measured table."""
+        """Return the number of pairs among the attributes of ``codes`` that no table measured."""
         pairs = [names for names in self._attribute_sets(codes) if len(names) == 2]
         return comb(len(codes), 2) - len(pairs)
 
@@ -179,9 +177,7 @@ class NoisyAnswers:
         sizes = {name: domain[name].size for name in attributes}
         grouped = {name: self.groupings[name] for name in attributes if name in self.groupings}
         for groups in ({}, grouped):
-            shape = tuple(
-                groups[name].size if name in groups else sizes[name] for name in attributes
-            )
+            shape = tuple(groups[n].size if n in groups else sizes[n] for n in attributes)
             answer = least_noisy(self.tables, attributes, shape)
             if answer is not None:
                 shares = synthetic_shares(attributes, codes, shape, groups, weights)
@@ -197,14 +193,17 @@ def synthetic_shares(
     groups: Mapping[str, Grouping],
     weights: FloatArray | None = None,
 ) -> FloatArray:
-    """Return the share of the synthetic rows in each cell, in ``shape``; uniform without rows.
+    """Return the share of the synthetic rows in each cell over some attributes, in ``shape``; equal
+    shares without rows.
 
-    weights   of the rows: float (rows,); None: 1
+    codes     attribute → codes (rows,)
+    shape     groups of levels of each attribute, or levels where ``groups`` has none
+    weights   of the rows (rows,); None: 1
     """
-    keys = np.zeros(len(codes[attributes[0]]), dtype=np.int64)
-    for name, size in zip(attributes, shape, strict=True):
-        column = groups[name].labels[codes[name]] if name in groups else codes[name]
-        keys = keys * size + column
+    columns = tuple(
+        groups[name].labels[codes[name]] if name in groups else codes[name] for name in attributes
+    )
+    keys = np.ravel_multi_index(columns, shape)
     cells = int(np.prod(shape, dtype=np.int64))
     counts = np.bincount(keys, weights, minlength=cells).reshape(shape)
     return np.asarray(counts / counts.sum() if len(keys) else np.full(shape, 1 / cells))
@@ -213,7 +212,7 @@ def synthetic_shares(
 def _cells_of_pairs(table: IntArray | FloatArray, domain: Domain) -> IntArray | FloatArray:
     """Return numbers by size, from two parts on, and by cell, a pair of codes: (sizes, cells).
 
-    table   by size and both codes; where parts are a set, the smaller code is first
+    table   (sizes, k, k) by both codes; where parts are a set, the smaller code is first
     """
     assert domain.parts is not None
     of_pairs = table[2 - domain.parts.fewest :]
@@ -230,7 +229,7 @@ def _summed_pairs(noisy: NoisyCounts, domain: Domain) -> NoisyCounts:
 
 
 def _pairs_of_units(units: UnitTables, name: str) -> FloatArray:
-    """Return the share of units by pair of codes, where all pairs of a unit count 1: (cells,)."""
+    """Return the share of units by pair of codes (cells,), where all pairs of a unit count 1."""
     cells = _cells_of_pairs(units.pair_counts(name), units.domain)
     many = [pair_count(2 + i, in_order=units.has_order) for i in range(len(cells))]
     return np.asarray((cells / np.reshape(many, (-1, 1))).sum(axis=0) / units.weights.sum())

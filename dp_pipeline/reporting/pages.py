@@ -31,7 +31,7 @@ from dp_pipeline.results.bundle import REFINES, Bundle
 
 
 class Timeline(NamedTuple):
-    """The table with a line for each time window, newest first."""
+    """A table with one line a time window, newest first."""
 
     head: list[str]
     lines: list[list[str]]
@@ -40,10 +40,8 @@ class Timeline(NamedTuple):
 def card(release: ReportedRelease) -> str:
     """Return the card of one release in Markdown, at most 100 lines.
 
-    It is no part of a private release's bundle, which never changes, while the sum of all charges
-    grows.
-
-    Raises BoundaryViolation for what ``require_showable`` refuses."""
+    It is no part of a private release's bundle: that never changes, but the sum of all charges
+    grows. Raises BoundaryViolation for what ``require_showable`` refuses."""
     release.require_showable()
     return render(f"card_{release.level}.md.j2", release=release, figures=FIGURES)
 
@@ -60,23 +58,22 @@ def write_report(  # noqa: PLR0913
     forecast: BudgetForecast | None = None,
     written: datetime | None = None,
 ) -> Path:
-    """Write the report of a data set over every ε, every K or every window; return its path.
+    """Write the HTML report of a data set over all ε, all K or all time windows; return its path.
 
-    level      ε or K; a timeline: over windows
-    releases   of that level; over K at most one for each method and K
-    pictures   figures of the releases
-    rows       quality numbers, over ε
+    level             of the releases; a timeline for a report over time windows
+    releases          of that level; over K at most one for each method and K
+    pictures          figures of the releases
+    rows              quality numbers, over ε
     non_dp_releases   releases of the same sensitive rows without ε, a text each
-    forecast   amounts that the population has spent and has left; None over K
-    written    the time on the page; None: now
+    forecast          what the population has spent and can afford; None over K
+    written           the time on the page; None: now
 
-    An older page is replaced as a whole. Raises BoundaryViolation for an exact number of data whose
-    purpose is release, for pictures of such data over K, and for what ``require_showable`` refuses.
+    An older page is replaced. Raises BoundaryViolation for an exact number of data whose purpose is
+    release, for pictures of such data over K, and for what ``require_showable`` refuses.
     """
     for release in releases:
         release.require_showable()
-    timeline = level if isinstance(level, Timeline) else None
-    name = "window" if isinstance(level, Timeline) else level
+    timeline, name = (level, "window") if isinstance(level, Timeline) else (None, level)
     _require_noisy(spec, name, rows, pictures)
     facts = _over_k(releases) if level == "k" else _over_epsilon(releases, rows)
     return write_page(
@@ -84,17 +81,9 @@ def write_report(  # noqa: PLR0913
         f"report_{name}.html.j2",
         spec=spec,
         releases=releases,
-        warnings=_grouped(
-            (text, release.name) for release in releases for text in release.warnings
-        ),
-        missing=_grouped(
-            (release.missing_line, release.name) for release in releases if release.missing_line
-        ),
-        left_out=_grouped(
-            (release.omitted_rows_line, release.name)
-            for release in releases
-            if release.omitted_rows_line
-        ),
+        warnings=_grouped((text, r.name) for r in releases for text in r.warnings),
+        missing=_grouped((r.missing_line, r.name) for r in releases if r.missing_line),
+        left_out=_grouped((r.omitted_rows_line, r.name) for r in releases if r.omitted_rows_line),
         pictures=pictures,
         non_dp_releases=non_dp_releases,
         forecast=forecast,
@@ -105,15 +94,14 @@ def write_report(  # noqa: PLR0913
 
 
 def summary_over_epsilon(rows: Sequence[QualityRow], prices: Prices) -> str | None:
-    """Return a Markdown table of every model at the largest ε, best first; None without numbers."""
-    table = SummaryTable.of(rows, prices)
-    if table is None:
+    """Return a Markdown table of every model at the largest ε, best first; None without rows."""
+    if (table := SummaryTable.of(rows, prices)) is None:
         return None
     return render("summary.md.j2", level="epsilon", summary=table).rstrip("\n")
 
 
 def summary_over_k(releases: Sequence[ReportedKAnonymousRelease]) -> str:
-    """Return a Markdown table of methods × K, with the AUC of classifiers if it is known."""
+    """Return a Markdown table of methods × K, with the AUC of each release that has one."""
     has_auc = any("auc" in release.figures for release in releases)
     text = render("summary.md.j2", level="k", grid=Grid.of(releases), has_auc=has_auc)
     return text.rstrip("\n")
@@ -138,14 +126,9 @@ def _require_noisy(
 def _over_epsilon(releases: Sequence[Any], rows: Sequence[QualityRow]) -> dict[str, Any]:
     releasable = [release for release in releases if release.bundle.is_releasable]
     prices = prices_of(releases)
-    standings = (Standing.NOT_DP, Standing.ANOTHER_EPSILON)
     caveats = {
-        standing: _grouped(
-            (release.bundle.caveat, release.name)
-            for release in releases
-            if release.standing == standing
-        )
-        for standing in standings
+        standing: _grouped((r.bundle.caveat, r.name) for r in releases if r.standing == standing)
+        for standing in (Standing.NOT_DP, Standing.ANOTHER_EPSILON)
     }
     return {
         "fit": len(releasable),
@@ -162,21 +145,16 @@ def _over_epsilon(releases: Sequence[Any], rows: Sequence[QualityRow]) -> dict[s
 
 def _spent(bundles: Sequence[Bundle]) -> Fraction:
     """Return the total cost of some releases, in which a refined release counts once."""
-    keys = {release.key for release in bundles}
-    return sum(
-        (
-            release.charged if release.facts.get(REFINES) in keys else release.charged_in_all
-            for release in bundles
-        ),
-        Fraction(0),
-    )
+    keys = {bundle.key for bundle in bundles}
+    costs = (b.charged if b.facts.get(REFINES) in keys else b.charged_in_all for b in bundles)
+    return sum(costs, Fraction(0))
 
 
 class Grid(NamedTuple):
-    """The table methods × K of k-anonymous releases.
+    """A table methods × K of k-anonymous releases.
 
     heads   one text a K, ascending
-    lines   method, and its release at every K or None; methods in the order of their releases
+    lines   (method, its release or None at each K); methods in the order of their releases
     """
 
     heads: list[str]
@@ -205,15 +183,13 @@ def _over_k(releases: Sequence[Any]) -> dict[str, Any]:
         },
         "by_method": {method: by_method[method] for method, _ in Grid.of(releases).lines},
         "diverse": _grouped(
-            (f"{release.method} {release.diversity}", str(release.k))
-            for release in releases
-            if release.diversity > 1
+            (f"{r.method} {r.diversity}", str(r.k)) for r in releases if r.diversity > 1
         ),
     }
 
 
 def _grouped(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """Return first text → all second texts that are paired with it, in their order."""
+    """Return the first text of pairs → all second texts that are paired with it, in their order."""
     groups: dict[str, list[str]] = {}
     for text, name in pairs:
         groups.setdefault(text, []).append(name)

@@ -1,7 +1,4 @@
-"""Warnings about a release that its user must know: few rows, weak signal, clipped rows.
-
-They follow from the release, the scales of its noise and declarations, so they cost nothing. A
-release without a number of rows gets no warning about that.
+"""Warnings about a release, such as few rows or weak signal, that follow from public numbers.
 
 How often a warning is wrong, where N̂ is the noisy number of rows and σ the deviation of its noise:
 
@@ -55,7 +52,7 @@ FEW = Fraction(1, 2)
 """Share of ``nominal_rows`` below which there is a warning of few rows."""
 
 DEVIATIONS = 4
-"""Deviations σ by which noise may explain a number without a warning."""
+"""Standard deviations by which noise may explain a number without a warning."""
 
 ENOUGH = 20
 """N·ε/(k·L) below which centres are mostly noise."""
@@ -90,24 +87,24 @@ of one count which spends a whole path."""
 
 @dataclass(frozen=True)
 class NoisyTotal:
-    """The noisy number of rows of a release, and the deviation of its noise, both in rows."""
+    """The noisy number of rows of a release, and the standard deviation of its noise, in rows."""
 
     rows: float
     deviation: float
 
     @property
     def most(self) -> float:
-        """The largest number of rows that is plausible given the noise."""
+        """The largest plausible number of rows: ``DEVIATIONS`` above the noisy one."""
         return self.rows + DEVIATIONS * self.deviation
 
     @property
     def is_noise(self) -> bool:
-        """Whether the total is no larger than noise could make it for an empty table."""
+        """Whether the total is so small that noise could make it for an empty table."""
         return self.rows < DEVIATIONS * self.deviation
 
     @property
     def is_signal(self) -> bool:
-        """Whether the total is so far above its noise that another draw would be too."""
+        """Whether the total is twice as large as noise could make it for an empty table."""
         return self.rows >= 2 * DEVIATIONS * self.deviation
 
     @property
@@ -116,7 +113,8 @@ class NoisyTotal:
 
     @classmethod
     def of_sums(cls, totals: Iterable[tuple[float, float]]) -> NoisyTotal | None:
-        """Return the mean of (total, variance) pairs, weighted by 1/variance; None without any."""
+        """Return the mean of (total, noise variance) pairs, weighted by 1/variance; None if no
+        variance is above 0."""
         sums = [(total, total_variance) for total, total_variance in totals if total_variance > 0]
         precision = sum(1 / total_variance for _, total_variance in sums)
         if not precision:
@@ -126,7 +124,7 @@ class NoisyTotal:
 
     @classmethod
     def of_counts(cls, counts: Iterable[NoisyCounts]) -> NoisyTotal | None:
-        """Return the total of tables that count every row, or unit, once; None without tables."""
+        """Return the mean total of tables that each count every row once; None without tables."""
         return cls.of_sums(
             (float(each.table.sum()), each.table.size * each.deviation**2) for each in counts
         )
@@ -135,10 +133,12 @@ class NoisyTotal:
     def of_tables(
         cls, tables: Tables, spends: Sequence[Spend], *, distance: int
     ) -> NoisyTotal | None:
-        """Return the total of a clustering or a synthetic table; None where no counts are stored.
+        """Return the noisy number of rows, or of units with parts, of a clustering or a synthetic
+        table; None where no counts are stored.
 
+        tables     stored tables of the release
         spends     charges of the model, without those of its evaluation
-        distance   rows that neighbours differ by
+        distance   rows that neighbouring tables differ by
         """
         if {*noisy_table_names(tables)} <= {*tables}:
             return cls.of_sums(_sums(tables))
@@ -152,16 +152,16 @@ class NoisyTotal:
 
 
 def noisy_total(spec: DatasetSpec, bundle: Bundle) -> NoisyTotal | None:
-    """Return the noisy number of rows, or of units with parts, of a release; None if it has no
-    counts."""
+    """Return the noisy number of rows, or of units with parts, of a stored release; None where it
+    has no counts."""
     spends = bundle.spends[: bundle.model_spends]
     return NoisyTotal.of_tables(bundle.tables, spends, distance=spec.distance)
 
 
 def bundle_warnings(spec: DatasetSpec, bundle: Bundle) -> tuple[str, ...]:
-    """Return a sentence for each weakness that a release shows; () for a k-anonymous one.
+    """Return a sentence for each weakness that a stored release shows; () for a k-anonymous one.
 
-    spec   the declaration that the release was made under
+    spec   the declaration of its data set
     """
     tables = bundle.tables
     if bundle.is_k_anonymous:
@@ -193,12 +193,12 @@ def clustering_warnings(
     at_most: int = 1,
     nominal_rows: int | None = None,
 ) -> tuple[str, ...]:
-    """Return the warnings about a clustering; () where its total is unknown.
+    """Return a sentence for each weakness that a clustering shows; () where its total is unknown.
 
     tables         ``Clusters.tables()``
-    axes           attributes along which centres lie
+    axes           declared attributes of the centres' columns
     total          noisy number of rows
-    distance       rows that neighbours differ by
+    distance       rows that neighbouring tables differ by
     at_most        rows that one person may have
     nominal_rows   declared number of rows, if one is declared
     """
@@ -220,25 +220,18 @@ def table_warnings(
     *,
     nominal_rows: int | None = None,
 ) -> tuple[str, ...]:
-    """Return the warnings about a synthetic table.
+    """Return a sentence for each weakness that a synthetic table shows.
 
-    shares         attribute → share of the synthetic rows in each of its cells
+    shares         attribute → share of the synthetic rows in each level
     total          noisy number of rows; None where it is unknown
-    pair_noise     mean error that noise makes in the best measured pair, in rows (total
-                   variation); None where no pair was measured
+    pair_noise     as of ``least_pair_noise``
     nominal_rows   declared number of rows, if one is declared
     """
-    items, few = domain.items, tuple[str, ...]()
-    if total is not None:
-        few = _few_rows(total, nominal_rows, items) or _no_rows(total, items)
-    if few:
+    items = domain.items
+    if total and (few := _few_rows(total, nominal_rows, items) or _no_rows(total, items)):
         return few
-    of_levels = (
-        warning
-        for name in shares
-        if name in domain.names
-        for warning in _one_level(domain[name], shares[name])
-    )
+    declared = [name for name in shares if name in domain.names]
+    of_levels = (text for name in declared for text in _one_level(domain[name], shares[name]))
     noise = 0.0 if total is None else DEVIATIONS * total.deviation / max(1.0, total.rows)
     of_missing = (
         f"Missing cells: {share:.0%} of {name} are empty or not as declared: levels, bounds, "
@@ -250,9 +243,9 @@ def table_warnings(
 
 
 def missing_shares(shares: Mapping[str, FloatArray], domain: Domain) -> dict[str, float]:
-    """Return the noisy share of missing cells, in 0..1, of each attribute that may have some.
+    """Return attribute → noisy share of its missing cells, in 0..1, where cells may be missing.
 
-    shares   attribute → share of the synthetic rows in each of its cells
+    shares   attribute → share of the synthetic rows in each level
     """
     return {
         name: float(share[domain[name].missing_code])
@@ -262,12 +255,14 @@ def missing_shares(shares: Mapping[str, FloatArray], domain: Domain) -> dict[str
 
 
 def bundle_missing(spec: DatasetSpec, bundle: Bundle) -> dict[str, float]:
-    """Return the noisy share of missing values by attribute; {} without a synthetic table."""
+    """Return attribute → noisy share of its missing cells, in 0..1, where cells may be missing; {}
+    for a release without a synthetic table."""
     return missing_shares(_marginal_shares(bundle.tables), spec.domain)
 
 
 def omitted_rows_line(tables: Tables) -> str:
-    """Return the noisy number of omitted rows of a clustering as text; empty if there is none."""
+    """Return the noisy number of rows that a clustering left out, with its deviation, as text; an
+    empty text where the stored tables have none."""
     if LEFT_OUT not in tables:
         return ""
     rows, deviation = (float(column[0]) for column in tables[LEFT_OUT].values())
@@ -289,7 +284,9 @@ def _warn_of_omitted_rows(tables: Tables, total: NoisyTotal) -> tuple[str, ...]:
 
 
 def missing_line(missing: Mapping[str, float]) -> str:
-    """Return the shares of missing values as one line, largest first; empty if there are none.
+    """Return the shares of missing cells as one line of text, largest first; empty without any.
+
+    missing   attribute → share, in 0..1
 
     >>> missing_line({"age": 0.012, "bmi": 0.25, "sex": 0.0})
     'bmi 25 %, age 1.2 %; less in 1 other column'
@@ -327,9 +324,10 @@ def _no_rows(total: NoisyTotal, items: str = "rows") -> tuple[str, ...]:
 
 
 def least_pair_noise(measured: Iterable[tuple[int, int, float]]) -> float | None:
-    """Return the mean error by noise of the best measured pair, in rows; None without pairs.
+    """Return the mean error (total variation) that noise makes in the measured pair of attributes
+    with the least noise, in rows; None where no table has two attributes.
 
-    measured   (number of attributes, number of cells, standard deviation of a cell) of each table
+    measured   (number of attributes, of cells, standard deviation of a cell in rows) of each table
     """
     # The counts of the smallest pair, of two levels each, are sums over the others.
     noise = [
@@ -425,7 +423,7 @@ def _counts(tables: Tables) -> FloatArray | None:
 
 
 def _sides(tables: Tables, name: str) -> tuple[FloatArray, FloatArray]:
-    """Return both ends of each box along one axis; for a centre, both are its position."""
+    """Return both ends of each box on one axis; for a centre, both are its position."""
     if "sizes" in tables:
         return tables["centres"][name], tables["centres"][name]
     return tables["synopsis"][f"{name}_lower"], tables["synopsis"][f"{name}_upper"]
@@ -436,16 +434,15 @@ def _count_variance(spends: Sequence[Spend], distance: int) -> float | None:
 
     Counts of a tree come from its charge along paths, those of other models from their last charge
     of counts: one row changes a count by one, and centres by more."""
-    trees = [spend.scale for spend in spends if spend.mechanism == TREE_PATHS]
+    trees = [s.scale for s in spends if s.mechanism == TREE_PATHS]
+    counts = [s.scale for s in spends if s.mechanism == LAPLACE and s.sensitivity == distance]
     if trees:
         return _TREE * variance(trees[-1])
-    counted = [
-        spend for spend in spends if spend.mechanism == LAPLACE and spend.sensitivity == distance
-    ]
-    return variance(counted[-1].scale) if counted else None
+    return variance(counts[-1]) if counts else None
 
 
 def _sums(tables: Tables) -> list[tuple[float, float]]:
+    """Return the total and its noise variance of each noisy table that counts every row once."""
     counts = tables[noisy_table_names(tables)[1]]["noisy_count"]
     described = _noisy_tables(tables)
     ends = np.cumsum([0, *(cells for _, cells, _ in described)]).tolist()
@@ -458,7 +455,7 @@ def _sums(tables: Tables) -> list[tuple[float, float]]:
 
 
 def _noisy_tables(tables: Tables) -> list[tuple[Names, int, float]]:
-    """Return attributes, number of cells and deviation of each noisy table."""
+    """Return attributes, number of cells and deviation of a cell of each stored noisy table."""
     described = tables[noisy_table_names(tables)[0]]
     texts, *numbers = (described[name].tolist() for name in ("marginal", "cells", "deviation"))
     names = [tuple(text.split(", ")) if text else () for text in texts]

@@ -20,7 +20,7 @@ Prices = Mapping[Fraction, str]
 
 
 def prices_of(releases: Sequence[ReportedPrivateRelease]) -> Prices:
-    """Return requested ε → price of its releases; empty if each costs exactly the requested ε."""
+    """Return ε → text with the price of releases at it; {} if each costs exactly its ε."""
     charges_at: dict[Fraction, set[Fraction]] = {}
     for release in releases:
         if release.bundle.is_dp:
@@ -47,10 +47,9 @@ class BudgetForecast:
     """What a population has spent, and how many more releases or windows it can afford.
 
     balance   of its account
-    windows   window → cost of all its releases, where rows are partitioned
-    price     of one more release, or of everything that is published of one more window; None where
-              it is unknown
-    unit      in words, of what it can afford: ``releases``, ``weeks`` …
+    windows   time window → cost of all its releases; {} without windows
+    price     cost of one more release, or of all releases of one more window; None if unknown
+    unit      what it can afford, in words: ``releases``, ``weeks`` …
     """
 
     balance: Balance
@@ -66,18 +65,17 @@ class BudgetForecast:
         releases: Sequence[ReportedPrivateRelease],
         windows: Mapping[str, Fraction] | None = None,
     ) -> BudgetForecast:
-        """Return the forecast of the population of a data set.
+        """Return the forecast of a data set's population, with the price of its newest releases.
 
         releases   of the data set, those of the newest window first
-        windows    as the attribute
+        windows    time window → cost of all its releases
         """
         dp = [release for release in releases if release.bundle.is_dp]
         if spec.windows is not None:
             newest = [release for release in dp if release.spec.window == dp[0].spec.window]
             # A release of several windows is charged to each of them.
-            price = sum(
-                (release.bundle.charged_in_all * release.span for release in newest), Fraction(0)
-            )
+            charges = (release.bundle.charged_in_all * release.span for release in newest)
+            price = sum(charges, Fraction(0))
             return cls(balance, windows or {}, price or None, f"{spec.windows.every}s")
         published = spec.publish
         prices = [
@@ -92,12 +90,13 @@ class BudgetForecast:
 
     @property
     def affordable_count(self) -> int | None:
-        """The number of further releases or windows; None without a limit or a price."""
+        """The number of further releases or windows that the population can afford; None without a
+        limit or a price."""
         if self.price is None or self.balance.remaining is None:
             return None
         return math.floor(max(Fraction(0), self.balance.remaining) / self.price)
 
     @property
     def fullest(self) -> tuple[str, Fraction] | None:
-        """The window with the largest cost, and that cost; None without windows."""
+        """The time window with the largest cost, and that cost; None without windows."""
         return max(self.windows.items(), key=lambda pair: pair[1], default=None)

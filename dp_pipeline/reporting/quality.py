@@ -1,8 +1,4 @@
-"""Quality reports of synthetic rows and of released centres, as text, tables and frames.
-
-*Exact* figures compare with real rows, and are as sensitive as these. *Measured* figures compare
-with the noisy tables of the release itself. A report may have either or both.
-"""
+"""Quality reports of synthetic rows and of released centres, as text, tables and frames."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -42,19 +38,19 @@ class ComparedTable:
 
     @property
     def distance_text(self) -> str:
-        """The distance as text, with its error if there is one."""
+        """The distance as text, with its error if it has one."""
         error = self.error
         return number_text(self.distance) if error is None else noisy_text(self.distance, error)
 
     @property
     def cells(self) -> list[str]:
-        """The cells of a table line: attributes, distance and difference of correlations."""
+        """The texts of a table line: attributes, distance and difference of correlations."""
         correlation = "" if self.correlation is None else signed(self.correlation)
         return [self.name, self.distance_text, correlation]
 
 
 def signed(value: float) -> str:
-    """Return a difference as text with its sign.
+    """Return a difference as text with its sign, and three significant digits.
 
     >>> signed(0.25), signed(-0.25)
     ('+0.250', '-0.250')
@@ -66,9 +62,9 @@ def signed(value: float) -> str:
 class LearnedLabel:
     """The quality of logistic regression that predicts one attribute of real rows from the others.
 
-    accuracy, auc               of one that learned from synthetic rows
-    real_accuracy, real_auc     of one that learned from other real rows than those it is tested on
-    majority                    accuracy of always predicting the most frequent value
+    accuracy, auc             when it learned from synthetic rows
+    real_accuracy, real_auc   when it learned from other real rows than those that it predicts
+    majority                  accuracy of always predicting the most frequent value
     """
 
     attribute: str
@@ -80,7 +76,8 @@ class LearnedLabel:
 
     @property
     def cells(self) -> list[str]:
-        """The cells of a table line: the attribute, then all figures."""
+        """The texts of a table line: the attribute; accuracy from synthetic rows, from real rows,
+        by the majority; AUC from synthetic rows, from real rows."""
         figures = (self.accuracy, self.real_accuracy, self.majority, self.auc, self.real_auc)
         return [self.attribute, *map(number_text, figures)]
 
@@ -104,7 +101,7 @@ class Cost(NamedTuple):
 
     distance   mean distance
     noise      mean distance that noise alone makes
-    seen       tables in which the model has an error beyond noise
+    seen       number of tables in which the model has an error beyond noise
     """
 
     distance: float
@@ -114,17 +111,19 @@ class Cost(NamedTuple):
 
 @dataclass(frozen=True)
 class QualityReport:
-    """The quality of synthetic rows, from real rows, from noisy answers, or both.
+    """The quality of synthetic rows, compared with real rows, with noisy answers, or with both.
 
-    rows        of the synthetic table
-    real        of the real table; None without one
-    left_out    real rows that are not compared, as they do not fit the declaration
-    compared    distances of columns and pairs from the real ones, the largest of each first
-    learned     quality of classifiers that learn from the rows
-    likeness    to single real rows; None without real rows
-    measured    distances of columns and pairs from noisy answers
-    unmeasured  pairs of attributes without a noisy answer
-    missing     noisy shares of missing cells in one line; empty where no column may have some
+    Figures from real rows are as sensitive as these.
+
+    rows         number of synthetic rows
+    real         number of real rows; None without any
+    compared     distances of columns and pairs from the real ones, the largest of each first
+    learned      quality of classifiers that learn from the synthetic rows
+    likeness     similarity to single real rows; None without any
+    measured     distances of columns and pairs from noisy answers
+    unmeasured   number of pairs of attributes without a noisy answer
+    left_out     number of real rows that are not compared, as they do not fit the declaration
+    missing      noisy shares of missing cells, as text; empty where no column may have some
     """
 
     rows: int
@@ -139,7 +138,7 @@ class QualityReport:
 
     @property
     def is_exact(self) -> bool:
-        """Whether any figure was computed from real rows."""
+        """Whether any figure was computed from real rows, without noise."""
         return self.real is not None or bool(self.compared)
 
     @property
@@ -149,7 +148,8 @@ class QualityReport:
 
     @property
     def note(self) -> str:
-        """The warning for readers; empty where no real rows were used."""
+        """A warning that figures are sensitive, with the number of real rows that were left out;
+        empty where no real rows were used."""
         if not self.left_out:
             return NOT_FOR_PUBLICATION if self.is_exact else ""
         many = "1 real row" if self.left_out == 1 else f"{self.left_out:,} real rows"
@@ -170,7 +170,7 @@ class QualityReport:
 
     @property
     def pairs_of_parts(self) -> tuple[ComparedTable, ...]:
-        """The compared tables of one attribute of two parts of a unit."""
+        """The compared tables of one attribute in two parts of a unit."""
         return tuple(t for t in self.compared if len(t.attributes) > len({*t.attributes}))
 
     @property
@@ -186,13 +186,10 @@ class QualityReport:
 
     @property
     def cost(self) -> Cost:
-        """The mean distances from noisy answers over the measured tables, of at least one."""
-        tables = self.measured
-        return Cost(
-            float(np.mean([table.distance for table in tables])),
-            float(np.mean([table.noise for table in tables])),
-            sum(table.model > 0 for table in tables),
-        )
+        """The mean distances from noisy answers over the measured tables; NaN without any."""
+        distance = float(np.mean([table.distance for table in self.measured]))
+        noise = float(np.mean([table.noise for table in self.measured]))
+        return Cost(distance, noise, sum(table.model > 0 for table in self.measured))
 
     @property
     def cost_words(self) -> str:
@@ -209,9 +206,10 @@ class QualityReport:
         return f"{words} {pairs} in no measured table: these answers do not show how they depend."
 
     def to_frame(self) -> Any:
-        """Return a pandas frame, a figure a line: of, figure, value and deviation.
+        """Return a pandas frame with one figure a line.
 
-        ``deviation`` is that of the noise; NaN where there is none."""
+        Its columns are ``of`` (attributes), ``figure`` (name), ``value``, and ``deviation``, of the
+        noise, which is NaN without noise."""
         import pandas as pd
 
         lines = list(self._figures())
@@ -257,7 +255,7 @@ _LIKENESS = {
 
 
 def percent(share: float) -> str:
-    """Return a share in percent with one decimal.
+    """Return a share as text in percent, with three significant digits.
 
     >>> percent(0.125), percent(float("nan"))
     ('12.5 %', 'n/a')
@@ -283,7 +281,7 @@ def _label_line(label: LearnedLabel) -> str:
 
 
 def worst_first(tables: Iterable[ComparedTable]) -> tuple[ComparedTable, ...]:
-    """Return tables sorted by distance, largest first, those without a number last."""
+    """Return tables sorted by distance, the largest first and NaN last."""
     return tuple(sorted(tables, key=lambda table: (isnan(table.distance), -table.distance)))
 
 
@@ -291,7 +289,7 @@ def worst_first(tables: Iterable[ComparedTable]) -> tuple[ComparedTable, ...]:
 class ClusteringQuality:
     """The quality of released centres on real rows, compared with k-means without privacy.
 
-    rows    real rows that were compared
+    rows    number of real rows that were compared
     nicv    mean squared distance of a row to the nearest released centre, in squared data units
     floor   the same of the centres of scikit-learn's k-means on these rows
     """
@@ -302,11 +300,12 @@ class ClusteringQuality:
 
     @property
     def ratio(self) -> float:
-        """The NICV of the released centres divided by that without privacy; NaN where that is 0."""
+        """``nicv`` divided by ``floor``; NaN if that is 0."""
         return self.nicv / self.floor if self.floor > 0 else float("nan")
 
     def to_frame(self) -> Any:
-        """Return a pandas frame with one figure on each line."""
+        """Return a pandas frame with the lines NICV, NICV without privacy and their ratio, in the
+        columns ``figure`` and ``value``."""
         import pandas as pd
 
         figures = {"nicv": self.nicv, "nicv without privacy": self.floor, "ratio": self.ratio}

@@ -1,7 +1,4 @@
-"""One release with the facts and figures that its card and reports show, at an ε or a K.
-
-The sentences about them are in ``templates/``.
-"""
+"""One release, at an ε or a K, with the facts and figures that its card and reports show."""
 
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -51,7 +48,7 @@ class ReportedRelease(ABC):
 
     summary           one sentence about the model or method
     non_dp_releases   releases of the same sensitive rows without any ε, a text each; for a
-                      k-anonymous release those that were recorded before it
+                      k-anonymous release only earlier ones
     """
 
     spec: DatasetSpec
@@ -73,22 +70,22 @@ class ReportedRelease(ABC):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Sentences on weaknesses that noisy counts show; empty for exact tables."""
+        """A sentence for each weakness of the release; () for a k-anonymous one."""
         return bundle_warnings(self.spec, self.bundle)
 
     @property
     def missing_line(self) -> str:
-        """The noisy shares of missing cells by column; empty where none can be missing."""
+        """The noisy shares of missing cells by column, as text; empty where none can be missing."""
         return missing_line(bundle_missing(self.spec, self.bundle))
 
     @property
     def omitted_rows_line(self) -> str:
-        """The noisy number of rows without a place; empty where every row has one."""
+        """The noisy number of rows that a clustering left out, as text; empty if none can be."""
         return omitted_rows_line(self.bundle.tables)
 
     @abstractmethod
     def require_showable(self) -> None:
-        """Raise BoundaryViolation if its card or report would disclose exact numbers."""
+        """Raise BoundaryViolation if a card or report of the release would break its guarantee."""
 
 
 class Step(NamedTuple):
@@ -114,7 +111,8 @@ PAIRS = "pairs of parts of one unit"
 
 
 def steps_of(bundle: Bundle) -> tuple[Step, ...]:
-    """Return the charges of a released table by their purpose, in reading order."""
+    """Return the charges of a released synthetic table summed by purpose, in reading order; () for
+    other releases."""
     if "cliques" not in bundle.tables:
         return ()
     costs: dict[str, list[Fraction]] = {}
@@ -141,7 +139,7 @@ def _step(question: str) -> str:
 
 
 def standing_of(bundle: Bundle) -> Standing:
-    """Return the standing of a bundle, the most important fact about its privacy."""
+    """Return what a card says first about the privacy of a stored release."""
     if not bundle.is_dp:
         return Standing.NOT_DP
     if bundle.caveat:
@@ -150,7 +148,8 @@ def standing_of(bundle: Bundle) -> Standing:
 
 
 def mechanisms_of(bundle: Bundle) -> list[tuple[str, str, int, Fraction]]:
-    """Return each mechanism and scale, with the number of its charges and their total cost."""
+    """Return (mechanism, scale as text, number of charges, their total cost) of each mechanism and
+    scale; noise that costs nothing is listed with its question."""
     groups: dict[tuple[str, str], list[Fraction]] = {}
     costs = (*bundle.costs, *(Fraction(0) for _ in bundle.free_spends))
     for spend, cost in zip((*bundle.spends, *bundle.free_spends), costs, strict=True):
@@ -166,12 +165,12 @@ MOST_COLUMNS = 4
 
 @dataclass(frozen=True, kw_only=True)
 class ReportedPrivateRelease(ReportedRelease):
-    """A noisy release with the facts that cards and reports add to it.
+    """A stored private release with the facts that cards and reports add to it.
 
     balance    of the population's account, shown on cards
     state      ``charged``, ``resumed`` or ``replayed``, shown in reports
-    compared   distances of its columns and pairs from public rows, shown in reports
-    exact      its quality numbers against public rows, shown on cards
+    compared   distances of columns and pairs from public rows, shown in reports
+    exact      quality numbers against public rows, shown on cards
     """
 
     balance: Balance | None = None
@@ -183,13 +182,13 @@ class ReportedPrivateRelease(ReportedRelease):
 
     @property
     def name(self) -> str:
-        """The model, the time window if there is one, and ε."""
+        """The model, its time windows if there are any, and ε, as text."""
         window = f" of {self.windows}" if self.windows else ""
         return f"{self.bundle.model}{window} at ε = {self.bundle.facts['epsilon']}"
 
     @property
     def windows(self) -> str:
-        """The time window, or the first and the last; empty without windows."""
+        """The time window, or the first and the last, as text; empty without windows."""
         return self.bundle.facts.get(WINDOW, "")
 
     @property
@@ -203,7 +202,8 @@ class ReportedPrivateRelease(ReportedRelease):
 
     @property
     def clipped_axes(self) -> list[str]:
-        """The axes of sensitive centres on which rows outside count at the nearer bound."""
+        """The columns of centres whose numbers outside the bounds count at the nearer bound; [] for
+        data that need no protection."""
         axes = self.bundle.tables.get("centres", {})
         return [
             attribute.name
@@ -220,17 +220,17 @@ class ReportedPrivateRelease(ReportedRelease):
 
     @property
     def charges(self) -> list[tuple[Spend, Fraction]]:
-        """Every charge in order, with its cost in the population's currency."""
+        """Each charge in order, with its cost in the population's currency."""
         return list(zip(self.bundle.spends, self.bundle.costs, strict=True))
 
     @property
     def mechanisms(self) -> list[tuple[str, str, int, Fraction]]:
-        """Mechanism, scale, number of charges and their total cost, of each mechanism and scale."""
+        """As of ``mechanisms_of``: (mechanism, scale, number of charges, total cost)."""
         return mechanisms_of(self.bundle)
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """The charges of a released table by purpose, if there are several purposes."""
+        """The charges of a released table by purpose; () unless there are several purposes."""
         steps = steps_of(self.bundle)
         return steps if len(steps) > 1 else ()
 
@@ -240,20 +240,20 @@ class ReportedPrivateRelease(ReportedRelease):
 
     @property
     def centres(self) -> tuple[list[str], list[list[str]]]:
-        """The head and lines of a table of the first centres, with their noisy rows."""
+        """The head and lines of a table of the first centres, with their noisy rows, as texts."""
         dates = dates_of(self.spec.domain)
         return centre_table(self.bundle.tables, most_columns=MOST_COLUMNS, dates=dates)
 
     @property
     def cliques(self) -> list[str]:
-        """The attributes and the number of cells of every clique of a table, as texts."""
+        """A text with the attributes and the number of cells of every clique of a table."""
         table = self.bundle.tables["cliques"]
         lines = zip(table["attributes"].tolist(), table["cells"].tolist(), strict=True)
         return [f"{names} ({cells:,} cells)" for names, cells in lines]
 
     @property
     def sizes(self) -> list[str]:
-        """The share of the released units with each number of parts, as texts."""
+        """A text with the share of the released units for each number of parts."""
         table = self.bundle.tables["marginals"]
         is_size = table["attribute"] == SIZE
         lines = zip(table["level"][is_size], table["probability"][is_size].tolist(), strict=True)
@@ -261,7 +261,8 @@ class ReportedPrivateRelease(ReportedRelease):
 
     @property
     def pairs_of_parts(self) -> list[str]:
-        """The distances over pairs of parts of one unit, with that of noise alone, as texts."""
+        """A text with the distance from noisy answers, and that of noise alone, for each attribute
+        of pairs of parts of one unit."""
         return [
             f"{table.name} {number_text(table.distance)} ({number_text(table.noise)})"
             for table in (self.quality.measured if self.quality else ())
@@ -278,12 +279,12 @@ class ReportedPrivateRelease(ReportedRelease):
 
     @property
     def quality_rows(self) -> tuple[QualityRow, ...]:
-        """The private quality numbers and the exact ones, in reading order."""
+        """The paid quality numbers of the release and its ``exact`` ones, in reading order."""
         return sort_rows((*bought_rows(self.bundle), *self.exact))
 
     @cached_property
     def verdict(self) -> tuple[str, ...]:
-        """Sentences on what can be read from the synthetic rows, and how accurate it is."""
+        """Sentences on what can be read from the released tables, and how accurate it is."""
         return verdict(self.bundle.tables)
 
     @property
@@ -292,7 +293,7 @@ class ReportedPrivateRelease(ReportedRelease):
 
     @cached_property
     def quality(self) -> QualityReport | None:
-        """The distances from noisy answers and from public rows; None if there are neither."""
+        """The distances of synthetic rows from noisy answers and public rows; None without any."""
         stored = self.bundle.tables.get("codes")
         if stored is None:
             return None
@@ -310,7 +311,7 @@ class ReportedPrivateRelease(ReportedRelease):
         )
 
     def require_showable(self) -> None:
-        """Raise BoundaryViolation for exact comparisons of sensitive rows."""
+        """Raise BoundaryViolation for exact comparisons with, or numbers of, sensitive rows."""
         if self.spec.is_release and self.compared:
             raise BoundaryViolation(
                 f"The report of {self.spec.name}/{self.name} must not compare exactly with "
@@ -324,7 +325,7 @@ class ReportedPrivateRelease(ReportedRelease):
 
 
 class ReleasedColumn(NamedTuple):
-    """A released column, with its source attribute and the rule that computes it as text."""
+    """A released column, its source attribute, and the rule that computes it, as text."""
 
     name: str
     source: str
@@ -332,7 +333,7 @@ class ReleasedColumn(NamedTuple):
 
 
 class SuppressedRows(NamedTuple):
-    """The number of suppressed rows of one label, and their share of its rows."""
+    """The number of suppressed rows with one label, and their share of all rows with it."""
 
     label: str
     rows: int
@@ -343,7 +344,7 @@ class SuppressedRows(NamedTuple):
 class ReportedKAnonymousRelease(ReportedRelease):
     """A table that was made k-anonymous without noise, so that no ε holds for it.
 
-    figures   evaluation numbers by their name in ``FIGURES``, of public rows only
+    figures   name in ``FIGURES`` → evaluation number, of public rows only
     """
 
     figures: Mapping[str, float] = field(default_factory=dict)
@@ -360,7 +361,7 @@ class ReportedKAnonymousRelease(ReportedRelease):
 
     @property
     def k_text(self) -> str:
-        """The head of the release's column in a table over K."""
+        """The text ``K = …``, which heads the release's column in a table over K."""
         return f"K = {self.k}"
 
     @property
@@ -369,12 +370,12 @@ class ReportedKAnonymousRelease(ReportedRelease):
 
     @property
     def k(self) -> int:
-        """The least number of rows in every class."""
+        """The least number of rows that a class may have, as requested."""
         return int(self.bundle.facts["k"])
 
     @property
     def diversity(self) -> int:
-        """The least number of different labels in every class."""
+        """The least number of different labels that a class may have, as requested."""
         return int(self.bundle.facts["diversity"])
 
     @property
@@ -384,12 +385,12 @@ class ReportedKAnonymousRelease(ReportedRelease):
 
     @property
     def label(self) -> str:
-        """The attribute that is released in addition to the columns."""
+        """The name of the attribute that is released in addition to the columns."""
         return self.bundle.facts["label"]
 
     @property
     def guarantees_rows(self) -> bool:
-        """Whether K guarantees more than the one row that every class has."""
+        """Whether K is above the one row that every class has anyway."""
         return self.k > 1
 
     @property
@@ -404,24 +405,24 @@ class ReportedKAnonymousRelease(ReportedRelease):
 
     @property
     def columns_of(self) -> Mapping[str, int]:
-        """The number of columns that describe each attribute."""
+        """Attribute → the number of released columns that are computed from it."""
         return Counter(column.source for column in self.columns)
 
     @property
     def only_rule(self) -> str:
-        """The rule that all columns share; empty if they differ."""
+        """The rule that all columns share; empty if rules differ or there is only one column."""
         rules = {column.rule for column in self.columns}
         return rules.pop() if len(rules) == 1 < len(self.columns) else ""
 
     @property
     def outside(self) -> list[str]:
-        """The attributes that are neither label nor declared as quasi-identifiers."""
+        """The declared attributes that are neither the label nor quasi-identifiers."""
         modelled = {*self.bundle.facts["attributes"].split(), self.label}
         return [name for name in self.spec.domain.names if name not in modelled]
 
     @cached_property
     def measures(self) -> dict[str, float]:
-        """The disclosure measures of the released rows, by name."""
+        """Name of a disclosure measure → its value for the released rows."""
         return dict(self._lines("measures"))
 
     @property
@@ -434,7 +435,7 @@ class ReportedKAnonymousRelease(ReportedRelease):
 
     @property
     def suppressed_by_label(self) -> list[SuppressedRows]:
-        """The suppressed rows of every label; empty for sensitive rows."""
+        """The suppressed rows of every label; [] for sensitive rows, which store none by label."""
         if "label" not in self.bundle.tables["suppressed"]:
             return []
         return [SuppressedRows(*line) for line in self._lines("suppressed")]
@@ -444,7 +445,8 @@ class ReportedKAnonymousRelease(ReportedRelease):
         return list(zip(*columns, strict=True))
 
     def require_showable(self) -> None:
-        """Raise BoundaryViolation for a broken guarantee, or for figures of sensitive rows."""
+        """Raise BoundaryViolation if a class has fewer rows than K, or fewer labels than requested,
+        and for figures or suppressed labels of sensitive rows."""
         of = f"The card of {self.spec.name}/{self.name}"
         if self.guarantees_rows and 0 < self.measures["k"] < self.k:
             raise BoundaryViolation(f"{of} must show {self.k} rows a class, but a class has fewer")
@@ -465,7 +467,7 @@ class ReportedKAnonymousRelease(ReportedRelease):
 def figure_over_k(
     releases: Sequence[ReportedKAnonymousRelease], name: str
 ) -> Mapping[str, Mapping[int, float]]:
-    """Return method → K → value of a figure, over the releases that have it."""
+    """Return method → K → value of the figure with this name, of the releases that have it."""
     figures: dict[str, dict[int, float]] = {}
     for release in releases:
         if name in release.figures:

@@ -1,8 +1,7 @@
 """Text from Jinja2 templates, and a card's Markdown as an HTML page.
 
 A value is escaped where it is printed, for HTML by Jinja2, for Markdown by ``plain``, so that no
-fact becomes markup. A name without a fact is an error. The Markdown of a card is parsed with the
-few rules that it needs: nothing in it can become a link, a picture or HTML.
+fact becomes markup, and a name without a fact is an error.
 """
 
 from __future__ import annotations
@@ -41,13 +40,15 @@ _FILTERS: Mapping[str, Any] = {
 
 
 def write_page(path: Path, template: str, **facts: Any) -> Path:
-    """Write a template filled with facts as an HTML page for its owner; return the path."""
+    """Write a template of ``templates/``, filled with facts, as a page in a folder that only its
+    owner can enter, in place of an older page; return the path."""
     write_private(path, f"{render(template, **facts)}\n".encode())
     return path
 
 
 def render(template: str, **facts: Any) -> str:
-    """Return the text of a template in ``templates/``, filled with facts."""
+    """Return the text of a template, a file name in ``templates/``, filled with facts: Markdown for
+    names that end in ``.md.j2``, else HTML on one line."""
     is_markdown = template.endswith(_MARKDOWN)
     text = _environment(is_markdown=is_markdown).get_template(template).render(facts)
     return _unwrapped(text) if is_markdown else " ".join(text.split())
@@ -92,7 +93,7 @@ _RULES = ("heading", "list", "table", "emphasis", "escape")
 
 
 def card_page(markdown: str) -> str:
-    """Return the HTML page of a card in Markdown, which loads nothing from the network."""
+    """Return a card in Markdown as an HTML page, which loads nothing from the network."""
     from markupsafe import Markup
 
     title, body = _html_of(markdown)
@@ -100,7 +101,8 @@ def card_page(markdown: str) -> str:
 
 
 def has_same_words(page: str, markdown: str) -> bool:
-    """Return whether a page and a card in Markdown have the same words in the same order."""
+    """Return whether the body of an HTML page has the same text as a card in Markdown, white space
+    aside."""
     return _words_of(page) == _words_of(f"<body>{_html_of(markdown)[1]}")
 
 
@@ -117,9 +119,8 @@ def _html_of(markdown: str) -> tuple[str, str]:
 
 
 def _label_cells(tokens: list[Token]) -> None:
-    """Add the column's name to every cell of a table, since a phone shows each row as a list."""
-    heads: list[str] = []
-    column = 0
+    """Add to each cell of tables the name of its column, as a phone shows each row as a list."""
+    heads, column = list[str](), 0
     for token, content in pairwise(tokens):
         if token.type == "table_open":
             heads = []

@@ -1,7 +1,4 @@
-"""Text for people: numbers rounded to their noise, parameters, labels of models, tables, progress.
-
-Tables are printed on stdout, progress on stderr.
-"""
+"""Text for people: numbers rounded to their noise, parameters, labels, tables and progress."""
 
 import math
 import re
@@ -22,7 +19,8 @@ NO_NUMBER = "n/a"
 
 
 def number_text(value: float) -> str:
-    """Return a number with three significant digits; with a power of ten if very small or large.
+    """Return a number as text with three significant digits, and a power of ten if it is below 1e-4
+    or from a million on; ``n/a`` if it is not finite.
 
     >>> number_text(12.345), number_text(1234.5), number_text(0.00001234)
     ('12.3', '1,230', '1.23×10⁻⁵')
@@ -31,12 +29,13 @@ def number_text(value: float) -> str:
         return NO_NUMBER
     power = _power(value)
     if power:
-        return f"{_fixed(_shifted(value, power), 2)}×10{_raised(power)}"
+        return f"{_fixed(_shifted(value, power), 2)}×10{str(power).translate(_SUPERSCRIPT)}"
     return _fixed(value, _decimals(value, 3))
 
 
 def noisy_text(value: float, deviation: float) -> str:
-    """Return a value and the deviation of its noise, both rounded to the digits that noise leaves.
+    """Return the text ``value ± deviation``, rounded to the digits that noise leaves; ``n/a`` if
+    one is not finite.
 
     >>> noisy_text(12.345, 0.4), noisy_text(0.3456, 0.2), noisy_text(2345678.0, 40000.0)
     ('12.3 ± 0.4', '0.3 ± 0.2', '(2.35 ± 0.04)×10⁶')
@@ -46,7 +45,7 @@ def noisy_text(value: float, deviation: float) -> str:
     power = _power(max(abs(value), deviation))
     if power:
         scaled = _plain_noisy_text(_shifted(value, power), _shifted(deviation, power))
-        return f"({scaled})×10{_raised(power)}"
+        return f"({scaled})×10{str(power).translate(_SUPERSCRIPT)}"
     return _plain_noisy_text(value, deviation)
 
 
@@ -76,7 +75,7 @@ def _exponent(value: float, digits: int) -> int:
 
 
 def _decimals(value: float, digits: int) -> int:
-    """Return how many decimals show ``digits`` significant digits; −1: rounded to tens."""
+    """Return how many decimals show ``digits`` significant digits; −1 for tens."""
     return digits - 1 - _exponent(value, digits) if value else 0
 
 
@@ -85,12 +84,8 @@ def _fixed(value: float, decimals: int) -> str:
     return f"{rounded:,.{max(0, decimals)}f}"
 
 
-def _raised(power: int) -> str:
-    return str(power).translate(_SUPERSCRIPT)
-
-
 LONGEST = 12
-"""Characters of a cost that is written exactly, at most."""
+"""Most characters of a cost that is written exactly."""
 
 LONGEST_QUESTION = 60
 
@@ -99,7 +94,8 @@ _UNITS = re.compile(r", clip \d+ shift \d+$")
 
 
 def question_words(question: str) -> str:
-    """Return the text of a question, without units of the grid and shortened to 60 characters.
+    """Return the text of a charge's question without units of the fixed-point grid, shortened to 60
+    characters.
 
     >>> question_words("clipped squared distance to 3 released centres, clip 1352 shift 27")
     'clipped squared distance to 3 released centres'
@@ -109,7 +105,7 @@ def question_words(question: str) -> str:
 
 
 def cost_text(cost: Fraction) -> str:
-    """Return an ε or ρ as text, exact if that is short.
+    """Return an ε or ρ as text, exact if that is short, else with three digits after ``≈``.
 
     >>> cost_text(Fraction(1, 3)), cost_text(Fraction(10**9 + 1, 3 * 10**9))
     ('1/3', '≈ 0.333')
@@ -119,7 +115,8 @@ def cost_text(cost: Fraction) -> str:
 
 
 def times_text(epsilon: Fraction) -> str:
-    """Return e^ε, rounded up to three digits: the factor that limits how likely a result gets.
+    """Return e^ε as text, rounded up to three digits: the most by which one unit makes any result
+    likelier.
 
     >>> times_text(Fraction(1, 10)), times_text(Fraction(1)), times_text(Fraction(5))
     ('1.11', '2.72', '149')
@@ -130,7 +127,7 @@ def times_text(epsilon: Fraction) -> str:
 
 
 def count_text(count: int) -> str:
-    """Return an integer as text: with every digit below a million, with three digits from there on.
+    """Return an integer as text: all digits below a million, three digits from there on.
 
     >>> count_text(2), count_text(65536), count_text(2**32)
     ('2', '65,536', '4.29×10⁹')
@@ -139,9 +136,9 @@ def count_text(count: int) -> str:
 
 
 def parameter_words(fact: str) -> str:
-    """Return the parameters of a release as one line.
+    """Return the parameters of a release as one line of text.
 
-    fact   a JSON object, as facts of a release hold it; any other text is returned unchanged
+    fact   a JSON object, as facts of a release store it; any other text is returned unchanged
 
     >>> parameter_words('{"columns": [], "k": "8"}'), parameter_words("{}")
     ('columns: all; k: 8', 'none')
@@ -161,7 +158,8 @@ def _words(value: Parameter) -> str:
 
 
 def model_labels(bundles: Iterable[Bundle]) -> Mapping[str, str]:
-    """Return model → label; labels have k and columns where the clusterings differ in them."""
+    """Return model → its label in a picture: the model, with k where clusterings differ in k or in
+    columns, and with the columns where they differ in these."""
     all_bundles = list(bundles)
     kinds = {
         bundle.model: (len(next(iter(centres.values()))), tuple(centres))
@@ -183,7 +181,7 @@ _BEGINNING = re.compile(r"^(\d*)([#=]|[-+.)](?=[\s-]|$))")
 
 
 def plain(text: str) -> str:
-    r"""Return text as one line without Markdown markup, safe to place anywhere.
+    r"""Return text as one line in which all Markdown markup is escaped.
 
     >>> plain("mean_radius <b>*new*</b>\n# _x_"), plain("# 1. - x"), plain("1. x"), plain("-4")
     ('mean_radius \\<b\\>\\*new\\*\\</b\\> # \\_x\\_', '\\# 1. - x', '1\\. x', '-4')
@@ -196,7 +194,8 @@ _WIDTH_OF_A_FILE = 132
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table on stdout; where that is no terminal, 132 characters wide."""
+    """Print a title and a table of named columns on stdout, numbers to the right, as wide as the
+    terminal; 132 characters wide without one."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -215,7 +214,7 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
 
 
 def table_text(head: str, columns: Sequence[str], rows: Sequence[Sequence[str]], end: str) -> str:
-    """Return a table as lines of text, between the lines ``head`` and ``end``."""
+    """Return a table of named columns as aligned lines, between the lines ``head`` and ``end``."""
     table = [columns, *rows]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     lines = ("  ".join(map(str.ljust, line, widths)) for line in table)
@@ -233,9 +232,8 @@ def _is_number(text: str) -> bool:
 
 @contextmanager
 def progress(total: int, *, quiet: bool = False) -> Iterator[Callable[[str], None]]:
-    """Show the steps of a long command on stderr: as a bar on a terminal, else as lines.
-
-    Yield the function to call with the name of each step.
+    """Show the steps of a long command on stderr, as a bar on a terminal, else as lines; yield the
+    function to call with the name of each step as it begins.
 
     total   number of steps
     quiet   whether nothing is shown

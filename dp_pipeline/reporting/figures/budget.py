@@ -29,12 +29,12 @@ _UNLIMITED = "none"
 
 @dataclass(frozen=True)
 class BudgetHistory:
-    """The charges and limits of one account over time, in its currency.
+    """The charges and limits of one account over time.
 
-    population   whose account it is
-    charges      (time, amount) of every charge that has an ε
-    ceilings     ceilings for all times
-    limits       limits of a calendar month
+    population   name of the account
+    charges      (time, amount) of every charge above 0
+    ceilings     (time, ceiling for ever from then on)
+    limits       (time, limit of a calendar month from then on)
     currency     of the amounts
 
     >>> history = BudgetHistory("trips", ((datetime(2026, 1, 5), Fraction(1, 2)),), (), ())
@@ -50,7 +50,10 @@ class BudgetHistory:
 
     @classmethod
     def of(cls, population: str, entries: Sequence[Entry], currency: Currency) -> BudgetHistory:
-        """Return the history from the ledger's rows of one population."""
+        """Return the history of a population.
+
+        entries   rows of the ledger about it
+        """
         declared = [entry for entry in entries if entry.event in ("account", "raise")]
         charged = [entry for entry in entries if entry.is_charge and entry.nano_epsilon]
         charges = [(_time(entry), Fraction(entry.charge_in_all_windows, NANO)) for entry in charged]
@@ -60,12 +63,12 @@ class BudgetHistory:
 
     @property
     def sums(self) -> tuple[Fraction, ...]:
-        """The sum of all charges up to each one."""
+        """The sum of all charges up to each one, inclusive."""
         return tuple(accumulate(amount for _, amount in self.charges))
 
     @property
     def months(self) -> dict[datetime, Fraction]:
-        """The sum of the charges of each calendar month, by the month's first moment."""
+        """First moment of a calendar month → sum of its charges, where it has any."""
         sums: dict[datetime, Fraction] = {}
         for time, amount in self.charges:
             month = time.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
@@ -91,11 +94,12 @@ def _limits(entries: Sequence[Entry], *names: str) -> Limits:
 
 
 _SHORTEST = timedelta(hours=1)
-"""Time that the axis shows, at least: charges of one minute would stand on its edge."""
+"""Least time that the axis shows: charges of one minute would stand on its edge."""
 
 
 def budget_staircase(history: BudgetHistory) -> Picture:
-    """Draw the sum of charges over time and the ceiling; if months are limited, a bar for each."""
+    """Return the picture of the sum of charges over time, with the ceiling and, where months are
+    limited, that limit and a bar for the charges of each month."""
     many = len(history.charges)
     footnote = f"{many} charge{'s' * (many != 1)}; nothing is ever refunded."
     if _has_months(history):
@@ -151,9 +155,11 @@ def _next(month: datetime) -> datetime:
 def window_costs(
     spent: Mapping[str, Fraction], windows: Windows, *, ceiling: Fraction | None, symbol: str
 ) -> Picture:
-    """Draw the cost of every time window, and the ceiling.
+    """Return the picture of the cost of every time window, and the ceiling of each.
 
-    spent   window → the sum of its charges
+    spent     time window → sum of its charges
+    ceiling   None without one
+    symbol    of the currency, ε or ρ
     """
     title = f"Spent on each {windows.every}"
     if not spent:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST_EDGES = 1025
-"""Edges on one axis; boxes of a synopsis with more are widened to whole pixels."""
+"""Most edges on one axis; boxes of a synopsis with more are widened to whole pixels."""
 
 
 @dataclass(frozen=True)
@@ -40,10 +40,8 @@ class Density:
 
     @property
     def highest(self) -> float:
-        """The density that three quarters of the weight do not exceed; 0 without weight.
-
-        A scale up to the largest density would leave all but a few tiny boxes pale.
-        """
+        """The density that three quarters of the weight do not exceed; 0 without weight. A scale
+        to the largest density would leave all but a few tiny boxes pale."""
         areas = np.diff(self.x_edges)[:, None] * np.diff(self.y_edges)
         order = np.argsort(self.cells, axis=None)
         passed = np.cumsum((self.cells * areas).ravel()[order])
@@ -53,11 +51,15 @@ class Density:
     def of_synopsis(
         cls, columns: Sequence[str], table: Mapping[str, np.ndarray], box: Sequence[Coordinate]
     ) -> Density:
-        """Return the density, at least 0, on two ``columns`` of the boxes in ``Synopsis.table()``.
+        """Return the density, at least 0, of a synopsis' boxes on two of its columns; boxes that
+        overlap on these add up.
 
-        Boxes that lie over each other (more than two columns) add up. One pass for any
-        number of boxes: a difference array at their corners, summed along both axes.
-        """
+        columns   the two columns
+        table     ``Synopsis.table()``
+        box       declared intervals of both columns
+
+        One pass for any number of boxes: a difference array at their corners, summed along both
+        axes."""
         (x_lower, x_upper), (y_lower, y_upper) = (
             _on_few_edges(*_shares(table, name, interval))
             for name, interval in zip(columns, box, strict=True)
@@ -111,12 +113,11 @@ _PAPER = {"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.6}
 
 
 def cluster_maps(views: Sequence[ClusterView], *, title: str) -> Picture:
-    """Draw one panel for each clustering, all with the same shades.
+    """Return a picture with one map for each clustering, all with the same shades.
 
-    Negative weights are white. Of more than two columns the map shows longitude and latitude, or
-    the two with the widest declared intervals, and sums boxes over the others; one column makes a
-    strip. The area of a centre shows its noisy size, with the number where there is room for all
-    of them; a centre whose size is not above 0 is hollow.
+    Negative weights are white, and boxes are summed over the columns that a view hides. The area of
+    a centre shows its noisy size, with the number where there is room for all of them; a centre
+    whose size is not above 0 is hollow.
     """
     across = min(len(views), 1 if len(views) == 1 else 2 if len(views) <= 4 else 3) or 1
     down = max(1, math.ceil(len(views) / across))
@@ -161,7 +162,8 @@ def _view_text(view: ClusterView) -> str:
 
 
 def draw_map(axes: Axes, view: ClusterView) -> None:
-    """Draw one clustering on given axes, shaded by its own density."""
+    """Draw the map of one clustering on given axes, shaded by its own density, with a scale bar in
+    metres where its unit is known."""
     density = Density.of_synopsis(view.columns, view.table, view.box)
     _draw(axes, view, density, highest=max(1.0, density.highest), is_small=False)
     _name_axes(axes, view, is_named=(True, True))
@@ -219,17 +221,9 @@ def _outline(axes: Axes, view: ClusterView) -> None:
     corners = np.stack(
         [x_lower, y_lower, x_upper, y_lower, x_upper, y_upper, x_lower, y_upper], axis=1
     )
-    axes.add_collection(
-        PolyCollection(
-            list(corners.reshape(-1, 4, 2)),
-            facecolors="none",
-            edgecolors="#10243a",
-            linewidths=0.3,
-            alpha=0.28,
-            rasterized=True,
-        ),
-        autolim=False,
-    )
+    style: dict[str, Any] = {"facecolors": "none", "edgecolors": "#10243a", "rasterized": True}
+    boxes = PolyCollection(list(corners.reshape(-1, 4, 2)), linewidths=0.3, alpha=0.28, **style)
+    axes.add_collection(boxes, autolim=False)
 
 
 def _mark_centres(axes: Axes, view: ClusterView, *, is_small: bool) -> None:
@@ -283,10 +277,8 @@ def _fits_left(centre: np.ndarray, view: ClusterView) -> bool:
 
 
 def _draw_scale(axes: Axes, view: ClusterView, metres: float) -> None:
-    """Draw a scale bar of a round length in the lower left corner, at most a quarter of the width.
-
-    metres   metres in a unit of the axes
-    """
+    """Draw a scale bar of a round length in the lower left corner, at most a quarter of the width,
+    where a unit of the axes has so many metres."""
     from matplotlib.patheffects import withStroke
 
     quarter = view.sides[0] * metres / 4

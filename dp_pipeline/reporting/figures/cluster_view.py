@@ -31,10 +31,11 @@ METRES = "rms_metres"
 def metre_rows(
     spec: DatasetSpec, columns: Sequence[str], rows: Iterable[QualityRow]
 ) -> list[QualityRow]:
-    """Return a row of ``rms_metres`` for every row of ``nicv``; [] unless columns are a place.
+    """Return, for each quality number of metric ``nicv``, one of ``rms_metres``; [] unless the
+    columns of the centres are two coordinates of a place in metres or degrees.
 
-    A place has coordinates in metres or degrees. For degrees the metres are approximate, as if
-    errors along both axes were alike (``MetresPerUnit.together``)."""
+    For degrees the metres are approximate, as if errors along both axes were alike
+    (``MetresPerUnit.together``)."""
     point = point_of(columns, spec.point)
     if point is None or set(point) != set(columns):
         return []
@@ -55,12 +56,13 @@ def _in_metres(row: QualityRow, metres: float) -> QualityRow:
 
 
 def cluster_sizes(tables: Tables) -> FloatArray | None:
-    """Return the noisy number of rows of each centre (k,), which may be negative; None if unknown.
+    """Return the noisy number of rows of each centre (k,), which may be negative; None without
+    stored sizes or a synopsis.
 
     tables   ``Clusters.tables()``
 
-    From a synopsis a size is the weight of all boxes, cut where they are few, whose middles are
-    nearest to the centre."""
+    From a synopsis a size is the weight of all boxes whose middles are nearest to the centre; few
+    boxes are cut into more before."""
     if "sizes" in tables:
         return np.asarray(tables["sizes"]["size"], dtype=np.float64)
     if "synopsis" not in tables:
@@ -75,7 +77,7 @@ def cluster_sizes(tables: Tables) -> FloatArray | None:
 
 
 def rows_text(size: float) -> str:
-    """Return a noisy number of rows as text with three significant digits.
+    """Return a noisy number of rows as text: an integer, of three significant digits from 100 on.
 
     >>> rows_text(1234.5), rows_text(-3.7), rows_text(-0.2)
     ('1,230', '-4', '0')
@@ -89,22 +91,23 @@ SIZE = "noisy rows"
 
 
 DateFormats = Mapping[str, Callable[[float], str]]
-"""Column → how a person reads its numbers, where they are dates."""
+"""Column of dates → the function that writes its numbers as text."""
 
 
 def dates_of(domain: Domain) -> DateFormats:
-    """Return, by attribute that is a date, the function that writes its numbers as text."""
+    """Return attribute of dates → the function that writes its numbers as text."""
     return {each.name: each.number_text for each in domain if each.clock is not None}
 
 
 def centre_table(
     tables: Tables, *, most_columns: int, dates: DateFormats | None = None
 ) -> tuple[list[str], list[list[str]]]:
-    """Return the head and the lines of a table of the first centres, with their noisy rows.
+    """Return the head and the lines of a table of the first ``MOST_CENTRES`` centres, as texts,
+    with their noisy rows in the last column where these are known; empty without centres.
 
     tables         ``Clusters.tables()``
-    most_columns   columns of a centre that are shown, at most
-    dates          formats of those columns that are dates
+    most_columns   most columns of a centre that are shown
+    dates          formats of columns of dates
     """
     columns = tables.get("centres", {})
     names = list(columns)
@@ -121,7 +124,7 @@ def centre_table(
     sizes = cluster_sizes(tables) if lines else None
     if sizes is None:
         return names, lines
-    counts = [rows_text(size) for size in sizes.tolist()]
+    counts = map(rows_text, sizes.tolist())
     return [*names, SIZE], [[*line, size] for line, size in zip(lines, counts, strict=False)]
 
 
@@ -136,18 +139,18 @@ _FLATTEST = 0.1
 class ClusterView:
     """The two columns on which a clustering is drawn, and their ranges.
 
-    name       heading of the panel
-    columns    horizontal, then vertical: those of ``point_of``, else in the released order
-    centres    float (k, 2), data units
-    sizes      float (k,), noisy rows of each centre, or None
-    table      sides of the synopsis' boxes on both columns, and their weight; no rows without one
-    box        declared intervals of both columns
-    is_strip   whether there is one column only, so that the second axis has no meaning
+    name             heading of the panel
+    columns          horizontal, then vertical; the vertical one is empty in a strip
+    centres          (k, 2) in data units
+    sizes            (k,) noisy rows of each centre; None if unknown
+    table            ``Synopsis.table()``, without boxes if there is no synopsis
+    box              declared intervals of both columns
+    is_strip         whether there is one column only, so that the second axis has no meaning
     hidden_columns   number of columns that are not shown
-    degrees    whether the axes are longitude and latitude
-    metres     metres in a unit of either axis; None where the names of the columns imply no unit,
-               or where it differs inside the box
-    dates      formats of those columns that are dates
+    degrees          whether the axes are longitude and latitude
+    metres           metres in a unit of either axis; None where the names of the columns imply no
+                     unit, or where it differs inside the box
+    dates            formats of columns of dates
     """
 
     name: str
@@ -164,7 +167,7 @@ class ClusterView:
 
     @property
     def sides(self) -> tuple[float, float]:
-        """The widths of the declared intervals."""
+        """The lengths of the declared intervals of both columns."""
         return 2 * self.box[0].half_width, 2 * self.box[1].half_width
 
     @property
@@ -198,12 +201,13 @@ class ClusterView:
         declared: Point | None = None,
         dates: DateFormats | None = None,
     ) -> ClusterView:
-        """Return the view of a clustering with at least one column.
+        """Return the view of a clustering: on longitude and latitude if it has these, else on the
+        two columns with the longest declared intervals; as a strip on a single column.
 
         tables     ``Clusters.tables()``
-        box        declared interval of every column of ``centres``
+        box        declared interval of every column of the centres
         declared   ``point`` of the data set file
-        dates      formats of those columns that are dates
+        dates      formats of columns of dates
         """
         dates = dates or {}
         columns = tuple(tables["centres"])

@@ -1,7 +1,4 @@
-"""Panels of quality over ε, over K and over time windows, with a line for each model or method.
-
-Error bars are the noise of a private evaluation.
-"""
+"""Panels of quality over ε, over K and over time windows, with a line for each model or method."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -25,10 +22,10 @@ EXACT_OVER_K = "Exact numbers on public benchmark rows; without ε."
 
 
 def utility_panels(rows: Sequence[QualityRow], metrics: Sequence[str]) -> list[Panel]:
-    """Return a panel over ε for each metric that has a number.
+    """Return a panel over ε for each metric, in the order given, that has a finite number.
 
-    Several numbers of one model and ε (replicates) are all marked; the line joins their means. A
-    model has the same colour and marker in all panels.
+    Numbers of one model and ε (replicates) are all marked, with bars for their noise; a line joins
+    their means. A model has the same colour and marker in all panels.
     """
     finite = [row for row in rows if math.isfinite(row.value)]
     tables = [table for table in (pivot(finite, value) for value in metrics) if table.models]
@@ -71,7 +68,7 @@ def _up(
 
 
 def utility_footnote(rows: Sequence[QualityRow]) -> str:
-    """Return a sentence on the source of the numbers and the meaning of the bars."""
+    """Return a text on the source of quality numbers and the meaning of their bars in a picture."""
     noisy = [row for row in rows if row.scale is not None]
     if not noisy:
         return f"Exact numbers on public benchmark rows. {sample_words(rows)}".rstrip()
@@ -85,7 +82,7 @@ OverK = Mapping[str, Mapping[int, float]]
 
 
 def k_anonymity_panel(values: OverK, *, figure: str) -> Panel:
-    """Return the panel of one of the ``FIGURES`` over K.
+    """Return the panel over K of the figure with this name in ``FIGURES``.
 
     A method has the same colour and marker in every picture of the same methods, also without a
     finite value. A line is broken where a K has no finite value.
@@ -103,10 +100,7 @@ def k_anonymity_panel(values: OverK, *, figure: str) -> Panel:
 
 
 class WindowNumber(NamedTuple):
-    """A number of one time window, such as a noisy total.
-
-    deviation   of its noise; 0 of an exact one
-    """
+    """A number of one time window, with the deviation of its noise; 0 if it is exact."""
 
     window: str
     value: float
@@ -116,30 +110,26 @@ class WindowNumber(NamedTuple):
 def window_panel(
     values: Mapping[str, Sequence[WindowNumber]], windows: Windows, y_axis: VerticalAxis
 ) -> Panel:
-    """Return the panel of one number over time windows, each at its first day.
+    """Return the panel of numbers over time windows, each at its first day, with a line a model.
 
     values   model → its numbers
     """
     names = {number.window for numbers in values.values() for number in numbers}
     ticks = {first_day(windows, name): name for name in sorted(names, key=windows.start)}
-    lines = [
-        Line(
-            model,
-            place,
-            [Point(first_day(windows, n.window), n.value, n.deviation) for n in numbers],
-        )
-        for place, (model, numbers) in enumerate(values.items())
-    ]
+    lines = []
+    for place, (model, numbers) in enumerate(values.items()):
+        points = [Point(first_day(windows, n.window), n.value, n.deviation) for n in numbers]
+        lines.append(Line(model, place, points))
     return Panel(lines, window_axis(windows, ticks), y_axis)
 
 
 def window_axis(
     windows: Windows, ticks: Mapping[float, str], *, last: float | None = None
 ) -> HorizontalAxis:
-    """Return the horizontal axis of a chart over time windows.
+    """Return the horizontal axis of a chart over time windows, with a margin at both ends.
 
-    ticks   first day → window
-    last    end of the last window, if it is to be shown
+    ticks   first day of a window, in days since 1970 → its name
+    last    end of the axis; None: the last first day
     """
     first, end = min(ticks, default=0.0), max(ticks, default=0.0) if last is None else last
     margin = max(end - first, 1.0) * 0.03
@@ -148,5 +138,5 @@ def window_axis(
 
 
 def first_day(windows: Windows, name: str) -> float:
-    """Return the beginning of a window in days since 1970."""
+    """Return the beginning of a time window, by the clock of its zone, in days since 1970."""
     return day_of(windows.clock.wall_time(windows.start(name)))

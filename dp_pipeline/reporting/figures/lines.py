@@ -1,7 +1,4 @@
-"""Line charts over ε, over K or over time, with the name of each line at its end.
-
-No legend has to be looked up: a name stands beside the end of its line, none over another.
-"""
+"""Line charts over ε, over K or over time, with the name of each line at its end."""
 
 from __future__ import annotations
 
@@ -33,7 +30,7 @@ EPOCH = datetime(1970, 1, 1)
 
 
 def day_of(moment: datetime) -> float:
-    """Return a time on the clock, in any zone, as days since 1970, as Matplotlib counts.
+    """Return a time, as its zone's clock shows it, in days since 1970, as Matplotlib counts.
 
     >>> day_of(datetime(1970, 1, 2, 12))
     1.5
@@ -72,7 +69,8 @@ class Line:
 
     @property
     def line_points(self) -> list[tuple[float, float]]:
-        """The points that the line joins: every step, or the mean of all marks at one place.
+        """The (position, value) points that the line joins: every step, or the mean of all marks at
+        each position.
 
         >>> Line("a", 0, [Point(1, 2.0), Point(1, 4.0)]).line_points
         [(1, 3.0)]
@@ -86,6 +84,7 @@ class Line:
 
     @property
     def end(self) -> tuple[float, float] | None:
+        """The last of ``line_points`` with a finite value; None without one."""
         finite = [point for point in self.line_points if math.isfinite(point[1])]
         return finite[-1] if finite else None
 
@@ -108,7 +107,8 @@ class HorizontalAxis:
     symbol: str = ""
 
     def place(self, position: float) -> float:
-        """Return the position of a number in the units of the axis.
+        """Return the position of a number on the axis: its index in ``ticks`` if they are apart,
+        else the number.
 
         >>> HorizontalAxis("K", "apart", {0: "0", 50: "50"}).place(50)
         1.0
@@ -116,7 +116,7 @@ class HorizontalAxis:
         return float(list(self.ticks).index(position)) if self.kind == "apart" else float(position)
 
     def text(self, position: float) -> str:
-        """Return a number of the axis as text.
+        """Return a number of the axis as text: its tick, else a date.
 
         >>> HorizontalAxis("", "log", {0.5: "1/2"}, symbol="ε").text(0.5)
         'ε = 1/2'
@@ -146,13 +146,13 @@ class VerticalAxis:
     reading: str = ""
 
     def is_log(self, values: Sequence[float]) -> bool:
-        """Return whether the values are drawn on a log axis."""
+        """Return whether the values, at least one, are drawn on a log axis."""
         is_wide = min(values) > 0 and max(values) > LOG_FROM * min(values)
         return self.kind == "log" or (self.kind == "auto" and is_wide)
 
 
 class Bar(NamedTuple):
-    """A bar behind the lines, from ``first`` to ``last`` on the horizontal axis."""
+    """A bar behind the lines, from ``first`` to ``last`` on the horizontal axis, from 0 upwards."""
 
     first: float
     last: float
@@ -170,7 +170,7 @@ class Panel:
 
     @property
     def points(self) -> list[Point]:
-        """Every finite point of lines and bars."""
+        """Every finite point of lines, and the upper left end of every bar."""
         points = [point for line in self.lines for point in line.points]
         points += [Point(bar.first, bar.height) for bar in self.bars]
         return [point for point in points if math.isfinite(point.value)]
@@ -182,20 +182,15 @@ class Panel:
     @property
     def heading(self) -> str:
         """The name of the vertical axis, with a note where a log scale was chosen for it."""
-        return (
-            f"{self.y_axis.label}, log scale"
-            if self.y_axis.kind == "auto" and self.is_log
-            else self.y_axis.label
-        )
+        is_chosen = self.y_axis.kind == "auto" and self.is_log
+        return f"{self.y_axis.label}, log scale" if is_chosen else self.y_axis.label
 
     @property
     def alt_text(self) -> str:
-        """A description of both ends of every line, or of the height of every bar."""
+        """A text with both ends of each line or, without lines, the height of each bar."""
         reading = f" ({self.y_axis.reading})" if self.y_axis.reading else ""
-        texts = [text for line in self.lines if (text := self._line_text(line))]
-        texts = texts or [
-            f"{self.x_axis.text(bar.first)}: {number_text(bar.height)}" for bar in self.bars
-        ]
+        of_bars = [f"{self.x_axis.text(b.first)}: {number_text(b.height)}" for b in self.bars]
+        texts = [text for line in self.lines if (text := self._line_text(line))] or of_bars
         over = self.x_axis.symbol or "time"
         return f"{self.y_axis.label} over {over}{reading}. {list_first(texts)}"
 
@@ -218,12 +213,11 @@ def line_chart(
     caption: str = "",
     width: float = picture.WIDTH,
 ) -> Picture:
-    """Draw a panel with names at the ends of its lines, or several small panels with a legend.
+    """Return the picture of one panel with names at the ends of its lines, or of several small
+    panels with a legend; panels without a finite number are left out.
 
-    caption   the title where that is empty
-    width     in inches, of one pair of axes
-
-    Without numbers the picture says so.
+    caption   of the picture; empty: its title
+    width     of a picture of one panel, in inches
     """
     drawn_panels = [panel for panel in panels if panel.points]
     words = " ".join(panel.alt_text for panel in panels)
@@ -262,7 +256,10 @@ def _draw_several(panels: Sequence[Panel], title: str) -> Figure:
 
 
 def draw_panel(axes: Axes, panel: Panel) -> None:
-    """Draw a panel's bars, lines and scales, without axis labels; it must have a finite value."""
+    """Draw a panel's bars, lines, scales and references on given axes, without axis labels.
+
+    panel   with at least one finite value
+    """
     for bar in panel.bars:
         axes.fill_between(
             [bar.first, bar.last], 0, bar.height, color=picture.COLOURS[4], alpha=0.35, linewidth=0
@@ -278,7 +275,7 @@ def draw_panel(axes: Axes, panel: Panel) -> None:
 
 
 def _aside(panel: Panel, index: int) -> float:
-    """Return a factor for a line's positions that keeps error bars apart on a log axis; else 1."""
+    """Return a factor for a line's positions that keeps error bars apart on a log axis, else 1."""
     if panel.x_axis.kind != "log" or not any(point.bar for point in panel.points):
         return 1.0
     last = len(panel.lines) - 1
@@ -388,7 +385,8 @@ def _tick_formatter() -> Any:
 
 
 def tick_texts(values: Sequence[float]) -> list[str]:
-    """Return tick texts with the same decimals, or each with its own digits where steps differ.
+    """Return the texts of ascending ticks, with as many decimals as equal steps between them need;
+    each with its own digits where steps differ.
 
     >>> tick_texts([0.0, 0.05, 0.1]), tick_texts([0.5, 5.0, 50.0])
     (['0.00', '0.05', '0.10'], ['0.5', '5', '50'])

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -33,7 +33,10 @@ Marginals = Mapping[str, np.ndarray]
 
 
 def attributes_of(tables: Mapping[str, Marginals]) -> list[str]:
-    """Return every attribute of some releases, in their order."""
+    """Return every attribute of some releases once, in the order in which they first occur.
+
+    tables   release → ``SyntheticTable.tables()["marginals"]``
+    """
     columns = (marginals["attribute"].tolist() for marginals in tables.values())
     return list(dict.fromkeys(chain.from_iterable(columns)))
 
@@ -41,12 +44,13 @@ def attributes_of(tables: Mapping[str, Marginals]) -> list[str]:
 def marginal_bars(
     tables: Mapping[str, Marginals], *, first: int = 0, title: str, items: str = "rows"
 ) -> Picture:
-    """Draw one-way marginals of up to 12 attributes: bars of one release, or dots of several.
+    """Return the picture of one-way marginals of up to ``MOST_PANELS`` attributes: bars for one
+    release, dots for several.
 
     tables   release → ``SyntheticTable.tables()["marginals"]``: attribute, level, probability; and
              ``error``, half the width of an interval, where it is known
-    first    place of the first attribute that is shown
-    items    of which the shares are, for people
+    first    position of the first attribute that is shown
+    items    what the shares are of, in words
 
     An attribute with many levels shows the most frequent; with many ordered levels it shows all,
     and names some."""
@@ -112,22 +116,22 @@ def draw_shares(
     bars: FloatArray | None,
     ticks: Sequence[int],
 ) -> None:
-    """Prepare the axes of one attribute's shares, a line for each level, and draw bars if given.
+    """Prepare the axes of one attribute's shares, one row a level, and draw bars of them if given.
 
-    ticks   levels that are named
+    labels   names of the levels
+    bars     (levels,) shares, in 0..1
+    ticks    positions of the levels that are named
     """
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     if bars is not None:
-        axes.barh(
-            range(len(labels)), bars, height=0.78, color=picture.COLOURS[0], label="synthetic"
-        )
+        style: dict[str, Any] = {"color": picture.COLOURS[0], "label": "synthetic"}
+        axes.barh(range(len(labels)), bars, height=0.78, **style)
     axes.set_yticks(ticks, [picture.plain(labels[level], width=19) for level in ticks])
     axes.set_ylim(len(labels) - 0.4, -0.6)
     axes.set_xlim(left=0)
-    axes.set_title(
-        picture.plain(heading, width=30), loc="left", fontsize=9, color=picture.INK, pad=5
-    )
+    title = picture.plain(heading, width=30)
+    axes.set_title(title, loc="left", fontsize=9, color=picture.INK, pad=5)
     picture.quiet(axes)
     axes.tick_params(axis="both", labelsize=7.5)
     axes.tick_params(axis="y", length=0, labelcolor=picture.INK)
@@ -151,7 +155,8 @@ _IN_ORDER = re.compile(r"\[|[-+]?\d")
 
 
 def has_order(levels: Sequence[str]) -> bool:
-    """Return whether levels are bins, numbers or dates, apart from ``missing`` and ``other``.
+    """Return whether levels are bins, numbers or dates, but for two others at most, and fewer than
+    half.
 
     >>> has_order(["[0, 5)", "[5, 9]", "missing"]), has_order(["1", "2"]), has_order(["red", "1"])
     (True, True, False)

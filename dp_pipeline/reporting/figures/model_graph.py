@@ -1,4 +1,4 @@
-"""A drawing of a released table's model graph: cliques below each other, joined by separators."""
+"""The picture of a released table's model: cliques below each other, joined by separators."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ class Node:
 
     lane        column of the drawing, 0 at the left: the largest branch below a clique stays in its
                 lane, so n cliques take at most 1 + log2 n lanes
-    parent      place of its parent in ``ModelGraph.nodes``; None where it shares nothing
-    own         attributes that its parent does not have, in its order
+    parent      position of its parent in ``ModelGraph.nodes``; None where it shares nothing
+    own         attributes that its parent does not have, in the order of the clique
     separator   attributes that it shares with its parent
+    cells       number of cells of its table
     """
 
     lane: int
@@ -35,10 +36,10 @@ class Node:
 
 @dataclass(frozen=True)
 class ModelGraph:
-    """The drawing of a table's first cliques, each below its parent.
+    """The positions of the cliques of a model in a drawing, each below its parent.
 
-    nodes    in the order in which they stand below each other
-    hidden   cliques that are not shown: those furthest from a root
+    nodes    from top to bottom
+    hidden   number of cliques that are not shown: those furthest from a root
 
     >>> graph = ModelGraph.of(
     ...     {
@@ -58,7 +59,11 @@ class ModelGraph:
 
     @classmethod
     def of(cls, cliques: Mapping[str, np.ndarray], *, most: int) -> ModelGraph:
-        """Return the graph of ``SyntheticTable.tables()["cliques"]``."""
+        """Return the graph of the cliques nearest to a root.
+
+        cliques   ``SyntheticTable.tables()["cliques"]``: attributes, cells, parent, separator
+        most      most cliques that are shown
+        """
         names = [_names(text) for text in cliques["attributes"].tolist()]
         shared = [_names(text) for text in cliques["separator"].tolist()]
         # A link between cliques that share no attribute has no meaning.
@@ -85,7 +90,7 @@ class ModelGraph:
 
     @property
     def links(self) -> int:
-        """The number of cliques with a parent."""
+        """The number of shown cliques with a parent."""
         return sum(node.parent is not None for node in self.nodes)
 
 
@@ -138,7 +143,8 @@ _LETTERS = 76
 
 
 def model_graph(cliques: Mapping[str, np.ndarray], *, title: str) -> Picture:
-    """Draw the cliques nearest to the root, with their own and their shared attributes.
+    """Return the picture of the ``MOST_CLIQUES`` cliques nearest to a root, with the attributes
+    that each adds to its parent and those that both have.
 
     cliques   ``SyntheticTable.tables()["cliques"]``: attributes, cells, parent, separator
     """
@@ -177,9 +183,8 @@ def _draw_link(axes: Axes, graph: ModelGraph, row: int) -> None:
     if node.parent is None:
         return
     above, here = graph.nodes[node.parent].lane * _LANE, node.lane * _LANE
-    axes.plot(
-        [above, above, here], [node.parent, row, row], color=picture.MUTED, linewidth=1.1, zorder=1
-    )
+    xs, ys = [above, above, here], [node.parent, row, row]
+    axes.plot(xs, ys, color=picture.MUTED, linewidth=1.1, zorder=1)
 
 
 def _draw_node(axes: Axes, node: Node, row: int) -> None:

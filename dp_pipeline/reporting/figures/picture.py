@@ -1,6 +1,6 @@
 """Pictures as SVG and as small PNG, in colours that everybody can tell apart; grids of panels.
 
-Figures have no global state. Matplotlib and Pillow are imported late, as tables need neither.
+Matplotlib and Pillow are imported late, as tables need neither.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ class Picture:
     """One picture: SVG on a page, PNG in Dagster.
 
     caption    printed below it
+    figure     without global state
     alt_text   its content in words, for readers who cannot see it
     """
 
@@ -37,13 +38,40 @@ class Picture:
 
     @property
     def png(self) -> bytes:
-        """The figure as a PNG of less than ``MOST_BYTES`` bytes."""
-        return png(self.figure)
+        """The figure as a PNG of less than ``MOST_BYTES`` bytes, as sharp as possible.
+
+        The same figure gives the same bytes: no time and no version is written into it. Reading it
+        fixes the layout of the figure and changes its resolution."""
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+        figure = self.figure
+        lay_out(figure)
+        for resolution in _RESOLUTIONS:
+            figure.set_dpi(resolution)
+            canvas: Any = FigureCanvasAgg(figure)
+            canvas.draw()
+            encoded = encode_png(np.array(canvas.buffer_rgba(), dtype=np.uint8)[:, :, :3])
+            if len(encoded) < MOST_BYTES:
+                return encoded
+        raise ValueError(
+            f"A picture must have fewer than {MOST_BYTES} bytes, not {len(encoded)}: "
+            "report this fault"
+        )
 
     @property
     def svg(self) -> bytes:
-        """The figure as SVG, with texts in the reader's fonts."""
-        return svg(self.figure)
+        """The figure as SVG, the same bytes each time, with texts in the reader's fonts and
+        rasterized parts as one image; reading it has the effects of ``png``."""
+        from matplotlib import rc_context
+        from matplotlib.backends.backend_svg import FigureCanvasSVG
+
+        lay_out(self.figure)
+        self.figure.set_dpi(_IMAGES)
+        encoded = io.BytesIO()
+        metadata = {"Date": None, "Creator": None}
+        with rc_context({"svg.fonttype": "none", "svg.hashsalt": "dp_pipeline"}):
+            FigureCanvasSVG(self.figure).print_svg(encoded, metadata=metadata)  # type: ignore[no-untyped-call]
+        return encoded.getvalue()
 
     @property
     def is_tall(self) -> bool:
@@ -56,7 +84,7 @@ MOST_ITEMS = 8
 
 
 def list_first(items: Iterable[str]) -> str:
-    """Return the first items as text, with the number of the others."""
+    """Return the first ``MOST_ITEMS`` items as one text, with the number of the others."""
     every = list(items)
     if not every:
         return "Nothing to show yet."
@@ -66,10 +94,8 @@ def list_first(items: Iterable[str]) -> str:
 
 
 def encode_png(pixels: Pixels) -> bytes:
-    """Return a PNG of opaque ``pixels`` (height, width, 3) with at most 256 colours.
-
-    Paper stays white and a line keeps its colour; only the blends at their edges move.
-    """
+    """Return a PNG of opaque ``pixels`` (height, width, 3) with at most 256 colours: paper stays
+    white and a line keeps its colour; only the blends at their edges change."""
     from PIL import Image
 
     image = Image.fromarray(pixels)
@@ -80,7 +106,7 @@ def encode_png(pixels: Pixels) -> bytes:
 
 
 MOST_BYTES = 100_000
-"""Bytes of a PNG, at most: Dagster shows it inside Markdown, and is slow with larger ones."""
+"""Most bytes of a PNG: Dagster shows it inside Markdown, and is slow with larger ones."""
 
 WIDTH = 5.4
 """Inches of a picture: half a page shows letters of 9 points in full size, a phone legibly."""
@@ -98,7 +124,8 @@ STYLES = ("-", "--", ":")
 
 
 def look_of(place: int) -> dict[str, Any]:
-    """Return the colour, marker and dashes of a line, distinct from those of other lines."""
+    """Return Matplotlib's arguments for the colour, marker and dashes of the line with a number,
+    which differ from those of other numbers."""
     turn, colour = divmod(place, len(COLOURS))
     return {
         "color": COLOURS[colour],
@@ -116,7 +143,7 @@ _IMAGES = 96
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """Return an empty white figure of a size in inches, without global state."""
+    """Return an empty white figure of a size in inches, without Matplotlib's global state."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -128,7 +155,8 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def plain(text: str, *, width: int = 64) -> str:
-    """Return a text as one short line: $ is escaped, and what cannot be printed replaced.
+    """Return a text as one line of at most ``width`` letters, in which $ is escaped for Matplotlib
+    and unprintable letters are replaced.
 
     >>> plain("a  title with $x$")
     'a title with \\\\$x\\\\$'
@@ -149,13 +177,13 @@ _FOOTNOTE = 84
 
 
 def set_footnote(figure: Figure, text: str) -> None:
-    """Write an explanation below the axes."""
+    """Write an explanation below the axes of a figure, in lines of ``_FOOTNOTE`` letters."""
     wrapped = "\n".join(textwrap.fill(line, _FOOTNOTE) for line in text.splitlines())
     figure.supxlabel(wrapped, x=0.02, ha="left", fontsize=8, color=MUTED)
 
 
 def quiet(axes: Axes) -> None:
-    """Remove the top and right side of a frame; draw the others and the ticks in a pale colour."""
+    """Remove the top and right side of a frame; draw the others and the ticks in pale colours."""
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
     for side in ("left", "bottom"):
@@ -172,42 +200,8 @@ def say_nothing_to_show(axes: Axes, why: str) -> None:
     axes.text(0.5, 0.5, why, ha="center", va="center", color=MUTED, transform=axes.transAxes)
 
 
-def png(figure: Figure) -> bytes:
-    """Return the figure as a PNG of less than ``MOST_BYTES`` bytes, as sharp as possible.
-
-    The same figure gives the same bytes: no time and no version is written into it.
-    """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-
-    lay_out(figure)
-    for resolution in _RESOLUTIONS:
-        figure.set_dpi(resolution)
-        canvas: Any = FigureCanvasAgg(figure)
-        canvas.draw()
-        encoded = encode_png(np.array(canvas.buffer_rgba(), dtype=np.uint8)[:, :, :3])
-        if len(encoded) < MOST_BYTES:
-            return encoded
-    raise ValueError(
-        f"A picture must have fewer than {MOST_BYTES} bytes, not {len(encoded)}: report this fault"
-    )
-
-
-def svg(figure: Figure) -> bytes:
-    """Return the figure as SVG, the same bytes each time; rasterized parts are one image."""
-    from matplotlib import rc_context
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-
-    lay_out(figure)
-    figure.set_dpi(_IMAGES)
-    encoded = io.BytesIO()
-    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "dp_pipeline"}):
-        metadata = {"Date": None, "Creator": None}
-        FigureCanvasSVG(figure).print_svg(encoded, metadata=metadata)  # type: ignore[no-untyped-call]
-    return encoded.getvalue()
-
-
 def lay_out(figure: Figure) -> None:
-    """Fix the positions of axes, since repeated layouts would move them a little."""
+    """Lay a figure out once and fix its axes, since repeated layouts would move them a little."""
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     figure.set_dpi(_RESOLUTIONS[0])
@@ -226,10 +220,10 @@ _ACROSS = 3
 def new_panels(
     count: int, *, inches: float, title: str, names: Sequence[str] = ()
 ) -> tuple[Figure, list[Axes]]:
-    """Return a figure with ``count`` empty panels, or with a note if there are none.
+    """Return a figure and the axes of its ``count`` empty panels; a note stands in for none.
 
     inches  height of a panel
-    names   in the order of colours and markers, listed below the panels
+    names   of lines, by their numbers, which are listed below the panels
     """
     across, down = min(2, max(1, count)), max(1, math.ceil(count / 2))
     below = _LINE * math.ceil(len(names) / _ACROSS)
@@ -268,7 +262,7 @@ def _list_names(axes: Axes, names: Sequence[str]) -> None:
 
 
 def spread_apart(heights: Sequence[float], *, gap: float) -> list[float]:
-    """Return heights in 0..1, moved as little as needed to be ``gap`` apart, in their order.
+    """Return the heights, in 0..1 and in the order given, moved to be at least ``gap`` apart.
 
     >>> [round(height, 2) for height in spread_apart([0.5, 0.5, 0.1], gap=0.1)]
     [0.5, 0.6, 0.1]
