@@ -13,14 +13,10 @@ from dp_pipeline.anonymity.groups import Groups
 from dp_pipeline.anonymity.method import Recoding, unchanged_if_possible
 from dp_pipeline.config.encoding import FloatArray, IntArray
 
-FARTHEST = 1024
-"""Largest distance of two rows in one column. Sums stay far below 2^24: float32 is exact."""
-
-OUT_OF_REACH = 1 << 20
-"""Number above every distance of two rows."""
-
-ROWS_AT_ONCE = 1024
-"""Rows whose distances from all centres are computed in one array."""
+FARTHEST = 1024  # largest distance of two rows in one column; sums stay far below 2^24
+OUT_OF_REACH = 1 << 20  # above every distance of two rows
+ROWS_AT_ONCE = 1024  # rows whose distances from all centres are computed in one array
+ROUNDS = 5  # times that two centres move at most: more change little and cost in proportion
 
 
 class Gower:
@@ -117,10 +113,6 @@ class CentreRule:
     def box_numbers(self, codes: NDArray[np.integer]) -> IntArray:
         gower, by_level = self._nearest
         return gower.nearest(codes, by_level)
-
-
-ROUNDS = 5
-"""Most times that two centres move: more change little and cost in proportion."""
 
 
 @dataclass(frozen=True)

@@ -28,14 +28,11 @@ class Candidate:
     auc_deficit: float = 0.0
 
 
-DEFICIT_DEVIATION = 0.03
-"""Standard deviation of a candidate's deficit, from table to table."""
+DEFICIT_DEVIATION = 0.03  # standard deviation of a candidate's deficit, from table to table
+GUESSING = 0.5  # AUC of a classifier that has learned nothing
 
 FOLDS = ((1_000, 5, 2), (10_000, 3, 1), (math.inf, 2, 1))
 """Rows below which a table is divided into so many folds, so many times: few rows need many."""
-
-GUESSING = 0.5
-"""AUC of a classifier that has learned nothing."""
 
 
 def select_by_cross_validation(

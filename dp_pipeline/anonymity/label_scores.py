@@ -13,17 +13,10 @@ from dp_pipeline.anonymity.method import Bit, bit_matrix, cumulative_bits
 from dp_pipeline.anonymity.ranking import label_counts, mutual_information
 from dp_pipeline.config.encoding import FloatArray, IntArray
 
-MAX_BITS = 256
-"""Most bits that get a weight: the most informative ones."""
-
-MAX_LINES = 16
-"""Most labels that get a score: the most frequent ones."""
-
-MAX_LEARNED_ROWS = 100_000
-"""Most distinct rows, labels included, that are learned from."""
-
-SCORE_UNIT = 1 << 12
-"""Scores are integers, in units of 1/4096: their sums are exact in any order."""
+MAX_BITS = 256  # with a weight: the most informative ones
+MAX_LINES = 16  # labels with a score: the most frequent ones
+MAX_LEARNED_ROWS = 100_000  # distinct rows, labels included, that are learned from
+SCORE_UNIT = 1 << 12  # scores are integers, in units of 1/4096: sums are exact in any order
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,31 +18,21 @@ from dp_pipeline.anonymity.label_scores import SCORE_UNIT, ScoredRows, ScoreRule
 from dp_pipeline.anonymity.method import Recoding, unchanged_if_possible
 from dp_pipeline.config.encoding import FloatArray, IntArray
 
-MAX_LEVELS = 64
-"""Most levels of all lines together, but sixteen for each: more hardly help, and take time."""
-
-LEAST_GAIN = 1e-9
-"""Least gain of a cut, in nats: smaller ones are within rounding."""
-
-NO_END = 1 << 62
-"""Integer above every score."""
+MAX_LEVELS = 64  # of all lines together, but 16 for each: more hardly help, and take time
+LEAST_GAIN = 1e-9  # of a cut in nats: smaller ones are within rounding
+NO_END = 1 << 62  # above every score
 
 Stage = tuple[Literal["lines", "columns"], int]
 """The kind of the cuts, and the least rows of both sides in multiples of K, or of the guaranteed
 labels if these are more.
 """
 
+# Boxes are for labels that some columns decide in some rows and others in others, bands for columns
+# that add up. A last cut along columns makes boxes differ where those around bands would be alike.
 BOXES: tuple[Stage, ...] = (("columns", 1),)
-"""Boxes alone: where a label is decided by some columns in some rows and by others in others."""
-
 BANDS: tuple[Stage, ...] = (("lines", 1),)
-"""Bands alone: where columns add up."""
-
 BANDS_IN_BOXES: tuple[Stage, ...] = (("columns", 3), ("lines", 1))
-"""Boxes first: where one column decides what another says, they have bands of their own."""
-
 BOXES_IN_BANDS: tuple[Stage, ...] = (("lines", 2), ("columns", 1), ("lines", 1))
-"""Bands first: the cuts along columns make boxes differ where those around bands would be alike."""
 
 
 def recode_in_stages(scored_rows: ScoredRows, stages: tuple[Stage, ...]) -> Recoding:
