@@ -1,6 +1,4 @@
-"""OpenClusters: released centres and boxes, asked for numbers of rows with intervals."""
-
-from __future__ import annotations
+"""Numbers of rows from released centres and boxes, each with an interval."""
 
 from collections.abc import Callable, Mapping
 from functools import cached_property
@@ -13,8 +11,7 @@ from dp_pipeline.config.encoding import FloatArray, Names
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.results.clusters import Synopsis, Tables
 
-POINTS = 64
-"""Points inside a box, about, at which a condition is evaluated."""
+POINTS = 64  # points inside a box, about, at which a condition is evaluated
 
 
 class OpenClusters:
@@ -108,7 +105,10 @@ class OpenClusters:
         return np.asarray(boxes.lower + (corners[:, None, :] + 0.5) * size)
 
     def _parts(self, inside: Callable[[Mapping[str, np.ndarray]], np.ndarray]) -> FloatArray:
-        """Return the fraction of every box that is inside a region: (boxes,)."""
+        """Return the fraction of every box that is inside a region: (boxes,).
+
+        inside   function from the coordinates of points by column to a mask of these points
+        """
         points = self._points
         columns = {name: points[..., axis].ravel() for axis, name in enumerate(self.columns)}
         return np.asarray(inside(columns).reshape(points.shape[:2]).mean(axis=0))

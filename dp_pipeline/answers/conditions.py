@@ -3,14 +3,12 @@
 A condition is parsed into Python's syntax tree, of which a closed list of nodes is taken.
 """
 
-from __future__ import annotations
-
 import ast
 import operator
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import numpy as np
 
@@ -52,8 +50,8 @@ class Condition:
     tree: ast.expr
 
     @classmethod
-    def parse(cls, text: str, columns: Names) -> Condition:
-        """Return the parsed condition.
+    def parse(cls, text: str, columns: Names) -> Self:
+        """Return the condition that a text states.
 
         columns   names of the columns that a condition may compare; in ``text``, one that is no
                   identifier stands between backticks
@@ -73,10 +71,10 @@ class Condition:
         used: dict[str, None] = {}
         for node in ast.walk(tree):
             if isinstance(node, ast.Name):
-                used[require_column(places.get(node.id, node.id), columns)] = None
-        condition = cls(text, tuple(used), _Renamed(places).visit(tree))
-        _check(condition.tree, text)
-        return condition
+                node.id = require_column(places.get(node.id, node.id), columns)
+                used[node.id] = None
+        _check(tree, text)
+        return cls(text, tuple(used), tree)
 
     def texts(self) -> Iterator[tuple[str, str]]:
         """Yield (column, text) for each text that a column is compared with by =, !=, in or not in.
@@ -97,16 +95,11 @@ class Condition:
             yield from ((name, str(v)) for name in names for v in values if isinstance(v, str))
 
     def rows(self, columns: Columns) -> Mask:
-        """Return whether each row meets the condition, (rows,); a missing value never does."""
+        """Return whether each row meets the condition, (rows,).
+
+        A comparison with a missing value is false, so its negation by ``not`` or ``not in`` is
+        true. DeclarationError for values that cannot be compared, such as numbers with a word."""
         return _mask(self.tree, columns)
-
-
-class _Renamed(ast.NodeTransformer):
-    def __init__(self, places: Mapping[str, str]) -> None:
-        self.places = places
-
-    def visit_Name(self, node: ast.Name) -> ast.Name:
-        return ast.Name(self.places.get(node.id, node.id))
 
 
 def _to_python(text: str, places: Mapping[str, str]) -> str:
@@ -126,7 +119,7 @@ def _to_python(text: str, places: Mapping[str, str]) -> str:
 def require_column(name: str, columns: Names, *, is_compared: bool = True) -> str:
     """Return a name unchanged; DeclarationError if no column has it.
 
-    is_compared   whether a condition names it, not the question itself
+    is_compared   whether the message says that a condition names it, not the question itself
     """
     if name in columns:
         return name

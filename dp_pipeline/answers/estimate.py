@@ -1,7 +1,5 @@
 """Estimate: a number with its interval; and the rule that combines estimates over replicates."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import sqrt
@@ -57,12 +55,12 @@ class Estimate:
         basis: Basis,
         least: float = -np.inf,
         most: float = np.inf,
-    ) -> Estimate:
-        """Return ``value`` ± z · ``deviation`` for a level, with clipped ends."""
+    ) -> "Estimate":
+        """Return ``value`` ± z · ``deviation`` for a level, with ends clipped as by ``clipped``."""
         reach = quantile_of_normal(level) * deviation
         return cls(value, value - reach, value + reach, level, basis).clipped(least, most)
 
-    def clipped(self, least: float, most: float) -> Estimate:
+    def clipped(self, least: float, most: float) -> "Estimate":
         """Return the estimate with its ends clipped to bounds, but never past its value."""
         low, high = max(least, self.low), min(most, self.high)
         return replace(self, low=min(low, self.value), high=max(high, self.value))

@@ -1,6 +1,4 @@
-"""FitResponse: how the noise of measured tables moves a fitted distribution."""
-
-from __future__ import annotations
+"""The effect of the noise of measured tables on a fitted distribution."""
 
 from functools import cached_property
 from math import sqrt
@@ -77,8 +75,7 @@ class FitResponse:
     def draw(self, rng: np.random.Generator) -> FloatArray:
         """Return a random factor for the weight of each row, none below 0: float (rows,).
 
-        They change the released rows to what the fit could have been with another draw of the
-        noise."""
+        With these factors the released rows are what the fit could have been with other noise."""
         from scipy.linalg import solve_triangular
 
         normal = rng.standard_normal(len(self._factor))

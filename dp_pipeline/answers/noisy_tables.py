@@ -1,6 +1,4 @@
-"""NoisyTables: the measured tables of a release, and sums read from them without the model."""
-
-from __future__ import annotations
+"""The measured tables of a release, and sums that are read from them alone."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -30,7 +28,7 @@ class MeasuredTable:
     variance: float
     is_grouped: bool
 
-    def margin(self, attributes: Collection[str]) -> MeasuredTable:
+    def margin(self, attributes: Collection[str]) -> "MeasuredTable":
         """Return the table summed over all of its attributes but ``attributes``."""
         axes = tuple(i for i, name in enumerate(self.attributes) if name not in attributes)
         counts = self.counts.sum(axis=axes)
@@ -40,7 +38,7 @@ class MeasuredTable:
 
     def without_last_levels(
         self, names: Collection[str], groups: Mapping[str, IntArray]
-    ) -> MeasuredTable:
+    ) -> "MeasuredTable":
         """Return the table without the last level of each of ``names``.
 
         A last level stays where the table counts it in one group with other levels.
@@ -108,13 +106,14 @@ class NoisyTables:
         return cells
 
     def direct_sum(self, values: FloatArray, attributes: Names) -> tuple[float, float]:
-        """Return a sum over rows as the tables state it, and the variance of that.
+        """Return the sum of values over true rows that the noisy tables state, and its variance.
 
         values       what each released row adds: float (rows,)
         attributes   on which the values depend
 
-        A table gives the sum where values are equal in each of its cells. Tables are averaged by
-        precision; the variance is infinite where none gives the sum."""
+        A table states the sum if values are equal in each of its cells. Tables are averaged by
+        precision; without one the sum is 0 and the variance infinite. If all values are 0, the
+        variance is the least of a cell."""
         numerator, denominator, tables = 0.0, 0.0, self.with_attributes(attributes)
         if tables and not values.any():
             # No released row counts, so the sum may be as large as the noise of one cell.
@@ -138,12 +137,13 @@ class NoisyTables:
         return (numerator / denominator, 1 / denominator) if denominator else (0.0, inf)
 
     def direct_counts(self, attributes: Names, cells: int) -> tuple[FloatArray, FloatArray]:
-        """Return the number of rows in every cell as the tables state it, with variances.
+        """Return the number of true rows in each cell that the noisy tables state, and variances:
+        (cells,) each.
 
-        attributes   of the table of cells
-        cells        their number
+        attributes   axes of the table of cells
+        cells        number of its cells
 
-        Tables are averaged by precision; the variance of a cell that none states is infinite."""
+        Tables are averaged by precision; a cell that none states has 0 and infinite variance."""
         numerator, denominator = np.zeros(cells), np.zeros(cells)
         for table in self.with_attributes(attributes):
             margin = table.margin(attributes)

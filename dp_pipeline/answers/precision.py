@@ -1,6 +1,4 @@
-"""Precision: how far a number that is computed from a release may be from the truth."""
-
-from __future__ import annotations
+"""The variances of numbers that are computed from a release, as estimates of the true ones."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -139,15 +137,18 @@ class Precision:
         ]
 
     def cell_counts(self, attributes: Names) -> Sums:
-        """Return the number of rows in every cell, with its variance by the noise of all tables."""
+        """Return the estimated number of true rows in each cell of a table, with the variance by
+        the noise of all measured tables."""
         cells, shape = self.released.cells(attributes)
         counts = self.rough_counts(attributes)
         return replace(counts, noise=self._response.variances_of_cells(cells, prod(shape)))
 
     def rough_counts(self, attributes: Names) -> Sums:
-        """Return the number of rows in every cell, with a quick bound of its variance by noise.
+        """Return the estimated number of true rows in each cell of a table, with the variance by
+        the noise of tables that contain these attributes.
 
-        The bound is that of tables over these attributes alone, or of the margins of two."""
+        Without one it is the noise of the margins of two attributes, and infinite for others. It is
+        quicker to compute than that of ``cell_counts``."""
         cells, shape = self.released.cells(attributes)
         counts = self.released.sums(cells, prod(shape)) * self.weight
         attributes = self._with_several_levels(attributes)
@@ -220,10 +221,10 @@ class Precision:
         return tuple(name for name in attributes if self.sizes[name] > 1)
 
     def draw_weights(self, rng: np.random.Generator) -> FloatArray:
-        """Return random weights of the released rows, as other noise could have made them.
+        """Return random weights of the released rows, as other noise could have made them: the
+        true rows that each represents, none below 0 (rows,).
 
-        They are in true rows, none below 0: float (rows,). Scored pairs without a table get a
-        random dependence too."""
+        Scored pairs without a table get a random dependence too."""
         tilted = self._response.draw(rng)
         pairs = self._pairs.pairs_to_draw
         change = np.zeros(self.rows)

@@ -1,7 +1,5 @@
 """Questions in words, such as ``count where age >= 65``, answered by an open release."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -45,7 +43,7 @@ was asked for, such as those of ``by``.
 
 
 def lines_of(
-    release: OpenTable | OpenUnits | OpenClusters,
+    release: "OpenTable | OpenUnits | OpenClusters",
     question: str,
     *,
     level: float = 0.95,
@@ -82,7 +80,7 @@ def lines_of(
     )
 
 
-def _require_parts(release: OpenTable | OpenUnits | OpenClusters) -> OpenUnits:
+def _require_parts(release: "OpenTable | OpenUnits | OpenClusters") -> "OpenUnits":
     from dp_pipeline.answers.units import OpenUnits
 
     if not isinstance(release, OpenUnits):

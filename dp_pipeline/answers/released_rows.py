@@ -1,6 +1,4 @@
-"""ReleasedRows: the synthetic rows of a release, counted over some of their attributes."""
-
-from __future__ import annotations
+"""The synthetic rows of a release, counted over some of their attributes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,6 +1,4 @@
-"""OpenTable: counts, shares, means and quantiles of a released table, each with an interval."""
-
-from __future__ import annotations
+"""Counts, shares, means and quantiles of a released table, each with an interval."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -26,11 +24,8 @@ if TYPE_CHECKING:
 Of = Literal["table", "population"]
 """Whose numbers are estimated: of the true rows, or of the population that they are a sample of."""
 
-MOST_CELLS = 10_000
-"""Cells of one table of estimates, at most."""
-
-POPULATION = 10
-"""Rows of a replicate of the population for each row of a table."""
+MOST_CELLS = 10_000  # cells of one table of estimates, at most
+POPULATION = 10  # rows of a replicate of the population for each row of a table
 
 INSIDE_A_BIN = 1 / 12
 """Difference between the true mean inside a bin and that of uniform values, in widths of the bin:
@@ -205,7 +200,7 @@ class OpenTable:
         places = (places - places[0]) / ((places[-1] - places[0]) or 1.0)
         return float(np.interp(probability, places, values[rows][order]))
 
-    def table(self, *columns: str, of: Of = "table", level: float = 0.95) -> pd.DataFrame:
+    def table(self, *columns: str, of: Of = "table", level: float = 0.95) -> "pd.DataFrame":
         """Return a frame with a line for each combination of values of some columns.
 
         Its further columns are ``count``, ``low``, ``high`` and ``basis``.
@@ -239,7 +234,7 @@ class OpenTable:
         cells = self.precision.cell_counts(used)
         return cells.values, *self._ends(cells, cells.values, of=of, level=level), cells.bases
 
-    def replicates(self, number: int, *, seed: int, of: Of = "table") -> Iterator[pd.DataFrame]:
+    def replicates(self, number: int, *, seed: int, of: Of = "table") -> "Iterator[pd.DataFrame]":
         """Yield random tables that could be the true table, given the noise of the release.
 
         number   of tables
@@ -372,9 +367,9 @@ class OpenTable:
         bounds: tuple[float, float],
         extra: float = 0.0,
     ) -> Estimate:
-        """Return the estimate of Σ part / Σ base, with its error linearised.
+        """Return the estimate of Σ part / Σ base over rows.
 
-        Its error is that of the weighted sum of (part − ratio · base) / Σ base."""
+        Its error is linearised: that of the sum of (part − ratio · base) / Σ base."""
         many = float((base * self._mass).sum())
         if many == 0:
             raise DeclarationError(

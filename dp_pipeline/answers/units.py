@@ -14,8 +14,6 @@ Source: Dawson and Sankoff (1967), "An inequality for probabilities"; for succes
 (1976), "An upper bound for the probability of a union".
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import sqrt
@@ -73,9 +71,10 @@ class _Sums:
     pairs: _Pairs
 
     def best_bounds(self, *, is_upper: bool, reach: float) -> FloatArray:
-        """Return what S1, S2 and units are multiplied by in the likely closest bound: (c, 3).
+        """Return the factors of S1, S2 and the number of units in the bound that is likely closest,
+        for each size of units: (c, 3).
 
-        is_upper   whether upper or lower bounds are compared
+        is_upper   whether upper bounds are compared, not lower ones
         reach      standard deviations by which noise widens a bound
         """
         bounds, best = _upper_bounds if is_upper else _lower_bounds, []
@@ -90,14 +89,17 @@ class _Sums:
         return np.array(best)
 
     def measured_pairs(self, factors: FloatArray) -> tuple[float, float]:
-        """Return Σ factor · measured pairs over all sizes, and its variance."""
+        """Return Σ factor · measured pairs over all sizes of units, and its variance.
+
+        factors   one for each size: (c,)
+        """
         is_used = factors != 0
         counts, variances = self.pairs.counts[is_used], self.pairs.variances[is_used]
         return float(factors[is_used] @ counts), float(factors[is_used] ** 2 @ variances)
 
 
 Factors = tuple[float, float, float]
-"""What S1, S2 and the number of units are multiplied by."""
+"""The factors of S1, S2 and the number of units in a bound."""
 
 
 def _lower_bounds(size: int, is_in_order: bool) -> list[Factors]:
@@ -112,7 +114,7 @@ def _upper_bounds(size: int, is_in_order: bool) -> list[Factors]:
 class OpenParts(OpenTable):
     """The released parts of units, such as persons, as a table to compute numbers from."""
 
-    def replicates(self, number: int, *, seed: int, of: Of = "table") -> Iterator[pd.DataFrame]:
+    def replicates(self, number: int, *, seed: int, of: Of = "table") -> "Iterator[pd.DataFrame]":
         """Yield random tables of parts that could be the true table, given the noise.
 
         DeclarationError for replicates of a population, which is sampled unit by unit."""
@@ -317,7 +319,7 @@ class OpenUnits(OpenTable):
 
 
 def _in_rows(values: np.ndarray, is_part: np.ndarray) -> np.ndarray:
-    """Return a value for each row (rows,): that of its part, or missing where it is no part."""
+    """Return a value for each row (rows,), from those of parts (parts,); other rows have none."""
     if is_part.all():
         return values
     is_date = values.dtype.kind == "M"

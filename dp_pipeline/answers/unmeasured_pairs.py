@@ -1,12 +1,11 @@
-"""UnmeasuredPairs: how far from the truth the model may be in pairs of columns without a table."""
-
-from __future__ import annotations
+"""The error of a release in pairs of columns that no measured table contains."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
 from math import pi, sqrt
+from typing import Self
 
 import numpy as np
 
@@ -19,11 +18,8 @@ TAIL_FACTOR = 1.2
 intervals then hold 95 of 100 cells of 390 public tables (Rdatasets) where little more than the mean
 dependence of all pairs is known, and 98 where the distance of each pair is known."""
 
-LEAST_UNEXPLAINED = 0.1
-"""Part of the square of a score that the model is taken to miss, at least."""
-
-MOST_PAIRS_DRAWN = 300
-"""Pairs without a table for which a replicate draws a dependence, at most."""
+LEAST_UNEXPLAINED = 0.1  # part of the square of a score that the model is taken to miss, at least
+MOST_PAIRS_DRAWN = 300  # pairs without a table for which a replicate draws a dependence, at most
 
 USUAL_DEPENDENCE = 0.2
 """τ, in parts of all rows, of a pair of which nothing is known: 95 of 100 cells of the same tables
@@ -61,9 +57,7 @@ class UnmeasuredPair:
     labels: IntArray | None
 
     @classmethod
-    def without_table(
-        cls, first: FloatArray, second: FloatArray, distance: float
-    ) -> UnmeasuredPair:
+    def without_table(cls, first: FloatArray, second: FloatArray, distance: float) -> Self:
         """Return the distribution for a pair without a table.
 
         first, second   shares of the levels of either attribute
@@ -81,7 +75,7 @@ class UnmeasuredPair:
         distance: float,
         joint: FloatArray,
         labels: IntArray,
-    ) -> UnmeasuredPair:
+    ) -> Self:
         """Return the distribution for a pair with a table over groups of levels.
 
         first, second   shares of the levels of either attribute
@@ -102,7 +96,8 @@ class UnmeasuredPair:
         return np.asarray(self.model**2 / np.maximum(self.weights, np.finfo(float).tiny))
 
     def off_margins(self, values: FloatArray) -> FloatArray:
-        """Return values of the cells minus their means over rows and columns, or over groups."""
+        """Return values of the cells minus their weighted means over the table's rows and columns,
+        or over groups of cells."""
         if self.labels is None:
             values = values - (values @ self.second)[:, None]
             return np.asarray(values - self.first @ values)
@@ -123,7 +118,8 @@ class UnmeasuredPair:
         return np.asarray(self.scale**2 * squares)
 
     def draw(self, rng: np.random.Generator) -> FloatArray:
-        """Return random deviations of cells: rows that each gains, over its share of all rows."""
+        """Return random deviations of the cells: the rows that each gains, divided by its share of
+        all rows."""
         normal = rng.standard_normal(self.weights.shape) * np.sqrt(self.weights)
         return self.scale * self.off_margins(normal / np.maximum(self.model, 1e-9))
 
@@ -150,7 +146,8 @@ class UnmeasuredPairs:
         self._pairs: dict[Names, UnmeasuredPair] = {}
 
     def get(self, first: str, second: str) -> UnmeasuredPair:
-        """Return the possible deviations of a pair's cells from the model."""
+        """Return the distribution of the deviations of a pair's cells from the model; compute it
+        once."""
         pair = (first, second)
         if pair not in self._pairs:
             shares = self._shares(first), self._shares(second)

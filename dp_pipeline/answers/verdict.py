@@ -1,7 +1,5 @@
 """Sentences on how accurate a synthetic table is: its columns, and its pairs of columns."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import combinations
 
@@ -14,14 +12,9 @@ from dp_pipeline.config.encoding import FloatArray, Names
 from dp_pipeline.results.clusters import Tables
 from dp_pipeline.results.synthetic_table import noisy_table_names
 
-MOST_TABLES = 20
-"""Tables behind each sentence, at most: spread evenly over those of the same kind."""
-
-LEAST_SHARE = 0.01
-"""Share of the rows from which on a cell counts."""
-
-MOSTLY = 0.75
-"""Share of the cells whose intervals are at most as wide as a sentence says."""
+MOST_TABLES = 20  # tables behind each sentence, at most: spread evenly over those of the same kind
+LEAST_SHARE = 0.01  # share of the rows from which on a cell counts
+MOSTLY = 0.75  # share of the cells whose intervals are at most as wide as a sentence says
 
 READABLE = 1 / 3
 """Half the width of a cell's interval, as a part of its count, up to which the cell is readable."""

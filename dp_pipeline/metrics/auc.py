@@ -1,9 +1,7 @@
 """Area under the ROC curve, of rows or counts by class; agreement of clusters with classes."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,7 +74,7 @@ class ClassAuc:
     gradient: FloatArray
 
     @classmethod
-    def of(cls, counts: IntArray, scores: FloatArray) -> ClassAuc:
+    def of(cls, counts: IntArray, scores: FloatArray) -> Self:
         """Return the AUC of rows whose class determines their score; it equals ``macro_auc``.
 
         counts   (classes, labels) rows; noisy ones may be negative

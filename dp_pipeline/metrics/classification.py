@@ -1,11 +1,9 @@
 """Classifiers and scorers that learn from some rows and are tested on others, also by folds."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,11 +21,8 @@ Answers = NDArray[np.bool_]
 
 Method = Literal["svm", "logistic"]
 
-MOST_TRAINING_ROWS = 100_000
-"""Rows that classifiers learn from, at most; of more, a seeded sample."""
-
-ROWS_A_BLOCK = 1 << 16
-"""Rows that are tested together, since the sums take 16 bytes a row."""
+MOST_TRAINING_ROWS = 100_000  # rows that classifiers learn from, at most; of more, a seeded sample
+ROWS_A_BLOCK = 1 << 16  # rows that are tested together, since the sums take 16 bytes a row
 
 PARTS = 1 << 8
 """Weights are multiples of 1/256: fine compared with a margin of 1, and coarse compared with the
@@ -294,7 +289,7 @@ class _Learned:
     width: float
 
     @classmethod
-    def of(cls, features: Features, target: IntArray, groups: IntArray, *, most: int) -> _Learned:
+    def of(cls, features: Features, target: IntArray, groups: IntArray, *, most: int) -> Self:
         keys = groups * (int(target.max()) + 1) + target
         if np.unique(keys).size > most:
             # A seeded sample and the first row of every class, so that none is lost.

@@ -1,7 +1,5 @@
 """Quality of released centres on given points."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from dp_pipeline.config.encoding import FloatArray, IntArray

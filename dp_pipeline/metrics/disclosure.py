@@ -4,15 +4,13 @@ p(s) is the share of label s in the table, q(s) in a class. A measure is NaN for
 without rows matter for ordered labels only.
 """
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_pipeline.config.encoding import FloatArray, IntArray
+from dp_pipeline.config.encoding import IntArray
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.metrics.equivalence_classes import EquivalenceClasses, class_ids
 
@@ -111,7 +109,7 @@ def largest_share(classes: EquivalenceClasses) -> float:
     >>> largest_share(EquivalenceClasses.of(codes, target, labels=3))
     0.5
     """
-    return float(classes.shares.max()) if len(classes) else float("nan")
+    return _most(classes.shares)
 
 
 def distinct_labels(classes: EquivalenceClasses) -> int:
@@ -181,7 +179,7 @@ def homogeneous_rows(classes: EquivalenceClasses) -> int:
     return int(classes.sizes[classes.labels_of_class == 1].sum())
 
 
-_CELLS_A_BLOCK = 1 << 22
+_CELLS_A_BLOCK = 1 << 22  # pairs of rows that are compared in one array
 
 
 def containment_k(bits: NDArray[Any]) -> int:
@@ -319,7 +317,7 @@ def disclosure_report(
         promised_k=k,
         k=smallest_class(classes.sizes),
         rows_in_small_classes=rows_in_small_classes(classes.sizes, k=k),
-        highest_risk=float(risks(classes.sizes).max()) if len(classes) else _NAN,
+        highest_risk=1 / smallest_class(classes.sizes) if len(classes) else _NAN,
         mean_risk=len(classes) / classes.rows if len(classes) else _NAN,
         alpha=largest_share(classes),
         distinct_l=distinct_labels(classes),
@@ -350,8 +348,3 @@ def rows_in_small_classes(sizes: IntArray, *, k: int) -> int:
     3
     """
     return int(sizes[sizes < k].sum())
-
-
-def risks(sizes: IntArray) -> FloatArray:
-    """Return the re-identification risk of the rows of each class (classes,): 1/size."""
-    return np.asarray(1.0 / sizes)

@@ -1,9 +1,7 @@
 """Equivalence classes of equal rows, and the labels in each."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,7 +76,7 @@ class EquivalenceClasses:
     counts: IntArray
 
     @classmethod
-    def of(cls, codes: NDArray[Any], target: NDArray[Any], *, labels: int) -> EquivalenceClasses:
+    def of(cls, codes: NDArray[Any], target: NDArray[Any], *, labels: int) -> Self:
         """Return the classes of released codes (n, m), with a label code (n,) for every row.
 
         DeclarationError for other shapes, and for codes outside the labels."""

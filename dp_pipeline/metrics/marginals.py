@@ -1,7 +1,5 @@
 """The k-way marginals by which tables are compared; the error of a number from a noisy table."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections.abc import Callable, Sequence

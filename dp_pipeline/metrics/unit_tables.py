@@ -1,6 +1,4 @@
-"""Rows of parts as a table of units and one of parts, and counts of pairs of parts of one unit."""
-
-from __future__ import annotations
+"""Tables of units and of their parts, and counts of pairs of parts of one unit."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,9 +18,10 @@ Codes = Mapping[str, NDArray[Any]]
 
 @dataclass(frozen=True)
 class UnitTables:
-    """Rows of parts, with the attributes of their units, as a table of units and one of parts.
+    """A table of units and one of their parts, from one table that has both.
 
-    codes   of all attributes, with the size, unit by unit; a unit without parts has one row
+    codes   attribute → codes of the rows, size of the unit included: one row for each part, or for
+            a unit without parts; rows of one unit are together
     """
 
     domain: Domain

@@ -1,7 +1,5 @@
 """The private models by name, and the model that a data set declares, with its price."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 from dp_pipeline.config.amounts import NANO, PURE, nano_epsilon

@@ -3,8 +3,6 @@
 ``fit`` here runs one fit of a model with a budget that it spends exactly as claimed.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -33,8 +31,7 @@ from dp_pipeline.results.transcript import Transcript
 
 Released = Clusters | SyntheticTable | ClassTable
 
-ROWS_SHARE = Fraction(2, 100)
-"""Share of ε that buys a noisy number of rows where none is declared."""
+ROWS_SHARE = Fraction(2, 100)  # share of ε that buys a noisy number of rows where none is declared
 
 
 @dataclass(frozen=True)
@@ -130,7 +127,7 @@ class Model:
         """
         return False
 
-    def for_targets(self, names: Names, domain: Domain) -> Model:  # noqa: ARG002
+    def for_targets(self, names: Names, domain: Domain) -> "Model":  # noqa: ARG002
         """Return the model with more weight on pairs of the attributes that are to be predicted,
         if it weights pairs and its declaration does not."""
         return self

@@ -18,7 +18,6 @@ from dp_pipeline.metrics.disclosure import (
     entropy_labels,
     largest_share,
     recursive_c,
-    risks,
 )
 from dp_pipeline.metrics.equivalence_classes import EquivalenceClasses
 from dp_pipeline_tests.metrics.ward import (
@@ -88,7 +87,6 @@ def test_without_the_homogeneous_class_the_old_men_are_the_worst() -> None:
     assert recursive_c(classes, diversity=1) == pytest.approx(2 / 3)
     assert recursive_c(classes, diversity=2) == 2
     assert recursive_c(classes, diversity=3) == math.inf
-    assert risks(classes.sizes).tolist() == [1 / 4, 1 / 3]
 
 
 @settings(deadline=None)

@@ -2,8 +2,6 @@
 clustering of a synopsis.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -49,7 +47,7 @@ class Clustering(Model):
                 f"{count}: name fewer in `columns`, pass fewer in X, or choose another method"
             )
 
-    def lloyd(self, curator: Curator) -> Lloyd:
+    def lloyd(self, curator: Curator) -> "Lloyd":
         return Lloyd(curator, clustering_columns(self.columns, curator.domain))
 
 
@@ -138,14 +136,14 @@ class Lloyd:
         sizes.
 
         centres       (m, k, d) in data units, one set a subset of the rows; rounded to fixed
-                      point, and to the box, before rows are sought
+                      point, and to the box, before rows are assigned to them
         sizes_share   share of ε for the sizes; the totals get the rest. None: that which gives a
                       size, in rows, and a total, in half-widths, the same noise: 1/(d + 1)
 
         *Proof.* One row is in one subset and nearest to one centre. Sizes: Δ1 = 1.
         Totals of fixed-point coordinates: Δ1 = d·2^16. Two units, so two measures,
         and their ε add up to ``epsilon``. A centre whose **noisy** size is below 1 stays
-        where it was sought; the true size is never looked at. ∎
+        at its rounded place; the true size is never looked at. ∎
         """
         share = Fraction(1, len(self.columns) + 1) if sizes_share is None else sizes_share
         rules = [NearestCentre.of(self.columns, subset, self.box) for subset in centres]

@@ -1,7 +1,5 @@
 """DPQTk-means: k-means on the noisy leaves of a quadtree (Zhang Kehua, Cheng Weiqing, 2021)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import log

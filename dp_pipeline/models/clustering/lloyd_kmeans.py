@@ -1,7 +1,5 @@
 """k-means by noisy rounds of Lloyd's algorithm alone, which differ in their starts and budgets."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from fractions import Fraction
 from math import sqrt
@@ -72,8 +70,7 @@ class DpKMeans(Clustering):
 
 
 FEWEST_ROUNDS, MOST_ROUNDS = 2, 7
-_RHO = 0.225
-"""ρ, the paper's constant."""
+_RHO = 0.225  # ρ, the paper's constant
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,12 @@
-"""The residual step: released centres move to the noisy means of their rows' distances from them.
+"""The residual step: released centres move by the noisy means of their rows' clipped residuals.
 
 A tree's boxes grow long with the dimension, and a mean of box middles is off by a part of a box.
-The rows' own distances from the released centres, clipped, are not.
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Self
 
 import numpy as np
 
@@ -19,11 +17,8 @@ from dp_pipeline.metrics.clustering import nearest_centres
 from dp_pipeline.results.clusters import Synopsis
 from dp_pipeline.threads import one_thread
 
-QUANTILE = 0.8
-"""Part of a cluster's weight within the distance at which its rows are clipped."""
-
-_ONE = 1 << COORDINATE_BITS
-"""Fixed-point digits of half a side of the box."""
+QUANTILE = 0.8  # part of a cluster's weight within the distance at which its rows are clipped
+_ONE = 1 << COORDINATE_BITS  # fixed-point digits of half a side of the box
 
 
 @dataclass(frozen=True)
@@ -38,7 +33,7 @@ class _Spread:
     radii: FloatArray
 
     @classmethod
-    def of(cls, centres: FloatArray, synopsis: Synopsis) -> _Spread:
+    def of(cls, centres: FloatArray, synopsis: Synopsis) -> Self:
         weights = synopsis.weights.clip(min=0)
         middles, k = synopsis.middles, len(centres)
         nearest = nearest_centres(middles, centres)
@@ -100,8 +95,7 @@ def _quantile(distances: FloatArray, weights: FloatArray) -> float:
     return float(distances[order][np.searchsorted(passed, QUANTILE * passed[-1])])
 
 
-FAR = 1.5
-"""Squared distance at which rows are clipped, relative to the mean of evenly filled boxes."""
+FAR = 1.5  # squared distance at which rows are clipped, relative to the mean of evenly filled boxes
 
 
 def part_of_the_spread(curator: Curator, synopsis: Synopsis, *, epsilon: Fraction) -> float:
@@ -130,8 +124,7 @@ def part_of_the_spread(curator: Curator, synopsis: Synopsis, *, epsilon: Fractio
     return float(total) * unit * (1 << shift) / rows / even if even > 0 else 1.0
 
 
-A_CENTRE = 12.0
-"""Rows for each moved centre and column, in scales of the noise."""
+A_CENTRE = 12.0  # rows for each moved centre and column, in scales of the noise
 
 USUAL_PART, ENOUGH_MOVED, LEAST_PART = 0.5, 3, 0.1
 """Slope by which other centres are shifted if fewer than ``ENOUGH_MOVED`` were moved, and the least
@@ -148,7 +141,7 @@ def move_as_many_as_can(
 ) -> FloatArray:
     """Return k centres (k, d), of which as many are moved as the noise allows.
 
-    fewer   from a number to that many centres of the same synopsis
+    fewer   function from a number to that many centres of the same synopsis
 
     With more columns fewer are moved. The others are placed near these: more centres cannot raise
     the cost.

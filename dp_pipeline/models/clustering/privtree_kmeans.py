@@ -1,7 +1,5 @@
 """privtree_kmeans: k-means on the leaves of a PrivTree, the honest yardstick among trees."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import ClassVar

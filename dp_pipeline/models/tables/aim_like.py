@@ -1,13 +1,11 @@
 """AIM-like: tables measured one after another, each where the model so far is most wrong."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
 from math import prod
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.random import Generator
@@ -91,8 +89,11 @@ class AimLike(TableModel):
         state = _State.of(growth, curator.tabulate({(name,): price for name in sizes}), zeros)
         while remaining := curator.accountant.remaining:
             step = remaining if remaining <= 2 * step else step
+            fitting = state.growth.fitting_pairs
             offered = [
-                names for names in candidates if names not in unfit and state.may_hold(names)
+                names
+                for names in candidates
+                if names not in unfit and fitting.issuperset(combinations(names, 2))
             ]
             expected = {names: state.fitted.predict_counts(names) for names in offered}
             rate = NoiseRate(curator.currency != PURE, curator.distance)
@@ -117,7 +118,7 @@ class AimLike(TableModel):
         triples = sorted(combinations(sizes, 3), key=cells)[: max(0, self.candidates - len(pairs))]
         return [names for names in (*pairs, *triples) if cells(names) <= self.clique_cells]
 
-    def _sample(self, curator: Curator, state: _State, rng: Generator) -> SyntheticTable:
+    def _sample(self, curator: Curator, state: "_State", rng: Generator) -> SyntheticTable:
         sizes, zeros = state.growth.sizes, state.fitted.zeros
         cliques, measured = state.growth.cliques, state.measured
         fitted = FittedTree.of(cliques, measured, sizes, iterations=THOROUGH, zeros=zeros)
@@ -138,13 +139,10 @@ class _State:
     @classmethod
     def of(
         cls, growth: CliqueGrowth, measured: tuple[NoisyMarginal, ...], zeros: StructuralZeros
-    ) -> _State:
+    ) -> Self:
         sizes, cliques = growth.sizes, growth.cliques
         fitted = FittedTree.of(cliques, measured, sizes, iterations=QUICK, zeros=zeros)
         return cls(growth, measured, fitted)
-
-    def may_hold(self, names: Names) -> bool:
-        return all(pair in self.growth.fitting_pairs for pair in combinations(names, 2))
 
     def grown(self, names: Names) -> CliqueGrowth | None:
         """Return the graph with edges added so that one clique holds all these attributes.

@@ -1,7 +1,5 @@
 """The base of models that release a synthetic table."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -30,8 +28,7 @@ Sizes = Mapping[str, int]
 MOST_ESTIMATED_ROWS = 2_000_000
 """Most rows to draw where their number is estimated: at a tiny ε the estimate is noise."""
 
-MOST_CLIQUE = 1 << 16
-"""Most cells of a clique that holds attributes of constraints."""
+MOST_CLIQUE = 1 << 16  # most cells of a clique that holds attributes of constraints
 
 BYTES_A_CELL = 8 * 6
 """Memory for a cell of a table: its count, its noise, its fit and what fitting needs with it."""

@@ -1,7 +1,5 @@
 """dp_kjig: classes by the bits that say most about a label, and noisy counts of large classes."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
@@ -17,11 +15,8 @@ from dp_pipeline.models.base import Model
 from dp_pipeline.results.bit_classes import CLASS, BitClasses, DeclaredBit, bit_count, declared_bits
 from dp_pipeline.results.class_table import ClassPromise, ClassTable
 
-MAX_CELLS = 1 << 22
-"""Most cells of the largest table: labels times classes."""
-
-MOST_LABELS = 256
-"""Most levels of a label: with more, the margin of a class takes long to compute."""
+MAX_CELLS = 1 << 22  # most cells of the largest table: labels times classes
+MOST_LABELS = 256  # most levels of a label: with more, the margin of a class takes long to compute
 
 MOST_BITS = 2048
 """Most bits to choose from: the time grows with their square, half a minute for these and m = 8."""

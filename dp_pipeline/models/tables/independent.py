@@ -1,7 +1,5 @@
 """independent: one-way marginals and their product, the baseline of every table model."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """JTree: a graph of the attributes that depend on each other, and noisy tables of its cliques."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from fractions import Fraction
 from math import sqrt

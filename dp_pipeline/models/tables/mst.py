@@ -1,7 +1,5 @@
 """MST: noisy tables of the pairs of a spanning tree, the winner of NIST's contest."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -22,8 +20,7 @@ from dp_pipeline.models.tables.privhd import pairs_of
 from dp_pipeline.results.derived_attribute import Grouping
 from dp_pipeline.results.synthetic_table import SyntheticTable
 
-SIGMAS = 3
-"""Deviations of its noise that a level's count has to reach to stay a level of its own."""
+SIGMAS = 3  # deviations of its noise that a level's count has to reach to stay a level of its own
 
 ITERATIONS = 2000
 """Most steps of the fit: a tree of pairs is quick to fit, and after 150 steps its error is a third

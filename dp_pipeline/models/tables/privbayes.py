@@ -4,8 +4,6 @@ The network grows by one family, an attribute and its parents, at a time, by the
 dependence.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -31,8 +29,7 @@ from dp_pipeline.results.accountant import split
 from dp_pipeline.results.measurement import marginal_of
 from dp_pipeline.results.synthetic_table import SyntheticTable
 
-DRAWS_A_FAMILY = 4
-"""Most draws for every family of a sample, as some families are drawn twice."""
+DRAWS_A_FAMILY = 4  # most draws for every family of a sample, as some families are drawn twice
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,5 @@
 """PrivHD: noisy tables of the cliques of a noisy Markov network, joined along a junction tree."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from fractions import Fraction

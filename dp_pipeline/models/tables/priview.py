@@ -1,7 +1,5 @@
 """PriView: noisy tables of a few overlapping views, and rows that agree with all of them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from fractions import Fraction
 from math import prod

@@ -1,7 +1,5 @@
 """threshold_filter: the cells of the table of all attributes that stay large after noise."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar

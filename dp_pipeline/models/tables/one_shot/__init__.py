@@ -2,8 +2,6 @@
 expected error of all pairs of attributes (``plan``, ``inference.expected_error``).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import comb, prod
@@ -41,8 +39,7 @@ from dp_pipeline.results.synthetic_table import SyntheticTable
 
 
 def _refined(coarse: SyntheticTable, curator: Curator) -> list[NoisyMarginal]:
-    """Return all measured tables with less noise, in their order, for the whole remaining
-    budget."""
+    """Refine all measured tables with the whole remaining budget; return them in their order."""
     # An amount is to the scale of its noise as 1 to it, in ε and, of a variance, in ρ.
     parts = split(curator.accountant.remaining, [1 / table.scale for table in coarse.measured])
     names = [table.attributes for table in coarse.measured]
@@ -167,7 +164,7 @@ class OneShot(TableModel):
                 "but all have two levels: declare more levels, or a larger `clique_cells`"
             )
 
-    def for_targets(self, names: Names, domain: Domain) -> OneShot:
+    def for_targets(self, names: Names, domain: Domain) -> "OneShot":
         """Return the model with more weight on the attributes to predict, unless it declares a
         workload."""
         targets = [name for name in names if name in self.modelled(domain)]
@@ -326,7 +323,7 @@ class OneShot(TableModel):
             or self._takes_rounds(curator)
         ):
             return self.fit(curator, epsilon=epsilon, rng=rng)
-        again = self._start(curator).again(known, smooths=self.smooth == "true")
+        again = self._start(curator).measure_again(known, smooths=self.smooth == "true")
         return self._draw_table(again, domain, rng)
 
     def fit_with_public_rows(

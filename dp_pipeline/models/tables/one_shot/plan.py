@@ -3,8 +3,6 @@
 Post-processing: everything here is public or was released.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -27,8 +25,7 @@ from dp_pipeline.results.measurement import NoiseRate
 
 Pair = tuple[str, str]
 
-ROWS_SHARE = Fraction(1, 100)
-"""Tuned: share of the amount that buys the number of rows."""
+ROWS_SHARE = Fraction(1, 100)  # tuned: share of the amount that buys the number of rows
 
 MEAN_DEPENDENCE = (0.05, 0.15, 0.4)
 """Mean dependence of all pairs, as a share of the rows, of the tables that plans are made for, each
@@ -42,8 +39,7 @@ that may be spent on scores."""
 MEAN_SHARE = SCORE_SHARES[0]
 """Share of the amount that may be spent on the mean dependence: as much as on scores, at least."""
 
-PICKS = 4
-"""Tuned: pairs that may be picked in place of scores of all."""
+PICKS = 4  # tuned: pairs that may be picked in place of scores of all
 
 PICKED_PART = Fraction(PICKS, PICKS + 1)
 """The picks' part of that price: each costs as much as the scores of all of them."""

@@ -1,6 +1,4 @@
-"""What one_shot asks where public rows of others are known: nothing of ε goes to finding tables."""
-
-from __future__ import annotations
+"""The measurements of a release that has public rows of others: no ε goes to finding tables."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,8 +20,7 @@ SURE = 50.0
 """Tuned: multiple of the amount with which tables of public rows are searched, which cost nothing:
 more would give huge tables, which are mostly holes."""
 
-DOUBT = 1.0
-"""Tuned: standard errors that a difference from public rows has to exceed."""
+DOUBT = 1.0  # tuned: standard errors that a difference from public rows has to exceed
 
 
 @dataclass(frozen=True)
@@ -52,7 +49,7 @@ class PriorRound:
     public: PublicTable
 
     def fitted(self) -> FittedRows:
-        """Measure marginals and tables with the whole remaining budget; return the fitted rows."""
+        """Measure marginals and tables with the whole remaining budget; return the fit."""
         round_ = self.round
         stage = round_.one_way_stage(round_.planning.amount * ONE_WAY_SHARE)
         public = replace(self.public, groupings=stage.groupings)

@@ -1,6 +1,4 @@
-"""Round: what one release of one_shot asks after the number of rows, and what it measures."""
-
-from __future__ import annotations
+"""The questions and measurements of one release, after its noisy number of rows."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -44,7 +42,7 @@ large noise takes long to sample."""
 
 
 def amounts_of(amounts: Mapping[Names, Fraction], tables: Iterable[Names]) -> dict[Names, Fraction]:
-    """Return the amounts of some tables."""
+    """Return the amounts by table, restricted to the given tables and in their order."""
     return {names: amounts[names] for names in tables}
 
 
@@ -72,7 +70,7 @@ class Round:
         return self.curator.accountant.remaining
 
     def fitted(self) -> FittedRows:
-        """Measure all tables by the best plan, and return the fitted rows."""
+        """Measure tables by the best plan with the whole remaining budget; return the fit."""
         if not self.sizes:
             return FittedRows((self.counted,), self.sizes)
         planning, chances = self.planning, np.ones(len(MEAN_DEPENDENCE))
@@ -97,8 +95,9 @@ class Round:
             dependence={pair: sqrt(square) for pair, (_, square) in means.items()},
         )
 
-    def again(self, known: EarlierTables, *, smooths: bool) -> FittedRows:
-        """Return the fitted rows after measuring the tables of an earlier release again.
+    def measure_again(self, known: EarlierTables, *, smooths: bool) -> FittedRows:
+        """Measure the tables of an earlier release again, with the whole remaining budget; return
+        the fit.
 
         smooths   whether each table is averaged with the earlier one
         """
@@ -245,7 +244,8 @@ class Round:
         return tuple(measured), OneWays.of(singles, self.counted)
 
     def _split(self, tables: Sequence[Names], amounts: FloatArray) -> dict[Names, Fraction]:
-        """Return amounts that sum to exactly the remaining budget, in about these proportions."""
+        """Return an amount for each table, in about these proportions, which sum to exactly the
+        remaining budget."""
         parts = amounts / amounts.sum()
         exact = [Fraction(max(1, round(10**5 * part))) for part in parts.tolist()]
         return dict(zip(tables, split(self.left, exact), strict=True))

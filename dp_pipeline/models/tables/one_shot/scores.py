@@ -1,6 +1,4 @@
-"""DependenceQueries: which pairs of attributes depend on each other, as one_shot asks for it."""
-
-from __future__ import annotations
+"""Private queries for the dependence between pairs of attributes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -109,11 +107,12 @@ class DependenceQueries:
     def _of_some(
         self, pairs: Sequence[Pair], share: Fraction, chances: FloatArray
     ) -> dict[Pair, tuple[float, float]]:
-        """Return what ``measure`` does if some pairs are measured.
+        """Measure the scores of some pairs with a share of the amount; return as ``measure``.
 
-        All others have what is left of the mean, as if they were distributed exponentially. The
-        mean of their squares is taken over all possible means; what is left of one is at least the
-        least of these: where measured pairs use a mean up, others are not known to be independent.
+        Each other pair is expected to have an equal part of what is left of the mean dependence,
+        distributed exponentially. The mean of squares is taken over all possible means. What is
+        left is at least the least of these: measured pairs that use a mean up do not show that
+        others are independent.
         """
         every = self.planning.pairs
         scores = self._noisy(pairs, share).expected(self.planning.means)[0]
@@ -125,9 +124,8 @@ class DependenceQueries:
         return dict.fromkeys(every, (max(0.0, rows) / others, square)) | _of_pairs(pairs, scores)
 
     def _picked(self, plan: Plan) -> list[Pair]:
-        """Return pairs with large scores that form no cycle, chosen privately.
-
-        The paths already predict the pair that would close a cycle."""
+        """Choose up to four pairs with large scores privately; return them. They form no cycle, as
+        paths already predict the pair that would close it."""
         import networkx as nx
 
         pairs, forest = self.planning.pairs, nx.utils.UnionFind(self.planning.sizes)
@@ -150,10 +148,10 @@ class DependenceQueries:
         return picked
 
     def _of_all(self, share: Fraction) -> dict[Pair, tuple[float, float]]:
-        """Return what ``measure`` does if all pairs are measured with a share of the budget.
+        """Measure the scores of all pairs with a share of the amount; return as ``measure``.
 
-        Pairs outside the tree of the strongest are near to what that tree predicts, where noisy
-        scores are likelier so."""
+        Pairs outside the tree of the strongest are taken to be near to what that tree predicts, if
+        this makes their noisy scores likelier."""
         pairs = self.planning.pairs
         noisy = self._noisy(pairs, share)
         likely, _ = noisy.expected(self.planning.means)

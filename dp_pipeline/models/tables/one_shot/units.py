@@ -1,7 +1,5 @@
 """Units with parts by one_shot: one round over the parts of units, and tables of their pairs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -47,7 +45,8 @@ class UnitRelease:
         names          attributes of the columns
         rows_to_draw   number of units; None: as many as the tables estimate
 
-        Units with their sizes are drawn first, then the parts of each given its unit.
+        Units with their sizes are drawn first, then the parts of each given its unit. Units that
+        break a constraint are left out, so there may be fewer.
         """
         marginals = self.fitted.one_way_marginals
         count = round(marginals.rows / UNIT_WEIGHT) if rows_to_draw is None else rows_to_draw
@@ -181,7 +180,8 @@ def with_parts_of_pairs(fitted: FittedRows, pairs: Sequence[NoisyMarginal]) -> F
 
 
 def measure_pairs(curator: Curator, sizes: Mapping[str, int]) -> tuple[NoisyMarginal, ...]:
-    """Return the noisy tables of pairs of parts by each attribute, for a share of the budget."""
+    """Measure the pairs of parts by each attribute of parts, with 30 % of the remaining budget;
+    return the noisy tables, none if there is no such attribute."""
     parts = curator.domain.parts
     assert parts is not None
     names = [name for name in parts.attributes if name in sizes]

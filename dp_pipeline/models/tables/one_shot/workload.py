@@ -1,21 +1,18 @@
 """Workload: which pairs of attributes count for more, as a data set file declares it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import combinations
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from dp_pipeline.config.encoding import FloatArray, Names
 from dp_pipeline.config.errors import DeclarationError
 
-MOST = 1000
-"""The largest weight; the least is a thousandth."""
+MOST = 1000  # the largest weight; the least is a thousandth
 
 TARGET_WEIGHT = 4
 """Tuned: weight of every pair with an attribute to be predicted. Boosted trees then learn more (AUC
@@ -43,7 +40,7 @@ class Workload:
     entries: tuple[tuple[Names, Fraction], ...] = ()
 
     @classmethod
-    def of(cls, text: str) -> Workload | None:
+    def of(cls, text: str) -> Self | None:
         """Return the workload of a text with comma-separated entries; None for an invalid text."""
         entries = []
         for entry in filter(None, map(str.strip, text.split(","))):
