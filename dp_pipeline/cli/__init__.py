@@ -85,7 +85,7 @@ class Commands(OneLineErrors):
     """The group of all commands, which are imported when they are used."""
 
     def main(self, *args: Any, **extra: Any) -> Any:
-        """Run the command line with few garbage collections, which makes it faster."""
+        """Run the command line, with few garbage collections and without pydantic's plug-ins."""
         gc.set_threshold(NEW_OBJECTS)
         # Else Python looks through all that was imported once more before it ends, for a fifth of
         # the time of a short command, and what it would find goes with the process anyway.

@@ -222,7 +222,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def schema_text() -> str:
-    """Return the JSON Schema of data set files."""
+    """Return the JSON Schema of data set files as text, from the file that the package has."""
     from dp_pipeline.config.draft import SCHEMA_FILE
 
     return resources.files("dp_pipeline.config").joinpath(SCHEMA_FILE).read_text(encoding="utf-8")

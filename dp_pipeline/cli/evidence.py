@@ -25,7 +25,7 @@ def evidence(context: click.Context, folder: Path, reader: Reader) -> None:
 
     Registry entry, checklist and draft of an impact assessment lie in its folder `evidence`. Noise
     of the recorded scales is drawn anew, and the privacy loss that it shows is compared with the
-    claimed one; no home and no ledger is needed.
+    claimed one; no home and no ledger is needed. Exit code 1 where it is larger.
     """
     import json
 

@@ -69,7 +69,7 @@ def _built(types: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def schema_text() -> str:
-    """Return the JSON Schema of data set files as text, as ``dataset.schema.json`` has it."""
+    """Return the JSON Schema of data set files as text, made anew from the parser's sections."""
     return json.dumps(dataset_schema(), indent=1, ensure_ascii=False) + "\n"
 
 

@@ -63,7 +63,7 @@ CUSTODIAN = click.option("--custodian", is_flag=True, help=_CUSTODIAN)
 
 
 def amount_text(amount: Fraction | None) -> str:
-    """Return an amount as exact text for a program; ``none`` if it is missing."""
+    """Return an amount as exact text for a program; ``none`` for None."""
     from dp_pipeline.config.amounts import epsilon_text
 
     return NONE if amount is None else epsilon_text(amount)
@@ -80,7 +80,7 @@ Decorator = Callable[[Command], Command]
 
 
 def dataset_names(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
-    """Return the declared data sets whose names begin with the typed text."""
+    """Return the names of data sets that begin with the typed text; [] if a folder is unusable."""
     from dp_pipeline.config.catalogue import dataset_files
 
     try:

@@ -79,7 +79,14 @@ def anonymize_options(
     every: bool = False,
     snapshot: str = "",
 ) -> RunOptions:
-    """Return the options of a run; DeclarationError for a method or K that is not declared."""
+    """Return the options of a run that makes k-anonymous tables of a data set.
+
+    methods, ks   empty for the first method, and for all declared K
+    every         whether all methods run
+
+    DeclarationError for a method or K that is not declared, and for several K of sensitive rows
+    without ``ks``.
+    """
     from dp_pipeline.config.catalogue import find_spec
     from dp_pipeline.raw.snapshot import check_snapshot_id
     from dp_pipeline.releases.home import find_home
@@ -174,7 +181,7 @@ def rehearse(
 @QUIET
 @CUSTODIAN
 def demo(reader: Reader, quiet: bool, custodian: bool) -> None:
-    """Release three built-in data sets, and print the results."""
+    """Release three built-in data sets, one also k-anonymous."""
     from dp_pipeline.cli import released
     from dp_pipeline.releases.run_options import requested
 
@@ -249,8 +256,8 @@ def backfill(
 def roll_up(dataset: str, models: tuple[str, ...], windows: str, reader: Reader) -> None:
     """Add up the releases of several windows, at no cost.
 
-    Such as the weeks of a month. The releases are public already; the noise of the sum is shown
-    alongside it.
+    Such as the weeks of a month; a file is written for each model. The releases are public already;
+    the noise of the sum is shown alongside it.
     """
     from dp_pipeline.config.catalogue import find_spec
     from dp_pipeline.releases.epsilon_release import EpsilonRelease

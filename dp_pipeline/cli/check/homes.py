@@ -27,7 +27,10 @@ FORMATS = "formats"
 
 
 def check_leftovers(home: Home) -> Iterator[Finding]:
-    """Yield a finding for each leftover file of a killed run, and for each half-read snapshot."""
+    """Yield a finding for each leftover file of a killed run, or that there is none.
+
+    Also a note for each snapshot whose rows were not read to the end.
+    """
     leftovers = [*files.leftovers(home.root, below=True), *files.leftovers(_head_folder(home))]
     for path in leftovers:
         text = f"{path} was left by a killed run"
@@ -97,7 +100,10 @@ def check_ledger(home: Home) -> Iterator[Finding]:
 
 
 def check_permissions(home: Home) -> Iterator[Finding]:
-    """Yield a fault for each private path that others may use or that another user owns."""
+    """Yield a fault for each private path that others may use, or that another user owns.
+
+    Where others may use none, the number of private paths.
+    """
     states = {path: path.stat() for path in _private_paths(home) if path.exists()}
     open_paths = [path for path, state in states.items() if state.st_mode & 0o077]
     for path in open_paths:
@@ -126,7 +132,7 @@ def _private_paths(home: Home) -> Iterator[Path]:
 
 
 def check_formats(home: Home) -> Iterator[Finding]:
-    """Yield formats and versions of stored objects, and a finding for each unreadable object."""
+    """Yield the formats and versions of stored objects, and a fault for each unreadable one."""
     manifests = sorted(home.raw.glob("*/*/manifest.json"))
     documents = [*home.internal.rglob("*.json"), *home.released.rglob("partition-*.json")]
     yield from _count_formats("bundles", sorted(home.released.rglob(BUNDLE_FILE)))
@@ -146,7 +152,7 @@ def check_formats(home: Home) -> Iterator[Finding]:
 
 
 def check_dataset_files() -> Iterator[Finding]:
-    """Yield the number of readable data set files, and a finding for each unreadable one."""
+    """Yield the number of valid data set files, and a fault for each invalid one."""
     faults: list[Finding] = []
     paths = dataset_files()
     for name, path in paths.items():
