@@ -176,23 +176,14 @@ def _box(combination: Combination, names: Names, domain: Domain) -> Box:
 def _only(combinations: Sequence[Combination], domain: Domain) -> Constraint:
     names = _require_attributes([name for each in combinations for name in each], domain)
     boxes = _parse_items(combinations, lambda combination: _box(combination, names, domain))
-    boxes += _missing_boxes(combinations, names, domain)
+    # Missing values may be with any, unless a combination names them.
+    named = {name for each in combinations for name, texts in each.items() if MISSING in texts}
+    free = [name for name in names if domain[name].nullable and name not in named]
+    boxes += tuple(_box({name: (MISSING,)}, names, domain) for name in free)
     words = f"only {len(combinations)} combinations of {' and '.join(names)}"
     if len(combinations) <= MAX_COMBINATIONS_IN_WORDS:
         words = f"only {' or '.join(map(_words, combinations))}"
     return _require_effect(Constraint(words, names, boxes, is_only=True), domain)
-
-
-def _missing_boxes(
-    combinations: Sequence[Combination], names: Names, domain: Domain
-) -> tuple[Box, ...]:
-    """Return a box of the missing values of each attribute, unless a combination names them."""
-    return tuple(
-        tuple((domain[n].missing_code,) if n == name else all_codes(domain[n]) for n in names)
-        for name in names
-        if domain[name].nullable
-        and not any(MISSING in combination.get(name, ()) for combination in combinations)
-    )
 
 
 def _depends(fine: str, coarse: str, map_: Combination | None, domain: Domain) -> Constraint:

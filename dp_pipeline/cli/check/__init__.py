@@ -63,7 +63,7 @@ def _print(home: Home, findings: Sequence[Finding], swept: Sequence[str]) -> Non
 
     for path in swept:
         click.echo(f"deleted: {path}")
-    rows = [list(asdict(finding).values()) for finding in findings]
+    rows = [[each.topic, each.state, each.text, each.remedy] for each in findings]
     print_table(f"Check of {home.root}", ["about", "state", "finding", "what to do"], rows)
     faults = sum(finding.state == "fault" for finding in findings)
     click.echo(f"faults: {faults}" if faults else "no fault")

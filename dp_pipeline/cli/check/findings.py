@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from dp_pipeline.config.errors import PipelineError
@@ -14,33 +14,36 @@ class Finding:
 
     state   ``ok``; ``note``: good to know; ``fault``: somebody has to do something
     remedy  instruction for a fault; empty where nothing is to be done
+    topic   name of the check, which ``run_check`` fills in
     """
 
-    topic: str
     state: Literal["ok", "note", "fault"]
     text: str
     remedy: str = ""
+    topic: str = ""
 
 
 @contextmanager
-def collect_error(findings: list[Finding], topic: str, name: str) -> Iterator[None]:
-    """Turn an error of the block into a finding about the object ``name``."""
+def collect_error(findings: list[Finding], name: str) -> Iterator[None]:
+    """Append a fault about the object ``name`` to ``findings`` for an error of the block."""
     try:
         yield
     except PipelineError as error:
-        findings.append(Finding(topic, "fault", " ".join(str(error).split())))
+        findings.append(Finding("fault", " ".join(str(error).split())))
     except (OSError, ValueError, LookupError, TypeError) as error:
         # Only the kind of error is shown: its words may quote the content that is stored.
         reason = getattr(error, "strerror", None) or type(error).__name__
-        findings.append(Finding(topic, "fault", f"{name} cannot be read: {reason}"))
+        findings.append(Finding("fault", f"{name} cannot be read: {reason}"))
 
 
 def run_check(topic: str, check: Iterable[Finding]) -> Iterator[Finding]:
-    """Yield the findings of a check, with an error that ends it as the last finding."""
+    """Yield the findings of a check under its topic, with an error that ends it as the last one."""
     try:
-        yield from check
+        for finding in check:
+            yield replace(finding, topic=topic)
     except PipelineError as error:
-        yield Finding(topic, "fault", " ".join(str(error).split()))
+        yield Finding("fault", " ".join(str(error).split()), topic=topic)
     except OSError as error:
         path = f" {error.filename}" if error.filename else ""
-        yield Finding(topic, "fault", f"a file{path} cannot be read: {error.strerror}")
+        text = f"a file{path} cannot be read: {error.strerror}"
+        yield Finding("fault", text, topic=topic)

@@ -20,11 +20,6 @@ from dp_pipeline.orchestration.instance import dagster_folder
 from dp_pipeline.releases.home import HEAD_VARIABLE, Home
 from dp_pipeline.releases.store import BUNDLE_FILE
 
-LEFTOVERS = "leftovers"
-LEDGER = "ledger"
-PERMISSIONS = "permissions"
-FORMATS = "formats"
-
 
 def check_leftovers(home: Home) -> Iterator[Finding]:
     """Yield a finding for each leftover file of a killed run, or that there is none.
@@ -33,10 +28,9 @@ def check_leftovers(home: Home) -> Iterator[Finding]:
     """
     leftovers = [*files.leftovers(home.root, below=True), *files.leftovers(_head_folder(home))]
     for path in leftovers:
-        text = f"{path} was left by a killed run"
-        yield Finding(LEFTOVERS, "fault", text, "dp-pipeline check --sweep")
+        yield Finding("fault", f"{path} was left by a killed run", "dp-pipeline check --sweep")
     if not leftovers:
-        yield Finding(LEFTOVERS, "ok", "no temporary file or folder of a killed run")
+        yield Finding("ok", "no temporary file or folder of a killed run")
     for folder in sorted(path for path in home.raw.glob("[!.]*/*") if path.is_dir()):
         if not _is_read_to_the_end(folder / "manifest.json"):
             dataset, window, name = folder.parent.name, "", folder.name
@@ -45,7 +39,7 @@ def check_leftovers(home: Home) -> Iterator[Finding]:
                 window, _, name = name.partition(".")
             text = f"snapshot {dataset}/{folder.name}: its rows were never read to the end"
             options = [f" --window {window}" * bool(window), f" --snapshot {name}" * bool(name)]
-            yield Finding(LEFTOVERS, "note", text, f"dp-pipeline run {dataset}{''.join(options)}")
+            yield Finding("note", text, f"dp-pipeline run {dataset}{''.join(options)}")
 
 
 def sweep_all(home: Home) -> list[Path]:
@@ -79,20 +73,19 @@ def check_ledger(home: Home) -> Iterator[Finding]:
     ledger, head = home.ledger, Head.of(home.ledger_folder, declared=home.head)
     checkpoint, tip = head.read(), ledger.verify()
     if checkpoint is None and not tip.sequence:
-        yield Finding(LEDGER, "ok", "no ledger yet: nothing was ever charged here")
+        yield Finding("ok", "no ledger yet: nothing was ever charged here")
         return
     place = "rows on a server, format" if home.database is not None else "format"
     text = f"{place} {ledger.format()}; {tip.sequence} rows verified, newest {tip.hash[:16]}"
-    yield Finding(LEDGER, "ok", text)
+    yield Finding("ok", text)
     if checkpoint is None:
         return
     lag = tip.sequence - checkpoint.sequence
     text = f"{lag} rows behind, which the next charge corrects" if lag else "in step"
-    yield Finding(LEDGER, "note" if lag else "ok", f"head {head.path}: {text}")
+    yield Finding("note" if lag else "ok", f"head {head.path}: {text}")
     if head.path.stat().st_dev == home.ledger_folder.stat().st_dev:
         place = f"on the disk of the {'ledger' if home.database is None else 'keys'}"
         yield Finding(
-            LEDGER,
             "note",
             f"head {head.path} is {place}: an older copy of that disk would not be noticed",
             f"name a file on another disk in {HEAD_VARIABLE}, and move the head there",
@@ -108,14 +101,13 @@ def check_permissions(home: Home) -> Iterator[Finding]:
     open_paths = [path for path, state in states.items() if state.st_mode & 0o077]
     for path in open_paths:
         text = f"{path} must be for its owner alone, not {stat.filemode(states[path].st_mode)}"
-        yield Finding(PERMISSIONS, "fault", text, f"chmod go-rwx {shlex.quote(str(path))}")
+        yield Finding("fault", text, f"chmod go-rwx {shlex.quote(str(path))}")
     for path, state in states.items():
         if state.st_uid != os.geteuid():
             text = f"{path} belongs to user {state.st_uid}, not to you: have it handed over"
-            yield Finding(PERMISSIONS, "fault", text)
+            yield Finding("fault", text)
     if not open_paths:
-        text = f"{len(states)} private folders and files are their owner's"
-        yield Finding(PERMISSIONS, "ok", text)
+        yield Finding("ok", f"{len(states)} private folders and files are their owner's")
 
 
 def _private_paths(home: Home) -> Iterator[Path]:
@@ -143,12 +135,11 @@ def check_formats(home: Home) -> Iterator[Finding]:
     versions: Counter[str] = Counter()
     for path in manifests:
         # `_count_formats` names the manifests that cannot be read.
-        with collect_error([], FORMATS, str(path)):
+        with collect_error([], str(path)):
             recorded = _read_json(path).get("versions", {})
             versions[str(recorded.get("dp_pipeline", "that they do not say"))[:20]] += 1
     for version, count in sorted(versions.items()):
-        text = f"{count} snapshots by dp_pipeline {version}; this is {__version__}"
-        yield Finding(FORMATS, "ok", text)
+        yield Finding("ok", f"{count} snapshots by dp_pipeline {version}; this is {__version__}")
 
 
 def check_dataset_files() -> Iterator[Finding]:
@@ -156,10 +147,10 @@ def check_dataset_files() -> Iterator[Finding]:
     faults: list[Finding] = []
     paths = dataset_files()
     for name, path in paths.items():
-        with collect_error(faults, FORMATS, name):
+        with collect_error(faults, name):
             load_spec(path)
     count = len(paths) - len(faults)
-    yield Finding(FORMATS, "ok", f"data set files: {count} of format {FORMAT}")
+    yield Finding("ok", f"data set files: {count} of format {FORMAT}")
     yield from faults
 
 
@@ -180,10 +171,10 @@ def _count_formats(
     faults: list[Finding] = []
     counts: Counter[str] = Counter()
     for path in paths:
-        with collect_error(faults, FORMATS, str(path)):
+        with collect_error(faults, str(path)):
             number = read(path).get("format")
             counts["none" if number is None else str(number)[:20]] += 1
             require_format(number, of=str(path))
     text = ", ".join(f"{count} of format {number}" for number, count in sorted(counts.items()))
-    yield Finding(FORMATS, "ok", f"{kind}: {text or 'none yet'}")
+    yield Finding("ok", f"{kind}: {text or 'none yet'}")
     yield from faults

@@ -27,7 +27,6 @@ from dp_pipeline.releases.replay import require_intact, require_reproducible, sn
 from dp_pipeline.results.bundle import K_ANONYMITY, REFINED_FROM, REFINES, Key, ReleaseKey
 from dp_pipeline.results.transcript import AnswersLost, Transcript
 
-TOPIC = "releases"
 OTHER_CODE = "its key is made otherwise by this code"
 
 
@@ -199,14 +198,14 @@ def check_releases(home: Home, *, replay: bool = False) -> Iterator[Finding]:
     for release in charged_releases(home):
         maker, today = release.facts.get("code", "unknown code"), release.release_class.version()
         makers[maker if maker == today else f"{maker}; this is {today}"] += 1
-        with collect_error(findings, TOPIC, release.entry.what):
+        with collect_error(findings, release.entry.what):
             outcomes[_outcome(release, findings)] += 1
             if replay:
                 findings += _replay(release)
     text = ", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes.items()))
-    yield Finding(TOPIC, "ok", text or "nothing was released yet")
+    yield Finding("ok", text or "nothing was released yet")
     for maker, count in sorted(makers.items()):
-        yield Finding(TOPIC, "ok", f"{count} made by {maker}")
+        yield Finding("ok", f"{count} made by {maker}")
     yield from findings
 
 
@@ -227,7 +226,7 @@ def _outcome(release: ChargedRelease, findings: list[Finding]) -> str:
     if not release.is_current(spec):
         return "stored, of an earlier snapshot"
     text = f"{release.entry.what}: a run would charge it anew: {release.changes(spec)}"
-    findings.append(Finding(TOPIC, "note", text))
+    findings.append(Finding("note", text))
     return "charged anew by the next run"
 
 
@@ -248,22 +247,22 @@ def _replay(release: ChargedRelease) -> Iterator[Finding]:
     try:
         require_reproducible(today, require_intact(today, path))
     except PipelineError as error:
-        yield Finding(TOPIC, "fault", f"{release.entry.what}: {error}")
+        yield Finding("fault", f"{release.entry.what}: {error}")
     else:
         text = f"{release.entry.what}: its stored answers give the same bundle, byte by byte"
-        yield Finding(TOPIC, "ok", text)
+        yield Finding("ok", text)
 
 
 def _unfinished(release: ChargedRelease) -> Finding:
     name = f"{release.entry.what}, key {str(release.entry.key)[:12]}"
     if release.is_locked():
-        return Finding(TOPIC, "note", f"{name}: a process draws it now")
+        return Finding("note", f"{name}: a process draws it now")
     if "dataset" not in release.facts:
-        return Finding(TOPIC, "note", f"{name}: the fit did not finish, and its ε is spent")
+        return Finding("note", f"{name}: the fit did not finish, and its ε is spent")
     text, obstacle = f"{name}: the release is charged and", _obstacle(release)
     if obstacle is None:
-        return Finding(TOPIC, "fault", f"{text} not finished", release.command)
-    return Finding(TOPIC, "fault", f"{text} cannot be finished now: {obstacle}")
+        return Finding("fault", f"{text} not finished", release.command)
+    return Finding("fault", f"{text} cannot be finished now: {obstacle}")
 
 
 def _obstacle(release: ChargedRelease) -> str | None:
