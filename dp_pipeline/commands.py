@@ -16,7 +16,7 @@ from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.orchestration.runner import execute
 from dp_pipeline.releases import rehearsal
 from dp_pipeline.releases.home import find_home
-from dp_pipeline.releases.run_options import RunOptions, requested
+from dp_pipeline.releases.run_options import RunOptions, parse_request
 from dp_pipeline.releases.run_plan import RunPlan, plan_run
 from dp_pipeline.releases.run_result import RunResult
 
@@ -38,7 +38,8 @@ def plan(
 
     dataset    a declaration, the name of one, or its file
     models     only these models; all declared ones if empty
-    epsilons   only these declared ε, of which a float means its shortest decimal text; all if empty
+    epsilons   only these declared ε, of which a float means its shortest decimal text; if empty,
+               all, or with time windows the published ones
     new_draw   draw once more, at the full price
     refine     the smaller ε whose release is refined, or ``"previous"``
     snapshot   the name of a new snapshot to open
@@ -106,7 +107,7 @@ def run(  # noqa: PLR0913
     report = on_step or (lambda _: None)
     if not rehearse:
         return execute(_options(dataset, models, epsilons, **arguments), report)
-    with rehearsal.rehearsing(_spec_of(dataset), find_home()) as (spec, home):
+    with rehearsal.open_rehearsal(_spec_of(dataset), find_home()) as (spec, home):
         options = _options(spec, models, epsilons, **arguments)
         options = replace(options, home=home, noise_name=rehearsal.NOISE)
         result = execute(options, report)
@@ -121,7 +122,7 @@ def _options(
     **others: Any,
 ) -> RunOptions:
     levels = tuple(epsilon_text(e) if isinstance(e, Fraction) else str(e) for e in epsilons)
-    return requested(_spec_of(dataset), models=tuple(models), epsilons=levels, **others)
+    return parse_request(_spec_of(dataset), models=tuple(models), epsilons=levels, **others)
 
 
 def _spec_of(dataset: str | Path | DatasetSpec) -> DatasetSpec:

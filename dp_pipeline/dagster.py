@@ -160,7 +160,7 @@ class DataSetsScaffolder(dg.Scaffolder[Any]):
     """A scaffolder that writes a Dagster component with an example data set."""
 
     def scaffold(self, request: dg.ScaffoldRequest[Any]) -> None:
-        """Write the component and its data set file, or add both to an existing file."""
+        """Write the component, or append it to a file; write its data set file unless it exists."""
         folder, is_yaml = Path(request.target_path), request.scaffold_format == "yaml"
         folder = folder.parent if request.append else folder
         name = folder.name if is_name(folder.name) else "rides"

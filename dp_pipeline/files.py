@@ -131,7 +131,7 @@ def sweep(folder: Path, *, below: bool = False) -> list[Path]:
 def locked(path: Path, *, remove: bool = False) -> Iterator[None]:
     """Hold the lock of ``path`` for the block, after waiting for other processes and threads.
 
-    It is not reentrant, because each call opens a descriptor of its own, to which the lock belongs.
+    The file is created if needed. The lock is not reentrant: it belongs to the call's descriptor.
 
     remove   whether to delete the file after the block; all users of a lock must agree on it
     """

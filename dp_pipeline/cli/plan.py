@@ -27,10 +27,10 @@ def plan(dataset: str, reader: Reader, **options: Any) -> None:
 
     Beside it what the account has spent, what is left, and its ceiling. Nothing is read or charged.
     """
-    from dp_pipeline.releases.run_options import requested
+    from dp_pipeline.releases.run_options import parse_request
     from dp_pipeline.releases.run_plan import plan_run, refined_cost
 
-    request = requested(dataset, **options)
+    request = parse_request(dataset, **options)
     planned, in_steps = plan_run(request), refined_cost(request)
     if in_steps is not None and in_steps >= planned.total_cost:
         in_steps = None

@@ -132,9 +132,9 @@ DEMO_ANONYMOUS = {"wdbc": "5"}
 @CUSTODIAN
 def run(dataset: str, reader: Reader, quiet: bool, custodian: bool, **options: Any) -> None:
     """Release a data set: rows, models, evaluation, report."""
-    from dp_pipeline.releases.run_options import requested
+    from dp_pipeline.releases.run_options import parse_request
 
-    (result,) = _executed([requested(dataset, **options)], quiet=quiet)
+    (result,) = _executed([parse_request(dataset, **options)], quiet=quiet)
     _show_result(result, reader, custodian=custodian)
 
 
@@ -160,11 +160,11 @@ def rehearse(
     from dp_pipeline.config.catalogue import find_spec
     from dp_pipeline.releases import rehearsal
     from dp_pipeline.releases.home import find_home
-    from dp_pipeline.releases.run_options import requested
+    from dp_pipeline.releases.run_options import parse_request
 
-    drawn = rehearsal.rehearsing(find_spec(dataset), find_home(), rows=rows or 0, like=like)
+    drawn = rehearsal.open_rehearsal(find_spec(dataset), find_home(), rows=rows or 0, like=like)
     with drawn as (spec, home):
-        request = replace(requested(spec, **options), home=home, noise_name=rehearsal.NOISE)
+        request = replace(parse_request(spec, **options), home=home, noise_name=rehearsal.NOISE)
         (result,) = _executed([request], quiet=quiet)
         folder = rehearsal.export_rehearsal(result.spec, home, request.names)
     reader.print_output(
@@ -183,9 +183,9 @@ def rehearse(
 def demo(reader: Reader, quiet: bool, custodian: bool) -> None:
     """Release three built-in data sets, one also k-anonymous."""
     from dp_pipeline.cli import released
-    from dp_pipeline.releases.run_options import requested
+    from dp_pipeline.releases.run_options import parse_request
 
-    requests = [requested(name) for name in DEMO]
+    requests = [parse_request(name) for name in DEMO]
     anonymous_requests = [anonymize_options(name, ks=(k,)) for name, k in DEMO_ANONYMOUS.items()]
     results = _executed([*requests, *anonymous_requests], quiet=quiet)
     runs, tables = results[: len(requests)], results[len(requests) :]
@@ -217,11 +217,11 @@ def backfill(
     from dp_pipeline.orchestration.instance import dagster_instance
     from dp_pipeline.orchestration.jobs import require_daemon, submit_backfill
     from dp_pipeline.orchestration.partitions import partition_key
-    from dp_pipeline.releases.run_options import requested
+    from dp_pipeline.releases.run_options import parse_request
     from dp_pipeline.releases.run_plan import plan_run
     from dp_pipeline.reporting.text import progress
 
-    options = requested(dataset, epsilons=epsilons, windows=windows)
+    options = parse_request(dataset, epsilons=epsilons, windows=windows)
     partitions = list(options.levels)
     if options.windows:
         if epsilons:
@@ -262,14 +262,14 @@ def roll_up(dataset: str, models: tuple[str, ...], windows: str, reader: Reader)
     from dp_pipeline.config.catalogue import find_spec
     from dp_pipeline.releases.epsilon_release import EpsilonRelease
     from dp_pipeline.releases.roll_up import write_roll_up
-    from dp_pipeline.releases.run_options import requested
+    from dp_pipeline.releases.run_options import parse_request
 
     spec = find_spec(dataset)
     if spec.windows is None:
         raise DeclarationError(
             f"{dataset} has no `windows`, so there is nothing to add up: choose another data set"
         )
-    options = requested(spec, models=models, windows=windows)
+    options = parse_request(spec, models=models, windows=windows)
     releases = [each for each in options.releases if isinstance(each, EpsilonRelease)]
     of_models = {name: [each for each in releases if each.name == name] for name in options.names}
     files = {name: str(write_roll_up(of_model)) for name, of_model in of_models.items()}

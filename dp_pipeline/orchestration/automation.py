@@ -24,7 +24,7 @@ from dp_pipeline.orchestration import jobs
 from dp_pipeline.orchestration.common import Pipeline, PipelineResource
 from dp_pipeline.orchestration.partitions import partition_key
 from dp_pipeline.raw.snapshot import current_snapshot
-from dp_pipeline.raw.source_stamps import SourceStamp, source_digest, source_stamp
+from dp_pipeline.raw.source_stamps import source_digest, source_stamp
 from dp_pipeline.releases import outcome
 from dp_pipeline.releases.epsilon_release import EpsilonRelease
 from dp_pipeline.releases.home import Home
@@ -342,9 +342,14 @@ def observe_source(spec: DatasetSpec, home: Home, cursor: SourceCursor) -> Sourc
     if digest is None:
         return None
     observed = replace(cursor, stamp=stamp.text, digest=digest)
-    if not cursor.snapshot_digest and _is_older_than_snapshot(spec, home, stamp):
-        return replace(observed, snapshot_digest=digest)
-    return observed
+    if cursor.snapshot_digest:
+        return observed
+    snapshot = current_snapshot(home.raw, spec.name, b"", spec.window)
+    if snapshot is None or not snapshot.exists():
+        return observed
+    read_at, changed_at = snapshot.manifest.get("read_at"), stamp.changed_at
+    is_unchanged = read_at and (changed_at is None or changed_at < datetime.fromisoformat(read_at))
+    return replace(observed, snapshot_digest=digest) if is_unchanged else observed
 
 
 def free_snapshot_name(spec: DatasetSpec, home: Home, today: date) -> str:
@@ -352,16 +357,6 @@ def free_snapshot_name(spec: DatasetSpec, home: Home, today: date) -> str:
     day, folder = today.isoformat(), Path(home.raw, spec.name)
     names = (day if number == 1 else f"{day}-{number}" for number in count(1))
     return next(name for name in names if not (folder / name).exists())
-
-
-def _is_older_than_snapshot(spec: DatasetSpec, home: Home, stamp: SourceStamp) -> bool:
-    snapshot = current_snapshot(home.raw, spec.name, b"", spec.window)
-    if snapshot is None or not snapshot.exists():
-        return False
-    read_at = snapshot.manifest.get("read_at")
-    if read_at is None:
-        return False
-    return stamp.changed_at is None or stamp.changed_at < datetime.fromisoformat(read_at)
 
 
 INTERVAL_SECONDS = 60

@@ -239,7 +239,7 @@ def standing_checks(context: dg.AssetExecutionContext) -> list[dg.AssetCheckEval
 
 
 def repeated_checks(context: dg.AssetExecutionContext) -> list[dg.AssetCheckResult]:
-    """Return the last result of each check of this asset, for a run that changes nothing."""
+    """Return the last result of each check of this asset, as results of the present run."""
     evaluations = (record.evaluation for record in _last_records(context))
     return [
         dg.AssetCheckResult(

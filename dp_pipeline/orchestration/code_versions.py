@@ -30,13 +30,16 @@ def preparation_version(spec: DatasetSpec) -> str:
 
 
 def validation_version(spec: DatasetSpec) -> str:
-    """Return the version of the validation stage, made from its code and the declared checks."""
+    """Return the version of the validation stage, made from its code, declaration and checks."""
     version = preparation_version(spec)
     return digest_of(version, spec.checks_digest) if spec.checks_digest else version
 
 
 def ingestion_version(spec: DatasetSpec) -> str:
-    """Return the version of the ingestion stage, made from its code and the names of its files."""
+    """Return the version of the ingestion stage, made from its code, declaration and source.
+
+    Of the paths of files only their names count.
+    """
     return digest_of(preparation_version(spec), _without_folders(spec.source))
 
 
@@ -79,5 +82,5 @@ def _measured(spec: DatasetSpec, kind: type[Release], name: str) -> Iterator[obj
 
 
 def data_version(bundle: Bundle) -> dg.DataVersion:
-    """Return the version of a stored release, which a replay keeps."""
+    """Return a digest of a stored release as its version, which a replay keeps."""
     return dg.DataVersion(digest_of(bundle.to_json()))

@@ -268,20 +268,19 @@ def chains_of(
     for spec in specs:
         with collect_refusal(spec.name, refused):
             chains.append((spec, chain_definitions(spec)))
-    placeholders = [_refused_asset(name, line) for name, line in (refused or {}).items()]
+    placeholders = []
+    for name, line in (refused or {}).items():
+        _log.error("%s is left out: %s", name, line)
+        key = re.sub(r"\W", "_", name)
+        placeholder = dg.AssetSpec(
+            [key, "refused"],
+            description=f"This data set is left out, because its file is refused: {line}. Correct "
+            "the file, and load the definitions again.",
+            group_name=f"{key}_refused",
+            metadata={"refused": line},
+        )
+        placeholders.append(placeholder)
     return chains, dg.Definitions(assets=placeholders)
-
-
-def _refused_asset(name: str, line: str) -> dg.AssetSpec:
-    _log.error("%s is left out: %s", name, line)
-    key = re.sub(r"\W", "_", name)
-    return dg.AssetSpec(
-        [key, "refused"],
-        description=f"This data set is left out, because its file is refused: {line}. Correct the "
-        "file, and load the definitions again.",
-        group_name=f"{key}_refused",
-        metadata={"refused": line},
-    )
 
 
 def pipeline_definitions(

@@ -29,7 +29,10 @@ window plans from the release of the preceding one.
 
 def jobs_of(spec: DatasetSpec) -> list[dg.job]:  # type: ignore[valid-type]
     """Return every job of one data set, not yet bound to assets."""
-    prepare, report = _prepare_job(spec), _report_job(spec)
+    cost = _discovery_text(spec) if spec.to_discover else "Spends nothing."
+    description = f"Read, validate and prepare the rows of {spec.name}. {cost}"
+    prepare = _job(spec, prepare_job_name(spec), raw_stages(spec), description)
+    report = _report_job(spec)
     if spec.windows is not None:
         return [prepare, _windows_job(spec), report]
     jobs = [prepare, _epsilon_job(spec), report]
@@ -39,7 +42,7 @@ def jobs_of(spec: DatasetSpec) -> list[dg.job]:  # type: ignore[valid-type]
 
 
 def is_watched(spec: DatasetSpec) -> bool:
-    """Return whether a sensor may start runs: no windows, and changes are public and noticeable."""
+    """Return whether a sensor may watch the source: no windows, and public, noticeable changes."""
     return spec.windows is None and spec.may_watch_source and is_watchable(spec.source)
 
 
@@ -100,12 +103,6 @@ def _job(
         # Other executors start a process for each step, which imports for seconds.
         executor_def=dg.in_process_executor,
     )
-
-
-def _prepare_job(spec: DatasetSpec) -> dg.job:  # type: ignore[valid-type]
-    cost = _discovery_text(spec) if spec.to_discover else "Spends nothing."
-    description = f"Read, validate and prepare the rows of {spec.name}. {cost}"
-    return _job(spec, prepare_job_name(spec), raw_stages(spec), description)
 
 
 def _preparation_text(spec: DatasetSpec) -> str:

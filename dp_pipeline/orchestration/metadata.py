@@ -325,7 +325,7 @@ def amount_metadata(amounts: Mapping[str, Fraction | None], currency: Currency) 
 
 
 def charge_table(ledger: Ledger, population: str) -> dg.MetadataValue:
-    """Return a row for each charge of a population, oldest first, with the sum so far."""
+    """Return a table with a row for each charge of a population, oldest first, with sums."""
     lines, total = [], 0
     for entry in ledger.entries(population):
         if entry.is_charge:

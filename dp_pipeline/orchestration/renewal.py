@@ -65,13 +65,6 @@ class ReportPage:
         is_fresh = newest is None or (report and report.event_number > newest.event_number)
         return None if is_fresh else newest
 
-    def is_overdue(self, updates: Updates) -> bool:
-        """Return whether the report has lacked an update for more than an hour."""
-        newest, report = self.missing_update(updates), updates.get(self.key)
-        if newest is None or report is None:
-            return False
-        return newest.time - report.time > MAX_REPORT_AGE
-
 
 def report_pages(spec: DatasetSpec) -> tuple[ReportPage, ...]:
     sources = {
@@ -172,12 +165,12 @@ def _renewal_request(
     dataset: str, pages: Iterable[ReportPage], updates: Updates, busy: Collection[str]
 ) -> dg.RunRequest | None:
     """Return the run that renews a data set's reports; None if they are current or may wait."""
-    due = {
-        page: newest
-        for page in pages
-        if (newest := page.missing_update(updates))
-        and (dataset not in busy or page.is_overdue(updates))
-    }
+    due = {}
+    for page in pages:
+        newest, report = page.missing_update(updates), updates.get(page.key)
+        is_overdue = newest and report and newest.time - report.time > MAX_REPORT_AGE
+        if newest and (dataset not in busy or is_overdue):
+            due[page] = newest
     if not due:
         return None
     # A run that fails is not requested again before there is another update.

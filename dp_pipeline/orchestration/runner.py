@@ -85,9 +85,10 @@ class DagsterRuns:
         config: dict[str, Any] | None = None,
         partition: str | None = None,
     ) -> dg.ExecuteInProcessResult:
-        """Run some assets; raise RunFailed with the message of the step that failed.
+        """Announce and run some assets; RunFailed with the message of the step that failed.
 
-        names    of assets below the data set: ``ingested``, ``k_anonymous/kjig``
+        step     words for ``on_step``
+        names    names of assets below the data set, such as ``ingested`` or ``k_anonymous/kjig``
         config   asset name → its configuration
         """
         import dagster as dg

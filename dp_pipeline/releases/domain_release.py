@@ -116,7 +116,6 @@ class DomainRelease(NoisyRelease):
         *,
         matches_reserved: bool = True,  # noqa: ARG002
     ) -> Bundle:
-        """Return the bundle with the discovered domain."""
         from dp_pipeline.gate.discovery import discover
 
         rows = cast("UndeclaredRows | None", counter)

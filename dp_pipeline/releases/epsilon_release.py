@@ -2,10 +2,10 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Self, cast
 
 import numpy as np
@@ -57,6 +57,9 @@ from dp_pipeline.results.transcript import Transcript
 if TYPE_CHECKING:
     from dp_pipeline.raw.counters.fold import EmptyCounter, FoldCounter
 
+Curators = Callable[[PaidMarginals], CuratorFactory]
+"""A function from answers that may be refined to a factory of curators over one draw's rows."""
+
 
 @dataclass(frozen=True)
 class EpsilonRelease(NoisyRelease):
@@ -105,7 +108,6 @@ class EpsilonRelease(NoisyRelease):
         noise: str,
         run: Mapping[str, str] | None = None,
     ) -> Self:
-        """Return the declared release of a model at an ε; DeclarationError for an undeclared ε."""
         epsilon, span = spec.partition(level), spec.span_of(name)
         return cls(spec, name, epsilon, home, noise, run or {}, span=span)
 
@@ -164,24 +166,20 @@ class EpsilonRelease(NoisyRelease):
 
     @property
     def measuring(self) -> Mapping[str, str]:
-        """The parameters that determine the model's questions to the rows, as texts."""
         return texts_of(self.model, measuring=True)
 
     @property
     def postprocessing(self) -> dict[str, str]:
-        """The parameters and attributes that affect only post-processing, as texts."""
         names = [attribute.name for attribute in self.spec.domain if attribute.is_integer]
         declared = {"integer": ", ".join(names)} if names else {}
         return {**texts_of(self.model, measuring=False), **declared}
 
     @property
     def evaluation(self) -> Fraction | None:
-        """The ε of the private quality numbers; None if there are none or no finite ε holds."""
         return self.spec.evaluation if self.guarantee.is_dp else None
 
     @property
     def cost(self) -> Fraction:
-        """The cost of one draw with its evaluation; 0 if no finite ε holds."""
         return price(self.spec, self.guarantee)
 
     def refinement_cost(self, refined: Fraction | None) -> Fraction:
@@ -319,16 +317,16 @@ class EpsilonRelease(NoisyRelease):
         *,
         matches_reserved: bool = True,
     ) -> Bundle:
-        result = self._fit_model(spec, counter, transcript, noise)
+        curators = self._curators(spec, counter, transcript, noise)
+        result = self._fit_model(spec, curators)
         result.require_guaranteed(what=self.where)
         spends, quality, facts = result.spends, dict[str, NoisyNumber](), spec.facts
         if self.evaluation is not None and matches_reserved:
             from dp_pipeline.gate.quality import private_quality
 
             accountant = Accountant(self.evaluation)
-            curators = self._curators(spec, counter, transcript, noise, PaidMarginals())
             quality = private_quality(
-                curators(accountant),
+                curators(PaidMarginals())(accountant),
                 result.released,
                 epsilon=self.evaluation,
                 label=self.spec.label,
@@ -343,13 +341,7 @@ class EpsilonRelease(NoisyRelease):
         free = tuple(replace(spend, what="rows left out") for spend in result.free_spends)
         return Bundle(spec.key.digest, facts, spends, quality, tables, transcript.chain, free)
 
-    def _fit_model(
-        self,
-        spec: ReleaseSpec,
-        counter: ReleaseCounter | None,
-        transcript: Transcript,
-        noise: NoiseSource,
-    ) -> FitResult:
+    def _fit_model(self, spec: ReleaseSpec, curators: Curators) -> FitResult:
         """Return the fit of the model, with the answers that a refinement may start from."""
         key, folder = as_release_key(spec.key), spec.facts.get(LEARNED)
         refined, public = self.refined(key), self.public_rows
@@ -364,7 +356,7 @@ class EpsilonRelease(NoisyRelease):
         result = fit(
             self.model,
             self.guarantee,
-            self._curators(spec, counter, transcript, noise, paid),
+            curators(paid),
             epsilon=key.epsilon,
             rng=np.random.default_rng(int.from_bytes(seed[:16])),
             earlier=earlier_bundle(key, self.spec, self.home, folder).tables if folder else None,
@@ -379,17 +371,15 @@ class EpsilonRelease(NoisyRelease):
         counter: ReleaseCounter | None,
         transcript: Transcript,
         noise: NoiseSource,
-        paid: PaidMarginals,
-    ) -> CuratorFactory:
+    ) -> Curators:
         dataset = replace(self.spec, domain=typed_domain(self.spec.domain, spec.facts))
-        rows = cast("FoldCounter | None", counter)
-        return curators_of(dataset, rows, transcript, noise, paid)
+        return partial(curators_of, dataset, cast("FoldCounter | None", counter), transcript, noise)
 
     def replay_fit(self, key: ReleaseKey) -> FitResult:
         """Return the fit of a settled release, from its stored answers; no row is read."""
         settled = settled_entry(key.digest, key.population, self.home.ledger)
-        answers = settled_answers(self.store, key, settled)
-        return self._fit_model(self.resolve(key), None, answers, self.noise)
+        answers, spec = settled_answers(self.store, key, settled), self.resolve(key)
+        return self._fit_model(spec, self._curators(spec, None, answers, self.noise))
 
     def open(self, spec: ReleaseSpec, snapshot: Snapshot) -> NoisyDrawing:
         """Open the snapshot's rows; DeclarationError if the release to refine has others."""

@@ -78,7 +78,14 @@ class TableComparison:
     def compared(self) -> tuple[quality.ComparedTable, ...]:
         """Return a comparison of each column and pair (of very many, a sample), worst first."""
         distances = distances_of_table(self.domain, self.real, self.synthetic)
-        moved = self._correlation_changes()
+        if self.domain.parts is None:
+            moved = self._changes_in(self.real, self.synthetic)
+        else:
+            # Numbers of units are compared over units, all others over parts.
+            tables = (self.real, self.synthetic)
+            real, synthetic = (UnitTables(self.domain, codes) for codes in tables)
+            moved = self._changes_in(real.parts, synthetic.parts)
+            moved |= self._changes_in(real.units, synthetic.units)
         return quality.worst_first(
             quality.ComparedTable(attributes, distance.value, distance.error, moved.get(attributes))
             for attributes, distance in distances.items()
@@ -110,17 +117,8 @@ class TableComparison:
         majority = float(hits.mean()) if len(hits) else float("nan")
         return quality.LearnedLabel(label, accuracy, auc, real_accuracy, real_auc, majority)
 
-    def _correlation_changes(self) -> dict[Names, float]:
-        """Return the synthetic minus the real correlation of each pair of numbers.
-
-        Numbers of units are compared over units, all others over parts."""
-        if self.domain.parts is None:
-            return self._changes_in(self.real, self.synthetic)
-        real, synthetic = (UnitTables(self.domain, codes) for codes in (self.real, self.synthetic))
-        of_parts = self._changes_in(real.parts, synthetic.parts)
-        return of_parts | self._changes_in(real.units, synthetic.units)
-
     def _changes_in(self, *tables: Codes) -> dict[Names, float]:
+        """Return the synthetic minus the real correlation of each pair of numbers."""
         numbers = [name for name in tables[0] if isinstance(self.domain[name].cells, Bins)]
         if len(numbers) < 2:
             return {}
@@ -204,7 +202,7 @@ MOST_KEPT = 100
 """Columns, pairs, and pairs of parts, of one release that a report compares with the rows."""
 
 
-def compared_tables(
+def compare_tables(
     spec: DatasetSpec, home: Home, bundles: Mapping[str, Bundle]
 ) -> dict[str, list[dict[str, Any]]]:
     """Return documents of the worst comparisons with public rows, by model; {} for sensitive rows.
@@ -234,7 +232,7 @@ def compared_tables(
 
 
 def from_compared(documents: Sequence[Mapping[str, Any]]) -> tuple[quality.ComparedTable, ...]:
-    """Return the compared tables that ``compared_tables`` wrote as documents."""
+    """Return the compared tables that ``compare_tables`` wrote as documents."""
     return tuple(
         quality.ComparedTable(**{**document, "attributes": tuple(document["attributes"])})
         for document in documents

@@ -113,7 +113,6 @@ class KAnonymousRelease(Release):
 
     @staticmethod
     def names(spec: DatasetSpec) -> tuple[str, ...]:
-        """Return the declared methods; empty without a section `k_anonymity`."""
         return tuple(spec.k_anonymity.methods) if spec.k_anonymity else ()
 
     @staticmethod
@@ -164,7 +163,6 @@ class KAnonymousRelease(Release):
         return guarantee_for(self.declared, self.name, k=self.k)
 
     def require_allowed(self) -> None:
-        """Raise DeclarationError for a K or method that the data set file does not allow."""
         self.declared.partition(str(self.k), of=self.spec.name)
         declared_method(self.spec, self.name)
         if not self.spec.is_release:

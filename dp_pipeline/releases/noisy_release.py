@@ -161,7 +161,7 @@ class NoisyRelease(Release):
 
     @property
     def evaluation(self) -> Fraction | None:
-        """The ε of the private quality numbers; None if there are none."""
+        """The ε of the private quality numbers; None if there are none or no finite ε holds."""
         return None
 
     @cached_property

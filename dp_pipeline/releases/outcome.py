@@ -14,7 +14,7 @@ from dp_pipeline.raw.snapshot import current_snapshot, require_prepared
 from dp_pipeline.releases import replay, report
 from dp_pipeline.releases.account import limits_note, require_snapshot
 from dp_pipeline.releases.domain_release import with_discovered
-from dp_pipeline.releases.evaluate import compared_tables, evaluate
+from dp_pipeline.releases.evaluate import compare_tables, evaluate
 from dp_pipeline.releases.home import Home
 from dp_pipeline.releases.publish import PublishedBundle
 from dp_pipeline.releases.release import Release, digest_of, other_non_dp_releases, program_code
@@ -48,7 +48,7 @@ def write_evaluation(options: RunOptions) -> list[QualityRow]:
     rows = evaluate(spec, home, bundles)
     digest = evaluation_digest(spec)
     value: dict[str, Any] = {"rows": to_documents(rows), "pointers": pointers, "by": digest}
-    if compared := compared_tables(spec, home, bundles):
+    if compared := compare_tables(spec, home, bundles):
         value["compared"] = compared
     if spec.window:
         # Kept here, so that a report over years reads no bundle of them.

@@ -137,7 +137,10 @@ def _replay(release: Release, key: Key, ledger: Ledger) -> PublishedBundle:
 def _abort_if_answers_lost(
     reservation: Reservation, drawing: Drawing, ledger: Ledger
 ) -> Iterator[None]:
-    """Mark the release as dead if its answers are lost, since they may have been seen."""
+    """Mark the release as dead if the block raises AnswersLost, since answers may have been seen.
+
+    An OtherQuestion is raised with a remedy.
+    """
     try:
         yield
     except AnswersLost as error:

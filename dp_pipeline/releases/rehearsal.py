@@ -27,37 +27,39 @@ from dp_pipeline.results.synthetic_table import UNIT
 FOLDER = "rehearsals"
 """The folder below a home with the homes of rehearsals."""
 
-TITLE = "Rehearsal"
 NOISE = "seeded:0"
 ROWS = 10_000
 """Rows of a rehearsal where the file declares no ``nominal_rows``."""
 
-_OF_PROJECT = ("DP_PIPELINE_DAGSTER", "DP_PIPELINE_PUBLISHED")
-"""Variables of places outside the home, which a rehearsal does not touch."""
 
+@contextmanager
+def open_rehearsal(
+    spec: DatasetSpec, project: Home, *, rows: int = 0, like: str = ""
+) -> Iterator[tuple[DatasetSpec, Home]]:
+    """Draw artificial rows of a data set into a new home; yield their declaration and that home.
 
-def rehearsed(
-    spec: DatasetSpec, home: Home, project: Home, *, rows: int = 0, like: str = ""
-) -> DatasetSpec:
-    """Draw artificial rows of a data set into a file; return the declaration that reads them.
+    The previous rehearsal is deleted. Dagster keeps its history in the home too, so a run in the
+    block writes nothing outside of it.
 
-    home      home of the rehearsal, in which the file is written
-    project   home of the project
+    project   home of the project, below which that of the rehearsal is
     rows      number of rows; 0: ``nominal_rows``, or ROWS
     like      model whose newest release in the project the rows resemble; empty: the declaration
               alone decides
 
-    Raises DeclarationError where there is no such release.
+    Raises NotPrepared without that release, and DeclarationError if it has no rows.
     """
-    count = rows or spec.nominal_rows or ROWS
+    home = Home(project.root / FOLDER / spec.name)
+    if home.root.is_dir():
+        shutil.rmtree(home.root)
+    make_private(home.root)
     columns = _released_columns(spec, project, like) if like else None
-    table = draw_declared_rows(spec, count, seed=0, columns=columns)
+    table = draw_declared_rows(spec, rows or spec.nominal_rows or ROWS, seed=0, columns=columns)
     path = home.root / "rows.parquet"
     pq.write_table(table, path)
     origin = f"an earlier release of {like}" if like else "the declaration"
-    return replace(
+    declared = replace(
         spec,
-        title=f"{TITLE}: {spec.title}",
+        title=f"Rehearsal: {spec.title}",
         description=f"A rehearsal: its rows are drawn from {origin} and are nobody's, so it cost "
         f"nothing and says nothing about anybody. {spec.description}",
         population=f"rehearsal-{spec.population}"[:63],
@@ -69,6 +71,16 @@ def rehearsed(
             for name, values in spec.models.items()
         },
     )
+    before = dict(os.environ)
+    os.environ["DAGSTER_HOME"] = str(home.root / "dagster")
+    for name in ("DP_PIPELINE_DAGSTER", "DP_PIPELINE_PUBLISHED"):
+        # Places outside of the home.
+        os.environ.pop(name, None)
+    try:
+        yield declared, home
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
 
 
 def _released_columns(spec: DatasetSpec, home: Home, model: str) -> Mapping[str, NDArray[Any]]:
@@ -98,31 +110,3 @@ def export_rehearsal(spec: DatasetSpec, home: Home, models: Iterable[str]) -> Pa
         settled = find_newest_settled(spec, home, ExportRequest.of(spec, name=model))
         export(settled, folder / model, ending="csv")
     return folder
-
-
-@contextmanager
-def rehearsing(
-    declared: DatasetSpec, project: Home, *, rows: int = 0, like: str = ""
-) -> Iterator[tuple[DatasetSpec, Home]]:
-    """Yield the declaration and the home of a rehearsal, after deleting the previous rehearsal.
-
-    Dagster keeps its history there too, so a run in the block writes nothing outside that home.
-
-    project      home of the project, below which that of the rehearsal is
-    rows, like   as of ``rehearsed``
-    """
-    root = project.root / FOLDER / declared.name
-    if root.is_dir():
-        shutil.rmtree(root)
-    make_private(root)
-    home = Home(root)
-    spec = rehearsed(declared, home, project, rows=rows, like=like)
-    before = dict(os.environ)
-    os.environ["DAGSTER_HOME"] = str(home.root / "dagster")
-    for name in _OF_PROJECT:
-        os.environ.pop(name, None)
-    try:
-        yield spec, home
-    finally:
-        os.environ.clear()
-        os.environ.update(before)

@@ -224,7 +224,7 @@ class Release(ABC):
 
     @property
     def cost(self) -> Fraction:
-        """The cost of a first draw, in the population's currency; 0 if no finite ε holds."""
+        """The cost of a draw and its evaluation, in the population's currency; 0 if not DP."""
         return Fraction(0)
 
     @property

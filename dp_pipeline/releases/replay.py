@@ -256,7 +256,7 @@ def is_published(release: Release) -> bool:
 
 
 def exact_rows(release: Release, bundle: Bundle) -> "list[QualityRow]":
-    """Return the exact quality numbers of a public release; [] if missing or outdated."""
+    """Return the exact quality numbers of a release of public rows; [] if missing or outdated."""
     from dp_pipeline.reporting.metrics import from_documents
 
     if release.spec.is_release:

@@ -138,7 +138,12 @@ def _pictures(spec: DatasetSpec, bundles: Sequence[Bundle]) -> list[Picture]:
     if maps:
         views = [_view(spec, name, bundle) for name, bundle in zip(_names(maps), maps, strict=True)]
         pictures.append(cluster_maps(views, title=_title_of(maps, "Centres")))
-    return [*pictures, *_marginals(spec, tables), *_graphs(tables)]
+    pictures += _marginals(spec, tables)
+    for bundle in tables:
+        cliques = bundle.tables.get("cliques")
+        if cliques is not None and any(", " in text for text in cliques["attributes"].tolist()):
+            pictures.append(model_graph(cliques, title=f"Cliques of {_title(bundle)}"))
+    return pictures
 
 
 def _marginals(spec: DatasetSpec, bundles: Sequence[Bundle]) -> Iterator[Picture]:
@@ -166,15 +171,6 @@ def _bars(marginals: Mapping[str, Marginals], title: str, items: str) -> Iterato
         # The first picture has the same name however many there are.
         caption = title if first == 0 else f"{title}, from attribute {first + 1}"
         yield marginal_bars(marginals, first=first, title=caption, items=items)
-
-
-def _graphs(bundles: Sequence[Bundle]) -> list[Picture]:
-    titles = {f"Cliques of {_title(bundle)}": bundle.tables.get("cliques") for bundle in bundles}
-    return [
-        model_graph(cliques, title=title)
-        for title, cliques in titles.items()
-        if cliques is not None and any(", " in text for text in cliques["attributes"].tolist())
-    ]
 
 
 def _view(spec: DatasetSpec, name: str, bundle: Bundle) -> ClusterView:

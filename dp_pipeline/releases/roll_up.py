@@ -153,7 +153,7 @@ def _noisy_tables(release: EpsilonRelease, bundle: Bundle) -> EarlierTables:
 
 
 def _bundle(release: EpsilonRelease) -> Bundle:
-    """Return the settled bundle of a window; DeclarationError if its declarations have changed."""
+    """Return the settled bundle of a window; NotPrepared or DeclarationError if unfit."""
     spec, home, pointer = (
         release.spec,
         release.home,

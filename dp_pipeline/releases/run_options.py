@@ -123,7 +123,7 @@ def require_span(span: int) -> int:
     return span
 
 
-def requested(
+def parse_request(
     dataset: str | DatasetSpec,
     *,
     models: tuple[str, ...] = (),

@@ -15,7 +15,7 @@ from dp_pipeline.config.amounts import epsilon_text
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.orchestration.checks import PLAUSIBLE
-from dp_pipeline.releases.evaluate import compared_tables, evaluate, from_compared
+from dp_pipeline.releases.evaluate import compare_tables, evaluate, from_compared
 from dp_pipeline.releases.outcome import report_path
 from dp_pipeline.releases.replay import read_document
 from dp_pipeline_tests.orchestration.events import charged, check_results, materializations
@@ -177,7 +177,7 @@ def test_release_of_sensitive_rows_is_never_judged_exactly(project: Project):
 def test_a_benchmark_is_compared_with_its_rows_table_by_table(project: Project):
     spec = project.declare("plants", PLANTS, models={"independent": {}}, publish=None)
     (release, *_) = project.run(spec)
-    documents = compared_tables(spec, project.home, {"independent": release.bundle})
+    documents = compare_tables(spec, project.home, {"independent": release.bundle})
     tables = {table.attributes: table for table in from_compared(documents["independent"])}
     names = spec.domain.discrete
     assert len(tables) == len(names) + len(names) * (len(names) - 1) // 2
@@ -192,7 +192,7 @@ def test_sensitive_rows_are_never_compared_table_by_table(project: Project):
     loud = {"partitions": ["50"], "ceiling": {"total": "100"}}
     spec = project.declare("homes", HOMES, models={"independent": {}}, **loud)
     (release, *_) = project.run(spec)
-    assert compared_tables(spec, project.home, {"independent": release.bundle}) == {}
+    assert compare_tables(spec, project.home, {"independent": release.bundle}) == {}
     page = (project.home.reports / "homes.html").read_text(encoding="utf-8")
     assert "own noisy answers" in page
     assert "against the real rows" not in page
@@ -204,7 +204,7 @@ def test_units_of_two_files_are_judged_as_purpose_allows(project: Project, purpo
     project.write_rows("persons.csv", ["home,age", "1,30", "1,31", "2,70", "9,20"])
     (release,) = project.run(spec)
     rows = evaluate(spec, project.home, {"one_shot": release.bundle})
-    documents = compared_tables(spec, project.home, {"one_shot": release.bundle})
+    documents = compare_tables(spec, project.home, {"one_shot": release.bundle})
     (exact,) = project.home.raw.rglob("exact-quality-*.json")
     assert exact.stat().st_mode & 0o077 == 0
     kinds = {"avd_units", "avd_parts", "avd_pairs", "avd_unit_part", "avd_size", "dcr"}
