@@ -17,7 +17,7 @@ RELATIONS = ("add_remove", "replace_one")
 PURPOSES = ("release", "benchmark")
 WITHIN = get_args(Within)
 CONVERTED = {"ceiling": "limit", "per_month": "month_limit", "each_window": "window_limit"}
-"""Declared ε → the field that holds it in what the account counts in."""
+"""Field of a declared ε → the field that holds it in what the account counts in."""
 
 LIMITS = (*CONVERTED, *CONVERTED.values(), "delta_ceiling")
 """The facts that a raise writes anew."""
@@ -175,7 +175,7 @@ class Account:
                 )
 
     def facts(self) -> dict[str, str]:
-        """Return the account without its population as texts, for the row that opens it."""
+        """Return the account as texts by name, without its population, for a ledger row."""
         facts = {
             "unit": self.unit,
             "relation": self.relation,
@@ -187,7 +187,10 @@ class Account:
         return facts if self.delta is None else {**facts, "delta": delta_text(self.delta)}
 
     def limits(self) -> dict[str, str]:
-        """Return the ceiling and all other limits that are set, as texts by name, for a row."""
+        """Return the ceiling and all other limits that are set as texts by name, for a ledger row.
+
+        Without a ceiling its text is "none". Limits in ρ are those of an account in ρ alone.
+        """
         facts = {}
         for name, limit in CONVERTED.items():
             if name == "ceiling" or getattr(self, name) is not None:
@@ -235,7 +238,8 @@ class Account:
     ) -> Account:
         """Return a copy with a higher ceiling, or with changed limits of a month, a window or δ.
 
-        total          None only where the account has none, because each window has a limit
+        total          the ceiling of ε; None only where none is set, as each window has a limit
+        per_month      the limit of a month, higher or lower; None: no limit
         delta_ceiling, each_window   None: as they are
 
         Where rows are partitioned into windows, a missing total or limit of each window may be
@@ -268,7 +272,7 @@ class Account:
         return replace(self, delta_ceiling=delta_ceiling, **amounts, **changed)  # type: ignore[arg-type]
 
     def with_windows(self, declared: Account) -> Account:
-        """Return this account with the windows, unit and limits of ``declared``; it has none yet.
+        """Return an account without windows with the windows, unit and limits of ``declared``.
 
         Each window then has a limit; only where it protects a person's rows of one window may the
         total go. Raises DeclarationError for an account with windows, for a unit that the earlier
@@ -314,9 +318,10 @@ class Account:
     def require_room_for_earlier(
         self, opened: Account, spent: Fraction, *, delta: Fraction
     ) -> Fraction:
-        """Return what was spent before windows, as each window counts it; refuse what has no room.
+        """Return the ε or ρ that each window counts of what was spent before windows.
 
         opened   the account before it has windows
+        spent    ε or ρ that it has spent, to be multiplied by ``times_in_windows``
         delta    what it has spent of the charges' own δ
 
         Raises DeclarationError where that is more than one window may cost, and for a δ where the
@@ -362,7 +367,7 @@ class Account:
     def require_within(self, opened: Account) -> None:
         """Raise DeclarationError unless this declaration agrees with the open account.
 
-        Its limits may be lower. The message has both values of every field that differs, or of
+        Declared limits may be lower. The message has both values of every field that differs, or of
         every limit that is higher than the account's.
         """
         if self.windows and not opened.windows:
@@ -392,7 +397,7 @@ class Account:
             )
 
     def difference_from(self, opened: Account) -> str:
-        """Return a sentence on declared limits that differ from the open account's; empty: none."""
+        """Return a sentence on declared limits that differ from the open account's, or ""."""
         names = [name for name in _DECLARED_LIMITS if getattr(self, name) != getattr(opened, name)]
         if not names:
             return ""

@@ -14,7 +14,7 @@ _EVERYWHERE = ""
 
 
 def sums_to_charge(spends: tuple[SpendRow, ...], *, nano: int) -> bool:
-    """Return whether the sum of the spends' ε, rounded up to billionths, is the charge ``nano``.
+    """Return whether the spends' ε add up to a charge of ``nano`` billionths, rounded up.
 
     A charge is ⌈ε·10⁹⌉, so ε itself is known only up to that rounding: the sum
     is compared after the same rounding, once, and not spend by spend.
@@ -40,15 +40,15 @@ class Audit:
         self._ended: set[str] = set()
 
     def account(self, population: str) -> Account:
-        """Return the account of a population after all rows added so far."""
+        """Return the account of a population after all ledger rows so far; KeyError without one."""
         return self._accounts[population]
 
     def reserved(self, key: str) -> Entry:
-        """Return the ledger row that reserved the release with a key."""
+        """Return the ledger row that reserved the release with a key; KeyError without one."""
         return self._reserved[key]
 
     def take(self, entry: Entry) -> None:
-        """Check and add the next row; raise Damaged if the ledger could not have written it."""
+        """Check and add the next ledger row; Damaged if the ledger could not have written it."""
         if entry.nano_epsilon < 0:
             raise _impossible(entry, "its charge is negative")
         if entry.event == "restored":

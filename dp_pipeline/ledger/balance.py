@@ -53,7 +53,7 @@ class Balance:
 
     @property
     def remaining(self) -> Fraction | None:
-        """The smaller of the amounts left in total and in ``window``; None: neither has a limit."""
+        """The least of the amounts left in total and in ``window``; None: neither has a limit."""
         amounts = [] if self.ceiling is None else [self.ceiling - self.spent]
         if self.window_remaining is not None:
             amounts.append(self.window_remaining)
@@ -76,7 +76,7 @@ class Balance:
 
     @property
     def delta_summary(self) -> str:
-        """A phrase with the δ spent, left and allowed; empty if none is spent or allowed."""
+        """A phrase with the δ spent, and left and allowed where it has a limit; empty without δ."""
         if not self.delta_ceiling and not self.delta_spent:
             return ""
         if self.delta_ceiling is None:
@@ -111,13 +111,19 @@ class Balance:
         windows   number of windows that are each charged the amount
         """
 
-        def require(
-            part: tuple[str, str],
-            charged: Fraction,
-            spent: Fraction,
-            limit: Fraction | None,
-            symbol: str = self.currency.symbol,
-        ) -> None:
+        total = amount * windows
+        parts = [
+            (("total", ""), total, self.spent, self.ceiling),
+            (("per_month", self.month), total, self.month_spent, self.per_month),
+        ]
+        if self.window:
+            window = ("each_window", self.window)
+            parts.append((window, amount, self.window_spent, self.window_ceiling))
+        if delta:
+            parts.append(
+                (("ceiling", self.delta_window), delta, self.delta_spent, self.delta_ceiling)
+            )
+        for part, charged, spent, limit in parts:
             if limit is not None and spent + charged > limit:
                 raise BudgetExceeded(
                     release,
@@ -125,19 +131,9 @@ class Balance:
                     spent=spent,
                     ceiling=limit,
                     where=account,
-                    symbol=symbol,
+                    symbol="δ" if part[0] == "ceiling" else self.currency.symbol,
                     part=part,
                 )
-
-        total = amount * windows
-        require(("total", ""), total, self.spent, self.ceiling)
-        require(("per_month", self.month), total, self.month_spent, self.per_month)
-        if self.window:
-            require(("each_window", self.window), amount, self.window_spent, self.window_ceiling)
-        if delta:
-            require(
-                ("ceiling", self.delta_window), delta, self.delta_spent, self.delta_ceiling, "δ"
-            )
 
 
 def balance_of(
@@ -151,8 +147,8 @@ def balance_of(
     """Return the balance of an account from the sums of its charges; all zero without an account.
 
     month    the calendar month that ``month_spent`` is about, not before the newest charged one
-    blocks   the queried windows, with the sums of each
-    delta_blocks   the windows whose own δ counts, where rows of one window are the protected unit
+    blocks   name → sums of each requested window; the balance shows the one with most spent
+    delta_blocks   the same of the windows whose δ counts, where rows of one window are protected
     """
     if account is None or sums is None:
         return Balance(ceiling=None, spent=Fraction(0), month=month)

@@ -119,7 +119,7 @@ class Book:
 
     @contextmanager
     def reading(self) -> Iterator[View]:
-        """Open a consistent view of the rows, without waiting for writers."""
+        """Open a consistent view of checked rows, or that of ``consistent_view``; wait for none."""
         view = self._current_view()
         if view is not None:
             yield view
@@ -145,9 +145,9 @@ class Book:
 
     @contextmanager
     def auditing(self) -> Iterator[tuple[Connection, Tip]]:
-        """Open a transaction that reads unchecked rows, with the newest row that the head names.
+        """Open a transaction that reads unchecked rows, with the row that the head names.
 
-        ``require_head`` compares the two afterwards, so that a fault of a row is reported first.
+        The caller compares the two by ``require_head``, so that a fault of a row is reported first.
         """
         tip = self._tip()
         with self.store.transaction(writing=False) as connection:
@@ -155,7 +155,10 @@ class Book:
 
     @contextmanager
     def writing(self) -> Iterator[Page]:
-        """Open an exclusive transaction, and move the head to the newest row at its end."""
+        """Open an exclusive transaction on checked rows, then move the head to the newest row.
+
+        RuntimeError inside a block of ``consistent_view``.
+        """
         from dp_pipeline.ledger.journal import newest
         from dp_pipeline.ledger.view import Page
 
@@ -171,7 +174,10 @@ class Book:
 
     @contextmanager
     def mending(self) -> Iterator[tuple[Connection, Tip]]:
-        """Open an exclusive transaction on unchecked rows, with the row that the head names."""
+        """Open an exclusive transaction on unchecked rows, then move the head to the newest row.
+
+        The pair has the connection, and the row that the head named before.
+        """
         from dp_pipeline.ledger.journal import newest
 
         if self._current_view() is not None:

@@ -66,7 +66,12 @@ class Claim:
             page.append(draft)
 
     def new(self, view: View, purpose: str) -> list[str]:
-        """Return the sources that the population does not hold yet; DeclarationError if refused."""
+        """Return the sources that the population does not hold yet; write nothing.
+
+        purpose   of the population's account, whether it is open or not
+
+        DeclarationError for a source that it may not claim.
+        """
         for source in self.sources:
             require_text(source, of=f"source of population {self.population}")
         reason = self.distinct_population
@@ -83,7 +88,7 @@ class Claim:
 
     def _require_public(self, view: View, claims: Claims) -> None:
         """Raise DeclarationError if a benchmark would show rows of a release population."""
-        account = view.account(self.population)
+        account = view.state.account(self.population)
         if account is not None and account.purpose == "release":
             raise DeclarationError(
                 f"population {self.population}: the account was opened with purpose 'release', "

@@ -32,7 +32,8 @@ def require_text(text: str, *, of: str) -> None:
 
 
 def to_single_line(text: str) -> str:
-    """Return a text as one printable line; what cannot be printed becomes a question mark."""
+    """Return a text as one printable line: other letters become question marks, spaces one space;
+    an empty text becomes "no reason given"."""
     line = " ".join(str(text).split())
     return "".join(letter if letter.isprintable() else "?" for letter in line) or "no reason given"
 
@@ -147,7 +148,7 @@ class Charge:
 
 @dataclass(frozen=True)
 class SpendRow:
-    """One draw of noise of a release: what was measured, its part of the ε and its noise scale.
+    """A draw of noise of a release: what was measured, its part of the ε and its noise scale.
 
     what       what was measured
     mechanism  how: "laplace", "noisy_max", …
@@ -232,12 +233,12 @@ class Entry:
 
     @property
     def is_charge(self) -> bool:
-        """Whether the row charges its account, even by 0, as releases and restored rows do."""
+        """Whether the row charges an account, even by 0, as those that reserve a release do."""
         return self.kind is not None and self.event in CHARGING
 
 
 def entry_from(row: Mapping[str, Any], spends: Sequence[Mapping[str, Any]]) -> Entry:
-    """Return a stored row and its spends as an Entry; Damaged if its text is invalid."""
+    """Return a stored ledger row and its spends as an Entry; Damaged if a value is invalid."""
     part = "facts"
     try:
         parsed = {"facts": json.loads(row["facts"])}
@@ -264,7 +265,8 @@ def _fraction(text: object) -> Fraction:
 
 
 def delta_of(facts: Mapping[str, str]) -> Fraction:
-    """Return the δ of a charge from its facts, 0 without one; Damaged for an invalid text."""
+    """Return the δ of a charge from the facts of its ledger row, 0 without one; Damaged for an
+    invalid text."""
     try:
         return _fraction(facts.get(DELTA, "0"))
     except (TypeError, ValueError, ZeroDivisionError):
@@ -280,7 +282,8 @@ def _are_blocks(blocks: Sequence[str]) -> bool:
 
 
 def blocks_of(facts: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the windows of a charge from its facts; Damaged for an invalid text."""
+    """Return the names of the windows that a charge pays for from the facts of its ledger row, ()
+    without windows; Damaged for an invalid text."""
     text = facts.get(BLOCKS)
     if text is None:
         return ()
@@ -296,7 +299,7 @@ def blocks_of(facts: Mapping[str, str]) -> tuple[str, ...]:
 def charge_in_all_windows(nano_epsilon: int, blocks: Sequence[str]) -> int:
     """Return a charge in billionths multiplied by the number of its windows (at least 1).
 
-    This is its part of the total and of the month.
+    This product is what the charge adds to the sums of the account and of the month.
 
     *Proof.* A release whose noise hides the rows that a person has in one window is ε-private for
     those. Take her rows out of m windows one after the other: m steps, each of which makes a result

@@ -55,9 +55,10 @@ _FACTS = {
 def export_lines(entries: Iterable[Entry]) -> list[tuple[Line, list[Line]]]:
     """Return the public lines of a ledger, oldest first, each with the lines of its spends.
 
-    Accounts opened and raised, releases with their charges and the sum of their population so far,
-    rows deleted, the reasons why persons of a shared source are others, and the rows of others that
-    were taken out.
+    Lines are about accounts that were opened, raised or partitioned into windows; releases with
+    their charges and the sum of their population so far; snapshots that were deleted; reasons why
+    persons of a shared source are others; and foreign rows that were taken out of the ledger.
+    Raises Damaged for a row that the ledger could not have written.
     """
     rows = list(entries)
     ends = {row.key: row for row in rows if row.event in ("settled", "dead")}
@@ -116,9 +117,12 @@ def _spends(end: Entry | None) -> list[Line]:
 
 
 def move_to_server(folder: Path, *, head: Path | None, url: str) -> Tip:
-    """Copy all rows of the file in ``folder`` to an empty server database; return the newest row.
+    """Move a ledger from its file in ``folder`` to an empty server database; return the newest row.
 
-    No other process may write meanwhile. The copy is one transaction, and the call may be repeated.
+    url   address of the database
+
+    The file stays under the name ``MOVED``. No other process may write meanwhile. The copy is one
+    transaction, and the call may be repeated.
     Raises PipelineError where there is nothing to move or another ledger is on the server, and what
     ``Ledger.verify`` raises before and after.
     """

@@ -134,6 +134,7 @@ def guards_of(dialect: str) -> tuple[Guard, ...]:
 
 
 def create_guards(connection: Connection) -> None:
+    """Create all triggers of the ledger's tables."""
     dialect, schema = connection.dialect.name, ""
     if dialect != "sqlite":
         schema = connection.exec_driver_sql("SELECT quote_ident(current_schema())").scalar_one()
@@ -175,7 +176,7 @@ _LIMITS = text(
 
 def guard_faults(connection: Connection) -> list[str]:
     """Return a phrase for each difference from the triggers, constraints, indexes and columns of
-    a new ledger, with what mends it."""
+    a new ledger, with what mends it; on a server, of triggers and the constraint alone."""
     own = {guard.name for guard in guards_of(connection.dialect.name)}
     triggers = [name for name, _ in _triggers(connection)]
     added = [name for name in triggers if name not in own]

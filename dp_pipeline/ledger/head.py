@@ -16,8 +16,6 @@ newest row, and lies where a restored copy does not overwrite it.
 The secret keys of the populations, for fingerprints and contribution bounding, are here too.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -26,12 +24,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from dp_pipeline import files
 from dp_pipeline.config.errors import Damaged, PipelineError
 from dp_pipeline.config.system_errors import bounded_bytes, follow_links, system_line
-from dp_pipeline.ledger.entries import Charge, SpendRow
+from dp_pipeline.ledger.entries import Charge, Entry, SpendRow
 
 GENESIS: Final = "0" * 64
 """The hash before the first row."""
@@ -56,13 +54,13 @@ class Draft:
     @classmethod
     def of(
         cls,
-        charge: Charge,
+        charge: Charge | Entry,
         event: str,
         *,
         nano_epsilon: int = 0,
         facts: Mapping[str, str] | None = None,
         spends: Sequence[SpendRow] = (),
-    ) -> Draft:
+    ) -> Self:
         """Return the draft of a ledger row about the release that ``charge`` pays for."""
         return cls(
             event=event,
@@ -98,7 +96,7 @@ Row = Mapping[str, Any]
 
 
 def digest(row: Row, children: Sequence[Row]) -> str:
-    """Return the SHA-256 of a row and its spends, without the row's own hash."""
+    """Return the SHA-256 of a ledger row without its hash, and of its spends, as hex digits."""
     content = {name: row[name] for name in _COLUMNS}
     content["spends"] = [[child[name] for name in _SPEND_COLUMNS] for child in children]
     return hashlib.sha256(canonical(content).encode("ascii")).hexdigest()
@@ -113,7 +111,7 @@ def canonical(value: object) -> str:
 class Chain:
     """A check of the hashes and numbers of ledger rows, in their order.
 
-    tip   the hash that the next row has to name as the one before
+    tip   the hash that the next row has to name as that of the row before
 
     >>> Chain().expected_sequence
     1
@@ -146,7 +144,7 @@ def file_errors(path: Path) -> Iterator[None]:
 
 
 def make_folders(folder: Path, *below: Path) -> None:
-    """Create the folder of a ledger with its subfolders, readable by their owner only."""
+    """Create the folder of a ledger and those ``below`` it, readable by their owner only."""
     with file_errors(folder):
         for new in (folder, *below):
             if not new.is_dir():
@@ -170,7 +168,7 @@ def locked(path: Path, *, remove: bool = False) -> Iterator[None]:
 
 
 def sweep_locks(folder: Path) -> int:
-    """Remove the lock files of releases that nobody holds; return their number."""
+    """Remove the lock files in a folder of releases that nobody holds; return their number."""
     with file_errors(folder):
         # 16 hex digits or more: the lock of all writers has another name.
         return files.sweep_locks(folder, f"{'[0-9a-f]' * 16}*.lock")
@@ -188,7 +186,7 @@ class Head:
         self.path = path
 
     @classmethod
-    def of(cls, ledger: Path, *, declared: Path | None) -> Head:
+    def of(cls, ledger: Path, *, declared: Path | None) -> Self:
         """Return the head of a ledger's folder: the declared file, or one next to the folder."""
         # Resolved: a rename in the place of a link to another disk would bring the head back here.
         return cls(follow_links(declared or ledger.with_name(f"{ledger.name}.head")))
@@ -214,13 +212,13 @@ class Head:
         return tip
 
     def begin(self) -> None:
-        """Write the head of a new, empty ledger; refuse to replace an existing head."""
+        """Write the head of a new, empty ledger, unless there is a head already."""
         with file_errors(self.path):
             if not self.path.exists():
                 self._write(Tip(), over=False)
 
     def move(self, tip: Tip) -> None:
-        """Write the number and hash of the newest row, after its commit."""
+        """Replace the head by the number and hash of a newer row, which is committed already."""
         with file_errors(self.path):
             self._write(tip)
 

@@ -21,23 +21,20 @@ CHARGES: Final = f"CHECK ({_LEAST})"
 
 metadata = sa.MetaData()
 
+
+def _texts(*names: str, nullable: bool = False) -> list[sa.Column[str]]:
+    return [sa.Column(name, sa.Text, nullable=nullable) for name in names]
+
+
 entries = sa.Table(
     "entries",
     metadata,
     # Numbered by the writer, without gaps, so that a missing row is seen.
     sa.Column("sequence", sa.Integer, primary_key=True, autoincrement=False),
-    sa.Column("event", sa.Text, nullable=False),
-    sa.Column("time", sa.Text, nullable=False),
-    sa.Column("population", sa.Text, nullable=False),
-    sa.Column("key", sa.Text),
-    sa.Column("source", sa.Text),
-    sa.Column("kind", sa.Text),
+    *_texts("event", "time", "population"),
+    *_texts("key", "source", "kind", nullable=True),
     sa.Column("nano_epsilon", sa.BigInteger, nullable=False),
-    sa.Column("what", sa.Text, nullable=False),
-    sa.Column("facts", sa.Text, nullable=False),
-    sa.Column("previous", sa.Text, nullable=False),
-    sa.Column("hash", sa.Text, nullable=False),
-    sa.Column("state", sa.Text, nullable=False),
+    *_texts("what", "facts", "previous", "hash", "state"),
     sa.CheckConstraint(_LEAST),
 )
 
@@ -46,10 +43,7 @@ spends = sa.Table(
     metadata,
     sa.Column("entry", sa.Integer, sa.ForeignKey("entries.sequence"), primary_key=True),
     sa.Column("ordinal", sa.Integer, primary_key=True),
-    sa.Column("what", sa.Text, nullable=False),
-    sa.Column("mechanism", sa.Text, nullable=False),
-    sa.Column("epsilon", sa.Text, nullable=False),
-    sa.Column("scale", sa.Text, nullable=False),
+    *_texts("what", "mechanism", "epsilon", "scale"),
 )
 
 state = sa.Table(
@@ -78,13 +72,14 @@ _PARTIAL: Final = tuple(
 
 
 def create_tables(connection: sa.Connection) -> None:
+    """Create the three empty tables of a ledger with their indexes."""
     metadata.create_all(connection, checkfirst=False)
     for statement in _PARTIAL:
         connection.exec_driver_sql(statement)
 
 
 def write_seal(connection: sa.Connection) -> None:
-    """Write the number of the newest ledger row into the table ``state``."""
+    """Write the first row of ``state``: the number of the newest row of a new ledger, 0."""
     seal = {"kind": "ledger", "population": "", "name": "", "entry": 0, "value": "{}"}
     connection.execute(sa.insert(state), seal)
 
@@ -95,36 +90,29 @@ def current_time() -> str:
 
 
 def write(connection: sa.Connection, draft: Draft, *, after: Tip, time: str, state: str) -> Tip:
-    """Write a row with its spends at the end of the chain; return its number and hash.
+    """Write a ledger row with its spends at the end of the chain; return its number and hash.
 
     after   the newest row so far
-    time    of the row; not before that of ``after``
-    state   the digest of the sums of all rows, this one included
+    time    of the new row; not before that of ``after``
+    state   the digest of the sums of all rows, the new one included
     """
     row: dict[str, Any] = {
+        **vars(draft),
         "sequence": after.sequence + 1,
-        "event": draft.event,
         "time": time,
-        "population": draft.population,
-        "key": draft.key,
-        "source": draft.source,
-        "kind": draft.kind,
-        "nano_epsilon": draft.nano_epsilon,
-        "what": draft.what,
         "facts": canonical(dict(draft.facts)),
         "previous": after.hash,
         "state": state,
     }
     children = [
         {
+            **vars(spend),
             "entry": row["sequence"],
             "ordinal": ordinal,
-            "what": spend.what,
-            "mechanism": spend.mechanism,
             "epsilon": str(spend.epsilon),
             "scale": str(spend.scale),
         }
-        for ordinal, spend in enumerate(draft.spends)
+        for ordinal, spend in enumerate(row.pop("spends"))
     ]
     row["hash"] = digest(row, children)
     connection.execute(sa.insert(entries), row)
@@ -134,7 +122,7 @@ def write(connection: sa.Connection, draft: Draft, *, after: Tip, time: str, sta
 
 
 def rows(connection: sa.Connection) -> Iterator[tuple[Row, list[Row]]]:
-    """Yield every row with its spends, in order; Damaged for a spend without a row."""
+    """Yield every ledger row with its spends, in order; Damaged for a spend without a row."""
     children = _children(connection, sa.select(spends))
     for row in connection.execute(sa.select(entries).order_by(entries.c.sequence)).mappings():
         yield dict(row), children.pop(row["sequence"], [])
@@ -145,23 +133,17 @@ def rows(connection: sa.Connection) -> Iterator[tuple[Row, list[Row]]]:
         )
 
 
-def newest_row(connection: sa.Connection) -> tuple[Row, list[Row]] | None:
-    """Return the row with the highest number and its spends; None if there are no rows."""
-    return _first(connection, sa.select(entries).order_by(entries.c.sequence.desc()).limit(1))
-
-
-def row_of(connection: sa.Connection, sequence: int) -> tuple[Row, list[Row]] | None:
-    """Return the row with a number and its spends; None if there is none."""
-    return _first(connection, sa.select(entries).where(entries.c.sequence == sequence))
-
-
-def _first(connection: sa.Connection, query: sa.Select[Any]) -> tuple[Row, list[Row]] | None:
+def row_of(connection: sa.Connection, sequence: int | None = None) -> tuple[Row, list[Row]] | None:
+    """Return the ledger row with a number, by default the highest, and its spends; None without."""
+    query = sa.select(entries).order_by(entries.c.sequence.desc()).limit(1)
+    if sequence is not None:
+        query = query.where(entries.c.sequence == sequence)
     row = connection.execute(query).mappings().first()
     return None if row is None else (dict(row), children_of(connection, row["sequence"]))
 
 
 def children_of(connection: sa.Connection, sequence: int) -> list[Row]:
-    """Return the spends of the ledger row with a number."""
+    """Return the spends of the ledger row with a number, in order."""
     query = sa.select(spends).where(spends.c.entry == sequence)
     return _children(connection, query).get(sequence, [])
 
@@ -180,12 +162,13 @@ def _children(connection: sa.Connection, query: sa.Select[Any]) -> dict[int, lis
 
 
 def stored_bytes(row: Row, children: Sequence[Row]) -> str:
-    """Return the SHA-256 of a whole stored row, hash and spends included."""
+    """Return the SHA-256 of a whole stored row, its hash and spends included, as hex digits."""
     stored = [dict(row), [dict(child) for child in children]]
     return hashlib.sha256(canonical(stored).encode("ascii")).hexdigest()
 
 
 def newest(connection: sa.Connection) -> Tip:
+    """Return the number and hash of the newest ledger row, ``Tip()`` if there is none."""
     query = sa.select(entries.c.sequence, entries.c.hash).order_by(entries.c.sequence.desc())
     row = connection.execute(query.limit(1)).first()
     return Tip(row.sequence, row.hash) if row else Tip()

@@ -69,7 +69,7 @@ class Ledger:
 
         def complete(view: View) -> Account | None:
             """Return the account if it is open and holds all sources, else None."""
-            opened = view.account(population)
+            opened = view.state.account(population)
             if opened is None:
                 return None
             account.require_within(opened)
@@ -81,7 +81,7 @@ class Ledger:
             return as_it_is
         self._book.create()
         with self._book.writing() as page:
-            opened = page.account(population)
+            opened = page.state.account(population)
             if opened is None:
                 key = head.ensure_key(self._book.store.keys, population=population)
                 facts = {**account.facts(), "key": head.commit(key)}
@@ -195,7 +195,10 @@ class Ledger:
         purpose: str = "benchmark",
         distinct_population: str | None = None,
     ) -> None:
-        """Raise what ``claim_source`` would for a population of this purpose; write nothing."""
+        """Raise the DeclarationError that ``claim_source`` would for a purpose; write nothing.
+
+        A ledger that does not exist refuses nothing.
+        """
         claim = Claim(population, sources, distinct_population)
         self._read(lambda view: claim.new(view, purpose), empty=list[str]())
 
@@ -233,7 +236,7 @@ class Ledger:
 
     def account(self, population: str) -> Account | None:
         """Return an account with all raised limits; None if it was never opened."""
-        return self._read(lambda view: view.account(population), empty=None)
+        return self._read(lambda view: view.state.account(population), empty=None)
 
     def balance(self, population: str, blocks: Sequence[str] = ()) -> Balance:
         """Return the exact amounts that a population has spent and has left.
@@ -288,22 +291,22 @@ class Ledger:
         return self._read(lambda view: view.state.unfinished_keys(), empty=())
 
     def history(self, key: str) -> tuple[Entry, ...]:
-        """Return the rows that reserved and ended a release; empty for an unknown key."""
+        """Return the ledger rows that reserved and ended a release; empty for an unknown key."""
         require_key(key)
         return self._read(lambda view: view.release(key), empty=())
 
     def entries(self, population: str | None = None) -> tuple[Entry, ...]:
-        """Return every row in order with its spends, or those of one population."""
+        """Return all ledger rows in order with their spends, or those of one population."""
         if population is None:
             return self._read(lambda view: view.entries(), empty=())
         return self._read(lambda view: view.of_population(population), empty=())
 
     def not_dp_releases(self, population: str) -> tuple[Entry, ...]:
-        """Return the rows of a population's releases without ε, oldest first."""
+        """Return the rows that charge a population's releases without ε, oldest first."""
         return self._read(lambda view: view.not_dp(population), empty=())
 
     def key(self, population: str) -> bytes:
-        """Return the 32 secret random bytes of a population for fingerprints; never export them.
+        """Return the 32 secret random bytes of a population; never export them.
 
         Raises DeclarationError for a population without an account, and Damaged if the key is not
         the one that the account was opened with.
@@ -315,7 +318,7 @@ class Ledger:
         return head.read_key(self._book.store.keys, population=population, commitment=commitment)
 
     def verify(self) -> Tip:
-        """Recompute every hash and every sum from the rows; return the newest row.
+        """Recompute every hash and sum; return the number and hash of the newest ledger row.
 
         Raises Damaged with the first row that is changed or could not have been written at its
         place (a charge above a limit, an outcome without a reservation, a row older than the one
@@ -346,7 +349,10 @@ class Ledger:
         return intact.tip
 
     def restore(self, strays: Mapping[int, str] | None = None, *, reason: str, by: str) -> Tip:
-        """Replace invalid rows by charges and recompute all sums, as ``verify.restore`` says."""
+        """Replace invalid rows by charges, recompute all sums, and return the newest row.
+
+        strays, reason, by   see ``verify.restore``
+        """
         from dp_pipeline.ledger import verify
 
         return verify.restore(self._book, strays or {}, reason=reason, by=by)

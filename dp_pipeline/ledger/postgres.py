@@ -130,11 +130,6 @@ class PostgresStore:
         return self._name
 
     def exists(self) -> bool:
-        """Return whether the ledger exists; Damaged if it is lost, or lies in a file.
-
-        Keys are made after the tables only: keys without tables mean that the address names another
-        database than before.
-        """
         self._require_no_file()
         # Every transaction asks for its tables: what was there once is not asked for twice.
         self._has_tables = self._has_tables or self._find_tables()
@@ -153,7 +148,7 @@ class PostgresStore:
                 before_visible()
 
     def receive(self, copy: Callable[[Connection], None], tip: Tip) -> None:
-        """Create the ledger from existing rows in one transaction, unless it holds them already.
+        """Create the ledger from existing rows in one transaction, unless it has them already.
 
         copy   writes all rows, up to ``tip``; the caller holds the locks of the home
 
@@ -176,11 +171,8 @@ class PostgresStore:
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
-        """Hold the lock of all writers.
-
-        It is on the session that writes, so that losing one loses the other; a file's lock protects
-        the head, which is local.
-        """
+        # The lock is on the session that writes, so that losing one loses the other; a file's lock
+        # protects the head, which is local.
         with locked(self.locks / "ledger.lock"), self._session() as connection:
             self._lock(connection, _WRITERS)
             self._writer.connection = connection
@@ -191,10 +183,7 @@ class PostgresStore:
 
     @contextmanager
     def transaction(self, *, writing: bool) -> Iterator[Connection]:
-        """Open a transaction that sees the rows at one moment, after the lock was taken.
-
-        If the server ever let a second writer in, its row's number would be taken.
-        """
+        # If the server ever let a second writer in, its row's number would be taken.
         if writing:
             with self._errors(), self._writer.connection.begin():
                 require_format(self._format(self._writer.connection), of=str(self))
@@ -207,12 +196,8 @@ class PostgresStore:
 
     @contextmanager
     def holding(self, key: str) -> Iterator[RequireLock]:
-        """Hold the lock of one release.
-
-        It is a file's, as answers are stored here, and the server's, which other computers respect
-        and which is lost with its session.
-        """
-
+        # A lock of a file, as answers are stored here, and one of the server, which other computers
+        # respect and which is lost with its session.
         def require_lock() -> None:
             if not self._has_lock(connection, key):
                 raise ReservationOver(
@@ -233,7 +218,6 @@ class PostgresStore:
         return sweep_locks(self.locks)
 
     def format(self) -> int:
-        """Return the number of the stored format, from the comment on the database table."""
         with self._session() as connection, connection.begin():
             return self._format(connection)
 
@@ -309,6 +293,7 @@ class PostgresStore:
 
     def _find_tables(self) -> bool:
         with file_errors(self.folder):
+            # Keys are made after the tables: without these the address names another database.
             has_keys = self.keys.is_dir() and next(self.keys.iterdir(), None) is not None
         # Asked after the keys: another process may be making all of it.
         with self._session() as connection, connection.begin():

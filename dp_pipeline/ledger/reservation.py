@@ -80,7 +80,7 @@ class Reservation:
         self._end(draft, words="is dead")
 
     def leave(self) -> None:
-        """End the reservation together with its lock; nothing can be recorded afterwards."""
+        """Mark the reservation as ended with its block: ``settle`` and ``die`` raise afterwards."""
         self._end_words = self._end_words or "ended with its block"
 
     def _end(self, draft: Draft, *, words: str) -> None:
@@ -106,8 +106,9 @@ class Reservation:
 def reserve_or_resume(page: Page, charge: entries.Charge) -> State:
     """Charge a release and return "new", or return the state of an earlier charge of its key.
 
-    Raises BudgetExceeded (nothing is written), DeadRelease, DeclarationError for a population
-    without an account or with another currency, and Damaged if the key has another charge.
+    The ledger gets a row, unless the state is "settled". Raises BudgetExceeded (nothing is
+    written), DeadRelease, DeclarationError for a population without an account or with another
+    currency, and Damaged if the key has another charge.
     """
     account = page.require_account(charge.population)
     _require_currency(account, charge)
@@ -136,7 +137,7 @@ def reserve_or_resume(page: Page, charge: entries.Charge) -> State:
 
 
 def state_of(view: View, key: str) -> str | None:
-    """Return the state of a release: "reserved", "interrupted", "settled", "dead" or None."""
+    """Return "reserved", "interrupted", "settled" or "dead"; None for an unknown release."""
     past = view.release(key)
     return past[-1].event if len(past) > 1 else view.state.unfinished(key)
 

@@ -46,11 +46,8 @@ class SqliteStore:
         return str(self.path)
 
     def exists(self) -> bool:
-        """Return whether the ledger exists; Damaged if it existed and is lost.
-
-        Locks and keys are made after the file only: an empty ledger in the place of a lost file
-        would reset every budget.
-        """
+        # Locks and keys are made after the file: an empty ledger in the place of a lost file would
+        # reset every budget.
         with file_errors(self.folder):
             if self.path.exists():
                 return True
@@ -86,25 +83,20 @@ class SqliteStore:
             sync(self.folder)
 
     def exclusive(self) -> AbstractContextManager[None]:
-        """Hold the lock of all writers.
-
-        SQLite's own lock is polled: of six busy processes one waited 1.5 s for its turn, with this
-        lock as a queue 0.4 s.
-        """
+        # SQLite's own lock is polled: of six busy processes one waited 1.5 s for its turn, with
+        # this lock as a queue 0.4 s.
         return locked(self.locks / "ledger.lock")
 
     @contextmanager
     def holding(self, key: str) -> Iterator[RequireLock]:
-        """Hold the file lock of one release, which cannot be lost while it is held."""
         with locked(self.locks / f"{key}.lock", remove=True):
-            yield lambda: None
+            yield lambda: None  # The lock of a file cannot be lost.
 
     def sweep_locks(self) -> int:
         return sweep_locks(self.locks)
 
     @contextmanager
     def transaction(self, *, writing: bool) -> Iterator[Connection]:
-        """Open a transaction; a reader sees the rows at one moment and waits for no writer."""
         begin = "BEGIN IMMEDIATE" if writing else "BEGIN"
         with self._session(begin) as connection:
             require_format(self._format(connection), of=str(self))
@@ -129,7 +121,6 @@ class SqliteStore:
             raise self._damage_error("the names of its tables are not text") from None
 
     def require_sound(self, connection: Connection) -> None:
-        """Raise Damaged if SQLite's own check finds a fault in tables, indexes or constraints."""
         result = connection.exec_driver_sql("PRAGMA integrity_check(1)").scalars().all()
         if result != ["ok"]:
             raise Damaged(

@@ -15,39 +15,21 @@ decision reads the table and compares its digest with the newest row's.
 A release that has ended has no row here, so the table stays small.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 from dp_pipeline.config.errors import Damaged, DeclarationError
 from dp_pipeline.ledger.account import LIMITS, WINDOW_FACTS, Account, times_in_windows
-from dp_pipeline.ledger.entries import CHARGING, blocks_of, charge_in_all_windows, delta_of
-from dp_pipeline.ledger.head import canonical
+from dp_pipeline.ledger.entries import CHARGING, Entry, blocks_of, charge_in_all_windows, delta_of
+from dp_pipeline.ledger.head import Draft, canonical
 
-
-class Record(Protocol):
-    """The fields that stored ledger rows and drafts have in common."""
-
-    @property
-    def event(self) -> str: ...
-    @property
-    def population(self) -> str: ...
-    @property
-    def key(self) -> str | None: ...
-    @property
-    def source(self) -> str | None: ...
-    @property
-    def kind(self) -> str | None: ...
-    @property
-    def nano_epsilon(self) -> int: ...
-    @property
-    def facts(self) -> Mapping[str, str]: ...
+Record = Draft | Entry
+"""A ledger row, before or after it is stored."""
 
 
 @dataclass(frozen=True)
@@ -93,8 +75,11 @@ class Population:
                 "changed: `dp-pipeline budget restore --reason …` computes it anew"
             ) from None
 
-    def with_charge(self, record: Record, *, month: str) -> Population:
-        """Return a copy with the charge of one more row added."""
+    def with_charge(self, record: Record, *, month: str) -> Self:
+        """Return a copy with the charge of one more ledger row added.
+
+        month   in which the row was written
+        """
         earlier = self.month_spent if month == self.month else 0
         delta = delta_of(record.facts)
         blocks = blocks_of(record.facts) if self.has_windows else ()
@@ -112,8 +97,11 @@ class Population:
             everywhere_delta=str(Fraction(self.everywhere_delta) + delta * is_everywhere),
         )
 
-    def with_windows(self, record: Record) -> Population:
-        """Return a copy with new windows, each of which counts all earlier charges."""
+    def with_windows(self, record: Record) -> Self:
+        """Return a copy with the windows and limits of a ledger row that adds windows.
+
+        Each window counts all earlier charges, as often as ``times_in_windows`` says.
+        """
         facts = replace_limits(self.facts, record.facts, also=WINDOW_FACTS)
         times = times_in_windows(self.account(record.population), facts["unit"])
         return replace(
@@ -132,9 +120,9 @@ class Block:
     spent: int = 0
     delta_spent: str = "0"
 
-    def with_charge(self, nano: int, delta: Fraction) -> Block:
-        """Return a copy with one more charge added."""
-        return Block(self.spent + nano, str(Fraction(self.delta_spent) + delta))
+    def with_charge(self, nano: int, delta: Fraction) -> Self:
+        """Return a copy with one more charge, in nano-ε or nano-ρ, and its δ added."""
+        return type(self)(self.spent + nano, str(Fraction(self.delta_spent) + delta))
 
 
 class StateKey(NamedTuple):
@@ -159,7 +147,7 @@ class StateValue:
 
 
 class _Digests:
-    """The digests of all rows of the table ``state``, sorted by key, with an updated total.
+    """The digests of all rows of the table ``state``, sorted by key, which ``put`` updates.
 
     >>> _Digests({}).total == hashlib.sha256(b"").hexdigest()
     True
@@ -169,11 +157,6 @@ class _Digests:
         pairs = sorted((_sort_key(key), _row_digest(key, value)) for key, value in rows.items())
         self._keys = [key for key, _ in pairs]
         self._text = bytearray(b"".join(digest for _, digest in pairs))
-
-    def __copy__(self) -> _Digests:
-        twin = _Digests({})
-        twin._keys, twin._text = list(self._keys), bytearray(self._text)
-        return twin
 
     @property
     def total(self) -> str:
@@ -256,7 +239,7 @@ class State:
         return [key for key in self.rows if key.kind == kind]
 
     def blocks(self, population: str) -> tuple[str, ...]:
-        """Return the names of the windows that were ever charged, sorted."""
+        """Return the names of a population's windows that were ever charged, sorted."""
         keys = self._keys("block")
         return tuple(sorted(key.name for key in keys if key.population == population))
 
@@ -285,7 +268,10 @@ class State:
         return tuple(sorted(key.name for key in self._keys("unfinished")))
 
     def take(self, record: Record, *, sequence: int, time: str) -> set[StateKey]:
-        """Add the next ledger row; return the keys of the rows that it changes or removes."""
+        """Add the next ledger row to the sums; return the keys of the ``state`` rows it changes.
+
+        sequence, time   number of the ledger row, and its time in ISO 8601
+        """
         changes = self._changes(record, sequence=sequence, month=time[:7])
         changes[_SEAL] = {}
         for key, content in changes.items():
@@ -302,7 +288,8 @@ class State:
     def _changes(
         self, record: Record, *, sequence: int, month: str
     ) -> dict[StateKey, dict[str, Any] | None]:
-        """Return, by key, the new contents of the rows that a ledger row changes; None: removed."""
+        """Return, by key, the new contents of the ``state`` rows that a ledger row changes; None:
+        removed."""
         event, population, release = record.event, record.population, record.key or ""
         changes: dict[StateKey, dict[str, Any] | None] = {}
         sums, account = self.population(population), StateKey("population", population)
@@ -334,7 +321,7 @@ class State:
 def replace_limits(
     facts: Mapping[str, str], changed: Mapping[str, str], *, also: tuple[str, ...] = ()
 ) -> dict[str, str]:
-    """Return the facts of an account, with its limits and ``also`` replaced by ``changed``."""
+    """Return the facts of an account without its limits and ``also``, and all of ``changed``."""
     replaced = (*LIMITS, *also)
     return {**{name: text for name, text in facts.items() if name not in replaced}, **changed}
 

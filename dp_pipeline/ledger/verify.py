@@ -67,6 +67,7 @@ class Verification:
 
     @property
     def tip(self) -> Tip:
+        """The number and hash of the newest row so far."""
         return Tip(self.chain.expected_sequence - 1, self.chain.tip)
 
     def take(self, row: Row, children: list[Row]) -> None:
@@ -130,7 +131,10 @@ class _CheckedRows:
 
 
 def verify_rows(connection: Connection, *, head: Tip) -> Verification:
-    """Return the verification of all rows; raise Damaged, which names them, for invalid rows."""
+    """Return the verification of all ledger rows; raise Damaged, naming invalid rows, if any.
+
+    head   the newest row that the head file names
+    """
     result = _check_rows(connection, head=head)
     if result.fault is not None:
         raise result.remedied
@@ -160,7 +164,7 @@ def _check_rows(connection: Connection, *, head: Tip) -> _CheckedRows:
 
 
 def restore(book: Book, strays: Mapping[int, str], *, reason: str, by: str) -> Tip:
-    """Replace the invalid rows at the end of a ledger by charges; return the newest row.
+    """Replace invalid rows at the end of a ledger by charges; return the newest row.
 
     strays   number of every invalid row that the head does not cover → the digest of its bytes as
              ``verify`` prints it, or its first 16 digits or more; empty where all rows are valid
@@ -216,20 +220,13 @@ def _charges(result: _CheckedRows) -> Iterator[Draft]:
         if row["key"] in unfinished:
             unfinished.remove(row["key"])
             reserved = result.verification.audit.reserved(row["key"])
-            yield Draft(
-                event="dead",
-                population=reserved.population,
-                key=reserved.key,
-                kind=reserved.kind,
-                what=reserved.what,
-                facts={"reason": FOREIGN},
-            )
+            yield Draft.of(reserved, "dead", facts={"reason": FOREIGN})
 
 
 def _in_place_of(row: Row, children: list[Row], *, state: State) -> Draft:
-    """Return a row that charges the same population the amount that an invalid row seems to have.
+    """Return a row that charges the population of an invalid row the amount that it seems to have.
 
-    state   the sums of the rows before it
+    state   the sums of the valid rows
     """
     nano, population = row["nano_epsilon"], str(row["population"])
     sums: Population | None = state.population(population)

@@ -31,7 +31,7 @@ class View:
     def __init__(self, connection: Connection, *, head: Tip, of: str) -> None:
         self.connection = connection
         self.state = read_state(connection)
-        newest = journal.newest_row(connection)
+        newest = journal.row_of(connection)
         self.now = journal.current_time()
         if newest is None:
             self.tip, expected = Tip(), State().digest
@@ -53,13 +53,9 @@ class View:
         """The current calendar month (UTC), such as "2026-11"."""
         return self.now[:7]
 
-    def account(self, population: str) -> Account | None:
-        """Return an account with its current limits; None if it was never opened."""
-        return self.state.account(population)
-
     def require_account(self, population: str) -> Account:
         """Return the account of a population; DeclarationError if it was never opened."""
-        account = self.account(population)
+        account = self.state.account(population)
         if account is None:
             raise no_account(population)
         return account
@@ -69,7 +65,7 @@ class View:
 
         blocks   the windows to include
         """
-        sums, account = self.state.population(population), self.account(population)
+        sums, account = self.state.population(population), self.state.account(population)
         of_blocks = {name: self.state.block(population, name) for name in blocks}
         of_deltas = of_blocks
         if not blocks and account is not None and account.within == "window":
@@ -109,9 +105,9 @@ class View:
     def of_population(
         self, population: str, *, event: str = "", kind: str = ""
     ) -> tuple[Entry, ...]:
-        """Return the rows of a population, oldest first, after checking their hashes.
+        """Return the ledger rows of a population, oldest first; Damaged if a hash does not match.
 
-        event, kind   only rows with these values
+        event, kind   only rows with these values; empty: all
         """
         query = select(entries).where(entries.c.population == population)
         if event:
@@ -125,7 +121,7 @@ class View:
         return tuple(_entry(row, children.get(row["sequence"], [])) for row in map(dict, rows))
 
     def not_dp(self, population: str) -> tuple[Entry, ...]:
-        """Return the rows of releases without ε, oldest first; Damaged if some are missing."""
+        """Return the rows that charge releases without ε, oldest first; Damaged if not all."""
         rows = [
             row
             for event in CHARGING
@@ -141,6 +137,7 @@ class View:
         return tuple(sorted(rows, key=lambda row: row.sequence))
 
     def entries(self) -> tuple[Entry, ...]:
+        """Return all ledger rows, oldest first, without checking their hashes."""
         return tuple(_parsed(*stored) for stored in journal.rows(self.connection))
 
 
@@ -148,7 +145,7 @@ class Page(View):
     """A view of a ledger that can also append rows and update the stored sums."""
 
     def append(self, draft: Draft) -> None:
-        """Append a row to the ledger, and write the sums that it changes."""
+        """Append a ledger row, and write the sums that it changes."""
         sequence = self.tip.sequence + 1
         changed = self.state.take(draft, sequence=sequence, time=self.now)
         self.tip = journal.write(
@@ -193,9 +190,10 @@ def read_state(connection: Connection) -> State:
 
 
 def write_state(connection: Connection, now: State, changed: Iterable[StateKey]) -> None:
-    """Write the changed rows of the table ``state``; the row ``ledger`` comes last.
+    """Write the changed rows of ``now`` into the table ``state``; the row ``ledger`` comes last.
 
-    The triggers then refuse changes until the next ledger row."""
+    The triggers then refuse changes until the next ledger row.
+    """
     for key in sorted(changed, key=lambda key: (key.kind == "ledger", key)):
         is_key = [getattr(state.c, name) == text for name, text in key._asdict().items()]
         row = now.rows.get(key)
