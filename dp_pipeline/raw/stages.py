@@ -75,21 +75,19 @@ BatchReader = Callable[[], pa.Table]  # Reads one batch of stored rows; can be p
 class StoredBatch:
     """A function that reads one row group of a stored table, and can be sent to workers.
 
-    path    the Parquet file of the table
-    group   number of the row group; None for a table without rows
-    fault   error to raise if the file cannot be read; no worker has the snapshot's key
+    path     the Parquet file of the table
+    groups   number of the row group; none for a table without rows
+    fault    error to raise if the file cannot be read; no worker has the snapshot's key
     """
 
     path: Path
-    group: int | None
+    groups: tuple[int, ...]
     fault: Damaged
 
     def __call__(self) -> pa.Table:
         try:
             with pq.ParquetFile(self.path) as file:
-                if self.group is None:
-                    return file.schema_arrow.empty_table()
-                return file.read_row_group(self.group)
+                return file.read_row_groups(self.groups)
         except (OSError, pa.ArrowException):
             pass
         raise self.fault
@@ -110,7 +108,7 @@ def stage_batches(snapshot: Snapshot, stage: str) -> Iterator[list[BatchReader]]
         groups = -1
     if groups < 0:
         raise fault
-    yield [StoredBatch(path, group, fault) for group in range(groups) or (None,)]
+    yield [StoredBatch(path, (n,), fault) for n in range(groups)] or [StoredBatch(path, (), fault)]
     if file_mark(path) != mark:
         raise fault
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -48,14 +48,6 @@ class BatchRecoding:
     groupings: Mapping[str, Grouping] = field(default_factory=dict)
     derived: Mapping[str, DerivedAttribute] = field(default_factory=dict)
 
-    def input_attributes(self, names: frozenset[str]) -> frozenset[str]:
-        """Return the attributes read for ``names``: the inputs of derived ones, else itself."""
-        return frozenset(
-            source
-            for name in names
-            for source in (self.derived[name].attributes if name in self.derived else (name,))
-        )
-
 
 @dataclass(frozen=True)
 class BatchQuery:
@@ -76,11 +68,11 @@ class BatchQuery:
     @property
     def prepared_cells(self) -> frozenset[str]:
         """The attributes of the stored rows whose codes the query reads, before recodings."""
-        return reduce(
-            lambda names, recoding: recoding.input_attributes(names),
-            reversed(self.recodings),
-            self.cells,
-        )
+        names = self.cells
+        for derived in (recoding.derived for recoding in reversed(self.recodings)):
+            inputs = (derived[name].attributes if name in derived else (name,) for name in names)
+            names = frozenset(chain.from_iterable(inputs))
+        return names
 
     @property
     def stages(self) -> frozenset[str]:

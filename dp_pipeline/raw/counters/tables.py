@@ -300,18 +300,12 @@ def summed_tables(fused: FusedTable, counts: IntArray) -> dict[Names, IntArray]:
             table = sums[path]
             path = (*path, tuple(name for name in names if name in column.names))
             if path not in sums:
-                sums[path] = _sum_down(table, column, path[-1])
+                # (before, column.size · after) becomes (before · cells of its names here, after).
+                digits = table.reshape(len(table), *column.sizes, -1)
+                axes = tuple(i for i, name in enumerate(column.names, 1) if name not in names)
+                sums[path] = digits.sum(axis=axes).reshape(-1, digits.shape[-1])
         tables[names] = sums[path].reshape([sizes[name] for name in names])
     return tables
-
-
-def _sum_down(table: IntArray, column: SuperColumn, names: Names) -> IntArray:
-    """Return a table with one super-column summed to some of its columns.
-
-    The shape (before, column.size · after) becomes (before · their cells, after)."""
-    digits = table.reshape(len(table), *column.sizes, -1)
-    summed_axes = tuple(axis for axis, name in enumerate(column.names, 1) if name not in names)
-    return np.asarray(digits.sum(axis=summed_axes).reshape(-1, digits.shape[-1]))
 
 
 def exact_marginals(

@@ -79,10 +79,13 @@ def source_types(spec: DatasetSpec, path: Path) -> dict[str, str]:
 
 
 class RowGroup(NamedTuple):
-    """A row group of a file, with its number and rows; number None for a file without rows."""
+    """A row group of a file, with its rows.
+
+    numbers   its single number; none for a file without rows
+    """
 
     path: Path
-    number: int | None
+    numbers: tuple[int, ...]
     rows: int
 
 
@@ -108,29 +111,21 @@ def _row_groups(spec: DatasetSpec, path: Path) -> list[RowGroup]:
     with _open(_of_file(spec, path), path) as file:
         footer = file.metadata
         sizes = [footer.row_group(number).num_rows for number in range(footer.num_row_groups)]
-    return [RowGroup(path, number, rows) for number, rows in enumerate(sizes)] or [
-        RowGroup(path, None, 0)
-    ]
+    groups = [RowGroup(path, (number,), rows) for number, rows in enumerate(sizes)]
+    return groups or [RowGroup(path, (), 0)]
 
 
 def _read_groups(
     spec: DatasetSpec, types: dict[str, pa.DataType], groups: Sequence[RowGroup]
 ) -> pa.Table:
-    tables = []
-    for group in groups:
-        file_spec = _of_file(spec, group.path)
-        tables.append(reading.plain_columns(file_spec, _read_group(file_spec, group), types))
+    tables, columns = [], reading.declared_columns(spec)
+    for path, numbers, _ in groups:
+        file_spec = _of_file(spec, path)
+        with _open(file_spec, path) as file:
+            read = partial(file.read_row_groups, numbers, columns=columns)
+            table = reading.guarded(file_spec, read, expected=_EXPECTED)
+        tables.append(reading.plain_columns(file_spec, table, types))
     return pa.concat_tables(tables)
-
-
-def _read_group(spec: DatasetSpec, group: RowGroup) -> pa.Table:
-    columns, number = reading.declared_columns(spec), group.number
-    with _open(spec, group.path) as file:
-        if number is None:
-            return file.schema_arrow.empty_table().select(columns)
-        return reading.guarded(
-            spec, lambda: file.read_row_group(number, columns=columns), expected=_EXPECTED
-        )
 
 
 def _of_file(spec: DatasetSpec, path: Path) -> DatasetSpec:
