@@ -49,7 +49,7 @@ def occupied_cells(
 def contingency_table(
     codes: Codes, sizes: Mapping[str, int], names: Sequence[str], *, rows: int
 ) -> IntArray:
-    """Return the exact counts over one or more different attributes, one axis for each.
+    """Return the exact counts of rows over one or more different attributes, one axis for each.
 
     >>> codes = {"a": np.array([0, 1, 1]), "b": np.array([2, 0, 0])}
     >>> contingency_table(codes, {"a": 2, "b": 3}, ("a", "b"), rows=3).tolist()

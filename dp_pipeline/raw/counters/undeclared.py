@@ -165,7 +165,7 @@ def _as_declared(spec: DatasetSpec, table: pa.Table) -> pa.Table:
 def _tables_by_person(
     spec: DatasetSpec, keys: PersonKeys | None, batches: Sequence[BatchReader], scratch: Path
 ) -> Iterator[pa.Table]:
-    """Yield the bounded rows of many batches, so that all rows of a person are in one table."""
+    """Yield the rows that fit the declaration, bounded by person, all of a person in one table."""
     tables = (_as_declared(spec, rows_of_window(spec, read())) for read in batches)
     if keys is None:
         yield from tables
@@ -198,7 +198,7 @@ def _weigh_texts(
 
 
 def _as_level(word: str | None, reserved: set[str]) -> bytes | None:
-    """Return a text as bytes; None if it can never be a level."""
+    """Return a text as UTF-8; None if it is missing, reserved, not printable or too long."""
     if word is None or word in reserved or not word.isprintable():
         return None
     text = word.encode("utf-8", "replace")

@@ -453,7 +453,9 @@ class _RowReader:
         self._certain -= end_of_starts
 
     def _candidate(self, place: int, end: int) -> tuple[int, bytes]:
-        """Return the number of lines and the bytes of a row that begins at a place; 0 if none."""
+        """Return the number of lines and the bytes of a row that begins at a place.
+
+        It is 0 for a line that begins no row, which is counted as unreadable."""
         line, separator = self._ahead[place], self._delimiter.encode()
         if b'"' not in line:
             if line.count(separator) == self._cells - 1:
@@ -478,7 +480,8 @@ class _RowReader:
     def _fitted(self, cells: list[bytes], place: int) -> list[bytes]:
         """Return as many cells as there are names, padded with empty ones.
 
-        [] for a line that lacks a declared column, or has a filled cell behind the last name."""
+        A line that lacks a declared column, or has a filled cell behind the last name, is counted
+        as unreadable, and [] is returned."""
         if len(cells) < self._least_cells or any(cells[self._cells :]):
             self._count(place, f"of {len(cells)} cells in place of {self._cells}")
             return []

@@ -71,7 +71,7 @@ def sheet_names(path: Path, source: Source) -> list[str]:
 
 
 def _sheet_rows(path: Path, source: Source) -> Iterator[tuple[int, Row]]:
-    """Yield the rows of a sheet with their numbers, from 1 on."""
+    """Yield all rows of a sheet, also those above the names, with their numbers, from 1 on."""
     # It takes a tenth of a second to import, and most sources are none.
     from openpyxl import load_workbook
 
