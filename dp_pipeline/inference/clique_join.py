@@ -138,10 +138,7 @@ class Conditional:
 
 
 def sample_network(
-    network: Sequence[Conditional],
-    rows: int,
-    rng: np.random.Generator,
-    sizes: Mapping[str, int],
+    network: Sequence[Conditional], rows: int, rng: np.random.Generator, sizes: Mapping[str, int]
 ) -> IntArray:
     """Return synthetic codes (rows, attributes) drawn along a Bayesian network.
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from dp_pipeline.config.encoding import FloatArray, IntArray, Names
-from dp_pipeline.inference.consistency import ratio
+from dp_pipeline.inference.consistency import ratio, spread
 from dp_pipeline.inference.junction_tree import JunctionTree
+from dp_pipeline.results.measurement import marginal_of
 
 CELLS_A_BATCH = 1 << 22
 """Most cells of the largest clique, times rows, that are held in memory together."""
@@ -97,16 +98,11 @@ def _batch(
         factors[index] = _Factor(weights, factor.names)
     for parent, child in reversed(tree.links):
         above, below = factors[parent], factors[child]
-        shared = [name for name in above.names if name in below.names]
-        axes = tuple(1 + i for i, name in enumerate(below.names) if name not in shared)
-        message = below.table.sum(axis=axes)
-        remaining = [name for name in below.names if name in shared]
-        message = message.transpose([0, *(1 + remaining.index(name) for name in shared)])
-        sizes = [
-            size if name in shared else 1
-            for name, size in zip(above.names, above.table.shape[1:], strict=True)
-        ]
-        factors[parent] = _Factor(above.table * message.reshape(rows, *sizes), above.names)
+        # The first axis, of rows, has no name.
+        shared = ("", *(name for name in above.names if name in below.names))
+        message = marginal_of(below.table, ("", *below.names), shared)
+        weights = above.table * spread(message, shared, ("", *above.names))
+        factors[parent] = _Factor(weights, above.names)
     codes = dict(evidence)
     for index in tree.order:
         factor = factors[index].condition_on(codes)

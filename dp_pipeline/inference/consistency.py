@@ -15,9 +15,7 @@ from dp_pipeline.results.measurement import NoisyMarginal, marginal_of
 
 
 def make_consistent(
-    tables: Mapping[Names, FloatArray | IntArray],
-    *,
-    variances: Mapping[Names, float] | None = None,
+    tables: Mapping[Names, FloatArray | IntArray], *, variances: Mapping[Names, float] | None = None
 ) -> dict[Names, FloatArray]:
     """Return new tables of which every two have equal marginals over the attributes they share.
 

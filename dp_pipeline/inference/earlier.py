@@ -152,7 +152,11 @@ class EarlierTables:
         described, of_cells = noisy_table_names(tables)
         if not {described, of_cells} <= {*tables}:
             return None
-        groupings = _groupings(tables)
+        groups = tables.get("groups", {"attribute": np.zeros(0), "group": np.zeros(0)})
+        groupings = {
+            name: Grouping(tuple(groups["group"][groups["attribute"] == name].tolist()))
+            for name in dict.fromkeys(groups["attribute"].tolist())
+        }
         if any(grouping.labels.size != domain[name].size for name, grouping in groupings.items()):
             return None
         sizes = tables[described]["cells"].tolist()
@@ -201,14 +205,6 @@ def _shape(names: Names, groupings: Mapping[str, Grouping], domain: Domain) -> t
         groupings[name].size if grouped and name in groupings else domain[name].size
         for name in axes
     )
-
-
-def _groupings(tables: Tables) -> dict[str, Grouping]:
-    if "groups" not in tables:
-        return {}
-    names, groups = tables["groups"]["attribute"], tables["groups"]["group"]
-    unique = dict.fromkeys(names.tolist())
-    return {name: Grouping(tuple(groups[names == name].tolist())) for name in unique}
 
 
 ROUNDS = 10

@@ -266,15 +266,15 @@ class ExpectedError:
         """The number of levels of every attribute (d,)."""
         return np.array(list(self.sizes.values()), dtype=np.float64)
 
-    @property
+    @cached_property
     def first(self) -> IntArray:
         """The position of the first attribute of each pair (pairs,)."""
-        return self._ends[0]
+        return np.triu_indices(self._d, 1)[0]
 
-    @property
+    @cached_property
     def second(self) -> IntArray:
         """The position of the second attribute of each pair (pairs,)."""
-        return self._ends[1]
+        return np.triu_indices(self._d, 1)[1]
 
     @cached_property
     def place(self) -> dict[str, int]:
@@ -284,10 +284,6 @@ class ExpectedError:
     @property
     def _d(self) -> int:
         return len(self.sizes)
-
-    @cached_property
-    def _ends(self) -> tuple[IntArray, IntArray]:
-        return np.triu_indices(self._d, 1)
 
     @cached_property
     def _pair_place(self) -> dict[tuple[int, int], int]:

@@ -1,6 +1,6 @@
 """Exact inference in the distribution of a junction tree, and linear maps to its marginals."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -195,22 +195,30 @@ class Projection:
 
         self._model, self._stages = model, list[_Stage]()
         firsts = np.cumsum([0, *(prod(model.sizes[name] for name in names) for names in tables)])
+        groups_of = [_groups(node) for node in model.nodes]
+        # (position of a node, groups of its axes that are not summed) → positions of tables
+        places_of: dict[tuple[int, tuple[int, ...]], list[int]] = {}
+        for place, names in enumerate(tables):
+            index = model.home(names)
+            axes = {model.nodes[index].names.index(name) for name in names}
+            needed = tuple(g for g, group in enumerate(groups_of[index]) if axes & set(group))
+            places_of.setdefault((index, needed), []).append(place)
         none = np.zeros(0, dtype=np.int64)
         rows, columns, width = [none], [none], 0
-        for index, groups, needed, places in _marginal_stages(model, tables):
-            node = model.nodes[index]
+        for (index, needed), places in places_of.items():
+            node, groups = model.nodes[index], groups_of[index]
             shape = tuple(prod(node.shape[axis] for axis in group) for group in groups)
             broadcast = tuple(cells if g in needed else 1 for g, cells in enumerate(shape))
             summed = tuple(g for g in range(len(groups)) if g not in needed)
             stage = _Stage(index, shape, summed, broadcast, slice(width, width + prod(broadcast)))
-            axes = [axis for g in needed for axis in groups[g]]
-            rows += [_cells(node, axes, tables[place]) + firsts[place] for place in places]
+            over = tuple(node.names[axis] for g in needed for axis in groups[g])
+            rows += [_cells(model.sizes, over, tables[place]) + firsts[place] for place in places]
             width = stage.columns.stop
             columns += [np.arange(stage.columns.start, width)] * len(places)
             self._stages.append(stage)
-        place = (np.concatenate(rows), np.concatenate(columns))
+        ends = (np.concatenate(rows), np.concatenate(columns))
         # One matrix for all stages: of small ones, each product would be little but its call.
-        self._matrix = csr_array((np.ones(len(place[0])), place), shape=(int(firsts[-1]), width))
+        self._matrix = csr_array((np.ones(len(ends[0])), ends), shape=(int(firsts[-1]), width))
         self._transpose = self._matrix.T.tocsr()
 
     def forward(self, cliques: Sequence[FloatArray]) -> FloatArray:
@@ -236,22 +244,6 @@ class Projection:
         return cliques
 
 
-def _marginal_stages(
-    model: GraphicalModel, tables: Sequence[Names]
-) -> Iterator[tuple[int, list[tuple[int, ...]], tuple[int, ...], list[int]]]:
-    """Yield, for each stage, its node, the groups of the node's axes, the positions of the groups
-    that are not summed, and the positions of the tables made from it."""
-    groups = [_groups(node) for node in model.nodes]
-    places_of: dict[tuple[int, tuple[int, ...]], list[int]] = {}
-    for place, names in enumerate(tables):
-        index = model.home(names)
-        axes = {model.nodes[index].names.index(name) for name in names}
-        needed = tuple(g for g, group in enumerate(groups[index]) if axes & set(group))
-        places_of.setdefault((index, needed), []).append(place)
-    for (index, needed), places in places_of.items():
-        yield index, groups[index], needed, places
-
-
 def _groups(node: Clique) -> list[tuple[int, ...]]:
     """Return the axes of a node in groups of neighbouring axes that have few cells together."""
     groups: list[tuple[int, ...]] = []
@@ -266,10 +258,8 @@ def _groups(node: Clique) -> list[tuple[int, ...]]:
     return groups
 
 
-def _cells(node: Clique, axes: Sequence[int], names: Names) -> np.ndarray:
-    """Return, for every cell over ``axes`` of a node, flat, the position of the cell over ``names``
-    that contains it."""
-    sizes = dict(zip(node.names, node.shape, strict=True))
-    over = tuple(node.names[axis] for axis in axes)
-    cells = np.arange(prod(sizes[name] for name in names)).reshape([sizes[n] for n in names])
+def _cells(sizes: Mapping[str, int], over: Names, names: Names) -> np.ndarray:
+    """Return, for every cell over the attributes ``over``, flat, the position of the cell over
+    ``names`` that contains it."""
+    cells = np.arange(prod(sizes[n] for n in names)).reshape([sizes[n] for n in names])
     return np.broadcast_to(spread(cells, names, over), [sizes[n] for n in over]).ravel()

@@ -13,11 +13,7 @@ from dp_pipeline.inference.clique_join import join_cliques
 from dp_pipeline.inference.consistency import NoisyTable, reconciled, variance_of
 from dp_pipeline.inference.graphical_model import GraphicalModel
 from dp_pipeline.inference.junction_tree import JunctionTree
-from dp_pipeline.inference.tree_fit import (
-    SMALLEST_SHARE,
-    fit_tree,
-    product_potentials,
-)
+from dp_pipeline.inference.tree_fit import SMALLEST_SHARE, fit_tree, product_potentials
 from dp_pipeline.threads import one_thread
 
 CLASSES = 6

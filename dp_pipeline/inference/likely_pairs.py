@@ -1,6 +1,6 @@
 """Likely counts of pairs of parts of units, given noisy ones."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import product
 
 import numpy as np
@@ -20,11 +20,7 @@ CORRELATIONS = (0.5, 0.8, 0.95)
 
 
 def likely_pairs(
-    noisy: FloatArray,
-    variances: FloatArray,
-    margins: FloatArray,
-    *,
-    in_order: bool,
+    noisy: FloatArray, variances: FloatArray, margins: FloatArray, *, in_order: bool
 ) -> FloatArray:
     """Return the likely counts ≥ 0 of pairs of parts by the levels of an attribute of both parts
     (c, k, k), for units of 2, 3, … parts.
@@ -72,19 +68,15 @@ def _outer(margins: FloatArray) -> FloatArray:
 def _posterior_mean(away: FloatArray, noise: FloatArray, numbers: Sequence[int]) -> FloatArray:
     """Return the posterior mean of cells (c, cells) given noisy ones, over all priors."""
     logs, means = [], []
-    for prior in _priors(numbers):
+    places, pairs = np.arange(len(numbers)), np.array(numbers) / numbers[0]
+    for distance, fall, correlation in product(DISTANCES, FALLS, CORRELATIONS):
+        # The covariance (c, c) of one cell between tables of the c sizes.
+        deviations = distance * pairs**-fall
+        correlations = correlation ** np.abs(places[:, None] - places)
+        prior = np.outer(deviations, deviations) * correlations
         both = prior + np.eye(len(prior)) * noise.T[:, :, None]
         solved = np.linalg.solve(both, away.T[:, :, None])[..., 0]
         logs.append(-((solved * away.T).sum() + np.linalg.slogdet(both)[1].sum()) / 2)
         means.append(prior @ solved.T)
     weights = np.exp(np.array(logs) - max(logs))
     return np.asarray(np.tensordot(weights / weights.sum(), means, axes=1))
-
-
-def _priors(numbers: Sequence[int]) -> Iterator[FloatArray]:
-    """Yield for each prior the covariance (c, c) of one cell between tables of the c sizes."""
-    places, pairs = np.arange(len(numbers)), np.array(numbers) / numbers[0]
-    for distance, fall, correlation in product(DISTANCES, FALLS, CORRELATIONS):
-        deviations = distance * pairs**-fall
-        correlations = correlation ** np.abs(places[:, None] - places)
-        yield np.outer(deviations, deviations) * correlations

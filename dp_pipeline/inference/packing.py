@@ -10,11 +10,7 @@ from dp_pipeline.results.measurement import NoiseRate
 
 
 def packed_tables(
-    sizes: Mapping[str, int],
-    *,
-    rate: NoiseRate,
-    most_cells: int,
-    weights: FloatArray | None = None,
+    sizes: Mapping[str, int], *, rate: NoiseRate, most_cells: int, weights: FloatArray | None = None
 ) -> tuple[Names, ...]:
     """Return a partition of the attributes into tables, each with its names in the order of
     ``sizes``, whose one-way marginals have little noise.

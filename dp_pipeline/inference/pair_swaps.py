@@ -76,9 +76,7 @@ def swap_parts(
 
 
 def spread_parts(
-    units: SyntheticUnits,
-    single: Sequence[tuple[str, Sequence[int]]],
-    rng: np.random.Generator,
+    units: SyntheticUnits, single: Sequence[tuple[str, Sequence[int]]], rng: np.random.Generator
 ) -> SyntheticUnits:
     """Return the units with parts exchanged among them, so that few units have two parts with codes
     that at most one part may have.

@@ -61,8 +61,7 @@ class Density:
         One pass for any number of boxes: a difference array at their corners, summed along both
         axes."""
         (x_lower, x_upper), (y_lower, y_upper) = (
-            _on_few_edges(*_shares(table, name, interval))
-            for name, interval in zip(columns, box, strict=True)
+            _shares(table, name, interval) for name, interval in zip(columns, box, strict=True)
         )
         x_edges, x = np.unique(np.concatenate([x_lower, x_upper, [0.0, 1.0]]), return_inverse=True)
         y_edges, y = np.unique(np.concatenate([y_lower, y_upper, [0.0, 1.0]]), return_inverse=True)
@@ -80,15 +79,12 @@ class Density:
 def _shares(
     table: Mapping[str, np.ndarray], name: str, interval: Coordinate
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the lower and the upper sides of boxes as shares of the interval, in 0..1."""
+    """Return the lower and upper sides of boxes as shares of an interval, in 0..1, made whole
+    pixels where they have too many edges."""
+    sides = (table[f"{name}_{side}"] - interval.lower for side in ("lower", "upper"))
     lower, upper = (
-        np.round((table[f"{name}_{side}"] - interval.lower) / (2 * interval.half_width), 9)
-        for side in ("lower", "upper")
+        np.clip(np.round(side / (2 * interval.half_width), 9), 0.0, 1.0) for side in sides
     )
-    return np.clip(lower, 0.0, 1.0), np.clip(upper, 0.0, 1.0)
-
-
-def _on_few_edges(lower: FloatArray, upper: FloatArray) -> tuple[FloatArray, FloatArray]:
     if len(np.unique(np.concatenate([lower, upper]))) <= MOST_EDGES:
         return lower, upper
     pixels = MOST_EDGES - 1

@@ -213,7 +213,8 @@ class ClusterView:
         columns = tuple(tables["centres"])
         centres = np.stack(list(tables["centres"].values()), axis=1)
         sizes = cluster_sizes(tables)
-        table = tables.get("synopsis", _no_boxes(columns))
+        sides = [f"{name}_{side}" for name in columns for side in ("lower", "upper")]
+        table = tables.get("synopsis", dict.fromkeys([*sides, "weight"], np.zeros(0)))
         if len(columns) == 1:
             middle = np.column_stack([centres[:, 0], np.full(len(centres), 0.5)])
             intervals = (box[0], Coordinate(0.0, 1.0))
@@ -239,8 +240,3 @@ class ClusterView:
             metres=None if point is None else metres_per_unit(point, intervals),
             dates=dates,
         )
-
-
-def _no_boxes(columns: tuple[str, ...]) -> dict[str, np.ndarray]:
-    names = [f"{name}_{side}" for name in columns for side in ("lower", "upper")]
-    return {name: np.zeros(0) for name in (*names, "weight")}
