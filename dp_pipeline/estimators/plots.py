@@ -37,7 +37,7 @@ from dp_pipeline.raw.values import texts, times
 from dp_pipeline.reporting.figures.cluster_map import draw_map
 from dp_pipeline.reporting.figures.cluster_view import ClusterView
 from dp_pipeline.reporting.figures.marginals import draw_shares
-from dp_pipeline.reporting.figures.picture import COLOURS, INK, MUTED, plain, quiet
+from dp_pipeline.reporting.figures.picture import COLOURS, INK, MUTED, plain, style_frame
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -247,7 +247,7 @@ def _draw_square(axes: Axes, names: Sequence[str], square: NDArray[Any], words: 
                 )
     bar = axes.figure.colorbar(image, ax=axes, shrink=0.8)
     bar.set_label(words, color=MUTED, size=8.5)
-    quiet(axes)
+    style_frame(axes)
 
 
 BINS = 20

@@ -71,8 +71,8 @@ class CliqueGrowth:
         return self.clique_pairs | pairs
 
     def _within_reach(self, index: int) -> Iterator[int]:
-        """Yield the attributes outside the cliques of an attribute whose edge to it certainly fits,
-        by cliques grown from its side."""
+        """Yield the positions of the attributes in no clique with attribute ``index`` whose edge to
+        it certainly fits, by cliques grown from its side."""
         one = 1 << index
         start = [clique for clique, members in enumerate(self._sets) if members & one]
         around, seen = 0, set(start)

@@ -70,7 +70,7 @@ def shared_sets(cliques: Iterable[Names]) -> tuple[frozenset[str], ...]:
 
 
 def ratio(dividend: FloatArray, divisor: FloatArray) -> FloatArray:
-    """Return dividend / divisor, in the shape of the dividend; 0 where the divisor is 0."""
+    """Return dividend / divisor, in the dividend's shape; 0 where the divisor is not above 0."""
     return np.divide(dividend, divisor, out=np.zeros_like(dividend), where=divisor > 0)
 
 

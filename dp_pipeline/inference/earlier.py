@@ -73,11 +73,11 @@ class EarlierTree:
 
     @classmethod
     def of(cls, tree: BitTree, synopsis: Synopsis, box: Sequence[Coordinate]) -> EarlierTree:
-        """Return the earlier tree whose leaves are released boxes, where negative weights count as
-        0.
+        """Return the earlier tree whose leaves are the boxes of a released synopsis, where negative
+        weights count as 0.
 
-        tree       binary tree whose nodes the boxes are
-        box        declared interval of each column
+        tree   binary tree whose nodes the boxes are
+        box    declared interval of each column
         """
         low = np.array([axis_bounds.lower for axis_bounds in box])
         width = np.array([axis_bounds.upper - axis_bounds.lower for axis_bounds in box])

@@ -80,8 +80,8 @@ class GraphicalModel:
         return min(holding, key=lambda i: prod(self.nodes[i].shape))
 
     def marginals(self, potentials: Sequence[FloatArray]) -> tuple[list[FloatArray], float]:
-        """Return the probabilities of the cells of each node, one table a node, and the log of the
-        sum that exp Σ θ has over all cells.
+        """Return the probabilities of the cells of each node, one table a node, and log Z, for Z
+        the sum of exp Σ θ over all cells.
 
         potentials   log-potentials θ, one table a node, of its shape; finite, and left unchanged
         """

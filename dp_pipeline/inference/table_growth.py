@@ -95,8 +95,8 @@ class TableGrowth:
         return choice
 
     def fits(self, tables: Sequence[Names]) -> bool:
-        """Return whether the tables, at least one, have a junction tree within ``cap`` cells a
-        clique, and both have twice that in all at most."""
+        """Return whether the tables, at least one, and the cliques of their junction tree have at
+        most ``cap`` cells each, and twice as many in all."""
         cells = [self._cells(table) for table in tables]
         if max(cells) > self.cap or sum(cells) > 2 * self.cap:
             return False

@@ -104,7 +104,7 @@ class NoisyTotal:
 
     @property
     def is_signal(self) -> bool:
-        """Whether the total is twice as large as noise could make it for an empty table."""
+        """Whether the total is at least twice what noise could make it for an empty table."""
         return self.rows >= 2 * DEVIATIONS * self.deviation
 
     @property

@@ -203,7 +203,7 @@ class ReportedPrivateRelease(ReportedRelease):
     @property
     def clipped_axes(self) -> list[str]:
         """The columns of centres whose numbers outside the bounds count at the nearer bound; [] for
-        data that need no protection."""
+        data whose purpose is no release."""
         axes = self.bundle.tables.get("centres", {})
         return [
             attribute.name

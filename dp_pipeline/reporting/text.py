@@ -115,8 +115,8 @@ def cost_text(cost: Fraction) -> str:
 
 
 def times_text(epsilon: Fraction) -> str:
-    """Return e^ε as text, rounded up to three digits: the most by which one unit makes any result
-    likelier.
+    """Return e^ε as text, rounded up to three digits: the most by which one protected unit can
+    multiply the probability of a result.
 
     >>> times_text(Fraction(1, 10)), times_text(Fraction(1)), times_text(Fraction(5))
     ('1.11', '2.72', '149')

@@ -79,8 +79,8 @@ class Density:
 def _shares(
     table: Mapping[str, np.ndarray], name: str, interval: Coordinate
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the lower and upper sides of boxes as shares of an interval, in 0..1, made whole
-    pixels where they have too many edges."""
+    """Return the lower and upper sides of boxes as shares of an interval, in 0..1, rounded to
+    pixels where there are more than ``MOST_EDGES``."""
     sides = (table[f"{name}_{side}"] - interval.lower for side in ("lower", "upper"))
     lower, upper = (
         np.clip(np.round(side / (2 * interval.half_width), 9), 0.0, 1.0) for side in sides
@@ -316,7 +316,7 @@ def _name_axes(axes: Axes, view: ClusterView, *, is_named: tuple[bool, bool]) ->
         axes.set_yticks([])
     elif view.is_true_to_scale:
         axes.set_aspect(view.aspect)
-    picture.quiet(axes)
+    picture.style_frame(axes)
     is_leftmost, is_lowest = is_named
     axes.tick_params(labelsize=7.5, labelleft=is_leftmost, labelbottom=is_lowest)
     across, up = (picture.plain(name, width=30) + " (°)" * view.degrees for name in view.columns)

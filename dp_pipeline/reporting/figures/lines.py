@@ -271,7 +271,7 @@ def draw_panel(axes: Axes, panel: Panel) -> None:
     for value, name in panel.y_axis.references:
         _draw_reference(axes, value, name)
     axes.grid(axis="y", color=picture.RULE, linewidth=0.7)
-    picture.quiet(axes)
+    picture.style_frame(axes)
 
 
 def _aside(panel: Panel, index: int) -> float:

@@ -132,7 +132,7 @@ def draw_shares(
     axes.set_xlim(left=0)
     title = picture.plain(heading, width=30)
     axes.set_title(title, loc="left", fontsize=9, color=picture.INK, pad=5)
-    picture.quiet(axes)
+    picture.style_frame(axes)
     axes.tick_params(axis="both", labelsize=7.5)
     axes.tick_params(axis="y", length=0, labelcolor=picture.INK)
     axes.xaxis.set_major_locator(MaxNLocator(4))

@@ -84,7 +84,8 @@ MOST_ITEMS = 8
 
 
 def list_first(items: Iterable[str]) -> str:
-    """Return the first ``MOST_ITEMS`` items as one text, with the number of the others."""
+    """Return the first ``MOST_ITEMS`` items as one text, with the number of the others; without
+    items a note that there is nothing to show."""
     every = list(items)
     if not every:
         return "Nothing to show yet."
@@ -182,7 +183,7 @@ def set_footnote(figure: Figure, text: str) -> None:
     figure.supxlabel(wrapped, x=0.02, ha="left", fontsize=8, color=MUTED)
 
 
-def quiet(axes: Axes) -> None:
+def style_frame(axes: Axes) -> None:
     """Remove the top and right side of a frame; draw the others and the ticks in pale colours."""
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
@@ -223,7 +224,7 @@ def new_panels(
     """Return a figure and the axes of its ``count`` empty panels; a note stands in for none.
 
     inches  height of a panel
-    names   of lines, by their numbers, which are listed below the panels
+    names   of lines, in the order of their numbers, which are listed below the panels
     """
     across, down = min(2, max(1, count)), max(1, math.ceil(count / 2))
     below = _LINE * math.ceil(len(names) / _ACROSS)
@@ -262,7 +263,7 @@ def _list_names(axes: Axes, names: Sequence[str]) -> None:
 
 
 def spread_apart(heights: Sequence[float], *, gap: float) -> list[float]:
-    """Return the heights, in 0..1 and in the order given, moved to be at least ``gap`` apart.
+    """Return heights in 0..1, in their order, moved apart by ``gap`` or as far as there is room.
 
     >>> [round(height, 2) for height in spread_apart([0.5, 0.5, 0.1], gap=0.1)]
     [0.5, 0.6, 0.1]
