@@ -16,7 +16,6 @@ from typing import Any, Literal, NoReturn
 import numpy as np
 import pyarrow as pa
 
-from dp_pipeline.config.attribute_parser import Category
 from dp_pipeline.config.clock import DAY, Clock, is_zone
 from dp_pipeline.config.domain import MISSING, Attribute, Undeclared
 from dp_pipeline.config.errors import DeclarationError
@@ -174,7 +173,7 @@ def _discovered_column(column: DeclaredColumn, kind: ColumnKind, series: Any) ->
         return replace(nominal_column(name, form), label=column.label)
     if kind == "texts":
         form = {"levels": DISCOVER, "nullable": True}
-        return replace(column, attribute=attribute_of(Category, name, form, of="domain"))
+        return replace(column, attribute=attribute_of(name, form, of="domain"))
     clock = Clock("date") if kind == "dates" else None
     if kind == "times":
         clock = Clock("timestamp", zone_of(series))

@@ -15,11 +15,10 @@ from typing import Any, NoReturn
 import numpy as np
 from pydantic import ValidationError
 
-from dp_pipeline.config.attribute_parser import Category, Moment, Numeric
-from dp_pipeline.config.constraints import Constraint
+from dp_pipeline.config.attribute_parser import attribute_section
 from dp_pipeline.config.domain import MISSING, Attribute, Domain, Undeclared
 from dp_pipeline.config.encoding import MAX_CELLS, Levels
-from dp_pipeline.config.errors import DeclarationError
+from dp_pipeline.config.errors import DeclarationError, FieldError
 from dp_pipeline.config.fields import field_errors
 from dp_pipeline.config.level_texts import DISCOVER
 from dp_pipeline.config.reading_parser import DEFAULT_READING
@@ -70,9 +69,9 @@ class DeclaredColumn:
 Columns = tuple[DeclaredColumn, ...]
 
 
-def domain_of(columns: Columns, constraints: tuple[Constraint, ...] = ()) -> Domain:
+def domain_of(columns: Columns) -> Domain:
     """Return the domain that declared columns make up."""
-    return Domain(tuple(column.attribute for column in columns), constraints)
+    return Domain(tuple(column.attribute for column in columns))
 
 
 def every_column(domain: Any, features: Features, person: Any = None) -> Any:
@@ -138,7 +137,8 @@ def declared_columns(domain: object, *, nullable: bool = False) -> Columns:
 def _column(name: str, declared: object, *, nullable: bool = False) -> DeclaredColumn:
     if isinstance(declared, str) and declared == DISCOVER:
         return DeclaredColumn(Attribute(name, name, "clip", undeclared=Undeclared()))
-    if isinstance(declared, tuple) and _are_bounds(declared):
+    if isinstance(declared, tuple) and len(declared) == 2 and all(map(_is_number, declared)):
+        # As levels, the bounds of a number would drop nearly all rows.
         low, high = declared
         bounds = f'{{"bounds": [{low}, {high}], "bins": 16}}'
         _refuse(name, f"bounds as {bounds}, or two levels as [{low}, {high}]", f"({low}, {high})")
@@ -150,17 +150,21 @@ def _column(name: str, declared: object, *, nullable: bool = False) -> DeclaredC
     if "column" in declared:
         _refuse(name, "the name of its column in X as key", "`column`")
     ends = _listed(declared.get("bounds"))
-    if any(isinstance(end, timedelta) for end in ends):
-        column = DeclaredColumn(_with_cells(Numeric, name, _inside(name, _in_seconds(declared))))
-        return replace(column, is_duration=True)
+    is_duration = any(isinstance(end, timedelta) for end in ends)
     is_dated = any(isinstance(end, str | date) for end in ends)
-    if is_dated or not {"type", "every"}.isdisjoint(declared):
-        return DeclaredColumn(_with_cells(Moment, name, _dated(declared)))
-    if {"levels", "size"}.isdisjoint(declared):
-        return DeclaredColumn(_with_cells(Numeric, name, _inside(name, declared)))
-    if isinstance(declared.get("levels"), str) and declared["levels"] == DISCOVER:
-        return DeclaredColumn(_with_cells(Category, name, declared))
-    return nominal_column(name, declared)
+    if not is_duration and (is_dated or not {"type", "every"}.isdisjoint(declared)):
+        are_days = all(len(str(end)) == len("2026-10-05") for end in ends)
+        is_date = are_days and declared.get("every") != "hour"
+        declared = {"type": "date" if is_date else "timestamp", **declared}
+    elif is_duration or {"levels", "size"}.isdisjoint(declared):
+        declared = _inside(name, _in_seconds(declared))
+    elif not (isinstance(levels, str) and levels == DISCOVER):
+        return nominal_column(name, declared)
+    return DeclaredColumn(_with_cells(name, declared), is_duration=is_duration)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def _in_seconds(form: Form) -> Form:
@@ -171,19 +175,6 @@ def _in_seconds(form: Form) -> Form:
         field: list(map(seconds, value)) if isinstance(value, list | tuple) else seconds(value)
         for field, value in form.items()
     }
-
-
-def _are_bounds(declared: tuple[object, ...]) -> bool:
-    # As levels, the bounds of a number would drop nearly all rows.
-    return len(declared) == 2 and all(
-        isinstance(end, Real) and not isinstance(end, bool) for end in declared
-    )
-
-
-def _dated(form: Form) -> Form:
-    days = all(len(str(end)) == len("2026-10-05") for end in _listed(form.get("bounds")))
-    is_date = days and form.get("every") != "hour"
-    return {"type": "date" if is_date else "timestamp", **form}
 
 
 def _listed(value: object) -> Sequence[Any]:
@@ -234,7 +225,7 @@ def nominal_column(name: str, form: Form) -> DeclaredColumn:
     section["aliases"] = {**truth_aliases, **aliases} if isinstance(aliases, Mapping) else aliases
     # A file has no category of one level: nothing could be learned of it.
     section["levels"] = texts if len(texts) > 1 else [*texts, UNKNOWN]
-    attribute = _with_cells(Category, name, section)
+    attribute = _with_cells(name, section)
     cells = Levels(tuple(map(str, texts)))
     return DeclaredColumn(replace(attribute, cells=cells), tuple(values), category)
 
@@ -257,25 +248,24 @@ def _values(name: str, listed: Any) -> list[Any]:
     return values
 
 
-def _with_cells(section: type[Category | Numeric | Moment], name: str, form: Form) -> Attribute:
-    attribute = attribute_of(section, name, form, of="domain")
+def _with_cells(name: str, form: Form) -> Attribute:
+    attribute = attribute_of(name, form, of="domain")
     if not attribute.has_cells:
-        cells = "every, bins or edges" if section is Moment else "bins"
+        cells = "bins" if attribute.clock is None else "every, bins or edges"
         _refuse(name, f"{cells} with the bounds", "bounds alone")
     return attribute
 
 
-def attribute_of(
-    section: type[Category | Numeric | Moment], name: str, form: Form, *, of: str
-) -> Attribute:
-    """Return the attribute that a section of a file declares.
+def attribute_of(name: str, form: Form, *, of: str) -> Attribute:
+    """Return the attribute that the fields of a data set file declare.
 
     of   name of the parameter, which DeclarationError names with the column
     """
     try:
-        texts = {str(field): _as_text(name, value) for field, value in form.items()}
-        declared = section.model_validate(texts).with_default(False)
-        return declared.attribute(name, "clip", DEFAULT_READING)
+        section = attribute_section({str(key): _as_text(name, form[key]) for key in form})
+        return section.with_default(False).attribute(name, "clip", DEFAULT_READING)
+    except FieldError as error:
+        first = error
     except ValidationError as error:
         first = field_errors(error)[0]
     field = f" as `{'.'.join(map(str, first.field))}`" if first.field else ""
@@ -301,10 +291,10 @@ def _refuse(name: str, expected: str, got: str) -> NoReturn:
     raise DeclarationError(f"domain: column {name!r}: expected {expected}, got {got}")
 
 
-def box_columns(bounds: object, names: tuple[str, ...], keys: tuple[Any, ...] = ()) -> Columns:
-    """Return a numeric column for each name, clipped to declared or discovered bounds.
+def box_domain(bounds: object, names: tuple[str, ...], keys: tuple[Any, ...] = ()) -> Domain:
+    """Return the domain of numeric columns, clipped to declared or discovered bounds.
 
-    names    all different
+    names    of the columns, all different
     keys     what a mapping calls the columns, where that is not their names
     bounds   ``(low, high)`` for all columns; or one such pair a column in their order, as a
              sequence or an array (d, 2); or a mapping column name → pair; ``discover`` in place of
@@ -313,7 +303,7 @@ def box_columns(bounds: object, names: tuple[str, ...], keys: tuple[Any, ...] = 
     Raises DeclarationError for anything else, and for an interval that is empty, not finite
     or too narrow for its 2^17 steps.
 
-    >>> domain_of(box_columns((0, 1), ("x", "y"))).names
+    >>> box_domain((0, 1), ("x", "y")).names
     ('x', 'y')
     """
     keys = keys or names
@@ -330,16 +320,15 @@ def box_columns(bounds: object, names: tuple[str, ...], keys: tuple[Any, ...] = 
         pairs = [DISCOVER] * len(names)
     else:
         pairs = _pairs(bounds, len(names), of="bounds")
-    sides = map(_side, names, map(str, keys), pairs)
-    return tuple(map(DeclaredColumn, sides))
-
-
-def _side(name: str, key: str, pair: Any) -> Attribute:
-    if isinstance(pair, str) and pair == DISCOVER:
-        form: Form = {"bounds": DISCOVER, "unit": UNIT_OF_BOUNDS}
-    else:
-        form = {"bounds": _pairs(pair, 1, of=f"bounds: column {key!r:.60}")[0]}
-    return replace(attribute_of(Numeric, key, form, of="bounds"), name=name, column=name)
+    attributes = []
+    for name, key, pair in zip(names, map(str, keys), pairs, strict=True):
+        if isinstance(pair, str) and pair == DISCOVER:
+            form: Form = {"bounds": DISCOVER, "unit": UNIT_OF_BOUNDS}
+        else:
+            form = {"bounds": _pairs(pair, 1, of=f"bounds: column {key!r:.60}")[0]}
+        side = attribute_of(key, form, of="bounds")
+        attributes.append(replace(side, name=name, column=name))
+    return Domain(tuple(attributes))
 
 
 def _pairs(bounds: object, count: int, *, of: str) -> list[Any]:

@@ -17,7 +17,7 @@ from dp_pipeline.config.encoding import FloatArray, IntArray
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.estimators import parameters
 from dp_pipeline.estimators.answers import ClusterAnswers
-from dp_pipeline.estimators.declared import box_columns, domain_of
+from dp_pipeline.estimators.declared import box_domain
 from dp_pipeline.estimators.fit import FinishedFit, PrivateFit
 from dp_pipeline.estimators.frames import features_of, numeric_features, numeric_rows, plain_frame
 from dp_pipeline.estimators.private_estimator import PrivateEstimator
@@ -431,7 +431,7 @@ class PrivateKMeans(
     def _declare(
         self, names: tuple[str, ...], keys: tuple[Any, ...], protection: Protection
     ) -> PrivateFit:
-        domain = domain_of(box_columns(self.bounds, names, keys))
+        domain = box_domain(self.bounds, names, keys)
         model = self._declared_model(k=str(_number_of_clusters(self.n_clusters)))
         fit = self._declare_fit("PrivateKMeans", domain, model, protection=protection)
         earlier = self.plan_from

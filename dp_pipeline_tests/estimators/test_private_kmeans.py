@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from dp_pipeline.estimators import InvalidParameter, PrivateKMeans
-from dp_pipeline.estimators.declared import box_columns, domain_of
+from dp_pipeline.estimators.declared import box_domain
 from dp_pipeline.estimators.frames import numeric_features
 from dp_pipeline.estimators.private_estimator import WeakSignal
 from dp_pipeline.gate.noise import SeededNoise
@@ -219,7 +219,7 @@ def test_no_number_of_centres_is_refused_when_clustering_again(k: object):
 def test_a_million_rows_are_not_copied_beyond_their_coordinates(as_frame: bool):
     rows = np.full((1_000_000, 2), 3.0)
     given_rows = pd.DataFrame(rows, columns=["x", "y"]) if as_frame else rows
-    domain = domain_of(box_columns(BOX, ("x", "y")))
+    domain = box_domain(BOX, ("x", "y"))
     tracemalloc.start()
     rows_of(domain, numeric_features(given_rows).columns).counter()
     _, peak = tracemalloc.get_traced_memory()

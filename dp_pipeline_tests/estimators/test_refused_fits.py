@@ -10,7 +10,7 @@ import pytest
 
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.estimators import InvalidParameter
-from dp_pipeline.estimators.declared import box_columns, domain_of
+from dp_pipeline.estimators.declared import box_domain
 from dp_pipeline.estimators.parameters import exact_delta, exact_epsilon
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.models import MODELS
@@ -283,7 +283,7 @@ SAME_BOX = [[(0, 8), (-1, 1)], np.array([[0.0, 8.0], [-1.0, 1.0]]), {"y": (-1, 1
 
 @pytest.mark.parametrize("bounds", SAME_BOX, ids=["pairs", "array", "mapping"])
 def test_bounds_are_pairs_an_array_or_a_mapping(bounds: object):
-    box = domain_of(box_columns(bounds, ("x", "y"))).box(("x", "y"))
+    box = box_domain(bounds, ("x", "y")).box(("x", "y"))
     assert [(side.lower, side.upper) for side in box] == [(0.0, 8.0), (-1.0, 1.0)]
 
 
