@@ -12,7 +12,8 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import date
 from decimal import Decimal
 from numbers import Complex, Integral, Real
@@ -126,12 +127,11 @@ def _in_arrow(series: Any) -> bool:
         return False
 
 
-def features_of(X: Any, *, typed: bool = True) -> Features:
+def features_of(X: Any) -> Features:
     """Return the columns, possibly none, of an array, of nested lists or of a frame.
 
-    typed   nested lists get types from their values, as in NumPy; else every value is kept
-
-    DeclarationError for anything else, and for a frame with a name twice.
+    Columns of nested lists are arrays of objects: every value is kept as it is. DeclarationError
+    for anything else, and for a frame with a name twice.
     """
     if hasattr(X, "tocsr"):
         raise DeclarationError(
@@ -147,68 +147,43 @@ def features_of(X: Any, *, typed: bool = True) -> Features:
             raise DeclarationError(f"X: expected each column name once, got {twice!r:.60} twice")
         columns = tuple(X.iloc[:, index] for index in range(len(labels)))
         return Features(labels, columns, len(X), X.index)
-    array = _array(X, typed=typed)
+    array = _array(X)
     return Features(None, tuple(array.T), len(array))
 
 
-def _array(X: Any, *, typed: bool) -> NDArray[Any]:
-    is_list = isinstance(X, list | tuple)
+def _array(X: Any) -> NDArray[Any]:
+    if isinstance(X, list | tuple):
+        if not all(isinstance(row, list | tuple) or np.ndim(row) == 1 for row in X):
+            raise DeclarationError(
+                "X: each row must be a list or a tuple, but one is not: pass nested lists, or an "
+                "array of two dimensions"
+            )
+        lengths = {len(row) for row in X} or {0}
+        if len(lengths) > 1:
+            raise DeclarationError(
+                "X: the rows must have equal lengths, but some are longer than others"
+            )
+        array = np.empty((len(X), *lengths), dtype=object)
+        for index, row in enumerate(X):
+            array[index] = row
+        return array
     # As an array, a table of another library changes its type where a value is missing.
-    if not is_list and (hasattr(X, "schema") or hasattr(X, "iloc") or not hasattr(X, "__array__")):
+    if hasattr(X, "schema") or hasattr(X, "iloc") or not hasattr(X, "__array__"):
         hint = ": X[[name]] has two dimensions" if hasattr(X, "iloc") else ""
         raise DeclarationError(
             "X: expected two dimensions, of a frame of pandas, polars or Arrow, an array or nested "
             f"lists, got {type(X).__name__}{hint}"
         )
-    try:
-        array = _unmasked(X) if typed or not is_list else _of_objects(X)
-        if is_list and array.dtype.kind in "US":
-            # A text in a list makes texts of the numbers beside it.
-            array = np.asarray(X, dtype=object)
-    except ValueError:
-        # NumPy's own text would tell the number of rows.
-        raise DeclarationError(_fault_of_rows(X if is_list else ())) from None
+    array = np.asarray(X)
+    if isinstance(X, np.ma.MaskedArray):
+        # A masked value is stored as an arbitrary number.
+        is_real = array.dtype.kind in "fc"
+        values = array if is_real else array.astype(object)
+        array = np.where(np.ma.getmaskarray(X), np.nan if is_real else None, values)  # type: ignore[arg-type]
     if array.ndim != 2:
         raise DeclarationError(
             f"X: the table must have two dimensions, not {array.ndim}: Reshape your data"
         )
-    return array
-
-
-def _unmasked(X: Any) -> NDArray[Any]:
-    # A masked value is stored as an arbitrary number.
-    if not isinstance(X, np.ma.MaskedArray):
-        return np.asarray(X)
-    mask, values = np.ma.getmaskarray(X), np.asarray(X)
-    if values.dtype.kind not in "fc":
-        values = values.astype(object)
-    nothing: Any = np.nan if values.dtype.kind in "fc" else None
-    return np.where(mask, nothing, values)
-
-
-_NO_ROW = (
-    "X: each row must be a list or a tuple, but one is not: pass nested lists, or an array of two "
-    "dimensions"
-)
-
-
-def _fault_of_rows(X: Sequence[Any]) -> str:
-    """Return why NumPy makes no array of a list."""
-    lengths = {len(row) if isinstance(row, list | tuple) or np.ndim(row) else -1 for row in X}
-    if -1 in lengths:
-        return _NO_ROW
-    if len(lengths) == 1:
-        return "X: each cell must hold one value, but one holds a list or an array"
-    return "X: the rows must have equal lengths, but some are longer than others"
-
-
-def _of_objects(X: Sequence[Any]) -> NDArray[Any]:
-    if not all(isinstance(row, list | tuple) for row in X):
-        raise DeclarationError(_NO_ROW)
-    (length,) = {len(row) for row in X} or {0}
-    array = np.empty((len(X), length), dtype=object)
-    for index, row in enumerate(X):
-        array[index] = row
     return array
 
 
@@ -218,6 +193,12 @@ def numeric_features(X: Any) -> Features:
     Raises DeclarationError unless X has two dimensions, a column and numeric types.
     """
     features = features_of(X)
+    if isinstance(X, list | tuple):
+        # A list in a cell has no number, and leaves objects.
+        with suppress(ValueError):
+            array = np.asarray(X)
+            columns = tuple(array.T) if array.ndim == 2 else features.columns
+            features = replace(features, columns=columns)
     if not features.columns:
         raise DeclarationError("X: the table must have at least one column, but it has none")
     labels = features.labels or range(len(features.columns))

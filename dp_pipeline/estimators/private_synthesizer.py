@@ -336,7 +336,7 @@ noise protects nobody
                 self._refuse_beside_parts(prior=prior, refines=refines)
                 rows = DeclaredRows.of_units(X, self.domain, person, at_most, order)
             else:
-                features = features_of(X, typed=False)
+                features = features_of(X)
                 protection, persons = self._protection(features, person, at_most)
                 rows = self._rows_of_table(X, features, person, protection, persons)
                 if order is not None:

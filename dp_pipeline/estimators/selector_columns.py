@@ -314,7 +314,7 @@ def _levels(name: str, series: Any) -> SelectorColumn:
         values = [category_words[place] for place in category_places]
     if UNKNOWN in values:
         raise DeclarationError(
-            f"X: the categories of column {name!r} must be texts, truth values or numbers, "
+            f"X: the values of column {name!r} must be texts, truth values or numbers, "
             "but one has another type: convert them"
         )
     known_texts = [text for text in values if text is not None]

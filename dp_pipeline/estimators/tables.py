@@ -206,7 +206,7 @@ def _table_of(name: str, X: Any, declared: Any, key: Any, *, is_complete: bool) 
 
     is_complete   whether a type that never leaves a value out has no level of missing ones
     """
-    features = features_of(X, typed=False)
+    features = features_of(X)
     if key not in (features.labels or ()):
         raise DeclarationError(
             f"person: expected the column that names the unit of each row, but the frame of {name} "
@@ -258,7 +258,7 @@ def other_rows(X: Any, forms: tuple[TableForm, ...], domain: Domain) -> Declared
         keys = [] if form.key is None else [form.key]
         names = [*(column.name for column in form.columns), *keys]
         with name_argument(f"X: {form.name}" if form.name else "X"):
-            values = declared_values(features_of(frames[form.name], typed=False), names)
+            values = declared_values(features_of(frames[form.name]), names)
             for ids in values[len(form.columns) :]:
                 require_exact_ids(ids)
         tables.append(DeclaredTable(form, values))

@@ -248,7 +248,7 @@ AGE = {"bounds": [0, 90], "bins": 3}
 
 def cells(X: Any, domain: Any) -> dict[str, list[int]]:
     """Rows in every cell of every column."""
-    features = features_of(X, typed=False)
+    features = features_of(X)
     declared = domain_of(declared_columns(every_column(domain, features)))
     counter = rows_of(declared, declared_values(features, declared.names)).counter()
     return {name: counter.exact_tables([(name,)])[0].tolist() for name in declared.names}

@@ -435,7 +435,7 @@ BAD_ROWS: list[tuple[Any, str]] = [
     (PATIENTS["sex"], "two dimensions"),
     (np.zeros(12), "X: the table must have two dimensions, not"),
     ([[1, 2], [3]], "X: the rows must have equal lengths, but some are longer"),
-    ([[1, [2]], [3, 4]], "X: each cell must hold one value, but one holds a list"),
+    ([[1, [2]], [3, 4]], "X: the values of column 'x1' must be texts, truth values or"),
     ([[1, 2], 3], "X: each row must be a list or a tuple, but one is not"),
     (
         PATIENTS.set_axis(["age", "age", "sex", "smokes"], axis=1),
