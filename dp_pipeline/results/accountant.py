@@ -165,8 +165,7 @@ class Accountant:
         return self.epsilon - self.spent
 
     def cost(self, spend: Spend) -> Fraction:
-        """Return the cost of a spend in the budget's currency; BoundaryViolation for a ρ in one of
-        ε."""
+        """Return a spend's cost in the budget's currency; BoundaryViolation for a ρ in one of ε."""
         if spend.currency == self.currency.name:
             return spend.epsilon
         if self.currency == PURE:

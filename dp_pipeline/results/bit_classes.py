@@ -149,8 +149,7 @@ class BitClasses:
         return len(set(zip(groups, bit.answers(len(groups)), strict=True))) > max(groups) + 1
 
     def derived_groups(self) -> dict[str, DerivedAttribute]:
-        """Return the groups of every attribute as derived attributes, from which classes are
-        derived."""
+        """Return the groups of levels, from which the class is derived, as derived attributes."""
         return {
             _groups_of(name): DerivedAttribute((name,), groups)
             for name, groups in self.groups.items()
@@ -247,8 +246,7 @@ def _log_above(terms: int, rate: float, above: int) -> float:
 
 
 def _log_at_most(terms: int, rate: float, most: int) -> float:
-    """Return ln P(G ≤ most) for the sum G of ``_log_above``, as a sum that is short for small
-    ``most``."""
+    """Return ln P(G ≤ most) for the sum G of ``_log_above``, by a sum of ``most`` + 1 terms."""
     if most < 0:
         return -inf
     failures = np.arange(most + 1)

@@ -97,8 +97,7 @@ class Bundle:
 
     @property
     def charged(self) -> Fraction:
-        """The amount that the ledger charges for this release, with an evaluation of earlier
-        centres."""
+        """What the ledger charges for this release, with an evaluation of earlier centres."""
         return self.spent + self.currency.cost_of(self._earlier, PURE)
 
     @property
@@ -187,8 +186,7 @@ class Bundle:
             raise BoundaryViolation(f"The release {self.key[:12]} must not be exported: {why}")
 
     def to_json(self) -> str:
-        """Return the bundle as JSON text, which has the digests of its tables but not their
-        values."""
+        """Return the bundle as JSON text, with the digests of its tables but not their values."""
         fields = {
             **vars(self),
             "format": FORMAT,
@@ -226,8 +224,7 @@ class Bundle:
 
 
 def table_names(text: str) -> tuple[str, ...]:
-    """Return the names of the tables in a bundle's JSON text; Damaged for a text of another
-    form."""
+    """Return the names of the tables in a bundle's JSON text; Damaged for another text."""
     with _damaged_unless_stored():
         return tuple(_stored_fields(text)["tables"])
 
@@ -367,8 +364,7 @@ class ReleaseKey:
         return replace(self, replicate=replicate)
 
     def refining(self, digest: str) -> ReleaseKey:
-        """Return the key of a refinement of the release with this digest; "" gives the key
-        itself."""
+        """Return the key of a refinement of the release with this digest; of a first draw if ""."""
         return replace(self, refines=digest)
 
 

@@ -122,8 +122,7 @@ class ClassTable:
     def of_noisy(
         cls, label: str, classes: BitClasses, noisy: IntArray, promise: ClassPromise
     ) -> ClassTable:
-        """Return the table of those classes whose noisy counts, of all (classes, C), are large
-        enough."""
+        """Return the table of the classes with large enough noisy counts, of all (classes, C)."""
         published = np.flatnonzero(noisy.sum(axis=1) >= promise.least_size)
         return cls(label, classes, published, noisy[published], promise)
 
@@ -142,8 +141,7 @@ class ClassTable:
 
     @property
     def rates(self) -> FloatArray:
-        """The shares of the label's levels in each published class, then those elsewhere: (p + 1,
-        C).
+        """The shares of the label's levels by published class, then elsewhere: (p + 1, C).
 
         One row with the rates of all published classes together is added to each class; these rates
         are also those of an unpublished class, and equal where none is published. A count below 0

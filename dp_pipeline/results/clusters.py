@@ -110,8 +110,7 @@ class Synopsis:
         return (self.lower + self.upper) / 2
 
     def refined(self, *, target: int = 3000, most: int = 4) -> Synopsis:
-        """Return the synopsis with its boxes of positive weight cut into equal parts, if they are
-        few.
+        """Return the synopsis with its boxes of positive weight cut into equal parts, if few.
 
         target   number of positive boxes from which on none is cut; else each is cut into
                  ⌊(target/m)^{1/d}⌋ parts an axis, at most ``most``
@@ -138,8 +137,7 @@ class Synopsis:
         )
 
     def table(self) -> dict[str, np.ndarray]:
-        """Return a table with a row for each box: bounds by axis, weight, and deviation if
-        known."""
+        """Return a table with a row for each box: bounds by axis, weight, deviation if known."""
         columns: dict[str, np.ndarray] = {}
         for axis, name in enumerate(self.columns):
             columns[f"{name}_lower"] = self.lower[:, axis]
@@ -213,8 +211,7 @@ class Clusters:
     left_out: NoisyNumber | None = None
 
     def tables(self) -> Tables:
-        """Return the tables to store, by name: ``centres``, and those of the others that the model
-        has.
+        """Return the tables to store, by name: ``centres``, and the others that the model has.
 
         ``synopsis`` has one row for each box, ``sizes`` one for each centre, ``left_out`` a number
         of rows and the deviation of its noise."""

@@ -128,8 +128,7 @@ class Grouping:
     def by_share(
         cls, shares: FloatArray, *, least: float, kinds: IntArray | None = None
     ) -> Grouping:
-        """Return the grouping that merges levels with a share below ``least`` with their
-        neighbours.
+        """Return the grouping that merges levels of shares below ``least`` with neighbours.
 
         kinds   kind of every level, where only levels of one kind may be merged
         """
@@ -162,8 +161,7 @@ class Grouping:
         return Attribute(attribute.name, attribute.column, attribute.on_invalid, cells=levels)
 
     def expanded(self, codes: IntArray, shares: FloatArray, rng: np.random.Generator) -> IntArray:
-        """Return a random level for every group in ``codes``, drawn by the ``shares`` of the
-        levels."""
+        """Return a random level for every group in ``codes``, drawn by the levels' ``shares``."""
         table = np.zeros((self.size, len(self.groups)))
         table[self.labels, np.arange(len(self.groups))] = shares
         empty = table.sum(axis=1) <= 0

@@ -124,8 +124,7 @@ class NoisyCounts:
 def least_noisy(
     measured: Iterable[NoisyCounts], names: tuple[str, ...], shape: tuple[int, ...]
 ) -> NoisyCounts | None:
-    """Return the least noisy of the measured tables, summed so that ``names`` remain; None without
-    any."""
+    """Return the measured table of least noise, summed onto ``names``; None if none has them."""
     sums = [counts.summed(names) for counts in measured if set(names) <= set(counts.attributes)]
     return min(
         (counts for counts in sums if counts.table.shape == shape),
@@ -256,14 +255,12 @@ class NoiseRate:
         return 2 * (self.distance / amount) ** 2
 
     def scale(self, moves: float, amount: float) -> float:
-        """Return the Laplace scale or Gaussian σ of a number that one row changes by ``moves``
-        at most."""
+        """Return the Laplace scale or Gaussian σ for a number that a row changes by ≤ ``moves``."""
         moved = self.distance * moves
         return moved / (sqrt(2 * amount) if self.concentrated else amount)
 
     def share(self, weight: float) -> float:
-        """Return a number to which the share of ε or ρ of a table with this weight is
-        proportional."""
+        """Return what the share of ε or ρ of a table with this weight is proportional to."""
         return weight ** (2 / 3) if self.concentrated else sqrt(weight)
 
     def least(self, weights: Sequence[float], amount: float) -> float:

@@ -31,8 +31,7 @@ def stored_types(facts: Mapping[str, str]) -> dict[str, str]:
 
 
 def typed_domain(domain: Domain, facts: Mapping[str, str]) -> Domain:
-    """Return a domain whose synthetic numbers have the source's type: integers, or fixed
-    decimals."""
+    """Return a domain whose numbers have the source's type: integers, or fixed decimals."""
     types = stored_types(facts)
     typed = (_typed(each, types.get(each.column, "")) for each in domain)
     return replace(domain, attributes=tuple(typed)) if types else domain

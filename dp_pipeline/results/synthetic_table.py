@@ -154,24 +154,16 @@ def _sample_integers(
     bins: Bins, codes: IntArray, rng: np.random.Generator, pieces: Pieces = ()
 ) -> IntArray:
     """Return integers in [edge, next edge) of each code; the last bin includes its upper edge."""
-    first, last = _integer_ends(bins)
+    edges = np.asarray(bins.edges)
+    low, high = edges[:-1], edges[1:]
+    ends = np.ceil(low), np.append(np.ceil(high[:-1]) - 1, np.floor(high[-1]))
+    # A bin without an integer has the nearest one inside the bounds.
+    nearest = np.clip(np.rint((low + high) / 2), np.ceil(edges[0]), np.floor(edges[-1]))
+    first, last = (np.where(ends[0] > ends[1], nearest, end).astype(np.int64) for end in ends)
     if pieces:
         values = np.floor(_sample_numbers(bins, codes, rng, pieces)).astype(np.int64)
         return np.clip(values, first[codes], last[codes])
     return rng.integers(first[codes], last[codes], endpoint=True, dtype=np.int64)
-
-
-def _integer_ends(bins: Bins) -> tuple[IntArray, IntArray]:
-    """Return the first and last integer of every bin; the nearest integer twice if it has none."""
-    edges = np.asarray(bins.edges)
-    low, high = edges[:-1], edges[1:]
-    first = np.ceil(low)
-    last = np.ceil(high) - 1
-    last[-1] = np.floor(high[-1])
-    nearest = np.clip(np.rint((low + high) / 2), np.ceil(edges[0]), np.floor(edges[-1]))
-    is_empty = first > last
-    first, last = np.where(is_empty, nearest, first), np.where(is_empty, nearest, last)
-    return first.astype(np.int64), last.astype(np.int64)
 
 
 def _join_columns(*tables: Columns) -> Columns:
@@ -280,12 +272,12 @@ class SyntheticTable:
         Of attributes of units alone it is the number of units; of others that of parts, so a unit
         without parts is in no cell.
         """
-        shape = self.domain.shape(attributes)
+        shape, is_counted = self.domain.shape(attributes), self._is_counted(attributes)
         counts = np.zeros(int(np.prod(shape, dtype=np.int64)), dtype=np.int64)
         # In parts: keys are eight times as large as codes.
         for start in range(0, len(self.codes), ROWS_A_BATCH):
             batch = slice(start, start + ROWS_A_BATCH)
-            is_row = self._is_counted(attributes)[batch]
+            is_row = is_counted[batch]
             keys = np.zeros(int(is_row.sum()), dtype=np.int64)
             for name, size in zip(attributes, shape, strict=True):
                 keys = keys * size + self._column[name][batch][is_row]
@@ -293,8 +285,7 @@ class SyntheticTable:
         return counts.reshape(shape)
 
     def probabilities(self, attributes: Names) -> FloatArray:
-        """Return the shares of synthetic rows in the cells over some attributes; uniform without
-        rows."""
+        """Return the share of synthetic rows in each cell over attributes; uniform without rows."""
         counts = self.counts(attributes)
         rows = counts.sum()
         return counts / rows if rows else np.full(counts.shape, 1 / counts.size)
@@ -352,8 +343,7 @@ class SyntheticTable:
         return tables
 
     def _units_and_parts(self, parts: Parts, rng: np.random.Generator) -> dict[str, Columns]:
-        """Return the table of units, and that of their parts with the number of each part's
-        unit."""
+        """Return the table of units, and that of parts with the number of each part's unit."""
         sizes = self._column[SIZE].astype(np.int64) + parts.fewest
         firsts = first_parts(parts.row_counts(self._column[SIZE]))
         count = sizes[firsts]

@@ -55,8 +55,7 @@ class BitTree:
         return len(self.axes)
 
     def require_axes(self) -> None:
-        """Raise BoundaryViolation unless every bit halves a column, and none is halved too
-        often."""
+        """Raise BoundaryViolation unless every bit halves a column, none of them too often."""
         counts = [self.axes.count(axis) for axis in range(len(self.columns))]
         are_distinct = 1 <= len(counts) == len(set(self.columns))
         are_axes = sum(counts) == self.depth <= MOST_BITS
@@ -68,8 +67,7 @@ class BitTree:
             )
 
     def require_nodes(self, nodes: Prefixes, bits: int) -> None:
-        """Raise BoundaryViolation unless the nodes, and boxes ``bits`` levels below, are in this
-        tree."""
+        """Raise BoundaryViolation unless this tree has the nodes and ``bits`` levels below them."""
         self.require_axes()
         deepest = self.depth - bits
         if not 0 <= bits <= MOST_FAN_BITS:
