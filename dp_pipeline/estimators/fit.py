@@ -176,14 +176,16 @@ def discovery_cost(
 
     None where every column is declared. DeclarationError for anything else.
     """
-    if all(attribute.undeclared is None for attribute in domain):
-        if value is not None:
-            raise DeclarationError(
-                "discover: no column is left to be discovered, so it has no cost: leave "
-                f"`discover` out, or declare a column {hint}"
-            )
+    undeclared = [each.undeclared for each in domain if each.undeclared is not None]
+    if not undeclared and value is None:
         return None
-    has_levels = any(each.undeclared and not each.undeclared.is_number for each in domain)
+    if not undeclared:
+        raise DeclarationError(
+            "discover: no column is left to be discovered, so it has no cost: leave `discover` "
+            f"out, or declare a column {hint}"
+        )
+    # Where no column holds texts, δ buys nothing and is not spent.
+    has_levels = not all(each.is_number for each in undeclared)
     if value is None:
         share = Fraction(epsilon * DEFAULT_SHARE * NANO // 1, NANO)
         return Discover(share, DEFAULT_DELTA if has_levels else None)
@@ -203,7 +205,6 @@ def discovery_cost(
         raise DeclarationError(
             "discover: discovered levels need a δ above 0, not 0: write it as `delta`"
         )
-    # Where no column holds texts, δ buys nothing and is not spent.
     return Discover(cost, delta if has_levels else None)
 
 

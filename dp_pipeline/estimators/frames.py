@@ -330,13 +330,14 @@ def stored_column(attribute: Attribute, column: Any) -> pa.ChunkedArray:
     )
 
 
-def require_exact_ids(column: Any) -> None:
+def require_exact_ids(*columns: Any) -> None:
     """Raise DeclarationError for a person's column of a type that may round two ids to one."""
-    if column.dtype.kind in "fcmM":
-        raise DeclarationError(
-            f"person: the column must hold texts or integers, not {column.dtype.name}, which may "
-            "round two persons to one"
-        )
+    for dtype in (column.dtype for column in columns):
+        if dtype.kind in "fcmM":
+            raise DeclarationError(
+                f"person: the column must hold texts or integers, not {dtype.name}, which may "
+                "round two persons to one"
+            )
 
 
 def stored_persons(column: Any) -> pa.ChunkedArray:

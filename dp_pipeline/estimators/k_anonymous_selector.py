@@ -392,7 +392,9 @@ labels in every class; no ε, not differentially private
             if self.diversity is not None:
                 diversity = require_integer(self.diversity, of="diversity", least=1)
             promise = KAnonymityGuarantee(k, diversity, _share(self.suppress))
-            seed = _seed(self.random_state)
+            generator = check_random_state(self.random_state)
+            is_seed = isinstance(self.random_state, Integral)
+            seed = int(self.random_state if is_seed else generator.randint(0, 2**31 - 1))
             features = features_of(X)
             labels = labels_of(y, rows=features.rows)
             if not features.rows:
@@ -453,9 +455,3 @@ def _share(value: Any) -> Any:
     if not isinstance(value, Real) or isinstance(value, bool) or not 0 <= float(value) < 1:
         raise DeclarationError(f"suppress: expected a share from 0 to below 1, got {value!r:.60}")
     return value if isinstance(value, Fraction) else Fraction(repr(float(value)))
-
-
-def _seed(random_state: Any) -> int:
-    generator = check_random_state(random_state)
-    is_seed = isinstance(random_state, Integral)
-    return int(random_state if is_seed else generator.randint(0, 2**31 - 1))

@@ -38,7 +38,7 @@ from dp_pipeline.estimators.rows import draw_table, prepared_rows
 from dp_pipeline.files import write_atomically
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.models import MODELS, require_units_released
-from dp_pipeline.models.base import Model, guarantee_at, guarantee_of
+from dp_pipeline.models.base import Model, guarantee_at
 from dp_pipeline.results.clusters import Clusters
 from dp_pipeline.results.synthetic_table import SyntheticTable
 
@@ -228,14 +228,9 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
             )
 
     def _declare_fit(
-        self,
-        name: str,
-        domain: Domain,
-        model: Model,
-        *,
-        protection: Protection,
-        delta: Fraction | None = None,
+        self, domain: Domain, model: Model, protection: Protection, delta: Fraction | None = None
     ) -> PrivateFit:
+        name = type(self).__name__
         method = self.method if isinstance(self.method, str) else type(model).__name__
         # What is wrong by itself is refused before what does not go together.
         epsilon = exact_epsilon(self.epsilon)
@@ -246,14 +241,13 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         epsilon, domain = epsilon - (cost.epsilon if cost else 0), spec.widest.domain
         require_units_released(model, domain, of=method)
         model.check(domain)
-        guarantee = guarantee_of(model, epsilon, delta, domain=domain)
+        is_alone = self.population is None
+        guarantee = guarantee_at(model, epsilon, delta, domain=domain, is_alone=is_alone)
         if not guarantee.is_plain:
             raise DeclarationError(
                 f"{method}: the method must fulfil the requested ε, but with these parameters "
                 f"it does not: {guarantee.reason}: choose other `method_params`, or another method"
             )
-        is_alone = self.population is None
-        guarantee = guarantee_at(model, epsilon, delta, domain=domain, is_alone=is_alone)
         return PrivateFit(spec, method, self._released_type, model, guarantee)
 
     def _run_declared(
@@ -264,8 +258,8 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         refined: FinishedFit | None = None,
         must_fit: bool = False,
         rehearse: bool = False,
-    ) -> tuple[FinishedFit, str]:
-        """Run a declared fit over the columns of X; return it with its guarantee as text.
+    ) -> FinishedFit:
+        """Run a declared fit over the columns of X and keep its guarantee as text; return it.
 
         rows_of_X  its rows as a source gives them, with the declared and the person's column
         refined    the fit that it refines, or None
@@ -276,7 +270,8 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
             table = draw_table(fit.spec, fit.public, self.nominal_rows or REHEARSED_ROWS)
             rng, key = generator(self.random_state), row_secret(None)
             rehearsed = fit.run_over(table, key, noise=SeededNoise(0), rng=rng)
-            return rehearsed, self._promise(fit, is_rehearsal=True)
+            self._promise_text = self._promise(fit, is_rehearsal=True)
+            return rehearsed
         first_rng, noise = generator(self.random_state), noise_of(self.noise)
         table = rows_of_X()
         key = row_secret(self.population)
@@ -295,15 +290,10 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
                 table, key, noise=noise, rng=first_rng, rows=rows, must_fit=must_fit
             )
 
-        finished = run_fit(
-            fit,
-            run,
-            rows if fit.is_refinable else None,
-            noise=noise,
-            population=self.population,
-            refined=refined,
-        )
-        return finished, promise
+        counted, population = rows if fit.is_refinable else None, self.population
+        finished = run_fit(fit, run, counted, noise=noise, population=population, refined=refined)
+        self._promise_text = promise
+        return finished
 
     def _promise(self, fit: PrivateFit, *, is_rehearsal: bool = False) -> str:
         discover, delta = fit.spec.discover, fit.guarantee.currency.delta or Fraction(0)

@@ -242,10 +242,9 @@ class PrivateKMeans(
             fit = self._declare(features.names, features.keys, protection)
             values, person = (*features.columns, *persons), fit.spec.protection.column
             table = partial(stored_table, fit.spec.domain, values, person)
-            finished, promise = self._run_declared(fit, table, rehearse=rehearse)
+            finished = self._run_declared(fit, table, rehearse=rehearse)
         validate_data(self, X, skip_check_array=True)
         self._set_fitted(finished)
-        self._promise_text = promise
         self._warn()
         return self
 
@@ -433,7 +432,7 @@ class PrivateKMeans(
     ) -> PrivateFit:
         domain = box_domain(self.bounds, names, keys)
         model = self._declared_model(k=str(_number_of_clusters(self.n_clusters)))
-        fit = self._declare_fit("PrivateKMeans", domain, model, protection=protection)
+        fit = self._declare_fit(domain, model, protection)
         earlier = self.plan_from
         if earlier is None:
             return fit

@@ -16,11 +16,11 @@ from dp_pipeline.config.encoding import FloatArray
 from dp_pipeline.config.errors import DeclarationError, one_of
 from dp_pipeline.estimators import parameters, synthetic_frames, tables
 from dp_pipeline.estimators.answers import TableAnswers
-from dp_pipeline.estimators.declared import Columns, declared_columns, every_column
+from dp_pipeline.estimators.declared import Columns, declared_columns, domain_of, every_column
 from dp_pipeline.estimators.fit import FinishedFit, PrivateFit, discovered_form
 from dp_pipeline.estimators.frames import Features, features_of
 from dp_pipeline.estimators.private_estimator import PrivateEstimator
-from dp_pipeline.estimators.tables import DeclaredRows, DeclaredTable, TableForm
+from dp_pipeline.estimators.tables import DeclaredRows, TableForm
 from dp_pipeline.models.tables.base import TableModel
 from dp_pipeline.releases.evaluate import TableComparison
 from dp_pipeline.reporting import plausibility
@@ -347,18 +347,18 @@ noise protects nobody
             fit = self._declare(rows.domain, rows.protection, has_prior=prior is not None)
             must_fit = self._raises_on_unknown()
             if prior is not None:
-                fit = self._add_public_rows(fit, prior, X, rows.tables[0].form)
+                fit = self._add_public_rows(fit, prior, X, rows.forms[0])
             refined = None if refines is None else _finished_fit_of(refines)
             if rehearse and refined is not None:
                 raise DeclarationError(
                     "rehearse: a fit that refines another cannot be rehearsed: leave out "
                     "rehearse or `refines`"
                 )
-            finished, self._promise_text = self._run_declared(
+            finished = self._run_declared(
                 fit, rows.stored, refined=refined, must_fit=must_fit, rehearse=rehearse
             )
         self._finished = finished
-        self._forms = rows.forms(finished.fit.spec.domain)
+        self._forms = rows.fitted_forms(finished.fit.spec.domain)
         self._set_fitted(finished)
         self._name_features()
         self._warn()
@@ -386,8 +386,8 @@ noise protects nobody
                 f"domain: the column {person!r} holds persons and must not be declared: leave it "
                 "out"
             )
-        table = DeclaredTable.of(X, features, columns, ids)
-        return DeclaredRows((table,), table.domain, protection)
+        form, values = tables.declared_table(X, features, columns)
+        return DeclaredRows((form,), ((*values, *ids),), domain_of(form.columns), protection)
 
     @property
     def _columns(self) -> Columns:
@@ -595,13 +595,7 @@ noise protects nobody
         model = self._declared_model(has_prior=has_prior)
         if self.label is not None and str(self.label) not in domain.names:
             raise DeclarationError(f"label: the column {one_of(domain.names, str(self.label))}")
-        fit = self._declare_fit(
-            "PrivateSynthesizer",
-            domain,
-            model,
-            protection=protection,
-            delta=parameters.exact_delta(self.delta),
-        )
+        fit = self._declare_fit(domain, model, protection, parameters.exact_delta(self.delta))
         earlier = self.plan_from
         return fit if earlier is None else replace(fit, earlier=earlier._table.tables())  # noqa: SLF001
 

@@ -130,36 +130,33 @@ class FittedRecoding:
 
     def recode(self, features: Features) -> NDArray[Any]:
         """Return the kept bits of every row (n, kept): 0 or 1, or the probability in its box."""
-        pairs = zip(self.columns, features.columns, strict=True)
-        coded = [column.coded(series) for column, series in pairs]
-        codes = _stacked([column_codes for column_codes, _ in coded], rows=features.rows)
-        declared = tuple(column.column for column in self.columns)
+        columns, codes, are_exact = _coded(self.columns, features)
         if not self.keeps_bits:
-            no_labels = np.zeros(features.rows, dtype=np.int64)
-            rows = CodedRows(declared, codes, no_labels, ("",))
+            rows = CodedRows(columns, codes, np.zeros(features.rows, dtype=np.int64), ("",))
             return self.recoding.features(rows)[:, self.support]
         matrix = np.empty((features.rows, len(self.released_bits)), dtype=np.int8)
         for index, bit in enumerate(self.released_bits):
-            answers = bit.answers(codes, declared)
-            matrix[:, index] = answers & coded[bit.column][1] if bit.asks == "is" else answers
+            answers = bit.answers(codes, columns)
+            matrix[:, index] = answers & are_exact[bit.column] if bit.asks == "is" else answers
         return matrix
 
 
-def _stacked(codes: Sequence[IntArray], *, rows: int) -> NDArray[np.int16]:
-    return (
-        np.stack(codes, axis=1, dtype=np.int16, casting="unsafe")
-        if codes
-        else np.empty((rows, 0), dtype=np.int16)
-    )
+def _coded(
+    columns: Sequence[SelectorColumn], features: Features
+) -> tuple[tuple[Column, ...], NDArray[np.int16], list[NDArray[np.bool_]]]:
+    """Return the columns d, codes (n, d), and for each column whether codes are exact (n,)."""
+    codes, are_exact = np.empty((features.rows, len(columns)), dtype=np.int16), []
+    for index, (column, series) in enumerate(zip(columns, features.columns, strict=True)):
+        codes[:, index], is_exact = column.coded(series)
+        are_exact.append(is_exact)
+    return tuple(column.column for column in columns), codes, are_exact
 
 
 def coded_rows(
     columns: Sequence[SelectorColumn], features: Features, labels: LabelValues
 ) -> CodedRows:
     """Return the rows of a fit and their labels as codes."""
-    pairs = zip(columns, features.columns, strict=True)
-    codes = _stacked([column.coded(series)[0] for column, series in pairs], rows=features.rows)
-    declared = tuple(column.column for column in columns)
+    declared, codes, _ = _coded(columns, features)
     return CodedRows(declared, codes, labels.codes, labels.texts)
 
 

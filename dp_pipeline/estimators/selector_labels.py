@@ -69,7 +69,12 @@ def labels_of(y: Any, *, rows: int) -> LabelValues:
         values = pd.Index(different)
         "".join(str(label) for label in values if isinstance(label, str)).encode()
         label_texts = [_label_text(label) for label in values]
-        has_fractions = any(map(_has_fraction, values))
+        has_fractions = any(
+            isinstance(label, Real)
+            and not isinstance(label, Integral)
+            and not float(label).is_integer()
+            for label in values
+        )
         keys = [] if has_fractions else [_sort_key(label) for label in values]
     except UnicodeError:
         raise DeclarationError(_NO_UTF8) from None
@@ -131,11 +136,6 @@ def _series(y: Any) -> Any:
 def _label_text(label: object) -> str:
     text = text_of(label)
     return str(label).strip() if text is None or text == UNKNOWN else text
-
-
-def _has_fraction(label: object) -> bool:
-    is_integer = isinstance(label, Integral) or not isinstance(label, Real)
-    return not is_integer and not float(label).is_integer()  # type: ignore[arg-type]
 
 
 def _sort_key(label: object) -> tuple[bool, int, str]:

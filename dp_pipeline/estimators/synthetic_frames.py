@@ -79,10 +79,12 @@ def synthetic_frame(
 def typed_columns(columns: Columns, values: Sequence[Any], domain: Domain) -> Columns:
     """Return the columns of a fit, with their discovered levels and with types of ``X``.
 
+    values   of the columns; further ones are left out
+
     A fitted estimator and its pickle hold these types, so no value of a row is in them.
     """
     fitted_columns = []
-    for column, series in zip(columns, values, strict=True):
+    for column, series in zip(columns, values, strict=False):
         attribute, levels = domain[column.attribute.name], column.levels
         if column.attribute.undeclared is not None and isinstance(attribute.cells, Levels):
             levels = attribute.cells.values

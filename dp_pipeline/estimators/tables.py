@@ -53,48 +53,31 @@ class TableForm:
     key: Any = None
 
 
-@dataclass(frozen=True, eq=False)
-class DeclaredTable:
-    """The rows of one table, as the values of its declared columns, then of the person or unit."""
+def declared_table(
+    X: Any, features: Features, columns: Columns, *, name: str = "", key: Any = None
+) -> tuple[TableForm, tuple[Any, ...]]:
+    """Return the form of a table, with the values of its columns and of its key, if it has one.
 
-    form: TableForm
-    values: tuple[Any, ...]
-
-    @classmethod
-    def of(
-        cls, X: Any, features: Features, columns: Columns, persons: tuple[Any, ...]
-    ) -> DeclaredTable:
-        """Return the declared columns of X; DeclarationError where one is missing or unreadable."""
-        values = declared_values(features, [column.name for column in columns])
-        columns = columns_of_types(columns, values)
-        form = TableForm(columns, frame_kind(X), features.labels is not None)
-        return cls(form, (*values, *persons))
-
-    @property
-    def domain(self) -> Domain:
-        """The declared attributes."""
-        return domain_of(self.form.columns)
-
-    def stored(self, key: str | None) -> pa.Table:
-        """Return the rows in the form in which a source gives them."""
-        return stored_table(self.domain, self.values, key)
-
-    def typed(self, domain: Domain) -> TableForm:
-        """Return the form of the table after a fit, with the types of its columns in X."""
-        columns = self.form.columns
-        values = self.values[: len(columns)]
-        return replace(self.form, columns=typed_columns(columns, values, domain))
+    DeclarationError where a column is missing or unreadable.
+    """
+    keys = [] if key is None else [key]
+    values = declared_values(features, [*(column.name for column in columns), *keys])
+    require_exact_ids(*values[len(columns) :])
+    typed = columns_of_types(columns, values[: len(columns)])
+    return TableForm(typed, frame_kind(X), features.labels is not None, name, key), values
 
 
 @dataclass(frozen=True, eq=False)
 class DeclaredRows:
-    """The rows of X.
+    """The rows of X, of one table, or of a table of units and that of their parts.
 
-    tables       one table, or that of units and that of their parts
+    forms        of each table
+    values       of each table: values of its declared columns, then of the person or unit
     domain       of one row, which is a part where units have parts
     """
 
-    tables: tuple[DeclaredTable, ...]
+    forms: tuple[TableForm, ...]
+    values: tuple[tuple[Any, ...], ...]
     domain: Domain
     protection: Protection
 
@@ -133,15 +116,16 @@ class DeclaredRows:
             frame = X if is_flat else X[name]
             with name_argument(f"X: {name}"):
                 tables.append(_table_of(str(name), frame, domain[name], key, is_complete=complete))
-        units, parts = tables
+        forms, values = zip(*tables, strict=True)
+        units, parts = forms
         declared = Parts(
-            parts.form.name,
-            parts.domain.names,
+            parts.name,
+            domain_of(parts.columns).names,
             most,
             "" if order is None else str(order),
             "" if is_flat else str(key),
         )
-        attributes = domain_of((*units.form.columns, *parts.form.columns))
+        attributes = domain_of((*units.columns, *parts.columns))
         try:
             of_parts = domain_of_parts(attributes, declared, str(key))
         except FieldError as error:
@@ -149,12 +133,15 @@ class DeclaredRows:
             raise DeclarationError(
                 f"{field}: expected {error.expected}, got {error.got}{error.hint}"
             ) from None
-        return cls((units, parts), of_parts, UnitOfParts(str(key), most))
+        return cls(forms, values, of_parts, UnitOfParts(str(key), most))
 
     def stored(self) -> pa.Table:
         """Return the rows in the form in which sources give them, before units and parts join."""
         key, declared = self.protection.column, self.domain.parts
-        stored = [table.stored(key) for table in self.tables]
+        stored = [
+            stored_table(domain_of(form.columns), values, key)
+            for form, values in zip(self.forms, self.values, strict=True)
+        ]
         if declared is not None and declared.key:
             units, parts = stored
             return concatenate_sources(units, parts, declared.key)
@@ -167,16 +154,18 @@ class DeclaredRows:
         """
         spec = DatasetSpec.of_domain("rows", self.domain, protection=self.protection)
         rows = prepared_rows(spec, self.stored(), _KEY)
-        table, parts = self.tables[-1], self.domain.parts
-        fitting, codes = rows.row_count, rows.codes
+        parts, fitting, codes = self.domain.parts, rows.row_count, rows.codes
         if parts is not None:
             codes = parts_of_units(self.domain, codes)
             fitting = int((codes[SIZE] >= 1 - parts.fewest).sum())
-        return codes, len(table.values[0]) - fitting
+        return codes, len(self.values[-1][0]) - fitting
 
-    def forms(self, domain: Domain) -> tuple[TableForm, ...]:
-        """Return the form of every table after a fit with this domain."""
-        return tuple(table.typed(domain) for table in self.tables)
+    def fitted_forms(self, domain: Domain) -> tuple[TableForm, ...]:
+        """Return the form of every table after a fit with this domain, with the types of X."""
+        return tuple(
+            replace(form, columns=typed_columns(form.columns, values, domain))
+            for form, values in zip(self.forms, self.values, strict=True)
+        )
 
 
 def have_parts(X: Any, domain: Any) -> bool:
@@ -201,8 +190,10 @@ def have_parts(X: Any, domain: Any) -> bool:
     )
 
 
-def _table_of(name: str, X: Any, declared: Any, key: Any, *, is_complete: bool) -> DeclaredTable:
-    """Return the declared columns and the key of the table of units or of parts.
+def _table_of(
+    name: str, X: Any, declared: Any, key: Any, *, is_complete: bool
+) -> tuple[TableForm, tuple[Any, ...]]:
+    """Return the form of the table of units or of parts, with the values of its columns and key.
 
     is_complete   whether a type that never leaves a value out has no level of missing ones
     """
@@ -212,14 +203,11 @@ def _table_of(name: str, X: Any, declared: Any, key: Any, *, is_complete: bool) 
             f"person: expected the column that names the unit of each row, but the frame of {name} "
             f"has no column {key!r:.60}"
         )
-    ids = declared_values(features, [key])
-    require_exact_ids(*ids)
     columns = tuple(
         replace(column, may_close=column.may_close and is_complete)
         for column in declared_columns(declared, nullable=True)
     )
-    table = DeclaredTable.of(X, features, columns, ids)
-    return replace(table, form=replace(table.form, name=name, key=key))
+    return declared_table(X, features, columns, name=name, key=key)
 
 
 def public_rows(prior: Any, forms: tuple[TableForm, ...], domain: Domain) -> PublicTable:
@@ -253,16 +241,14 @@ def other_rows(X: Any, forms: tuple[TableForm, ...], domain: Domain) -> Declared
                 f"{', '.join(frames) or type(X).__name__}"
             )
     protection = OneRow() if parts is None else UnitOfParts(str(forms[0].key), parts.at_most)
-    tables = []
+    values = []
     for form in forms:
         keys = [] if form.key is None else [form.key]
         names = [*(column.name for column in form.columns), *keys]
         with name_argument(f"X: {form.name}" if form.name else "X"):
-            values = declared_values(features_of(frames[form.name]), names)
-            for ids in values[len(form.columns) :]:
-                require_exact_ids(ids)
-        tables.append(DeclaredTable(form, values))
-    return DeclaredRows(tuple(tables), domain, protection)
+            values.append(declared_values(features_of(frames[form.name]), names))
+            require_exact_ids(*values[-1][len(form.columns) :])
+    return DeclaredRows(forms, tuple(values), domain, protection)
 
 
 def synthetic_frames(table: SyntheticTable, forms: tuple[TableForm, ...]) -> Any:
