@@ -371,7 +371,7 @@ FIGURES = {
 """Metrics of k-anonymous releases by the name under which they are recorded, in reading order."""
 
 _COUNTS = {
-    *(measure.name for measure in fields(DisclosureReport) if measure.type == "int"),
+    *(measure.name for measure in fields(DisclosureReport) if measure.type is int),
     "containment_k",
 }
 """Measures of a k-anonymous release that are integers, unless they are missing or infinite."""
