@@ -197,22 +197,15 @@ def missed(
     start   attribute → shares of its levels, for every attribute of a table
     """
     by_none = LatentClasses(np.ones(1), {name: shares[:, None] for name, shares in start.items()})
-    beyond = [_beyond_noise(model, measured, start) for model in (classes, by_none)]
-    return beyond[0] / beyond[1] if beyond[1] > 0 else 1.0
-
-
-def _beyond_noise(
-    classes: LatentClasses, measured: Sequence[NoisyTable], start: Mapping[str, FloatArray]
-) -> float:
-    """Return Σ (table − expected)² / variance of the noise over all cells of tables of several
-    attributes, minus their number."""
     rows, tables = reconciled(measured, {name: len(shares) for name, shares in start.items()})
-    beyond = 0.0
+    beyond = [0.0, 0.0]
     for names, table in tables.items():
         if len(names) > 1:
-            off = ((table - max(1.0, rows) * classes.table(names)) ** 2).sum()
-            beyond += float(off) / variance_of(names, measured) - table.size
-    return beyond
+            variance = variance_of(names, measured)
+            for place, model in enumerate((classes, by_none)):
+                off = ((table - max(1.0, rows) * model.table(names)) ** 2).sum()
+                beyond[place] += float(off) / variance - table.size
+    return beyond[0] / beyond[1] if beyond[1] > 0 else 1.0
 
 
 def _potentials(

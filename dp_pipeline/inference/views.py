@@ -205,9 +205,12 @@ def _view(
     """Return the positions of the attributes of one view, which covers at least one new pair."""
     uncovered_pairs = uncovered.sum(axis=1)
     view = [_best(uncovered_pairs, uncovered_pairs, rng)]
-    view.append(_best(uncovered[view[0]] * 1, uncovered_pairs, rng))
+    gains, product = uncovered[view[0]] * 1, cells[view[0]]
+    view.append(_best(gains, uncovered_pairs, rng))
     while len(view) < most_attributes:
-        gains = uncovered[view].sum(axis=0) * (cells * cells[view].prod() <= most_cells)
+        gains += uncovered[view[-1]]
+        product *= cells[view[-1]]
+        gains[cells * product > most_cells] = 0
         gains[view] = 0
         if not gains.any():
             break
@@ -217,5 +220,6 @@ def _view(
 
 def _best(gains: NDArray[np.int64], pairs: NDArray[np.int64], rng: np.random.Generator) -> int:
     """Return the position with the largest gain, then the most uncovered pairs, then by chance."""
-    best = np.flatnonzero(gains == gains.max())
-    return int(rng.choice(best[pairs[best] == pairs[best].max()]))
+    both = gains * len(pairs) + pairs
+    best = np.flatnonzero(both == both.max())
+    return int(best[rng.integers(len(best))])
