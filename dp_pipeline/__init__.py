@@ -41,25 +41,20 @@ __all__ = [
 ]
 
 _PLACES = {
-    "KAnonymousSelector": "estimators",
-    "PrivateKMeans": "estimators",
-    "PrivateSynthesizer": "estimators",
     "combine": "answers.estimate",
     "load_dataset": "config.catalogue",
     "open_release": "export.opening",
     "plan": "commands",
-    "plot_map": "estimators",
-    "plot_marginals": "estimators",
-    "plot_pairs": "estimators",
     "run": "commands",
 }
-"""Name → the module that it is imported from."""
+"""Name → its module; all others are in ``estimators``."""
 
 
 def __getattr__(name: str) -> object:
-    if name not in _PLACES:
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
+    module = import_module(f"{__name__}.{_PLACES.get(name, 'estimators')}")
+    value: object = getattr(module, name)
     globals()[name] = value
     return value
 

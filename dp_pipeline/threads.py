@@ -1,7 +1,4 @@
-"""A limit of one thread for numerical libraries.
-
-Sums of floats depend on the number of threads, and a replay has to give the same bytes.
-"""
+"""A limit of one thread for numerical libraries: a replay has to give the same sums of floats."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -364,10 +364,8 @@ INTERVAL_SECONDS = 60
 
 def sensors_of(spec: DatasetSpec) -> list[dg.SensorDefinition]:
     """Return the sensor for new rows if their changes are public and visible, else []."""
-    return [_new_rows_sensor(spec)] if jobs.is_watched(spec) else []
-
-
-def _new_rows_sensor(spec: DatasetSpec) -> dg.SensorDefinition:
+    if not jobs.is_watched(spec):
+        return []
     job_name, action = jobs.prepare_job_name(spec), "prepare it; spends nothing"
     if spec.publish is not None:
         text = jobs.publication_text(spec, spec.publish)
@@ -401,4 +399,4 @@ def _new_rows_sensor(spec: DatasetSpec) -> dg.SensorDefinition:
             context.update_cursor(cursor.to_text())
         return result
 
-    return new_rows
+    return [new_rows]

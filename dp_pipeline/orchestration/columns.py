@@ -1,7 +1,4 @@
-"""The columns of assets and their lineage, from declarations alone.
-
-Dagster shows them on the page of an asset, from a synthetic column back to a column of the source.
-"""
+"""The columns of assets and their lineage for Dagster's pages, from declarations alone."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

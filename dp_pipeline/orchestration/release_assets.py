@@ -1,7 +1,5 @@
-"""The assets of releases of a data set, at an ε or a K.
-
-One asset for each model or method, the evaluation of each level, a comparison over all levels, the
-published copies, and the budget of the population.
+"""The assets of a data set's releases: one for each model or method, the evaluation of each level,
+a comparison over all levels, the published copies, and the budget of the population.
 """
 
 from collections.abc import Iterator, Mapping

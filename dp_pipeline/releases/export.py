@@ -1,7 +1,4 @@
-"""The export of a release to a folder for readers: the choice of the release, and its clearance.
-
-No row is read.
-"""
+"""The export of a release to a folder for readers, without a look at the rows."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace

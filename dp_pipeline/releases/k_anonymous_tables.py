@@ -1,7 +1,4 @@
-"""The stored tables of a k-anonymous release: rows, recoding rules and disclosure measures.
-
-The promise is checked on the rows as they are stored.
-"""
+"""The stored tables of a k-anonymous release: rows, recoding rules and disclosure measures."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

@@ -1,8 +1,4 @@
-"""A release of one data set at one ε or K, of any kind, and its key.
-
-Every kind goes through ``publish.publish``: charged or recorded, drawn, stored and settled;
-afterwards it is replayed.
-"""
+"""A release of any kind, which ``publish.publish`` charges, draws, stores, settles and replays."""
 
 import hashlib
 from abc import ABC, abstractmethod
