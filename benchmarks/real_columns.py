@@ -31,7 +31,7 @@ from dp_pipeline.metrics.classification import misclassification, train
 from dp_pipeline.models import MODELS
 from dp_pipeline.models.base import fit, guarantee_of
 from dp_pipeline.models.tables.base import TableModel
-from dp_pipeline.raw.comparison import average_distance
+from dp_pipeline.raw.comparison import distances
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.raw.counters.undeclared import UndeclaredRows
 from dp_pipeline.raw.prepare import discretized, normalized
@@ -220,7 +220,7 @@ def distance(one: Made) -> float:
     sizes = dict(zip(names, one.spec.domain.shape(names), strict=True))
     sizes["native_country"] = len(labels)
     ways = [("native_country", name) for name in names if name != "native_country"]
-    return average_distance(truth, codes, sizes, ways)
+    return float(np.mean(list(distances(truth, codes, sizes, ways).values())))
 
 
 def truth_of(one: Made, declared: DatasetSpec) -> np.ndarray:

@@ -70,7 +70,7 @@ def fit(dataset: str, folder: Path, model: str, epsilon: str) -> Measured:
     from dp_pipeline.gate.curator import Curator
     from dp_pipeline.gate.noise import parse_noise
     from dp_pipeline.models import MODELS
-    from dp_pipeline.raw.counters.memory import MemoryCounter
+    from dp_pipeline.raw.counters import open_counter
     from dp_pipeline.raw.snapshot import Snapshot
     from dp_pipeline.results.accountant import Accountant
     from dp_pipeline.results.transcript import Transcript
@@ -78,7 +78,7 @@ def fit(dataset: str, folder: Path, model: str, epsilon: str) -> Measured:
     spec = find_spec(dataset)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     start = time.perf_counter()
-    counter = MemoryCounter.open(spec, Snapshot(folder / dataset / "rows", KEY))
+    counter = open_counter(spec, Snapshot(folder / dataset / "rows", KEY), "memory")
     read = time.perf_counter() - start
     curator = Curator(
         counter,

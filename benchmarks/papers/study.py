@@ -43,7 +43,8 @@ from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.ledger import Ledger
 from dp_pipeline.models.base import FitResult, Model, PrivacyGuarantee, fit
-from dp_pipeline.raw.counters.memory import MemoryCounter
+from dp_pipeline.raw.counters import open_counter
+from dp_pipeline.raw.counters.fold import FoldCounter
 from dp_pipeline.raw.ingest import ingest
 from dp_pipeline.raw.prepare import prepare
 from dp_pipeline.raw.snapshot import Snapshot, require_prepared
@@ -101,9 +102,9 @@ class Benchmark:
                 raise NotPrepared(refused) from None
             prepare(spec, self.snapshot)
 
-    def counter(self) -> MemoryCounter:
+    def counter(self) -> FoldCounter:
         """Return a new engine over the rows, in which no earlier fit has computed anything."""
-        return MemoryCounter.open(self.spec, self.snapshot)
+        return open_counter(self.spec, self.snapshot, "memory")
 
 
 def seed_of(use: str, key: str) -> int:
