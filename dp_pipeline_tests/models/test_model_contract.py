@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dp_pipeline.config.domain import OneRow, RowsOfPerson, distance
+from dp_pipeline.config.domain import OneRow, RowsOfPerson
 from dp_pipeline.config.errors import Damaged, OtherQuestion
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.models import MODELS
@@ -49,7 +49,7 @@ every_strength = pytest.mark.parametrize(
 )
 """The most noise that any of these has, the least, and some between them."""
 every_distance = pytest.mark.parametrize(
-    "rows_reached", [distance(one, "add_remove") for one in PROTECTIONS], ids=map(str, PROTECTIONS)
+    "rows_reached", [one.rows for one in PROTECTIONS], ids=map(str, PROTECTIONS)
 )
 
 
