@@ -17,7 +17,6 @@ from benchmarks.papers.study import Benchmark, Study, finite, key_of, seed_of
 from dp_pipeline.anonymity import METHODS, build_method
 from dp_pipeline.anonymity.coded_rows import CodedRows, KAnonymityGuarantee, TooFewRows
 from dp_pipeline.anonymity.method import Recoding
-from dp_pipeline.anonymity.protocols import EvaluationProtocol, evaluate_over
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.ledger import Ledger
@@ -29,6 +28,7 @@ from dp_pipeline.metrics.disclosure import (
     smallest_class,
 )
 from dp_pipeline.metrics.equivalence_classes import EquivalenceClasses
+from dp_pipeline.releases.k_anonymous_protocols import EvaluationProtocol, evaluate_over
 from dp_pipeline.releases.k_anonymous_release import coded_rows, declared_k_anonymity
 
 NO_SELECTION = "no_selection"
@@ -126,6 +126,7 @@ class AnonymityStudy(Study):
         "anonymity.py",
         "information_loss.py",
         "anonymity/",
+        "releases/k_anonymous_protocols.py",
         "releases/k_anonymous_release.py",
     )
 

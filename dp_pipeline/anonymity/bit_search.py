@@ -28,17 +28,6 @@ class ClassPartition:
     order, ends with a set to which none can be added.
 
     TooFewRows where all rows as one class break the guarantee.
-
-    >>> from dp_pipeline.anonymity.coded_rows import Column
-    >>> columns = Column("first", ("no", "yes")), Column("pairs", ("no", "yes"))
-    >>> codes = np.array([[1, 1], [0, 1], [0, 0], [0, 0]])
-    >>> rows = CodedRows(columns, codes, np.array([0, 1, 0, 1]), ("no", "yes"))
-    >>> partition = ClassPartition(rows, (Bit(0, 1), Bit(1, 1)), KAnonymityGuarantee(k=2))
-    >>> partition.takes(0), partition.takes(1)
-    (False, True)
-    >>> partition.refine(1)
-    >>> partition.counts.tolist()
-    [[1, 1], [1, 1]]
     """
 
     def __init__(

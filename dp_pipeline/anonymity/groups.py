@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from dp_pipeline.config.encoding import FloatArray, IntArray
 
-MAX_CELLS_AT_ONCE = 1 << 22
-"""Most cells (groups × levels × labels) that are counted in one array."""
+MAX_CELLS_AT_ONCE = 1 << 22  # groups × levels × labels that are counted in one array
 
 
 @dataclass(frozen=True, eq=False)

@@ -41,14 +41,6 @@ class LevelLine:
         runs = np.array([bit.code_range(rows.columns) for bit in self.bits], dtype=np.int64)
         self.first, self.end = (runs.reshape(-1, 2) + starts[self.columns, None]).T
 
-    def answers(self, members: IntArray, bits: IntArray) -> NDArray[np.bool_]:
-        """Return whether each member's own bit is true for it (members,).
-
-        members, bits   (members,) positions of rows, and of one bit for each
-        """
-        position = self.positions[members, self.columns[bits]]
-        return np.asarray((position >= self.first[bits]) & (position < self.end[bits]))
-
     def sum_by_bit(self, by_level: NDArray[Any]) -> NDArray[Any]:
         """Return sums over the rows where each bit is true (…, bits), from sums over the rows of
         each level (…, levels)."""
@@ -148,8 +140,10 @@ def grow(
             first, end = bit.code_range(kinds.columns)
             nodes[node_of_box[box]] = Fork(bit.column, first, end, no, yes)
             nodes += [None, None]
-        answers = line.answers(boxes.members, bits[boxes.keys])
-        halves = boxes.regroup(2 * boxes.keys + answers, 2 * boxes.size)
+        bit_of_row = bits[boxes.keys]
+        position = line.positions[boxes.members, line.columns[bit_of_row]]
+        is_yes = (position >= line.first[bit_of_row]) & (position < line.end[bit_of_row])
+        halves = boxes.regroup(2 * boxes.keys + is_yes, 2 * boxes.size)
         # Only a side with enough rows for two classes can be cut again.
         least = 2 * max(1, guarantee.k, guarantee.diversity)
         is_large = halves.total(counts[halves.members]) >= least

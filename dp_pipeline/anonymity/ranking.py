@@ -87,8 +87,7 @@ def mutual_information(counts: IntArray) -> FloatArray:
     return np.asarray(np.maximum(0.0, joint - separate) / np.log(2))
 
 
-MAX_SHUFFLED_ROWS = 1 << 20
-"""Most shuffled copies of out-of-bag rows that are held in memory together."""
+MAX_SHUFFLED_ROWS = 1 << 20  # copies of out-of-bag rows that are held in memory together
 
 
 def fitted_forest(bits: NDArray[np.float32], target: IntArray, *, trees: int, seed: int) -> Any:

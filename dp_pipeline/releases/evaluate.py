@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_pipeline.anonymity.coded_rows import CodedRows, TooFewRows
-from dp_pipeline.anonymity.protocols import EvaluationProtocol, ProtocolResult, evaluate_over
 from dp_pipeline.config.dataset import WINDOW, DatasetSpec
 from dp_pipeline.config.domain import Attribute, Domain
 from dp_pipeline.config.encoding import Bins, FloatArray, Names
@@ -35,6 +34,11 @@ from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.raw.stages import prepared_codes
 from dp_pipeline.releases.account import require_snapshot
 from dp_pipeline.releases.home import Home
+from dp_pipeline.releases.k_anonymous_protocols import (
+    EvaluationProtocol,
+    ProtocolResult,
+    evaluate_over,
+)
 from dp_pipeline.releases.k_anonymous_release import KAnonymousRelease, coded_rows
 from dp_pipeline.reporting import quality
 from dp_pipeline.reporting.figures.cluster_view import metre_rows

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dp_pipeline.anonymity.boxes import Box, BoxRule
 from dp_pipeline.anonymity.coded_rows import CodedRows, Column, KAnonymityGuarantee, TooFewRows
 from dp_pipeline.anonymity.method import Method, Recoding
-from dp_pipeline.anonymity.protocols import ProtocolResult, evaluate_over
+from dp_pipeline.releases.k_anonymous_protocols import ProtocolResult, evaluate_over
 
 LABELS = ("well", "ill")
 

@@ -9,14 +9,14 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from dp_pipeline.anonymity import protocols
 from dp_pipeline.anonymity.coded_rows import CodedRows, Column, KAnonymityGuarantee, TooFewRows
 from dp_pipeline.anonymity.kjig import Kjig
 from dp_pipeline.anonymity.method import Method, Recoding
-from dp_pipeline.anonymity.protocols import ProtocolResult, evaluate_over
 from dp_pipeline.anonymity.ranking import InformationRanking, Ranking
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.metrics.classification import SCORERS
+from dp_pipeline.releases import k_anonymous_protocols as protocols
+from dp_pipeline.releases.k_anonymous_protocols import ProtocolResult, evaluate_over
 from dp_pipeline_tests.anonymity.populations import evaluate
 
 NOTHING = KAnonymityGuarantee(k=0)
