@@ -48,7 +48,7 @@ class Curator(TableCurator):
     def measure_nodes(
         self, columns: tuple[str, ...], nodes: Nodes, *, depth: int, epsilon: Fraction
     ) -> NoisyNodes:
-        """Charge ε and return the noisy rows of disjoint quadtree nodes of heights up to ``depth``.
+        """Charge ε and return noisy row counts of disjoint quadtree nodes, none above ``depth``.
 
         ⊕ one row is in at most one of disjoint nodes: Δ1 = 1 a row. A question about no nodes is
         charged too. BoundaryViolation for nodes that overlap.
@@ -64,7 +64,7 @@ class Curator(TableCurator):
         return NoisyNodes(table, self._scale(epsilon))
 
     def measure_boxes(self, tree: BitTree, nodes: Prefixes, *, epsilon: Fraction) -> NoisyNodes:
-        """Charge ε and return the noisy numbers of rows in disjoint nodes of a binary tree.
+        """Charge ε and return the noisy row counts of disjoint nodes of a binary tree.
 
         ⊕ one row is in at most one of disjoint nodes: Δ1 = 1 a row. BoundaryViolation for nodes
         that overlap.
@@ -92,7 +92,7 @@ class Curator(TableCurator):
         words = f"tree over {', '.join(tree.columns)}"
         spend = Spend(words, TREE_PATHS, epsilon, self.distance, scale)
         session = TreeSession(tree, spend, self._executor)
-        self.accountant.charge(spend, require_complete=session.close)
+        self.accountant.charge(spend, require_complete=session.require_all_spent)
         return session
 
     def open_splits(self, tree: BitTree, *, bits: int, epsilon: Fraction) -> SplitSession:
@@ -189,7 +189,7 @@ class Curator(TableCurator):
     def measure_classes(
         self, rule: NearestCentre, attribute: str, *, epsilon: Fraction
     ) -> IntArray:
-        """Charge ε and return the noisy numbers of rows by level of ``attribute`` and cluster.
+        """Charge ε and return the noisy row counts by level of ``attribute`` and cluster.
 
         The shape is (levels, k). ⊕ one row has one level and one nearest centre: Δ1 = 1 a row.
         """

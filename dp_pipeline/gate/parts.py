@@ -60,7 +60,7 @@ class PartsCounter:
         for names, (other, placements), table in zip(
             marginals, questions, self._tables(questions), strict=True
         ):
-            items = _count_parts if len(placements) > 1 else _count_unit
+            items = _count_parts if len(placements) > 1 else lambda _: 1
             weighted = _weigh(table, items, self._parts.fewest)
             total = weighted if SIZE in names else weighted.sum(axis=0)
             axes = (SIZE, *other) if SIZE in names else other
@@ -162,10 +162,6 @@ class PartsCounter:
 
 def _count_parts(size: int) -> int:
     return size
-
-
-def _count_unit(size: int) -> int:  # noqa: ARG001
-    return 1
 
 
 def _weigh(table: IntArray, items: Callable[[int], int], fewest: int) -> IntArray:

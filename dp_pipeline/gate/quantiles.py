@@ -107,7 +107,7 @@ class QuantileCutter:
     scale: float
 
     def cut(self, session: TreeSession) -> NoisyBins | None:
-        """Spend and close the session, and return the bins that its noisy counts give.
+        """Spend the whole session, and return the bins that its noisy counts give.
 
         None if the noisy number of rows is at most MIN_NODE_SCALES noise scales.
         """
@@ -123,7 +123,7 @@ class QuantileCutter:
             chosen = self._chosen(root, below)
             live = [box for box in below if id(box) in chosen]
             self._settle(session, [box for box in below if id(box) not in chosen])
-        session.close()
+        session.require_all_spent()
         if root.rows <= MIN_NODE_SCALES * self.scale:
             return None
         leaves = list(root.leaves(root.rows))

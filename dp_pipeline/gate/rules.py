@@ -214,12 +214,7 @@ class PredictedLabel:
                 f"A predicted label needs {domain.shape(self.columns)!s:.60} weights, one for each "
                 f"cell of its columns, not {cells!s:.60}"
             )
-        self._require_numbers(domain[self.target].size)
-
-    def _require_numbers(self, levels: int) -> None:
-        weights = [weight for column_weights in self.weights for weight in column_weights] + [
-            self.intercept
-        ]
+        levels, weights = domain[self.target].size, (*chain(*self.weights), self.intercept)
         if not all(type(number) is int for number in (*weights, *self.positive)):
             raise BoundaryViolation(
                 "The weights and codes of predicted labels must be integers, but one is not"

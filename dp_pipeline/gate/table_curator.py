@@ -376,7 +376,7 @@ class TableCurator:
         return ScoreSession(proven, self._executor)
 
     def public_rows(self) -> int:
-        """Return the exact number of rows, if all neighbours have as many; recorded, not charged.
+        """Return the exact number of rows, without a charge, if all neighbours have as many.
 
         Under ``replace_one`` with one row a person, a neighbour has another row, not one more. This
         is about prepared rows, and preparation could drop a replaced row: so benchmark rows alone

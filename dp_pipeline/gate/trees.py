@@ -40,8 +40,9 @@ class TreeSession:
     descendants counts it: Δ1 = 1, at s shares its loss is s·ε/SHARES, and the remaining shares of
     its frontier node fall by exactly s. A measurement elsewhere does not count it: loss 0. Each
     measurement is a function of earlier answers. So for any answers a row's losses add up to
-    (SHARES − remaining) · ε/SHARES ≤ ε, with equality when none remain, which ``close`` requires.
-    For a unit of L rows every scale is multiplied by L, and the losses of L rows add up to ε. ∎
+    (SHARES − remaining) · ε/SHARES ≤ ε, with equality when none remain, which
+    ``require_all_spent`` checks. For a unit of L rows every scale is multiplied by L, and the
+    losses of L rows add up to ε. ∎
     """
 
     def __init__(self, tree: BitTree, spend: Spend, executor: QueryExecutor[Counter]) -> None:
@@ -50,7 +51,7 @@ class TreeSession:
         self._left = np.array([SHARES], dtype=np.int64)
 
     def expand(self, nodes: Prefixes, *, bits: int, shares: IntArray) -> IntArray:
-        """Spend shares of each node; return noisy rows of the boxes below each node, (m, 2^bits).
+        """Spend shares of each node; return noisy row counts of the boxes below it, (m, 2^bits).
 
         nodes    different frontier nodes, m of them; bits = 0 counts the nodes themselves
         shares   int64 (m,), each from 1 to the node's remaining ones; noise scale
@@ -107,7 +108,7 @@ class TreeSession:
             lambda counter: scan(counter)[position],
         )
 
-    def close(self) -> None:
+    def require_all_spent(self) -> None:
         """Raise BoundaryViolation unless every path has spent exactly ε."""
         if self._left.any():
             raise BoundaryViolation(

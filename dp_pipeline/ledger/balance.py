@@ -104,13 +104,12 @@ class Balance:
         delta: Fraction = Fraction(0),
         windows: int = 1,
     ) -> None:
-        """Raise BudgetExceeded if an amount is more than is left in total, this month or a window.
+        """Raise BudgetExceeded if too little of ε, ρ or δ is left in total, this month or a window.
 
-        delta     the charge's own δ
+        amount, delta      the charge in ε or ρ, and its own δ
         release, account   their names, for the message
-        windows   number of windows that are each charged the amount
+        windows            number of windows that are each charged the amount
         """
-
         total = amount * windows
         parts = [
             (("total", ""), total, self.spent, self.ceiling),

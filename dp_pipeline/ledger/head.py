@@ -81,10 +81,6 @@ class Tip:
     sequence: int = 0
     hash: str = GENESIS
 
-    def to_text(self) -> str:
-        """Return the content of the head file."""
-        return json.dumps({"sequence": self.sequence, "hash": self.hash}) + "\n"
-
 
 _COLUMNS = (
     *("sequence", "event", "time", "population", "key", "source", "kind", "nano_epsilon"),
@@ -224,8 +220,8 @@ class Head:
 
     def _write(self, tip: Tip, *, over: bool = True) -> None:
         files.make_private(self.path.parent)
-        content = tip.to_text().encode()
-        files.write_atomically(self.path, content, overwrite=over)
+        content = json.dumps({"sequence": tip.sequence, "hash": tip.hash}) + "\n"
+        files.write_atomically(self.path, content.encode(), overwrite=over)
 
 
 KEY_BYTES = 32

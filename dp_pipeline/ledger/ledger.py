@@ -56,9 +56,10 @@ class Ledger:
         sources: Sequence[str] = (),
         distinct_population: str | None = None,
     ) -> Account:
-        """Open an account with its claims, unless it is open already; return the stored account.
+        """Open an account unless it is open, claim its sources, and return the stored account.
 
         sources   the sources that the population will read, claimed in the same transaction
+        distinct_population   why its persons are others than those of another holder
 
         Lower declared limits are accepted, and the stored ones apply (``Account.difference_from``).
         Raises DeclarationError for another unit, relation, purpose or delta than the stored, for a
@@ -258,12 +259,8 @@ class Ledger:
 
     def releases(self, population: str) -> int:
         """Return the number of charges of a population, also unsettled ones and those without ε."""
-
-        def count(view: View) -> int:
-            sums = view.state.population(population)
-            return 0 if sums is None else sums.releases
-
-        return self._read(count, empty=0)
+        sums = self._read(lambda view: view.state.population(population), empty=None)
+        return 0 if sums is None else sums.releases
 
     def populations(self) -> tuple[str, ...]:
         """Return every population with an account, in the order of opening."""

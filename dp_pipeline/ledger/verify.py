@@ -113,7 +113,7 @@ class _CheckedRows:
         return {row["sequence"]: stored_bytes(row, children) for row, children in self.strays}
 
     @property
-    def remedied(self) -> Damaged:
+    def as_error(self) -> Damaged:
         """The error for the first invalid row, which names all and the command that restores."""
         digests = self.digests
         others = list(digests)[1:]
@@ -137,7 +137,7 @@ def verify_rows(connection: Connection, *, head: Tip) -> Verification:
     """
     result = _check_rows(connection, head=head)
     if result.fault is not None:
-        raise result.remedied
+        raise result.as_error
     return result.verification
 
 
@@ -210,7 +210,7 @@ def _require_strays(result: _CheckedRows, strays: Mapping[int, str]) -> None:
                 f"row {number} {fault}: {digits[:80]!r}"
             )
     if result.digests.keys() - strays.keys():
-        raise result.remedied
+        raise result.as_error
 
 
 def _charges(result: _CheckedRows) -> Iterator[Draft]:

@@ -137,7 +137,8 @@ class View:
         return tuple(sorted(rows, key=lambda row: row.sequence))
 
     def entries(self) -> tuple[Entry, ...]:
-        """Return all ledger rows, oldest first, without checking their hashes."""
+        """Return all ledger rows, oldest first, without checking their hashes; Damaged for one that
+        cannot be parsed."""
         return tuple(_parsed(*stored) for stored in journal.rows(self.connection))
 
 

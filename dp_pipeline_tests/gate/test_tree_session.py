@@ -314,7 +314,7 @@ def test_what_a_path_cannot_pay_for_is_refused(name: str) -> None:
     assert len(str(refused.value).splitlines()) == 1
     assert noise.draws == []
     session.expand(HALVES, bits=0, shares=np.array([96, 96]))
-    session.close()
+    session.require_all_spent()
 
 
 def test_too_many_boxes_are_refused_before_the_count() -> None:
@@ -375,7 +375,7 @@ def test_no_nodes_are_no_question() -> None:
 def closed(curator: Curator, session: TreeSession) -> list[bool]:
     """Whether the session, and the release, may end here."""
     ends = []
-    for end in (session.close, curator.accountant.require_all_spent):
+    for end in (session.require_all_spent, curator.accountant.require_all_spent):
         try:
             end()
             ends.append(True)

@@ -34,7 +34,7 @@ def grown(
     tree = BitTree.over(domain.names, domain.box(domain.names))
     session = curator.open_tree(tree, epsilon=epsilon)
     result = grow(session, tree, clusters=clusters, rate=float(epsilon) / distance)
-    session.close()
+    session.require_all_spent()
     return result, recorder.draws
 
 

@@ -329,7 +329,7 @@ class HTreeKMeans(Clustering):
         tree = BitTree.over(columns, box)
         session = curator.open_tree(tree, epsilon=epsilon - budget)
         grown = grow(session, tree, clusters=self.k, rate=rate)
-        session.close()
+        session.require_all_spent()
         synopsis, mover = grown.synopsis(tree, box), None
         if budget:
             mover, budget = self._mover(curator, synopsis, grown.plan.signal, budget)
