@@ -35,19 +35,8 @@ _UNFINISHED = [
 ]
 
 
-@dataclass(frozen=True)
-class LastUpdate:
-    """The last update of an asset.
-
-    event_number   position in Dagster's event log
-    time           seconds since 1970
-    """
-
-    event_number: int
-    time: float
-
-
-Updates = Mapping[dg.AssetKey, LastUpdate]
+Updates = Mapping[dg.AssetKey, dg.EventLogRecord]
+"""Asset → the event of its last update: later events have larger storage ids."""
 
 
 @dataclass(frozen=True)
@@ -57,12 +46,12 @@ class ReportPage:
     key: dg.AssetKey
     sources: tuple[dg.AssetKey, ...]
 
-    def missing_update(self, updates: Updates) -> LastUpdate | None:
+    def missing_update(self, updates: Updates) -> dg.EventLogRecord | None:
         """Return the newest update that the report lacks; None if it lacks none."""
         candidates = [updates[key] for key in self.sources if key in updates]
-        newest = max(candidates, key=lambda update: update.event_number, default=None)
+        newest = max(candidates, key=lambda update: update.storage_id, default=None)
         report = updates.get(self.key)
-        is_fresh = newest is None or (report and report.event_number > newest.event_number)
+        is_fresh = newest is None or (report and report.storage_id > newest.storage_id)
         return None if is_fresh else newest
 
 
@@ -168,13 +157,13 @@ def _renewal_request(
     due = {}
     for page in pages:
         newest, report = page.missing_update(updates), updates.get(page.key)
-        is_overdue = newest and report and newest.time - report.time > MAX_REPORT_AGE
+        is_overdue = newest and report and newest.timestamp - report.timestamp > MAX_REPORT_AGE
         if newest and (dataset not in busy or is_overdue):
             due[page] = newest
     if not due:
         return None
     # A run that fails is not requested again before there is another update.
-    last = max(newest.event_number for newest in due.values())
+    last = max(newest.storage_id for newest in due.values())
     return dg.RunRequest(
         run_key=f"{dataset} {last}",
         asset_selection=[*(page.key for page in due), dg.AssetKey([dataset, "budget"])],
@@ -183,14 +172,11 @@ def _renewal_request(
 
 def _last_updates(
     instance: dg.DagsterInstance, pages: Iterable[Sequence[ReportPage]]
-) -> dict[dg.AssetKey, LastUpdate]:
+) -> dict[dg.AssetKey, dg.EventLogRecord]:
     keys = {key for reports in pages for page in reports for key in (page.key, *page.sources)}
-    updates: dict[dg.AssetKey, LastUpdate] = {}
-    for record in instance.get_asset_records(sorted(keys)):
-        last = record.asset_entry.last_materialization_record
-        if last is not None:
-            updates[record.asset_entry.asset_key] = LastUpdate(last.storage_id, last.timestamp)
-    return updates
+    entries = [record.asset_entry for record in instance.get_asset_records(sorted(keys))]
+    last = {entry.asset_key: entry.last_materialization_record for entry in entries}
+    return {key: record for key, record in last.items() if record is not None}
 
 
 def _datasets_of(run: DagsterRun, dataset_of_job: Mapping[str, str]) -> set[str]:

@@ -4,7 +4,7 @@ import contextlib
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -125,17 +125,6 @@ def require_snapshot(spec: DatasetSpec, home: Home, windows: Sequence[str] = ())
     return replace(snapshots[-1], earlier=tuple(snapshots[:-1]))
 
 
-@dataclass(frozen=True)
-class Trace:
-    """A folder on disk with rows or a release of a population.
-
-    population   None if no readable file names one
-    """
-
-    path: Path
-    population: str | None
-
-
 def require_no_history(spec: DatasetSpec, home: Home) -> None:
     """Raise Damaged if the ledger does not know the population of rows or releases in the home.
 
@@ -144,17 +133,17 @@ def require_no_history(spec: DatasetSpec, home: Home) -> None:
     """
     ledger = home.ledger
     known_populations = ledger.populations()
-    for trace in find_traces(home):
-        kind = "rows" if home.raw in trace.path.parents else "releases"
-        if trace.population is None:
+    for path, population in find_traces(home):
+        kind = "rows" if home.raw in path.parents else "releases"
+        if population is None:
             raise Damaged(
-                f"{spec.name}: the {kind} in {trace.path} name no population, so the ledger cannot "
+                f"{spec.name}: the {kind} in {path} name no population, so the ledger cannot "
                 f"know them: restore them from a backup, or put them outside of {home.root}"
             )
-        if trace.population not in known_populations:
+        if population not in known_populations:
             raise Damaged(
-                f"{spec.name}: the ledger does not know population {trace.population}, although "
-                f"{kind} of it are in {trace.path}: put the ledger and its head back, or those "
+                f"{spec.name}: the ledger does not know population {population}, although "
+                f"{kind} of it are in {path}: put the ledger and its head back, or those "
                 f"{kind} outside of {home.root}"
             )
     reports = [home.reports / f"{spec.name}{ending}" for ending in (".html", ".cards")]
@@ -172,10 +161,12 @@ _BUNDLES = (BUNDLE_FILE, RELEASE)
 """The bundle of a release in the home, and of an export."""
 
 
-def find_traces(home: Home) -> Iterator[Trace]:
-    """Yield every snapshot, release and published copy in a home, once for each population."""
-    for path, population in stored_populations(home.raw):
-        yield Trace(path, population)
+def find_traces(home: Home) -> Iterator[tuple[Path, str | None]]:
+    """Yield the path of every snapshot, release and published copy in a home, with its population.
+
+    Several populations are yielded one by one; None stands for an unknown one.
+    """
+    yield from stored_populations(home.raw)
     roots = (home.released, home.root / SHELF)
     walks = (os.walk(root, followlinks=True, onerror=_refuse_unlisted) for root in roots)
     for name, folders, files in chain.from_iterable(walks):
@@ -187,7 +178,7 @@ def find_traces(home: Home) -> Iterator[Trace]:
             with contextlib.suppress(OSError, ValueError):
                 populations.add(Path(name, POPULATION).read_text(encoding="utf-8").strip())
             known: list[str | None] = [*sorted(filter(None, populations))]
-            yield from (Trace(Path(name), population) for population in known or [None])
+            yield from ((Path(name), population) for population in known or [None])
 
 
 def _refuse_unlisted(error: OSError) -> None:

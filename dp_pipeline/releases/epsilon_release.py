@@ -293,7 +293,7 @@ class EpsilonRelease(NoisyRelease):
         return {**facts, PRIOR: public.fact}
 
     def _earlier_folder(self, spec: ReleaseSpec) -> str:
-        """Return the store folder of the previous window's release, to plan from it; else empty.
+        """Return the store folder of the previous window's release; empty if unused.
 
         The ledger's row records it and the key does not: else a window that is published later
         would change the key of every later window, and charge it again.

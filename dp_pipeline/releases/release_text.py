@@ -59,7 +59,7 @@ def _describe_method(spec: DatasetSpec, name: str) -> str:
 
 
 def reported(release: Release, bundle: Bundle) -> ReportedRelease:
-    """Return a release in the form that cards and exports show, with its budget and quality."""
+    """Return a release in the form that cards and exports show; with an ε also its budget."""
     if bundle.is_k_anonymous:
         return k_anonymous_release.reported_k_anonymous_release(release.spec, bundle, {})
     ledger = release.home.ledger

@@ -146,7 +146,7 @@ class RunResult(Sequence[ReleaseResult]):
 
     @property
     def report(self) -> Path:
-        """The path of the page with all releases."""
+        """The path of the HTML report that shows these releases."""
         return report_path(self.options)
 
     @property
