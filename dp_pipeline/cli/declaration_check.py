@@ -53,19 +53,16 @@ def require_buildable(spec: DatasetSpec, lines: Document) -> None:
 
 
 def _require_source(spec: DatasetSpec, lines: Document) -> None:
-    names = {"sklearn": BUNDLED, "generator": tuple(GENERATORS)}.get(spec.source.kind)
-    if names is not None and spec.source.location not in names:
-        error = _unknown("the name of the source", names, spec.source.location)
-        raise lines.located(error, "source", "name")
-    for option in spec.source.options:
-        if option not in ("seed", "rows"):
-            error = _unknown("an option of the source", ("seed", "rows"), option)
-            raise lines.located(error, "source", "options", option)
+    name, options = spec.source.location, spec.source.options
+    names = {"sklearn": BUNDLED, "generator": tuple(GENERATORS)}.get(spec.source.kind, (name,))
+    _require_known("the name of the source", names, name, lines, "source", "name")
+    for option in options:
+        place, known = ("source", "options", option), ("seed", "rows")
+        _require_known("an option of the source", known, option, lines, *place)
 
 
 def _require_model(spec: DatasetSpec, name: str, lines: Document) -> None:
-    if name not in MODELS:
-        raise lines.located(_unknown("the model", tuple(MODELS), name), "models", name)
+    _require_known("the model", tuple(MODELS), name, lines, "models", name)
     for parameter, text in spec.models[name].items():
         with _at(lines, "models", name, parameter):
             from_text(MODELS[name], {parameter: text}, of=name)
@@ -79,8 +76,7 @@ def _require_model(spec: DatasetSpec, name: str, lines: Document) -> None:
 
 def _require_method(spec: DatasetSpec, name: str, lines: Document) -> None:
     field = ("k_anonymity", "methods", name)
-    if name not in METHODS:
-        raise lines.located(_unknown("the method", tuple(METHODS), name), *field)
+    _require_known("the method", tuple(METHODS), name, lines, *field)
     declared = spec.k_anonymity.methods[name] if spec.k_anonymity else {}
     for parameter, text in declared.items():
         with _at(lines, *field, parameter):
@@ -89,8 +85,11 @@ def _require_method(spec: DatasetSpec, name: str, lines: Document) -> None:
         declared_method(spec, name)
 
 
-def _unknown(kind: str, names: tuple[str, ...], got: str) -> DeclarationError:
-    return DeclarationError(f"{kind} {one_of(names, got)}")
+def _require_known(
+    kind: str, names: tuple[str, ...], got: str, lines: Document, *field: str
+) -> None:
+    if got not in names:
+        raise lines.located(DeclarationError(f"{kind} {one_of(names, got)}"), *field)
 
 
 @contextmanager

@@ -62,16 +62,16 @@ class DatasetSpec:
     purpose: Purpose
     protection: Protection
     relation: Relation
-    ceiling: Fraction | None
     source: Source
     domain: Domain
-    one_hot: bool
-    nominal_rows: int | None
     partitions: tuple[Fraction, ...]
     models: Mapping[str, Mapping[str, str]]
-    publish: Publication | None
-    evaluation: Fraction | None
-    distinct_population: str | None
+    ceiling: Fraction | None = None
+    one_hot: bool = False
+    nominal_rows: int | None = None
+    publish: Publication | None = None
+    evaluation: Fraction | None = None
+    distinct_population: str | None = None
     label: str | None = None
     delta: Fraction | None = None
     targets: tuple[Target, ...] = ()
@@ -98,12 +98,10 @@ class DatasetSpec:
     @classmethod
     def of_domain(cls, name: str, domain: Domain, **declared: Any) -> Self:
         """Return the declaration of a benchmark, a row per person; ``declared`` replaces fields."""
-        undeclared = ("ceiling", "nominal_rows", "publish", "evaluation", "distinct_population")
-        standard: dict[str, Any] = dict.fromkeys(undeclared)
-        standard |= dict.fromkeys(("title", "description", "population"), name)
+        standard: dict[str, Any] = dict.fromkeys(("title", "description", "population"), name)
         standard |= {"source": Source("csv", name), "purpose": "benchmark", "models": {}}
-        standard |= {"protection": OneRow(), "relation": "add_remove", "one_hot": False}
-        return cls(**{**standard, "partitions": (), "name": name, "domain": domain, **declared})
+        standard |= {"protection": OneRow(), "relation": "add_remove", "partitions": ()}
+        return cls(**{**standard, "name": name, "domain": domain, **declared})
 
     def __repr__(self) -> str:
         window = f", window {self.window}" if self.window else ""

@@ -114,10 +114,9 @@ class TargetSection(fields.Section):
         expected = f"some but not all levels of {name}, each once"
         got = ", ".join(positive) or "none"
         require(is_part, expected, got, "targets", name, "positive")
-        is_other = set(self.without) <= set(domain.discrete) - {name}
         expected = f"other attributes than {name} that have levels, bins or edges"
         got = ", ".join(each for each in self.without if each not in {*domain.discrete} - {name})
-        require(is_other, expected, got, "targets", name, "without")
+        require(not got, expected, got, "targets", name, "without")
         return Target(name, positive, self.without)
 
 

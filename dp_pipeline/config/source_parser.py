@@ -354,8 +354,8 @@ def source_of(section: _SourceSection, folder: Path, *, is_release: bool) -> Sou
 def _with_form(source: Source, section: fields.Section) -> Source:
     if not isinstance(section, CsvForm):
         return source
-    form = {name: getattr(section, name) for name in CsvForm.model_fields}
-    source = replace(source, **{name: value for name, value in form.items() if value is not None})
+    form = section.model_dump(include={*CsvForm.model_fields}, exclude_none=True)
+    source = replace(source, **form)
     is_apart = section.comment is None or source.comment != source.delimiter
     require(is_apart, _EXPECTED_COMMENT, repr(source.comment), "comment")
     return source
