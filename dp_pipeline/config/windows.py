@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from itertools import islice
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Literal, get_args
 
 from dp_pipeline.config.calendar import Period, next_period, parse_name, period_name, period_start
@@ -174,17 +174,12 @@ class Windows:
         now     seconds since 1970 in UTC
         after   return only later windows than this; None: from the first
         """
-        first = self.first if after is None else self.following(after)
-        # The window that contains the moment has not ended.
-        if self.start(self.name_at(now - self.grace)) <= self.start(first):
-            return ()
-        names: list[str] = []
-        for name in self._from(first):
-            is_later = self.last and self._local_start(name) > self._local_start(self.last)
-            if is_later or self.closing_time(name) > now:
-                break
-            names.append(name)
-        return tuple(names)
+        # The window that contains the moment has not ended, and every earlier one has.
+        end = self.start(self.name_at(now - self.grace))
+        if self.last:
+            end = min(end, self.end(self.last))
+        names = self._from(self.first if after is None else self.following(after))
+        return tuple(takewhile(lambda name: self.start(name) < end, names))
 
     def _from(self, name: str) -> Iterator[str]:
         local_time = self._local_start(name)
