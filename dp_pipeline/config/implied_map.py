@@ -3,10 +3,12 @@ wider bins, a time about its year, month, weekday and hour, a number about its p
 about its first letters.
 """
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_pipeline.config.clock import Clock, ClockBins, part_of_time
+from dp_pipeline.config.clock import ClockBins, part_of_time
 from dp_pipeline.config.domain import MISSING, Attribute
 from dp_pipeline.config.encoding import Bins, Levels, number_of
 from dp_pipeline.config.reading import PARTS_OF_TIME
@@ -72,9 +74,8 @@ def _cell_of(attribute: Attribute, text: str) -> Codes:
     level = dict(attribute.aliases).get(text, text)
     if level in levels:
         return (levels.index(level),)
-    if attribute.nullable and level in {"", *attribute.missing}:
-        return (attribute.missing_code,)
-    if attribute.on_invalid == "keep":
+    is_missing = attribute.nullable and level in {"", *attribute.missing}
+    if is_missing or attribute.on_invalid == "keep":
         return (attribute.missing_code,)
     is_other = attribute.on_invalid == "other" and attribute.other is not None
     return (levels.index(str(attribute.other)),) if is_other else ()
@@ -87,15 +88,14 @@ def _map_of_values(fine: Attribute, coarse: Attribute) -> dict[int, Codes]:
         return {}
     if not isinstance(bins, Bins) or not set(derived.missing) <= set(fine.missing):
         return {}
-    is_part = derived.function in PARTS_OF_TIME and isinstance(bins, ClockBins)
-    is_product = derived.function == "product" and fine.clock is None
-    if (is_part and derived.clock is not None and fine.clock is not None) and (
-        (fine.clock.zone, fine.clock.format) != (derived.clock.zone, derived.clock.format)
-    ):
-        return {}
-    # A day tells nothing of the hour.
-    is_part = is_part and (derived.function != "hour" or fine.clock != Clock("date"))
-    if not is_part and not (is_product and fine.signs == derived.signs):
+    if isinstance(bins, ClockBins):
+        # A day tells nothing of the hour.
+        is_hour_of_day = derived.function == "hour" and bins.clock.kind == "date"
+        is_same_clock = derived.clock == replace(bins.clock, kind="timestamp")
+        is_read_alike = derived.function in PARTS_OF_TIME and is_same_clock and not is_hour_of_day
+    else:
+        is_read_alike = derived.function == "product" and derived.signs == fine.signs
+    if not is_read_alike:
         return {}
     cells = {}
     for code in range(bins.size):

@@ -195,6 +195,14 @@ def test_no_row_breaks_what_its_declaration_implies(
     assert proposed_dependences(spec.domain) == []
 
 
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Zurich"])
+def test_a_day_implies_no_hour(zone: str, tmp_path: Path) -> None:
+    days = DAYS.replace("POLICY", "keep").replace("month", "day")
+    attributes = f"{{at: {days}, part: {{levels: 0..23}}}}"
+    more = f"derive: {{part: {{hour: at}}}}\nreading: {{zone: {zone}}}\n"
+    assert proposed_dependences(written_spec(tmp_path, attributes, more=more).domain) == []
+
+
 def test_a_constraint_changes_the_digest_but_not_its_words(tmp_path: Path) -> None:
     plain = people(tmp_path, "").digest
     never = people(tmp_path, "{never: {land: Upper, town: Graz}}").digest
