@@ -20,7 +20,6 @@ from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import BoundaryViolation, DeclarationError, one_of
 from dp_pipeline.config.parameters import fact_text, texts_of
 from dp_pipeline.config.sections import KAnonymity
-from dp_pipeline.ledger import Entry
 from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.releases.home import Home
 from dp_pipeline.releases.k_anonymous_tables import (
@@ -228,7 +227,7 @@ class KAnonymousRelease(Release):
         require_codes(self.spec, snapshot)
         return KAnonymousDrawing(self, snapshot)
 
-    def rebuild(self, key: Key, settled: Entry) -> Bundle:  # noqa: ARG002
+    def rebuild(self, key: Key) -> Bundle:
         """Raise Damaged: a k-anonymous table has no stored answers to be rebuilt from."""
         raise self.store.damaged(self.store.bundle_path(key, self.postprocessing))
 

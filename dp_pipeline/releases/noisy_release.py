@@ -13,13 +13,12 @@ from dp_pipeline.config.amounts import delta_text, epsilon_text
 from dp_pipeline.config.errors import Damaged, DeclarationError, NoAnswer, OtherQuestion
 from dp_pipeline.config.parameters import fact_text
 from dp_pipeline.gate.noise import NoiseSource, parse_noise
-from dp_pipeline.ledger import Entry
 from dp_pipeline.ledger.entries import DELTA
 from dp_pipeline.models.base import PrivacyGuarantee
 from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.releases.home import NOISE_VARIABLE
 from dp_pipeline.releases.release import ROWS, Drawing, Release, ReleaseSpec
-from dp_pipeline.releases.replay import settled_answers
+from dp_pipeline.releases.replay import settled_answers, settled_entry
 from dp_pipeline.results.bundle import Bundle, Key, ReleaseKey
 from dp_pipeline.results.transcript import AnswerCount, AnswersLost, Transcript
 
@@ -260,12 +259,13 @@ class NoisyRelease(Release):
     def open(self, spec: ReleaseSpec, snapshot: Snapshot) -> NoisyDrawing:
         return NoisyDrawing(self, spec, self.counter(snapshot))
 
-    def rebuild(self, key: Key, settled: Entry) -> Bundle:
+    def rebuild(self, key: Key) -> Bundle:
         """Return the bundle of a settled release, from its stored answers; no row is read.
 
         Raises Damaged if an answer is missing or was changed, and OtherQuestion if the code now
         asks another question.
         """
+        settled = settled_entry(key.digest, key.population, self.home.ledger)
         spec = self.resolve(key)
         assert spec.reserved is not None
         facts = spec.reserved.facts

@@ -301,7 +301,7 @@ class Release(ABC):
         """Return the opened rows, ready to be drawn from; NotPrepared if they are not prepared."""
 
     @abstractmethod
-    def rebuild(self, key: Key, settled: Entry) -> Bundle:
+    def rebuild(self, key: Key) -> Bundle:
         """Return a settled release, rebuilt from stored answers; Damaged if that is impossible."""
 
 

@@ -86,11 +86,6 @@ def key_of(release: Release, bundle: Bundle) -> Key:
     return key
 
 
-def rebuild_bundle(release: Release, key: Key) -> Bundle:
-    """Return the bundle of a settled release, from its stored answers; no row is read."""
-    return release.rebuild(key, settled_entry(key.digest, key.population, release.home.ledger))
-
-
 def rebuild_missing(release: Release, key: Key, path: Path) -> Bundle:
     """Return the rebuilt bundle of a settled release whose stored bundle is missing.
 
@@ -98,8 +93,8 @@ def rebuild_missing(release: Release, key: Key, path: Path) -> Bundle:
 
     Raises Damaged where its transcript is not the one that was settled, or there is none.
     """
+    bundle = release.rebuild(key)
     settled = settled_entry(key.digest, key.population, release.home.ledger)
-    bundle = release.rebuild(key, settled)
     if path.name != settled.facts.get(FOLDER) or content_digest(bundle) == settled.facts[CONTENT]:
         return bundle
     return replace(bundle, facts={**bundle.facts, MADE_AGAIN: "by other code or libraries"})
@@ -193,7 +188,7 @@ def require_intact(release: Release, folder: Path) -> Bundle:
 
 def require_reproducible(release: Release, bundle: Bundle) -> None:
     """Raise Damaged unless this code makes the same bundle, but for its version, of the answers."""
-    rebuilt = rebuild_bundle(release, key_of(release, bundle))
+    rebuilt = release.rebuild(key_of(release, bundle))
     # The digest of every table is in the text, so equal texts are equal tables.
     code = {name: bundle.facts[name] for name in ("code", MADE_AGAIN) if name in bundle.facts}
     if replace(rebuilt, facts={**rebuilt.facts, **code}).to_json() != bundle.to_json():

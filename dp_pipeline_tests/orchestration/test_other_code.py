@@ -18,7 +18,7 @@ from dp_pipeline.ledger.view import View
 from dp_pipeline.releases import release as releasing
 from dp_pipeline.releases.home import Home
 from dp_pipeline.releases.publish import give_up, publish
-from dp_pipeline.releases.replay import rebuild_bundle, require_intact, require_reproducible
+from dp_pipeline.releases.replay import require_intact, require_reproducible
 from dp_pipeline.results.accountant import Spend
 from dp_pipeline.results.transcript import Transcript
 from dp_pipeline_tests.orchestration.faults import stopped
@@ -79,12 +79,12 @@ def test_settled_release_keeps_words_that_it_was_settled_with(rides: Project, sp
     key = release.key(rides.snapshot(spec))
     with reworded():
         assert rides.publish(spec).state == "replayed"
-        assert rebuild_bundle(release, key).to_json() == settled_text
+        assert release.rebuild(key).to_json() == settled_text
         with (
             other_answers(),
             pytest.raises(OtherQuestion, match=r"at ε=0\.5: .*; rebuild it with "),
         ):
-            rebuild_bundle(release, key)
+            release.rebuild(key)
         require_reproducible(release, require_intact(release, first.folder))
         shutil.rmtree(first.folder)
         again = rides.publish(spec)
