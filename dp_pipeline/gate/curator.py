@@ -80,18 +80,25 @@ class Curator(TableCurator):
         )
         return NoisyNodes(table, self._scale(epsilon))
 
-    def open_tree(self, tree: BitTree, *, epsilon: Fraction) -> TreeSession:
+    def open_tree(
+        self, tree: BitTree, *, epsilon: Fraction, nodes: Prefixes | None = None
+    ) -> TreeSession:
         """Charge ε and return a session that counts the boxes of a tree; each path spends ε.
+
+        nodes   disjoint nodes where the paths begin; the root when None
 
         The release is refused while a path has shares left. Proof: ``TreeSession``.
         """
         checks.require_tree(self.domain, tree)
+        nodes = Prefixes.root() if nodes is None else nodes
+        checks.require_nodes(tree, nodes, 0)
+        checks.require_disjoint(nodes.are_disjoint())
         scale = self._scale(epsilon)
         # The largest scale of the session: noise that cannot be drawn is refused before the charge.
         checked_scale(scale * SHARES)
         words = f"tree over {', '.join(tree.columns)}"
         spend = Spend(words, TREE_PATHS, epsilon, self.distance, scale)
-        session = TreeSession(tree, spend, self._executor)
+        session = TreeSession(tree, spend, self._executor, nodes)
         self.accountant.charge(spend, require_complete=session.require_all_spent)
         return session
 

@@ -34,6 +34,7 @@ from dp_pipeline.gate.trees import TreeSession
 from dp_pipeline.results.accountant import LAPLACE, TREE_PATHS, Accountant, Spend, split
 from dp_pipeline.results.measurement import SHARES
 from dp_pipeline.results.transcript import Transcript
+from dp_pipeline.results.trees import Prefixes
 
 
 @dataclass(frozen=True)
@@ -207,7 +208,7 @@ class _Discovery:
             executor.noise,
             (digest_of(interval_key),),
         )
-        session = TreeSession(column_tree(name), query.spend, inner)
+        session = TreeSession(column_tree(name), query.spend, inner, Prefixes.root())
         cutter = QuantileCutter(
             interval, undeclared.quantiles or 1, undeclared.unit, scale=float(query.spend.scale)
         )

@@ -31,10 +31,10 @@ class Expansion(NamedTuple):
 class TreeSession:
     """A session that counts tree nodes and accounts for ε along each path, in shares of ε/SHARES.
 
-    The *frontier* is a set of disjoint nodes, each with its remaining shares; at first the root
-    with all of them. A node without shares drops out. A count of a frontier node takes shares from
-    it; a count of its 2^b descendants b bits down also puts them in its place, each with the
-    remaining shares.
+    The *frontier* is a set of disjoint nodes, each with its remaining shares; at first the nodes
+    that the session is opened on, with all of them. A node without shares drops out. A count of a
+    frontier node takes shares from it; a count of its 2^b descendants b bits down also puts them in
+    its place, each with the remaining shares.
 
     *Proof.* A row is in at most one frontier node at any time. A measurement of that node or of its
     descendants counts it: Δ1 = 1, at s shares its loss is s·ε/SHARES, and the remaining shares of
@@ -45,10 +45,12 @@ class TreeSession:
     losses of L rows add up to ε. ∎
     """
 
-    def __init__(self, tree: BitTree, spend: Spend, executor: QueryExecutor[Counter]) -> None:
+    def __init__(
+        self, tree: BitTree, spend: Spend, executor: QueryExecutor[Counter], nodes: Prefixes
+    ) -> None:
         self._tree, self._spend, self._executor = tree, spend, executor
-        self._keys = Prefixes.root().keys
-        self._left = np.array([SHARES], dtype=np.int64)
+        self._keys = np.sort(nodes.keys)
+        self._left = np.full(len(nodes), SHARES, dtype=np.int64)
 
     def expand(self, nodes: Prefixes, *, bits: int, shares: IntArray) -> IntArray:
         """Spend shares of each node; return noisy row counts of the boxes below it, (m, 2^bits).

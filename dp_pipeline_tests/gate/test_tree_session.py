@@ -317,6 +317,25 @@ def test_what_a_path_cannot_pay_for_is_refused(name: str) -> None:
     session.require_all_spent()
 
 
+def test_paths_can_begin_at_disjoint_boxes_alone() -> None:
+    curator = curator_over(TEN_PEOPLE, epsilon=ONE)
+    both = Prefixes.concatenate([HALVES, ROOT])
+    with pytest.raises(BoundaryViolation, match="must be disjoint, but some of these overlap"):
+        curator.open_tree(TREE, epsilon=ONE, nodes=both)
+    # Not in the order of their keys, and only a part of the tree.
+    ends = HALVES.children(2).where(np.array([6, 1]))
+    session = curator.open_tree(TREE, epsilon=ONE, nodes=ends)
+    for beside in (ROOT, HALVES, HALVES.children(2).where(np.array([0]))):
+        with pytest.raises(BoundaryViolation, match="at the end of paths with shares left"):
+            session.expand(beside, bits=0, shares=np.ones(len(beside), dtype=np.int64))
+    session.expand(ends, bits=0, shares=np.array([SHARES, SHARES - 1]))
+    with pytest.raises(BoundaryViolation, match="1 of 4096 shares are left"):
+        session.require_all_spent()
+    session.expand(ends.where(np.array([1])), bits=1, shares=np.array([1]))
+    session.require_all_spent()
+    assert [spend.epsilon for spend in curator.accountant.spends] == [1]
+
+
 def test_too_many_boxes_are_refused_before_the_count() -> None:
     curator = curator_over(NOBODY, epsilon=ONE)
     session = curator.open_tree(BitTree(("x", "y"), (0, 1) * 16), epsilon=ONE)

@@ -16,9 +16,13 @@ from dp_pipeline_tests.models.contract import Constant, Run, check_valid, run
 from dp_pipeline_tests.models.spaces import in_memory, space, two_groups
 
 MODEL = HTreeKMeans(k=2, starts=2)
-KEPT = {1: Fraction(0), 2: Fraction(0), 3: Fraction(3, 16), 4: Fraction(1, 4)} | dict.fromkeys(
-    (8, 16), Fraction(2, 5)
-)
+KEPT = {
+    1: Fraction(0),
+    2: Fraction(0),
+    3: Fraction(3, 16),
+    4: Fraction(1, 4),
+    5: Fraction(5, 16),
+} | dict.fromkeys((8, 16), Fraction(2, 5))
 """Dimensions → share of ε that is not the tree's."""
 WEAK, STRONG = 12, 600
 """People at whom an ε of 1 is weak and strong for two centres."""
@@ -46,14 +50,17 @@ def kinds(done: Run) -> list[str]:
 @pytest.mark.parametrize("d", KEPT)
 def test_from_three_columns_on_a_share_is_kept_from_the_tree(d: int) -> None:
     done = fitted(d, epsilon=Fraction(1, 2))
-    assert done.spends[0].epsilon == (1 - KEPT[d]) / 2
-    assert sum(spend.epsilon for spend in done.spends[1:]) == KEPT[d] / 2
+    first, tree, *moving = (spend.epsilon for spend in done.spends)
+    assert (first, tree) == (Fraction(1, 10), Fraction(2, 5) - KEPT[d] / 2)
+    assert sum(moving) == KEPT[d] / 2
 
 
 @pytest.mark.parametrize("d", [3, 4, 5, 8])
-def test_at_a_weak_signal_it_counts_again(d: int) -> None:
-    assert kinds(fitted(d, STRONG)) == ["tree", "residuals"]
-    assert kinds(fitted(d, WEAK)) == ["tree", "counts"]
+def test_at_a_weak_signal_the_tree_gets_all(d: int) -> None:
+    assert kinds(fitted(d, STRONG)) == ["counts", "tree", "residuals"]
+    done = fitted(d, WEAK)
+    assert kinds(done) == ["counts", "tree"]
+    assert sum(spend.epsilon for spend in done.spends) == 1
 
 
 def near_the_middle(domain: Domain, people: int) -> FloatArray:
@@ -68,14 +75,19 @@ MANY_CENTRES = replace(MODEL, k=20)
 
 @pytest.mark.parametrize("d", [5, 8])
 def test_in_many_columns_it_asks_how_far_rows_are(d: int) -> None:
-    assert kinds(fitted(d, model=MANY_CENTRES)) == ["tree", "clipped", "counts"]
+    assert kinds(fitted(d, model=MANY_CENTRES)) == ["counts", "tree", "clipped", "counts"]
     near = in_memory(near_the_middle(space(d), STRONG), space(d))
-    assert kinds(run(MANY_CENTRES, near, domain=space(d))) == ["tree", "clipped", "residuals"]
+    assert kinds(run(MANY_CENTRES, near, domain=space(d))) == [
+        "counts",
+        "tree",
+        "clipped",
+        "residuals",
+    ]
 
 
 def test_in_few_columns_nothing_is_asked_of_rows_near_the_middle() -> None:
     near = in_memory(near_the_middle(space(4), STRONG), space(4))
-    assert kinds(run(MANY_CENTRES, near, domain=space(4))) == ["tree", "counts"]
+    assert kinds(run(MANY_CENTRES, near, domain=space(4))) == ["counts", "tree"]
 
 
 @pytest.mark.parametrize("d", [5, 8])
@@ -89,42 +101,43 @@ def test_after_an_earlier_release_the_same_is_asked(d: int) -> None:
         assert sum(spend.epsilon for spend in after.spends) == 1
 
 
-@pytest.mark.parametrize(("answer", "kind"), [(1, "counts"), (100, "residuals")])
-def test_what_the_kept_share_is_for_follows_from_answers(answer: int, kind: str) -> None:
+@pytest.mark.parametrize(("answer", "kind"), [(1, []), (100, ["residuals"])], ids=str)
+def test_what_the_kept_share_is_for_follows_from_answers(answer: int, kind: list[str]) -> None:
     for people in ((), two_groups(space(3), WEAK), two_groups(space(3), STRONG)):
         done = run(MODEL, people, noise=Constant(answer), domain=space(3))
-        assert kinds(done) == ["tree", kind]
+        assert kinds(done) == ["counts", "tree", *kind]
 
 
 def test_people_with_many_rows_are_a_weaker_signal() -> None:
     # 160 rows at 13/16 of ε are 65 a centre; shared by three they are 22.
-    for distance, kind in ((1, "residuals"), (3, "counts")):
+    for distance, kind in ((1, "residuals"), (3, "tree")):
         done = run(MODEL, (), distance=distance, noise=Constant(10), domain=space(3))
         assert kinds(done)[-1] == kind
 
 
+LAST = 1 / (KEPT[5] * Fraction(7, 8))
+"""Scale of the noise of leaves that are counted again, after an eighth was spent on a distance."""
+
+
 class OneFullLeaf(Constant):
-    """One row in every box of the tree; a hundred in the fourth leaf when it is counted again."""
+    """No noise, but ten thousand rows in the fourth leaf alone when leaves are counted again."""
 
     def discrete_laplace(self, counts: IntArray, scale: Fraction) -> IntArray:
-        answer = super().discrete_laplace(counts, scale)
-        if answer.ndim == 1:
-            answer[3] = 100
-        return answer
+        return 10_000 * (np.arange(counts.size) == 3) if scale == LAST else counts.copy()
 
 
 def test_what_the_leaves_are_counted_at_last_is_in_their_weights() -> None:
-    # By inverse variance (4.4 of the tree, 57 of the last count) it has 8, and some is shrunk.
-    weights = run(MODEL, (), noise=OneFullLeaf(1), domain=space(3)).released.synopsis.weights
-    assert 5 < weights[3] < 8
-    assert np.delete(weights, 3).max() < 2
+    people = in_memory(two_groups(space(5), STRONG), space(5))
+    done = run(MANY_CENTRES, people, noise=OneFullLeaf(0), domain=space(5))
+    assert kinds(done)[-1] == "counts"
+    assert done.released.synopsis.weights.argmax() == 3
 
 
 def test_every_leaf_of_the_tree_is_counted_again() -> None:
-    done = fitted(3, WEAK)
+    done = fitted(5, model=MANY_CENTRES)
     assert done.draws[-1].exact.shape == (len(done.released.synopsis.weights),)
-    assert done.draws[-1].scale == 1 / KEPT[3]
-    assert done.draws[-1].exact.sum() == WEAK
+    assert done.draws[-1].scale == LAST
+    assert done.draws[-1].exact.sum() == STRONG
 
 
 def test_moved_centres_are_nearer_to_the_people() -> None:

@@ -1,5 +1,6 @@
 """How htree's tree grows: the plan by hand, generations by forced answers, paths to their ends."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -10,20 +11,31 @@ from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.gate.noise import NoiseSource, SeededNoise
 from dp_pipeline.inference.noisy_tree import Sparsity
 from dp_pipeline.models.clustering import htree_kmeans
-from dp_pipeline.models.clustering.htree_kmeans import GrownTree, GrowthPlan, grow
+from dp_pipeline.models.clustering.htree_kmeans import (
+    GrownTree,
+    GrowthPlan,
+    first_boxes,
+    grow,
+)
 from dp_pipeline.results.measurement import SHARES
-from dp_pipeline.results.trees import BitTree
+from dp_pipeline.results.trees import BitTree, Prefixes
 from dp_pipeline_tests.instruments import Draw, ForcedNoise, RecordingNoise, curator_over
 from dp_pipeline_tests.models.contract import Constant
 from dp_pipeline_tests.models.spaces import in_memory, space, two_groups
 
 ONE = Fraction(1)
-FIRST = 819
-"""A fifth of the 4096 shares, rounded down."""
+FIRST, REST = Fraction(SHARES, 5), Fraction(4 * SHARES, 5)
+"""Shares of ε of the first generation, and of the session below it."""
 
 
 def grown(
-    noise: NoiseSource, *, d: int = 2, clusters: int = 3, epsilon: Fraction = ONE, distance: int = 1
+    noise: NoiseSource,
+    *,
+    d: int = 2,
+    clusters: int = 3,
+    epsilon: Fraction = ONE,
+    distance: int = 1,
+    is_coarse: bool = False,
 ) -> tuple[GrownTree, list[Draw]]:
     """A tree over two groups of people, after its session was closed; and what was drawn."""
     domain, recorder = space(d), RecordingNoise(noise)
@@ -32,8 +44,12 @@ def grown(
         counter, epsilon=epsilon, distance=distance, noise=recorder, domain=domain
     )
     tree = BitTree.over(domain.names, domain.box(domain.names))
-    session = curator.open_tree(tree, epsilon=epsilon)
-    result = grow(session, tree, clusters=clusters, rate=float(epsilon) / distance)
+    counted = curator.measure_boxes(tree, Prefixes.root().children(4), epsilon=epsilon / 5)
+    total, rate = float(counted.table.sum()), float(epsilon) / distance
+    plan = GrowthPlan.of(total, clusters=clusters, rate=rate)
+    first = first_boxes(tree, counted, is_coarse=is_coarse)
+    session = curator.open_tree(tree, epsilon=epsilon * 4 / 5, nodes=first.leaves[1])
+    result = grow(session, tree, first, plan, rate=rate * 4 / 5)
     session.require_all_spent()
     return result, recorder.draws
 
@@ -93,31 +109,36 @@ def test_the_plan_is_the_one_computed_by_hand(
 
 
 def test_a_plan_is_of_rows_times_epsilon_by_clusters() -> None:
-    plans = {GrowthPlan.of(600, clusters=3, rate=0.1), GrowthPlan.of(60, clusters=3, rate=1.0)}
-    assert len(plans) == 1
+    weak = GrowthPlan.of(600, clusters=3, rate=0.1)
+    assert replace(weak, rate=1.0) == GrowthPlan.of(60, clusters=3, rate=1.0)
 
 
 def test_sparsity_is_one_deviation_less_for_the_rest() -> None:
     assert GrowthPlan.of(10**6, clusters=1, rate=1.0).below == Sparsity(one=3.0, rest=2.0)
 
 
-def test_the_first_generation_is_sixteen_boxes() -> None:
-    for d in (1, 2, 3, 8):
-        _, draws = grown(SeededNoise(1), d=d)
-        assert draws[0].exact.shape == (1, 16)
-        assert draws[0].scale == Fraction(SHARES, FIRST)
+@pytest.mark.parametrize(("d", "boxes"), [(1, 16), (2, 16), (3, 8), (4, 16), (5, 16), (8, 16)])
+def test_coarse_first_boxes_halve_up_to_four_columns_alike(d: int, boxes: int) -> None:
+    _, draws = grown(Constant(6), d=d)
+    assert shapes(draws) == [(16,), (16, 1)]
+    result, draws = grown(Constant(6), d=d, is_coarse=True)
+    assert shapes(draws)[0] == (16,)
+    assert draws[1].exact.shape[0] == boxes
+    values, variances = result.noisy.estimates(1 + np.arange(boxes))
+    assert (values <= 6 * 16 / boxes).all()
+    assert (variances < 50.5 * 16 / boxes).all()
 
 
 def test_people_with_more_rows_get_more_noise() -> None:
     _, draws = grown(SeededNoise(1), epsilon=Fraction(1, 2), distance=3)
-    assert draws[0].scale == 6 * Fraction(SHARES, FIRST)
+    assert draws[0].scale == 30
 
 
 def test_boxes_of_a_few_rows_are_counted_again() -> None:
     # One deviation at a fifth of ε is 7 rows.
     result, draws = grown(Constant(6))
-    assert shapes(draws) == [(1, 16), (16, 1)]
-    assert shares(draws) == [FIRST, SHARES - FIRST]
+    assert shapes(draws) == [(16,), (16, 1)]
+    assert shares(draws) == [FIRST, REST]
     assert len(counts_of(result)) == 16
 
 
@@ -143,8 +164,8 @@ def test_where_rows_are_few_two_more_are_spread_evenly() -> None:
 )
 def test_boxes_of_some_rows_end_in_leaves_of_a_grid(d: int, answer: int, bits: int) -> None:
     result, draws = grown(Constant(answer), d=d)
-    assert shapes(draws) == [(1, 16), (16, 1 << bits)]
-    assert shares(draws) == [FIRST, SHARES - FIRST]
+    assert shapes(draws) == [(16,), (16, 1 << bits)]
+    assert shares(draws) == [FIRST, REST]
     _, nodes = result.noisy.leaves
     assert nodes.depths.tolist() == [4 + bits] * (16 << bits)
 
@@ -154,13 +175,12 @@ def test_boxes_of_many_rows_hand_most_of_epsilon_on() -> None:
     # what is left for the first four. Then 400·0.46·0.35 = 65 rows, 6 bits: 0.547. Then
     # 400·0.21·0.35 = 29 rows, 5 bits: 0.725. Then 4 bits, and all that is left.
     _, draws = grown(Constant(400))
-    left, spent = SHARES - FIRST, [Fraction(FIRST)]
+    left, spent = SHARES, list[int]()
     for bits in (7, 6, 5):
-        spent.append(Fraction(int(left / (2 ** (bits / 4) - 1))))
+        spent.append(int(left / (2 ** (bits / 4) - 1)))
         left -= spent[-1]
-    assert shares(draws)[:4] == spent
-    assert shapes(draws)[:4] == [(16**index, 16) for index in range(4)]
-    assert sum(shares(draws)[:4]) + left == SHARES
+    assert shares(draws)[:4] == [FIRST, *(Fraction(4 * part, 5) for part in spent)]
+    assert shapes(draws)[:4] == [(16,), *((16**index, 16) for index in range(1, 4))]
 
 
 class OneFullBox(Constant):
@@ -173,12 +193,12 @@ class OneFullBox(Constant):
 
 
 def test_while_few_nodes_go_on_a_cheap_look_is_taken() -> None:
-    # 40·4096/600 shares; then a fifth of what is left for those that may be noise alone.
+    # 40·4096/(0.8·600) shares; then a fifth of what is left for those that may be noise alone.
     _, draws = grown(OneFullBox(600))
-    left = SHARES - FIRST - 273
-    assert shapes(draws)[:4] == [(1, 16), (15, 1), (1, 16), (15, 1)]
-    assert shares(draws)[:4] == [FIRST, SHARES - FIRST, 273, left // 5]
-    assert shares(draws)[4:6] == [left - left // 5, 273]
+    left = SHARES - 341
+    spent = (341, left // 5, left - left // 5, 341)
+    assert shapes(draws)[:4] == [(16,), (15, 1), (1, 16), (15, 1)]
+    assert shares(draws)[:6] == [FIRST, REST, *(Fraction(4 * part, 5) for part in spent)]
 
 
 @pytest.mark.parametrize("d", [1, 2, 3, 8, 16])
@@ -218,7 +238,7 @@ def test_a_tree_of_enough_nodes_grows_no_further(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(htree_kmeans, "MOST_NODES", 200)
     result, draws = grown(Constant(10**6))
     # 1 + 16 + 256 nodes are more than 200: the third generation spends all it has.
-    assert shapes(draws) == [(1, 16), (16, 16), (256, 1)]
+    assert shapes(draws) == [(16,), (16, 16), (256, 1)]
     assert len(result.noisy) == 1 + 16 + 256
     assert sum(shares(draws)) == SHARES
 

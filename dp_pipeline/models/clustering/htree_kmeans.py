@@ -30,7 +30,7 @@ from dp_pipeline.models.base import clustering_columns, plan_from, require_plan,
 from dp_pipeline.models.clustering import moved_centres
 from dp_pipeline.models.clustering.base import Clustering
 from dp_pipeline.results.clusters import Clusters, Synopsis, Tables
-from dp_pipeline.results.measurement import SHARES, variance, variances
+from dp_pipeline.results.measurement import SHARES, NoisyNodes, variance, variances
 from dp_pipeline.results.trees import BitTree, CountedBoxes, Prefixes
 
 BITS_A_BLOCK = 4
@@ -39,7 +39,7 @@ BITS_A_BLOCK = 4
 GROWTH = 2.0
 """Factor on ε from each generation to the next."""
 
-FIRST_SHARE = 0.2
+FIRST_SHARE = Fraction(1, 5)
 """Part of ε for the first generation, which shows how much signal there is."""
 
 STRONG_SIGNAL = 300.0
@@ -70,7 +70,8 @@ MOST_NODES = 400_000
 class GrowthPlan:
     """The limits of a tree's growth that follow from the counts of its first generation.
 
-    units           noisy rows, in scales of the noise at all of ε
+    rate            the ε of the tree divided by the distance: one by the scale of its noise
+    units           noisy rows, in these scales
     signal          noisy rows a cluster, in these scales; at least 1
     min_deviations  deviations of noise that a count must reach for a node to grow
     caution         factor on counts when depth is chosen, in (0, 1]: leaves are coarser where rows
@@ -80,6 +81,7 @@ class GrowthPlan:
     below           rule for the empty children of all other nodes
     """
 
+    rate: float
     units: float
     signal: float
     min_deviations: float
@@ -93,6 +95,7 @@ class GrowthPlan:
         units = total * rate
         signal = max(1.0, units / clusters)
         return cls(
+            rate=rate,
             units=units,
             signal=signal,
             min_deviations=min(2.0, max(1.0, log(signal) / 3)),
@@ -126,16 +129,20 @@ class _Frontier:
 
 
 class _Growth:
-    """The growth of one tree in its session, where ``rate`` is ε divided by the distance."""
+    """The growth of one tree in its session, where ``rate`` is the session's ε divided by the
+    distance."""
 
-    def __init__(self, session: TreeSession, tree: BitTree, rate: float) -> None:
+    def __init__(
+        self, session: TreeSession, tree: BitTree, noisy: noisy_tree.NoisyTree, rate: float
+    ) -> None:
         self._session, self._tree, self._rate = session, tree, rate
-        self.noisy = noisy_tree.NoisyTree()
+        self.noisy = noisy
 
     def first(self) -> _Frontier:
-        positions, shares = np.zeros(1, dtype=np.int64), np.array([SHARES])
-        root = _Frontier(Prefixes.root(), positions, np.zeros(1), np.full(1, np.inf), shares)
-        return self.count([(root, BITS_A_BLOCK, np.array([max(1, int(FIRST_SHARE * SHARES))]))])[0]
+        """Return the leaves that were counted before the session, with all of its shares."""
+        positions, nodes = self.noisy.leaves
+        shares = np.full(len(nodes), SHARES)
+        return _Frontier(nodes, positions, *self.noisy.estimates(positions), shares)
 
     def count(self, requests: Sequence[tuple[_Frontier, int, IntArray]]) -> list[_Frontier]:
         """Count the descendants of nodes some bits below them, in one query; return these as the
@@ -167,7 +174,7 @@ class _Growth:
         return all nodes."""
         is_unsure = frontier.values < noisy_tree.CERTAIN * np.sqrt(frontier.variance / 2)
         unsure = frontier.where(is_unsure & (frontier.shares > 1))
-        spent = np.maximum(1, (FIRST_SHARE * unsure.shares).astype(np.int64))
+        spent = np.maximum(1, (float(FIRST_SHARE) * unsure.shares).astype(np.int64))
         self.count([(unsure, 0, spent)])
         shares = frontier.shares.copy()
         shares[np.isin(frontier.positions, unsure.positions)] -= spent
@@ -196,7 +203,6 @@ class GrownTree:
 
     noisy: noisy_tree.NoisyTree
     plan: GrowthPlan
-    rate: float
 
     def synopsis(self, tree: BitTree, box: Sequence[Coordinate]) -> Synopsis:
         """Return the leaves of the tree with counts ≥ 0 as a synopsis.
@@ -219,19 +225,42 @@ class GrownTree:
             is_far = noisy_tree.find_far_leaves(lower, upper, values, noise_variances)
             weights = np.where(is_far, 0.0, weights)
         if self.plan.units < FEW_UNITS:
-            weights = weights + EVEN_UNITS / self.rate * 0.5**nodes.depths
+            weights = weights + EVEN_UNITS / self.plan.rate * 0.5**nodes.depths
         return Synopsis(tree.columns, lower, upper, weights, np.sqrt(noise_variances))
 
 
-def grow(session: TreeSession, tree: BitTree, *, clusters: int, rate: float) -> GrownTree:
-    """Return a tree grown in a session, after spending all of its ε on every path.
+def first_boxes(tree: BitTree, counted: NoisyNodes, *, is_coarse: bool) -> noisy_tree.NoisyTree:
+    """Return a tree with the noisy counts of its first generation.
 
-    clusters   k that the tree is planned for
-    rate       ε divided by the distance
+    counted     of the boxes ``BITS_A_BLOCK`` below the root
+    is_coarse   whether boxes are added up so far that each column is halved equally often: with
+                three columns two and two
     """
-    growth = _Growth(session, tree, rate)
+    dimensions, noisy = len(tree.columns), noisy_tree.NoisyTree()
+    bits = BITS_A_BLOCK % dimensions if is_coarse and dimensions < BITS_A_BLOCK else 0
+    values = counted.table.reshape(-1, 1 << bits).sum(axis=1)
+    noise_variance = np.full(1, variance(counted.scale) * (1 << bits))
+    nodes = Prefixes.root().children(BITS_A_BLOCK - bits)
+    noisy.add(np.zeros(1, dtype=np.int64), nodes, values[None, :], noise_variance)
+    return noisy
+
+
+def grow(
+    session: TreeSession,
+    tree: BitTree,
+    noisy: noisy_tree.NoisyTree,
+    plan: GrowthPlan,
+    *,
+    rate: float,
+) -> GrownTree:
+    """Return a tree grown below the leaves of ``noisy``, after spending all of a session's ε on
+    every path.
+
+    session   opened on these leaves
+    rate      the session's ε divided by the distance
+    """
+    growth = _Growth(session, tree, noisy, rate)
     live = growth.first()
-    plan = GrowthPlan.of(float(live.values.sum()), clusters=clusters, rate=rate)
     is_look = True
     while len(live.positions):
         live = live.where(live.shares > 0)
@@ -251,7 +280,7 @@ def grow(session: TreeSession, tree: BitTree, *, clusters: int, rate: float) -> 
         *_, live = growth.count([*leaves, (live, BITS_A_BLOCK, shares)])
         if is_look:
             live = growth.count_unsure_again(live)
-    return GrownTree(growth.noisy, plan, rate)
+    return GrownTree(growth.noisy, plan)
 
 
 ENOUGH_SIGNAL = 50.0
@@ -262,6 +291,9 @@ MANY_COLUMNS = 5
 
 NEAR_THE_MIDDLE = 0.36
 """Largest spread of rows around their middle, relative to even boxes, at which some are moved."""
+
+ASKING_SHARE = Fraction(1, 8)
+"""Part of the ε kept for moving centres that this query costs."""
 
 ENOUGH_TO_ASK = 8.0
 """Rows, in scales of that query's noise, below which its answer would tell nothing."""
@@ -283,21 +315,22 @@ class HTreeKMeans(Clustering):
                 were, are counted with all of ε; nothing is spent on finding them
     smooth      whether those counts are combined with what the tree of before says of these leaves
 
-    With three columns or more, a share φ = min(0.4, d/16) of ε is kept from the tree to move
-    centres (``move_by_residuals``): all k where the tree shows signal enough. At a weaker one the
-    leaves are counted once more, but for long boxes whose middles are far from the mean of their
-    rows: with five columns or more an eighth of φε buys how far the rows are from the middle of
-    all, and where that is little beside what the boxes say, as many centres are moved as have rows
-    for it, and the others are put beside moved ones, which no cost can rise by.
+    A fifth of ε counts sixteen boxes, which show how strong the signal is. With three columns or
+    more and a strong one, a share φ = min(0.4, d/16) of ε is kept from the tree and moves all
+    centres (``move_by_residuals``). At a weaker one φ is 0 with fewer than five columns, or too few
+    rows to ask anything. Else an eighth of φε buys how far the rows are from the middle of all:
+    where that is little beside what the boxes say, as many centres are moved as have rows for it,
+    and the others are put beside moved ones, which no cost can rise by; if not, the leaves are
+    counted once more.
 
-    *Proof.* One tree session at (1 − φ)ε: ``gate.trees`` proves that the counts along
-    every root-to-leaf path cost exactly that, and that siblings are disjoint. Which node is
-    counted next, with how many shares and how far below, is a function of earlier noisy
-    counts, of ε, k, d and the distance (``grow``); no number of rows enters. What φε
-    is used for is a function of noisy answers, and its parts add up to it; leaves are
-    disjoint, Δ1 = 1, and distances and residuals have their own proofs. The centres that these
-    are of depend on answers and measuring parameters alone. Agreement between levels and k-means
-    are post-processing. ∎
+    *Proof.* Sixteen disjoint boxes cost ε/5, Δ1 = 1. φ is a function of their noisy counts, of ε,
+    k, d and the distance. One tree session at (4/5 − φ)ε on disjoint boxes: ``gate.trees`` proves
+    that the counts along every path below them cost exactly that. Which node is counted next, with
+    how many shares and how far below, is a function of earlier noisy counts and of the same numbers
+    (``grow``); no number of rows enters. What φε is used for is a function of noisy answers, and
+    its parts add up to it; leaves are disjoint, Δ1 = 1, and distances and residuals have their own
+    proofs. The centres that these are of depend on answers and measuring parameters alone.
+    Agreement between levels and k-means are post-processing. ∎
 
     Source: our own; sharing ε along paths instead of levels, a budget that grows towards the
     leaves (Cormode, Procopiuc, Srivastava, Shen, Yu, ICDE 2012), inverse-variance
@@ -324,11 +357,14 @@ class HTreeKMeans(Clustering):
         """Return centres (k, d) and the leaves of the tree as synopsis; spend exactly
         ``epsilon``."""
         columns = clustering_columns(self.columns, curator.domain)
-        budget = moving_share(len(columns)) * epsilon
-        box, rate = curator.domain.box(columns), float(epsilon - budget) / curator.distance
-        tree = BitTree.over(columns, box)
-        session = curator.open_tree(tree, epsilon=epsilon - budget)
-        grown = grow(session, tree, clusters=self.k, rate=rate)
+        box, tree = curator.domain.box(columns), BitTree.over(columns, curator.domain.box(columns))
+        boxes = Prefixes.root().children(BITS_A_BLOCK)
+        counted = curator.measure_boxes(tree, boxes, epsilon=FIRST_SHARE * epsilon)
+        plan, budget = self._plan(curator, float(counted.table.sum()), len(columns), epsilon)
+        noisy = first_boxes(tree, counted, is_coarse=plan.units < FEW_UNITS)
+        remaining = (1 - FIRST_SHARE) * epsilon - budget
+        session = curator.open_tree(tree, epsilon=remaining, nodes=noisy.leaves[1])
+        grown = grow(session, tree, noisy, plan, rate=float(remaining) / curator.distance)
         session.require_all_spent()
         synopsis, mover = grown.synopsis(tree, box), None
         if budget:
@@ -351,14 +387,9 @@ class HTreeKMeans(Clustering):
         """
         columns = clustering_columns(self.columns, curator.domain)
         box, tree = curator.domain.box(columns), BitTree.over(columns, curator.domain.box(columns))
-        budget = moving_share(len(columns)) * epsilon
         released = EarlierTree.of(tree, Synopsis.of_table(columns, earlier["synopsis"]), box)
-        rate = float(epsilon - budget) / curator.distance
-        plan = GrowthPlan.of(released.rows, clusters=self.k, rate=rate)
-        leaves = released.leaves(rate=rate, caution=plan.caution)
-        if plan.signal < ENOUGH_SIGNAL and len(columns) < MANY_COLUMNS:
-            # As in a new tree: a budget that moves no centres counts the leaves.
-            budget = Fraction(0)
+        plan, budget = self._plan(curator, released.rows, len(columns), epsilon)
+        leaves = released.leaves(rate=plan.rate, caution=plan.caution)
         counted = curator.measure_boxes(tree, leaves, epsilon=epsilon - budget)
         values, noise_variance = counted.table.astype(np.float64), variance(counted.scale)
         synopsis, mover = _counted_leaves(tree, leaves, box, values, noise_variance), None
@@ -379,6 +410,21 @@ class HTreeKMeans(Clustering):
             synopsis = replace(synopsis, weights=nonnegative_counts(values), deviations=deviations)
         return self._clusters(synopsis, mover, budget, rng)
 
+    def _plan(
+        self, curator: Curator, total: float, dimensions: int, epsilon: Fraction
+    ) -> tuple[GrowthPlan, Fraction]:
+        """Return the plan for a noisy number of rows, and the part of ε that is kept from the tree
+        to move centres: 0 where it would move none."""
+        budget = moving_share(dimensions) * epsilon
+        rate = float(epsilon - budget) / curator.distance
+        plan = GrowthPlan.of(total, clusters=self.k, rate=rate)
+        query_units = total * float(budget * ASKING_SHARE) / curator.distance
+        can_ask = dimensions >= MANY_COLUMNS and query_units >= ENOUGH_TO_ASK
+        if not budget or plan.signal >= ENOUGH_SIGNAL or can_ask:
+            return plan, budget
+        rate = float(epsilon) / curator.distance
+        return GrowthPlan.of(total, clusters=self.k, rate=rate), Fraction(0)
+
     def _mover(
         self, curator: Curator, synopsis: Synopsis, signal: float, budget: Fraction
     ) -> tuple[Mover | None, Fraction]:
@@ -386,10 +432,7 @@ class HTreeKMeans(Clustering):
         the ε left for either."""
         if signal >= ENOUGH_SIGNAL:
             return partial(moved_centres.move_by_residuals, curator), budget
-        price = budget / 8
-        rows = float(synopsis.weights.clip(min=0).sum() * price / curator.distance)
-        if len(synopsis.columns) < MANY_COLUMNS or rows < ENOUGH_TO_ASK:
-            return None, budget
+        price = budget * ASKING_SHARE
         if moved_centres.part_of_the_spread(curator, synopsis, epsilon=price) >= NEAR_THE_MIDDLE:
             return None, budget - price
         fewer = partial(self._tree_centres, synopsis)
