@@ -3,8 +3,6 @@
 The numbers that they take and give: int64 arrays, exact scales, floats and roots rounded upwards.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import re
@@ -86,18 +84,6 @@ def root_at_least(square: Fraction) -> Fraction:
     k = (62 - bits) // 2
     least = math.isqrt(math.ceil(square * Fraction(4) ** k) - 1) + 1
     return least / Fraction(2) ** k
-
-
-def sampling_scale(source: NoiseSource, scale: Fraction, size: int) -> Fraction:
-    """Return the scale at which a source actually draws ``size`` numbers of discrete Laplace noise.
-
-    It is ``scale``; of fewer than MIN_EXACT_CELLS numbers by OpenDP, rounded up to a float.
-
-    >>> sampling_scale(OpenDPNoise(), Fraction(1, 3), 5) - Fraction(1, 3)
-    Fraction(1, 27021597764222976)
-    """
-    is_float = isinstance(source, OpenDPNoise) and size < MIN_EXACT_CELLS
-    return Fraction(float_at_least(scale)) if is_float else scale
 
 
 class NoiseSource(Protocol):
@@ -311,6 +297,18 @@ class SeededNoise(_SampledNoise):
             return words.random_raw(-(-size // 8)).astype("<u8").tobytes()[:size]
 
         object.__setattr__(self, "_uniform", samplers.UniformIntegers(entropy))
+
+
+def sampling_scale(source: NoiseSource, scale: Fraction, size: int) -> Fraction:
+    """Return the scale at which a source actually draws ``size`` numbers of discrete Laplace noise.
+
+    It is ``scale``; of fewer than MIN_EXACT_CELLS numbers by OpenDP, rounded up to a float.
+
+    >>> sampling_scale(OpenDPNoise(), Fraction(1, 3), 5) - Fraction(1, 3)
+    Fraction(1, 27021597764222976)
+    """
+    is_float = isinstance(source, OpenDPNoise) and size < MIN_EXACT_CELLS
+    return Fraction(float_at_least(scale)) if is_float else scale
 
 
 RELEASABLE_SOURCES = (OpenDPNoise, ExactNoise)

@@ -7,11 +7,9 @@ of rows is private. Two scores of the literature need a public number of rows n 
 replace one row (↔): the gate takes them on benchmark rows alone.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from math import ceil, log, log1p, log2, prod
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -79,9 +77,7 @@ class DependenceScore:
         object.__setattr__(self, "expected", expected)
 
     @classmethod
-    def of_product(
-        cls, noisy_rows: float, noisy_left: ArrayLike, noisy_right: ArrayLike
-    ) -> DependenceScore:
+    def of_product(cls, noisy_rows: float, noisy_left: ArrayLike, noisy_right: ArrayLike) -> Self:
         """Return the score whose prediction is independence, by a released row count and shares.
 
         All three are public, so floats are allowed. BoundaryViolation for NaN, infinity and
@@ -92,7 +88,7 @@ class DependenceScore:
         return cls.of_shares(noisy_rows, shares)
 
     @classmethod
-    def of_shares(cls, noisy_rows: float, shares: NDArray[np.float64]) -> DependenceScore:
+    def of_shares(cls, noisy_rows: float, shares: NDArray[np.float64]) -> Self:
         """Return the score whose prediction is ``noisy_rows`` times a table of released shares."""
         with np.errstate(all="ignore"):  # the next line refuses an overflow
             product = UNIT * noisy_rows * shares

@@ -6,6 +6,7 @@ In a proof, ⊕ stands before the effect of one row more.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from typing import Self, TypeVar
 
 import numpy as np
@@ -448,13 +449,11 @@ class TableCurator:
         cells = checks.require_sparse(
             self.domain, attributes, threshold=threshold, scale=spend.scale
         )
-        noise = self._executor.noise
-
-        def make_noisy(occupied: IntArray) -> IntArray:
-            return noise.sparse_laplace(occupied, spend.scale, cells=cells, threshold=threshold)
-
+        draw = partial(
+            self._executor.noise.sparse_laplace, scale=spend.scale, cells=cells, threshold=threshold
+        )
         cells_above = self._executor.charge_and_answer(
-            NoisyQuery(spend, make_noisy),
+            NoisyQuery(spend, draw),
             ("sparse table", attributes, threshold),
             lambda counter: counter.occupied(attributes),
         )

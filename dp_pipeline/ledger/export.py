@@ -105,13 +105,9 @@ def _amount_text(nano_amount: int) -> str:
 
 
 def _spends(end: Entry | None) -> list[Line]:
+    names = {"what": "what", "mechanism": "mechanism", "amount": "epsilon", "scale": "scale"}
     return [
-        {
-            "what": spend.what,
-            "mechanism": spend.mechanism,
-            "amount": str(spend.epsilon),
-            "scale": str(spend.scale),
-        }
+        {column: str(getattr(spend, name)) for column, name in names.items()}
         for spend in (end.spends if end else ())
     ]
 

@@ -130,7 +130,14 @@ class PostgresStore:
         return self._name
 
     def exists(self) -> bool:
-        self._require_no_file()
+        file = self.folder / "ledger.sqlite"
+        with file_errors(file):
+            if file.exists():
+                raise Damaged(
+                    f"The variable {LEDGER_VARIABLE} names the ledger {self}, but the rows of "
+                    f"this home are in {file}: `dp-pipeline budget move` takes them there, or "
+                    "unset the variable"
+                )
         # Every transaction asks for its tables: what was there once is not asked for twice.
         self._has_tables = self._has_tables or self._find_tables()
         return self._has_tables
@@ -199,7 +206,12 @@ class PostgresStore:
         # A lock of a file, as answers are stored here, and one of the server, which other computers
         # respect and which is lost with its session.
         def require_lock() -> None:
-            if not self._has_lock(connection, key):
+            try:
+                with connection.begin():
+                    is_held = connection.execute(_HELD, {"number": _number(key)}).scalar_one()
+            except DBAPIError:
+                is_held = 0
+            if not is_held:
                 raise ReservationOver(
                     f"The ledger {self} lost the lock of release {key[:12]}, as the connection "
                     "broke: run again"
@@ -257,13 +269,6 @@ class PostgresStore:
                 "set fsync to on"
             )
 
-    def _has_lock(self, connection: Connection, name: str) -> bool:
-        try:
-            with connection.begin():
-                return bool(connection.execute(_HELD, {"number": _number(name)}).scalar_one())
-        except DBAPIError:
-            return False
-
     @contextmanager
     def _errors(self) -> Iterator[None]:
         """Turn errors of the server or its driver into a PipelineError without the statement."""
@@ -305,16 +310,6 @@ class PostgresStore:
                 "put back a copy with all rows"
             )
         return has_tables
-
-    def _require_no_file(self) -> None:
-        file = self.folder / "ledger.sqlite"
-        with file_errors(file):
-            if file.exists():
-                raise Damaged(
-                    f"The variable {LEDGER_VARIABLE} names the ledger {self}, but the rows of "
-                    f"this home are in {file}: `dp-pipeline budget move` takes them there, or "
-                    "unset the variable"
-                )
 
     def _format(self, connection: Connection) -> int:
         mark = _MARK.fullmatch(connection.execute(_MARKED).scalar_one() or "")
