@@ -185,6 +185,16 @@ def draw_pictures(report: Report, summary: Summary) -> Iterator[Picture]:
             yield from _draw_bars(summary, dataset, cost)
 
 
+def png(figure: Figure) -> bytes:
+    """Return the figure as the PNG that releases have."""
+    return picture.Picture("", figure, "").png
+
+
+def svg(figure: Figure) -> bytes:
+    """Return the figure as the SVG that releases have."""
+    return picture.Picture("", figure, "").svg
+
+
 def pdf(figure: Figure) -> bytes:
     """Return the figure as PDF for a paper, the same bytes each time."""
     from matplotlib.backends.backend_pdf import FigureCanvasPdf
@@ -195,7 +205,7 @@ def pdf(figure: Figure) -> bytes:
     return encoded.getvalue()
 
 
-FORMATS = {"png": picture.png, "svg": picture.svg, "pdf": pdf}
+FORMATS = {"png": png, "svg": svg, "pdf": pdf}
 """Format of a figure → what writes it."""
 
 
@@ -276,7 +286,7 @@ def bar_chart(
         axes.text(value, place, text, va="center", fontsize=8.5, color=picture.INK)
     axes.set_xlabel(picture.plain(label))
     picture.set_footnote(figure, footnote)
-    picture.quiet(axes)
+    picture.style_frame(axes)
     return figure
 
 

@@ -12,7 +12,6 @@ from benchmarks.papers import report
 from benchmarks.papers.shown import run_study
 from dp_pipeline.anonymity import cross_validation
 from dp_pipeline.ledger import Ledger
-from dp_pipeline.reporting.figures import picture
 from dp_pipeline_tests.studies.small import METHODS, declare_answers, declare_points, small_study
 
 FolderOf = Callable[[str], Path]
@@ -58,7 +57,7 @@ def finished_of(datasets: Path, tmp_path_factory: pytest.TempPathFactory) -> Fol
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(report, "line_chart", _DRAW[0])
                 patch.setattr(report, "bar_chart", _DRAW[1])
-                patch.setitem(report.FORMATS, "png", picture.png)
+                patch.setitem(report.FORMATS, "png", report.png)
                 folder = tmp_path_factory.mktemp(kind)
                 run_study(small_study(kind, folder), Ledger(folder / "ledger"))
                 folders[kind] = folder
