@@ -39,7 +39,8 @@ from dp_pipeline.files import write_atomically
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.models import MODELS, require_units_released
 from dp_pipeline.models.base import Model, guarantee_at
-from dp_pipeline.results.clusters import Clusters
+from dp_pipeline.reporting.plausibility import NoisyTotal, release_warnings
+from dp_pipeline.results.clusters import Clusters, Tables
 from dp_pipeline.results.synthetic_table import SyntheticTable
 
 REHEARSED_ROWS = 1_000
@@ -173,16 +174,6 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
                 )
         if self.nominal_rows is not None and "nominal_rows" in _parameters_of(model):
             own["nominal_rows"] = str(self.nominal_rows)
-        if (label := getattr(self, "label", None)) is not None:
-            if "workload" not in _parameters_of(model):
-                raise DeclarationError(
-                    f"label: the method {name} has no workload that could use a label: leave label "
-                    "out"
-                )
-            # The model's files are loaded only where they are used.
-            from dp_pipeline.models.tables.one_shot.workload import workload_of_targets
-
-            parameters.setdefault("workload", workload_of_targets([str(label)]))
         return from_text(model, {**parameters, **own}, of=name)
 
     def _find_model(self) -> tuple[str, type[Model]]:
@@ -230,13 +221,17 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     def _declare_fit(
         self, domain: Domain, model: Model, protection: Protection, delta: Fraction | None = None
     ) -> PrivateFit:
-        name = type(self).__name__
         method = self.method if isinstance(self.method, str) else type(model).__name__
         # What is wrong by itself is refused before what does not go together.
         epsilon = exact_epsilon(self.epsilon)
         cost = discovery_cost(self.discover, domain, epsilon, hint=self._discover_hint)
         spec = DatasetSpec.of_domain(
-            name, domain, discover=cost, protection=protection, purpose="release"
+            type(self).__name__,
+            domain,
+            discover=cost,
+            protection=protection,
+            purpose="release",
+            nominal_rows=self.nominal_rows,
         )
         epsilon, domain = epsilon - (cost.epsilon if cost else 0), spec.widest.domain
         require_units_released(model, domain, of=method)
@@ -407,6 +402,14 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
                 f"{'load it by that class' if is_ours else 'name a file that `save` wrote'}"
             )
         return estimator
+
+    def _set_warnings(
+        self, finished: FinishedFit, tables: Tables, total: NoisyTotal | None
+    ) -> None:
+        fit = finished.fit
+        self.warnings_ = fit.spec.discovery_warnings + release_warnings(
+            fit.spec, tables, total, epsilon=fit.guarantee.epsilon
+        )
 
     def _warn(self) -> None:
         """Warn of each weakness once, at the line that called ``fit``."""

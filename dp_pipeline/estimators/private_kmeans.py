@@ -27,7 +27,7 @@ from dp_pipeline.metrics.clustering import nicv
 from dp_pipeline.models.clustering.base import Clustering
 from dp_pipeline.raw.evaluate import reference_kmeans
 from dp_pipeline.reporting.figures.cluster_view import cluster_sizes
-from dp_pipeline.reporting.plausibility import NoisyTotal, clustering_warnings
+from dp_pipeline.reporting.plausibility import NoisyTotal
 from dp_pipeline.reporting.quality import ClusteringQuality
 from dp_pipeline.results.clusters import Clusters
 
@@ -456,13 +456,8 @@ class PrivateKMeans(
         self.synopsis_ = released.synopsis
         self.cluster_sizes_, self.left_out_ = cluster_sizes(tables), released.left_out
         self.spends_, self.fit_for_release_ = finished.result.spends, finished.is_releasable
-        self.warnings_ = spec.discovery_warnings + clustering_warnings(
-            tables,
-            [domain[name] for name in released.columns],
-            NoisyTotal.of_tables(tables, self.spends_, distance=spec.distance),
-            epsilon=finished.fit.guarantee.epsilon,
-            nominal_rows=self.nominal_rows,
-        )
+        total = NoisyTotal.of_tables(tables, self.spends_, distance=spec.distance)
+        self._set_warnings(finished, tables, total)
 
     def _numeric_rows(self, X: Any) -> FloatArray:
         check_is_fitted(self)

@@ -12,7 +12,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from dp_pipeline.config.constraint_parser import constrained_domain
 from dp_pipeline.config.domain import Domain, Protection
-from dp_pipeline.config.encoding import FloatArray
 from dp_pipeline.config.errors import DeclarationError, one_of
 from dp_pipeline.estimators import parameters, synthetic_frames, tables
 from dp_pipeline.estimators.answers import TableAnswers
@@ -23,10 +22,10 @@ from dp_pipeline.estimators.private_estimator import PrivateEstimator
 from dp_pipeline.estimators.tables import DeclaredRows, TableForm
 from dp_pipeline.models.tables.base import TableModel
 from dp_pipeline.releases.evaluate import TableComparison
-from dp_pipeline.reporting import plausibility
 from dp_pipeline.reporting.noisy_answers import NoisyAnswers
+from dp_pipeline.reporting.plausibility import missing_line, missing_shares
 from dp_pipeline.reporting.quality import QualityReport
-from dp_pipeline.results.synthetic_table import SyntheticTable, is_of_pairs
+from dp_pipeline.results.synthetic_table import SyntheticTable
 
 MOST_ROWS = 10**9
 
@@ -405,15 +404,8 @@ noise protects nobody
             if column.attribute.name in discovered
         }
         self.graph_ = synthetic_frames.clique_graph(table, self._columns)
-        shares = _shares(table)
-        counts = [each for each in table.noisy_counts if not is_of_pairs(each.attributes)]
-        total = plausibility.NoisyTotal.of_counts(counts)
-        noise = plausibility.least_pair_noise(
-            (len(each.attributes), each.table.size, each.deviation) for each in counts
-        )
-        self.warnings_ = spec.discovery_warnings + plausibility.table_warnings(
-            shares, spec.domain, total, noise, nominal_rows=self.nominal_rows
-        )
+        total = NoisyAnswers.of_table(table).total
+        self._set_warnings(finished, table.tables_without_rows(), total)
 
     def _name_features(self) -> None:
         """Set the names of features as scikit-learn does, replacing those of an earlier fit."""
@@ -567,7 +559,7 @@ noise protects nobody
         codes = dict(zip(table.attributes, np.ascontiguousarray(table.codes.T), strict=True))
         answers = NoisyAnswers.of_table(table)
         measured, unmeasured = answers.compared(codes, domain), answers.unmeasured(codes)
-        missing = plausibility.missing_line(plausibility.missing_shares(_shares(table), domain))
+        missing = missing_line(missing_shares(domain, table.tables_without_rows()))
         if real is None:
             if label is not None:
                 raise DeclarationError(
@@ -593,8 +585,16 @@ noise protects nobody
         if self.constraints is not None:
             domain = constrained_domain(self.constraints, domain)
         model = self._declared_model(has_prior=has_prior)
-        if self.label is not None and str(self.label) not in domain.names:
-            raise DeclarationError(f"label: the column {one_of(domain.names, str(self.label))}")
+        if self.label is not None:
+            label = str(self.label)
+            if not hasattr(model, "workload"):
+                raise DeclarationError(
+                    f"label: the method {self.method} has no workload that could use a label: "
+                    "leave label out"
+                )
+            if label not in domain.names:
+                raise DeclarationError(f"label: the column {one_of(domain.names, label)}")
+            model = model.for_targets((label,), domain)
         fit = self._declare_fit(domain, model, protection, parameters.exact_delta(self.delta))
         earlier = self.plan_from
         return fit if earlier is None else replace(fit, earlier=earlier._table.tables())  # noqa: SLF001
@@ -631,7 +631,3 @@ noise protects nobody
         # A value that is missing, or no declared one, is dropped or has a cell of its own.
         tags.input_tags.allow_nan = tags.input_tags.string = tags.input_tags.categorical = True
         return tags
-
-
-def _shares(table: SyntheticTable) -> dict[str, FloatArray]:
-    return {name: table.probabilities((name,)) for name in table.attributes}

@@ -15,7 +15,7 @@ from dp_pipeline.releases.replay import evaluation_path, pointer_path, read_docu
 from dp_pipeline.releases.run_options import RunOptions
 from dp_pipeline.releases.run_plan import COLUMNS
 from dp_pipeline.reporting.metrics import QualityRow, from_documents
-from dp_pipeline.reporting.plausibility import bundle_missing, bundle_warnings
+from dp_pipeline.reporting.plausibility import bundle_warnings, missing_shares
 from dp_pipeline.reporting.text import table_text
 from dp_pipeline.results.bundle import Bundle
 
@@ -76,7 +76,7 @@ class ReleaseResult:
     @property
     def missing(self) -> dict[str, float]:
         """The noisy share of missing values, in 0..1, of each column that may have some."""
-        return bundle_missing(self.release.spec, self.bundle)
+        return missing_shares(self.release.spec.domain, self.bundle.tables)
 
     @property
     def tables(self) -> tuple[str, ...]:

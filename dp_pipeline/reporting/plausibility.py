@@ -163,72 +163,46 @@ def bundle_warnings(spec: DatasetSpec, bundle: Bundle) -> tuple[str, ...]:
 
     spec   the declaration of its data set
     """
-    tables = bundle.tables
     if bundle.is_k_anonymous:
         return ()
-    total = noisy_total(spec, bundle)
+    total, epsilon = noisy_total(spec, bundle), Fraction(bundle.facts["epsilon"])
+    return release_warnings(spec, bundle.tables, total, epsilon=epsilon)
+
+
+def release_warnings(
+    spec: DatasetSpec, tables: Tables, total: NoisyTotal | None, *, epsilon: Fraction
+) -> tuple[str, ...]:
+    """Return a sentence for each weakness that the tables of a release show.
+
+    spec     the declaration, with the declared number of rows if there is one
+    tables   as they are stored; those of rows and of cells are not needed
+    total    noisy number of rows; None where it is unknown
+    """
     if "centres" in tables:
-        return clustering_warnings(
-            tables,
-            [spec.domain[name] for name in tables["centres"] if name in spec.domain.numeric],
-            total,
-            epsilon=Fraction(bundle.facts["epsilon"]),
-            distance=spec.distance,
-            at_most=spec.protection.rows,
-            nominal_rows=spec.nominal_rows,
-        )
+        return _clustering_warnings(spec, tables, total, epsilon)
     if "classes" in tables:
         return () if len(tables["classes"]["rows"]) else (_NO_CLASS,)
-    shares, noise = _marginal_shares(tables), _least_pair_noise(tables)
-    return table_warnings(shares, spec.domain, total, noise, nominal_rows=spec.nominal_rows)
+    return _table_warnings(spec, tables, total)
 
 
-def clustering_warnings(
-    tables: Tables,
-    axes: Sequence[Attribute],
-    total: NoisyTotal | None,
-    *,
-    epsilon: Fraction,
-    distance: int = 1,
-    at_most: int = 1,
-    nominal_rows: int | None = None,
+def _clustering_warnings(
+    spec: DatasetSpec, tables: Tables, total: NoisyTotal | None, epsilon: Fraction
 ) -> tuple[str, ...]:
-    """Return a sentence for each weakness that a clustering shows; () where its total is unknown.
-
-    tables         ``Clusters.tables()``
-    axes           declared attributes of the centres' columns
-    total          noisy number of rows
-    distance       rows that neighbouring tables differ by
-    at_most        rows that one person may have
-    nominal_rows   declared number of rows, if one is declared
-    """
     if total is None:
         return ()
-    few = (*_few_rows(total, nominal_rows), *_warn_of_omitted_rows(tables, total))
+    few = (*_few_rows(total, spec.nominal_rows), *_warn_of_omitted_rows(tables, total))
     k = len(next(iter(tables["centres"].values())))
-    weak = _weak_signal(total, k, epsilon, distance=distance, at_most=at_most)
+    at_most = spec.protection.rows
+    weak = _weak_signal(total, k, epsilon, distance=spec.distance, at_most=at_most)
     warnings = few or weak or _no_rows(total)
+    axes = [spec.domain[name] for name in tables["centres"] if name in spec.domain.numeric]
     # Where few rows were counted, their positions mean nothing.
     return (*warnings, *(weak if few else ()), *(() if warnings else _at_a_bound(tables, axes)))
 
 
-def table_warnings(
-    shares: Mapping[str, FloatArray],
-    domain: Domain,
-    total: NoisyTotal | None,
-    pair_noise: float | None = None,
-    *,
-    nominal_rows: int | None = None,
-) -> tuple[str, ...]:
-    """Return a sentence for each weakness that a synthetic table shows.
-
-    shares         attribute → share of the synthetic rows in each level
-    total          noisy number of rows; None where it is unknown
-    pair_noise     as of ``least_pair_noise``
-    nominal_rows   declared number of rows, if one is declared
-    """
-    items = domain.items
-    if total and (few := _few_rows(total, nominal_rows, items) or _no_rows(total, items)):
+def _table_warnings(spec: DatasetSpec, tables: Tables, total: NoisyTotal | None) -> tuple[str, ...]:
+    domain, items, shares = spec.domain, spec.domain.items, _marginal_shares(tables)
+    if total and (few := _few_rows(total, spec.nominal_rows, items) or _no_rows(total, items)):
         return few
     declared = [name for name in shares if name in domain.names]
     of_levels = (text for name in declared for text in _one_level(domain[name], shares[name]))
@@ -236,28 +210,23 @@ def table_warnings(
     of_missing = (
         f"Missing cells: {share:.0%} of {name} are empty or not as declared: levels, bounds, "
         "format or signs of numbers may be wrong."
-        for name, share in missing_shares(shares, domain).items()
+        for name, share in missing_shares(domain, tables).items()
         if share > MUCH_MISSING + noise
     )
-    return (*_mostly_noise(total, pair_noise, items), *of_levels, *of_missing)
+    return (*_mostly_noise(total, _least_pair_noise(tables), items), *of_levels, *of_missing)
 
 
-def missing_shares(shares: Mapping[str, FloatArray], domain: Domain) -> dict[str, float]:
-    """Return attribute → noisy share of its missing cells, in 0..1, where cells may be missing.
+def missing_shares(domain: Domain, tables: Tables) -> dict[str, float]:
+    """Return attribute → noisy share of its missing cells, in 0..1, where cells may be missing; {}
+    for a release without a synthetic table.
 
-    shares   attribute → share of the synthetic rows in each level
+    tables   of the release, as they are stored
     """
     return {
         name: float(share[domain[name].missing_code])
-        for name, share in shares.items()
+        for name, share in _marginal_shares(tables).items()
         if name in domain.names and domain[name].nullable and len(share) == domain[name].size
     }
-
-
-def bundle_missing(spec: DatasetSpec, bundle: Bundle) -> dict[str, float]:
-    """Return attribute → noisy share of its missing cells, in 0..1, where cells may be missing; {}
-    for a release without a synthetic table."""
-    return missing_shares(_marginal_shares(bundle.tables), spec.domain)
 
 
 def omitted_rows_line(tables: Tables) -> str:
@@ -323,29 +292,18 @@ def _no_rows(total: NoisyTotal, items: str = "rows") -> tuple[str, ...]:
     )
 
 
-def least_pair_noise(measured: Iterable[tuple[int, int, float]]) -> float | None:
-    """Return the mean error (total variation) that noise makes in the measured pair of attributes
-    with the least noise, in rows; None where no table has two attributes.
-
-    measured   (number of attributes, of cells, standard deviation of a cell in rows) of each table
-    """
-    # The counts of the smallest pair, of two levels each, are sums over the others.
-    noise = [
-        deviation * (cells if attribute_count == 2 else sqrt(4 * cells))
-        for attribute_count, cells, deviation in measured
-        if attribute_count > 1
-    ]
-    return MEAN_OF_DEVIATION * min(noise) / 2 if noise else None
-
-
 def _least_pair_noise(tables: Tables) -> float | None:
+    """Return the mean error (total variation) that noise makes in the measured pair of attributes
+    with the least noise, in rows; None where no table has two attributes."""
     if noisy_table_names(tables)[0] not in tables:
         return None
-    return least_pair_noise(
-        (len(names), cells, deviation)
+    # The counts of the smallest pair, of two levels each, are sums over the others.
+    noise = [
+        deviation * (cells if len(names) == 2 else sqrt(4 * cells))
         for names, cells, deviation in _noisy_tables(tables)
-        if not is_of_pairs(names)
-    )
+        if len(names) > 1 and not is_of_pairs(names)
+    ]
+    return MEAN_OF_DEVIATION * min(noise) / 2 if noise else None
 
 
 def _mostly_noise(

@@ -18,9 +18,9 @@ from dp_pipeline.reporting.figures.cluster_view import centre_table, dates_of
 from dp_pipeline.reporting.metrics import QualityRow, bought_rows, sample_words, sort_rows
 from dp_pipeline.reporting.noisy_answers import NoisyAnswers
 from dp_pipeline.reporting.plausibility import (
-    bundle_missing,
     bundle_warnings,
     missing_line,
+    missing_shares,
     omitted_rows_line,
 )
 from dp_pipeline.reporting.quality import ComparedTable, QualityReport, percent
@@ -76,7 +76,7 @@ class ReportedRelease(ABC):
     @property
     def missing_line(self) -> str:
         """The noisy shares of missing cells by column, as text; empty where none can be missing."""
-        return missing_line(bundle_missing(self.spec, self.bundle))
+        return missing_line(missing_shares(self.spec.domain, self.bundle.tables))
 
     @property
     def omitted_rows_line(self) -> str:

@@ -314,32 +314,32 @@ class SyntheticTable:
         ``units`` has a row for each unit, and ``weighted`` and ``weighted_cells`` stand for
         ``measured`` and ``cells``, with counts of units.
         """
-        rng = np.random.default_rng(self.seed)
-        tables: dict[str, Columns] = {
-            "codes": dict(self._column),
-            "marginals": self._marginals(),
-            "cliques": self._cliques(),
-        }
+        rng, parts = np.random.default_rng(self.seed), self.domain.parts
+        if parts is None:
+            rows = {"synthetic": decode_columns(self.codes, self.attributes, self.domain, rng)}
+        else:
+            rows = self._units_and_parts(parts, rng)
+        return {**rows, "codes": dict(self._column), **self.tables_without_rows()}
+
+    def tables_without_rows(self) -> dict[str, Columns]:
+        """Return the tables to store but those that have a row for each synthetic one."""
+        tables: dict[str, Columns] = {"marginals": self._marginals(), "cliques": self._cliques()}
         parts = self.domain.parts
         if parts is None:
-            synthetic = decode_columns(self.codes, self.attributes, self.domain, rng)
-            tables = {"synthetic": synthetic, **tables}
             tables |= _noisy_tables(self.measured, "measured", "cells")
         else:
-            tables = {**self._units_and_parts(parts, rng), **tables}
             weighted = [_with_next(marginal, parts) for marginal in self.weighted]
             tables |= _noisy_tables(weighted, "weighted", "weighted_cells", UNIT_WEIGHT)
         if self.groupings:
             tables["groups"] = self._groups()
         if self.dependence:
             first, second = zip(*self.dependence, strict=True)
+            scores = np.array(list(self.dependence.values()), dtype=np.float64)
             tables["dependence"] = {
                 "first": np.array(first, dtype=np.str_),
                 "second": np.array(second, dtype=np.str_),
-                "rows": np.array(list(self.dependence.values()), dtype=np.float64),
+                "rows": scores if parts is None else scores / UNIT_WEIGHT,
             }
-            if parts is not None:
-                tables["dependence"]["rows"] /= UNIT_WEIGHT
         return tables
 
     def _units_and_parts(self, parts: Parts, rng: np.random.Generator) -> dict[str, Columns]:

@@ -30,8 +30,7 @@ from dp_pipeline.raw.snapshot import Snapshot, mark_validated
 from dp_pipeline.reporting.plausibility import (
     NoisyTotal,
     bundle_warnings,
-    least_pair_noise,
-    table_warnings,
+    release_warnings,
 )
 from dp_pipeline.results.accountant import Accountant
 from dp_pipeline.results.bundle import K_ANONYMITY, Bundle
@@ -319,16 +318,23 @@ def test_built_in_data_sets_are_silent_at_all_their_partitions(built_in: dict[st
 
 @pytest.mark.parametrize(("sizes", "is_noise"), [((176, 80), True), ((8, 8), False)])
 def test_pairs_of_more_noise_than_rows_are_mostly_noise(sizes: tuple[int, int], is_noise: bool):
-    measured = [(0, 1, 10.0), (2, sizes[0] * sizes[1], 1.4)]
-    warnings = table_warnings({}, TOWN, NoisyTotal(5000.0, 1.4), least_pair_noise(measured))
-    assert [one.partition(":")[0] for one in warnings] == ["Mostly noise"] * is_noise
-    assert least_pair_noise([(0, 1, 1.0), (1, 4, 9.0)]) is None
+    def warnings_about(*measured: tuple[str, int, float]) -> list[str]:
+        columns = zip(("marginal", "cells", "deviation"), zip(*measured, strict=True), strict=True)
+        tables = {"measured": {name: np.array(values) for name, values in columns}}
+        spec, total = DatasetSpec.of_domain("town", TOWN), NoisyTotal(5000.0, 1.4)
+        warnings = release_warnings(spec, tables, total, epsilon=Fraction(1))
+        return [each.partition(":")[0] for each in warnings]
+
+    pair = ("a, b", sizes[0] * sizes[1], 1.4)
+    assert warnings_about(("", 1, 10.0), pair) == ["Mostly noise"] * is_noise
+    assert warnings_about(("", 1, 1.0), ("a", 4, 9000.0)) == []
 
 
 def test_a_release_of_no_units_is_recognised_by_its_noise() -> None:
+    spec = DatasetSpec.of_domain("units", units_domain())
     tables = fit([], units_domain(), Fraction(1)).tables()
     total = NoisyTotal.of_tables(tables, (), distance=1)
-    (warning,) = table_warnings({}, units_domain(), total)
+    (warning,) = release_warnings(spec, tables, total, epsilon=Fraction(1))
     assert warning.startswith("No units to be seen")
     total = NoisyTotal.of_tables(
         fit(couples(300), units_domain(), Fraction(4)).tables(), (), distance=1
