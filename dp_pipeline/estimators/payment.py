@@ -74,8 +74,8 @@ def run_fit(
 ) -> FinishedFit:
     """Run a fit, and charge its population if there is one; return the finished fit.
 
-    rows      None where the fit can never be refined: sorting many rows for their fingerprint
-              takes long
+    rows      those of the fit; None where it can never be refined, as sorting many rows for their
+              fingerprint takes long
     refined   the fit that is refined, or None
 
     Raises DeclarationError, before anything is drawn or charged, for a population without a fitting

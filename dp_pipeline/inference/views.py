@@ -28,7 +28,7 @@ def view_tables(measured: Sequence[NoisyMarginal]) -> dict[Names, FloatArray]:
     [0.0, 0.0]
     """
     tables = {view.attributes: view.table.astype(np.float64) for view in measured}
-    return agree_by_ripple(tables, deviation=measured[0].deviation)
+    return agree_by_ripple(tables, deviation=measured[0].mean_noise)
 
 
 ENTROPY_SWEEPS = 500

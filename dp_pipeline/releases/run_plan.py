@@ -19,7 +19,7 @@ from dp_pipeline.releases.epsilon_release import EpsilonRelease
 from dp_pipeline.releases.home import Home
 from dp_pipeline.releases.run_options import PREVIOUS, RunOptions
 from dp_pipeline.reporting.text import table_text
-from dp_pipeline.results.measurement import deviation, gaussian_moments
+from dp_pipeline.results.measurement import gaussian_moments, mean_noise
 
 COLUMNS = ("model", "ε", "state", "cost")
 """Columns of planned releases, and of those that a run has made, as text."""
@@ -288,7 +288,7 @@ def _noise_of_a_count(release: EpsilonRelease) -> float | None:
         return None
     amount = guarantee.currency.amount_of(release.epsilon)
     if guarantee.currency.delta is None:
-        return deviation(laplace_scale(l1=distance, epsilon=amount))
+        return mean_noise(laplace_scale(l1=distance, epsilon=amount))
     return gaussian_moments(gaussian_variance(l2_squared=distance**2, rho=amount))[0]
 
 

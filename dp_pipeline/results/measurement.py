@@ -41,9 +41,9 @@ class NoisyMarginal:
         return gaussian_moments(self.scale)[1] if self.gaussian else variance(self.scale)
 
     @property
-    def deviation(self) -> float:
-        """The mean |noise| of one cell, in rows; not its standard deviation."""
-        return gaussian_moments(self.scale)[0] if self.gaussian else deviation(self.scale)
+    def mean_noise(self) -> float:
+        """The mean |noise| of one cell, in rows."""
+        return gaussian_moments(self.scale)[0] if self.gaussian else mean_noise(self.scale)
 
     def averaged(self, other: NoisyMarginal) -> NoisyMarginal:
         """Return the precision-weighted mean of two Gaussian measurements of a table, as integers.
@@ -192,10 +192,10 @@ def variance(scale: Fraction) -> float:
     return float(variances(np.array([1 / float(scale)]))[0])
 
 
-def deviation(scale: Fraction) -> float:
+def mean_noise(scale: Fraction) -> float:
     """Return the mean |x| of discrete Laplace noise: 1/sinh(1/scale).
 
-    >>> round(deviation(Fraction(1)), 4)
+    >>> round(mean_noise(Fraction(1)), 4)
     0.8509
     """
     return 1 / sinh(min(1 / float(scale), MOST_RATE))
@@ -234,8 +234,8 @@ class NoiseRate:
     concentrated   amounts are ρ, noise is Gaussian; else amounts are ε, noise is Laplace
     distance       rows of one protected unit
 
-    One table of ``cells`` for the amount a has a total |noise| of about cells · deviation(a). For
-    several tables of weights w that share an amount, Σ w · deviation is least at shares ∝
+    One table of ``cells`` for the amount a has a total |noise| of about cells · mean_noise(a). For
+    several tables of weights w that share an amount, Σ w · mean_noise is least at shares ∝
     w^(1/2) for Laplace (Lagrange: w/a² is equal) and ∝ w^(2/3) for Gaussian noise (w/a^(3/2)).
 
     >>> NoiseRate(concentrated=False, distance=1).least([4.0, 16.0], 0.5)
@@ -245,7 +245,8 @@ class NoiseRate:
     concentrated: bool
     distance: int
 
-    def deviation(self, amount: float) -> float:
+    def mean_noise(self, amount: float) -> float:
+        """Return the mean |noise| of one cell, in rows: distance/ε, or distance/√(πρ)."""
         return self.distance / (sqrt(pi * amount) if self.concentrated else amount)
 
     def variance(self, amount: float) -> float:
@@ -264,8 +265,10 @@ class NoiseRate:
         return weight ** (2 / 3) if self.concentrated else sqrt(weight)
 
     def least(self, weights: Sequence[float], amount: float) -> float:
-        """Return the least Σ weight · deviation for an amount a, ``distance`` times (Σ share)²/a or
-        (Σ share)^(3/2)/√(πa)."""
+        """Return the least Σ weight · mean_noise for an amount a.
+
+        It is ``distance`` times (Σ share)²/a or (Σ share)^(3/2)/√(πa).
+        """
         total = sum(map(self.share, weights))
         least = total**1.5 / sqrt(pi * amount) if self.concentrated else total**2 / amount
         return self.distance * least

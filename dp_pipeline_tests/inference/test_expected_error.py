@@ -44,18 +44,18 @@ def error_by_loops(expected: ExpectedError, tables, amounts) -> float:
     names, paid = list(sizes), dict(expected.paid)
     for name, amount in zip(names, amounts[len(tables) :], strict=True):
         paid[name] += amount
-    known = {n: 1 / (sizes[n] * expected.rate.deviation(paid[n])) ** 2 for n in names}
+    known = {n: 1 / (sizes[n] * expected.rate.mean_noise(paid[n])) ** 2 for n in names}
     for table, amount in zip(tables, amounts, strict=False):
         cells = np.prod([sizes[n] for n in table])
         for n in table:
-            known[n] += 1 / (cells * sizes[n] * expected.rate.deviation(amount) ** 2)
+            known[n] += 1 / (cells * sizes[n] * expected.rate.mean_noise(amount) ** 2)
     for pair in combinations(names, 2):
         place = names.index(pair[0]), names.index(pair[1])
         noise = [
             np.prod([sizes[n] for n in table])
             * (sizes[pair[0]] - 1)
             * (sizes[pair[1]] - 1)
-            * expected.rate.deviation(amount) ** 2
+            * expected.rate.mean_noise(amount) ** 2
             for table, amount in zip(tables, amounts, strict=False)
             if set(pair) <= set(table)
         ]

@@ -26,7 +26,7 @@ def test_moments_are_the_sums_over_all_whole_numbers(scale: Fraction) -> None:
     gaussian = moments([exp(-(x**2) / (2 * scale)) for x in range(1, 2000)])
     for expected, kind in ((laplace, False), (gaussian, True)):
         noisy = NoisyMarginal(("a",), CELLS, scale, gaussian=kind)
-        assert (noisy.deviation, noisy.variance) == pytest.approx(expected, rel=1e-9)
+        assert (noisy.mean_noise, noisy.variance) == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.mark.parametrize("scale", [*SCALES[1:], Fraction(10**6)], ids=str)
@@ -37,7 +37,7 @@ def test_moments_are_those_of_the_noise_that_is_drawn(scale: Fraction) -> None:
         draw = source.discrete_gaussian if kind else source.discrete_laplace
         noise = np.abs(draw(CELLS, scale)).astype(float)
         noisy = NoisyMarginal(("a",), CELLS, scale, gaussian=kind)
-        for values, expected in ((noise, noisy.deviation), (noise**2, noisy.variance)):
+        for values, expected in ((noise, noisy.mean_noise), (noise**2, noisy.variance)):
             assert abs(values.mean() - expected) <= 6 * values.std() / np.sqrt(CELLS.size)
 
 
@@ -45,7 +45,7 @@ def test_moments_are_those_of_the_noise_that_is_drawn(scale: Fraction) -> None:
 @pytest.mark.parametrize("scale", [Fraction(1, 10**9), Fraction(10**30)])
 def test_moments_of_any_scale_are_finite(scale: Fraction, gaussian: bool) -> None:
     noisy = NoisyMarginal(("a",), CELLS, scale, gaussian=gaussian)
-    assert 0 < noisy.deviation < 1e31
+    assert 0 < noisy.mean_noise < 1e31
     assert 0 < noisy.variance < 1e61
 
 

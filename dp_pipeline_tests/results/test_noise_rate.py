@@ -20,7 +20,7 @@ def test_deviation_and_variance_are_those_of_a_table(concentrated: bool, distanc
     scale = Fraction(distance**2) / (2 * amount) if concentrated else distance / amount
     table = NoisyMarginal(("a",), np.zeros(2, np.int64), scale, gaussian=concentrated)
     rate = NoiseRate(concentrated, distance)
-    assert rate.deviation(float(amount)) == pytest.approx(table.deviation, rel=0.01)
+    assert rate.mean_noise(float(amount)) == pytest.approx(table.mean_noise, rel=0.01)
     assert rate.variance(float(amount)) == pytest.approx(table.variance, rel=0.01)
 
 
@@ -39,7 +39,7 @@ def test_no_split_of_the_amount_has_less_noise_than_the_shares(
 
     def noise(shares: list[float]) -> float:
         each = [amount * share / sum(shares) for share in shares]
-        return sum(w * rate.deviation(one) for w, one in zip(weights, each, strict=True))
+        return sum(w * rate.mean_noise(one) for w, one in zip(weights, each, strict=True))
 
     assert noise([rate.share(weight) for weight in weights]) == pytest.approx(least)
     assert noise(parts[: len(weights)]) >= least * (1 - 1e-9)

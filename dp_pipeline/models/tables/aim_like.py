@@ -97,7 +97,7 @@ class AimLike(TableModel):
             ]
             expected = {names: state.fitted.predict_counts(names) for names in offered}
             rate = NoiseRate(curator.currency != PURE, curator.distance)
-            noise = rate.deviation(float(step * self.measuring_share))
+            noise = rate.mean_noise(float(step * self.measuring_share))
             chosen = _worst(curator, expected, noise, amount=step * (1 - self.measuring_share))
             grown = state.grown(chosen)
             if grown is None:

@@ -319,7 +319,7 @@ class Planning:
     def table_noise(self, cells: FloatArray, amount: float) -> FloatArray:
         """Return the L1 noise, in rows, of tables with so many cells if d − 1 of them share the
         budget."""
-        return cells * self.rate.deviation(amount / max(1, len(self.sizes) - 1))
+        return cells * self.rate.mean_noise(amount / max(1, len(self.sizes) - 1))
 
     @cached_property
     def _foreseen(self) -> tuple[FloatArray, FloatArray]:
@@ -402,7 +402,7 @@ class Planning:
         amounts = self.covering_amounts(views, self.late_amount)
         for view, amount in zip(views, amounts, strict=True):
             cells = cell_count(view, self.sizes)
-            precision = 1 / (self.rate.deviation(amount) ** 2 * cells)
+            precision = 1 / (self.rate.mean_noise(amount) ** 2 * cells)
             inside = sorted(model.place[name] for name in view)
             of_singles[inside] += precision / levels[inside]
             of_pairs[np.ix_(inside, inside)] += precision

@@ -85,7 +85,7 @@ class PriorRound:
         while tables:
             amounts = growth.error.divide(tables, growth.amount)[0].tolist()
             noise = [
-                prod(growth.error.grouped[name] for name in names) * rate.deviation(amount)
+                prod(growth.error.grouped[name] for name in names) * rate.mean_noise(amount)
                 for names, amount in zip(tables, amounts, strict=True)
             ]
             ratios = [rows / errors[names] for rows, names in zip(noise, tables, strict=True)]
