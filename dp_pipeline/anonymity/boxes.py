@@ -62,9 +62,12 @@ def fill_gaps(is_held: Mask, columns: Sequence[Column]) -> list[Mask]:
 
 
 def _code_sets(mask: Mask) -> list[tuple[int, ...]]:
-    masks, numbers = np.unique(mask, axis=0, return_inverse=True)
-    sets = [tuple(np.flatnonzero(is_held).tolist()) for is_held in masks]
-    return [sets[number] for number in numbers.ravel()]
+    # Eight levels a byte: rows of bytes are compared in one step, and rows of masks in many.
+    packed = np.packbits(mask, axis=1)
+    rows = packed.view(np.dtype((np.void, packed.shape[1]))).ravel()
+    _, firsts, numbers = np.unique(rows, return_index=True, return_inverse=True)
+    sets = [tuple(np.flatnonzero(is_held).tolist()) for is_held in mask[firsts]]
+    return [sets[number] for number in numbers.tolist()]
 
 
 def text_of(codes: Sequence[int], column: Column) -> str:

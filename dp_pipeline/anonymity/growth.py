@@ -28,18 +28,19 @@ class LevelLine:
     labels       number of labels
     levels       number of levels in the sequence
     positions    (n, d) position of each code in the sequence
-    bits         all cumulative bits
+    ranges       (bits, 3) column, and first code and end, of each cumulative bit
     columns      (bits,) position of each bit's column
     first, end   (bits,) range of positions in the sequence where each bit is true
     """
 
     def __init__(self, rows: CodedRows, counts: IntArray) -> None:
         self.rows, self.counts, self.labels = rows, counts, len(rows.target_levels)
-        starts, self.bits = level_starts(rows.columns), cumulative_bits(rows.columns)
+        starts, bits = level_starts(rows.columns), cumulative_bits(rows.columns)
         self.positions, self.levels = rows.codes.astype(np.int64) + starts[:-1], int(starts[-1])
-        self.columns = np.array([bit.column for bit in self.bits], dtype=np.int64)
-        runs = np.array([bit.code_range(rows.columns) for bit in self.bits], dtype=np.int64)
-        self.first, self.end = (runs.reshape(-1, 2) + starts[self.columns, None]).T
+        ranges = [(bit.column, *bit.code_range(rows.columns)) for bit in bits]
+        self.ranges = np.array(ranges, dtype=np.int64).reshape(-1, 3)
+        self.columns = self.ranges[:, 0]
+        self.first, self.end = (self.ranges[:, 1:] + starts[self.columns, None]).T
 
     def sum_by_bit(self, by_level: NDArray[Any]) -> NDArray[Any]:
         """Return sums over the rows where each bit is true (…, bits), from sums over the rows of
@@ -134,11 +135,10 @@ def grow(
     while boxes.size and len(line.columns):
         bits = _chosen_bits(line, boxes, guarantee, choose)
         is_cut, sides = bits != NO_CUT, np.zeros((boxes.size, 2), dtype=np.int64)
-        for box in np.flatnonzero(is_cut).tolist():
-            bit = line.bits[bits[box]]
-            sides[box] = no, yes = len(nodes), len(nodes) + 1
-            first, end = bit.code_range(kinds.columns)
-            nodes[node_of_box[box]] = Fork(bit.column, first, end, no, yes)
+        sides[is_cut] = len(nodes) + np.arange(2 * np.count_nonzero(is_cut)).reshape(-1, 2)
+        forks = np.hstack([line.ranges[bits], sides])[is_cut].tolist()
+        for node, fork in zip(node_of_box[is_cut].tolist(), forks, strict=True):
+            nodes[node] = Fork(*fork)
             nodes += [None, None]
         bit_of_row = bits[boxes.keys]
         position = line.positions[boxes.members, line.columns[bit_of_row]]
