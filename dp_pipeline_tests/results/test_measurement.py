@@ -54,5 +54,5 @@ def test_large_gaussian_noise_is_continued_without_a_step() -> None:
         NoisyMarginal(("a",), CELLS, scale, gaussian=True)
         for scale in (Fraction(10**4), Fraction(10**4) + Fraction(1, 10**9))
     )
-    assert above.deviation == pytest.approx(below.deviation, rel=1e-5)
+    assert above.mean_noise == pytest.approx(below.mean_noise, rel=1e-5)
     assert above.variance == pytest.approx(below.variance, rel=1e-9)
