@@ -140,19 +140,16 @@ class FittedTree:
                 if name in clique:
                     continue
                 shared = tuple(partner for partner in clique if partner in names)
-                joint = self._extend(marginal_of(joint, names, (name, *shared)), index, shared)
+                # P(x, clique) from P(x, separator): 0 where the separator has no probability.
+                apart = tuple(axis for axis, other in enumerate(clique) if other not in shared)
+                total = self.tables[index].sum(axis=apart, keepdims=True)
+                joint = marginal_of(joint, names, (name, *shared)).reshape(-1, *total.shape)
+                joint = joint * ratio(self.tables[index], total)
                 names = (name, *clique)
             for partner in clique:
                 if partner not in shared:
                     yield partner, marginal_of(joint, names, (name, partner))
             stack += [(index, i, joint, names) for i in self._neighbours[index] if i != before]
-
-    def _extend(self, table: FloatArray, index: int, shared: Names) -> FloatArray:
-        """Return P(x, clique) from P(x, separator), 0 where the separator has no probability."""
-        clique, names = self.tables[index], self.model.nodes[index].names
-        axes = tuple(axis for axis, name in enumerate(names) if name not in shared)
-        total = clique.sum(axis=axes, keepdims=True)
-        return np.asarray(table.reshape(len(table), *total.shape) * ratio(clique, total))
 
     @cached_property
     def _neighbours(self) -> list[list[int]]:

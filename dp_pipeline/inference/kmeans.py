@@ -266,25 +266,20 @@ def pack_spheres(k: int, box: Sequence[Coordinate], rng: Generator) -> FloatArra
 
 
 def _insert_spheres(shape: tuple[int, ...], radius: float, rng: Generator) -> FloatArray | None:
+    """Return random centres of spheres in [−1, 1]^d without overlap; None if tries run out."""
     places = np.empty(shape)
     for i in range(len(places)):
-        place = _free_place(places[:i], radius, rng)
-        if place is None:
+        for _ in range(_BATCHES):
+            candidates = rng.uniform(radius - 1, 1 - radius, size=(_BATCH, shape[1]))
+            # Axis by axis, not by a matrix product, whose last digit depends on the machine: a
+            # replay must find the same places.
+            squares = np.zeros((_BATCH, i))
+            for candidate, place in zip(candidates.T, places[:i].T, strict=True):
+                squares += (candidate[:, None] - place) ** 2
+            is_free = (squares >= 4 * radius**2).all(axis=1)
+            if is_free.any():
+                places[i] = candidates[is_free.argmax()]
+                break
+        else:
             return None
-        places[i] = place
     return places
-
-
-def _free_place(places: FloatArray, radius: float, rng: Generator) -> FloatArray | None:
-    """Return a random centre for one more sphere that overlaps no other; None if tries run out."""
-    for _ in range(_BATCHES):
-        candidates = rng.uniform(radius - 1, 1 - radius, size=(_BATCH, places.shape[1]))
-        # Axis by axis, not by a matrix product, whose last digit depends on the machine: a
-        # replay must find the same places.
-        squares = np.zeros((_BATCH, len(places)))
-        for candidate, place in zip(candidates.T, places.T, strict=True):
-            squares += (candidate[:, None] - place) ** 2
-        is_free = (squares >= 4 * radius**2).all(axis=1)
-        if is_free.any():
-            return np.asarray(candidates[is_free.argmax()])
-    return None

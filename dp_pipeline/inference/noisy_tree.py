@@ -27,18 +27,6 @@ class Sparsity:
     rest: float
 
 
-@dataclass(frozen=True)
-class _Families:
-    """The nodes of a tree that have the same number of children, with these.
-
-    parents    int64 (g,) positions among all nodes
-    children   int64 (g, m) positions
-    """
-
-    parents: IntArray
-    children: IntArray
-
-
 class NoisyTree:
     """The noisy counts of a tree that grows downwards, without a count of its root."""
 
@@ -47,7 +35,8 @@ class NoisyTree:
         self._values: FloatArray = np.zeros(1)
         # The root is not counted: it has no weight.
         self._precisions: FloatArray = np.zeros(1)
-        self._families: list[_Families] = []
+        # Nodes with the same number of children: positions of parents (g,) and children (g, m).
+        self._families: list[tuple[IntArray, IntArray]] = []
 
     def __len__(self) -> int:
         return len(self._values)
@@ -69,7 +58,7 @@ class NoisyTree:
         positions = len(self) + np.arange(values.size, dtype=np.int64)
         if not positions.size:
             return positions
-        self._families.append(_Families(parents, positions.reshape(values.shape)))
+        self._families.append((parents, positions.reshape(values.shape)))
         self._nodes.append(nodes)
         self._values = np.concatenate([self._values, values.ravel()])
         precision = np.repeat(1 / variance, values.shape[1])
@@ -89,8 +78,8 @@ class NoisyTree:
     def leaves(self) -> tuple[IntArray, Prefixes]:
         """The positions of the nodes without children, and those nodes."""
         is_leaf = np.ones(len(self), dtype=np.bool_)
-        for family in self._families:
-            is_leaf[family.parents] = False
+        for parents, _ in self._families:
+            is_leaf[parents] = False
         return np.flatnonzero(is_leaf), Prefixes.concatenate(self._nodes).where(is_leaf)
 
     def estimates(self, positions: IntArray) -> tuple[FloatArray, FloatArray]:
@@ -111,15 +100,14 @@ class NoisyTree:
         parent's sum are taken. The root has 1 at least.
         """
         agreed = _Estimates(self._values.copy(), self._precisions.copy())
-        for family in reversed(self._families):
-            variance = (1 / agreed.precisions[family.children]).sum(axis=1)
-            sums = agreed.values[family.children].sum(axis=1)
-            agreed.combine(family.parents, sums, 1 / variance)
+        for parents, children in reversed(self._families):
+            variance = (1 / agreed.precisions[children]).sum(axis=1)
+            agreed.combine(parents, agreed.values[children].sum(axis=1), 1 / variance)
         counts = np.zeros(len(self))
         counts[0] = max(1.0, agreed.values[0])
-        for family in self._families:
-            sparsity = below if family.parents[0] else first
-            counts[family.children] = agreed.divide(family, counts[family.parents], sparsity)
+        for parents, children in self._families:
+            sparsity = below if parents[0] else first
+            counts[children] = agreed.divide(counts[parents], children, sparsity)
         return counts
 
 
@@ -137,17 +125,20 @@ class _Estimates:
         self.precisions[index] = total
 
     def divide(
-        self, family: _Families, parents: FloatArray, sparsity: Sparsity | None
+        self, counts: FloatArray, children: IntArray, sparsity: Sparsity | None
     ) -> FloatArray:
-        """Return the counts of parents (g,) divided among their children, (g, m)."""
-        fan = family.children.shape[1]
-        values, variance = self.values[family.children], 1 / self.precisions[family.children]
+        """Return the counts of parents (g,) divided among their children, (g, m).
+
+        children   (g, m) positions
+        """
+        fan = children.shape[1]
+        values, variance = self.values[children], 1 / self.precisions[children]
         away = values - values.mean(axis=1, keepdims=True)
         noise = (fan - 1) * variance.mean(axis=1)
         total = (away**2).sum(axis=1)
         with np.errstate(divide="ignore", invalid="ignore"):
             part = np.where(total > 0, np.maximum(0.0, 1 - SHRINK * noise / total), 0.0)
-        shares = (parents / fan)[:, None] + part[:, None] * away
+        shares = (counts / fan)[:, None] + part[:, None] * away
         if sparsity is not None:
             certain = values > sparsity.one * np.sqrt(variance)
             rest = np.where(certain, 0.0, values).sum(axis=1)
@@ -155,7 +146,7 @@ class _Estimates:
             # Children beside a certain one whose sum is no more than noise look empty.
             empty = certain.any(axis=1) & (rest <= sparsity.rest * of_rest)
             shares[empty[:, None] & ~certain] = -np.inf
-        return project_rows(shares, parents)
+        return project_rows(shares, counts)
 
 
 CERTAIN = 8.0

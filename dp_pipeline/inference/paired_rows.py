@@ -206,9 +206,9 @@ def fitted_chances(
         return start
     targets = targets - (start * rows)[~free] @ features[~free]
     logits = np.log(start[free]) - np.log1p(-start[free])
-    dual = _Dual(logits, features[free], rows[free].astype(np.float64), targets, doubt)
+    logits = _minimise(logits, features[free], rows[free].astype(np.float64), targets, doubt)
     chances = start.copy()
-    chances[free] = _chance(dual.minimum())
+    chances[free] = _chance(logits)
     return chances
 
 
@@ -217,40 +217,37 @@ def _chance(logits: FloatArray) -> FloatArray:
     return np.asarray(0.5 + 0.5 * np.tanh(0.5 * logits))
 
 
-@dataclass(frozen=True, eq=False)
-class _Dual:
-    """The function Σ rows · log(1 + exp(logits)) − ⟨targets, θ⟩ + ½ Σ doubt · θ², convex in θ, with
-    logits = start + features · θ."""
+def _minimise(
+    start: FloatArray,
+    features: FloatArray,
+    rows: FloatArray,
+    targets: FloatArray,
+    doubt: FloatArray,
+) -> FloatArray:
+    """Return the logits, start + features · θ, at the minimum over θ of the convex function
+    Σ rows · log(1 + exp(logits)) − ⟨targets, θ⟩ + ½ Σ doubt · θ²."""
 
-    start: FloatArray
-    features: FloatArray
-    rows: FloatArray
-    targets: FloatArray
-    doubt: FloatArray
+    def value_at(theta: FloatArray) -> tuple[float, FloatArray]:
+        logits = start + features @ theta
+        linear = float(targets @ theta) - float(doubt @ theta**2) / 2
+        return float(rows @ np.logaddexp(0.0, logits)) - linear, logits
 
-    def minimum(self) -> FloatArray:
-        """Return the logits at the minimum of the function."""
-        theta = np.zeros(len(self.targets))
-        value, logits = self._at(theta)
-        for _ in range(STEPS):
-            chance = _chance(logits)
-            slope = (self.rows * chance) @ self.features - self.targets + self.doubt * theta
-            if np.abs(slope).max() <= SETTLED * self.rows.sum():
-                break
-            weights = self.rows * chance * (1 - chance)
-            curvature = (self.features * weights[:, None]).T @ self.features + np.diag(self.doubt)
-            step = np.asarray(np.linalg.solve(curvature, slope))
-            part, promised = 1.0, float(slope @ step)
-            after, there = self._at(theta - step)
-            while after > value - ENOUGH * part * promised and part > ENOUGH:
-                part /= 2
-                after, there = self._at(theta - part * step)
-            if after >= value:
-                break
-            theta, value, logits = theta - part * step, after, there
-        return logits
-
-    def _at(self, theta: FloatArray) -> tuple[float, FloatArray]:
-        logits = self.start + self.features @ theta
-        linear = float(self.targets @ theta) - float(self.doubt @ theta**2) / 2
-        return float(self.rows @ np.logaddexp(0.0, logits)) - linear, logits
+    theta = np.zeros(len(targets))
+    value, logits = value_at(theta)
+    for _ in range(STEPS):
+        chance = _chance(logits)
+        slope = (rows * chance) @ features - targets + doubt * theta
+        if np.abs(slope).max() <= SETTLED * rows.sum():
+            break
+        weights = rows * chance * (1 - chance)
+        curvature = (features * weights[:, None]).T @ features + np.diag(doubt)
+        step = np.asarray(np.linalg.solve(curvature, slope))
+        part, promised = 1.0, float(slope @ step)
+        after, there = value_at(theta - step)
+        while after > value - ENOUGH * part * promised and part > ENOUGH:
+            part /= 2
+            after, there = value_at(theta - part * step)
+        if after >= value:
+            break
+        theta, value, logits = theta - part * step, after, there
+    return logits

@@ -143,15 +143,12 @@ class NoisyAnswers:
             for names in attribute_sets
         )
         tables = [table for table in compared if table is not None]
-        tables += [] if units is None else self._pair_tables(units, rows=total.rows)
+        if units is not None:
+            for name, noisy in self.pairs.items():
+                shares, noise = noisy.table / total.rows, noisy.noise_distance(total.rows)
+                distance = float(np.abs(_pairs_of_units(units, name) - shares).sum()) / 2
+                tables.append(MeasuredTable((name, name), distance, *noise))
         return tuple(sorted(tables, key=lambda t: (-t.model, -t.most, -t.distance)))
-
-    def _pair_tables(self, units: UnitTables, *, rows: float) -> list[MeasuredTable]:
-        tables = []
-        for name, noisy in self.pairs.items():
-            distance = float(np.abs(_pairs_of_units(units, name) - noisy.table / rows).sum()) / 2
-            tables.append(MeasuredTable((name, name), distance, *noisy.noise_distance(rows)))
-        return tables
 
     def unmeasured(self, codes: Mapping[str, IntArray]) -> int:
         """Return the number of pairs among the attributes of ``codes`` that no table measured."""

@@ -19,7 +19,6 @@ from dp_pipeline.reporting.text import number_text
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
-    from matplotlib.colors import PowerNorm
     from matplotlib.figure import Figure
 
 MOST_EDGES = 1025
@@ -105,7 +104,8 @@ _SHADES = ("#ffffff", "#d6e8f5", "#94c3e4", "#4594cb", "#1a659e", "#0c2c52")
 _CENTRE = "#d55e00"
 
 _PAPER = {"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.6}
-"""Behind a text that stands on the map."""
+_NOTE: dict[str, Any] = {"textcoords": "offset points", "color": picture.INK, "bbox": _PAPER}
+"""Style of a text that stands on the map."""
 
 
 def cluster_maps(views: Sequence[ClusterView], *, title: str) -> Picture:
@@ -179,18 +179,13 @@ def _height(views: Sequence[ClusterView], across: int, down: int) -> float:
 def _draw(
     axes: Axes, view: ClusterView, density: Density, *, highest: float, is_small: bool
 ) -> None:
-    from matplotlib.colors import LinearSegmentedColormap
-
     x, y = (
         interval.lower + edges * side
         for interval, edges, side in zip(
             view.box, (density.x_edges, density.y_edges), view.sides, strict=True
         )
     )
-    shades = LinearSegmentedColormap.from_list("density", _SHADES)
-    axes.pcolormesh(
-        x, y, density.cells.T, cmap=shades, norm=_norm(highest), linewidth=0, rasterized=True
-    )
+    axes.pcolormesh(x, y, density.cells.T, linewidth=0, rasterized=True, **_shades_of(highest))
     if not is_small:
         _outline(axes, view)
     _mark_centres(axes, view, is_small=is_small)
@@ -201,10 +196,11 @@ def _draw(
         )
 
 
-def _norm(highest: float) -> PowerNorm:
-    from matplotlib.colors import PowerNorm
+def _shades_of(highest: float) -> dict[str, Any]:
+    from matplotlib.colors import LinearSegmentedColormap, PowerNorm
 
-    return PowerNorm(0.45, vmin=0.0, vmax=highest)
+    shades = LinearSegmentedColormap.from_list("density", _SHADES)
+    return {"cmap": shades, "norm": PowerNorm(0.45, vmin=0.0, vmax=highest)}
 
 
 def _outline(axes: Axes, view: ClusterView) -> None:
@@ -229,36 +225,21 @@ def _mark_centres(axes: Axes, view: ClusterView, *, is_small: bool) -> None:
     if view.sizes is not None:
         share = view.sizes.clip(min=0) * many / max(1.0, view.sizes.clip(min=0).sum())
         areas, is_hollow = (area * share).clip(3.0, 4 * area), view.sizes <= 0
-    for chosen, face in ((~is_hollow, _CENTRE), (is_hollow, "none")):
+    for chosen, face, edge in ((~is_hollow, _CENTRE, "white"), (is_hollow, "none", _CENTRE)):
         here = np.nonzero(chosen[: len(view.centres)])[0]
-        axes.scatter(
-            view.centres[here, 0],
-            view.centres[here, 1],
-            s=areas[here],
-            facecolors=face,
-            edgecolors="white" if face == _CENTRE else _CENTRE,
-            linewidths=1.2 if area > 20 else 0.4,
-            zorder=5,
-            clip_on=False,
-        )
+        style: dict[str, Any] = {"facecolors": face, "edgecolors": edge, "clip_on": False}
+        width = 1.2 if area > 20 else 0.4
+        x, y = view.centres[here].T
+        axes.scatter(x, y, s=areas[here], linewidths=width, zorder=5, **style)
 
 
 def _number_centres(axes: Axes, view: ClusterView, *, is_small: bool) -> None:
     if view.sizes is None or len(view.sizes) > (MOST_NUMBERS // 3 if is_small else MOST_NUMBERS):
         return
     for centre, size in zip(view.centres, view.sizes.tolist(), strict=True):
-        is_number_left = _fits_left(centre, view)
-        axes.annotate(
-            rows_text(size),
-            tuple(centre.tolist()),
-            xytext=(-6 if is_number_left else 6, 3),
-            textcoords="offset points",
-            ha="right" if is_number_left else "left",
-            fontsize=6 if is_small else 7.5,
-            color=picture.INK,
-            bbox=_PAPER,
-            zorder=6,
-        )
+        aside, anchor = (-6, "right") if _fits_left(centre, view) else (6, "left")
+        style: dict[str, Any] = {"fontsize": 6 if is_small else 7.5, "ha": anchor, "zorder": 6}
+        axes.annotate(rows_text(size), tuple(centre.tolist()), xytext=(aside, 3), **style, **_NOTE)
 
 
 def _fits_left(centre: np.ndarray, view: ClusterView) -> bool:
@@ -266,10 +247,8 @@ def _fits_left(centre: np.ndarray, view: ClusterView) -> bool:
     if not _MARGIN < share < 1 - _MARGIN:
         return bool(share > _MARGIN)
     offsets = (view.centres - centre) / view.sides
-    other_offsets = offsets[(offsets != 0).any(axis=1)]
-    return len(other_offsets) > 0 and bool(
-        other_offsets[(other_offsets**2).sum(axis=1).argmin(), 0] > 0
-    )
+    others = offsets[(offsets != 0).any(axis=1)]
+    return len(others) > 0 and bool(others[(others**2).sum(axis=1).argmin(), 0] > 0)
 
 
 def _draw_scale(axes: Axes, view: ClusterView, metres: float) -> None:
@@ -284,21 +263,11 @@ def _draw_scale(axes: Axes, view: ClusterView, metres: float) -> None:
     start, low = view.box[0].lower + 0.04 * view.sides[0], view.box[1].lower + 0.05 * view.sides[1]
     white = [withStroke(linewidth=4.0, foreground="white")]
     end = start + length / metres
-    axes.plot(
-        [start, end], [low, low], color=picture.INK, linewidth=1.6, path_effects=white, zorder=7
-    )
+    line: dict[str, Any] = {"color": picture.INK, "linewidth": 1.6, "path_effects": white}
+    axes.plot([start, end], [low, low], zorder=7, **line)
     text = f"{length / 1000:,.0f} km" if length >= 1000 else f"{length:,.3g} m"
-    axes.annotate(
-        text,
-        ((start + end) / 2, low),
-        xytext=(0, 3),
-        textcoords="offset points",
-        ha="center",
-        fontsize=7,
-        color=picture.INK,
-        bbox=_PAPER,
-        zorder=7,
-    )
+    style: dict[str, Any] = {"fontsize": 7, "ha": "center", "zorder": 7}
+    axes.annotate(text, ((start + end) / 2, low), xytext=(0, 3), **style, **_NOTE)
 
 
 def _name_axes(axes: Axes, view: ClusterView, *, is_named: tuple[bool, bool]) -> None:
@@ -337,10 +306,8 @@ def _mark_dates(axis: Axis, format_date: Callable[[float], str] | None) -> None:
 
 def _explain_shades(figure: Figure, axes: Axes, highest: float) -> None:
     from matplotlib.cm import ScalarMappable
-    from matplotlib.colors import LinearSegmentedColormap
 
-    shades = LinearSegmentedColormap.from_list("density", _SHADES)
-    scale = ScalarMappable(_norm(highest), shades)
+    scale = ScalarMappable(**_shades_of(highest))
     bar = figure.colorbar(scale, ax=axes, shrink=0.85, pad=0.02, aspect=36, extend="max")
     steps = [digit * 10.0**power for power in range(9) for digit in (1, 3)]
     bar.set_ticks([0.0, *(step for step in steps if step < 0.7 * highest), highest])

@@ -243,10 +243,9 @@ def _draw_one(panel: Panel, title: str, width: float) -> Figure:
 
 
 def _draw_several(panels: Sequence[Panel], title: str) -> Figure:
-    names = dict(sorted((line.place, line.name) for panel in panels for line in panel.lines))
-    figure, grid = picture.new_panels(
-        len(panels), inches=_PANEL, title=title, names=list(names.values())
-    )
+    by_place = dict(sorted((line.place, line.name) for panel in panels for line in panel.lines))
+    names = list(by_place.values())
+    figure, grid = picture.new_panels(len(panels), inches=_PANEL, title=title, names=names)
     for axes, panel in zip(grid, panels, strict=True):
         draw_panel(axes, panel)
         axes.tick_params(labelsize=7.5)
@@ -260,10 +259,9 @@ def draw_panel(axes: Axes, panel: Panel) -> None:
 
     panel   with at least one finite value
     """
+    shade: dict[str, Any] = {"color": picture.COLOURS[4], "alpha": 0.35, "linewidth": 0}
     for bar in panel.bars:
-        axes.fill_between(
-            [bar.first, bar.last], 0, bar.height, color=picture.COLOURS[4], alpha=0.35, linewidth=0
-        )
+        axes.fill_between([bar.first, bar.last], 0, bar.height, **shade)
     for index, line in enumerate(panel.lines):
         _draw(axes, line, panel.x_axis, _aside(panel, index))
     _scale_across(axes, panel.x_axis)
@@ -289,25 +287,15 @@ def _draw(axes: Axes, line: Line, x_axis: HorizontalAxis, aside: float) -> None:
     values = [value for _, value in line.line_points]
     if line.style != "marks":
         dashed = {"linestyle": "--", "linewidth": 1.3} if line.style == "dashed steps" else {}
-        style: dict[str, Any] = {**look, "linewidth": 1.8, **dashed}
-        axes.step(
-            [*positions, x_axis.span[1]], [*values, values[-1]], where="post", zorder=3, **style
-        )
+        style: dict[str, Any] = {**look, "linewidth": 1.8, **dashed, "where": "post", "zorder": 3}
+        axes.step([*positions, x_axis.span[1]], [*values, values[-1]], **style)
         return
     axes.plot(positions, values, linewidth=1.8, zorder=3, **look)
-    axes.errorbar(
-        [x_axis.place(point.position) * aside for point in line.points],
-        [point.value for point in line.points],
-        yerr=[point.bar or math.nan for point in line.points],
-        fmt=marker,
-        color=look["color"],
-        markersize=6,
-        markeredgecolor="white",
-        markeredgewidth=0.5,
-        elinewidth=1.3,
-        capsize=3,
-        zorder=4,
-    )
+    positions = [x_axis.place(point.position) * aside for point in line.points]
+    values, bars = [p.value for p in line.points], [p.bar or math.nan for p in line.points]
+    edge: dict[str, Any] = {"markeredgecolor": "white", "markeredgewidth": 0.5, "markersize": 6}
+    mark: dict[str, Any] = {"fmt": marker, "color": look["color"], "zorder": 4, **edge}
+    axes.errorbar(positions, values, yerr=bars, elinewidth=1.3, capsize=3, **mark)
 
 
 def _scale_across(axes: Axes, x_axis: HorizontalAxis) -> None:
@@ -402,15 +390,9 @@ def tick_texts(values: Sequence[float]) -> list[str]:
 
 def _draw_reference(axes: Axes, value: float, name: str) -> None:
     axes.axhline(value, color=picture.MUTED, linewidth=1, linestyle=(0, (4, 3)), zorder=2)
-    axes.annotate(
-        picture.plain(name),
-        (0.0, value),
-        xycoords=("axes fraction", "data"),
-        xytext=(4, 3),
-        textcoords="offset points",
-        fontsize=8,
-        color=picture.MUTED,
-    )
+    style: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
+    style |= {"fontsize": 8, "color": picture.MUTED}
+    axes.annotate(picture.plain(name), (0.0, value), xytext=(4, 3), **style)
 
 
 def _name_ends(axes: Axes, panel: Panel, *, gap: float) -> None:
@@ -419,10 +401,8 @@ def _name_ends(axes: Axes, panel: Panel, *, gap: float) -> None:
     named_lines = [(line, line.end) for line in panel.lines if line.name and line.end is not None]
     if not named_lines:
         return
-    ends = [
-        (x_axis.span[1] if x_axis.kind == "time" else x_axis.place(x), y)
-        for _, (x, y) in named_lines
-    ]
+    is_time = x_axis.kind == "time"
+    ends = [(x_axis.span[1] if is_time else x_axis.place(x), y) for _, (x, y) in named_lines]
     anchors = (axes.transScale + axes.transLimits).transform(ends)
     heights = picture.spread_apart(anchors[:, 1].tolist(), gap=gap)
     for (line, _), (x, y), height in zip(named_lines, anchors, heights, strict=True):
@@ -432,7 +412,6 @@ def _name_ends(axes: Axes, panel: Panel, *, gap: float) -> None:
         axes.plot([x, 1.025], [y, height], linewidth=0.7, alpha=0.6, **inside)
         if line.style == "marks":
             axes.plot([1.025], [height], marker=look["marker"], markersize=6, **inside)
-        name, transform = picture.plain(line.name, width=24), axes.transAxes
-        axes.text(
-            1.05, height, name, transform=transform, va="center", fontsize=9, color=picture.INK
-        )
+        name = picture.plain(line.name, width=24)
+        inside["color"] = picture.INK
+        axes.text(1.05, height, name, va="center", fontsize=9, **inside)

@@ -183,13 +183,8 @@ def _draw_errors(axes: Axes, values: FloatArray, reaches: FloatArray) -> None:
 
 
 def _draw_dots(axes: Axes, values: FloatArray) -> None:
+    style: dict[str, Any] = {"markersize": 3.6, "markeredgewidth": 0, "clip_on": False}
     for release, (shares, step) in enumerate(zip(values, _steps(len(values)), strict=True)):
-        axes.plot(
-            shares,
-            np.arange(len(shares)) + step,
-            picture.MARKERS[release % len(picture.MARKERS)],
-            color=picture.COLOURS[release % len(picture.COLOURS)],
-            markersize=3.6,
-            markeredgewidth=0,
-            clip_on=False,
-        )
+        marker = picture.MARKERS[release % len(picture.MARKERS)]
+        style["color"] = picture.COLOURS[release % len(picture.COLOURS)]
+        axes.plot(shares, np.arange(len(shares)) + step, marker, **style)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -189,24 +189,16 @@ def _draw_link(axes: Axes, graph: ModelGraph, row: int) -> None:
 
 def _draw_node(axes: Axes, node: Node, row: int) -> None:
     x = node.lane * _LANE
-    axes.plot(
-        [x], [row], "o", color=picture.COLOURS[0], markersize=6, markeredgecolor="white", zorder=2
-    )
+    mark: dict[str, Any] = {"color": picture.COLOURS[0], "markeredgecolor": "white"}
+    axes.plot([x], [row], "o", markersize=6, zorder=2, **mark)
     letters = _LETTERS - 4 * node.lane
     texts = [(", ".join(node.own), picture.INK, "bold")]
     if node.separator:
         texts += [(f"shares {', '.join(node.separator)}", picture.MUTED, "normal")]
+    style: dict[str, Any] = {"va": "center", "fontsize": 7.5}
     for line, (text, colour, weight) in enumerate(texts):
-        axes.text(
-            x + 0.13,
-            row - (0.19 if node.separator else 0) + 0.4 * line,
-            picture.plain(text, width=letters),
-            va="center",
-            fontsize=7.5,
-            color=colour,
-            fontweight=weight,
-        )
+        y = row - (0.19 if node.separator else 0) + 0.4 * line
+        short = picture.plain(text, width=letters)
+        axes.text(x + 0.13, y, short, color=colour, fontweight=weight, **style)
     cells = f"{node.cells:,} cells"
-    axes.text(
-        picture.WIDTH - 0.3, row, cells, ha="right", va="center", fontsize=7.5, color=picture.MUTED
-    )
+    axes.text(picture.WIDTH - 0.3, row, cells, ha="right", color=picture.MUTED, **style)

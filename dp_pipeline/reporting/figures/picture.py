@@ -250,16 +250,9 @@ def _list_names(axes: Axes, names: Sequence[str]) -> None:
         for index, name in enumerate(names)
     ]
     axes.set_axis_off()
-    axes.legend(
-        handles=handles,
-        loc="upper left",
-        borderaxespad=0.0,
-        ncols=_ACROSS,
-        frameon=False,
-        fontsize=8.5,
-        labelcolor=INK,
-        handletextpad=0.3,
-    )
+    frame: dict[str, Any] = {"frameon": False, "borderaxespad": 0.0, "handletextpad": 0.3}
+    text: dict[str, Any] = {"fontsize": 8.5, "labelcolor": INK}
+    axes.legend(handles=handles, loc="upper left", ncols=_ACROSS, **frame, **text)
 
 
 def spread_apart(heights: Sequence[float], *, gap: float) -> list[float]:
