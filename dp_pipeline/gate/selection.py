@@ -20,18 +20,31 @@ MAX_CELLS_AT_ONCE = 1 << 22
 """Cells that one scan counts, at most, since its exact tables are in memory together."""
 
 
-class Candidates:
-    """The candidate tables of a selection, with their scores; all but the exact scores is public.
+def clip_score(score: int) -> int:
+    """Return a score clipped to ±MAX_SCORE."""
+    return max(-MAX_SCORE, min(MAX_SCORE, score))
+
+
+class ScoreSession:
+    """A session of paid questions about the scores of candidate tables.
+
+    The exact scores are computed at the first new answer and stay sealed. Every method charges for
+    its own question first, in the release's currency, ε or ρ. Scores are integers in 1/2^16 row;
+    Δ_i is the sensitivity of the score of candidate i (``gate.scores``). Cutting scores to
+    ±MAX_SCORE moves no two values further apart: no sensitivity grows.
 
     scores    attributes → the score of their table, one of ``SCORES``; at least one
     distance  rows that two neighbouring data sets differ by
-    moves     attributes → the sensitivity of the score, in 1/2^16 row
-    exact     function of a counter: all exact scores in order, sealed; called after a charge only
-
-    Cutting scores to ±MAX_SCORE moves no two values further apart: no sensitivity grows.
     """
 
-    def __init__(self, scores: Mapping[Names, Score], *, domain: Domain, distance: int) -> None:
+    def __init__(
+        self,
+        scores: Mapping[Names, Score],
+        executor: QueryExecutor[Counter],
+        *,
+        domain: Domain,
+        distance: int,
+    ) -> None:
         if not scores:
             raise BoundaryViolation(
                 "A choice by private scores needs one or more candidates, but it has none"
@@ -44,24 +57,81 @@ class Candidates:
             )
         for names, score in scores.items():
             score.require_shape(require_table(domain, names))
-        self._scores = dict(scores)
+        self._executor, self._scores = executor, dict(scores)
         self._cells = [domain.cell_count(names) for names in self._scores]
         self._places = {names: position for position, names in enumerate(self._scores)}
-        self.moves = {names: score.linf(distance) for names, score in self._scores.items()}
-        self.exact = CachedScan(self._score_all)
-        self.digest = digest_of(
+        self._moves = {names: score.linf(distance) for names, score in self._scores.items()}
+        self._exact = CachedScan(self._score_all)
+        self._digest = digest_of(
             {names: (score.kind, score) for names, score in self._scores.items()}
         )
 
-    def __len__(self) -> int:
-        return len(self._scores)
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({len(self._scores)} candidates)"
 
-    @property
-    def names(self) -> tuple[Names, ...]:
-        """The attributes of each candidate, in their order."""
-        return tuple(self._scores)
+    def measure_all(self, *, amount: Fraction) -> IntArray:
+        """Charge once and return all noisy scores, (m,), in order: Δ1 = Σ Δ_i, Δ2² = Σ Δ_i²."""
+        moves = self._moves.values()
+        query = self._executor.vector_query(
+            f"scores of {len(moves)} tables",
+            l1=sum(moves),
+            l2_squared=sum(move * move for move in moves),
+            amount=amount,
+        )
+        return self._executor.charge_and_answer(query, ("scores", self._digest), self._exact)
 
-    def places(self, names: Sequence[Names]) -> list[int]:
+    def measure_together(self, *, epsilon: Fraction) -> IntArray:
+        """Charge ε and return all noisy scores, (m,), by the L∞ mechanism: Δ∞ = max Δ_i.
+
+        For equal Δ_i the noise of each is less than half of that of ``measure_all``.
+        """
+        moves = self._moves.values()
+        words = f"scores of {len(moves)} tables together"
+        query = self._executor.linf_query(words, linf=max(moves), epsilon=epsilon)
+        return self._executor.charge_and_answer(
+            query, ("scores together", self._digest), self._exact
+        )
+
+    def measure_total(self, *, amount: Fraction) -> int:
+        """Charge once and return the noisy sum of all scores, clipped before: Δ = Σ Δ_i."""
+        most = sum(self._moves.values())
+        words = f"total of the scores of {len(self._scores)} tables"
+
+        def count(counter: Counter) -> Sealed:
+            # Python integers, since a wrapped sum would have no sensitivity.
+            total = clip_score(sum(self._exact(counter).open_at_the_gate().tolist()))
+            return Sealed(np.array(total, dtype=np.int64))
+
+        query = self._executor.vector_query(words, l1=most, l2_squared=most * most, amount=amount)
+        key = ("total of scores", self._digest)
+        return int(self._executor.charge_and_answer(query, key, count))
+
+    def choose(
+        self,
+        words: str,
+        among: Sequence[Names],
+        *,
+        amount: Fraction,
+        penalties: Mapping[Names, int] | None = None,
+    ) -> Names:
+        """Charge once and return the candidate with a nearly highest score − penalty.
+
+        among       attributes of the candidates to choose from; Δ∞ = max Δ_i of them
+        penalties   public integers in 1/2^16 row; 0 where none is given
+        """
+        names = tuple(among)
+        places = self._positions(names)
+        offsets = self._offsets(penalties or {})[places]
+        linf = max(self._moves[name] for name in names)
+        query = self._executor.choice_query(words, linf=linf, amount=amount)
+        key = ("choice", self._digest, names, offsets)
+
+        def count(counter: Counter) -> Sealed:
+            return Sealed(self._exact(counter).open_at_the_gate()[places] - offsets)
+
+        return names[int(self._executor.charge_and_answer(query, key, count))]
+
+    def _positions(self, names: Sequence[Names]) -> list[int]:
         """Return the positions of some candidates; BoundaryViolation unless they are one or more
         different ones."""
         is_repeated = len(set(names)) < len(names)
@@ -73,8 +143,8 @@ class Candidates:
             )
         return [self._places[name] for name in names]
 
-    def penalties(self, penalties: Mapping[Names, int]) -> IntArray:
-        """Return a penalty for each candidate, in the order of ``names``, 0 where none is given.
+    def _offsets(self, penalties: Mapping[Names, int]) -> IntArray:
+        """Return a penalty for each candidate, in their order, 0 where none is given.
 
         BoundaryViolation for another table, and unless all are integers within ±2^61.
         """
@@ -106,87 +176,3 @@ class Candidates:
             batch.append(names)
             batch_cells += cells
         yield batch
-
-
-def clip_score(score: int) -> int:
-    """Return a score clipped to ±MAX_SCORE."""
-    return max(-MAX_SCORE, min(MAX_SCORE, score))
-
-
-class ScoreSession:
-    """A session of paid questions about the scores of candidate tables.
-
-    The exact scores are computed at the first new answer and stay sealed. Every method charges for
-    its own question first, in the release's currency, ε or ρ. Scores are integers in 1/2^16 row;
-    Δ_i is the sensitivity of the score of candidate i (``gate.scores``).
-    """
-
-    def __init__(self, candidates: Candidates, executor: QueryExecutor[Counter]) -> None:
-        self._candidates, self._executor = candidates, executor
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({len(self._candidates)} candidates)"
-
-    def measure_all(self, *, amount: Fraction) -> IntArray:
-        """Charge once and return all noisy scores, (m,), in order: Δ1 = Σ Δ_i, Δ2² = Σ Δ_i²."""
-        moves = self._candidates.moves.values()
-        query = self._executor.vector_query(
-            f"scores of {len(moves)} tables",
-            l1=sum(moves),
-            l2_squared=sum(move * move for move in moves),
-            amount=amount,
-        )
-        return self._executor.charge_and_answer(
-            query, ("scores", self._candidates.digest), self._candidates.exact
-        )
-
-    def measure_together(self, *, epsilon: Fraction) -> IntArray:
-        """Charge ε and return all noisy scores, (m,), by the L∞ mechanism: Δ∞ = max Δ_i.
-
-        For equal Δ_i the noise of each is less than half of that of ``measure_all``.
-        """
-        moves = self._candidates.moves.values()
-        words = f"scores of {len(moves)} tables together"
-        query = self._executor.linf_query(words, linf=max(moves), epsilon=epsilon)
-        return self._executor.charge_and_answer(
-            query, ("scores together", self._candidates.digest), self._candidates.exact
-        )
-
-    def measure_total(self, *, amount: Fraction) -> int:
-        """Charge once and return the noisy sum of all scores, clipped before: Δ = Σ Δ_i."""
-        most = sum(self._candidates.moves.values())
-        words = f"total of the scores of {len(self._candidates)} tables"
-
-        def count(counter: Counter) -> Sealed:
-            # Python integers, since a wrapped sum would have no sensitivity.
-            total = clip_score(sum(self._candidates.exact(counter).open_at_the_gate().tolist()))
-            return Sealed(np.array(total, dtype=np.int64))
-
-        query = self._executor.vector_query(words, l1=most, l2_squared=most * most, amount=amount)
-        key = ("total of scores", self._candidates.digest)
-        return int(self._executor.charge_and_answer(query, key, count))
-
-    def choose(
-        self,
-        words: str,
-        among: Sequence[Names],
-        *,
-        amount: Fraction,
-        penalties: Mapping[Names, int] | None = None,
-    ) -> Names:
-        """Charge once and return the candidate with a nearly highest score − penalty.
-
-        among       attributes of the candidates to choose from; Δ∞ = max Δ_i of them
-        penalties   public integers in 1/2^16 row; 0 where none is given
-        """
-        names = tuple(among)
-        places = self._candidates.places(names)
-        offsets = self._candidates.penalties(penalties or {})[places]
-        linf = max(self._candidates.moves[name] for name in names)
-        query = self._executor.choice_query(words, linf=linf, amount=amount)
-        key = ("choice", self._candidates.digest, names, offsets)
-
-        def count(counter: Counter) -> Sealed:
-            return Sealed(self._candidates.exact(counter).open_at_the_gate()[places] - offsets)
-
-        return names[int(self._executor.charge_and_answer(query, key, count))]

@@ -29,7 +29,7 @@ from dp_pipeline.gate.noise import NoiseSource
 from dp_pipeline.gate.parts import PartsCounter
 from dp_pipeline.gate.rules import PredictedLabel
 from dp_pipeline.gate.scores import PUBLIC_ROW_SCORES, Score
-from dp_pipeline.gate.selection import Candidates, ScoreSession
+from dp_pipeline.gate.selection import ScoreSession
 from dp_pipeline.results.accountant import GAUSSIAN, Accountant, Spend
 from dp_pipeline.results.derived_attribute import DerivedAttribute, Grouping
 from dp_pipeline.results.measurement import NoisyMarginal, NoisyNumber, SparseTable
@@ -373,8 +373,7 @@ class TableCurator:
         """
         if any(isinstance(score, PUBLIC_ROW_SCORES) for score in candidates.values()):
             self._require_public_rows("scores")
-        proven = Candidates(candidates, domain=self.domain, distance=self.distance)
-        return ScoreSession(proven, self._executor)
+        return ScoreSession(candidates, self._executor, domain=self.domain, distance=self.distance)
 
     def public_rows(self) -> int:
         """Return the exact number of rows, without a charge, if all neighbours have as many.

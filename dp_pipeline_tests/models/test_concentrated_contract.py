@@ -121,7 +121,7 @@ def exact_scores(curator: Curator, epsilon: Fraction, sound: Callable[..., Any])
     session = curator.open_scores(
         {names[:2]: DependenceScore(np.zeros(curator.domain.shape(names[:2]), np.int64))}
     )
-    exact = session._candidates.exact(curator._executor.counter).open_at_the_gate()
+    exact = session._exact(curator._executor.counter).open_at_the_gate()
     released = sound(curator, epsilon)
     return replace(released, codes=np.repeat(released.codes[:1], int(exact[0]) // UNIT, axis=0))
 
