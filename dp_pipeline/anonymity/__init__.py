@@ -27,7 +27,8 @@ METHODS: Registry[type[Method]] = Registry(
 
 
 def build_method(name: str, texts: Mapping[str, str], *, of: str) -> Method:
-    """Return a method with parameters parsed from text; DeclarationError for an invalid one.
+    """Return a method with parameters parsed from texts; DeclarationError for an unknown name or a
+    wrong parameter.
 
     of   name of the data set whose declaration it is, for the message
     """

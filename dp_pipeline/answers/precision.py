@@ -204,7 +204,8 @@ class Precision:
         return np.asarray(noise.ravel())
 
     def least_noise(self, attributes: Names) -> float:
-        """Return the least noise variance of a cell, in tables with one of the attributes."""
+        """Return the least noise variance of a cell, in tables with one of the attributes; in all
+        tables if none has one."""
         tables = [table for name in attributes for table in self._tables.with_attributes((name,))]
         return min(table.variance for table in tables or self._tables.tables)
 

@@ -46,7 +46,7 @@ def macro_auc(scores: FloatArray, target: IntArray) -> float:
     scores   (n, classes), one score for each row and class; of two classes only the second is used
     target   (n,) codes of the classes
 
-    NaN if all rows have one class, or there are none.
+    NaN if all rows have one class, or there are none. DeclarationError for other shapes.
 
     >>> macro_auc(np.array([[0.9, 0.1], [0.8, 0.2], [0.3, 0.7]]), np.array([0, 0, 1]))
     1.0

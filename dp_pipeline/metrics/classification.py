@@ -73,7 +73,8 @@ def train(
     ``logistic``   logistic regression, C = 1
 
     Rows of a single class, no rows, or no columns give a constant classifier of the majority,
-    negative in a tie. DeclarationError for columns of another length than the answers.
+    negative in a tie. Of more than 100,000 rows, a fixed sample is learned from. DeclarationError
+    for columns of another length than the answers.
     """
     for name, column in codes.items():
         if len(column) != len(answers):
@@ -221,8 +222,9 @@ def scores(
 
     If the labelled rows have one class or no features, or there are none, the scores are the
     overall rates of the classes, as ``class_rate`` gives them for features that no labelled row
-    has. Rows with equal features have equal scores. DeclarationError for wrong shapes and unknown
-    scorers.
+    has. Rows with equal features have equal scores. The solvers learn from a fixed sample where
+    there are more different rows than ``MOST_DIFFERENT_ROWS``. DeclarationError for wrong shapes
+    and unknown scorers.
 
     >>> learn, target = np.array([[0], [0], [1]]), np.array([0, 0, 1])
     >>> scores("class_rate", learn, target, np.array([[1], [2]]), 2).round(3).tolist()

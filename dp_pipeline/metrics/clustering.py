@@ -34,7 +34,8 @@ def nicv(points: FloatArray, centres: FloatArray, nearest: IntArray | None = Non
 
 
 def nearest_centres(points: FloatArray, centres: FloatArray) -> IntArray:
-    """Return the index of the nearest centre (k, d) of every point (N, d)."""
+    """Return the index (N,) of the centre (k, d) nearest to each point (N, d); DeclarationError for
+    other shapes and for no centre."""
     if points.ndim != 2 or centres.ndim != 2 or points.shape[1] != centres.shape[1]:
         raise DeclarationError(
             "The points and centres must be tables with equal numbers of columns, not of "

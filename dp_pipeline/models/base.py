@@ -387,8 +387,9 @@ def fit(
     coarse: FitResult | None = None,
     public: PublicTable | None = None,
 ) -> FitResult:
-    """Return the fit of a model with the budget of its guarantee; BoundaryViolation unless all of
-    it is spent.
+    """Fit a model with the budget of its guarantee; BoundaryViolation unless all of it is spent.
+
+    Clusters get a noisy number of the rows that were left out, which costs nothing more.
 
     epsilon   the requested ε, for which ``guarantee`` holds
     rng       for post-processing only

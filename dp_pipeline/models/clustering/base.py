@@ -48,6 +48,7 @@ class Clustering(Model):
             )
 
     def lloyd(self, curator: Curator) -> "Lloyd":
+        """Return the questions of noisy rounds in the model's columns; nothing is asked yet."""
         return Lloyd(curator, clustering_columns(self.columns, curator.domain))
 
 

@@ -155,7 +155,8 @@ def grow_network(
     step_price: Fraction,
     rng: Generator,
 ) -> tuple[tuple[Family, ...], int]:
-    """Return the family of every attribute, parents first, and the number of paid steps.
+    """Grow a network by private choices; return the family of every attribute, parents first, and
+    the number of paid steps.
 
     sizes        of the attributes, in declared order
     score_of     the score of a family's table
