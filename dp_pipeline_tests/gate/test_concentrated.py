@@ -59,7 +59,7 @@ def test_a_table_of_many_has_gaussian_noise_of_the_reach_squared() -> None:
     assert (rows.scale, colours.scale) == (Fraction(9 * 4, 2), Fraction(9 * 4, 6))
     assert rows.gaussian
     assert rows.variance == pytest.approx(18)
-    assert rows.deviation == pytest.approx(np.sqrt(36 / np.pi), rel=0.01)
+    assert rows.mean_noise == pytest.approx(np.sqrt(36 / np.pi), rel=0.01)
 
 
 @pytest.mark.parametrize("kind", sorted({*EXAMPLES} - {*IN_RHO}))
