@@ -36,13 +36,13 @@ _TRUTHS = {"True": "1", "1": "True", "False": "0", "0": "False"}
 
 @dataclass(frozen=True)
 class DeclaredColumn:
-    """A declared, public column of a synthesizer.
+    """A column of a synthesizer as it is declared, with what its type in ``X`` says.
 
     levels     declared levels in code order, of the types they were written in; None for a
                number in bins
     category   the pandas type of categories that declared them, or None
     dtype      of the column of ``X``; None before a fit
-    stored     the type that Arrow has for it, of decimals, dates and texts of dates; else None
+    stored     its Arrow type, of decimals, dates, and texts or objects of times; else None
     label      what a frame calls it where that is no text; its text is the attribute's name
     is_duration     whether its numbers are the seconds of durations
     is_discovered   whether its bounds or levels were discovered

@@ -209,7 +209,7 @@ def discovery_cost(
 
 
 def discovered_form(attribute: Attribute) -> dict[str, Any]:
-    """Return the discovered parts of a column in the form of a declaration."""
+    """Return what was discovered of a column: ``levels``, or ``bounds`` and ``edges``."""
     cells, interval, clock = attribute.cells, attribute.coordinate, attribute.clock
     if isinstance(cells, Bins) and interval is not None:
         bounds, edges = (interval.lower, interval.upper), cells.edges[1:-1]

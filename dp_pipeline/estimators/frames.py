@@ -292,7 +292,10 @@ Reads = Literal["text", "number", "time"]
 
 
 def stored(column: Any, reads: Reads = "text") -> pa.ChunkedArray:
-    """Return a column of X as if from a file: in a type that ``raw.values`` reads, or as texts."""
+    """Return a column of X as if from a file: in a type that ``raw.values`` reads, or as texts.
+
+    reads   what the column is declared to hold
+    """
     if column.dtype.name == "category":
         codes, categories = column.cat.codes.to_numpy(), stored(column.cat.categories, reads)
         return categories.take(pa.array(codes, mask=codes < 0))

@@ -69,7 +69,7 @@ class FitSeries:
         return FitSeries, ()
 
     def add(self, epsilon: Fraction) -> str:
-        """Add one fit; return the total cost as text, empty after the first fit."""
+        """Add one fit; return the number and cost of all as text, empty if it is the only one."""
         with self._lock:
             self.count += 1
             self.epsilon += epsilon
@@ -403,10 +403,9 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
             )
         return estimator
 
-    def _set_warnings(
-        self, finished: FinishedFit, tables: Tables, total: NoisyTotal | None
-    ) -> None:
+    def _set_outcome(self, finished: FinishedFit, tables: Tables, total: NoisyTotal | None) -> None:
         fit = finished.fit
+        self.spends_, self.fit_for_release_ = finished.result.spends, finished.is_releasable
         self.warnings_ = fit.spec.discovery_warnings + release_warnings(
             fit.spec, tables, total, epsilon=fit.guarantee.epsilon
         )

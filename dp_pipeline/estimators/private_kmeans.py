@@ -455,9 +455,8 @@ class PrivateKMeans(
         self.cluster_centers_ = np.clip(released.centres, *self.bounds_.T)
         self.synopsis_ = released.synopsis
         self.cluster_sizes_, self.left_out_ = cluster_sizes(tables), released.left_out
-        self.spends_, self.fit_for_release_ = finished.result.spends, finished.is_releasable
-        total = NoisyTotal.of_tables(tables, self.spends_, distance=spec.distance)
-        self._set_warnings(finished, tables, total)
+        spends, distance = finished.result.spends, spec.distance
+        self._set_outcome(finished, tables, NoisyTotal.of_tables(tables, spends, distance=distance))
 
     def _numeric_rows(self, X: Any) -> FloatArray:
         check_is_fitted(self)

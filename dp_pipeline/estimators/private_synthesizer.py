@@ -395,8 +395,7 @@ noise protects nobody
     def _set_fitted(self, finished: FinishedFit) -> None:
         table, spec = finished.result.released, finished.fit.spec
         assert isinstance(table, SyntheticTable)
-        self._table, self.spends_ = table, finished.result.spends
-        self.fit_for_release_ = finished.is_releasable
+        self._table = table
         discovered = () if spec.discovered is None else spec.discovered.names
         self.discovered_ = {
             column.name: discovered_form(column.attribute)
@@ -405,7 +404,7 @@ noise protects nobody
         }
         self.graph_ = synthetic_frames.clique_graph(table, self._columns)
         total = NoisyAnswers.of_table(table).total
-        self._set_warnings(finished, table.tables_without_rows(), total)
+        self._set_outcome(finished, table.tables_without_rows(), total)
 
     def _name_features(self) -> None:
         """Set the names of features as scikit-learn does, replacing those of an earlier fit."""

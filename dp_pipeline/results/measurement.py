@@ -148,7 +148,7 @@ class NoisyGrid:
 
 @dataclass(frozen=True)
 class NoisyNodes:
-    """The noisy counts of disjoint tree nodes, in the requested order."""
+    """The noisy counts of disjoint tree nodes (m,), in the requested order; scale as of Laplace."""
 
     table: IntArray
     scale: Fraction
