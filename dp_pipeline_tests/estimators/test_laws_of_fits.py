@@ -188,7 +188,7 @@ def test_a_fit_shows_the_noisy_answers_and_nothing_else(kind: Kind, parameters: 
     assert not shows_the_rows(kind, kind.estimator, **parameters)
 
 
-@pytest.mark.parametrize(("most", "last"), [(60, "counts"), (1000, "residuals")])
+@pytest.mark.parametrize(("most", "last"), [(60, "tree"), (1000, "residuals")])
 def test_so_do_centres_of_a_weak_and_a_strong_signal(most: int, last: str):
     populations = [in_columns(rows, 3) for rows in people.AWKWARD.values()]
     assert not differ((private(noise=FadingNoise(5, most)) for _ in populations), populations)
