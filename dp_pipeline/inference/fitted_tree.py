@@ -275,9 +275,9 @@ class FittedRows:
         if not cliques:
             codes: IntArray = np.zeros((rows, 0), dtype=np.int8)
         elif self.largest_clique > self.cap:
-            codes, cliques, links = self._draw_by_network(ways, rows, rng)
+            codes, cliques, links = self._draw_by_network(rows, rng)
         else:
-            fitted = self.fit_tree(cliques, ways)
+            fitted = self.fit_tree()
             codes = fitted.draw_codes(rows, rng)
             cliques, links = fitted.tree.cliques, fitted.tree.links
         columns = {
@@ -339,7 +339,7 @@ class FittedRows:
     def _levels(self) -> dict[str, int]:
         return {name: self.all_groupings[name].size for name in self.sizes}
 
-    @property
+    @cached_property
     def one_way_marginals(self) -> OneWays:
         """The one-way marginals that were measured first, else those inside the tables."""
         return self.ways or OneWays.within(self._valid_tables, self.sizes)
@@ -366,25 +366,24 @@ class FittedRows:
     def _valid_tables(self) -> tuple[NoisyTable, ...]:
         return self.zeros.grouped(self.groupings).clear_forbidden_cells(self.measured)
 
-    def fit_tree(self, cliques: Sequence[Names], ways: OneWays) -> FittedTree:
+    def fit_tree(self) -> FittedTree:
         """Return the distribution over groups of levels that fits all tables and one-way marginals
-        best, on the junction tree of these cliques (``fit_near_classes``)."""
-        levels, groupings = self._levels, self.all_groupings
-        tree = JunctionTree.of(cliques, levels)
-        model = GraphicalModel(tree, levels)
-        start = {name: groupings[name].summed(ways.shares[name]) for name in levels}
+        best, on the junction tree of ``cliques`` (``fit_near_classes``)."""
+        tree, ways = JunctionTree.of(self.cliques, self._levels), self.one_way_marginals
+        model = GraphicalModel(tree, self._levels)
+        start = {n: self.all_groupings[n].summed(ways.shares[n]) for n in self._levels}
         zeros = self.zeros.grouped(self.groupings)
-        noisy_tables, beside = self._all_tables(ways), zeros.potentials(model)
-        fitted = fit_near_classes(tree, model, noisy_tables, start=start, beside=beside)
+        tables, beside = self._all_tables, zeros.potentials(model)
+        fitted = fit_near_classes(tree, model, tables, start=start, beside=beside)
         return FittedTree(tree, model, tuple(fitted), ways.rows, zeros)
 
     def _draw_by_network(
-        self, ways: OneWays, rows: int, rng: np.random.Generator
+        self, rows: int, rng: np.random.Generator
     ) -> tuple[IntArray, tuple[Names, ...], tuple[tuple[int, int], ...]]:
         """Return codes over groups of levels, drawn attribute by attribute so that all pairs fit
         the tables, with the attributes of each table and links between tables."""
         levels, zeros = self._levels, self.zeros.grouped(self.groupings)
-        paired = PairedRows(AgreedTables.of(self._all_tables(ways), levels), levels, zeros)
+        paired = PairedRows(AgreedTables.of(self._all_tables, levels), levels, zeros)
         codes = zeros.draw_valid_rows(
             lambda many: paired.draw_codes(many, rng), rows, tuple(levels)
         )
@@ -393,11 +392,12 @@ class FittedRows:
         names = (*tables, *((name,) for name in levels if name not in inside))
         return codes, names, overlap_links(names)
 
-    @property
+    @cached_property
     def all_groupings(self) -> dict[str, Grouping]:
         """Attribute → grouping of its levels, each its own group where none are grouped."""
         ungrouped = {name: Grouping(tuple(range(size))) for name, size in self.sizes.items()}
         return {**ungrouped, **self.groupings}
 
-    def _all_tables(self, ways: OneWays) -> tuple[NoisyTable, ...]:
-        return (*self._valid_tables, *ways.grouped(self.all_groupings))
+    @property
+    def _all_tables(self) -> tuple[NoisyTable, ...]:
+        return (*self._valid_tables, *self.one_way_marginals.grouped(self.all_groupings))

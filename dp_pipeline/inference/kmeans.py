@@ -24,7 +24,6 @@ class _NearestPairs:
         self.search(np.arange(len(points)), points, centres)
 
     def search(self, indices: IntArray, points: FloatArray, centres: FloatArray) -> None:
-        """Find the two nearest centres anew for the points at ``indices``."""
         step = max(1, _BLOCK_CELLS // len(centres))
         for start in range(0, len(indices), step):
             block = indices[start : start + step]
@@ -136,7 +135,6 @@ def cluster_synopsis(synopsis: Synopsis, *, k: int, starts: int, rng: Generator)
 def _search_centres(
     points: FloatArray, weights: FloatArray, *, k: int, starts: int, rng: Generator
 ) -> FloatArray:
-    """Return the best centres of several starts, improved by swaps as long as that helps."""
     sample, sample_weights = lightweight_coreset(points, weights, size=MOST_SEARCHED, rng=rng)
     seed = int(rng.integers(2**31 - 1))
     centres, cost = _run_lloyd(sample, sample_weights, k=k, starts=starts, seed=seed)

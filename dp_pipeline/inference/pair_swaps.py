@@ -178,8 +178,7 @@ class _Search:
     def _cells(
         self, name: str, chosen: IntArray, positions: IntArray
     ) -> tuple[IntArray, IntArray, NDArray[np.bool_]]:
-        """Return the codes of the swapped parts (2, b) and of their partners (2, b, m), with a mask
-        of the partners that there are."""
+        """Return codes of swapped parts (2, b), of partners (2, b, m), and a mask of partners."""
         codes = self.parts[name]
         own = codes[chosen, positions]
         return own, codes[chosen[..., None], self.partners[positions]], self.is_pair[positions]
@@ -187,8 +186,7 @@ class _Search:
     def _pair_cells(
         self, own: IntArray, partners: IntArray, positions: IntArray
     ) -> tuple[IntArray, IntArray]:
-        """Return the cells (2, b, m) of pairs of parts: the earlier part first, unless tables are
-        symmetric."""
+        """Return both codes of pairs of parts (2, b, m), of the earlier part first if in order."""
         own = np.broadcast_to(own[..., None], partners.shape)
         if self.is_symmetric:
             return own, partners

@@ -34,18 +34,11 @@ def utility_panels(rows: Sequence[QualityRow], metrics: Sequence[str]) -> list[P
 
 
 def _over_epsilon(table: Pivot, models: Sequence[str]) -> Panel:
-    lines = [
-        Line(
-            model,
-            models.index(model),
-            [
-                Point(float(epsilon), row.value, row.deviation or row.error or 0.0)
-                for epsilon in table.epsilons
-                for row in table.cells.get((model, epsilon), ())
-            ],
-        )
-        for model in table.models
-    ]
+    lines = []
+    for model in table.models:
+        rows = [row for epsilon in table.epsilons for row in table.cells.get((model, epsilon), ())]
+        points = [Point(float(r.epsilon), r.value, r.deviation or r.error or 0.0) for r in rows]
+        lines.append(Line(model, models.index(model), points))
     label = "ε of the release (log scale; smaller protects more)"
     ticks = {float(value): epsilon_text(value) for value in table.epsilons}
     # From 0, or from the value of a method without privacy.

@@ -50,7 +50,7 @@ class UnitRelease:
         """
         marginals = self.fitted.one_way_marginals
         count = round(marginals.rows / UNIT_WEIGHT) if rows_to_draw is None else rows_to_draw
-        tree = self.fitted.fit_tree(self.fitted.cliques, marginals)
+        tree = self.fitted.fit_tree()
         groups = dict(zip(tree.model.sizes, tree.draw_codes(count, rng).T, strict=True))
         groupings = self.fitted.all_groupings
 
