@@ -57,6 +57,7 @@ class PrivateFit:
     earlier     the tables of the fit that it plans from, or None
     public      rows of others that it uses, or None
     refines     the fit whose answers it refines, or None
+    must_fit    whether a row that does not fit the declaration raises, instead of being dropped
     """
 
     spec: DatasetSpec
@@ -67,6 +68,7 @@ class PrivateFit:
     earlier: Tables | None = None
     public: PublicTable | None = None
     refines: FitResult | None = None
+    must_fit: bool = False
 
     @property
     def amount(self) -> Fraction:
@@ -136,7 +138,6 @@ class PrivateFit:
         noise: NoiseSource,
         rng: np.random.Generator,
         rows: PreparedRows | None = None,
-        must_fit: bool = False,
     ) -> FinishedFit:
         """Discover the undeclared parts, prepare the rows and fit them; return the finished fit.
 
@@ -144,7 +145,6 @@ class PrivateFit:
         key        the secret that chooses the rows of a person
         rng        of post-processing; it stays as it is
         rows       those of the table, where they were prepared before the charge
-        must_fit   raise for a row that does not fit, as ``prepared_rows`` does
         """
         fit, discovery = self, tuple[Spend, ...]()
         if self.spec.to_discover:
@@ -157,7 +157,7 @@ class PrivateFit:
             spec, discovery = self.spec.with_domain(domain), accountant.spends
             self.model.check(spec.domain)
             fit = replace(self, spec=spec)
-        rows = rows or prepared_rows(fit.spec, table, key, refuse=must_fit)
+        rows = rows or prepared_rows(fit.spec, table, key, refuse=fit.must_fit)
         counter, transcript = rows.counter(), Transcript()
         result = fit.run(counter, noise=noise, rng=copy.deepcopy(rng), transcript=transcript)
         result = replace(result, spends=(*discovery, *result.spends))

@@ -251,14 +251,12 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         rows_of_X: Callable[[], pa.Table],
         *,
         refined: FinishedFit | None = None,
-        must_fit: bool = False,
         rehearse: bool = False,
     ) -> FinishedFit:
         """Run a declared fit over the columns of X and keep its guarantee as text; return it.
 
         rows_of_X  its rows as a source gives them, with the declared and the person's column
         refined    the fit that it refines, or None
-        must_fit   whether a row that does not fit the declaration raises, instead of being dropped
         rehearse   whether rows are drawn from the declaration, and those of X are not read
         """
         if rehearse:
@@ -271,8 +269,8 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         table = rows_of_X()
         key = row_secret(self.population)
         # Rows are looked at after the charge, unless something before depends on them.
-        is_early = fit.is_refinable or (must_fit and not fit.spec.to_discover)
-        rows = prepared_rows(fit.spec, table, key, refuse=must_fit) if is_early else None
+        is_early = fit.is_refinable or (fit.must_fit and not fit.spec.to_discover)
+        rows = prepared_rows(fit.spec, table, key, refuse=fit.must_fit) if is_early else None
         if refined is not None:
             fit = refined.prepare_refinement(fit, noise, population=self.population)
         promise = self._promise(fit)
@@ -281,9 +279,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
             nonlocal promise
             # A fit that was refused before has cost nothing, and is not counted.
             promise = self._count_fit(promise, fit)
-            return fit.run_over(
-                table, key, noise=noise, rng=first_rng, rows=rows, must_fit=must_fit
-            )
+            return fit.run_over(table, key, noise=noise, rng=first_rng, rows=rows)
 
         counted, population = rows if fit.is_refinable else None, self.population
         finished = run_fit(fit, run, counted, noise=noise, population=population, refined=refined)

@@ -344,7 +344,7 @@ noise protects nobody
                         "table: leave it out, or declare two"
                     )
             fit = self._declare(rows.domain, rows.protection, has_prior=prior is not None)
-            must_fit = self._raises_on_unknown()
+            fit = replace(fit, must_fit=self._raises_on_unknown())
             if prior is not None:
                 fit = self._add_public_rows(fit, prior, X, rows.forms[0])
             refined = None if refines is None else _finished_fit_of(refines)
@@ -353,9 +353,7 @@ noise protects nobody
                     "rehearse: a fit that refines another cannot be rehearsed: leave out "
                     "rehearse or `refines`"
                 )
-            finished = self._run_declared(
-                fit, rows.stored, refined=refined, must_fit=must_fit, rehearse=rehearse
-            )
+            finished = self._run_declared(fit, rows.stored, refined=refined, rehearse=rehearse)
         self._finished = finished
         self._forms = rows.fitted_forms(finished.fit.spec.domain)
         self._set_fitted(finished)

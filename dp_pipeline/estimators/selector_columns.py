@@ -205,8 +205,9 @@ def learned_columns(
 
 
 def _kind(series: Any) -> ColumnKind:
-    """Return the kind of a column by its type; numbers for objects that are numbers of any types,
-    texts for dates, times and durations that are all missing."""
+    """Return the kind of a column by its type; objects that are all numbers are numbers.
+
+    Dates, times and durations that are all missing are texts."""
     import pandas as pd
 
     kind = kind_of_column(series)

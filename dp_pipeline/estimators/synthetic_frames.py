@@ -6,7 +6,7 @@ texts, truth values, integers or others. Categories are declared, never those th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from importlib.util import find_spec
@@ -228,14 +228,12 @@ def _as_decimals(values: Any, column: DeclaredColumn) -> Any:
     stored = column.stored
     is_object = not isinstance(column.dtype, pd.ArrowDtype)
     unit = Decimal(1).scaleb(-2 if is_object else -stored.scale)
-    decimals = [
-        None
-        if pd.isna(value)
-        else value
-        if isinstance(value, Decimal)
-        else Decimal(repr(float(value))).quantize(unit)
-        for value in values
-    ]
+
+    def decimal(value: Any) -> Decimal:
+        is_declared = isinstance(value, Decimal)
+        return value if is_declared else Decimal(repr(float(value))).quantize(unit)
+
+    decimals = [None if pd.isna(value) else decimal(value) for value in values]
     if is_object:
         return pd.Series(decimals, dtype=object)
     largest = max((abs(value) for value in decimals if value is not None), default=Decimal(0))
@@ -266,17 +264,19 @@ def _family(column: DeclaredColumn) -> Family:
 
 def _can_hold_declared(arrow_type: Any, column: DeclaredColumn, family: Family) -> bool:
     """Return whether an Arrow type is of the family, with the declared levels or edges."""
-    if family == "truths":
-        return bool(arrow_type == pa.bool_())
-    if family not in ("whole", "real"):
-        return arrow_type in _TEXT
-    if arrow_type not in (_REAL if family == "real" else raw_values.WHOLE | _REAL):
+    if arrow_type not in _TYPES.get(family, _TYPES["texts"]):
         return False
-    return _reaches_declared(np.dtype(arrow_type.to_pandas_dtype()), column)
+    is_number = family in ("whole", "real")
+    return not is_number or _reaches_declared(np.dtype(arrow_type.to_pandas_dtype()), column)
 
 
-_TEXT = raw_values.TEXT | {pa.string_view()}
 _REAL = raw_values.REAL | {pa.float16()}
+_TYPES: Mapping[Family, Collection[pa.DataType]] = {
+    "truths": {pa.bool_()},
+    "whole": raw_values.WHOLE | _REAL,
+    "real": _REAL,
+    "texts": raw_values.TEXT | {pa.string_view()},
+}
 
 
 def _reaches_declared(number: Any, column: DeclaredColumn) -> bool:
@@ -288,8 +288,7 @@ def _reaches_declared(number: Any, column: DeclaredColumn) -> bool:
 
 
 def _match_time_type(moments: NDArray[Any], column: DeclaredColumn) -> Any:
-    """Return dates or times in the type of the column of ``X``: ISO texts where it has texts,
-    Python's objects where it has them."""
+    """Return dates or times in the type of the column of ``X``, such as ISO texts or objects."""
     import pandas as pd
 
     clock, dtype = column.attribute.clock, column.dtype
@@ -329,8 +328,8 @@ def _time_objects(times: Any, stored: Any, clock: Clock) -> Any:
 
 
 def _in_zone(times: Any, clock: Clock) -> Any:
-    """Return local times with their zone: the first of an hour that is twice, and the hour's end
-    for one that is not."""
+    """Return local times with their zone: the first of an hour that is twice, and the end of a
+    skipped one."""
     return times.dt.tz_localize(
         clock.zone, ambiguous=np.ones(len(times), dtype=bool), nonexistent="shift_forward"
     )
