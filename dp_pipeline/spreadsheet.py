@@ -23,10 +23,10 @@ def escape_formula(value: Any) -> Any:
     return f"'{value}" if is_formula else value
 
 
-def quoted_cell(text: str) -> str:
+def csv_cell(text: str) -> str:
     """Return a text as a cell of CSV, quoted where CSV or a spreadsheet requires it.
 
-    >>> quoted_cell("a"), quoted_cell("01234"), quoted_cell('a;b')
+    >>> csv_cell("a"), csv_cell("01234"), csv_cell('a;b')
     ('a', '"01234"', '"a;b"')
     """
     if not _SPECIAL.search(text) and not _NUMBER.fullmatch(text.strip(" ")):

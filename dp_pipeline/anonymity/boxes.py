@@ -53,11 +53,11 @@ def fill_gaps(is_held: Mask, columns: Sequence[Column]) -> list[Mask]:
     masks = [mask.copy() for mask in np.split(is_held, level_starts(columns)[1:], axis=1)[:-1]]
     for mask, column in zip(masks, columns, strict=True):
         if column.ordered:
-            present = mask[:, : column.values]
+            present = mask[:, : column.value_count]
             from_below, from_above = (
                 np.logical_or.accumulate(side, axis=1) for side in (present, present[:, ::-1])
             )
-            mask[:, : column.values] = from_below & from_above[:, ::-1]
+            mask[:, : column.value_count] = from_below & from_above[:, ::-1]
     return masks
 
 

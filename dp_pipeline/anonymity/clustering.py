@@ -87,10 +87,10 @@ class Gower:
 def _level_distances(column: Column) -> FloatArray:
     codes = np.arange(column.size)
     distances = np.where(codes[:, None] == codes, 0.0, FARTHEST)
-    if column.ordered and column.values > 1:
-        steps = np.abs(codes[:, None] - codes)[: column.values, : column.values]
-        scaled = np.ceil(steps * (FARTHEST / (column.values - 1)))
-        distances[: column.values, : column.values] = np.minimum(scaled, FARTHEST)
+    if column.ordered and column.value_count > 1:
+        steps = np.abs(codes[:, None] - codes)[: column.value_count, : column.value_count]
+        scaled = np.ceil(steps * (FARTHEST / (column.value_count - 1)))
+        distances[: column.value_count, : column.value_count] = np.minimum(scaled, FARTHEST)
     return distances
 
 

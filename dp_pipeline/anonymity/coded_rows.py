@@ -31,7 +31,7 @@ class Column:
         return len(self.levels)
 
     @property
-    def values(self) -> int:
+    def value_count(self) -> int:
         """The number of levels other than ``missing``."""
         return self.size if self.missing is None else self.missing
 

@@ -34,7 +34,7 @@ class Bit:
 
     def code_range(self, columns: Sequence[Column]) -> tuple[int, int]:
         """Return the first code with the answer yes, and the last one plus 1."""
-        end = columns[self.column].values if self.asks == "at_least" else self.code + 1
+        end = columns[self.column].value_count if self.asks == "at_least" else self.code + 1
         return self.code, end
 
     def name(self, columns: Sequence[Column]) -> str:
@@ -57,8 +57,8 @@ def cumulative_bits(columns: Sequence[Column]) -> tuple[Bit, ...]:
     bits = list[Bit]()
     for i, column in enumerate(columns):
         if column.ordered:
-            bits += [Bit(i, code, "at_least") for code in range(1, column.values)]
-            bits += [Bit(i, code) for code in range(column.values, column.size)]
+            bits += [Bit(i, code, "at_least") for code in range(1, column.value_count)]
+            bits += [Bit(i, code) for code in range(column.value_count, column.size)]
         else:
             bits += [Bit(i, code) for code in range(column.size)][column.size == 2 :]
     return tuple(bits)

@@ -241,7 +241,10 @@ class UnmeasuredPairs:
 
 
 def _usual_sum(first: FloatArray, second: FloatArray) -> float:
-    """Return the expected L1 sum of the deviations of all cells, where τ is 1."""
+    """Return the expected sum of the sizes of Normal deviations with variance p(1 − p)·q(1 − q).
+
+    first, second   shares p and q of the levels of two attributes, (levels,)
+    """
     # A share of weighted rows may be above 1 by its last digit.
     variances = np.outer(first * (1 - first), second * (1 - second))
     deviations = np.sqrt(np.maximum(0.0, variances))

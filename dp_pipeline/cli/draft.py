@@ -57,7 +57,7 @@ def data_init(
     origin_name = "a query" if form["query"] else Path(origin).name
     source = drafted_source(fields, path)
     if public:
-        _require_public(name, source)
+        _require_unclaimed(name, source)
     elif form["header"] and not form["delimiter"]:
         # The first line is a row: it must not be looked at.
         fields["delimiter"] = TODO
@@ -152,7 +152,7 @@ def _require_new(name: str, path: Path) -> None:
         raise DeclarationError(f"data init: {words}: choose another")
 
 
-def _require_public(name: str, source: Source) -> None:
+def _require_unclaimed(name: str, source: Source) -> None:
     """Raise DeclarationError for a source of a release population: its rows are not public."""
     from dp_pipeline.releases.home import find_home
 

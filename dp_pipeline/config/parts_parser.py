@@ -60,6 +60,9 @@ def source_of_parts(
 ) -> Source:
     """Return the source of units joined with that of their parts; FieldError if the two do not fit.
 
+    Parts without a source of their own are in the rows of ``units``, which is then returned as it
+    is.
+
     folder   folder of the data set file
     """
     if section.source is None:

@@ -103,7 +103,7 @@ def _kind_of_type(type_: pa.DataType | None) -> ColumnKind:
     return next((kind for kind, is_kind in _KINDS if is_kind(type_)), "others")
 
 
-def columns_of_types(columns: Columns, values: Sequence[Any]) -> Columns:
+def complete_by_types(columns: Columns, values: Sequence[Any]) -> Columns:
     """Return declared columns completed by the types of X.
 
     Types give the levels of truth values and categories, say where numbers are integers, and what

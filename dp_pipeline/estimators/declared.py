@@ -104,6 +104,7 @@ def every_column(domain: Any, features: Features, person: Any = None) -> Any:
 def declared_columns(domain: object, *, nullable: bool = False) -> Columns:
     """Return the columns of a declaration in its order; ``PrivateSynthesizer`` lists the forms.
 
+    domain     a mapping without ``...``, as ``every_column`` returns it
     nullable   whether a column that leaves it open has a level of missing values
 
     Raises DeclarationError for no column, two names that are the same as text, and any other form.

@@ -482,8 +482,8 @@ noise protects nobody
         Raises
         ------
         InvalidParameter
-            For no column, one twice or not declared, and for more cells; NotFittedError before a
-            fit.
+            For no column, one twice or not declared, for more cells, and for a fit of units with
+            parts; NotFittedError before a fit.
 
         Examples
         --------

@@ -62,7 +62,7 @@ class SelectorColumn:
         """
         name, missing = self.column.name, self.column.missing
         if self.cuts is None:
-            levels = Levels(self.column.levels[: self.column.values])
+            levels = Levels(self.column.levels[: self.column.value_count])
             attribute = Attribute(name, name, "drop", cells=levels, nullable=missing is not None)
             codes = level_codes(attribute, stored(series))
             return np.maximum(codes, 0), codes != INVALID

@@ -114,7 +114,8 @@ def _series(y: Any) -> Any:
 
     if y is None:
         raise DeclarationError(
-            "y: each row must have a label: a fit requires y to be passed, but the target y is None"
+            "y: each row must have a label: KAnonymousSelector requires y to be passed, but the "
+            "target y is None: pass the labels of X"
         )
     if frame_kind(y) == "pandas" and hasattr(y, "__arrow_c_stream__") and hasattr(y, "to_pandas"):
         # A column of Arrow or polars: by itself it would be an array without its name.

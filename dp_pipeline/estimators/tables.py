@@ -15,7 +15,7 @@ from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.domain import SIZE, Domain, OneRow, Parts, Protection, UnitOfParts
 from dp_pipeline.config.errors import DeclarationError, FieldError
 from dp_pipeline.config.parts_parser import MAX_PARTS, domain_of_parts
-from dp_pipeline.estimators.column_types import columns_of_types
+from dp_pipeline.estimators.column_types import complete_by_types
 from dp_pipeline.estimators.declared import Columns, declared_columns, domain_of
 from dp_pipeline.estimators.frames import (
     Features,
@@ -63,7 +63,7 @@ def declared_table(
     keys = [] if key is None else [key]
     values = declared_values(features, [*(column.name for column in columns), *keys])
     require_exact_ids(*values[len(columns) :])
-    typed = columns_of_types(columns, values[: len(columns)])
+    typed = complete_by_types(columns, values[: len(columns)])
     return TableForm(typed, frame_kind(X), features.labels is not None, name, key), values
 
 

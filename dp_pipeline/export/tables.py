@@ -24,7 +24,7 @@ from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.export.folder import OWN
 from dp_pipeline.results.clusters import Columns, batches_of, rows_in_batches, typed_batch
 from dp_pipeline.results.source_types import StoredColumn
-from dp_pipeline.spreadsheet import escape_formula, quoted_cell, unescape_formula
+from dp_pipeline.spreadsheet import csv_cell, escape_formula, unescape_formula
 
 POINT, COMMA = ".", ","
 DELIMITERS = {POINT: ",", COMMA: ";"}
@@ -183,7 +183,7 @@ def _plain_texts(place: str, texts: list[str]) -> list[str]:
     plain = {text: escape_formula(text) for text in dict.fromkeys(texts)}
     if any(unescape_formula(cell) != text for text, cell in plain.items()):
         raise _ambiguous_text(place, "a text that begins with ' from an escaped formula")
-    cells = {text: quoted_cell(cell) for text, cell in plain.items()}
+    cells = {text: csv_cell(cell) for text, cell in plain.items()}
     return [cells[text] for text in texts]
 
 

@@ -25,7 +25,9 @@ MAX_EMPTY_CELLS = 1 << 20
 def require_table(domain: Domain, attributes: tuple[str, ...]) -> tuple[int, ...]:
     """Return the shape of a marginal; BoundaryViolation for a repeated name or above 2^24 cells."""
     _require_different(attributes, of="attributes of a marginal")
-    _require_few(domain.cell_count(attributes), MAX_GRID_CELLS, of=f"marginal of {attributes}")
+    _require_few(
+        domain.cell_count(attributes), MAX_GRID_CELLS, of=f"marginal of {', '.join(attributes)}"
+    )
     return domain.shape(attributes)
 
 

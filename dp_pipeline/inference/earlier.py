@@ -128,7 +128,7 @@ class EarlierTree:
         return Prefixes.concatenate(found)
 
 
-def nonnegative_counts(values: FloatArray) -> FloatArray:
+def nonnegative_with_sum(values: FloatArray) -> FloatArray:
     """Return the nearest numbers ≥ 0, in the same shape, whose sum is that of ``values``, at least
     1."""
     return project_to_simplex(values, max(1.0, float(values.sum())))

@@ -65,6 +65,8 @@ def map_to_tables(
 ) -> Iterator[pa.Table]:
     """Yield the tables that ``work`` makes of each task, in the order of the tasks.
 
+    work     yields at least one table of each task, each of one chunk; empty ones beside others may
+             be left out
     folder   private folder for the workers' files of tables, which are deleted after reading
 
     A single task is done here, without a file."""

@@ -89,7 +89,8 @@ def evaluations(spec: DatasetSpec, home: Home, kind: type[Release]) -> dict[str,
 
 
 def _noisy_totals(spec: DatasetSpec, bundles: Iterable[Bundle]) -> dict[str, list[float]]:
-    """Return the noisy number of rows and its standard deviation, by model that releases one."""
+    """Return the noisy number of rows and its standard deviation, by model that releases one, with
+    the number of its time windows if these are several."""
     totals = {}
     for bundle in bundles:
         span, name = len(spec.cut.parse_range(bundle.facts[WINDOW])), bundle.facts["model"]

@@ -181,7 +181,8 @@ def require_intact(release: Release, folder: Path) -> Bundle:
     faults += [f"the fact {name} is not that" for name in changed]
     if faults:
         raise Damaged(
-            f"{_name(release, bundle)}: {faults[0]} of the ledger: restore it from a backup"
+            f"{_name(release, bundle)}: {faults[0]} of the ledger: restore the folder of the "
+            "bundle, not the ledger, from a backup"
         )
     return bundle
 

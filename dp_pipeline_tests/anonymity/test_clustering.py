@@ -42,8 +42,8 @@ def distance(one: list[int], other: list[int], columns: tuple[Column, ...]) -> i
     for first, second, column in zip(one, other, columns, strict=True):
         if first == second:
             continue
-        is_value = max(first, second) < column.values
-        steps = column.values - 1 if column.ordered and is_value else 0
+        is_value = max(first, second) < column.value_count
+        steps = column.value_count - 1 if column.ordered and is_value else 0
         total += -(-abs(first - second) * 1024 // steps) if steps else 1024
     return total
 

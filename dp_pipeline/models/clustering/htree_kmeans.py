@@ -24,7 +24,7 @@ from dp_pipeline.config.parameters import integer
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.trees import Expansion, TreeSession
 from dp_pipeline.inference import noisy_tree
-from dp_pipeline.inference.earlier import UNSEEN_DRIFT, EarlierTree, nonnegative_counts, smoothed
+from dp_pipeline.inference.earlier import UNSEEN_DRIFT, EarlierTree, nonnegative_with_sum, smoothed
 from dp_pipeline.inference.kmeans import cluster_synopsis
 from dp_pipeline.models.base import clustering_columns, plan_from, require_plan, smooth
 from dp_pipeline.models.clustering import moved_centres
@@ -407,7 +407,9 @@ class HTreeKMeans(Clustering):
                 values, noise_variance, before, noise_variance, doubt=-UNSEEN_DRIFT
             )
             deviations = np.full(len(values), spread**0.5)
-            synopsis = replace(synopsis, weights=nonnegative_counts(values), deviations=deviations)
+            synopsis = replace(
+                synopsis, weights=nonnegative_with_sum(values), deviations=deviations
+            )
         return self._clusters(synopsis, mover, budget, rng)
 
     def _plan(
@@ -473,4 +475,4 @@ def _counted_leaves(
     counted = CountedBoxes.of_tree(tree, leaves, box, values, noise_variance)
     deviations = np.full(len(leaves), noise_variance**0.5)
     boxes = tree.boxes(leaves, box)
-    return Synopsis(tree.columns, *boxes, nonnegative_counts(values), deviations, counted)
+    return Synopsis(tree.columns, *boxes, nonnegative_with_sum(values), deviations, counted)
