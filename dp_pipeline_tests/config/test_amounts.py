@@ -55,18 +55,14 @@ epsilons = st.builds(Fraction, st.integers(1_000_000, 10**13), st.just(NANO))
 
 
 @pytest.mark.parametrize(("rho", "delta", "expected"), WRITTEN)
-def test_the_epsilon_of_a_rho_is_the_one_of_a_vetted_library(
-    rho: str, delta: str, expected: float
-) -> None:
+def test_the_epsilon_of_a_rho_is_the_one_of_a_vetted_library(rho, delta, expected):
     actual = epsilon_of(Fraction(rho), Fraction(delta))
     # Rounded up to a whole nano-ε, never down; the written value is of the best of many orders.
     assert expected - 1e-11 < actual < expected + 1.01e-9
 
 
 @pytest.mark.parametrize(("rho", "delta", "_"), WRITTEN)
-def test_the_epsilon_of_a_rho_is_that_of_the_installed_library(
-    rho: str, delta: str, _: float
-) -> None:
+def test_the_epsilon_of_a_rho_is_that_of_the_installed_library(rho, delta, _):
     library = pytest.importorskip(
         "dp_accounting.rdp.rdp_privacy_accountant", reason="the extra `accounting` is not installed"
     )
@@ -81,7 +77,7 @@ def test_the_epsilon_of_a_rho_is_that_of_the_installed_library(
 
 @exactly
 @given(rhos, deltas)
-def test_the_epsilon_of_a_rho_is_the_least_over_orders(rho: Fraction, delta: Fraction) -> None:
+def test_the_epsilon_of_a_rho_is_the_least_over_orders(rho, delta):
     """Against a grid over orders, in floats: within a nano-ε and their rounding."""
     t = np.sqrt(np.log(1 / float(delta)) / float(rho)) * np.geomspace(1e-4, 1.5, 100_001)
     bounds = float(rho) * (1 + t) - (np.log(float(delta)) + np.log1p(t)) / t - np.log1p(1 / t)
@@ -92,25 +88,25 @@ def test_the_epsilon_of_a_rho_is_the_least_over_orders(rho: Fraction, delta: Fra
 
 @exactly
 @given(rhos, deltas)
-def test_more_rho_and_less_delta_never_mean_less_epsilon(rho: Fraction, delta: Fraction) -> None:
+def test_more_rho_and_less_delta_never_mean_less_epsilon(rho, delta):
     assert epsilon_of(rho, delta) <= epsilon_of(rho + Fraction(1, NANO), delta)
     assert epsilon_of(rho, delta) <= epsilon_of(rho, delta / 10)
     assert (epsilon_of(rho, delta) * NANO).denominator == 1
 
 
-def test_no_rho_means_no_epsilon() -> None:
+def test_no_rho_means_no_epsilon():
     assert epsilon_of(Fraction(0), BILLIONTH) == 0
 
 
 @exactly
 @given(epsilons, deltas)
-def test_the_rho_of_an_epsilon_is_the_largest_that_fits(epsilon: Fraction, delta: Fraction) -> None:
+def test_the_rho_of_an_epsilon_is_the_largest_that_fits(epsilon, delta):
     rho = rho_of(epsilon, delta)
     assert (rho * NANO).denominator == 1
     assert epsilon_of(rho, delta) <= epsilon < epsilon_of(rho + Fraction(1, NANO), delta)
 
 
-def test_an_epsilon_too_small_for_a_nano_rho_is_refused() -> None:
+def test_an_epsilon_too_small_for_a_nano_rho_is_refused():
     with pytest.raises(
         DeclarationError, match="The ε of a release must be worth at least 1e-9 ρ at δ=1e-9"
     ):
@@ -119,7 +115,7 @@ def test_an_epsilon_too_small_for_a_nano_rho_is_refused() -> None:
 
 @exactly
 @given(epsilons)
-def test_a_pure_charge_costs_half_its_square_in_rho(epsilon: Fraction) -> None:
+def test_a_pure_charge_costs_half_its_square_in_rho(epsilon):
     population = Currency(BILLIONTH)
     assert population.cost_of(epsilon, PURE) == rho_of_pure(epsilon) == epsilon**2 / 2
     assert population.cost_of(epsilon, population) == epsilon
@@ -128,12 +124,12 @@ def test_a_pure_charge_costs_half_its_square_in_rho(epsilon: Fraction) -> None:
         PURE.cost_of(epsilon, population)
 
 
-def test_two_gaussian_releases_cost_less_than_their_sum() -> None:
+def test_two_gaussian_releases_cost_less_than_their_sum():
     total = 2 * rho_of(ONE, BILLIONTH)
     assert ONE < epsilon_of(total, BILLIONTH) < Fraction(3, 2)
 
 
-def test_an_amount_is_written_with_what_it_means_rounded_up() -> None:
+def test_an_amount_is_written_with_what_it_means_rounded_up():
     assert Currency(BILLIONTH).text(Fraction("0.1")) == "ρ=0.1 (ε=2.715482 at δ=1e-9)"
     assert (PURE.text(Fraction("0.1")), PURE.labelled_text(Fraction("0.1"))) == ("0.1", "ε=0.1")
 
@@ -150,7 +146,7 @@ GOOD_DELTAS = {
 
 
 @pytest.mark.parametrize("text", GOOD_DELTAS)
-def test_a_delta_is_read_exactly_and_written_back_in_one_form(text: str) -> None:
+def test_a_delta_is_read_exactly_and_written_back_in_one_form(text):
     value, canonical = GOOD_DELTAS[text]
     assert parse_delta(text) == value
     assert delta_text(value) == canonical
@@ -162,14 +158,14 @@ BAD_DELTAS += ["0.0000000000002", "2.5e-12", "1e-999999999", "9" * 5000, "0x1", 
 
 
 @pytest.mark.parametrize("text", BAD_DELTAS, ids=lambda text: text[:15])
-def test_anything_else_is_no_delta(text: str) -> None:
+def test_anything_else_is_no_delta(text):
     with pytest.raises(DeclarationError, match="delta: expected a") as wrong:
         parse_delta(text)
     assert len(str(wrong.value)) < 250
 
 
 @pytest.mark.parametrize("delta", [Fraction(0), Fraction(-1), Fraction(1, 999)])
-def test_a_currency_of_another_delta_is_refused(delta: Fraction) -> None:
+def test_a_currency_of_another_delta_is_refused(delta):
     with pytest.raises(
         DeclarationError, match=r"The δ of a release must be above 0 and at most 0\.001, not"
     ):
@@ -181,7 +177,7 @@ nanos = st.integers(1000, 10**6 * NANO)
 
 @exactly
 @given(nano=nanos)
-def test_canonical_text_and_epsilon_are_each_others_inverse(nano: int) -> None:
+def test_canonical_text_and_epsilon_are_each_others_inverse(nano):
     epsilon = Fraction(nano, NANO)
     text = epsilon_text(epsilon)
     assert parse_epsilon(text) == epsilon
@@ -190,14 +186,14 @@ def test_canonical_text_and_epsilon_are_each_others_inverse(nano: int) -> None:
 
 @exactly
 @given(value=st.fractions(min_value=0, max_value=10**6))
-def test_a_charge_is_the_smallest_sufficient_nano_epsilon(value: Fraction) -> None:
+def test_a_charge_is_the_smallest_sufficient_nano_epsilon(value):
     nano = nano_epsilon(value)
     assert nano - 1 < value * NANO <= nano
 
 
 @exactly
 @given(text=st.text("0123456789.eE+-_ xnaif", max_size=12) | st.text(max_size=8))
-def test_any_text_is_an_epsilon_in_range_or_refused_in_one_line(text: str) -> None:
+def test_any_text_is_an_epsilon_in_range_or_refused_in_one_line(text):
     try:
         epsilon = parse_epsilon(text)
     except DeclarationError as refused:
@@ -209,7 +205,7 @@ def test_any_text_is_an_epsilon_in_range_or_refused_in_one_line(text: str) -> No
 
 
 @pytest.mark.parametrize("value", [None, 1, 0.5, Fraction(1, 2), ["1"]])
-def test_only_text_is_read(value: object) -> None:
+def test_only_text_is_read(value):
     with pytest.raises(DeclarationError):
         parse_epsilon(value)  # type: ignore[arg-type]
 
@@ -219,18 +215,18 @@ BAD += ["0x1", "1000001", "0.1234567891", "", "1_0", "1e999999999", "9" * 5000]
 
 
 @pytest.mark.parametrize("text", BAD, ids=lambda text: text[:15])
-def test_an_epsilon_that_the_ledger_cannot_hold_is_refused(text: str) -> None:
+def test_an_epsilon_that_the_ledger_cannot_hold_is_refused(text):
     with pytest.raises(DeclarationError, match=r"epsilon: expected .+, got") as refused:
         parse_epsilon(text)
     assert len(str(refused.value)) < 150
 
 
 @pytest.mark.parametrize("text", ["0.000001", "1000000", " 0.5 ", "1e-3", ".5", "5."])
-def test_the_ends_of_the_range_and_common_spellings_are_read(text: str) -> None:
+def test_the_ends_of_the_range_and_common_spellings_are_read(text):
     assert parse_epsilon(text) == Fraction(text.strip())
 
 
-def test_a_refused_budget_shows_its_amounts_rounded_down() -> None:
+def test_a_refused_budget_shows_its_amounts_rounded_down():
     refusal = BudgetExceeded(
         "grid", requested=Fraction(1, 2), spent=Fraction(2, 3), ceiling=Fraction(1), where="toy"
     )
@@ -241,7 +237,7 @@ def test_a_refused_budget_shows_its_amounts_rounded_down() -> None:
     assert (refusal.left, refusal.exit_code) == (Fraction(1, 3), 3)
 
 
-def test_errors_of_another_process_arrive_as_they_were() -> None:
+def test_errors_of_another_process_arrive_as_they_were():
     refused = BudgetExceeded(
         "grid", requested=Fraction(1, 2), spent=Fraction(2, 3), ceiling=Fraction(1), where="toy"
     )

@@ -24,16 +24,14 @@ BUILT_IN = tuple(sorted((*NEEDS_DATA, *WITHOUT_DATA)))
 
 
 @pytest.fixture(autouse=True)
-def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def plain_environment(monkeypatch):
     monkeypatch.delenv("DP_PIPELINE_DATASETS", raising=False)
     monkeypatch.delenv("DP_PIPELINE_DATA", raising=False)
     monkeypatch.delenv("DP_PIPELINE_SHOWN", raising=False)
 
 
 @pytest.mark.parametrize("name", BUILT_IN)
-def test_a_built_in_data_set_loads_with_any_data_folder(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_built_in_data_set_loads_with_any_data_folder(name, tmp_path, monkeypatch):
     monkeypatch.setenv("DP_PIPELINE_DATA", str(tmp_path))
     spec = find_spec(name)
     assert spec.name == name
@@ -43,15 +41,13 @@ def test_a_built_in_data_set_loads_with_any_data_folder(
         assert {Path(location).parent for location in spec.source.locations} == {tmp_path}
 
 
-def test_the_built_in_data_sets_are_the_ones_we_know(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_built_in_data_sets_are_the_ones_we_know(tmp_path, monkeypatch):
     monkeypatch.setenv("DP_PIPELINE_DATA", str(tmp_path))
     assert tuple(spec.name for spec in available_datasets()) == tuple(dataset_files()) == BUILT_IN
 
 
 @pytest.mark.parametrize("name", ["adult_2000", "breast_cancer_wisconsin", "wdbc"])
-def test_benchmarks_of_k_anonymity_are_public_with_a_label(name: str) -> None:
+def test_benchmarks_of_k_anonymity_are_public_with_a_label(name):
     spec = load_spec(dataset_files()[name])
     declared = spec.k_anonymity
     assert declared is not None
@@ -62,9 +58,7 @@ def test_benchmarks_of_k_anonymity_are_public_with_a_label(name: str) -> None:
 
 
 @pytest.mark.parametrize("value", [None, ""])
-def test_sets_that_need_an_unset_data_folder_are_left_out(
-    value: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sets_that_need_an_unset_data_folder_are_left_out(value, monkeypatch):
     if value is not None:
         monkeypatch.setenv("DP_PIPELINE_DATA", value)
     assert tuple(spec.name for spec in available_datasets()) == WITHOUT_DATA
@@ -77,11 +71,11 @@ def test_sets_that_need_an_unset_data_folder_are_left_out(
 
 
 @pytest.fixture
-def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(*_: object, **__: object) -> None:
+def no_network(monkeypatch):
+    def refused(*_, **__):
         raise AssertionError("a connection")
 
-    def read_numbers(host: bytes, port: int, *, flags: int) -> object:
+    def read_numbers(host, port, *, flags):
         # A spelled address is read without asking anybody.
         return look_up(host, port, flags=flags) if flags == socket.AI_NUMERICHOST else refused()
 
@@ -92,7 +86,7 @@ def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("no_network")
 @pytest.mark.parametrize("name", DOWNLOADED)
-def test_a_download_is_available_without_opening_it(name: str) -> None:
+def test_a_download_is_available_without_opening_it(name):
     spec = find_spec(name)
     assert spec in available_datasets()
     assert spec.source.needs is None
@@ -106,9 +100,7 @@ def test_a_download_is_available_without_opening_it(name: str) -> None:
     assert set(spec.columns) <= set(download.header)
 
 
-def test_dagster_shows_only_the_users_own_data_sets(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_dagster_shows_only_the_users_own_data_sets(tmp_path, monkeypatch):
     monkeypatch.setenv("DP_PIPELINE_DATASETS", str(tmp_path))
     assert tuple(spec.name for spec in available_datasets()) == WITHOUT_DATA
     written(tmp_path, declaration())
@@ -117,40 +109,34 @@ def test_dagster_shows_only_the_users_own_data_sets(
     assert find_spec("trips").name == "trips"
 
 
-def test_a_name_that_stands_twice_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_name_that_stands_twice_is_refused(tmp_path, monkeypatch):
     written(tmp_path, declaration(name="name: trips"), name="trips")
     monkeypatch.setenv("DP_PIPELINE_DATASETS", str(tmp_path))
     with pytest.raises(DeclarationError, match="has the same: rename your file"):
         available_datasets()
 
 
-def test_a_folder_that_is_not_there_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_that_is_not_there_is_refused(tmp_path, monkeypatch):
     monkeypatch.setenv("DP_PIPELINE_DATASETS", str(tmp_path / "absent"))
     with pytest.raises(DeclarationError, match="`export DP_PIPELINE_DATASETS=FOLDER`, or unset it"):
         available_datasets()
 
 
-def test_an_empty_variable_names_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_empty_variable_names_no_folder(tmp_path, monkeypatch):
     written(tmp_path, declaration())
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DP_PIPELINE_DATASETS", "")
     assert "toy" not in dataset_files()
 
 
-def test_an_unknown_data_set_is_refused_with_the_known_ones() -> None:
+def test_an_unknown_data_set_is_refused_with_the_known_ones():
     with pytest.raises(
         DeclarationError, match=r"There is no data set 'nope' \(`dp-pipeline data list` shows"
     ):
         find_spec("nope")
 
 
-def test_dagster_reads_only_the_named_data_sets(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_dagster_reads_only_the_named_data_sets(tmp_path, monkeypatch):
     (tmp_path / "draft.yaml").write_text("name: TODO\n", encoding="utf-8")
     monkeypatch.setenv("DP_PIPELINE_DATASETS", str(tmp_path))
     monkeypatch.setenv("DP_PIPELINE_SHOWN", "trips  census")

@@ -36,19 +36,19 @@ def forbidden(spec: DatasetSpec) -> set[tuple[str, ...]]:
     return {cell for cell, may in zip(product(*labels), mask.ravel(), strict=True) if not may}
 
 
-def test_never_is_every_cell_of_the_combination_and_no_other(tmp_path: Path) -> None:
+def test_never_is_every_cell_of_the_combination_and_no_other(tmp_path):
     declaration = '{never: {state: [married, widowed], age: "[0, 20)"}}'
     young = ("[0, 10)", "[10, 20)")
     assert forbidden(people(tmp_path, declaration)) == set(product(young, ("married", "widowed")))
 
 
-def test_only_leaves_what_is_in_some_combination(tmp_path: Path) -> None:
+def test_only_leaves_what_is_in_some_combination(tmp_path):
     declaration = "{only: [{land: Styria, town: Graz}, {land: Upper}]}"
     not_in_styria = ("Linz", "Wels", "other")
     assert forbidden(people(tmp_path, declaration)) == set(product(not_in_styria, ("Styria",)))
 
 
-def test_depends_leaves_other_and_missing_values_free(tmp_path: Path) -> None:
+def test_depends_leaves_other_and_missing_values_free(tmp_path):
     declaration = "{depends: {town: {land: {Graz: Styria, Linz: Upper, Wels: Upper}}}}"
     wrong = {("Graz", "Upper"), ("Linz", "Styria"), ("Wels", "Styria")}
     assert forbidden(people(tmp_path, declaration)) == wrong
@@ -72,9 +72,7 @@ def test_depends_leaves_other_and_missing_values_free(tmp_path: Path) -> None:
         ("town: G", ("Graz",)),
     ],
 )
-def test_cells_are_levels_or_intervals_that_end_where_bins_end(
-    said: str, cells: tuple[str, ...] | None, tmp_path: Path
-) -> None:
+def test_cells_are_levels_or_intervals_that_end_where_bins_end(said, cells, tmp_path):
     declaration = f"{{never: [{{{said}, land: Upper}}]}}"
     if cells is None:
         with pytest.raises(DeclarationError, match="ends where bins of"):
@@ -84,7 +82,7 @@ def test_cells_are_levels_or_intervals_that_end_where_bins_end(
     assert {cell[0] if cell[0] in cells else cell[1] for cell in actual} == set(cells)
 
 
-def test_an_integer_means_the_bin_that_has_only_it(tmp_path: Path) -> None:
+def test_an_integer_means_the_bin_that_has_only_it(tmp_path):
     attributes = "{n: {bounds: [0.5, 3.5], bins: 3, integer: true}, x: {levels: [a, b]}}"
     spec = written_spec(tmp_path, attributes, more="constraints: {never: {n: 2, x: a}}")
     assert forbidden(spec) == {("[1.5, 2.5)", "a")}
@@ -92,7 +90,7 @@ def test_an_integer_means_the_bin_that_has_only_it(tmp_path: Path) -> None:
         written_spec(tmp_path, attributes, more="constraints: {never: {n: 7, x: a}}")
 
 
-def test_a_bin_is_called_by_its_name(tmp_path: Path) -> None:
+def test_a_bin_is_called_by_its_name(tmp_path):
     age = "{bounds: [0, 100], edges: [18, 90], names: {95: 90 and over}}"
     attributes = f"{{age: {age}, sex: {{levels: [f, m]}}}}"
     more = "constraints: {never: {age: 90 and over, sex: m}}"
@@ -105,7 +103,7 @@ def test_a_bin_is_called_by_its_name(tmp_path: Path) -> None:
             written_spec(tmp_path, attributes.replace("{95: 90 and over}", names))
 
 
-def test_bins_of_one_column_and_first_letters_need_no_map(tmp_path: Path) -> None:
+def test_bins_of_one_column_and_first_letters_need_no_map(tmp_path):
     attributes = (
         "{years: {column: age, bounds: [0, 8], bins: 8}, decade: {column: age, bounds: [0, 8], "
         "bins: 2}, zip: {levels: [A1, A2, B1]}, land: {levels: [A, B]}}"
@@ -150,7 +148,7 @@ LETTERS = "levels: [A1, A2, B1, C1, other]"
     "levels: [A, B, rest], other: rest, nullable: true, missing: [C]",
     "levels: [Alps, B, o, rest], other: rest, aliases: {A: Alps}",
 ])  # fmt: skip
-def test_no_row_breaks_what_first_letters_decide(fine: str, coarse: str, tmp_path: Path) -> None:
+def test_no_row_breaks_what_first_letters_decide(fine, coarse, tmp_path):
     attributes = f"{{zip: {{{fine}}}, land: {{{coarse}}}}}"
     more = "derive: {land: {prefix: [zip, 1]}}\n"
     plain = written_spec(tmp_path, attributes, more=more)
@@ -177,9 +175,7 @@ PARTS = {
 
 @pytest.mark.parametrize("name", PARTS)
 @pytest.mark.parametrize("nullable", ["true", "false"])
-def test_no_row_breaks_what_its_declaration_implies(
-    name: str, nullable: str, tmp_path: Path
-) -> None:
+def test_no_row_breaks_what_its_declaration_implies(name, nullable, tmp_path):
     fine, coarse, function = PARTS[name]
     more = f"derive: {{part: {function}}}\nreading: {{zone: Europe/Zurich}}\n"
     attributes = f"{{at: {fine}, part: {coarse}}}"
@@ -196,14 +192,14 @@ def test_no_row_breaks_what_its_declaration_implies(
 
 
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Zurich"])
-def test_a_day_implies_no_hour(zone: str, tmp_path: Path) -> None:
+def test_a_day_implies_no_hour(zone, tmp_path):
     days = DAYS.replace("POLICY", "keep").replace("month", "day")
     attributes = f"{{at: {days}, part: {{levels: 0..23}}}}"
     more = f"derive: {{part: {{hour: at}}}}\nreading: {{zone: {zone}}}\n"
     assert proposed_dependences(written_spec(tmp_path, attributes, more=more).domain) == []
 
 
-def test_a_constraint_changes_the_digest_but_not_its_words(tmp_path: Path) -> None:
+def test_a_constraint_changes_the_digest_but_not_its_words(tmp_path):
     plain = people(tmp_path, "").digest
     never = people(tmp_path, "{never: {land: Upper, town: Graz}}").digest
     only = people(tmp_path, "{only: [{land: Styria}, {land: Upper, town: [Linz, Wels, other]}]}")
@@ -212,7 +208,7 @@ def test_a_constraint_changes_the_digest_but_not_its_words(tmp_path: Path) -> No
     assert listed == never
 
 
-def test_a_mapping_declares_the_same_as_a_file(tmp_path: Path) -> None:
+def test_a_mapping_declares_the_same_as_a_file(tmp_path):
     spec = people(tmp_path, '{never: {age: "[0, 20)", state: [married, widowed]}}')
     declaration = {"never": {"age": "[0, 20)", "state": ("married", "widowed")}}
     plain = replace(spec.domain, constraints=())
@@ -228,14 +224,14 @@ ANY = Constraint("", ("a", "b", "c"), (((0,), (0, 1), (1,)),), is_only=False)
 SIZES = {"a": 2, "b": 2, "c": 2}
 
 
-def test_constraints_on_the_same_attributes_are_one_entry() -> None:
+def test_constraints_on_the_same_attributes_are_one_entry():
     more = Constraint("", ("a", "b", "c"), (((1,), (0,), (0,)),), is_only=False)
     (constraint,) = allowed_cells([ANY, more], ("c", "b", "a"), SIZES)
     assert constraint.names == ("a", "b", "c")
     assert np.argwhere(~constraint.mask).tolist() == [[0, 0, 1], [0, 1, 1], [1, 0, 0]]
 
 
-def test_cells_of_fewer_attributes_hold_whatever_the_others_are() -> None:
+def test_cells_of_fewer_attributes_hold_whatever_the_others_are():
     (constraint,) = allowed_cells([ANY], ("a", "c"), SIZES)
     assert np.argwhere(~constraint.mask).tolist() == [[0, 1]]
     assert allowed_cells([ANY], ("a", "b"), SIZES) == ()
@@ -243,7 +239,7 @@ def test_cells_of_fewer_attributes_hold_whatever_the_others_are() -> None:
     assert allowed_cells([ANY], ("a", "c"), SIZES | {"b": 3}) == ()
 
 
-def test_an_only_allows_the_cells_of_some_combination() -> None:
+def test_an_only_allows_the_cells_of_some_combination():
     only = Constraint("", ("a", "b", "c"), (((0,), (0,), (0,)), ((1,), (1,), (0,))), is_only=True)
     (constraint,) = allowed_cells([only], ("a", "b"), {"a": 2, "b": 3, "c": 2})
     assert constraint.mask.tolist() == [[True, False, False], [False, True, False]]

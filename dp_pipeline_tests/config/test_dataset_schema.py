@@ -64,29 +64,27 @@ def parsed(folder: Path, document: Any) -> None:
     require_buildable(load_spec(path), Document.read(path))
 
 
-def test_the_shipped_schema_is_the_one_that_the_code_makes() -> None:
+def test_the_shipped_schema_is_the_one_that_the_code_makes():
     command = "python -m dp_pipeline.cli.json_schema > dp_pipeline/config/dataset.schema.json"
     assert schema_text() == SHIPPED, f"write it anew: {command}"
 
 
 @pytest.mark.parametrize("path", BUILT_IN, ids=lambda path: path.stem)
-def test_every_built_in_file_validates(path: Path) -> None:
+def test_every_built_in_file_validates(path):
     text = path.read_text(encoding="utf-8")
     assert complaints(texts_of(text)) == []
     assert complaints(yaml.safe_load(text)) == [], "as an editor reads it"
 
 
 @pytest.mark.parametrize("text", FULL)
-def test_a_file_with_every_field_validates_and_is_parsed(
-    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_with_every_field_validates_and_is_parsed(text, tmp_path, monkeypatch):
     monkeypatch.delenv("TOY_DATABASE", raising=False)
     assert complaints(texts_of(text)) == []
     assert complaints(yaml.safe_load(text)) == []
     parsed(tmp_path, texts_of(text))
 
 
-def test_a_public_draft_validates_and_an_open_one_does_not() -> None:
+def test_a_public_draft_validates_and_an_open_one_does_not():
     columns = (
         SourceColumn("Age", "number", proposal={"bounds": ["0", "99"], "bins": "10"}),
         SourceColumn("kind", "text", proposal={"levels": ["fern", "1"], "nullable": "true"}),
@@ -98,7 +96,7 @@ def test_a_public_draft_validates_and_an_open_one_does_not() -> None:
     assert complaints(yaml.safe_load(sensitive_draft(outline)))
 
 
-def test_fields_have_help_and_defaults_for_editors() -> None:
+def test_fields_have_help_and_defaults_for_editors():
     schema = json.loads(SHIPPED)
     sections = {"the file": schema, **schema["$defs"]}
     helped = {
@@ -115,7 +113,7 @@ def test_fields_have_help_and_defaults_for_editors() -> None:
     assert "default" not in schema["properties"]["ceiling"]
 
 
-def test_a_missing_field_is_refused_with_its_help(tmp_path: Path) -> None:
+def test_a_missing_field_is_refused_with_its_help(tmp_path):
     document = texts_of(FULL[0])
     del document["purpose"]
     with pytest.raises(DeclarationError, match="got nothing: Public rows, or sensitive ones"):
@@ -156,9 +154,7 @@ def mutated(draw: st.DrawFn) -> dict[str, Any]:
 @pytest.mark.chain
 @settings(max_examples=150)
 @given(document=mutated())
-def test_the_schema_refuses_the_shapes_that_the_parser_refuses(
-    document: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_the_schema_refuses_the_shapes_that_the_parser_refuses(document, tmp_path_factory):
     try:
         parsed(tmp_path_factory.mktemp("mutated"), document)
     except DeclarationError as error:
@@ -169,7 +165,7 @@ def test_the_schema_refuses_the_shapes_that_the_parser_refuses(
 
 
 @pytest.mark.parametrize("lost", ["additionalProperties", "required"])
-def test_a_schema_that_lets_everything_through_would_be_noticed(lost: str) -> None:
+def test_a_schema_that_lets_everything_through_would_be_noticed(lost):
     """The mutant of the test above."""
     schema = json.loads(SHIPPED)
     schema.pop(lost)

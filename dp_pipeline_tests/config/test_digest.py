@@ -1,7 +1,5 @@
 """The digest changes with every declaration that changes a measurement, and with no other."""
 
-from pathlib import Path
-
 import pytest
 
 from dp_pipeline.config.parser import load_spec
@@ -59,7 +57,7 @@ NOT_MEASURED: list[dict[str, str | None]] = [
 ]
 
 
-def test_every_change_of_a_measurement_has_its_own_digest(tmp_path: Path) -> None:
+def test_every_change_of_a_measurement_has_its_own_digest(tmp_path):
     texts = [declaration().replace(*change) for change in MEASURED]
     texts += [declaration(**fields) for fields in MEASURED_FIELDS]
     digests = [load_spec(written(tmp_path, text)).digest for text in (declaration(), *texts)]
@@ -67,16 +65,14 @@ def test_every_change_of_a_measurement_has_its_own_digest(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("fields", NOT_MEASURED, ids=" ".join)
-def test_no_other_declaration_changes_the_digest(
-    fields: dict[str, str | None], tmp_path: Path
-) -> None:
+def test_no_other_declaration_changes_the_digest(fields, tmp_path):
     changed = loaded(tmp_path, **fields)
     assert changed != loaded(tmp_path)
     assert changed.digest == loaded(tmp_path).digest
 
 
-def test_the_digest_has_its_spelling_from_the_value(tmp_path: Path) -> None:
-    def digest(old: str, new: str) -> str:
+def test_the_digest_has_its_spelling_from_the_value(tmp_path):
+    def digest(old, new):
         return load_spec(written(tmp_path, declaration().replace(old, new))).digest
 
     texts = ("['?', '-']", "['-', '?', '-']")
@@ -85,7 +81,7 @@ def test_the_digest_has_its_spelling_from_the_value(tmp_path: Path) -> None:
     assert len({loaded(tmp_path, delta=delta).digest for delta in deltas}) == 1
 
 
-def test_a_k_anonymous_release_changes_no_digest_and_no_cost(tmp_path: Path) -> None:
+def test_a_k_anonymous_release_changes_no_digest_and_no_cost(tmp_path):
     without_section = {"protection": "protection: {unit: one_row}", "label": "label: colour"}
     section = "k_anonymity: {methods: {kjig: }, diversity: 2}"
     plain = loaded(tmp_path, **without_section)
@@ -98,7 +94,7 @@ def test_a_k_anonymous_release_changes_no_digest_and_no_cost(tmp_path: Path) -> 
     )
 
 
-def test_checks_on_rows_have_a_digest_of_their_own(tmp_path: Path) -> None:
+def test_checks_on_rows_have_a_digest_of_their_own(tmp_path):
     plain, same = loaded(tmp_path), loaded(tmp_path, usable="usable: 1")
     shared = loaded(tmp_path, usable="usable: 0.9")
     expecting = loaded(tmp_path, expectations=f"expectations: [{EXPECTATION}]")

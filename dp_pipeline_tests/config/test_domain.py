@@ -18,7 +18,7 @@ from dp_pipeline.models import build_model
 from dp_pipeline_tests.config.declarations import FIELDS, loaded
 
 
-def test_a_domain_knows_names_sizes_and_boxes(tmp_path: Path) -> None:
+def test_a_domain_knows_names_sizes_and_boxes(tmp_path):
     domain = loaded(tmp_path).domain
     assert domain.names == tuple(attribute.name for attribute in domain)
     assert domain.numeric == ("x", "age")
@@ -32,7 +32,7 @@ def test_a_domain_knows_names_sizes_and_boxes(tmp_path: Path) -> None:
     ]
 
 
-def test_what_a_domain_does_not_have_is_refused_by_name(tmp_path: Path) -> None:
+def test_what_a_domain_does_not_have_is_refused_by_name(tmp_path):
     domain = loaded(tmp_path).domain
     with pytest.raises(
         DeclarationError, match="The data set has no attribute 'income': it declares x, age"
@@ -55,12 +55,12 @@ def test_what_a_domain_does_not_have_is_refused_by_name(tmp_path: Path) -> None:
         (RowsOfPerson("user", 20), "replace_one", 40),
     ],
 )
-def test_neighbours_differ_by_the_rows_of_one_or_two_units(protection, relation, rows: int) -> None:
+def test_neighbours_differ_by_the_rows_of_one_or_two_units(protection, relation, rows):
     spec = DatasetSpec.of_domain("x", Domain(()), protection=protection, relation=relation)
     assert spec.distance == rows
 
 
-def test_a_missing_value_is_the_last_cell_and_no_coordinate(tmp_path: Path) -> None:
+def test_a_missing_value_is_the_last_cell_and_no_coordinate(tmp_path):
     lines = (
         "attributes:\n  x: {bounds: [0, 8]}\n  age: {bounds: [0, 8], bins: 2, nullable: true}\n"
         "  colour: {levels: [red, green], nullable: true}"
@@ -105,16 +105,14 @@ def with_odd(folder: Path, odd: str, cost: str | None = PURE, **more: str | None
         ("{bounds: [0, 9], bins: {quantiles: 8}, unit: 0.1}", Undeclared(None, False, 8, unit=0.1)),
     ],
 )
-def test_a_number_may_leave_bounds_and_quantiles_open(
-    tmp_path: Path, odd: str, open_: Undeclared
-) -> None:
+def test_a_number_may_leave_bounds_and_quantiles_open(tmp_path, odd, open_):
     spec = with_odd(tmp_path, odd)
     assert spec.domain["odd"].undeclared == open_
     assert spec.to_discover == ("odd",)
     assert spec.discover == Discover(Fraction(1, 10), None, Fraction(1, 10**6))
 
 
-def test_levels_may_be_left_open_and_rare_ones_go_to_other(tmp_path: Path) -> None:
+def test_levels_may_be_left_open_and_rare_ones_go_to_other(tmp_path):
     for text, other, on_invalid, most in (
         ("{levels: discover}", "other", "other", 1000),
         ("{levels: discover, other: rare, at_most: 7}", "rare", "other", 7),
@@ -125,14 +123,14 @@ def test_levels_may_be_left_open_and_rare_ones_go_to_other(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("odd", ["{levels: discover}", "{bounds: discover}"])
-def test_the_cost_that_a_message_names_is_accepted(tmp_path: Path, odd: str) -> None:
+def test_the_cost_that_a_message_names_is_accepted(tmp_path, odd):
     with pytest.raises(DeclarationError, match="the cost of discovering odd") as refused:
         with_odd(tmp_path, odd, None)
     (cost,) = re.findall("`(discover: {.*})`", str(refused.value))
     assert with_odd(tmp_path, odd, cost).to_discover == ("odd",)
 
 
-def test_levels_may_be_in_a_file_next_to_the_declaration(tmp_path: Path) -> None:
+def test_levels_may_be_in_a_file_next_to_the_declaration(tmp_path):
     (tmp_path / "levels.txt").write_bytes("\ufeffKöln\r\n Bonn \n\nother\n".encode())
     spec = with_odd(tmp_path, "{levels: {file: levels.txt}, other: other}", None)
     assert spec.domain["odd"].cells == Levels(("Köln", "Bonn", "other"))
@@ -151,15 +149,13 @@ def test_levels_may_be_in_a_file_next_to_the_declaration(tmp_path: Path) -> None
         (b"a\nb\n", ", on_invalid: other", "add 'other' to `levels`, in their file as a line"),
     ],
 )
-def test_a_wrong_file_of_levels_is_refused(
-    content: bytes, odd: str, words: str, tmp_path: Path
-) -> None:
+def test_a_wrong_file_of_levels_is_refused(content, odd, words, tmp_path):
     (tmp_path / "levels.txt").write_bytes(content)
     with pytest.raises(DeclarationError, match=words):
         with_odd(tmp_path, f"{{levels: {{file: levels.txt}}{odd}}}", None)
 
 
-def test_what_is_not_discovered_yet_has_no_size_and_no_box(tmp_path: Path) -> None:
+def test_what_is_not_discovered_yet_has_no_size_and_no_box(tmp_path):
     spec = with_odd(tmp_path, "{bounds: discover, bins: {quantiles: 8}}")
     assert "odd" in spec.domain.discrete
     for ask in (
@@ -175,7 +171,7 @@ def test_what_is_not_discovered_yet_has_no_size_and_no_box(tmp_path: Path) -> No
         assert "\n" not in str(error.value)
 
 
-def test_the_largest_domain_has_all_discoverable_cells(tmp_path: Path) -> None:
+def test_the_largest_domain_has_all_discoverable_cells(tmp_path):
     for odd, size in (
         ("{bounds: discover, bins: {quantiles: 8}, nullable: false}", 8),
         ("{bounds: discover, bins: {quantiles: 8}}", 9),
@@ -190,7 +186,7 @@ def test_the_largest_domain_has_all_discoverable_cells(tmp_path: Path) -> None:
     assert spec.widest.to_discover == ()
 
 
-def test_models_are_built_and_priced_on_the_widest_domain(tmp_path: Path) -> None:
+def test_models_are_built_and_priced_on_the_widest_domain(tmp_path):
     spec = with_odd(tmp_path, "{bounds: discover, bins: 5}")
     for name in spec.models:
         assert build_model(spec, name) == build_model(spec.widest, name)
@@ -198,7 +194,7 @@ def test_models_are_built_and_priced_on_the_widest_domain(tmp_path: Path) -> Non
     assert declared.widest is declared
 
 
-def test_a_discovered_domain_becomes_a_declared_one(tmp_path: Path) -> None:
+def test_a_discovered_domain_becomes_a_declared_one(tmp_path):
     spec = with_odd(tmp_path, "{bounds: discover, bins: {quantiles: 4}, unit: 0.5}")
     discovered = DiscoveredDomain(
         (("odd", DiscoveredAttribute(bounds=(-4.0, 8.0), edges=(0.5, 3.0))),)
@@ -212,20 +208,20 @@ def test_a_discovered_domain_becomes_a_declared_one(tmp_path: Path) -> None:
     ]
 
 
-def test_bins_of_one_width_are_cut_inside_discovered_bounds(tmp_path: Path) -> None:
+def test_bins_of_one_width_are_cut_inside_discovered_bounds(tmp_path):
     spec = with_odd(tmp_path, "{bounds: discover, bins: 2}")
     full = spec.with_domain(DiscoveredDomain((("odd", DiscoveredAttribute(bounds=(0.0, 8.0))),)))
     assert full.domain["odd"].cells == Bins((0.0, 4.0, 8.0))
 
 
-def test_discovered_levels_have_other_as_their_last(tmp_path: Path) -> None:
+def test_discovered_levels_have_other_as_their_last(tmp_path):
     spec = with_odd(tmp_path, "{levels: discover}", COST)
     for texts, levels in ((("a",), ("a", "other")), (("other", "z"), ("other", "z"))):
         full = spec.with_domain(DiscoveredDomain((("odd", DiscoveredAttribute(levels=texts)),)))
         assert full.domain["odd"].cells == Levels(levels)
 
 
-def test_discovered_domains_have_digests_of_their_own(tmp_path: Path) -> None:
+def test_discovered_domains_have_digests_of_their_own(tmp_path):
     spec = with_odd(tmp_path, "{bounds: discover}")
     domains = [
         DiscoveredDomain((("odd", DiscoveredAttribute(bounds=(0.0, top))),)) for top in (8.0, 16.0)
@@ -238,7 +234,7 @@ def test_discovered_domains_have_digests_of_their_own(tmp_path: Path) -> None:
     assert full[0].digest != by_hand.digest
 
 
-def test_another_price_is_another_declaration(tmp_path: Path) -> None:
+def test_another_price_is_another_declaration(tmp_path):
     costs = (PURE, "discover: {epsilon: 0.2}", "discover: {epsilon: 0.1, beta: 0.001}")
     assert len({with_odd(tmp_path, "{bounds: discover}", cost).digest for cost in costs}) == 3
     costs = (COST, COST.replace("delta: 0.000", "delta: 0.0001"))
@@ -263,15 +259,13 @@ def test_another_price_is_another_declaration(tmp_path: Path) -> None:
         DiscoveredAttribute(bounds=(0.0, 1.0), edges=(0.1,), pieces=((0.0, -5.0),)),
     ],
 )
-def test_discoveries_that_were_not_declared_are_refused(
-    tmp_path: Path, found: DiscoveredAttribute
-) -> None:
+def test_discoveries_that_were_not_declared_are_refused(tmp_path, found):
     spec = with_odd(tmp_path, "{bounds: discover, bins: {quantiles: 4}}")
     with pytest.raises(DeclarationError, match="attribute 'odd'"):
         spec.with_domain(DiscoveredDomain((("odd", found),)))
 
 
-def test_a_domain_of_other_attributes_is_refused(tmp_path: Path) -> None:
+def test_a_domain_of_other_attributes_is_refused(tmp_path):
     spec = with_odd(tmp_path, "{bounds: discover}")
     with pytest.raises(
         DeclarationError, match="The attributes of toy to be discovered are odd, but"
@@ -294,9 +288,7 @@ found_ones = st.one_of(
 
 @settings(max_examples=50)
 @given(st.lists(st.tuples(st.text(), found_ones), unique_by=lambda one: one[0]))
-def test_facts_are_read_again_to_the_last_digit(
-    attributes: list[tuple[str, DiscoveredAttribute]],
-) -> None:
+def test_facts_are_read_again_to_the_last_digit(attributes):
     domain = DiscoveredDomain(tuple(attributes))
     facts = json.loads(json.dumps(domain.to_facts()))
     again = DiscoveredDomain.from_facts(facts)
@@ -319,12 +311,12 @@ def test_facts_are_read_again_to_the_last_digit(
         '{"pieces": [["a", 1.0]]}',
     ],
 )
-def test_facts_that_were_not_written_are_damaged(text: str) -> None:
+def test_facts_that_were_not_written_are_damaged(text):
     with pytest.raises(Damaged, match="The discovered attribute 'odd' must be stored"):
         DiscoveredDomain.from_facts({"odd": text})
 
 
-def test_pieces_change_draws_and_no_measurement(tmp_path: Path) -> None:
+def test_pieces_change_draws_and_no_measurement(tmp_path):
     spec = with_odd(tmp_path, "{bounds: discover, bins: {quantiles: 4}}")
     box, edges = (0.0, 1.0), (0.5,)
     plain = DiscoveredAttribute(bounds=box, edges=edges)

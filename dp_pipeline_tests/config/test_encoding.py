@@ -56,7 +56,7 @@ def bins(draw: st.DrawFn) -> Bins:
 
 @fuzz
 @given(values=st.lists(st.text(max_size=5), min_size=2, unique=True), other=st.text(max_size=5))
-def test_the_code_of_a_level_is_its_position(values: list[str], other: str) -> None:
+def test_the_code_of_a_level_is_its_position(values, other):
     # White space around a text and the way a number is spelt make no other level.
     forms = {_spelling(normal_text(value)) for value in values}
     assume(other in values or _spelling(normal_text(other)) not in forms)
@@ -67,13 +67,13 @@ def test_the_code_of_a_level_is_its_position(values: list[str], other: str) -> N
     assert levels.labels() == tuple(values)
 
 
-def test_no_texts_have_no_codes() -> None:
+def test_no_texts_have_no_codes():
     assert Levels(("a", "b")).encode(np.array([], dtype=object)).shape == (0,)
 
 
 @fuzz
 @given(cells=bins(), shares=st.lists(st.floats(0, 1), max_size=8))
-def test_a_value_has_the_code_of_its_half_open_cell(cells: Bins, shares: list[float]) -> None:
+def test_a_value_has_the_code_of_its_half_open_cell(cells, shares):
     low, high = cells.edges[0], cells.edges[-1]
     values = np.array([*cells.edges, *(np.clip(low + s * (high - low), low, high) for s in shares)])
     codes = cells.encode(values)
@@ -85,7 +85,7 @@ def test_a_value_has_the_code_of_its_half_open_cell(cells: Bins, shares: list[fl
 
 @fuzz
 @given(cells=bins())
-def test_nothing_outside_the_bounds_has_a_cell(cells: Bins) -> None:
+def test_nothing_outside_the_bounds_has_a_cell(cells):
     low, high = cells.edges[0], cells.edges[-1]
     outside = [np.nextafter(low, -np.inf), np.nextafter(high, np.inf), -np.inf, np.inf, np.nan]
     assert (cells.encode(np.array(outside)) == INVALID).all()
@@ -93,7 +93,7 @@ def test_nothing_outside_the_bounds_has_a_cell(cells: Bins) -> None:
 
 @fuzz
 @given(cells=bins())
-def test_every_cell_has_its_own_label(cells: Bins) -> None:
+def test_every_cell_has_its_own_label(cells):
     labels = cells.labels()
     assert len(labels) == len(set(labels)) == cells.size
     assert [label[-1] for label in labels] == [*")" * (cells.size - 1), "]"]
@@ -104,7 +104,7 @@ def test_every_cell_has_its_own_label(cells: Bins) -> None:
 
 @fuzz
 @given(cells=bins())
-def test_edges_have_six_digits_or_are_exact(cells: Bins) -> None:
+def test_edges_have_six_digits_or_are_exact(cells):
     edges, labels = [f"{edge:g}" for edge in cells.edges], cells.labels()
     texts = [label[1:].split(", ")[0] for label in labels] + [labels[-1][:-1].split(", ")[1]]
     if len(set(edges)) == len(edges):
@@ -115,16 +115,14 @@ def test_edges_have_six_digits_or_are_exact(cells: Bins) -> None:
 
 @fuzz
 @given(interval=intervals(), count=st.integers(1, 1000))
-def test_bins_of_equal_width_end_exactly_at_the_bounds(
-    interval: tuple[float, float], count: int
-) -> None:
+def test_bins_of_equal_width_end_exactly_at_the_bounds(interval, count):
     edges = Bins.equal_width(*interval, count).edges
     assert (edges[0], edges[-1], len(edges)) == (*interval, count + 1)
 
 
 @fuzz
 @given(case=with_values())
-def test_a_decoded_coordinate_is_within_half_a_unit(case) -> None:
+def test_a_decoded_coordinate_is_within_half_a_unit(case):
     (low, high), values = case
     coordinate = Coordinate(low, high)
     back = coordinate.decode(coordinate.encode(values))
@@ -136,7 +134,7 @@ def test_a_decoded_coordinate_is_within_half_a_unit(case) -> None:
 
 @fuzz
 @given(case=with_values())
-def test_coordinates_are_monotone_and_whole_and_reach_both_ends(case) -> None:
+def test_coordinates_are_monotone_and_whole_and_reach_both_ends(case):
     (low, high), values = case
     codes = Coordinate(low, high).encode(np.sort(values))
     assert codes.dtype == np.int64
@@ -146,7 +144,7 @@ def test_coordinates_are_monotone_and_whole_and_reach_both_ends(case) -> None:
 
 @fuzz
 @given(interval=intervals(), value=st.floats(allow_nan=False))
-def test_outside_the_box_means_on_its_edge(interval: tuple[float, float], value: float) -> None:
+def test_outside_the_box_means_on_its_edge(interval, value):
     coordinate = Coordinate(*interval)
     code = int(coordinate.encode(np.array([value]))[0])
     assert -ONE <= code <= ONE
@@ -158,16 +156,14 @@ def test_outside_the_box_means_on_its_edge(interval: tuple[float, float], value:
 
 @fuzz
 @given(interval=intervals(), far=st.floats(-1e9, 1e9))
-def test_a_decoded_number_is_inside_the_declared_interval(
-    interval: tuple[float, float], far: float
-) -> None:
+def test_a_decoded_number_is_inside_the_declared_interval(interval, far):
     low, high = interval
     assert low <= Coordinate(low, high).decode(np.array([far]))[0] <= high
 
 
 @fuzz
 @given(codes=st.lists(st.integers(0, 6), max_size=9))
-def test_a_one_hot_row_has_one_bit_at_its_code(codes: list[int]) -> None:
+def test_a_one_hot_row_has_one_bit_at_its_code(codes):
     bits = one_hot(np.array(codes, dtype=np.int64), 7)
     assert bits.shape == (len(codes), 7)
     assert (bits.sum(axis=1) == 1).all()
@@ -177,7 +173,7 @@ def test_a_one_hot_row_has_one_bit_at_its_code(codes: list[int]) -> None:
 @pytest.mark.parametrize(
     ("low", "high"), [(0.0, 0.0), (1.0, 0.0), (0.0, 1e16), (0.0, 1e-200), (1e15, 1e15 + 1024)]
 )
-def test_texts_other_than_intervals_are_recognised(low: float, high: float) -> None:
+def test_texts_other_than_intervals_are_recognised(low, high):
     assert not is_interval(low, high)
 
 
@@ -201,9 +197,7 @@ LON, LAT = Coordinate(8.4, 8.6), Coordinate(47.3, 47.5)
         (["lat_lon", "lon_lat"], None),
     ],
 )
-def test_names_of_coordinates_say_what_runs_to_the_right(
-    columns: list[str], point: tuple[str, str] | None
-):
+def test_names_of_coordinates_say_what_runs_to_the_right(columns, point):
     assert point_of(columns) == point
 
 
@@ -232,9 +226,7 @@ def test_a_degree_of_longitude_is_shorter_than_one_of_latitude():
     ],
     ids=["no names of degrees", "bounds of metres", "the earth", "north", "the pole", "too high"],
 )
-def test_a_high_box_has_no_metres_per_degree(
-    point: tuple[str, str], box: tuple[Coordinate, Coordinate]
-):
+def test_a_high_box_has_no_metres_per_degree(point, box):
     assert metres_per_unit(point, box) is None
 
 

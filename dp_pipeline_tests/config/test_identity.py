@@ -1,6 +1,5 @@
 """One source has many spellings and one identity: the ledger must know it again."""
 
-import os
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -62,13 +61,7 @@ PORTS = st.sampled_from(["", ":", ":443", ":0443"])
 
 
 @given(HOSTS, PATHS, st.lists(st.sampled_from(REWRITINGS), max_size=6), PORTS, ENDS)
-def test_every_spelling_of_a_url_has_the_same_names(
-    host: str,
-    path: tuple[str, ...],
-    chain: list[Callable[[str, str], tuple[str, str]]],
-    port: str,
-    end: str,
-) -> None:
+def test_every_spelling_of_a_url_has_the_same_names(host, path, chain, port, end):
     url = plain(host, path)
     spelled = (host, url.removeprefix(f"https://{host}"))
     for rewrite in chain:
@@ -87,12 +80,12 @@ def test_every_spelling_of_a_url_has_the_same_names(
         ("/d%2f../a.csv", "/a.csv"),
     ],
 )
-def test_dots_are_removed_as_a_client_does(path: str, requested: str) -> None:
+def test_dots_are_removed_as_a_client_does(path, requested):
     assert url_names(f"https://example.org{path}") == (f"https://example.org{requested}",)
 
 
 @given(HOSTS, PATHS)
-def test_a_name_of_a_url_is_its_own_name(host: str, path: tuple[str, ...]) -> None:
+def test_a_name_of_a_url_is_its_own_name(host, path):
     names = url_names(plain(host, path))
     assert [url_names(name) for name in names] == [(name,) for name in names]
 
@@ -102,9 +95,7 @@ def _known(path: tuple[str, ...]) -> str:
 
 
 @given(HOSTS, PATHS, HOSTS, PATHS, st.sampled_from(["", ":8443"]))
-def test_another_host_port_or_path_is_another_source(
-    host: str, path: tuple[str, ...], second: str, other: tuple[str, ...], port: str
-) -> None:
+def test_another_host_port_or_path_is_another_source(host, path, second, other, port):
     one, two = plain(host, path), plain(f"{second}{port}", other)
     is_same = host == second and not port and _known(path) == _known(other)
     assert overlap(one, two) is is_same
@@ -113,25 +104,25 @@ def test_another_host_port_or_path_is_another_source(
 @pytest.mark.parametrize(
     "host", ["10.0.0.5%3a8443", "10.0.0.5%2eexample.org", "127.0.0.1%61", "[fe80::1%25lo]"]
 )
-def test_a_url_with_an_escaped_host_is_refused(host: str) -> None:
+def test_a_url_with_an_escaped_host_is_refused(host):
     assert not is_allowed_url(f"https://{host}/a.csv")
 
 
 @pytest.mark.parametrize("port", ["", ":80", ":443", ":8443"])
-def test_http_and_https_of_one_host_are_one_source(port: str) -> None:
+def test_http_and_https_of_one_host_are_one_source(port):
     one, other = (f"{scheme}://localhost{port}/a.csv" for scheme in ("http", "https"))
     assert url_names(one) == url_names(other)
     assert overlap(one, "https://localhost/a.csv") is (port != ":8443")
 
 
 @pytest.mark.parametrize("host", ["xn--a.com", "a" * 70 + ".example", "x.example:port", "[::1"])
-def test_a_stored_url_without_canonical_form_is_compared(host: str) -> None:
+def test_a_stored_url_without_canonical_form_is_compared(host):
     stored = f"https://{host}/a.csv"
     assert overlap(stored, stored)
     assert not overlap(stored, "https://example.org/a.csv")
 
 
-def test_a_declared_hash_is_the_same_at_every_url() -> None:
+def test_a_declared_hash_is_the_same_at_every_url():
     one, other = (
         Source("csv", url, sha256={url: SHA256})
         for url in ("https://a.example/x.csv", "https://b.example/y.csv")
@@ -152,7 +143,7 @@ def test_a_declared_hash_is_the_same_at_every_url() -> None:
         *("fe80::1", "fe80::fc:ff:fe00:1%eth0", "febf::1%25eth0"),
     ],
 )
-def test_every_spelling_of_this_machine_is_recognised(host: str) -> None:
+def test_every_spelling_of_this_machine_is_recognised(host):
     assert is_host(host)
     assert "localhost" in host_names(host)
     in_url = f"[{host}]" if ":" in host else host
@@ -163,7 +154,7 @@ def test_every_spelling_of_this_machine_is_recognised(host: str) -> None:
 
 
 @pytest.mark.parametrize("host", ["example.org", "128.0.0.1", "192.0.2.77", "localhost.example"])
-def test_another_machine_is_not_this_one(host: str) -> None:
+def test_another_machine_is_not_this_one(host):
     assert host_names(host) == (host,)
 
 
@@ -175,22 +166,18 @@ def test_another_machine_is_not_this_one(host: str) -> None:
         *("localho\N{LATIN SMALL LETTER LONG S}t", "\N{KELVIN SIGN}ing"),
     ],
 )
-def test_what_is_no_host_is_none(text: str) -> None:
+def test_what_is_no_host_is_none(text):
     assert not is_host(text)
 
 
-def test_the_addresses_that_this_machine_listens_on_are_its_own(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_addresses_that_this_machine_listens_on_are_its_own(monkeypatch):
     from dp_pipeline.config import url
 
     monkeypatch.setattr(url, "_is_this_machine", lambda name: name == "192.0.2.77")
     assert host_names("192.0.2.77.") == ("192.0.2.77", "localhost")
 
 
-def test_a_name_of_the_hosts_file_is_also_its_address(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_name_of_the_hosts_file_is_also_its_address(monkeypatch, tmp_path):
     from dp_pipeline.config import url
 
     (tmp_path / "hosts").write_text("127.0.1.1 here # this one\n203.0.113.5  Db db.example\n\nx\n")
@@ -204,7 +191,7 @@ def test_a_name_of_the_hosts_file_is_also_its_address(
 
 
 @pytest.fixture
-def rides(tmp_path: Path) -> Path:
+def rides(tmp_path):
     folder = tmp_path / "d"
     folder.mkdir()
     (folder / "rides.csv").write_text("x\n1\n")
@@ -216,25 +203,25 @@ def names(kind: str, path: Path) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
-def test_a_file_is_one_source_as_whatever_it_is_read(rides: Path, kind: str) -> None:
+def test_a_file_is_one_source_as_whatever_it_is_read(rides, kind):
     assert names(kind, rides) == (f"file:{rides}",)
     assert Source("sql", f"sqlite:///{rides}").identities == (f"file:{rides}",)
 
 
 @given(st.lists(st.sampled_from(["/.", "//", "/x/..", "/up"]), max_size=5))
-def test_every_path_to_a_file_has_the_same_name(steps: list[str]) -> None:
+def test_every_path_to_a_file_has_the_same_name(steps):
     path = "/data" + "".join(steps).replace("/up", "/y/../../data") + "/rides.csv"
     assert file_name(path) == "file:/data/rides.csv"
 
 
-def test_links_lead_to_the_same_file(rides: Path, tmp_path: Path) -> None:
+def test_links_lead_to_the_same_file(rides, tmp_path):
     (tmp_path / "e").symlink_to(rides.parent)
     (tmp_path / "one.csv").symlink_to(tmp_path / "e/rides.csv")
     ways = [tmp_path / "e/rides.csv", tmp_path / "one.csv", Path(f"/proc/self/root{rides}")]
     assert {names("csv", way) for way in ways} == {(f"file:{rides}",)}
 
 
-def test_a_hard_link_is_the_same_file_while_both_are_there(rides: Path, tmp_path: Path) -> None:
+def test_a_hard_link_is_the_same_file_while_both_are_there(rides, tmp_path):
     other = tmp_path / "other.csv"
     other.hardlink_to(rides)
     assert overlap(file_name(str(rides)), file_name(str(other)))
@@ -243,7 +230,7 @@ def test_a_hard_link_is_the_same_file_while_both_are_there(rides: Path, tmp_path
     assert not overlap(file_name(str(rides)), file_name(str(other)))
 
 
-def test_a_folder_is_the_same_as_the_hard_link_of_a_file_in_it(rides: Path, tmp_path: Path) -> None:
+def test_a_folder_is_the_same_as_the_hard_link_of_a_file_in_it(rides, tmp_path):
     folder = tmp_path / "parts"
     folder.mkdir()
     (folder / "may.parquet").hardlink_to(rides)
@@ -257,14 +244,12 @@ def test_a_folder_is_the_same_as_the_hard_link_of_a_file_in_it(rides: Path, tmp_
     assert not overlap(file_name(str(folder)), file_name(str(rides)))
 
 
-def test_a_folder_under_a_second_path_holds_what_lies_in_it(
-    rides: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_under_a_second_path_holds_what_lies_in_it(rides, monkeypatch):
     # As with a bind mount, or a file system that does not tell capital letters apart.
     folder, twin = rides.parent, rides.parent.parent / "D"
     real = Path.stat
 
-    def stat(path: Path, **options: bool) -> os.stat_result:
+    def stat(path, **options):
         return real(Path(str(path).replace(str(twin), str(folder))), **options)
 
     monkeypatch.setattr(Path, "stat", stat)
@@ -274,7 +259,7 @@ def test_a_folder_under_a_second_path_holds_what_lies_in_it(
     assert not overlap(f"file:{twin / 'rides.csv'}", f"file:{folder.parent / 'other.csv'}")
 
 
-def test_siblings_and_invisible_files_do_not_overlap(rides: Path) -> None:
+def test_siblings_and_invisible_files_do_not_overlap(rides):
     (rides.parent / "other.csv").write_text("x\n1\n")
     assert not overlap(file_name(str(rides)), f"file:{rides.parent / 'other.csv'}")
     assert not overlap(f"file:/{'a' * 5000}", f"file:{rides}")
@@ -284,7 +269,7 @@ def current(source: Source) -> set[str]:
     return set(source.current_identities)
 
 
-def test_a_week_that_is_a_link_has_the_name_of_where_it_is(rides: Path, tmp_path: Path) -> None:
+def test_a_week_that_is_a_link_has_the_name_of_where_it_is(rides, tmp_path):
     weeks = tmp_path / "w"
     weeks.mkdir()
     (weeks / "2026-W01.csv").symlink_to(rides)
@@ -299,7 +284,7 @@ def test_a_week_that_is_a_link_has_the_name_of_where_it_is(rides: Path, tmp_path
 
 
 @pytest.mark.parametrize("template", [False, True])
-def test_links_in_a_folder_of_parts_are_names_too(template: bool, tmp_path: Path) -> None:
+def test_links_in_a_folder_of_parts_are_names_too(template, tmp_path):
     lake, weeks = tmp_path / "lake", tmp_path / "weeks"
     folder = weeks / "2026-W01"
     lake.mkdir()
@@ -314,7 +299,7 @@ def test_links_in_a_folder_of_parts_are_names_too(template: bool, tmp_path: Path
     assert current(read) == {f"file:{own}", f"file:{lake / 'a'}", f"file:{lake / 'b'}"}
 
 
-def test_a_folder_that_is_a_link_is_where_it_leads(rides: Path, tmp_path: Path) -> None:
+def test_a_folder_that_is_a_link_is_where_it_leads(rides, tmp_path):
     (tmp_path / "w").mkdir()
     (tmp_path / "w" / "2026-W01").symlink_to(rides.parent)
     source = Source("parquet", str(tmp_path / "w" / "{window}"))
@@ -324,7 +309,7 @@ def test_a_folder_that_is_a_link_is_where_it_leads(rides: Path, tmp_path: Path) 
     }
 
 
-def test_a_number_is_a_name_only_of_a_file_with_two_links(rides: Path, tmp_path: Path) -> None:
+def test_a_number_is_a_name_only_of_a_file_with_two_links(rides, tmp_path):
     source, folder = Source("csv", str(rides)), Source("parquet", str(rides.parent))
     assert current(source) == {f"file:{rides}"}
     assert current(folder) == {f"file:{rides.parent}"}
@@ -343,9 +328,7 @@ def test_a_number_is_a_name_only_of_a_file_with_two_links(rides: Path, tmp_path:
 
 
 @pytest.mark.parametrize("name", ["iris", "trips_like"])
-def test_a_built_in_set_is_not_looked_up_as_a_file(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_built_in_set_is_not_looked_up_as_a_file(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / name).write_text("x")
     (tmp_path / "twin").hardlink_to(tmp_path / name)
@@ -354,7 +337,7 @@ def test_a_built_in_set_is_not_looked_up_as_a_file(
 
 
 @pytest.mark.parametrize("stored", ["inode:", "inode:1", "inode:a:b", "inode:1:2:3"])
-def test_a_number_that_is_none_stops_no_comparison(stored: str, rides: Path) -> None:
+def test_a_number_that_is_none_stops_no_comparison(stored, rides):
     assert not overlap(stored, f"file:{rides}")
 
 
@@ -368,11 +351,11 @@ def test_a_number_that_is_none_stops_no_comparison(stored: str, rides: Path) -> 
         (dataset_name("rides"), dataset_name("rides")),
     ],
 )
-def test_names_are_compared_in_their_canonical_form(one: str, other: str) -> None:
+def test_names_are_compared_in_their_canonical_form(one, other):
     assert overlap(one, other)
 
 
-def test_a_source_has_the_names_of_its_parts(tmp_path: Path) -> None:
+def test_a_source_has_the_names_of_its_parts(tmp_path):
     paths = [tmp_path / "homes.csv", tmp_path / "persons.csv"]
     source = Source("csv", str(paths[0]), parts=Source("csv", str(paths[1])))
     for names in (source.identities, source.current_identities):
@@ -391,5 +374,5 @@ def test_a_source_has_the_names_of_its_parts(tmp_path: Path) -> None:
         (dataset_name("rides"), dataset_name("rides_2")),
     ],
 )
-def test_other_names_do_not_overlap(one: str, other: str) -> None:
+def test_other_names_do_not_overlap(one, other):
     assert not overlap(one, other)

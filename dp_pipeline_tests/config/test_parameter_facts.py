@@ -11,7 +11,7 @@ from dp_pipeline.models import MODELS
 
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("measuring", [True, False])
-def test_every_model_writes_names_as_a_list_and_nothing_as_null(name: str, measuring: bool):
+def test_every_model_writes_names_as_a_list_and_nothing_as_null(name, measuring):
     texts = texts_of(MODELS[name](), measuring=measuring)
     values = json.loads(fact_text(texts))
     assert list(values) == sorted(texts)
@@ -32,6 +32,6 @@ class Model:
     pictures: int = integer(3, at_least=1)
 
 
-def test_parameters_are_listed_in_order_of_names() -> None:
+def test_parameters_are_listed_in_order_of_names():
     assert list(texts_of(Model(), measuring=True).items()) == [("a", "1"), ("k", "8")]
     assert texts_of(Model(), measuring=False) == {"pictures": "3"}

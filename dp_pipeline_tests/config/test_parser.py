@@ -53,11 +53,11 @@ NO_DECLARATIONS = {
 
 
 @pytest.mark.parametrize("name", NO_DECLARATIONS)
-def test_what_is_no_declaration_is_refused_in_one_line(name: str, tmp_path: Path) -> None:
+def test_what_is_no_declaration_is_refused_in_one_line(name, tmp_path):
     assert len(complaint(written(tmp_path, NO_DECLARATIONS[name]))) < 320
 
 
-def test_an_absent_file_is_refused(tmp_path: Path) -> None:
+def test_an_absent_file_is_refused(tmp_path):
     assert "No such file or directory: `dp-pipeline data init" in complaint(tmp_path / "toy.yaml")
 
 
@@ -78,9 +78,7 @@ fuzz = settings(
 
 @fuzz
 @given(text=st.text(max_size=60) | st.binary(max_size=60))
-def test_any_content_is_a_declaration_or_refused_in_one_line(
-    text: str | bytes, tmp_path: Path
-) -> None:
+def test_any_content_is_a_declaration_or_refused_in_one_line(text, tmp_path):
     raw = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
     fine_or_refused(written(tmp_path, raw))
 
@@ -89,13 +87,11 @@ def test_any_content_is_a_declaration_or_refused_in_one_line(
 @given(
     field=st.sampled_from(sorted(FIELDS)), value=st.text("ab01.-e[]{}:,'\"&*?|>\n !#~", max_size=12)
 )
-def test_any_value_of_a_field_is_accepted_or_refused_in_one_line(
-    field: str, value: str, tmp_path: Path
-) -> None:
+def test_any_value_of_a_field_is_accepted_or_refused_in_one_line(field, value, tmp_path):
     fine_or_refused(written(tmp_path, declaration(**{field: f"{field}: {value}"})))
 
 
-def test_every_field_is_loaded_as_declared(tmp_path: Path) -> None:
+def test_every_field_is_loaded_as_declared(tmp_path):
     spec = loaded(
         tmp_path,
         title="title: Toy people",
@@ -127,7 +123,7 @@ def test_every_field_is_loaded_as_declared(tmp_path: Path) -> None:
     assert (spec.updates_public, spec.owners) == (True, ("ana@example.org", "team:privacy"))
 
 
-def test_absent_fields_have_their_defaults(tmp_path: Path) -> None:
+def test_absent_fields_have_their_defaults(tmp_path):
     spec = loaded(
         tmp_path,
         purpose="purpose: benchmark",
@@ -146,20 +142,20 @@ def test_absent_fields_have_their_defaults(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("purpose", ["release", "benchmark"])
-def test_only_public_changes_and_public_rows_may_be_watched(purpose: str, tmp_path: Path) -> None:
+def test_only_public_changes_and_public_rows_may_be_watched(purpose, tmp_path):
     spec = loaded(tmp_path, purpose=f"purpose: {purpose}")
     assert spec.may_watch_source == (purpose == "benchmark")
     assert loaded(tmp_path, updates="updates: public").may_watch_source
 
 
-def test_dagster_takes_a_declared_owner(tmp_path: Path) -> None:
+def test_dagster_takes_a_declared_owner(tmp_path):
     import dagster as dg
 
     owners = "owners: ['a.b+c@data.example.org', 'team:people-and-places', 'x@y.zz']"
     dg.AssetSpec("toy", owners=loaded(tmp_path, owners=owners).owners)
 
 
-def test_a_file_with_a_delta_pays_in_rho(tmp_path: Path) -> None:
+def test_a_file_with_a_delta_pays_in_rho(tmp_path):
     delta, small = "delta: 0.000000001", "ceiling: {total: 2}"
     spec = loaded(tmp_path, delta=delta)
     assert spec.currency == Currency(Fraction(1, 10**9))
@@ -171,11 +167,11 @@ def test_a_file_with_a_delta_pays_in_rho(tmp_path: Path) -> None:
     assert loaded(tmp_path, ceiling=small, delta=delta).ceiling == 2
 
 
-def test_a_ceiling_equal_to_the_sum_is_enough(tmp_path: Path) -> None:
+def test_a_ceiling_equal_to_the_sum_is_enough(tmp_path):
     assert loaded(tmp_path, ceiling="ceiling: {total: 3}").cost_of_everything == 3
 
 
-def test_values_of_yaml_stay_the_texts_that_were_written(tmp_path: Path) -> None:
+def test_values_of_yaml_stay_the_texts_that_were_written(tmp_path):
     attributes = "attributes: {a: {levels: [yes, no, 0.10, null, 0x1, 2024-01-01, ~, True]}}"
     spec = loaded(tmp_path, attributes=attributes)
     texts = ("yes", "no", "0.10", "null", "0x1", "2024-01-01", "~", "True")
@@ -200,9 +196,7 @@ def test_values_of_yaml_stay_the_texts_that_were_written(tmp_path: Path) -> None
         ("drop", "{levels: [a, b], other: a, on_invalid: other}", "other"),
     ],
 )
-def test_an_attribute_follows_its_own_rule_or_the_data_sets(
-    default: str, attribute: str, rule: str, tmp_path: Path
-) -> None:
+def test_an_attribute_follows_its_own_rule_or_the_data_sets(default, attribute, rule, tmp_path):
     spec = loaded(
         tmp_path,
         on_invalid=f"on_invalid: {default}",
@@ -212,9 +206,7 @@ def test_an_attribute_follows_its_own_rule_or_the_data_sets(
     assert spec.domain["a"].on_invalid == rule
 
 
-def test_a_path_starts_at_its_file_or_the_data_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_path_starts_at_its_file_or_the_data_folder(tmp_path, monkeypatch):
     block = "source: {kind: parquet, path: $DP_PIPELINE_DATA/deep/toy.parquet}"
     monkeypatch.delenv("DP_PIPELINE_DATA", raising=False)
     without = loaded(tmp_path, source=block).source
@@ -227,9 +219,7 @@ def test_a_path_starts_at_its_file_or_the_data_folder(
     assert within.location == str(tmp_path / "data/deep/toy.parquet")
 
 
-def test_several_files_are_one_source_with_a_name_each(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_several_files_are_one_source_with_a_name_each(tmp_path, monkeypatch):
     monkeypatch.setenv("DP_PIPELINE_DATA", str(tmp_path / "data"))
     block = "source: {kind: csv, paths: [a.csv, $DP_PIPELINE_DATA/b.csv], comment: '#'}"
     source = loaded(tmp_path, source=block).source
@@ -241,7 +231,7 @@ def test_several_files_are_one_source_with_a_name_each(
     assert loaded(tmp_path, source=block).source.needs == "DP_PIPELINE_DATA"
 
 
-def test_a_range_of_levels_means_its_integers_as_texts(tmp_path: Path) -> None:
+def test_a_range_of_levels_means_its_integers_as_texts(tmp_path):
     attributes = "attributes: {a: {levels: 0..3}, b: {levels: 8..11, other: 9}}"
     spec = loaded(tmp_path, attributes=attributes)
     assert [attribute.cells.labels() for attribute in spec.domain] == [
@@ -251,7 +241,7 @@ def test_a_range_of_levels_means_its_integers_as_texts(tmp_path: Path) -> None:
     assert spec.domain["b"].other == "9"
 
 
-def test_missing_texts_aliases_and_integers_are_loaded(tmp_path: Path) -> None:
+def test_missing_texts_aliases_and_integers_are_loaded(tmp_path):
     attributes = """attributes:
   job: {levels: [paid, none], nullable: true, missing: ["?", " -", "?"], aliases: {Paid: paid}}
   age: {bounds: [0, 9], bins: 3, nullable: true, integer: true}
@@ -262,7 +252,7 @@ def test_missing_texts_aliases_and_integers_are_loaded(tmp_path: Path) -> None:
     assert (x.nullable, x.is_integer, x.missing, x.aliases) == (False, False, (), ())
 
 
-def test_only_a_listed_partition_can_be_asked_for(tmp_path: Path) -> None:
+def test_only_a_listed_partition_can_be_asked_for(tmp_path):
     spec = loaded(tmp_path)
     assert spec.partition("0.50") == Fraction(1, 2)
     for text in ("0.7", "2", "no", "-0.5"):
@@ -270,12 +260,12 @@ def test_only_a_listed_partition_can_be_asked_for(tmp_path: Path) -> None:
             spec.partition(text)
 
 
-def test_the_format_that_is_read_is_accepted() -> None:
+def test_the_format_that_is_read_is_accepted():
     require_format(1, of="bundle")
 
 
 @pytest.mark.parametrize("stored", [None, 0, 2, 99, 10**30])
-def test_an_unknown_format_is_refused_in_one_line(stored: int | None) -> None:
+def test_an_unknown_format_is_refused_in_one_line(stored):
     actual = "no format" if stored is None else stored
     with pytest.raises(UnknownFormat) as caught:
         require_format(stored, of="bundle 3f55fba")
@@ -286,22 +276,22 @@ def test_an_unknown_format_is_refused_in_one_line(stored: int | None) -> None:
 
 
 @pytest.mark.parametrize("stored", ["1", 1.0, True, -1, [1], {"format": 1}, float("nan")])
-def test_only_integers_are_format_numbers(stored: object) -> None:
+def test_only_integers_are_format_numbers(stored):
     with pytest.raises(UnknownFormat, match="got another value: put back a copy"):
         require_format(stored, of="bundle")
 
 
-def test_a_data_set_file_may_say_its_format_and_needs_not(tmp_path: Path) -> None:
+def test_a_data_set_file_may_say_its_format_and_needs_not(tmp_path):
     assert loaded(tmp_path, format="format: 1") == loaded(tmp_path)
 
 
 @pytest.mark.parametrize("text", ["0", "1.0", "one", "-1", "true", "01"])
-def test_an_unknown_format_of_a_file_is_refused_with_its_line(text: str, tmp_path: Path) -> None:
+def test_an_unknown_format_of_a_file_is_refused_with_its_line(text, tmp_path):
     with pytest.raises(DeclarationError, match=rf"toy.yaml:2: format: expected 1, got '{text}'"):
         load_spec(written(tmp_path, f"# mine\nformat: {text}\n{declaration()}"))
 
 
-def test_the_format_of_a_data_set_file_is_read_before_its_fields(tmp_path: Path) -> None:
+def test_the_format_of_a_data_set_file_is_read_before_its_fields(tmp_path):
     path = written(tmp_path, "format: 2\nwhatever: [1]\n" + declaration())
     with pytest.raises(DeclarationError, match="format: expected 1, got '2'") as raised:
         load_spec(path)

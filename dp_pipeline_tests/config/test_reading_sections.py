@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dp_pipeline.config.clock import Clock, ClockBins, Every
+from dp_pipeline.config.clock import Clock, ClockBins
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline_tests.raw.written import written_spec
 
@@ -20,7 +20,7 @@ def digest(folder: Path, attributes: str, more: str = "") -> str:
     return spec.digest
 
 
-def test_how_cells_are_read_is_part_of_what_is_measured(tmp_path: Path) -> None:
+def test_how_cells_are_read_is_part_of_what_is_measured(tmp_path):
     """Each of them is another release."""
     pairs = [
         (PLAIN, ""),
@@ -39,12 +39,12 @@ def test_how_cells_are_read_is_part_of_what_is_measured(tmp_path: Path) -> None:
     assert len({digest(tmp_path, *pair) for pair in pairs}) == len(pairs)
 
 
-def test_saying_what_is_done_anyway_is_not_another_release(tmp_path: Path) -> None:
+def test_saying_what_is_done_anyway_is_not_another_release(tmp_path):
     again = digest(tmp_path, PLAIN, 'reading: {decimal: ".", missing: [""], zone: UTC}')
     assert again == digest(tmp_path, PLAIN)
 
 
-def test_a_date_as_upper_bound_is_all_of_its_day(tmp_path: Path) -> None:
+def test_a_date_as_upper_bound_is_all_of_its_day(tmp_path):
     spec = written_spec(tmp_path, f"{{t: {{{OCTOBER}, bins: 31, nullable: false}}}}")
     assert spec.domain["t"].range == ("2026-10-01", "2026-10-31T23:59:59")
     assert spec.domain["t"].labels()[0] == "[2026-10-01, 2026-10-02)"
@@ -61,9 +61,7 @@ def test_a_date_as_upper_bound_is_all_of_its_day(tmp_path: Path) -> None:
         ("hour", "2024-12-31T00", "2027-01-01T23", 732 * 24 - 2),
     ],
 )
-def test_cells_are_called_what_a_calendar_calls_them(
-    every: str, first: str, last: str, many: int, tmp_path: Path
-) -> None:
+def test_cells_are_called_what_a_calendar_calls_them(every, first, last, many, tmp_path):
     """In Zurich one hour of each autumn is on the clocks twice, and one of each spring never."""
     form = f"type: timestamp, bounds: [2024-12-31, 2027-01-01], every: {every}"
     spec = written_spec(tmp_path, f"{{t: {{{form}, zone: Europe/Zurich, nullable: false}}}}")
@@ -81,7 +79,7 @@ BEGINS = {
 
 
 @pytest.mark.parametrize("every", BEGINS)
-def test_a_calendar_bin_starts_on_its_first_day(every: Every) -> None:
+def test_a_calendar_bin_starts_on_its_first_day(every):
     first, last = date(2024, 12, 25), date(2026, 2, 2)
     days = [first + timedelta(days=index) for index in range((last - first).days + 1)]
     begin = [day for day in days if day == first or BEGINS[every](day)]
@@ -92,7 +90,7 @@ def test_a_calendar_bin_starts_on_its_first_day(every: Every) -> None:
     assert (last - epoch).days < bins.edges[-1] < (last - epoch).days + 1
 
 
-def test_bins_with_different_clocks_are_not_equal() -> None:
+def test_bins_with_different_clocks_are_not_equal():
     clocks = (Clock("timestamp", "Europe/Zurich"), Clock("timestamp"))
     zurich, utc = (ClockBins.equal(clock, 0, 9, 2) for clock in clocks)
     assert zurich.edges == utc.edges

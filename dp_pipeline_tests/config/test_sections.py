@@ -27,7 +27,7 @@ def declared(folder: Path, lines: str = "", **changes: str | None) -> KAnonymity
     return spec.k_anonymity
 
 
-def test_omitted_fields_have_defaults(tmp_path: Path) -> None:
+def test_omitted_fields_have_defaults(tmp_path):
     assert declared(tmp_path) == KAnonymity(
         methods={"kjig": {}},
         attributes=("age",),
@@ -41,7 +41,7 @@ def test_omitted_fields_have_defaults(tmp_path: Path) -> None:
     assert (plain.k_anonymity, plain.allow_not_dp) == (None, False)
 
 
-def test_everything_is_read_in_the_order_of_the_file(tmp_path: Path) -> None:
+def test_everything_is_read_in_the_order_of_the_file(tmp_path):
     attributes = FIELDS["attributes"] + "\n  job: {levels: [a, b]}\n  income: {bounds: [0, 9]}"
     block = (
         "k_anonymity:\n"
@@ -61,7 +61,7 @@ def test_everything_is_read_in_the_order_of_the_file(tmp_path: Path) -> None:
     assert (read.suppress, read.seed) == (Fraction(1, 50), 7)
 
 
-def test_attributes_with_cells_are_quasi_identifiers(tmp_path: Path) -> None:
+def test_attributes_with_cells_are_quasi_identifiers(tmp_path):
     more = "\n  job: {levels: [a, b]}\n  income: {bounds: [0, 9]}"
     read = declared(tmp_path, attributes=FIELDS["attributes"] + more)
     assert read.attributes == ("age", "job")
@@ -71,7 +71,7 @@ def test_attributes_with_cells_are_quasi_identifiers(tmp_path: Path) -> None:
     ("text", "share"),
     [("0", 0), (".5", Fraction(1, 2)), ("0.0", 0), ("0.999", Fraction(999, 1000))],
 )
-def test_a_share_to_leave_out_is_exact(text: str, share: Fraction, tmp_path: Path) -> None:
+def test_a_share_to_leave_out_is_exact(text, share, tmp_path):
     assert declared(tmp_path, f"suppress: {text}").suppress == share
 
 
@@ -79,26 +79,26 @@ def released(folder: Path, lines: str = "", **changes: str | None) -> DatasetSpe
     return loaded(folder, **{**ALONE, "k_anonymity": section(lines), **changes})
 
 
-def test_default_partitions_of_sensitive_rows_guarantee_some_k(tmp_path: Path) -> None:
+def test_default_partitions_of_sensitive_rows_guarantee_some_k(tmp_path):
     spec = released(tmp_path, allow_not_dp="allow_not_dp: true")
     assert spec.k_anonymity is not None
     assert spec.k_anonymity.partitions == (2, 5, 10, 20, 50)
 
 
 @given(st.integers(0, 10**9 - 1))
-def test_a_partition_is_found_by_its_key(k: int) -> None:
+def test_a_partition_is_found_by_its_key(k):
     listed = KAnonymity({"kjig": {}}, ("age",), partitions=(k,))
     assert listed.partition_keys == (str(k),)
     assert listed.partition(f" {k} ", of="toy") == parse_k(str(k)) == k
 
 
 @pytest.mark.parametrize("text", ["", "-1", "2.0", "1e1", "two", "0x5", "٣", "1" * 10])
-def test_only_whole_numbers_are_k(text: str) -> None:
+def test_only_whole_numbers_are_k(text):
     with pytest.raises(DeclarationError, match="K: expected an integer from 0 to 999999999"):
         KAnonymity({"kjig": {}}, ("age",)).partition(text, of="toy")
 
 
-def test_a_k_that_is_not_listed_is_refused_with_those_that_are() -> None:
+def test_a_k_that_is_not_listed_is_refused_with_those_that_are():
     with pytest.raises(
         DeclarationError,
         match=r"^toy: the K of a table must be one of 0, 2, 5, 10, 20, 50, not 3: list it",
@@ -110,7 +110,7 @@ def with_targets(lines: str) -> dict[str, str]:
     return {"targets": f"targets: {{{lines}}}"}
 
 
-def test_targets_are_read_in_the_order_of_the_file(tmp_path: Path) -> None:
+def test_targets_are_read_in_the_order_of_the_file(tmp_path):
     lines = "colour: {positive: [green, red], without: [age]}"
     spec = loaded(tmp_path, **with_targets(lines))
     assert spec.targets == (Target("colour", ("green", "red"), ("age",)),)
@@ -119,13 +119,13 @@ def test_targets_are_read_in_the_order_of_the_file(tmp_path: Path) -> None:
     assert loaded(tmp_path, targets="targets:").targets == ()
 
 
-def test_a_missing_value_may_be_the_target(tmp_path: Path) -> None:
+def test_a_missing_value_may_be_the_target(tmp_path):
     attributes = "attributes:\n  job: {levels: [a, b], nullable: true}"
     spec = loaded(tmp_path, attributes=attributes, **with_targets("job: {positive: [missing]}"))
     assert spec.targets[0].codes(spec.domain) == (2,)
 
 
-def test_a_target_hides_itself_and_what_gives_it_away(tmp_path: Path) -> None:
+def test_a_target_hides_itself_and_what_gives_it_away(tmp_path):
     spec = loaded(tmp_path)
     target = Target("colour", ("red",), without=("age",))
     codes = {"colour": np.array([0, 2]), "age": np.array([1, 3])}
@@ -148,7 +148,7 @@ def expecting(*lines: str) -> dict[str, str]:
     return {"expectations": "expectations:\n" + "".join(f"  - {{{line}}}\n" for line in lines)}
 
 
-def test_arguments_of_an_expectation_have_their_types(tmp_path: Path) -> None:
+def test_arguments_of_an_expectation_have_their_types(tmp_path):
     lines = expecting(
         f"{BETWEEN}, column: age, min_value: 1, strict_max: true, mostly: 0.95, name: grown",
         f'{REGEX}, column: person, regex: "^[a-z]+$"',
@@ -171,7 +171,7 @@ def test_arguments_of_an_expectation_have_their_types(tmp_path: Path) -> None:
     assert loaded(tmp_path).expectations == ()
 
 
-def test_public_rows_may_be_stopped_and_sensitive_ones_never(tmp_path: Path) -> None:
+def test_public_rows_may_be_stopped_and_sensitive_ones_never(tmp_path):
     line = f"{BETWEEN}, column: x, min_value: 1"
     warned, stopped = expecting(f"{line}, severity: warning"), expecting(line)
     assert [loaded(tmp_path, **stopped, **PUBLIC).expectations[0].is_critical] == [True]

@@ -65,7 +65,7 @@ def decided(text: str, bounds: str = "[0, 9]", levels: str = "[a, b, other]") ->
 
 @settings(max_examples=40)
 @given(columns=COLUMNS)
-def test_every_column_gets_a_name_of_its_own(columns: list[SourceColumn]) -> None:
+def test_every_column_gets_a_name_of_its_own(columns):
     names = attribute_names(columns)
     assert list(names.values()) == columns
     assert all(re.fullmatch(r"[a-z][a-z0-9_]{0,63}", name) for name in names)
@@ -74,9 +74,7 @@ def test_every_column_gets_a_name_of_its_own(columns: list[SourceColumn]) -> Non
 @settings(max_examples=40)
 @example(columns=[SourceColumn("Datum", "unknown", "")], with_person=True)
 @given(columns=COLUMNS, with_person=st.booleans())
-def test_a_sensitive_draft_is_refused_until_it_is_decided(
-    columns: list[SourceColumn], with_person: bool, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_a_sensitive_draft_is_refused_until_it_is_decided(columns, with_person, tmp_path_factory):
     person = "who is it?" if with_person else None
     if any(column.name == person for column in columns):
         return
@@ -96,9 +94,7 @@ def test_a_sensitive_draft_is_refused_until_it_is_decided(
 
 @settings(max_examples=40)
 @given(columns=COLUMNS, place=st.integers(0, 7))
-def test_one_column_left_open_is_named_with_its_line(
-    columns: list[SourceColumn], place: int, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_one_column_left_open_is_named_with_its_line(columns, place, tmp_path_factory):
     """Booleans have nothing to decide."""
     names = attribute_names(columns)
     name = list(names)[place % len(names)]
@@ -120,7 +116,7 @@ def test_one_column_left_open_is_named_with_its_line(
     assert start < int(line) <= start + last - first
 
 
-def test_the_draft_asks_nothing_that_a_type_states() -> None:
+def test_the_draft_asks_nothing_that_a_type_states():
     columns = (
         SourceColumn("rooms", "number", "int64", is_integer=True),
         SourceColumn("rent", "number", "double"),
@@ -150,9 +146,7 @@ def test_the_draft_asks_nothing_that_a_type_states() -> None:
     ],
     ids=["a place", "one number", "a table", "both", "two numbers"],
 )
-def test_the_models_fit_the_columns(
-    columns: tuple[SourceColumn, ...], models: str, tmp_path: Path
-) -> None:
+def test_the_models_fit_the_columns(columns, models, tmp_path):
     spec = load_spec(draft(tmp_path, public_draft(outline(columns), rows=40)))
     assert f"  {models}\n" in (tmp_path / "rides.yaml").read_text()
     assert ("htree_kmeans" in spec.models) == (len(spec.domain.numeric) > 1)
@@ -161,7 +155,7 @@ def test_the_models_fit_the_columns(
         build_model(spec, name)
 
 
-def test_a_public_draft_is_valid_and_lists_omissions(tmp_path: Path) -> None:
+def test_a_public_draft_is_valid_and_lists_omissions(tmp_path):
     label = SourceColumn("class", "text", proposal={"levels": ["ill", "well"]})
     columns = (LAT, BIKE, AGE, NOTE, START, label)
     text = public_draft(outline(columns, "user"), rows=40)
@@ -174,7 +168,7 @@ def test_a_public_draft_is_valid_and_lists_omissions(tmp_path: Path) -> None:
     assert "  # start: timestamp, neither text nor number: left out\n" in text
 
 
-def test_a_draft_without_a_column_is_refused() -> None:
+def test_a_draft_without_a_column_is_refused():
     for columns in ((START,), (), (NOTE,)):
         with pytest.raises(
             DeclarationError, match=r"rides\.csv has no column that can be declared: name a source"
@@ -184,14 +178,14 @@ def test_a_draft_without_a_column_is_refused() -> None:
         outline((), "user")
 
 
-def test_the_draft_explains_choices_for_invalid_rows() -> None:
+def test_the_draft_explains_choices_for_invalid_rows():
     draft = sensitive_draft(outline([SourceColumn("a", "number")]))
     comment = draft[: draft.index("\non_invalid: keep\n")].rpartition("\nsource:")[2]
     for choice in ("keep: ", "clip: ", "drop: ", "nothing says how many"):
         assert choice in comment
 
 
-def test_a_name_shows_that_a_column_may_be_time_or_money() -> None:
+def test_a_name_shows_that_a_column_may_be_time_or_money():
     columns = [SourceColumn(name, "unknown") for name in ("Start Time", "Fare (CHF)", "bike")]
     text = sensitive_draft(outline(columns))
     assert text.count("    # type: timestamp") == text.count('    # decimal: ","') == 1
@@ -199,7 +193,7 @@ def test_a_name_shows_that_a_column_may_be_time_or_money() -> None:
     assert text.index("fare_chf:") < text.index('    # decimal: ","') < text.index("  bike:")
 
 
-def test_the_draft_asks_no_format_of_typed_dates() -> None:
+def test_the_draft_asks_no_format_of_typed_dates():
     columns = [SourceColumn("born", "date", "date32"), SourceColumn("at", "timestamp", "timestamp")]
     text = sensitive_draft(outline(columns))
     assert "    type: date\n    bounds: [TODO, TODO]\n    every: month\n" in text

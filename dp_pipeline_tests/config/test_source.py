@@ -27,7 +27,7 @@ def complaint(folder: Path, text: str, purpose: str = "release") -> str:
     return str(refused.value).partition("toy.yaml:")[2].partition(": ")[2]
 
 
-def test_a_url_is_a_source_that_needs_nothing(tmp_path: Path) -> None:
+def test_a_url_is_a_source_that_needs_nothing(tmp_path):
     source = source_of(tmp_path, f'kind: csv, {REMOTE}, delimiter: "\\t", header: [x, y]')
     assert (source.is_remote, source.needs, source.download) == (True, None, None)
     assert (source.delimiter, source.header) == ("\t", ("x", "y"))
@@ -35,7 +35,7 @@ def test_a_url_is_a_source_that_needs_nothing(tmp_path: Path) -> None:
     assert source.identities == ("https://example.org/toy.csv", f"sha256:{SHA256}")
 
 
-def test_several_urls_have_a_hash_each(tmp_path: Path) -> None:
+def test_several_urls_have_a_hash_each(tmp_path):
     urls = "urls: ['https://example.org/a.csv?key=s3cret', https://example.org/b.csv]"
     other = SHA256[::-1]
     source = source_of(tmp_path, f"kind: csv, {urls}, sha256: [{SHA256}, {other}], at_most_mb: 5")
@@ -43,7 +43,7 @@ def test_several_urls_have_a_hash_each(tmp_path: Path) -> None:
     assert source.identity == "https://example.org/a.csv + https://example.org/b.csv"
 
 
-def test_the_hash_of_public_rows_may_be_left_open(tmp_path: Path) -> None:
+def test_the_hash_of_public_rows_may_be_left_open(tmp_path):
     text = "kind: csv, url: https://example.org/toy.csv, at_most_mb: 5"
     assert source_of(tmp_path, text, "benchmark").sha256 == {}
 
@@ -77,15 +77,15 @@ def test_the_hash_of_public_rows_may_be_left_open(tmp_path: Path) -> None:
         ("a.csv", False),
     ],
 )
-def test_only_https_and_this_machine_may_be_asked(url: str, allowed: bool) -> None:
+def test_only_https_and_this_machine_may_be_asked(url, allowed):
     assert is_allowed_url(url) is allowed
 
 
-def test_a_url_is_shown_without_what_may_be_secret() -> None:
+def test_a_url_is_shown_without_what_may_be_secret():
     assert redact_url("https://Me:w@Example.org:1/A?k=s#t") == "https://example.org:1/A"
 
 
-def test_a_download_has_the_form_of_its_file_by_default(tmp_path: Path) -> None:
+def test_a_download_has_the_form_of_its_file_by_default(tmp_path):
     form = "header: [a, b], comment: '#', delimiter: ;"
     source = source_of(
         tmp_path,
@@ -103,7 +103,7 @@ def test_a_download_has_the_form_of_its_file_by_default(tmp_path: Path) -> None:
     assert (source.needs, download.needs) == (None, None)
 
 
-def test_the_ledger_knows_the_file_and_the_download_of_a_source(tmp_path: Path) -> None:
+def test_the_ledger_knows_the_file_and_the_download_of_a_source(tmp_path):
     source = source_of(tmp_path, f"kind: csv, path: a.csv, download: {{{REMOTE}}}")
     url = "https://example.org/toy.csv"
     assert source.identities == (f"file:{tmp_path}/a.csv", url, f"sha256:{SHA256}")
@@ -113,7 +113,7 @@ def test_the_ledger_knows_the_file_and_the_download_of_a_source(tmp_path: Path) 
     ]
 
 
-def test_file_and_download_are_sampled_alike(tmp_path: Path) -> None:
+def test_file_and_download_are_sampled_alike(tmp_path):
     text = (
         f"kind: csv, path: a.csv, sample: {{rows: 5, by: colour, seed: 3}}, download: {{{REMOTE}}}"
     )
@@ -128,9 +128,7 @@ def test_file_and_download_are_sampled_alike(tmp_path: Path) -> None:
 QUERY = "query: SELECT x FROM rides"
 
 
-def test_the_password_of_a_database_variable_goes_nowhere(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_password_of_a_database_variable_goes_nowhere(tmp_path, monkeypatch):
     text = f"kind: sql, database: $RIDES, {QUERY}"
     monkeypatch.delenv("RIDES", raising=False)
     without = source_of(tmp_path, text)
@@ -152,15 +150,13 @@ def test_the_password_of_a_database_variable_goes_nowhere(
         f"postgresql://{socket.gethostname()}/rides",
     ],
 )
-def test_two_ways_to_one_database_are_one_source(
-    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_ways_to_one_database_are_one_source(url, tmp_path, monkeypatch):
     monkeypatch.setenv("RIDES", url)
     source = source_of(tmp_path, f"kind: sql, database: $RIDES, {QUERY}")
     assert "sql:postgresql://localhost:5432/rides" in source.identities
 
 
-def test_queries_of_one_database_share_it_but_differ(tmp_path: Path) -> None:
+def test_queries_of_one_database_share_it_but_differ(tmp_path):
     first, second = (
         source_of(tmp_path, f"kind: sql, database: sqlite:///a.db, query: SELECT {name} FROM a")
         for name in ("x", "y")
@@ -170,9 +166,7 @@ def test_queries_of_one_database_share_it_but_differ(tmp_path: Path) -> None:
     assert first.identity.startswith(f"sql:sqlite:///{tmp_path}/a.db, query ")
 
 
-def test_a_file_of_sqlite_may_lie_in_the_data_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_of_sqlite_may_lie_in_the_data_folder(tmp_path, monkeypatch):
     text = f"kind: sql, database: sqlite:///$DP_PIPELINE_DATA/a.db, {QUERY}"
     monkeypatch.setenv("DP_PIPELINE_DATA", str(tmp_path / "data"))
     source = source_of(tmp_path, text)
@@ -206,9 +200,7 @@ def test_a_file_of_sqlite_may_lie_in_the_data_folder(
         "s3cret",
     ],
 )
-def test_another_database_is_refused_and_its_url_not_repeated(
-    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_database_is_refused_and_its_url_not_repeated(url, tmp_path, monkeypatch):
     monkeypatch.setenv("RIDES", url)
     message = complaint(tmp_path, f"kind: sql, database: $RIDES, {QUERY}")
     assert message == (
@@ -220,14 +212,14 @@ SPLIT = ["postgresql://ana:pa@WORD@127.0.0.1/x", "postgresql://ana:p@a/WORD@127.
 
 
 @pytest.mark.parametrize("text", SPLIT)
-def test_a_password_that_looks_like_a_host_is_refused(text: str) -> None:
+def test_a_password_that_looks_like_a_host_is_refused(text):
     with pytest.raises(DeclarationError, match="a second @") as refusal:
         parse_postgres_url(text, of="DP_PIPELINE_LEDGER")
     assert "WORD" not in str(refusal.value)
     assert database_url(text) is None
 
 
-def test_a_quoted_at_is_a_part_of_the_password() -> None:
+def test_a_quoted_at_is_a_part_of_the_password():
     text = "postgresql://ana:pa%40WORD@127.0.0.1/x"
     assert address_label(parse_postgres_url(text, of="X")) == "postgresql://127.0.0.1/x"
     url = database_url(text)
@@ -239,14 +231,14 @@ def source(sample: str) -> str:
     return f"source:\n  kind: csv\n  paths: [a.csv, b.csv]\n  sample: {sample}"
 
 
-def test_a_sample_is_read(tmp_path: Path) -> None:
+def test_a_sample_is_read(tmp_path):
     lines = source("{rows: 20, by: colour, seed: 7}")
     spec = loaded(tmp_path, source=lines, purpose="purpose: benchmark")
     assert spec.source.sample == Sample(20, "colour", 7)
     assert loaded(tmp_path).source.sample is None
 
 
-def test_another_sample_is_another_source_of_the_same_persons() -> None:
+def test_another_sample_is_another_source_of_the_same_persons():
     all_rows = Source("csv", "/a.csv", more=("/b.csv",))
     samples = [
         Sample(20, "job", 7),

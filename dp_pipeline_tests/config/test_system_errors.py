@@ -59,7 +59,7 @@ ODD = {
 
 
 @pytest.mark.parametrize("number", NUMBERS)
-def test_a_system_error_is_its_reason_and_a_remedy(number: int):
+def test_a_system_error_is_its_reason_and_a_remedy(number):
     error = OSError(number, SECRET, "/srv/rides.csv")
     line = str(system_error(error))
     reason, _, remedy = line.partition("; ")
@@ -77,11 +77,11 @@ def test_an_error_of_writing_names_no_file():
 @pytest.mark.parametrize(
     "error", [OSError(SECRET), ValueError(SECRET), BrokenPipeError(errno.EPIPE, "gone"), KeyError()]
 )
-def test_what_is_no_refusal_of_the_system_is_none(error: Exception):
+def test_what_is_no_refusal_of_the_system_is_none(error):
     assert system_error(error) is None
 
 
-def test_a_damaged_database_is_named_behind_other_errors(tmp_path: Path):
+def test_a_damaged_database_is_named_behind_other_errors(tmp_path):
     path = tmp_path / "runs.db"
     path.write_bytes(b"no database" * 1000)
     with pytest.raises(DBAPIError) as raised:
@@ -93,7 +93,7 @@ def test_a_damaged_database_is_named_behind_other_errors(tmp_path: Path):
     assert SECRET not in line
 
 
-def test_a_database_without_its_tables_is_damaged(tmp_path: Path):
+def test_a_database_without_its_tables_is_damaged(tmp_path):
     connection = sqlite3.connect(tmp_path / "runs.db")
     with pytest.raises(sqlite3.OperationalError) as raised:
         connection.execute("SELECT 1 FROM runs")
@@ -116,9 +116,7 @@ def closed(connection: sqlite3.Connection) -> None:
     ],
     ids=["closed", "twice", "unbound", "too big"],
 )
-def test_a_wrong_query_is_not_called_a_damaged_database(
-    fails: Callable[[sqlite3.Connection], None], tmp_path: Path
-):
+def test_a_wrong_query_is_not_called_a_damaged_database(fails, tmp_path):
     connection = sqlite3.connect(tmp_path / "runs.db")
     connection.execute("CREATE TABLE runs (id UNIQUE)")
     with pytest.raises(sqlite3.Error) as raised:
@@ -126,7 +124,7 @@ def test_a_wrong_query_is_not_called_a_damaged_database(
     assert system_error(raised.value) is None
 
 
-def test_the_error_of_a_full_disk_names_the_disk(tmp_path: Path):
+def test_the_error_of_a_full_disk_names_the_disk(tmp_path):
     connection = sqlite3.connect(tmp_path / "runs.db")
     connection.execute("PRAGMA max_page_count = 1")
     with pytest.raises(sqlite3.OperationalError) as raised:
@@ -147,7 +145,7 @@ def command_that(fails: Callable[[], None]) -> click.Group:
 
 
 def test_a_command_ends_in_one_line_with_exit_code_1():
-    def fails() -> None:
+    def fails():
         raise OSError(errno.ENOSPC, SECRET, "/srv/data")
 
     run = CliRunner().invoke(command_that(fails), ["work"])
@@ -157,7 +155,7 @@ def test_a_command_ends_in_one_line_with_exit_code_1():
 
 
 def test_a_fault_of_ours_keeps_its_traceback():
-    def fails() -> None:
+    def fails():
         raise KeyError("ours")
 
     run = CliRunner().invoke(command_that(fails), ["work"])
@@ -165,19 +163,19 @@ def test_a_fault_of_ours_keeps_its_traceback():
 
 
 @pytest.mark.parametrize("kind", ODD)
-def test_no_more_is_read_of_an_odd_file_than_of_a_good_one(kind: str, tmp_path: Path):
+def test_no_more_is_read_of_an_odd_file_than_of_a_good_one(kind, tmp_path):
     MAKE[kind](tmp_path / "odd")
     with pytest.raises(OSError, match=ODD[kind]):
         bounded_bytes(tmp_path / "odd", max_bytes=100)
 
 
-def test_a_file_of_just_the_size_is_read(tmp_path: Path):
+def test_a_file_of_just_the_size_is_read(tmp_path):
     (tmp_path / "file").write_bytes(b"x" * 100)
     assert bounded_bytes(tmp_path / "file", max_bytes=100) == b"x" * 100
 
 
 @pytest.mark.parametrize("kind", [*ODD, "binary"])
-def test_an_odd_data_set_file_is_refused_in_one_line(kind: str, tmp_path: Path):
+def test_an_odd_data_set_file_is_refused_in_one_line(kind, tmp_path):
     MAKE[kind](tmp_path / "rides.yaml")
     run = CliRunner().invoke(main, ["data", "check", str(tmp_path / "rides.yaml")])
     assert run.exit_code == 2
@@ -186,7 +184,7 @@ def test_an_odd_data_set_file_is_refused_in_one_line(kind: str, tmp_path: Path):
 
 
 @pytest.mark.parametrize("name", ["x" * 300 + ".yaml", "y/" * 3000 + "rides.yaml"])
-def test_a_path_that_is_too_long_is_refused_in_one_line(name: str, tmp_path: Path):
+def test_a_path_that_is_too_long_is_refused_in_one_line(name, tmp_path):
     run = CliRunner().invoke(main, ["data", "check", str(tmp_path / name)])
     assert run.exit_code in (1, 2)
     assert os.strerror(errno.ENAMETOOLONG) in run.output
@@ -194,7 +192,7 @@ def test_a_path_that_is_too_long_is_refused_in_one_line(name: str, tmp_path: Pat
 
 
 @pytest.mark.parametrize("kind", [*ODD, "binary", "deep"])
-def test_an_odd_head_of_a_ledger_is_refused_in_one_line(kind: str, tmp_path: Path):
+def test_an_odd_head_of_a_ledger_is_refused_in_one_line(kind, tmp_path):
     MAKE[kind](tmp_path / "ledger.head")
     with pytest.raises(PipelineError) as refused:
         Head(tmp_path / "ledger.head").read()
@@ -205,9 +203,7 @@ def test_an_odd_head_of_a_ledger_is_refused_in_one_line(kind: str, tmp_path: Pat
 
 
 @pytest.mark.parametrize("make", [MAKE["circle"], lambda path: path.symlink_to(path / "below")])
-def test_links_in_a_circle_are_followed_without_an_error(
-    make: Callable[[Path], object], tmp_path: Path
-):
+def test_links_in_a_circle_are_followed_without_an_error(make, tmp_path):
     make(tmp_path / "link")
     assert follow_links(tmp_path / "link").name in ("link", "below")
     users = [path for path in PACKAGE.rglob("*.py") if ".resolve()" in path.read_text()]

@@ -3,7 +3,6 @@
 from dataclasses import replace
 from datetime import UTC, datetime
 from fractions import Fraction
-from pathlib import Path
 
 import pytest
 from hypothesis import example, given, settings
@@ -44,9 +43,7 @@ moments = st.integers(at("1990-02-01"), at("2049-12-01"))
 @example(every="day", zone="Pacific/Apia", moment=at("2011-12-30T11:00"))
 @example(every="day", zone="America/Santiago", moment=at("2026-09-06T04:00"))
 @example(every="week", zone="America/Havana", moment=at("2026-11-01T05:30"))
-def test_every_moment_lies_in_one_window_and_windows_touch(
-    every: Period, zone: str, moment: int
-) -> None:
+def test_every_moment_lies_in_one_window_and_windows_touch(every, zone, moment):
     windows = cut(every, "UTC" if every == "hour" else zone)
     name = windows.name_at(moment)
     assert windows.start(name) <= moment < windows.end(name)
@@ -67,13 +64,11 @@ def test_every_moment_lies_in_one_window_and_windows_touch(
         ("hour", "2026-03-29T01Z", "2026-03-29T01:00", "2026-03-29T02:00"),
     ],
 )
-def test_a_window_is_half_open_between_two_dates_of_the_calendar(
-    every: Period, name: str, start: str, end: str
-) -> None:
+def test_a_window_is_half_open_between_two_dates_of_the_calendar(every, name, start, end):
     assert (cut(every).start(name), cut(every).end(name)) == (at(start), at(end))
 
 
-def test_a_day_has_23_or_25_hours_when_clocks_change() -> None:
+def test_a_day_has_23_or_25_hours_when_clocks_change():
     days = cut("day", "Europe/Zurich")
     hours = {
         name: (days.end(name) - days.start(name)) // 3600
@@ -99,12 +94,12 @@ def test_a_day_has_23_or_25_hours_when_clocks_change() -> None:
         ("year", "../etc"),
     ],
 )
-def test_what_the_calendar_does_not_have_is_no_window(every: Period, name: str) -> None:
+def test_what_the_calendar_does_not_have_is_no_window(every, name):
     with pytest.raises(DeclarationError, match=f"window: expected a {every} such as"):
         cut(every).require(name)
 
 
-def test_no_window_is_before_the_first() -> None:
+def test_no_window_is_before_the_first():
     weeks = cut("week", first="2026-W05")
     assert weeks.require("2026-W05") == "2026-W05"
     assert weeks.preceding("2026-W05") is None
@@ -112,7 +107,7 @@ def test_no_window_is_before_the_first() -> None:
         weeks.parse_range("2026-W04..2026-W06")
 
 
-def test_no_window_follows_the_last() -> None:
+def test_no_window_follows_the_last():
     weeks = replace(cut("week", first="2026-W01"), last="2026-W03")
     assert weeks.closed(at("2027-01-01")) == ("2026-W01", "2026-W02", "2026-W03")
     assert weeks.closed(at("2027-01-01"), after="2026-W02") == ("2026-W03",)
@@ -125,7 +120,7 @@ def test_no_window_follows_the_last() -> None:
         weeks.parse_range("2026-W02..2026-W04")
 
 
-def test_a_range_has_both_of_its_ends() -> None:
+def test_a_range_has_both_of_its_ends():
     assert cut("week").parse_range("2026-W52..2027-W01") == ("2026-W52", "2026-W53", "2027-W01")
     assert cut("week").parse_range("2026-W52") == ("2026-W52",)
     with pytest.raises(DeclarationError, match="from an earlier to a later one"):
@@ -134,7 +129,7 @@ def test_a_range_has_both_of_its_ends() -> None:
         cut("hour").parse_range("1990-01-01T00Z..2010-01-01T00Z")
 
 
-def test_a_window_is_closed_once_it_has_ended_and_its_grace_too() -> None:
+def test_a_window_is_closed_once_it_has_ended_and_its_grace_too():
     weeks = cut("week", first="2026-W01", grace=2 * DAY)
     closes = weeks.closing_time("2026-W02")
     assert closes == at("2026-01-14T00:00")
@@ -146,7 +141,7 @@ def test_a_window_is_closed_once_it_has_ended_and_its_grace_too() -> None:
 
 
 @pytest.mark.parametrize("every", PERIODS)
-def test_windows_of_a_year_stay_below_the_stated_number(every: Period) -> None:
+def test_windows_of_a_year_stay_below_the_stated_number(every):
     """2026 has 53 weeks that begin in it or are counted to it, 2028 a leap day."""
     windows, many = cut(every), []
     for year in ("2026", "2027", "2028"):
@@ -168,7 +163,7 @@ WHOLE = {
 }
 
 
-def test_a_file_declares_windows_with_a_limit_of_each(tmp_path: Path) -> None:
+def test_a_file_declares_windows_with_a_limit_of_each(tmp_path):
     spec = loaded(tmp_path, **WHOLE)
     assert spec.windows == Windows(
         "ended", "week", Clock("timestamp", "Europe/Zurich"), "2026-W01", 36 * 3600
@@ -185,7 +180,7 @@ def test_a_file_declares_windows_with_a_limit_of_each(tmp_path: Path) -> None:
     assert str(spec.protection) == "at most 3 rows of a person in each week, column person"
 
 
-def test_a_release_of_several_windows_costs_each_of_them(tmp_path: Path) -> None:
+def test_a_release_of_several_windows_costs_each_of_them(tmp_path):
     several = PUBLISH.replace("1}", "1, span: 3}")
     spec = loaded(tmp_path, **{**WHOLE, "publish": several, "ceiling": "ceiling: {each_window: 4}"})
     assert [publication.span for publication in spec.publications] == [1, 3]
@@ -195,7 +190,7 @@ def test_a_release_of_several_windows_costs_each_of_them(tmp_path: Path) -> None
     assert spec.digest == loaded(tmp_path, **WHOLE).digest
 
 
-def test_windows_that_end_with_one_are_in_order() -> None:
+def test_windows_that_end_with_one_are_in_order():
     weeks = cut("week", first="2026-W52")
     assert weeks.ending_with("2027-W01", 3) == ("2026-W52", "2026-W53", "2027-W01")
     assert weeks.ending_with("2026-W52", 1) == ("2026-W52",)
@@ -207,7 +202,7 @@ def test_windows_that_end_with_one_are_in_order() -> None:
         weeks.ending_with("2026-W51", 1)
 
 
-def test_a_declaration_about_a_window_has_the_same_digest(tmp_path: Path) -> None:
+def test_a_declaration_about_a_window_has_the_same_digest(tmp_path):
     spec = loaded(tmp_path, **WHOLE)
     week = spec.at_window("2026-W07")
     assert week.digest == spec.digest
@@ -222,7 +217,7 @@ def test_a_declaration_about_a_window_has_the_same_digest(tmp_path: Path) -> Non
         spec.at_window("2026-10")
 
 
-def test_the_partition_into_windows_is_in_the_digest(tmp_path: Path) -> None:
+def test_the_partition_into_windows_is_in_the_digest(tmp_path):
     changed = {
         "column: ended": "column: began",
         "every: week": "every: week, format: '%d.%m.%Y'",
@@ -236,7 +231,7 @@ def test_the_partition_into_windows_is_in_the_digest(tmp_path: Path) -> None:
     assert loaded(tmp_path, **{**WHOLE, "windows": later}).digest in digests
 
 
-def test_a_source_has_a_file_or_a_query_for_each_window(tmp_path: Path) -> None:
+def test_a_source_has_a_file_or_a_query_for_each_window(tmp_path):
     files = loaded(tmp_path, **WHOLE, source="source: {kind: csv, path: 'weeks/{window}.csv'}")
     week = files.at_window("2026-W07").source
     assert week.location == str(tmp_path / "weeks" / "2026-W07.csv")

@@ -17,14 +17,14 @@ TEXTS = st.text(st.characters(codec="utf-8"), min_size=1).filter(lambda text: te
 
 @settings(max_examples=40)
 @given(text=TEXTS)
-def test_a_text_is_read_back(text: str) -> None:
+def test_a_text_is_read_back(text):
     document = Document.of_text(f"name: {flow(text)}\n", Path("a.yaml"))
     assert document.texts == {"name": text}
 
 
 @settings(max_examples=40)
 @given(texts=st.lists(TEXTS, min_size=1, max_size=30))
-def test_a_list_is_read_back_however_long_it_is(texts: list[str]) -> None:
+def test_a_list_is_read_back_however_long_it_is(texts):
     lines = field_text("colour", {"levels": texts, "other": texts[0]}, indent=2)
     text = "attributes:\n" + "\n".join(lines) + "\n"
     document = Document.of_text(text, Path("a.yaml"))
@@ -32,7 +32,7 @@ def test_a_list_is_read_back_however_long_it_is(texts: list[str]) -> None:
     assert document.texts == {"attributes": {"colour": colour}}
 
 
-def test_a_long_list_is_broken_between_its_items() -> None:
+def test_a_long_list_is_broken_between_its_items():
     assert field_text("x", {"bounds": ["0", "8"]}) == ["x: {bounds: [0, 8]}"]
     lines = field_text("street", {"levels": [f"street number {place}" for place in range(40)]})
     assert lines[:2] == ["street:", "  levels:"]
@@ -44,7 +44,7 @@ MODELS = "models:\n  dpqt_kmeans:\n    k: 2\n  independent:"
 
 
 @pytest.fixture
-def lines(tmp_path: Path) -> Document:
+def lines(tmp_path):
     return Document.read(written(tmp_path, declaration(models=MODELS)))
 
 
@@ -55,20 +55,20 @@ def line_of(lines: Document, *field: str) -> int:
     return int(line)
 
 
-def test_a_mistake_gets_the_line_of_its_field(lines: Document) -> None:
+def test_a_mistake_gets_the_line_of_its_field(lines):
     text = lines.path.read_text().splitlines()
     for field in (("models", "dpqt_kmeans", "k"), ("models", "independent"), ("partitions",)):
         assert text[line_of(lines, *field) - 1].strip().startswith(f"{field[-1]}:")
 
 
-def test_an_absent_field_has_the_line_of_the_one_around_it(lines: Document) -> None:
+def test_an_absent_field_has_the_line_of_the_one_around_it(lines):
     assert line_of(lines, "models", "dpqt_kmeans", "starts") == line_of(
         lines, "models", "dpqt_kmeans"
     )
     assert line_of(lines, "evaluation", "epsilon") == 1
 
 
-def test_a_level_may_be_called_todo(tmp_path: Path) -> None:
+def test_a_level_may_be_called_todo(tmp_path):
     """A column of tasks has one."""
     state = "{levels: [TODO, doing, done], other: TODO, nullable: false, aliases: {open: TODO}}"
     attributes = f"attributes:\n  state: {state}"

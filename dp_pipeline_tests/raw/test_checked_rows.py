@@ -1,7 +1,5 @@
 """No answer is given of a file that is not the one that was stored, by any engine."""
 
-from collections.abc import Sequence
-
 import pyarrow.parquet as pq
 import pytest
 
@@ -10,7 +8,7 @@ from dp_pipeline.raw.counters import MAX_BYTES_IN_MEMORY, open_counter
 from dp_pipeline.raw.counters.batch import BatchQuery
 from dp_pipeline.raw.counters.checked import CheckedRows
 from dp_pipeline.raw.counters.engines import threaded_fold
-from dp_pipeline.raw.counters.fold import EmptyCounter, FoldCounter, Partial
+from dp_pipeline.raw.counters.fold import EmptyCounter, FoldCounter
 from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline_tests.raw.written import prepared_snapshot, written_spec
 
@@ -121,7 +119,7 @@ def test_errors_of_counting_another_file_are_hidden(spec, snapshot):
     rows = CheckedRows.open(spec, snapshot)
     content = damage(snapshot, "discretized")
 
-    def fails(_: Sequence[BatchQuery]) -> Partial:
+    def fails(_):
         raise ValueError("a value of somebody")
 
     counter = FoldCounter(spec.domain, rows.checked_fold(fails))

@@ -83,7 +83,7 @@ def test_kmeans_starts_on_a_sample_and_goes_on_over_all_rows(monkeypatch):
 def test_kmeans_uses_one_thread(monkeypatch):
     threads, fit = set[int](), KMeans.fit
 
-    def counting(*asked: object) -> object:
+    def counting(*asked):
         threads.update(library["num_threads"] for library in threadpool_info())
         return fit(*asked)
 

@@ -211,10 +211,10 @@ def test_kept_rows_are_those_of_the_documented_digest():
     secret = hmac.digest(KEY, b"contribution 2\0" + names, "sha512")
     rows_key, texts_key, copies_key = secret[:16], secret[16:32], secret[32:48]
 
-    def words(*numbers: int) -> bytes:
+    def words(*numbers):
         return b"".join(number.to_bytes(8, "little") for number in numbers)
 
-    def digest(x: int, copy: int) -> int:
+    def digest(x, copy):
         # Person, then note and x by name; then their kinds: text, text and a whole number.
         texts = (by_hand(text, texts_key) for text in (b"ann", b"a"))
         first = by_hand(words(*texts, x, 0b111101), rows_key)
@@ -391,7 +391,7 @@ def test_a_further_person_adds_only_her_own_rows(kind, coded):
         own=st.integers(1, 5),
         at_most=st.integers(1, 3),
     )
-    def holds(ids: list[Any], newcomer: Any, own: int, at_most: int) -> None:
+    def holds(ids, newcomer, own, at_most):
         ids = [one for one in ids if _person(one) != _person(newcomer)]
         before = rows_kept(people_of(kind, ids, coded=coded), at_most)
         after = rows_kept(people_of(kind, ids + [newcomer] * own, coded=coded), at_most)

@@ -2,7 +2,6 @@
 
 import pickle
 import tracemalloc
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -12,7 +11,7 @@ from hypothesis import strategies as st
 from dp_pipeline.config.domain import Attribute, Domain
 from dp_pipeline.config.encoding import Levels
 from dp_pipeline.config.errors import BoundaryViolation, DeclarationError
-from dp_pipeline.gate.counter import MAX_GRID_CELLS, Counter, Sealed
+from dp_pipeline.gate.counter import MAX_GRID_CELLS
 from dp_pipeline.gate.rules import NearestCentre, PredictedLabel
 from dp_pipeline.raw.counters.geometry import sorted_keys, sums_by_centre
 from dp_pipeline.results.derived_attribute import DerivedAttribute, Grouping
@@ -211,7 +210,7 @@ def test_any_clusters_of_any_subsets_are_summed_like_a_loop(engine, population, 
     salt = draws.draw(st.integers(0, (1 << 63) - 1))
     radii = draws.draw(st.tuples(*[st.integers(1, (1 << 47) - 1)] * k))
 
-    def ask(counter: Counter) -> Iterator[Sealed]:
+    def ask(counter):
         yield counter.sum_by_centre(rules, salt=salt)
         yield counter.residuals(rules[0], radii)
         yield counter.classify(rules[-1], "c")

@@ -5,7 +5,6 @@ import os
 import socket
 import stat
 from datetime import date
-from typing import Any, NoReturn
 
 import pytest
 
@@ -30,7 +29,7 @@ def spec(tmp_path):
 
 
 def test_suite_and_pages_hold_no_row(spec, tmp_path, monkeypatch):
-    def refused(*_: Any) -> NoReturn:
+    def refused(*_):
         raise AssertionError("nobody is asked over the network")
 
     monkeypatch.setattr(socket.socket, "connect", refused)

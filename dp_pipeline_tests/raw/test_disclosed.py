@@ -50,7 +50,7 @@ def test_the_order_of_the_rows_changes_nothing(engine, order, many, salt):
 
 
 def test_rows_of_one_hash_lie_by_their_coordinates(monkeypatch):
-    def one_hash(columns: list[np.ndarray], _: int) -> np.ndarray:
+    def one_hash(columns, _):
         return np.zeros(len(columns[0]), dtype=np.uint64)
 
     monkeypatch.setattr(batch_file, "hash_of", one_hash)

@@ -129,7 +129,7 @@ def test_a_worker_of_dask_that_is_killed_changes_no_answer(tmp_path):
     fold = engines.dask_fold(rows)
     expected = threaded_fold(rows)([PAIRS])
 
-    def kill() -> None:
+    def kill():
         time.sleep(0.05)
         os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
 

@@ -18,7 +18,7 @@ duckdb = pytest.importorskip("duckdb", reason="the extra duckdb is not installed
 
 
 @pytest.fixture
-def rides(tmp_path: Path) -> str:
+def rides(tmp_path):
     """The location of a file with three rides."""
     path = tmp_path / "ri'des #%.duckdb"
     with duckdb.connect(str(path)) as connection:
@@ -35,7 +35,7 @@ def read(location: str, query: str, *columns: str, person: str | None = None) ->
     return read_source(spec_of(source, *columns, person=person, purpose="release"))
 
 
-def test_columns_of_a_query_keep_their_types(rides: str):
+def test_columns_of_a_query_keep_their_types(rides):
     table = read(rides, "SELECT * FROM rides ORDER BY rider", "lat", "fare", person="rider")
     assert table.column("lat").to_pylist() == [None, 1.5, 5.0]
     assert table.column("fare").to_pylist() == [9, 7, None]
@@ -43,7 +43,7 @@ def test_columns_of_a_query_keep_their_types(rides: str):
     assert table.column("rider").to_pylist() == [SECRET, "ana", "bo"]
 
 
-def test_a_query_without_rows_has_all_columns(rides: str):
+def test_a_query_without_rows_has_all_columns(rides):
     table = read(rides, "SELECT * FROM rides WHERE false", "lat", "fare")
     assert (table.num_rows, table.column_names) == (0, ["lat", "fare"])
 
@@ -57,7 +57,7 @@ def test_a_query_without_rows_has_all_columns(rides: str):
         "SELECT CAST(rider AS DOUBLE) AS lat, fare FROM rides",
     ],
 )
-def test_another_file_or_a_bad_query_is_refused_in_a_line(rides: str, tmp_path: Path, query: str):
+def test_another_file_or_a_bad_query_is_refused_in_a_line(rides, tmp_path, query):
     (tmp_path / "other.csv").write_text("lat,fare\n1,2\n")
     with pytest.raises(SourceError, match="a query that the DuckDB file can answer") as caught:
         read(rides, query.format(other=tmp_path / "other.csv"), "lat", "fare")
@@ -65,26 +65,26 @@ def test_another_file_or_a_bad_query_is_refused_in_a_line(rides: str, tmp_path: 
     assert "\n" not in str(caught.value)
 
 
-def test_the_file_is_not_written(rides: str):
+def test_the_file_is_not_written(rides):
     path = Path(rides.removeprefix("duckdb:///"))
     before = path.read_bytes()
     read(rides, "SELECT * FROM rides", "lat")
     assert path.read_bytes() == before
 
 
-def test_the_file_is_known_by_its_path(rides: str):
+def test_the_file_is_known_by_its_path(rides):
     source = Source("sql", rides, query="SELECT * FROM rides")
     assert source.identities == (f"file:{rides.removeprefix('duckdb:///')}",)
 
 
-def test_a_draft_proposes_the_columns_of_a_query(rides: str):
+def test_a_draft_proposes_the_columns_of_a_query(rides):
     columns = first_look(Source("sql", rides, query="SELECT * FROM rides"))
     assert [(column.name, column.kind) for column in columns] == [
         ("lat", "number"), ("rider", "text"), ("fare", "number"), ("day", "date"),
     ]  # fmt: skip
 
 
-def test_without_duckdb_the_extra_is_named(rides: str, monkeypatch: pytest.MonkeyPatch):
+def test_without_duckdb_the_extra_is_named(rides, monkeypatch):
     monkeypatch.setitem(sys.modules, "duckdb", None)
     with pytest.raises(DeclarationError, match=r"dp-pipeline\[duckdb\]"):
         read(rides, "SELECT * FROM rides", "lat")

@@ -126,7 +126,7 @@ def test_tic_like_has_blocks_of_dependent_attributes():
     assert [int(column.max()) + 1 for column in codes] == [*tables.SIZES]
     assert sum(tables.BLOCKS) == len(tables.SIZES) == 86
 
-    def gap(a: int, b: int) -> float:
+    def gap(a, b):
         """Variation distance of two attributes from independence."""
         joint = np.histogram2d(codes[a], codes[b], bins=(tables.SIZES[a], tables.SIZES[b]))[0]
         joint /= joint.sum()

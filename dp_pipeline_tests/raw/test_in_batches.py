@@ -211,7 +211,7 @@ def test_ways_of_reading_lines_agree(tmp_path_factory, lines, ends, part, commen
     source = Source("csv", str(path), comment="#" if comment else "")
     spec = spec_of(source, "a", "b", purpose="release")
 
-    def read(size: int) -> list[dict[str, str]]:
+    def read(size):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(csv_files, "BYTES_A_PART", size)
             return pa.concat_tables(source_tables(spec)).to_pylist()

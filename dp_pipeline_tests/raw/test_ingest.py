@@ -2,17 +2,15 @@
 
 import json
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import Damaged, DeclarationError, NotPrepared, SourceError
 from dp_pipeline.config.source import Source
 from dp_pipeline.files import write_private
@@ -136,7 +134,7 @@ def test_a_failed_read_leaves_no_snapshot_and_the_current_one(run, source, store
 def test_a_crash_leaves_no_snapshot_that_looks_complete(run, store, monkeypatch, written):
     calls = []
 
-    def crash(path: Path, write: Callable[..., None]) -> None:
+    def crash(path, write):
         if len(calls) == written:
             raise KeyboardInterrupt
         calls.append(path)
@@ -193,7 +191,7 @@ def test_a_damaged_snapshot_is_refused_and_not_read_again(run):
 def test_two_runs_at_once_read_the_source_once(run, monkeypatch):
     reads = []
 
-    def counted(spec: DatasetSpec, files: Sequence[Path] | None) -> Iterator[pa.Table]:
+    def counted(spec, files):
         reads.append(spec.name)
         return original(spec, files)
 

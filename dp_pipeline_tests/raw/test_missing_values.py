@@ -186,7 +186,7 @@ CELLS = st.one_of(st.none(), st.sampled_from(["", " ", "?", "-1", "5", "99", "x"
 @settings(max_examples=50)
 @given(cells=st.lists(CELLS, max_size=6), at=st.integers(0, 6))
 def test_missingness_depends_on_the_value_only(cells, at):
-    def found(some: list) -> list[bool]:
+    def found(some):
         column = pa.chunked_array([pa.array(some, pa.string())])
         return missing(column, ("?", "-1")).tolist()
 

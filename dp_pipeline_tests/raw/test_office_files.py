@@ -115,7 +115,7 @@ FORMS = {
 
 
 @pytest.mark.parametrize("name", FORMS)
-def test_rows_are_read_in_the_form_that_is_declared(tmp_path: Path, name: str) -> None:
+def test_rows_are_read_in_the_form_that_is_declared(tmp_path, name):
     content, form, a, b, unreadable = FORMS[name]
     read_rows = read(tmp_path, content, form=form)
     assert read_rows == {"a": a, "b": b, "unreadable": unreadable}
@@ -152,7 +152,7 @@ def write_sheet(path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["csv", "xlsx"])
-def test_no_row_is_lost_because_one_cell_is_odd(tmp_path: Path, kind: str) -> None:
+def test_no_row_is_lost_because_one_cell_is_odd(tmp_path, kind):
     lines = ["day;age;sex;cost;", *(";".join(row) + ";" for row in ROWS), "Total: 4;;;;"]
     (tmp_path / "rows.csv").write_bytes("\r\n".join(lines).encode("cp1252"))
     write_sheet(tmp_path / "rows.xlsx")
@@ -171,7 +171,7 @@ def test_no_row_is_lost_because_one_cell_is_odd(tmp_path: Path, kind: str) -> No
     assert footers == [0, 1]
 
 
-def test_one_odd_cell_changes_no_schema_and_no_check(tmp_path: Path) -> None:
+def test_one_odd_cell_changes_no_schema_and_no_check(tmp_path):
     spec = written_spec(tmp_path, VISITS, nullable="true")
     columns = dict(zip(("day", "age", "sex", "cost"), zip(*ROWS, strict=True), strict=True))
     complete = {name: [cells[0]] * 4 for name, cells in columns.items()}
@@ -194,7 +194,7 @@ PROPOSALS = {
 
 
 @pytest.mark.parametrize("name", PROPOSALS)
-def test_a_draft_proposes_what_the_column_is(name: str) -> None:
+def test_a_draft_proposes_what_the_column_is(name):
     cells, expected = PROPOSALS[name]
     proposal = proposed(SourceColumn("x", "text"), pa.chunked_array([cells])).proposal
     assert expected.keys() <= proposal.keys()
@@ -206,12 +206,12 @@ def test_a_draft_proposes_what_the_column_is(name: str) -> None:
 
 
 @pytest.mark.parametrize("encoding", ["", "cp1252", "utf-16"])
-def test_a_draft_finds_the_encoding_of_public_rows(tmp_path: Path, encoding: str) -> None:
+def test_a_draft_finds_the_encoding_of_public_rows(tmp_path, encoding):
     (tmp_path / "a.csv").write_bytes("a,b\nSüd,1\n".encode(encoding or "utf-8"))
     assert likely_encoding(tmp_path / "a.csv", is_public=True) == encoding
 
 
-def test_more_lines_a_cell_are_proposed_for_a_sample(tmp_path: Path) -> None:
+def test_more_lines_a_cell_are_proposed_for_a_sample(tmp_path):
     lines = b'a,b,c\nx,"1\n2\n3",\ny,x,z\nx,\xff,z\nRows: 3,,\n'
     (tmp_path / "rows.csv").write_bytes(lines)
     attributes = "{a: {levels: [x, y]}, b: {levels: [x, y], nullable: true}}"
@@ -226,7 +226,7 @@ ODD_BYTES = [bytes([byte]) for byte in range(256)]
 ODD_BYTES += [b"\x1b$", b"\x1b(", b"\x1b$B", b"~{", b"+AAA", b"a\\", b"\x00\xd8", b"\x84\x31\xa4"]
 
 
-def test_no_line_of_an_encoding_changes_another() -> None:
+def test_no_line_of_an_encoding_changes_another():
     """Whatever bytes a row holds, and however few are read at a time."""
     for name in filter(_is_encoding, ENCODINGS):
         mark, line = "".encode(name), "\nab;12\n".encode(name)[len("".encode(name)) :]
@@ -236,14 +236,14 @@ def test_no_line_of_an_encoding_changes_another() -> None:
             assert read.endswith(b"\nab;12\n"), (name, odd)
 
 
-def test_no_byte_order_is_named(tmp_path: Path) -> None:
+def test_no_byte_order_is_named(tmp_path):
     for name in ("utf-16", "utf-32"):
         text, form = "a,b\n1,2\n".encode(f"{name}-le"), f", encoding: {name}"
         with pytest.raises(SourceError, match=f"got none: declare `encoding: {name}-le` or"):
             read(tmp_path, text, form=form)
 
 
-def test_encodings_in_which_a_line_changes_others_are_refused() -> None:
+def test_encodings_in_which_a_line_changes_others_are_refused():
     refused = {name for name in ENCODINGS if not _is_encoding(name)}
     assert {"hz", "iso2022_jp", "iso2022_kr", "utf_7", "unicode_escape", "punycode"} <= refused
     assert {"rot_13", "zlib_codec"} <= refused, "no encodings of text"
@@ -277,9 +277,7 @@ def changed_sheet(folder: Path, change: Callable[[str], str]) -> DatasetSpec:
 
 
 @pytest.mark.parametrize("name", CELLS)
-def test_an_odd_cell_of_a_spreadsheet_is_missing(
-    tmp_path: Path, name: str, recwarn: pytest.WarningsRecorder
-) -> None:
+def test_an_odd_cell_of_a_spreadsheet_is_missing(tmp_path, name, recwarn):
     kind, text, expected = CELLS[name]
     place, form = ("A2", ' s="1"') if kind == "d" else ("A3", "")
     cell = f'<c r="{place}"{form} t="{kind if kind in "bse" else "n"}"><v>{text}</v>'
@@ -292,7 +290,7 @@ def test_an_odd_cell_of_a_spreadsheet_is_missing(
     assert not recwarn.list
 
 
-def test_a_damaged_spreadsheet_is_one_line(tmp_path: Path) -> None:
+def test_a_damaged_spreadsheet_is_one_line(tmp_path):
     spec = changed_sheet(tmp_path, lambda xml: xml.replace("<v>7</v>", "<v>Waltraud<v>"))
     damaged, sound = (tmp_path / name for name in ("rows.xlsx", "sound.xlsx"))
     content = sound.read_bytes()

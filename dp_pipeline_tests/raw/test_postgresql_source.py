@@ -2,12 +2,10 @@
 
 import os
 import traceback
-from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from pathlib import Path
 
 import psycopg2
-import pyarrow as pa
 import pytest
 
 from dp_pipeline.config.dataset import DatasetSpec
@@ -159,7 +157,7 @@ def test_a_query_that_would_write_is_refused_and_writes_nothing(rides, query):
 def test_all_rows_are_of_one_moment(rides, monkeypatch):
     tables, other = sql._read_tables, []
 
-    def later(*arguments: object) -> Iterator[pa.Table]:
+    def later(*arguments):
         run(rides, "INSERT INTO rides (lat) VALUES (8)")
         other.append("written")
         return tables(*arguments)  # type: ignore[arg-type]

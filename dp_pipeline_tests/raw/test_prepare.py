@@ -213,7 +213,7 @@ def test_preparation_is_total_and_each_row_is_treated_by_itself(tmp_path, rows, 
     attributes = "{x: {bounds: [0, 1], bins: 3}, sex: {levels: [f, m, o], other: o}}"
     spec = written_spec(tmp_path, attributes)
 
-    def codes(some: list) -> list:
+    def codes(some):
         table = pa.table(
             {
                 "x": pa.array([row[0] for row in some], pa.string()),
@@ -247,7 +247,7 @@ def test_two_preparations_never_mix_their_tables(tmp_path):
     spec = written_spec(tmp_path, "{x: {bounds: [0, 10]}}")
     snapshot = validated(spec, tmp_path, {"x": ["1"]})
 
-    def other() -> None:
+    def other():
         prepare_stage(spec, snapshot, "normalized")
         free.set()
 

@@ -142,7 +142,7 @@ def test_repeated_tasks_change_no_byte(tmp_path, monkeypatch, name):
 def test_the_populations_key_is_in_nothing_that_workers_get(tmp_path, monkeypatch):
     sent: list[bytes] = []
 
-    def sending(work: Callable[[Any], Any], tasks: Sequence[Any], /) -> Iterator[Any]:
+    def sending(work, tasks, /):
         sent.append(pickle.dumps((work, tasks)))
         yield from map(work, tasks)
 
@@ -157,7 +157,7 @@ def test_the_populations_key_is_in_nothing_that_workers_get(tmp_path, monkeypatc
 
 
 def test_an_error_of_a_worker_is_its_kind_only():
-    def work(task: str) -> None:
+    def work(task):
         raise ValueError(f"cannot read {task}")
 
     with pytest.raises(
@@ -214,7 +214,7 @@ def test_silent_server_is_one_line_without_secret(address):
 
 @pytest.mark.parametrize("threads", ["threads", "twice"])
 def test_results_come_in_the_order_of_tasks(tmp_path, threads):
-    def make(task: int) -> list[pa.Table]:
+    def make(task):
         return [pa.table({"x": [task, index]}) for index in range(task)] or [
             pa.table({"x": [0]})[:0]
         ]
@@ -226,7 +226,7 @@ def test_results_come_in_the_order_of_tasks(tmp_path, threads):
 
 
 def test_a_file_that_cannot_be_written_whole_has_no_name(tmp_path):
-    def tables() -> Iterator[pa.Table]:
+    def tables():
         yield pa.table({"x": [1]})
         raise RuntimeError
 

@@ -138,8 +138,8 @@ def test_a_retirement_that_was_stopped_anywhere_can_be_finished(after, spec, sto
     snapshot.store_table("normalized", lambda file: file.write(SECRET))
     steps = iter(range(10))
 
-    def stops(real: object) -> object:
-        def step(*words: object, **more: object) -> None:
+    def stops(real):
+        def step(*words, **more):
             if next(steps) == after:
                 raise Stopped
             real(*words, **more)  # type: ignore[operator]

@@ -99,7 +99,7 @@ def check_contract(read, cells):
 
 @pytest.mark.parametrize("kind", TYPES, ids=str)
 def test_parquet(tmp_path, spec, kind):
-    def read(parts: Parts) -> Counter[tuple[Any, ...]]:
+    def read(parts):
         folder = tmp_path / f"rows{next(STORED)}"
         folder.mkdir()
         for index, cells in enumerate(parts):
@@ -124,7 +124,7 @@ def test_parquet(tmp_path, spec, kind):
     ids=str,
 )
 def test_a_folder_of_parquet_of_several_types(tmp_path, spec, kinds):
-    def read(parts: Parts) -> Counter[tuple[Any, ...]]:
+    def read(parts):
         """The types of the files stay: only their rows change."""
         folder = tmp_path / f"rows{next(STORED)}"
         folder.mkdir()
@@ -191,7 +191,7 @@ def test_sqlite(tmp_path, spec, batch, monkeypatch):
     monkeypatch.setattr(sql, "BATCH_ROWS", batch)
     cells = [0, 7, 7.0, 0.5, "7", " 7 ", "7.0", "a", "", None, b"\xff", b"7", 1e300, 2**53 + 1]
 
-    def read(parts: Parts) -> Counter[tuple[Any, ...]]:
+    def read(parts):
         path = tmp_path / f"{next(STORED)}.db"
         connection = sqlite3.connect(path)
         connection.execute("CREATE TABLE a (x, rider)")
@@ -208,7 +208,7 @@ def test_sqlite(tmp_path, spec, batch, monkeypatch):
 def test_a_reader_that_guesses_one_type_for_all_cells_is_caught():
     """The mutant: a column is one of numbers only where every cell is a number."""
 
-    def read(parts: Parts) -> Counter[tuple[Any, ...]]:
+    def read(parts):
         cells = [cell for part in parts for cell in part]
         try:
             return Counter((float(cell),) for cell in cells)
@@ -222,7 +222,7 @@ def test_a_reader_that_guesses_one_type_for_all_cells_is_caught():
 def test_a_reader_that_treats_the_first_row_otherwise_is_caught():
     """The mutant: a byte order mark is the file's."""
 
-    def read(parts: Parts) -> Counter[tuple[Any, ...]]:
+    def read(parts):
         lines = [line for part in parts for line in ["\n".join(part).removeprefix("\ufeff")]]
         return Counter((line,) for text in lines for line in text.splitlines())
 

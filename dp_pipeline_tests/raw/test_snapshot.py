@@ -69,7 +69,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path):
     path = tmp_path / "private"
     write_private(path, lambda file: file.write(b"old") and None)
 
-    def fail(file: object) -> None:
+    def fail(file):
         file.write(b"half of the new")  # type: ignore[attr-defined]
         raise OSError("disk full")
 
@@ -109,7 +109,7 @@ def test_the_content_that_was_checked_is_returned(snapshot, monkeypatch):
     store(snapshot)
     compare = hmac.compare_digest
 
-    def compared(*digests: str) -> bool:
+    def compared(*digests):
         # Somebody puts another file in its place once it was found to be right.
         snapshot.table_path("ingested").write_bytes(b"other rows")
         return compare(*digests)

@@ -169,7 +169,7 @@ def test_a_name_with_quotes_is_a_name(rides):
 def test_a_snapshot_of_a_query_is_read_once_and_names_the_query(rides, tmp_path):
     spec = spec_at(rides, "SELECT lat FROM rides", "lat")
 
-    def run(spec: DatasetSpec) -> list[str | None]:
+    def run(spec):
         snapshot = ingest(spec, tmp_path / "raw", key=b"k" * 32, snapshot_id="one", today=TODAY)
         assert snapshot.manifest["source"] == spec.source.identity
         return read_stage(snapshot, "ingested").column("lat").to_pylist()

@@ -192,7 +192,7 @@ def test_stored_batches_answer_like_all_rows_together(tmp_path, protection, many
     assert (len(list(stored._parts())) > 1) == (many > 7)
     asked = Prefixes.root().children(8), 8
 
-    def looks(counter: UndeclaredRows) -> list[list[int]]:
+    def looks(counter):
         inside = counter.within("x", Coordinate(0.0, 4.0)).children(column_tree("x"), [asked])
         sealed = [counter.magnitudes("x", EDGES), counter.texts("word", (1000, 707)), *inside]
         return [one.open_at_the_gate().tolist() for one in sealed]

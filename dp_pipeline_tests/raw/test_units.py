@@ -74,7 +74,7 @@ def few(rows):
 
 
 @given(rows, st.randoms())
-def test_units_depend_on_their_own_parts_alone(rows, random) -> None:
+def test_units_depend_on_their_own_parts_alone(rows, random):
     rows = few(rows)
     shuffled = rows[:]
     random.shuffle(shuffled)
@@ -86,7 +86,7 @@ def test_units_depend_on_their_own_parts_alone(rows, random) -> None:
 
 
 @given(rows)
-def test_parts_come_back_from_their_units(rows) -> None:
+def test_parts_come_back_from_their_units(rows):
     rows = few(rows)
     units = {name: np.array(column, dtype=np.int64) for name, column in folded(rows).items()}
     parts = parts_of_units(DOMAIN, units)
@@ -95,17 +95,17 @@ def test_parts_come_back_from_their_units(rows) -> None:
     assert parts[SIZE].sum() == sum((units[SIZE] + 1) ** 2 - (units[SIZE] + 1))
 
 
-def test_a_value_that_varies_within_a_unit_is_missing() -> None:
+def test_a_value_that_varies_within_a_unit_is_missing():
     assert folded([(7, 0, 1, 1), (7, 1, 1, 0), (8, 1, 2, 0)])["region"] == [2, 1]
 
 
-def test_parts_in_order_keep_it_and_a_missing_place_is_last() -> None:
+def test_parts_in_order_keep_it_and_a_missing_place_is_last():
     order = np.array([np.nan, 5.0, 2.0])
     units = folded([(1, 0, 0, 0), (1, 0, 1, 0), (1, 0, 2, 0)], order=order)
     assert [units[f"age {i}"] for i in (1, 2, 3)] == [[2], [1], [0]]
 
 
-def test_a_unit_with_a_part_that_breaks_a_constraint_is_left_out() -> None:
+def test_a_unit_with_a_part_that_breaks_a_constraint_is_left_out():
     never = Constraint("no child alone", (SIZE, "age"), (((0,), (0,)),), is_only=False)
     domain = Domain(DOMAIN.attributes, (never,), DOMAIN.parts)
     assert folded([(1, 0, 0, 0), (2, 0, 0, 0), (2, 0, 1, 0)], domain)[SIZE] == [1]
@@ -147,7 +147,7 @@ cells = st.tuples(
 
 
 @given(st.lists(st.tuples(ids, cells), max_size=8), st.lists(cells, max_size=12), st.booleans())
-def test_a_unit_of_any_size_weighs_at_most_one(others, parts, as_text) -> None:
+def test_a_unit_of_any_size_weighs_at_most_one(others, parts, as_text):
     rows = [(home, *row) for home, row in others]
     more = [*rows, *((99, *row) for row in parts)]
     before, after = (prepared(each, as_text=as_text) for each in (rows, more))
@@ -180,9 +180,7 @@ FLAT, TWO = of_two_sources(SPEC, ""), of_two_sources(SPEC, "home")
 Home = int | None
 
 
-def both(
-    units: list[tuple[Home, str]], parts: list[tuple[Home, tuple[str, str, str]]], *, as_text: bool
-) -> pa.Table:
+def both(units, parts, *, as_text):
     """The rows of two sources: (home, region) and (home, (_, age, sex))."""
     homes = [home for home, _ in (*units, *parts)]
     nothing = [None] * len(units)
@@ -216,7 +214,7 @@ def joined_counter(*rows: object, as_text: bool = False) -> PartsCounter:
     st.lists(cells, max_size=12),
     st.booleans(),
 )
-def test_all_rows_of_a_key_in_two_sources_are_one_unit(units, parts, more, added, as_text) -> None:
+def test_all_rows_of_a_key_in_two_sources_are_one_unit(units, parts, more, added, as_text):
     before = joined_counter(units, parts, as_text=as_text)
     more_units = [(99, region) for region in more]
     after = joined_counter(
@@ -229,7 +227,7 @@ def test_all_rows_of_a_key_in_two_sources_are_one_unit(units, parts, more, added
 
 
 @given(st.dictionaries(st.sampled_from([7, 2**53, 2**53 + 1]), st.sampled_from("01")), persons)
-def test_two_sources_give_the_codes_of_one_flat_table(units, parts) -> None:
+def test_two_sources_give_the_codes_of_one_flat_table(units, parts):
     parts = [part for part in parts if part[0] in units]
     joined = join_parts(both(list(units.items()), parts, as_text=False), unit_keys(TWO, KEY)).table
     flat = pa.table(
@@ -249,7 +247,7 @@ def test_two_sources_give_the_codes_of_one_flat_table(units, parts) -> None:
 
 
 @given(homes, persons, st.integers(1, 4), st.booleans())
-def test_sources_in_batches_are_joined_as_in_one(units, parts, size, as_text) -> None:
+def test_sources_in_batches_are_joined_as_in_one(units, parts, size, as_text):
     rows = both(units, parts, as_text=as_text)
     whole = join_parts(rows, unit_keys(TWO, KEY)).table
     batches = [rows.slice(start, size) for start in range(0, max(1, rows.num_rows), size)]
@@ -258,7 +256,7 @@ def test_sources_in_batches_are_joined_as_in_one(units, parts, size, as_text) ->
     assert sorted(several.to_pylist(), key=repr) == sorted(whole.to_pylist(), key=repr)
 
 
-def test_parts_without_a_unit_and_copies_of_units_are_counted() -> None:
+def test_parts_without_a_unit_and_copies_of_units_are_counted():
     part = ("", "0", "0")
     rows = both(
         [(1, "0"), (1, "1"), (None, "0")], [(1, part), (2, part), (None, part)], as_text=False
@@ -278,7 +276,7 @@ MUTANTS = {
 
 
 @pytest.mark.parametrize("name", MUTANTS)
-def test_a_wrong_join_gives_other_sizes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_join_gives_other_sizes(name, monkeypatch):
     part = ("", "0", "0")
     rows = [(1, "0"), (1, "1"), (2, "0"), (None, "0")], [(1, part), (1, part), (None, part)]
     assert unit_sizes(*rows) == [1, 0, 1, 0]
@@ -331,17 +329,17 @@ def assert_engines_agree(engines: tuple[str, ...], folder: Path, *, as_text: boo
 
 @pytest.mark.usefixtures("small_batches")
 @pytest.mark.parametrize("as_text", [True, False])
-def test_engines_count_two_files_alike(as_text: bool, tmp_path: Path) -> None:
+def test_engines_count_two_files_alike(as_text, tmp_path):
     assert_engines_agree(("memory", "stream"), tmp_path, as_text=as_text)
 
 
 @pytest.mark.chain
 @pytest.mark.usefixtures("small_batches")
-def test_dask_and_spark_count_two_files_alike(engine: str, tmp_path: Path) -> None:
+def test_dask_and_spark_count_two_files_alike(engine, tmp_path):
     assert_engines_agree((engine,), tmp_path, as_text=True)
 
 
-def test_no_row_by_itself_breaks_a_constraint_on_the_size() -> None:
+def test_no_row_by_itself_breaks_a_constraint_on_the_size():
     never = Constraint("no one alone", (SIZE, "age"), (((0,), (0,)),), is_only=False)
     apart = Constraint("no boy", ("age", "sex"), (((0,), (1,)),), is_only=False)
     domain = replace(DOMAIN_OF_ROWS, constraints=(never, apart))

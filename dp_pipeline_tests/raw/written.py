@@ -6,7 +6,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.parser import load_spec
 from dp_pipeline.raw.prepare import prepare
 from dp_pipeline.raw.snapshot import Snapshot, mark_validated
@@ -53,18 +52,14 @@ def ingested(folder: Path, columns: dict[str, Any] | pa.Table, name: str = "day"
     return snapshot
 
 
-def validated(
-    spec: DatasetSpec, folder: Path, columns: dict[str, Any] | pa.Table, name: str = "day"
-) -> Snapshot:
+def validated(spec, folder, columns, name="day"):
     """The same, whose checks refused nothing."""
     snapshot = ingested(folder, columns, name)
     mark_validated(spec, snapshot, structural=True, refused=False)
     return snapshot
 
 
-def prepared_snapshot(
-    spec: DatasetSpec, folder: Path, columns: dict[str, Any] | pa.Table, name: str = "day"
-) -> Snapshot:
+def prepared_snapshot(spec, folder, columns, name="day"):
     """The same, with the stages that are declared."""
     snapshot = validated(spec, folder, columns, name)
     prepare(spec, snapshot)
