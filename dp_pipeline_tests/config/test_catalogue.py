@@ -62,9 +62,7 @@ def test_sets_that_need_an_unset_data_folder_are_left_out(value, monkeypatch):
     if value is not None:
         monkeypatch.setenv("DP_PIPELINE_DATA", value)
     assert tuple(spec.name for spec in available_datasets()) == WITHOUT_DATA
-    with pytest.raises(
-        DeclarationError, match="nltcs: the variable DP_PIPELINE_DATA must hold the place of"
-    ):
+    with pytest.raises(DeclarationError, match="nltcs: the variable DP_PIPELINE_DATA must hold"):
         find_spec("nltcs")
     for path in dataset_files().values():
         load_spec(path)
@@ -142,7 +140,5 @@ def test_dagster_reads_only_the_named_data_sets(tmp_path, monkeypatch):
     monkeypatch.setenv("DP_PIPELINE_SHOWN", "trips  census")
     assert [spec.name for spec in available_datasets()] == ["census", "trips"]
     monkeypatch.setenv("DP_PIPELINE_SHOWN", "trips strips")
-    with pytest.raises(
-        DeclarationError, match="The variable DP_PIPELINE_SHOWN must list names of data sets"
-    ):
+    with pytest.raises(DeclarationError, match="DP_PIPELINE_SHOWN must list names of data sets"):
         available_datasets()

@@ -34,13 +34,9 @@ def test_a_domain_knows_names_sizes_and_boxes(tmp_path):
 
 def test_what_a_domain_does_not_have_is_refused_by_name(tmp_path):
     domain = loaded(tmp_path).domain
-    with pytest.raises(
-        DeclarationError, match="The data set has no attribute 'income': it declares x, age"
-    ):
+    with pytest.raises(DeclarationError, match="has no attribute 'income': it declares x, age"):
         domain["income"]
-    with pytest.raises(
-        DeclarationError, match="has bounds but no cells: declare bins or edges for it"
-    ):
+    with pytest.raises(DeclarationError, match="has bounds but no cells: declare bins or edges"):
         domain.shape(("x",))
     with pytest.raises(DeclarationError, match="'colour' must be a number with"):
         domain.box(("colour",))
@@ -71,17 +67,11 @@ def test_a_missing_value_is_the_last_cell_and_no_coordinate(tmp_path):
     assert domain["age"].labels() == ("[0, 4)", "[4, 8]", "missing")
     assert domain["colour"].labels() == ("red", "green", "missing")
     assert [domain[name].missing_code for name in ("age", "colour")] == [2, 2]
-    with pytest.raises(
-        DeclarationError, match="The attribute 'age' may be missing, which is not allowed"
-    ):
+    with pytest.raises(DeclarationError, match="'age' may be missing, which is not allowed"):
         domain.box(("age",))
-    with pytest.raises(
-        DeclarationError, match="has no code for missing values: declare `nullable: true`"
-    ):
+    with pytest.raises(DeclarationError, match="no code for missing values: declare `nullable"):
         _ = domain["x"].missing_code
-    with pytest.raises(
-        DeclarationError, match="has bounds but no cells: declare bins or edges for it"
-    ):
+    with pytest.raises(DeclarationError, match="has bounds but no cells: declare bins or edges"):
         domain["x"].labels()
 
 
@@ -164,9 +154,7 @@ def test_what_is_not_discovered_yet_has_no_size_and_no_box(tmp_path):
         lambda: spec.domain.shape(("odd",)),
         lambda: spec.domain.box(("odd",)),
     ):
-        with pytest.raises(
-            DeclarationError, match="of attribute 'odd' are still to be discovered"
-        ) as error:
+        with pytest.raises(DeclarationError, match="'odd' are still to be discovered") as error:
             ask()
         assert "\n" not in str(error.value)
 
@@ -267,9 +255,7 @@ def test_discoveries_that_were_not_declared_are_refused(tmp_path, found):
 
 def test_a_domain_of_other_attributes_is_refused(tmp_path):
     spec = with_odd(tmp_path, "{bounds: discover}")
-    with pytest.raises(
-        DeclarationError, match="The attributes of toy to be discovered are odd, but"
-    ):
+    with pytest.raises(DeclarationError, match="to be discovered are odd, but"):
         spec.with_domain(DiscoveredDomain((("x", DiscoveredAttribute(bounds=(0.0, 1.0))),)))
 
 

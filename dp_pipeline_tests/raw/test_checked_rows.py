@@ -78,9 +78,7 @@ def test_missing_or_broken_table_is_damaged(content, engine, spec, snapshot):
     path.unlink()
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(
-        Damaged, match="is not as it was stored: restore it, or name a new snapshot"
-    ):
+    with pytest.raises(Damaged, match="is not as it was stored: restore it, or name"):
         open_counter(spec, snapshot, engine)
 
 
@@ -89,9 +87,7 @@ def test_answers_of_workers_on_changed_files_are_dropped(engine, spec, snapshot)
     content = damage(snapshot, "discretized")
     counter = open_counter(spec, snapshot, engine)
     for _ in range(2):
-        with pytest.raises(
-            Damaged, match=r"Snapshot\(people/day\): the table 'discretized' is not as it"
-        ):
+        with pytest.raises(Damaged, match=r"\(people/day\): the table 'discretized' is not"):
             count_codes(counter)
     count_coordinates(counter)
     snapshot.table_path("discretized").write_bytes(content)
@@ -123,9 +119,7 @@ def test_errors_of_counting_another_file_are_hidden(spec, snapshot):
         raise ValueError("a value of somebody")
 
     counter = FoldCounter(spec.domain, rows.checked_fold(fails))
-    with pytest.raises(
-        Damaged, match=r"Snapshot\(people/day\): the table 'discretized' is not as it"
-    ):
+    with pytest.raises(Damaged, match=r"\(people/day\): the table 'discretized' is not"):
         count_codes(counter)
     snapshot.table_path("discretized").write_bytes(content)
     with pytest.raises(Damaged, match="The files of prepared rows changed while they were counted"):

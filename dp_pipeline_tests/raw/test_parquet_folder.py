@@ -136,9 +136,7 @@ FLOATS = [
 def test_person_column_that_rounds_is_refused(tmp_path, kind, rows):
     stored = pa.nulls(rows, pa.float64()).dictionary_encode() if kind not in FLOATS[:6] else None
     column = pa.nulls(rows, kind) if stored is None else stored
-    with pytest.raises(
-        SourceError, match="expected text or whole numbers in the person's column 'rider'"
-    ) as no:
+    with pytest.raises(SourceError, match="whole numbers in the person's column 'rider'") as no:
         persons(tmp_path, pa.array([2**60 + 1]), column)
     assert "write it as int64 or text" in str(no.value)
 

@@ -131,13 +131,9 @@ def test_only_the_stages_that_are_needed_are_there(tmp_path):
     assert stages_of(spec) == ("normalized",)
     snapshot = prepared_snapshot(spec, tmp_path, {"x": [0.5]})
     assert snapshot.manifest["prepared"] == {"digest": spec.digest, "stages": ["normalized"]}
-    with pytest.raises(
-        DeclarationError, match="the rows can be prepared as normalized, not as 'discretized'"
-    ):
+    with pytest.raises(DeclarationError, match="prepared as normalized, not as 'discretized'"):
         prepare_stage(spec, snapshot, "discretized")
-    with pytest.raises(
-        DeclarationError, match="people: the rows can be prepared as normalized, not as 'one_hot'"
-    ):
+    with pytest.raises(DeclarationError, match="people: .* as normalized, not as 'one_hot'"):
         prepare_stage(spec, snapshot, "one_hot")
 
 
@@ -166,9 +162,7 @@ def test_unvalidated_snapshot_is_not_prepared(tmp_path):
     with pytest.raises(NotPrepared, match="validated as people is declared now"):
         prepare_stage(spec, snapshot, "normalized")
     mark_validated(spec, snapshot, structural=True, refused=True)
-    with pytest.raises(
-        NotPrepared, match="its checks refused the snapshot: mend what they report, then"
-    ):
+    with pytest.raises(NotPrepared, match="its checks refused the snapshot: mend what"):
         prepare_stage(spec, snapshot, "normalized")
     mark_validated(spec, snapshot, structural=False, refused=False)
     with pytest.raises(NotPrepared, match="validated as people is declared now"):

@@ -147,9 +147,7 @@ def test_a_manifest_of_another_name_is_damaged(snapshot):
 
 
 def test_a_stage_that_was_never_stored_is_not_prepared(snapshot):
-    with pytest.raises(
-        NotPrepared, match=r"Snapshot\(city/2026-01-31\): the snapshot is not ingested"
-    ):
+    with pytest.raises(NotPrepared, match=r"Snapshot\(city/2026-01-31\): .* is not ingested"):
         snapshot.checked_path("ingested")
     store(snapshot)
     with pytest.raises(NotPrepared, match="'discretized'"):
