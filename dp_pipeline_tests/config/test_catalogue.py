@@ -12,8 +12,12 @@ from dp_pipeline_tests.config.declarations import declaration, written
 
 NEEDS_DATA = ("adult", "adult_replace", "nltcs", "nltcs_replace", "unbalance")
 DOWNLOADED = (
-    *("adult_2000", "adult_raw", "birch3", "breast_cancer_wisconsin"),
-    *("checkin", "checkin_events"),
+    "adult_2000",
+    "adult_raw",
+    "birch3",
+    "breast_cancer_wisconsin",
+    "checkin",
+    "checkin_events",
 )
 MADE = (
     *("birch3_like", "census", "mixture4", "mixture6", "mixture8", "pytest2d"),
@@ -25,9 +29,8 @@ BUILT_IN = tuple(sorted((*NEEDS_DATA, *WITHOUT_DATA)))
 
 @pytest.fixture(autouse=True)
 def plain_environment(monkeypatch):
-    monkeypatch.delenv("DP_PIPELINE_DATASETS", raising=False)
-    monkeypatch.delenv("DP_PIPELINE_DATA", raising=False)
-    monkeypatch.delenv("DP_PIPELINE_SHOWN", raising=False)
+    for variable in ("DP_PIPELINE_DATASETS", "DP_PIPELINE_DATA", "DP_PIPELINE_SHOWN"):
+        monkeypatch.delenv(variable, raising=False)
 
 
 @pytest.mark.parametrize("name", BUILT_IN)
@@ -89,10 +92,8 @@ def test_a_download_is_available_without_opening_it(name):
     assert spec in available_datasets()
     assert spec.source.needs is None
     # A path that nothing names is no source that the ledger could know.
-    assert {identity.partition(":")[0] for identity in spec.source.identities} <= {
-        "https",
-        "sha256",
-    }
+    kinds = {identity.partition(":")[0] for identity in spec.source.identities}
+    assert kinds <= {"https", "sha256"}
     own, download = spec.source.alternatives
     assert (own.is_resolved, download.is_remote, download.at_most_mb > 0) == (False, True, True)
     assert set(spec.columns) <= set(download.header)
@@ -107,17 +108,15 @@ def test_dagster_shows_only_the_users_own_data_sets(tmp_path, monkeypatch):
     assert find_spec("trips").name == "trips"
 
 
-def test_a_name_that_stands_twice_is_refused(tmp_path, monkeypatch):
+def test_a_repeated_name_or_an_absent_folder_is_refused(tmp_path, monkeypatch):
     written(tmp_path, declaration(name="name: trips"), name="trips")
-    monkeypatch.setenv("DP_PIPELINE_DATASETS", str(tmp_path))
-    with pytest.raises(DeclarationError, match="has the same: rename your file"):
-        available_datasets()
-
-
-def test_a_folder_that_is_not_there_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setenv("DP_PIPELINE_DATASETS", str(tmp_path / "absent"))
-    with pytest.raises(DeclarationError, match="`export DP_PIPELINE_DATASETS=FOLDER`, or unset it"):
-        available_datasets()
+    for folder, words in (
+        (tmp_path, "has the same: rename your file"),
+        (tmp_path / "absent", "`export DP_PIPELINE_DATASETS=FOLDER`, or unset it"),
+    ):
+        monkeypatch.setenv("DP_PIPELINE_DATASETS", str(folder))
+        with pytest.raises(DeclarationError, match=words):
+            available_datasets()
 
 
 def test_an_empty_variable_names_no_folder(tmp_path, monkeypatch):
@@ -128,9 +127,7 @@ def test_an_empty_variable_names_no_folder(tmp_path, monkeypatch):
 
 
 def test_an_unknown_data_set_is_refused_with_the_known_ones():
-    with pytest.raises(
-        DeclarationError, match=r"There is no data set 'nope' \(`dp-pipeline data list` shows"
-    ):
+    with pytest.raises(DeclarationError, match=r"data set 'nope' \(`dp-pipeline data list` shows"):
         find_spec("nope")
 
 

@@ -31,7 +31,7 @@ MEASURED = [
 ]
 """Text of the declaration → another text."""
 
-MEASURED_FIELDS: list[dict[str, str | None]] = [
+MEASURED_FIELDS = [
     {"protection": "protection: {unit: one_row}"},
     {"relation": "relation: replace_one"},
     {"label": "label: colour", "evaluation": EVALUATION},
@@ -39,7 +39,7 @@ MEASURED_FIELDS: list[dict[str, str | None]] = [
     {"delta": "delta: 1e-9"},
     {"delta": "delta: 1e-8"},
 ]
-NOT_MEASURED: list[dict[str, str | None]] = [
+NOT_MEASURED = [
     {"title": "title: Others", "description": "description: Others."},
     {"partitions": "partitions: [0.1, 0.5, 1]", "ceiling": ROOM},
     {"models": "models: {eug_kmeans: {k: 3}}"},
@@ -82,16 +82,11 @@ def test_the_digest_has_its_spelling_from_the_value(tmp_path):
 
 
 def test_a_k_anonymous_release_changes_no_digest_and_no_cost(tmp_path):
-    without_section = {"protection": "protection: {unit: one_row}", "label": "label: colour"}
+    fields = {"protection": "protection: {unit: one_row}", "label": "label: colour"}
     section = "k_anonymity: {methods: {kjig: }, diversity: 2}"
-    plain = loaded(tmp_path, **without_section)
-    with_section = loaded(
-        tmp_path, **without_section, allow="allow_not_dp: true", k_anonymity=section
-    )
-    assert (plain.digest, plain.cost_of_everything) == (
-        with_section.digest,
-        with_section.cost_of_everything,
-    )
+    plain = loaded(tmp_path, **fields)
+    more = loaded(tmp_path, **fields, allow="allow_not_dp: true", k_anonymity=section)
+    assert (plain.digest, plain.cost_of_everything) == (more.digest, more.cost_of_everything)
 
 
 def test_checks_on_rows_have_a_digest_of_their_own(tmp_path):

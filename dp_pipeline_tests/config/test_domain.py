@@ -15,7 +15,7 @@ from dp_pipeline.config.domain import Domain, OneRow, RowsOfPerson, Undeclared
 from dp_pipeline.config.encoding import Bins, Coordinate, Levels
 from dp_pipeline.config.errors import Damaged, DeclarationError
 from dp_pipeline.models import build_model
-from dp_pipeline_tests.config.declarations import FIELDS, loaded
+from dp_pipeline_tests.config.declarations import loaded, with_attribute
 
 
 def test_a_domain_knows_names_sizes_and_boxes(tmp_path):
@@ -26,20 +26,30 @@ def test_a_domain_knows_names_sizes_and_boxes(tmp_path):
     assert domain.shape(("colour", "age")) == (3, 4)
     assert (domain.cell_count(("colour", "age")), domain.cell_count(())) == (12, 1)
     assert domain.shape(()) == ()
-    assert [(coordinate.lower, coordinate.upper) for coordinate in domain.box(("age", "x"))] == [
-        (0, 100),
-        (0, 8),
-    ]
+    box = domain.box(("age", "x"))
+    assert [(axis.lower, axis.upper) for axis in box] == [(0, 100), (0, 8)]
 
 
-def test_what_a_domain_does_not_have_is_refused_by_name(tmp_path):
-    domain = loaded(tmp_path).domain
-    with pytest.raises(DeclarationError, match="has no attribute 'income': it declares x, age"):
-        domain["income"]
-    with pytest.raises(DeclarationError, match="has bounds but no cells: declare bins or edges"):
-        domain.shape(("x",))
-    with pytest.raises(DeclarationError, match="'colour' must be a number with"):
-        domain.box(("colour",))
+ATTRIBUTES = (
+    "attributes:\n  x: {bounds: [0, 8]}\n  age: {bounds: [0, 8], bins: 2, nullable: true}\n"
+    "  colour: {levels: [red, green], nullable: true}"
+)
+
+
+@pytest.mark.parametrize(
+    ("ask", "words"),
+    [
+        (lambda domain: domain["income"], "no attribute 'income': it declares x, age"),
+        (lambda domain: domain.shape(("x",)), "has bounds but no cells: declare bins or edges"),
+        (lambda domain: domain["x"].labels(), "has bounds but no cells: declare bins or edges"),
+        (lambda domain: domain.box(("colour",)), "'colour' must be a number with"),
+        (lambda domain: domain.box(("age",)), "'age' may be missing, which is not allowed"),
+        (lambda domain: domain["x"].missing_code, "for missing values: declare `nullable: true`"),
+    ],
+)
+def test_what_a_domain_does_not_have_is_refused_by_name(ask, words, tmp_path):
+    with pytest.raises(DeclarationError, match=words):
+        ask(loaded(tmp_path, attributes=ATTRIBUTES).domain)
 
 
 @pytest.mark.parametrize(
@@ -57,22 +67,12 @@ def test_neighbours_differ_by_the_rows_of_one_or_two_units(protection, relation,
 
 
 def test_a_missing_value_is_the_last_cell_and_no_coordinate(tmp_path):
-    lines = (
-        "attributes:\n  x: {bounds: [0, 8]}\n  age: {bounds: [0, 8], bins: 2, nullable: true}\n"
-        "  colour: {levels: [red, green], nullable: true}"
-    )
-    domain = loaded(tmp_path, attributes=lines).domain
+    domain = loaded(tmp_path, attributes=ATTRIBUTES).domain
     assert (domain.numeric, domain.discrete) == (("x",), ("age", "colour"))
     assert (domain.shape(("age", "colour")), domain.cell_count(("age", "colour"))) == ((3, 3), 9)
     assert domain["age"].labels() == ("[0, 4)", "[4, 8]", "missing")
     assert domain["colour"].labels() == ("red", "green", "missing")
     assert [domain[name].missing_code for name in ("age", "colour")] == [2, 2]
-    with pytest.raises(DeclarationError, match="'age' may be missing, which is not allowed"):
-        domain.box(("age",))
-    with pytest.raises(DeclarationError, match="no code for missing values: declare `nullable"):
-        _ = domain["x"].missing_code
-    with pytest.raises(DeclarationError, match="has bounds but no cells: declare bins or edges"):
-        domain["x"].labels()
 
 
 COST = "discover: {epsilon: 0.1, delta: 0.000000001}"
@@ -81,8 +81,12 @@ PURE = "discover: {epsilon: 0.1}"
 
 def with_odd(folder: Path, odd: str, cost: str | None = PURE, **more: str | None) -> DatasetSpec:
     """The small file with an attribute ``odd`` more."""
-    lines = f"{FIELDS['attributes']}\n  odd: {odd}"
-    return loaded(folder, attributes=lines, discover=cost, **more)
+    return loaded(folder, attributes=with_attribute(odd), discover=cost, **more)
+
+
+def odd_of(**fields) -> DiscoveredDomain:
+    """A discovered domain of that attribute alone."""
+    return DiscoveredDomain((("odd", DiscoveredAttribute(**fields)),))
 
 
 @pytest.mark.parametrize(
@@ -184,39 +188,33 @@ def test_models_are_built_and_priced_on_the_widest_domain(tmp_path):
 
 def test_a_discovered_domain_becomes_a_declared_one(tmp_path):
     spec = with_odd(tmp_path, "{bounds: discover, bins: {quantiles: 4}, unit: 0.5}")
-    discovered = DiscoveredDomain(
-        (("odd", DiscoveredAttribute(bounds=(-4.0, 8.0), edges=(0.5, 3.0))),)
-    )
+    discovered = odd_of(bounds=(-4.0, 8.0), edges=(0.5, 3.0))
     full = spec.with_domain(discovered)
     odd = full.domain["odd"]
     assert (odd.coordinate, odd.cells) == (Coordinate(-4.0, 8.0), Bins((-4.0, 0.5, 3.0, 8.0)))
     assert (full.to_discover, full.discovered) == ((), discovered)
-    assert [attribute.name for attribute in full.domain] == [
-        attribute.name for attribute in spec.domain
-    ]
+    assert full.domain.names == spec.domain.names
 
 
-def test_bins_of_one_width_are_cut_inside_discovered_bounds(tmp_path):
-    spec = with_odd(tmp_path, "{bounds: discover, bins: 2}")
-    full = spec.with_domain(DiscoveredDomain((("odd", DiscoveredAttribute(bounds=(0.0, 8.0))),)))
-    assert full.domain["odd"].cells == Bins((0.0, 4.0, 8.0))
-
-
-def test_discovered_levels_have_other_as_their_last(tmp_path):
-    spec = with_odd(tmp_path, "{levels: discover}", COST)
-    for texts, levels in ((("a",), ("a", "other")), (("other", "z"), ("other", "z"))):
-        full = spec.with_domain(DiscoveredDomain((("odd", DiscoveredAttribute(levels=texts)),)))
-        assert full.domain["odd"].cells == Levels(levels)
+@pytest.mark.parametrize(
+    ("odd", "cost", "fields", "cells"),
+    [
+        ("{bounds: discover, bins: 2}", PURE, {"bounds": (0.0, 8.0)}, Bins((0.0, 4.0, 8.0))),
+        ("{levels: discover}", COST, {"levels": ("a",)}, Levels(("a", "other"))),
+        ("{levels: discover}", COST, {"levels": ("other", "z")}, Levels(("other", "z"))),
+    ],
+    ids=["bins of one width", "other is added", "other is there"],
+)
+def test_cells_are_made_of_what_was_discovered(odd, cost, fields, cells, tmp_path):
+    full = with_odd(tmp_path, odd, cost).with_domain(odd_of(**fields))
+    assert full.domain["odd"].cells == cells
 
 
 def test_discovered_domains_have_digests_of_their_own(tmp_path):
     spec = with_odd(tmp_path, "{bounds: discover}")
-    domains = [
-        DiscoveredDomain((("odd", DiscoveredAttribute(bounds=(0.0, top))),)) for top in (8.0, 16.0)
-    ]
-    full = [spec.with_domain(spec_) for spec_ in domains]
-    assert len({spec.digest, *(spec_.digest for spec_ in full)}) == 3
-    assert {spec_.rows_digest for spec_ in full} == {spec.digest} == {spec.rows_digest}
+    full = [spec.with_domain(odd_of(bounds=(0.0, top))) for top in (8.0, 16.0)]
+    assert len({spec.digest, *(each.digest for each in full)}) == 3
+    assert {each.rows_digest for each in full} == {spec.digest} == {spec.rows_digest}
     by_hand = with_odd(tmp_path, "{bounds: [0, 8]}", None)
     assert full[0].domain == by_hand.domain
     assert full[0].digest != by_hand.digest
@@ -229,28 +227,22 @@ def test_another_price_is_another_declaration(tmp_path):
     assert len({with_odd(tmp_path, "{levels: discover}", cost).digest for cost in costs}) == 2
 
 
+BOX = {"bounds": (0.0, 1.0)}
+PIECES = [((0.1, 5.0),), ((0.0, 5.0), (1.0, 5.0)), ((0.0, 5.0), (0.5, 1.0), (0.4, 5.0))]
+
+
 @pytest.mark.parametrize(
-    "found",
+    "fields",
     [
-        DiscoveredAttribute(),
-        DiscoveredAttribute(levels=("a", "b")),
-        DiscoveredAttribute(bounds=(0.0, 1.0)),
-        DiscoveredAttribute(bounds=(1.0, 0.0), edges=()),
-        DiscoveredAttribute(bounds=(0.0, 1.0), edges=(0.5, 0.2)),
-        DiscoveredAttribute(bounds=(0.0, 1.0), edges=(0.0,)),
-        DiscoveredAttribute(bounds=(0.0, 1.0), edges=(0.1, 0.2, 0.3, 0.4)),
-        DiscoveredAttribute(bounds=(0.0, 1.0), edges=(0.1,), pieces=((0.1, 5.0),)),
-        DiscoveredAttribute(bounds=(0.0, 1.0), edges=(0.1,), pieces=((0.0, 5.0), (1.0, 5.0))),
-        DiscoveredAttribute(
-            bounds=(0.0, 1.0), edges=(0.1,), pieces=((0.0, 5.0), (0.5, 1.0), (0.4, 5.0))
-        ),
-        DiscoveredAttribute(bounds=(0.0, 1.0), edges=(0.1,), pieces=((0.0, -5.0),)),
+        *({}, {"levels": ("a", "b")}, BOX, {"bounds": (1.0, 0.0), "edges": ()}),
+        *(BOX | {"edges": edges} for edges in ((0.5, 0.2), (0.0,), (0.1, 0.2, 0.3, 0.4))),
+        *(BOX | {"edges": (0.1,), "pieces": pieces} for pieces in (*PIECES, ((0.0, -5.0),))),
     ],
 )
-def test_discoveries_that_were_not_declared_are_refused(tmp_path, found):
+def test_discoveries_that_were_not_declared_are_refused(tmp_path, fields):
     spec = with_odd(tmp_path, "{bounds: discover, bins: {quantiles: 4}}")
     with pytest.raises(DeclarationError, match="attribute 'odd'"):
-        spec.with_domain(DiscoveredDomain((("odd", found),)))
+        spec.with_domain(odd_of(**fields))
 
 
 def test_a_domain_of_other_attributes_is_refused(tmp_path):
@@ -260,7 +252,7 @@ def test_a_domain_of_other_attributes_is_refused(tmp_path):
 
 
 numbers = st.floats(allow_nan=False, allow_infinity=False)
-found_ones = st.one_of(
+discoveries = st.one_of(
     st.builds(DiscoveredAttribute, bounds=st.tuples(numbers, numbers), edges=st.none()),
     st.builds(
         DiscoveredAttribute,
@@ -273,30 +265,19 @@ found_ones = st.one_of(
 
 
 @settings(max_examples=50)
-@given(st.lists(st.tuples(st.text(), found_ones), unique_by=lambda one: one[0]))
+@given(st.lists(st.tuples(st.text(), discoveries), unique_by=lambda pair: pair[0]))
 def test_facts_are_read_again_to_the_last_digit(attributes):
     domain = DiscoveredDomain(tuple(attributes))
-    facts = json.loads(json.dumps(domain.to_facts()))
-    again = DiscoveredDomain.from_facts(facts)
+    again = DiscoveredDomain.from_facts(json.loads(json.dumps(domain.to_facts())))
     assert again == domain
     assert again.digest == DiscoveredDomain(tuple(reversed(attributes))).digest
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "[]",
-        "{",
-        '{"bounds": [1]}',
-        '{"bounds": ["a", "b"]}',
-        '{"more": []}',
-        '{"levels": [1]}',
-        '{"pieces": [1]}',
-        '{"pieces": [[1.0]]}',
-        '{"pieces": [["a", 1.0]]}',
-    ],
-)
+DAMAGED = ["", "[]", "{", '{"bounds": [1]}', '{"bounds": ["a", "b"]}', '{"more": []}']
+DAMAGED += [f'{{"pieces": {pieces}}}' for pieces in ("[1]", "[[1.0]]", '[["a", 1.0]]')]
+
+
+@pytest.mark.parametrize("text", [*DAMAGED, '{"levels": [1]}'])
 def test_facts_that_were_not_written_are_damaged(text):
     with pytest.raises(Damaged, match="The discovered attribute 'odd' must be stored"):
         DiscoveredDomain.from_facts({"odd": text})
@@ -304,14 +285,9 @@ def test_facts_that_were_not_written_are_damaged(text):
 
 def test_pieces_change_draws_and_no_measurement(tmp_path):
     spec = with_odd(tmp_path, "{bounds: discover, bins: {quantiles: 4}}")
-    box, edges = (0.0, 1.0), (0.5,)
-    plain = DiscoveredAttribute(bounds=box, edges=edges)
-    with_pieces = DiscoveredAttribute(bounds=box, edges=edges, pieces=((0.0, 3.0), (0.2, 1.0)))
-    one, other = (
-        spec.with_domain(DiscoveredDomain((("odd", attribute),)))
-        for attribute in (plain, with_pieces)
-    )
-    assert one.domain["odd"].measured == other.domain["odd"].measured
-    assert other.domain["odd"].pieces == with_pieces.pieces
+    pieces = ((0.0, 3.0), (0.2, 1.0))
+    plain, drawn = (spec.with_domain(odd_of(**BOX, edges=(0.5,), pieces=p)) for p in (None, pieces))
+    assert plain.domain["odd"].measured == drawn.domain["odd"].measured
+    assert drawn.domain["odd"].pieces == pieces
     # Another discovered domain is another release all the same.
-    assert one.digest != other.digest
+    assert plain.digest != drawn.digest

@@ -114,7 +114,7 @@ def test_no_window_follows_the_last():
     assert weeks.closed(at("2027-01-01"), after="2026-W03") == ()
     assert weeks.closed(at("2026-01-06")) == ("2026-W01",)
     assert weeks.parse_range("2026-W02..2026-W03") == ("2026-W02", "2026-W03")
-    with pytest.raises(DeclarationError, match="2026-W03, the last, or .*, got 2026-W04"):
+    with pytest.raises(DeclarationError, match=r"2026-W03, the last, or .*, got 2026-W04"):
         weeks.parse_range("2026-W02..2026-W04")
 
 
@@ -192,7 +192,7 @@ def test_windows_that_end_with_one_are_in_order():
     weeks = cut("week", first="2026-W52")
     assert weeks.ending_with("2027-W01", 3) == ("2026-W52", "2026-W53", "2027-W01")
     assert weeks.ending_with("2026-W52", 1) == ("2026-W52",)
-    with pytest.raises(DeclarationError, match="4 windows up to 2027-W01 needs .* before 2026-W52"):
+    with pytest.raises(DeclarationError, match=r"4 windows up to 2027-W01 .* before 2026-W52"):
         weeks.ending_with("2027-W01", 4)
     with pytest.raises(DeclarationError, match="the first, or a later one"):
         weeks.ending_with("2026-W51", 1)

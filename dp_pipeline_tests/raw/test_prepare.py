@@ -133,7 +133,7 @@ def test_only_the_stages_that_are_needed_are_there(tmp_path):
     assert snapshot.manifest["prepared"] == {"digest": spec.digest, "stages": ["normalized"]}
     with pytest.raises(DeclarationError, match="prepared as normalized, not as 'discretized'"):
         prepare_stage(spec, snapshot, "discretized")
-    with pytest.raises(DeclarationError, match="people: .* as normalized, not as 'one_hot'"):
+    with pytest.raises(DeclarationError, match=r"people: .* as normalized, not as 'one_hot'"):
         prepare_stage(spec, snapshot, "one_hot")
 
 
