@@ -25,8 +25,8 @@ Engine = Callable[[Population], Counter]
 Ask = Callable[[Counter], Iterable[Sealed]]
 
 
-def memory(population: Population, kind: type[MemoryCounter] = MemoryCounter) -> Counter:
-    return kind(
+def memory(population: Population) -> Counter:
+    return MemoryCounter(
         population.domain,
         coordinates=population.coordinates,
         codes=population.codes,

@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import DeclarationError, SourceError
 from dp_pipeline.config.source import Source
-from dp_pipeline.raw import contributions
 from dp_pipeline.raw.contributions import (
     GROUP_COUNT,
     PersonKeys,
@@ -28,15 +27,12 @@ from dp_pipeline.raw.contributions import (
 from dp_pipeline.raw.counters import MAX_BYTES_IN_MEMORY, open_counter
 from dp_pipeline.raw.counters.fold import FoldCounter
 from dp_pipeline.raw.counters.memory import MemoryCounter
-from dp_pipeline.raw.expectations import expectations_of
-from dp_pipeline.raw.great_expectations_session import _COUNTS_ONLY, _results
 from dp_pipeline.raw.ingest import ingest
 from dp_pipeline.raw.prepare import prepare, stages_of
 from dp_pipeline.raw.snapshot import Snapshot, mark_validated
 from dp_pipeline.raw.sources import csv_files, source_tables
 from dp_pipeline.raw.stages import LEFT_OUT, in_batches, read_stage, stage_batches, store_parts
 from dp_pipeline.raw.validate import validate
-from dp_pipeline.raw.validation_frames import row_frame
 from dp_pipeline_tests.raw.source_specs import spec_of
 from dp_pipeline_tests.raw.test_contributions import keep
 from dp_pipeline_tests.raw.written import ingested, written_spec
@@ -131,17 +127,6 @@ def test_persons_spread_over_all_parts_and_gaps_over_none():
     assert (parts[:-3] != other[:-3]).mean() > 0.9
 
 
-def test_a_part_that_shares_a_person_with_another_is_seen(tmp_path, monkeypatch):
-    # A mutant: rows are dealt out one by one.
-    monkeypatch.setattr(
-        contributions, "assign_groups", lambda table, _: np.arange(table.num_rows) % 2
-    )
-    table = pa.table({"x": range(8), "who": ["a"] * 8})
-    parts = parts_of([table], tmp_path)
-    kept = sum(keep(part, column="who", at_most=1, key=KEY).num_rows for part in parts)
-    assert kept == 2
-
-
 SHARES = (
     "expectations: "
     "[{type: expect_column_values_to_be_between, column: x, max_value: 5, mostly: %s}]"
@@ -167,20 +152,6 @@ def test_checks_of_batches_are_those_of_all_rows_together(tmp_path, share):
     failed = {verdict.expectation.name for verdict in verdicts if not verdict.passed}
     assert ("expect_column_values_to_be_between__x" in failed) == (share != "0.5")
     assert "levels__sex" in failed
-
-
-def test_library_counts_hold_no_value(tmp_path):
-    spec = written_spec(tmp_path, ATTRIBUTES)
-    table = pa.table({"x": ["Waltraud", "99"], "sex": ["Waltraud", "f"]})
-    results = _results(
-        spec,
-        tuple(expectation for expectation in expectations_of(spec) if not expectation.structural),
-        row_frame(spec, table),
-        _COUNTS_ONLY,
-    )
-    text = " ".join(str(result.result) for result in results.values())
-    assert "Waltraud" not in text
-    assert "99" not in text
 
 
 LINES = [

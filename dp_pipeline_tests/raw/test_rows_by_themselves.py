@@ -205,31 +205,6 @@ def test_sqlite(tmp_path, spec, batch, monkeypatch):
     check_contract(read, cells)
 
 
-def test_a_reader_that_guesses_one_type_for_all_cells_is_caught():
-    """The mutant: a column is one of numbers only where every cell is a number."""
-
-    def read(parts):
-        cells = [cell for part in parts for cell in part]
-        try:
-            return Counter((float(cell),) for cell in cells)
-        except ValueError:
-            return Counter((cell,) for cell in cells)
-
-    with pytest.raises(AssertionError, match="together as each by itself"):
-        check_contract(read, ["7", "a"])
-
-
-def test_a_reader_that_treats_the_first_row_otherwise_is_caught():
-    """The mutant: a byte order mark is the file's."""
-
-    def read(parts):
-        lines = [line for part in parts for line in ["\n".join(part).removeprefix("\ufeff")]]
-        return Counter((line,) for text in lines for line in text.splitlines())
-
-    with pytest.raises(AssertionError):
-        check_contract(read, ["7", "\ufeff7"])
-
-
 def declared(folder: Path) -> DatasetSpec:
     return spec_of(Source("parquet", str(folder)), "x", purpose="release")
 
