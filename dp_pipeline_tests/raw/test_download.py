@@ -25,6 +25,7 @@ from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.raw.stages import read_stage
 from dp_pipeline_tests.raw.file_server import file_server
 from dp_pipeline_tests.raw.source_specs import spec_of
+from dp_pipeline_tests.raw.written import KEY
 
 ROWS = b"x,y\n1,2\n3,4\n"
 SHA256 = hashlib.sha256(ROWS).hexdigest()
@@ -62,38 +63,16 @@ def test_file_is_private_and_its_hash_returned(server, tmp_path, fault, sha256):
 
 
 LARGE = bytes(1_000_001)
+MISSING, LARGE_FILE = "the file is incomplete: run again", "more than 1 MB: raise at_most_mb"
+OTHER_HASH = f"the file has SHA-256 {SHA256}, but {'0' * 64} is declared"
 REFUSED = {
-    "no length": (
-        "endless",
-        ROWS,
-        "/a.csv",
-        None,
-        "the server does not send the length of the file",
-    ),
-    "another file": (
-        "none",
-        ROWS,
-        "/a.csv?token=s3cret",
-        "0" * 64,
-        f"the file has SHA-256 {SHA256}, but {'0' * 64} is declared",
-    ),
-    "cut short": ("short", ROWS, "/a.csv", None, "the file is incomplete: run again"),
-    "hashed and cut short": ("short", ROWS, "/a.csv", SHA256, "the file is incomplete: run again"),
-    "chunked and cut short": (
-        "chunked short",
-        ROWS,
-        "/a.csv",
-        None,
-        "the file is incomplete: run again",
-    ),
-    "too large": ("none", LARGE, "/a.csv", None, "the file has more than 1 MB: raise at_most_mb"),
-    "chunked and too large": (
-        "chunked",
-        LARGE,
-        "/a.csv",
-        None,
-        "the file has more than 1 MB: raise at_most_mb",
-    ),
+    "no length": ("endless", ROWS, "/a.csv", None, "does not send the length of the file"),
+    "another file": ("none", ROWS, "/a.csv?token=s3cret", "0" * 64, OTHER_HASH),
+    "cut short": ("short", ROWS, "/a.csv", None, MISSING),
+    "hashed and cut short": ("short", ROWS, "/a.csv", SHA256, MISSING),
+    "chunked and cut short": ("chunked short", ROWS, "/a.csv", None, MISSING),
+    "too large": ("none", LARGE, "/a.csv", None, LARGE_FILE),
+    "chunked and too large": ("chunked", LARGE, "/a.csv", None, LARGE_FILE),
     "absent": ("none", ROWS, "/b.csv", None, "the server sends status 404, and no file"),
 }
 
@@ -119,17 +98,13 @@ def test_a_refused_connection_differs_from_a_timeout(server, tmp_path, monkeypat
         port = free.getsockname()[1]
     refused = refusal(tmp_path / "a", f"http://127.0.0.1:{port}/a.csv")
     assert refused.endswith("the server does not answer: correct `url`, or run again")
-    monkeypatch.setattr(download, "IDLE_SECONDS", 0.1)
-    server.fault = "silent"
-    assert refusal(tmp_path / "a", server.url()).endswith(
-        "the server does not answer for 0.1 seconds: run again"
-    )
-    # Its first words come within these seconds on a busy computer too, else it does not answer.
-    monkeypatch.setattr(download, "IDLE_SECONDS", 1.5)
-    server.fault = "stalled"
-    assert refusal(tmp_path / "a", server.url()).endswith(
-        "the server sends nothing for 1.5 seconds: run again"
-    )
+    # The first words of a stalled file come in 1.5 seconds on a busy computer too.
+    for server.fault, seconds, words in (
+        ("silent", 0.1, "the server does not answer for 0.1 seconds: run again"),
+        ("stalled", 1.5, "the server sends nothing for 1.5 seconds: run again"),
+    ):
+        monkeypatch.setattr(download, "IDLE_SECONDS", seconds)
+        assert refusal(tmp_path / "a", server.url()).endswith(words)
 
 
 def test_dripping_server_does_not_hold_the_reader(server, tmp_path, monkeypatch):
@@ -150,14 +125,9 @@ def test_redirections_on_one_host_are_followed(server, tmp_path):
 @pytest.mark.parametrize(
     "target",
     [
-        "http://example.org/a.csv",
-        "https://example.org/a.csv",
-        "file:///etc/passwd",
-        "ftp://127.0.0.1/a.csv",
-        "//example.org/a.csv",
-        "http://127.0.0.1.example.org/a.csv",
-        "http://me:word@127.0.0.1/a.csv",
-        "http://[::1",
+        *("http://example.org/a.csv", "https://example.org/a.csv", "//example.org/a.csv"),
+        *("file:///etc/passwd", "ftp://127.0.0.1/a.csv", "http://127.0.0.1.example.org/a.csv"),
+        *("http://me:word@127.0.0.1/a.csv", "http://[::1"),
     ],
 )
 @pytest.mark.parametrize("sha256", [SHA256, None])
@@ -187,9 +157,8 @@ def test_proxies_and_passwords_of_environment_are_ignored(server, tmp_path, monk
     (tmp_path / ".netrc").write_text("machine 127.0.0.1 login me password word\n")
     monkeypatch.setenv("HOME", str(tmp_path))
     Download("city", server.url(), None, 1).to(tmp_path / "folder" / "a")
-    assert not {"authorization", "cookie", "proxy-authorization"} & {
-        name.lower() for name in server.headers
-    }
+    sent = {name.lower() for name in server.headers}
+    assert not {"authorization", "cookie", "proxy-authorization"} & sent
 
 
 def test_a_secret_of_a_url_is_not_logged(server, tmp_path, caplog):
@@ -205,9 +174,8 @@ def test_a_certificate_of_no_authority_is_refused(tmp_path):
     pair = [str(made / "key"), str(made / "certificate")]
     command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost"]
     try:
-        subprocess.run(
-            [*command, "-keyout", pair[0], "-out", pair[1]], check=True, capture_output=True
-        )
+        command += ["-keyout", pair[0], "-out", pair[1]]
+        subprocess.run(command, check=True, capture_output=True)
     except (OSError, subprocess.CalledProcessError):
         pytest.skip("no openssl here to make a certificate with")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -231,12 +199,11 @@ def _shake_hands(listening: socket.socket, context: ssl.SSLContext) -> None:
 
 
 def run(spec: DatasetSpec, store: Path, snapshot_id: str = "one") -> Snapshot:
-    return ingest(spec, store, key=b"k" * 32, snapshot_id=snapshot_id, today=date(2026, 11, 21))
+    return ingest(spec, store, key=KEY, snapshot_id=snapshot_id, today=date(2026, 11, 21))
 
 
 def rows_of(snapshot: Snapshot) -> list[dict[str, str | int]]:
-    rows: list[dict[str, str | int]] = read_stage(snapshot, "ingested").to_pylist()
-    return rows
+    return read_stage(snapshot, "ingested").to_pylist()
 
 
 def remote(url, *more, sha256=None, purpose="benchmark"):
@@ -251,10 +218,8 @@ def test_snapshot_records_its_downloads_and_hashes(server, tmp_path):
     assert rows_of(snapshot) == [{"x": "1"}, {"x": "3"}, {"x": "5"}]
     first, second = server.url(), server.url("/b.csv")
     assert snapshot.manifest["source"] == f"{first} + {second}" == spec.source.identity
-    assert snapshot.manifest["downloaded"] == {
-        first: SHA256,
-        second: hashlib.sha256(b"x\n5\n").hexdigest(),
-    }
+    other = hashlib.sha256(b"x\n5\n").hexdigest()
+    assert snapshot.manifest["downloaded"] == {first: SHA256, second: other}
     assert "s3cret" not in (snapshot.folder / "manifest.json").read_text()
 
 
@@ -310,15 +275,11 @@ def test_a_kept_download_that_was_changed_is_downloaded_again(server, tmp_path):
     assert len(server.asked) == 2
 
 
-def beside(path: Path, url: str) -> DatasetSpec:
-    """A local file with other columns than its download."""
-    download = Source("csv", url, header=("x", "y"), comment="x", at_most_mb=1)
-    return spec_of(Source("csv", str(path), download=download), "x")
-
-
 def test_local_file_is_read_before_its_download(server, tmp_path):
     path = tmp_path / "a.csv"
-    spec = beside(path, server.url())
+    # With other columns than its download.
+    remote = Source("csv", server.url(), header=("x", "y"), comment="x", at_most_mb=1)
+    spec = spec_of(Source("csv", str(path), download=remote), "x")
     downloaded = run(spec, tmp_path / "store")
     assert rows_of(downloaded) == [{"x": "1"}, {"x": "3"}]
     assert downloaded.manifest["source"] == server.url()
