@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dp_pipeline.config import url
 from dp_pipeline.config.database import server_names
 from dp_pipeline.config.source import Source, dataset_name, file_name, first_overlap
 from dp_pipeline.config.url import host_names, is_allowed_url, is_host, url_names
@@ -34,7 +35,6 @@ def plain(host: str, path: tuple[str, ...]) -> str:
 
 
 def _escaped(host: str, path: str) -> tuple[str, str]:
-    """Every character of the first segment, unless one of them is escaped already."""
     first, slash, rest = path[1:].partition("/")
     if "%" not in first:
         first = "".join(f"%{ord(one):02x}" for one in first)
@@ -62,57 +62,36 @@ PORTS = st.sampled_from(["", ":", ":443", ":0443"])
 
 @given(HOSTS, PATHS, st.lists(st.sampled_from(REWRITINGS), max_size=6), PORTS, ENDS)
 def test_every_spelling_of_a_url_has_the_same_names(host, path, chain, port, end):
-    url = plain(host, path)
-    spelled = (host, url.removeprefix(f"https://{host}"))
+    names = url_names(plain(host, path))
+    assert [url_names(name) for name in names] == [(name,) for name in names]
+    spelled = (host, plain(host, path).removeprefix(f"https://{host}"))
     for rewrite in chain:
         spelled = rewrite(*spelled)
     other = f"https://{spelled[0]}{port}{spelled[1]}{end}"
     assert is_allowed_url(other)
-    assert url_names(other) == url_names(url)
+    assert url_names(other) == names
 
 
-@pytest.mark.parametrize(
-    ("path", "requested"),
-    [
-        ("/d//../a.csv", "/d/a.csv"),
-        ("/d/%2e%2e/a.csv", "/a.csv"),
-        ("/d%2fe/../a.csv", "/a.csv"),
-        ("/d%2f../a.csv", "/a.csv"),
-    ],
-)
-def test_dots_are_removed_as_a_client_does(path, requested):
-    assert url_names(f"https://example.org{path}") == (f"https://example.org{requested}",)
+DOTS = ["/d//../a.csv", "/d/%2e%2e/a.csv", "/d%2fe/../a.csv", "/d%2f../a.csv"]
 
 
-@given(HOSTS, PATHS)
-def test_a_name_of_a_url_is_its_own_name(host, path):
-    names = url_names(plain(host, path))
-    assert [url_names(name) for name in names] == [(name,) for name in names]
-
-
-def _known(path: tuple[str, ...]) -> str:
-    return "/".join(path).casefold()
+@pytest.mark.parametrize(("path", "folder"), [*zip(DOTS, ["/d", "", "", ""], strict=True)])
+def test_dots_are_removed_as_a_client_does(path, folder):
+    assert url_names(f"https://example.org{path}") == (f"https://example.org{folder}/a.csv",)
 
 
 @given(HOSTS, PATHS, HOSTS, PATHS, st.sampled_from(["", ":8443"]))
 def test_another_host_port_or_path_is_another_source(host, path, second, other, port):
-    one, two = plain(host, path), plain(f"{second}{port}", other)
-    is_same = host == second and not port and _known(path) == _known(other)
-    assert overlap(one, two) is is_same
-
-
-@pytest.mark.parametrize(
-    "host", ["10.0.0.5%3a8443", "10.0.0.5%2eexample.org", "127.0.0.1%61", "[fe80::1%25lo]"]
-)
-def test_a_url_with_an_escaped_host_is_refused(host):
-    assert not is_allowed_url(f"https://{host}/a.csv")
+    paths = ["/".join(each).casefold() for each in (path, other)]
+    is_same = host == second and not port and paths[0] == paths[1]
+    assert overlap(plain(host, path), plain(f"{second}{port}", other)) is is_same
 
 
 @pytest.mark.parametrize("port", ["", ":80", ":443", ":8443"])
 def test_http_and_https_of_one_host_are_one_source(port):
-    one, other = (f"{scheme}://localhost{port}/a.csv" for scheme in ("http", "https"))
-    assert url_names(one) == url_names(other)
-    assert overlap(one, "https://localhost/a.csv") is (port != ":8443")
+    plain_url, safe_url = (f"{scheme}://localhost{port}/a.csv" for scheme in ("http", "https"))
+    assert url_names(plain_url) == url_names(safe_url)
+    assert overlap(plain_url, "https://localhost/a.csv") is (port != ":8443")
 
 
 @pytest.mark.parametrize("host", ["xn--a.com", "a" * 70 + ".example", "x.example:port", "[::1"])
@@ -123,11 +102,9 @@ def test_a_stored_url_without_canonical_form_is_compared(host):
 
 
 def test_a_declared_hash_is_the_same_at_every_url():
-    one, other = (
-        Source("csv", url, sha256={url: SHA256})
-        for url in ("https://a.example/x.csv", "https://b.example/y.csv")
-    )
-    assert set(one.identities) & set(other.identities) == {f"sha256:{SHA256}"}
+    urls = ("https://a.example/x.csv", "https://b.example/y.csv")
+    first, second = (Source("csv", url, sha256={url: SHA256}).identities for url in urls)
+    assert set(first) & set(second) == {f"sha256:{SHA256}"}
 
 
 @pytest.mark.parametrize(
@@ -153,33 +130,28 @@ def test_every_spelling_of_this_machine_is_recognised(host):
     )
 
 
-@pytest.mark.parametrize("host", ["example.org", "128.0.0.1", "192.0.2.77", "localhost.example"])
-def test_another_machine_is_not_this_one(host):
-    assert host_names(host) == (host,)
-
-
 @pytest.mark.parametrize(
     "text",
     [
         *("", "a,b", "/run/postgresql", "a b", "-a", "a..b", "%6c", "@"),
-        *("10.0.0.5%3a8443", "10.0.0.5%2eexample.org", "127.0.0.1%61"),
+        *("10.0.0.5%3a8443", "10.0.0.5%2eexample.org", "127.0.0.1%61", "[fe80::1%25lo]"),
         *("localho\N{LATIN SMALL LETTER LONG S}t", "\N{KELVIN SIGN}ing"),
     ],
 )
 def test_what_is_no_host_is_none(text):
     assert not is_host(text)
+    assert not is_allowed_url(f"https://{text}/a.csv")
 
 
-def test_the_addresses_that_this_machine_listens_on_are_its_own(monkeypatch):
-    from dp_pipeline.config import url
-
-    monkeypatch.setattr(url, "_is_this_machine", lambda name: name == "192.0.2.77")
-    assert host_names("192.0.2.77.") == ("192.0.2.77", "localhost")
+@pytest.mark.parametrize("host", ["example.org", "128.0.0.1", "192.0.2.77", "localhost.example"])
+def test_another_machine_is_not_this_one(host, monkeypatch):
+    assert host_names(host) == (host,)
+    # But for the addresses that this machine listens on.
+    monkeypatch.setattr(url, "_is_this_machine", lambda name: name == host)
+    assert host_names(f"{host}.") == (host, "localhost")
 
 
 def test_a_name_of_the_hosts_file_is_also_its_address(monkeypatch, tmp_path):
-    from dp_pipeline.config import url
-
     (tmp_path / "hosts").write_text("127.0.1.1 here # this one\n203.0.113.5  Db db.example\n\nx\n")
     monkeypatch.setattr(url, "_HOSTS", tmp_path / "hosts")
     url._hosts_file.cache_clear()
@@ -198,27 +170,19 @@ def rides(tmp_path):
     return folder / "rides.csv"
 
 
-def names(kind: str, path: Path) -> tuple[str, ...]:
-    return Source(kind, str(path)).identities  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
-def test_a_file_is_one_source_as_whatever_it_is_read(rides, kind):
-    assert names(kind, rides) == (f"file:{rides}",)
+def test_a_file_is_one_source_as_whatever_it_is_read(rides, kind, tmp_path):
     assert Source("sql", f"sqlite:///{rides}").identities == (f"file:{rides}",)
+    (tmp_path / "e").symlink_to(rides.parent)
+    (tmp_path / "link.csv").symlink_to(tmp_path / "e/rides.csv")
+    for path in (rides, tmp_path / "e/rides.csv", tmp_path / "link.csv", f"/proc/self/root{rides}"):
+        assert Source(kind, str(path)).identities == (f"file:{rides}",)
 
 
 @given(st.lists(st.sampled_from(["/.", "//", "/x/..", "/up"]), max_size=5))
 def test_every_path_to_a_file_has_the_same_name(steps):
     path = "/data" + "".join(steps).replace("/up", "/y/../../data") + "/rides.csv"
     assert file_name(path) == "file:/data/rides.csv"
-
-
-def test_links_lead_to_the_same_file(rides, tmp_path):
-    (tmp_path / "e").symlink_to(rides.parent)
-    (tmp_path / "one.csv").symlink_to(tmp_path / "e/rides.csv")
-    ways = [tmp_path / "e/rides.csv", tmp_path / "one.csv", Path(f"/proc/self/root{rides}")]
-    assert {names("csv", way) for way in ways} == {(f"file:{rides}",)}
 
 
 def test_a_hard_link_is_the_same_file_while_both_are_there(rides, tmp_path):
@@ -263,6 +227,8 @@ def test_siblings_and_invisible_files_do_not_overlap(rides):
     (rides.parent / "other.csv").write_text("x\n1\n")
     assert not overlap(file_name(str(rides)), f"file:{rides.parent / 'other.csv'}")
     assert not overlap(f"file:/{'a' * 5000}", f"file:{rides}")
+    for stored in ("inode:", "inode:1", "inode:a:b", "inode:1:2:3"):
+        assert not overlap(stored, f"file:{rides}")
 
 
 def current(source: Source) -> set[str]:
@@ -274,13 +240,16 @@ def test_a_week_that_is_a_link_has_the_name_of_where_it_is(rides, tmp_path):
     weeks.mkdir()
     (weeks / "2026-W01.csv").symlink_to(rides)
     (weeks / "2026-W02.csv").write_text("x\n1\n")
+    (weeks / "2026-W03").symlink_to(rides.parent)
     every = Source("csv", str(weeks / "{window}.csv"))
-    one, other = (every.of_window(week, 0, 1) for week in ("2026-W01", "2026-W02"))
-    assert one.identities == every.identities == (f"file:{weeks}",)
-    assert current(one) == {f"file:{weeks}", f"file:{rides}"}
-    assert current(other) == {f"file:{weeks}"}
+    first, second = (every.of_window(week, 0, 1) for week in ("2026-W01", "2026-W02"))
+    assert first.identities == every.identities == (f"file:{weeks}",)
+    assert current(first) == {f"file:{weeks}", f"file:{rides}"}
+    assert current(second) == {f"file:{weeks}"}
     (weeks / "2026-W01.csv").unlink()
-    assert current(one) == {f"file:{weeks}"}
+    assert current(first) == {f"file:{weeks}"}
+    folder = Source("parquet", str(weeks / "{window}")).of_window("2026-W03", 0, 1)
+    assert current(folder) == {f"file:{weeks}", f"file:{rides.parent}"}
 
 
 @pytest.mark.parametrize("template", [False, True])
@@ -297,16 +266,6 @@ def test_links_in_a_folder_of_parts_are_names_too(template, tmp_path):
     read = source.of_window("2026-W01", 0, 1) if template else source
     own = weeks if template else folder
     assert current(read) == {f"file:{own}", f"file:{lake / 'a'}", f"file:{lake / 'b'}"}
-
-
-def test_a_folder_that_is_a_link_is_where_it_leads(rides, tmp_path):
-    (tmp_path / "w").mkdir()
-    (tmp_path / "w" / "2026-W01").symlink_to(rides.parent)
-    source = Source("parquet", str(tmp_path / "w" / "{window}"))
-    assert current(source.of_window("2026-W01", 0, 1)) == {
-        f"file:{tmp_path / 'w'}",
-        f"file:{rides.parent}",
-    }
 
 
 def test_a_number_is_a_name_only_of_a_file_with_two_links(rides, tmp_path):
@@ -336,23 +295,25 @@ def test_a_built_in_set_is_not_looked_up_as_a_file(name, tmp_path, monkeypatch):
     assert source.current_identities == source.identities == (f"sklearn:{name}",)
 
 
-@pytest.mark.parametrize("stored", ["inode:", "inode:1", "inode:a:b", "inode:1:2:3"])
-def test_a_number_that_is_none_stops_no_comparison(stored, rides):
-    assert not overlap(stored, f"file:{rides}")
+LOCAL = "sql:postgresql://localhost:5432/rides"
+NAMES = [
+    ("https://example.org:443/d/./a.csv", "https://example.org/d/a.csv", True),
+    ("sql:postgresql://127.1:5432/Rides", LOCAL, True),
+    ("sql:postgresql://::ffff:127.0.0.1:5432/rides", LOCAL, True),
+    ("generator:trips_like?seed=7", "generator:trips_like?seed=7", True),
+    (dataset_name("rides"), dataset_name("rides"), True),
+    (dataset_name("rides"), dataset_name("rides_2"), False),
+    ("sql:postgresql://db:5432/a", "sql:postgresql://db:5433/a", False),
+    ("sql:postgresql://db:5432/a", "sql:postgresql://db:5432/b", False),
+    ("sql:$RIDES", "sql:$TRIPS", False),
+    ("sklearn:wdbc", "generator:wdbc", False),
+    ("file:/a", "sha256:/a", False),
+]
 
 
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        ("https://example.org:443/d/./a.csv", "https://example.org/d/a.csv"),
-        ("sql:postgresql://127.1:5432/Rides", "sql:postgresql://localhost:5432/rides"),
-        ("sql:postgresql://::ffff:127.0.0.1:5432/rides", "sql:postgresql://localhost:5432/rides"),
-        ("generator:trips_like?seed=7", "generator:trips_like?seed=7"),
-        (dataset_name("rides"), dataset_name("rides")),
-    ],
-)
-def test_names_are_compared_in_their_canonical_form(one, other):
-    assert overlap(one, other)
+@pytest.mark.parametrize(("name", "other", "is_same"), NAMES)
+def test_names_are_compared_in_their_canonical_form(name, other, is_same):
+    assert overlap(name, other) is is_same
 
 
 def test_a_source_has_the_names_of_its_parts(tmp_path):
@@ -361,18 +322,3 @@ def test_a_source_has_the_names_of_its_parts(tmp_path):
     for names in (source.identities, source.current_identities):
         assert names == tuple(f"file:{path}" for path in paths)
     assert source.identity == f"csv:{paths[0]}, with parts of csv:{paths[1]}"
-
-
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        ("sql:postgresql://db:5432/a", "sql:postgresql://db:5433/a"),
-        ("sql:postgresql://db:5432/a", "sql:postgresql://db:5432/b"),
-        ("sql:$RIDES", "sql:$TRIPS"),
-        ("sklearn:wdbc", "generator:wdbc"),
-        ("file:/a", "sha256:/a"),
-        (dataset_name("rides"), dataset_name("rides_2")),
-    ],
-)
-def test_other_names_do_not_overlap(one, other):
-    assert not overlap(one, other)

@@ -14,6 +14,7 @@ from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.config.sections import Publication
 from dp_pipeline.config.windows import PERIODS, Windows
 from dp_pipeline_tests.config.declarations import loaded
+from dp_pipeline_tests.config.mistakes import GOOD
 
 # With an hour left out or shown twice at midnight, and a day that never was.
 ZONES = ("UTC", "Europe/Zurich", "America/Havana", "America/Santiago", "Pacific/Apia", "Asia/Kabul")
@@ -81,17 +82,10 @@ def test_a_day_has_23_or_25_hours_when_clocks_change():
 @pytest.mark.parametrize(
     ("every", "name"),
     [
-        ("week", "2027-W53"),
-        ("week", "2026-W00"),
-        ("week", "2026-10-05"),
-        ("month", "2026-13"),
-        ("month", "2026-1"),
-        ("day", "2026-02-29"),
-        ("day", "٢٠٢٦-01-01"),
-        ("quarter", "2026-Q5"),
-        ("hour", "2026-01-01T24Z"),
-        ("year", "0000"),
-        ("year", "../etc"),
+        *(("week", name) for name in ("2027-W53", "2026-W00", "2026-10-05")),
+        *(("month", name) for name in ("2026-13", "2026-1")),
+        *(("day", name) for name in ("2026-02-29", "٢٠٢٦-01-01")),
+        *(("quarter", "2026-Q5"), ("hour", "2026-01-01T24Z"), ("year", "0000"), ("year", "../etc")),
     ],
 )
 def test_what_the_calendar_does_not_have_is_no_window(every, name):
@@ -149,16 +143,7 @@ def test_windows_of_a_year_stay_below_the_stated_number(every):
     assert max(many) == windows.max_per_year
 
 
-WINDOWS = (
-    "windows: {column: ended, every: week, zone: Europe/Zurich, first: 2026-W01, grace: 36 hours}"
-)
-PUBLISH = "publish:\n  - {model: dpqt_kmeans, epsilon: 0.5}\n  - {model: independent, epsilon: 1}"
-WHOLE = {
-    "windows": WINDOWS,
-    "protection": "protection: {unit: rows_of_person, column: person, at_most: 3, within: window}",
-    "publish": PUBLISH,
-    "ceiling": "ceiling: {each_window: 2}",
-}
+WHOLE = {name: GOOD["windows"][name] for name in ("windows", "protection", "publish", "ceiling")}
 
 
 def test_a_file_declares_windows_with_a_limit_of_each(tmp_path):
@@ -179,8 +164,8 @@ def test_a_file_declares_windows_with_a_limit_of_each(tmp_path):
 
 
 def test_a_release_of_several_windows_costs_each_of_them(tmp_path):
-    several = PUBLISH.replace("1}", "1, span: 3}")
-    spec = loaded(tmp_path, **{**WHOLE, "publish": several, "ceiling": "ceiling: {each_window: 4}"})
+    several = WHOLE["publish"].replace("1}", "1, span: 3}")
+    spec = loaded(tmp_path, **WHOLE | {"publish": several, "ceiling": "ceiling: {each_window: 4}"})
     assert [publication.span for publication in spec.publications] == [1, 3]
     assert (spec.span_of("independent"), spec.span_of("dpqt_kmeans"), spec.max_span) == (3, 1, 3)
     assert spec.cost_of_everything == Fraction(1, 2) + 3
@@ -212,17 +197,16 @@ def test_a_declaration_about_a_window_has_the_same_digest(tmp_path):
 
 
 def test_the_partition_into_windows_is_in_the_digest(tmp_path):
-    changed = {
-        "column: ended": "column: began",
-        "every: week": "every: week, format: '%d.%m.%Y'",
-        "Europe/Zurich": "UTC",
-    }
-    digests = {loaded(tmp_path, **WHOLE).digest}
-    for old, new in changed.items():
-        digests.add(loaded(tmp_path, **{**WHOLE, "windows": WINDOWS.replace(old, new)}).digest)
+    def digest(*changes):
+        windows = WHOLE["windows"]
+        for change in changes:
+            windows = windows.replace(*change)
+        return loaded(tmp_path, **WHOLE | {"windows": windows}).digest
+
+    changed = [("ended", "began"), ("week", "week, format: '%d.%m.%Y'"), ("Europe/Zurich", "UTC")]
+    digests = {digest(), *map(digest, changed)}
     assert len(digests) == 4
-    later = WINDOWS.replace("2026-W01", "2026-W09").replace("36 hours", "5 days")
-    assert loaded(tmp_path, **{**WHOLE, "windows": later}).digest in digests
+    assert digest(("2026-W01", "2026-W09"), ("36 hours", "5 days")) in digests
 
 
 def test_a_source_has_a_file_or_a_query_for_each_window(tmp_path):
@@ -233,11 +217,8 @@ def test_a_source_has_a_file_or_a_query_for_each_window(tmp_path):
     parts = loaded(tmp_path, **WHOLE, source="source: {kind: parquet, path: 'rides/week={window}'}")
     assert parts.source.identities == (f"file:{tmp_path / 'rides'}",)
     query = "SELECT x, started::end FROM rides WHERE at >= :start AND at < :end"
-    sql = loaded(
-        tmp_path,
-        **WHOLE,
-        source=f"source:\n  kind: sql\n  database: sqlite:///rides.db\n  query: {query}",
-    )
+    source = f"source:\n  kind: sql\n  database: sqlite:///rides.db\n  query: {query}"
+    sql = loaded(tmp_path, **WHOLE, source=source)
     zurich = sql.cut
     assert sql.at_window("2026-W07").source.query == (
         f"SELECT x, started::end FROM rides WHERE at >= {zurich.start('2026-W07')} "
