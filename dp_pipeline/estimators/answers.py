@@ -1,7 +1,5 @@
 """Counts, shares, means, quantiles and sizes of what a fit released, with intervals."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import wraps
 from typing import Any

@@ -6,8 +6,6 @@ that gives the types before, as ``X.convert_dtypes()`` and ``astype`` do. A colu
 the type that Arrow sees in all its values together, and is text where that is none.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace

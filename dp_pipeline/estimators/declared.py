@@ -4,8 +4,6 @@ Only the forms that a frame adds are read here: levels of any type, their number
 the bounds, three dots. Everything else, and each refusal, is that of a data set file.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, timedelta

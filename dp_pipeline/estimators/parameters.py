@@ -1,7 +1,5 @@
 """The arguments of estimators as exact values, and the error for wrong ones."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fractions import Fraction

@@ -10,8 +10,6 @@ neither. Where a population pays, the ledger does; else only the process that fi
 are refused.
 """
 
-from __future__ import annotations
-
 import hmac
 import os
 import threading

@@ -5,8 +5,6 @@ that one more value can turn numbers into objects. The codes of a row depend on 
 are those that ``raw.prepare`` makes of it in a file.
 """
 
-from __future__ import annotations
-
 import hmac
 from collections.abc import Sequence
 from dataclasses import dataclass

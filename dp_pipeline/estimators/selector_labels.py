@@ -1,7 +1,5 @@
 """The labels of a selector's rows, of any type, as codes. Labels of rows live here."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any

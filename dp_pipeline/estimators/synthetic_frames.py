@@ -4,8 +4,6 @@ The types of ``X`` are public, and taken over wherever they can hold what is dec
 texts, truth values, integers or others. Categories are declared, never those that ``X`` has.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal

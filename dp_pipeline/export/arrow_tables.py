@@ -3,8 +3,6 @@
 In an export synthetic columns have the types of the source; in a stored release, those of NumPy.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal

@@ -4,8 +4,6 @@
 files, columns, types, levels and digests to other programs (docs/design/exports.md).
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from fractions import Fraction

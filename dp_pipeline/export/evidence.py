@@ -4,8 +4,6 @@ The texts follow from the declaration, the charges and the card. What only the p
 from `about` of the data set file, and is marked as missing where it is not there.
 """
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Iterator, Mapping
 from fractions import Fraction

@@ -5,8 +5,6 @@ files, also of the description, as ``sha256sum --check`` reads them; the digest 
 stands for the whole folder.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable

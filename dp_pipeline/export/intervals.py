@@ -1,7 +1,5 @@
 """The columns that an export adds to released tables: sizes of centres, and ends of intervals."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from dp_pipeline.answers.boxes import open_clusters

@@ -1,7 +1,5 @@
 """Opening of an exported table or clustering, to compute numbers from it without a home."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

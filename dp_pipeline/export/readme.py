@@ -1,7 +1,5 @@
 """``README.txt`` of an exported folder: what it is, what the files are, and how to read them."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -7,8 +7,6 @@ mark, by which spreadsheets know UTF-8. Where the source has decimal commas, so 
 the export, and cells are separated by semicolons.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 from collections.abc import Callable, Mapping, Sequence

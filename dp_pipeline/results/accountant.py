@@ -3,8 +3,6 @@
 Also exact shares of an ε, and the cost of charges to a population that pays in ρ.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction

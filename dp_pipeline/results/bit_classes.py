@@ -3,8 +3,6 @@
 Also the tail of a sum of discrete Laplace numbers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction

@@ -4,8 +4,6 @@ A release holds texts of levels and numbers; its export in Parquet or Arrow has 
 wherever every declared value is valid in that type, and ``verify`` reads the released values back.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence

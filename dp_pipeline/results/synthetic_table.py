@@ -1,7 +1,5 @@
 """A synthetic table: rows drawn from a released model, as text levels and numbers inside bins."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -4,8 +4,6 @@ In SQLite every cell has its own type, so all columns are read as text, also num
 type must not depend on a row.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import sqlite3
