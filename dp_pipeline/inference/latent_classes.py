@@ -10,10 +10,10 @@ import numpy as np
 
 from dp_pipeline.config.encoding import FloatArray, IntArray, Names
 from dp_pipeline.inference.clique_join import join_cliques
-from dp_pipeline.inference.consistency import NoisyTable, reconciled, variance_of
+from dp_pipeline.inference.consistency import NoisyTable
 from dp_pipeline.inference.graphical_model import GraphicalModel
 from dp_pipeline.inference.junction_tree import JunctionTree
-from dp_pipeline.inference.tree_fit import SMALLEST_SHARE, fit_tree, product_potentials
+from dp_pipeline.inference.tree_fit import SMALLEST_SHARE, TreeFit, fit_tree, product_potentials
 from dp_pipeline.threads import one_thread
 
 CLASSES = 6
@@ -155,6 +155,7 @@ ROWS = 1 << 13
 """Rows that are drawn from the first fit to learn classes from: a limit of time."""
 
 
+@one_thread()
 def fit_near_classes(
     tree: JunctionTree,
     model: GraphicalModel,
@@ -174,37 +175,35 @@ def fit_near_classes(
     # One table of several attributes at least, and none of all of them.
     may_help = any(len(names) > 1 for names in tables) and set(model.sizes) not in tables
     if may_help:
-        first = fit_tree(model, measured, start=start, beside=beside, iterations=FIRST_STEPS)
+        fit = TreeFit.of(model, measured, start)
+        first = fit.run(beside, iterations=FIRST_STEPS)
         # Always drawn alike: the fit must not depend on the seed of the rows that are released.
         rng = np.random.default_rng(0)
         codes = join_cliques(tree, model.by_clique(first), ROWS, rng, model.sizes)
         classes = LatentClasses.of(codes, model.sizes)
-        if missed(classes, measured, start) <= MOST_MISSED:
+        if missed(classes, fit) <= MOST_MISSED:
             near = _potentials(model, classes, start)
             if beside:
                 near = [table + extra for table, extra in zip(near, beside, strict=True)]
             # The plainest weight: a nat away from classes counts as one deviation of noise.
-            return fit_tree(model, measured, start=start, beside=near, entropy=1.0)
+            return fit.run(near, entropy=1.0)
+        return fit.run(beside)
     return fit_tree(model, measured, start=start, beside=beside)
 
 
-def missed(
-    classes: LatentClasses, measured: Sequence[NoisyTable], start: Mapping[str, FloatArray]
-) -> float:
+def missed(classes: LatentClasses, fit: TreeFit) -> float:
     """Return the share of the tables' dependence beyond noise that the classes miss; below 0 where
-    they fit within noise, and 1 without any dependence.
-
-    start   attribute → shares of its levels, for every attribute of a table
-    """
-    by_none = LatentClasses(np.ones(1), {name: shares[:, None] for name, shares in start.items()})
-    rows, tables = reconciled(measured, {name: len(shares) for name, shares in start.items()})
-    beyond = [0.0, 0.0]
-    for names, table in tables.items():
-        if len(names) > 1:
-            variance = variance_of(names, measured)
-            for place, model in enumerate((classes, by_none)):
-                off = ((table - max(1.0, rows) * model.table(names)) ** 2).sum()
-                beyond[place] += float(off) / variance - table.size
+    they fit within noise, and 1 without any dependence."""
+    by_none = LatentClasses(np.ones(1), {n: shares[:, None] for n, shares in fit.start.items()})
+    beyond = [
+        sum(
+            float(((table - fit.rows * model.table(names)) ** 2).sum()) / fit.variances[names]
+            - table.size
+            for names, table in fit.tables.items()
+            if len(names) > 1
+        )
+        for model in (classes, by_none)
+    ]
     return beyond[0] / beyond[1] if beyond[1] > 0 else 1.0
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 
 import numpy as np
 
@@ -81,47 +81,96 @@ def fit_tree(
     >>> fit_tree(model, [table], start={"a": np.array([0.5, 0.5])})[0].round(3).tolist()
     [0.75, 0.25]
     """
-    base = product_potentials(model, start)
-    if beside:
-        base = [table + extra for table, extra in zip(base, beside, strict=True)]
-    if not measured:
-        return model.marginals(base)[0]
-    from scipy.optimize import minimize
+    if measured:
+        return TreeFit.of(model, measured, start).run(beside, entropy, iterations)
+    return model.marginals(product_potentials(model, start, beside))[0]
 
-    sizes = {name: model.sizes[name] for name in start}
-    rows, tables = reconciled(measured, sizes)
-    rows = max(1.0, rows)
-    variances = [variance_of(names, measured) for names in tables]
-    inside = _inside(tables, measured, sizes)
-    is_alone = len(model.nodes) == len(tables) == 1 and not inside
-    if is_alone and not any(table.any() for table in beside):
-        ((names, table),) = tables.items()
-        if len(names) == len(sizes):
-            counts = project_to_simplex(table, rows)
-            axes = [names.index(name) for name in model.nodes[0].names]
-            return [np.asarray(counts.transpose(axes) / counts.sum())]
-    deviation = float(np.median(np.sqrt(variances)))
-    weight = entropy * _entropy_part(tables, variances, start, rows) * rows / deviation
-    tables, variances = tables | inside, [*variances, *(variance_of(n, measured) for n in inside)]
-    target = np.concatenate([table.ravel() for table in tables.values()]) / rows
-    noise = np.repeat(variances, [table.size for table in tables.values()]) / rows**2
-    dual = _Dual(model, base, Projection(model, list(tables)), target, weight * noise)
-    # How steep the dual is, is between the share of a cell and what the entropy adds: a third of
-    # that way is where the fewest steps are needed.
-    scale = (np.maximum(target, 0.0) + dual.penalty) ** (-1 / 3)
 
-    def scaled_dual(scaled: FloatArray) -> tuple[float, FloatArray]:
-        value, slope = dual.value_and_slope(scaled * scale)
-        return value, slope * scale
+@dataclass(frozen=True, eq=False)
+class TreeFit:
+    """A fit of a tree's distribution to noisy tables, which were made to agree once for any number
+    of runs.
 
-    options = {"maxiter": iterations, "maxcor": KEPT_STEPS, "ftol": 1e-10, "gtol": 1e-8}
-    zeros = np.zeros(len(target))
-    best = minimize(scaled_dual, zeros, jac=True, method="L-BFGS-B", options=options)
-    theta = best.x * scale
-    if best.nit >= iterations:
-        firsts = np.cumsum([0, *(table.size for table in tables.values())])[:-1]
-        theta = dual.fit_in_turn(theta, firsts, times=iterations // 3)
-    return dual.marginals(theta)[0]
+    rows       number of rows, at least 1
+    tables     attributes → reconciled table; none is inside another one
+    variances  attributes → variance of a cell, of these tables and then of their ``inside``
+    inside     attributes → marginal of the tables that was also measured by itself
+    """
+
+    model: GraphicalModel
+    start: Mapping[str, FloatArray]
+    rows: float
+    tables: Mapping[Names, FloatArray]
+    variances: Mapping[Names, float]
+    inside: Mapping[Names, FloatArray]
+
+    @classmethod
+    def of(
+        cls, model: GraphicalModel, measured: Sequence[NoisyTable], start: Mapping[str, FloatArray]
+    ) -> "TreeFit":
+        """Return the fit to one or more tables; parameters are those of ``fit_tree``."""
+        sizes = {name: model.sizes[name] for name in start}
+        rows, tables = reconciled(measured, sizes)
+        inside = _inside(tables, measured, sizes)
+        variances = {names: variance_of(names, measured) for names in (*tables, *inside)}
+        return cls(model, start, max(1.0, rows), tables, variances, inside)
+
+    @cached_property
+    def _projection(self) -> Projection:
+        return Projection(self.model, list(self.variances))
+
+    def run(
+        self, beside: Sequence[FloatArray], entropy: float = ENTROPY, iterations: int = ITERATIONS
+    ) -> list[FloatArray]:
+        """Return what ``fit_tree`` does for these parameters."""
+        from scipy.optimize import minimize
+
+        is_alone = len(self.model.nodes) == len(self.variances) == 1
+        if is_alone and not any(table.any() for table in beside):
+            ((names, table),) = self.tables.items()
+            if len(names) == len(self.start):
+                counts = project_to_simplex(table, self.rows)
+                axes = [names.index(name) for name in self.model.nodes[0].names]
+                return [np.asarray(counts.transpose(axes) / counts.sum())]
+        deviation = float(np.median(np.sqrt([self.variances[names] for names in self.tables])))
+        weight = entropy * self._entropy_part * self.rows / deviation
+        tables = [*self.tables.values(), *self.inside.values()]
+        target = np.concatenate([table.ravel() for table in tables]) / self.rows
+        variances = np.repeat(list(self.variances.values()), [table.size for table in tables])
+        base = product_potentials(self.model, self.start, beside)
+        penalty = weight * (variances / self.rows**2)
+        dual = _Dual(self.model, base, self._projection, target, penalty)
+        # How steep the dual is, is between the share of a cell and what the entropy adds: a third
+        # of that way is where the fewest steps are needed.
+        scale = (np.maximum(target, 0.0) + penalty) ** (-1 / 3)
+
+        def scaled_dual(scaled: FloatArray) -> tuple[float, FloatArray]:
+            value, slope = dual.value_and_slope(scaled * scale)
+            return value, slope * scale
+
+        options = {"maxiter": iterations, "maxcor": KEPT_STEPS, "ftol": 1e-10, "gtol": 1e-8}
+        zeros = np.zeros(len(target))
+        best = minimize(scaled_dual, zeros, jac=True, method="L-BFGS-B", options=options)
+        theta = best.x * scale
+        if best.nit >= iterations:
+            firsts = np.cumsum([0, *(table.size for table in tables)])[:-1]
+            theta = dual.fit_in_turn(theta, firsts, times=iterations // 3)
+        return dual.marginals(theta)[0]
+
+    @property
+    def _entropy_part(self) -> float:
+        """The factor on the weight of the entropy, 0 to 1, smaller the more tables exceed noise.
+
+        It follows from the median, over tables of several attributes, of the mean squared
+        difference of a cell from the product of its one-way marginals, in variances of its noise.
+        """
+        squares = []
+        for names, table in self.tables.items():
+            if len(names) > 1:
+                product = self.rows * reduce(np.multiply.outer, [self.start[n] for n in names])
+                squares.append(float(np.mean((table - product) ** 2)) / self.variances[names])
+        median = float(np.median(squares)) if squares else 0.0
+        return float(min(1.0, (FULL_DOUBT / max(median, 1.0)) ** 0.5))
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,33 +242,19 @@ def _inside(
     return marginals
 
 
-def _entropy_part(
-    tables: Mapping[Names, FloatArray],
-    variances: Sequence[float],
-    start: Mapping[str, FloatArray],
-    rows: float,
-) -> float:
-    """Return the factor on the weight of the entropy, 0 to 1, smaller the more tables exceed noise.
-
-    It follows from the median, over tables of several attributes, of the mean squared difference of
-    a cell from the product of its one-way marginals, in variances of its noise.
-    """
-    squares = []
-    for (names, table), variance in zip(tables.items(), variances, strict=True):
-        if len(names) > 1:
-            product = rows * reduce(np.multiply.outer, [start[name] for name in names])
-            squares.append(float(np.mean((table - product) ** 2)) / variance)
-    return min(1.0, (FULL_DOUBT / max(float(np.median(squares)), 1.0)) ** 0.5) if squares else 1.0
-
-
-def product_potentials(model: GraphicalModel, start: Mapping[str, FloatArray]) -> list[FloatArray]:
+def product_potentials(
+    model: GraphicalModel, start: Mapping[str, FloatArray], beside: Sequence[FloatArray] = ()
+) -> list[FloatArray]:
     """Return log-potentials, one table for each node, of independent attributes.
 
-    start   attribute → shares of its levels, which are raised to ``SMALLEST_SHARE``
+    start    attribute → shares of its levels, which are raised to ``SMALLEST_SHARE``
+    beside   log-potentials that are added to them
     """
     potentials = model.zeros()
     for name, shares in start.items():
         index = model.home((name,))
         logs = np.log(np.maximum(shares, SMALLEST_SHARE))
         potentials[index] += spread(logs, (name,), model.nodes[index].names)
+    if beside:
+        return [table + extra for table, extra in zip(potentials, beside, strict=True)]
     return potentials

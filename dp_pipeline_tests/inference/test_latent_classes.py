@@ -13,7 +13,7 @@ from dp_pipeline.inference.consistency import TableEstimate
 from dp_pipeline.inference.graphical_model import GraphicalModel
 from dp_pipeline.inference.junction_tree import JunctionTree
 from dp_pipeline.inference.latent_classes import LatentClasses, fit_near_classes, missed
-from dp_pipeline.inference.tree_fit import fit_tree
+from dp_pipeline.inference.tree_fit import TreeFit, fit_tree
 
 NAMES = tuple("abcdefgh")
 SIZES = dict.fromkeys(NAMES, 2)
@@ -241,23 +241,24 @@ def test_unmeasured_a_tree_has_the_tables_of_its_classes() -> None:
 def test_classes_miss_nothing_of_what_they_have_made() -> None:
     tables = measured(PAIRS, QUIET)
     two, one = (LatentClasses.of(CODES, SIZES, classes=many) for many in (2, 1))
-    assert missed(two, tables, start()) == pytest.approx(0, abs=0.02)
-    assert missed(one, tables, start()) == pytest.approx(1, abs=0.02)
+    fit = TreeFit.of(MODEL, tables, start())
+    assert missed(two, fit) == pytest.approx(0, abs=0.02)
+    assert missed(one, fit) == pytest.approx(1, abs=0.02)
 
 
 def test_noise_is_not_counted_as_what_classes_miss() -> None:
     # The cells of a pair are off by their noise, as far as a fiftieth of the rows. Seeded.
     classes = LatentClasses.of(CODES, SIZES, classes=2)
-    found = [missed(classes, measured(PAIRS, 400.0**2, seed), start()) for seed in range(8)]
+    noisy = [measured(PAIRS, 400.0**2, seed) for seed in range(8)]
+    found = [missed(classes, TreeFit.of(MODEL, tables, start())) for tables in noisy]
     assert np.mean(found) == pytest.approx(0, abs=0.02)
 
 
 def test_a_table_of_one_attribute_says_nothing_of_a_dependence() -> None:
     classes, pairs = LatentClasses.of(CODES, SIZES, classes=2), measured(PAIRS[:3], LOUD)
     far = TableEstimate(("h",), np.array([0.0, ROWS]), QUIET)
-    assert missed(classes, [*pairs, far], start()) == pytest.approx(
-        missed(classes, pairs, start()), rel=0.01
-    )
+    fits = [TreeFit.of(MODEL, tables, start()) for tables in ([*pairs, far], pairs)]
+    assert missed(classes, fits[0]) == pytest.approx(missed(classes, fits[1]), rel=0.01)
 
 
 def test_of_no_dependence_classes_miss_all() -> None:
@@ -266,7 +267,7 @@ def test_of_no_dependence_classes_miss_all() -> None:
         TableEstimate(pair, ROWS * np.outer(exact[pair[0]], exact[pair[1]]), QUIET)
         for pair in PAIRS
     ]
-    assert missed(LatentClasses.of(CODES, SIZES), pairs, exact) == 1
+    assert missed(LatentClasses.of(CODES, SIZES), TreeFit.of(MODEL, pairs, exact)) == 1
 
 
 def test_a_tree_without_few_classes_is_fitted_without_them() -> None:
@@ -303,15 +304,15 @@ def test_where_noise_is_little_classes_change_no_pair() -> None:
 def test_where_classes_tell_nothing_more_nothing_is_fitted_twice(
     tables: Sequence[Names], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    noisy, fits = measured(tables, LOUD), []
+    runs, run = list[Any](), TreeFit.run
 
-    def fitted(*args: Any, **options: Any) -> list[FloatArray]:
-        fits.append(options)
-        return fit_tree(*args, **options)
+    def counted_run(fit: TreeFit, *args: Any) -> list[FloatArray]:
+        runs.append(args)
+        return run(fit, *args)
 
-    monkeypatch.setattr(latent_classes, "fit_tree", fitted)
-    together(noisy)
-    assert len(fits) == 1
+    monkeypatch.setattr(TreeFit, "run", counted_run)
+    together(measured(tables, LOUD))
+    assert len(runs) == 1
 
 
 def test_cells_that_are_ruled_out_stay_empty() -> None:
