@@ -184,6 +184,6 @@ class KAnonymityGuarantee:
             raise TooFewRows(f"There are fewer rows than K={self.k}: choose a smaller K")
         if np.count_nonzero(rows.target_counts) < self.diversity:
             raise TooFewRows(
-                f"The rows have fewer than {self.diversity} different labels: choose a smaller "
-                "diversity"
+                f"The rows have fewer than {self.diversity} different labels: declare a smaller "
+                "`diversity`"
             )

@@ -77,7 +77,7 @@ class _Sums:
         is_upper   whether upper bounds are compared, not lower ones
         reach      standard deviations by which noise widens a bound
         """
-        bounds, best = _upper_bounds if is_upper else _lower_bounds, []
+        bounds, best = _upper_bound_factors if is_upper else _lower_bound_factors, []
         for place, variance in enumerate(self.pairs.variances.tolist()):
             sums = (self.parts[place], self.all_pairs[place], self.units[place])
             # All sums but the last are 0 over units without parts, as bounds of one part say.
@@ -102,12 +102,12 @@ Factors = tuple[float, float, float]
 """The factors of S1, S2 and the number of units in a bound."""
 
 
-def _lower_bounds(size: int, is_in_order: bool) -> list[Factors]:
+def _lower_bound_factors(size: int, is_in_order: bool) -> list[Factors]:
     all_pairs = range(1, 1 if is_in_order else size + 1)
     return [(1 / size, 0, 0), *((2 / (k + 1), -2 / (k * (k + 1)), 0) for k in all_pairs)]
 
 
-def _upper_bounds(size: int, is_in_order: bool) -> list[Factors]:
+def _upper_bound_factors(size: int, is_in_order: bool) -> list[Factors]:
     return [(1, 0, 0), (1, -1 if is_in_order else -2 / size, 0), (0, 0, 1)]
 
 

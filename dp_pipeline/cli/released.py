@@ -59,7 +59,7 @@ def print_result(result: RunResult, *, is_explained: bool = True) -> None:
     for line in (warning for release in result for warning in release.warnings):
         click.echo(f"warning: {line}")
     if words := _discovery_words(result):
-        paid = "charged by this run" if result.discovery else "paid before, nothing charged"
+        paid = "charged by this run" if result.discovery_charge else "paid before, nothing charged"
         click.echo(f"discovered: {words}; {paid}")
     click.echo(f"charged by this run: {result.spec.currency.text(result.charged)}")
     if limits := limits_note(result.spec, result.options.home):

@@ -393,7 +393,10 @@ def _downloaded(section: OneUrl | SeveralUrls, form: Source, *, is_release: bool
 
 
 def _path(text: str, folder: Path, field: str) -> tuple[str, str | None]:
-    """Return the declared path, and the environment variable that it needs, or None."""
+    """Return the declared path and the environment variable that it begins with, None without one.
+
+    While that variable is not set, the path is the text as declared.
+    """
     variable, _, below_data = text.partition("/")
     if variable != f"${DATA_FOLDER_VARIABLE}":
         require("$" not in text, f"no variable but ${DATA_FOLDER_VARIABLE}", repr(text[:60]), field)

@@ -205,8 +205,8 @@ def numeric_features(X: Any) -> Features:
     for label, dtype in zip(labels, (each.dtype for each in features.columns), strict=True):
         if dtype.kind == "c":
             raise DeclarationError(
-                f"X: the columns must be real numbers, but column {label!r:.60} is complex: "
-                "Complex data not supported"
+                f"X: the columns must be real numbers, but column {label!r:.60} has a complex "
+                "type: pass its real part, or leave it out (Complex data not supported)"
             )
         if dtype.kind not in "biuf":
             # The type alone: what NumPy calls a text type tells the longest text of the rows.

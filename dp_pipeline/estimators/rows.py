@@ -59,8 +59,8 @@ def declared_values(features: Features, names: Sequence[Any]) -> tuple[Any, ...]
         )
     if any(values.dtype.kind == "c" for values in features.columns):
         raise DeclarationError(
-            "X: the columns must be numbers or texts, but one is complex: Complex data not "
-            "supported"
+            "X: the array must hold numbers or texts, but its type is complex: pass X.real "
+            "(Complex data not supported)"
         )
     return features.columns
 

@@ -133,7 +133,7 @@ def discover(
     )
     for query in queries:
         name = query.attribute.name
-        attributes[name] = discovery.after(query, attributes[name])
+        attributes[name] = discovery.ask(query, attributes[name])
     return DiscoveredDomain(tuple(attributes.items()))
 
 
@@ -142,8 +142,8 @@ class _Discovery:
     spec: DatasetSpec
     executor: QueryExecutor[UndeclaredCounter]
 
-    def after(self, query: DiscoveryQuery, so_far: DiscoveredAttribute) -> DiscoveredAttribute:
-        """Return ``so_far`` with what the answer to one more query discovers."""
+    def ask(self, query: DiscoveryQuery, so_far: DiscoveredAttribute) -> DiscoveredAttribute:
+        """Ask one more query; return ``so_far`` with what its answer discovers."""
         if query.rule is not None:
             return self._with_levels(query, query.rule, so_far)
         if query.spend.mechanism == LAPLACE:

@@ -196,7 +196,8 @@ class Audit:
         if entry.event not in ("interrupted", "settled", "dead"):
             raise _impossible(entry, "its event is not one of a release")
         if entry.kind != reserved.kind:
-            raise _impossible(entry, f"the release {entry.key} was reserved as {reserved.kind}")
+            kinds = f"its kind is {entry.kind}, not {reserved.kind}"
+            raise _impossible(entry, f"{kinds} as reserved for the release {entry.key}")
         if entry.event != "interrupted":
             self._ended.add(reserved.key or "")
         if entry.event == "settled" and not sums_to_charge(

@@ -36,9 +36,12 @@ def parse_postgres_url(text: str, *, of: str) -> URL:
     expected = f"{of}: expected postgresql://user@host/database, got"
     try:
         url = make_url(text)
-    # ValueError: of a port that is no number.
-    except (ArgumentError, ValueError):
-        raise DeclarationError(f"{expected} no address") from None
+    except ArgumentError:
+        raise DeclarationError(f"{expected} text that is no address") from None
+    except ValueError:
+        raise DeclarationError(
+            f"{expected} an address with an invalid host or port: a port is a number"
+        ) from None
     if url.drivername not in ("postgresql", DRIVER):
         raise DeclarationError(f"{expected} an address of {url.drivername}")
     if not url.database:

@@ -191,7 +191,8 @@ def read_state(connection: Connection) -> State:
 
 
 def write_state(connection: Connection, now: State, changed: Iterable[StateKey]) -> None:
-    """Write the changed rows of ``now`` into the table ``state``; the row ``ledger`` comes last.
+    """Make the table ``state`` equal ``now`` in the rows with changed keys: write those that it
+    has, delete those that it lacks; the row ``ledger`` comes last.
 
     The triggers then refuse changes until the next ledger row.
     """

@@ -293,8 +293,7 @@ def clustering_columns(columns: tuple[str, ...], domain: Domain) -> tuple[str, .
         )
     if len(set(chosen)) != len(chosen):
         raise DeclarationError(
-            f"A clustering needs each column once, but it has {', '.join(chosen)}: leave repeated "
-            "columns out"
+            f"A clustering needs each column once, but it has {', '.join(chosen)}: name each once"
         )
     domain.box(chosen)
     return chosen
@@ -371,7 +370,7 @@ class FitResult:
         """Raise BoundaryViolation unless the fit has the guarantee that was claimed."""
         if self.kind != self.guarantee.kind:
             raise BoundaryViolation(
-                f"The fit of {what} must be {self.guarantee.kind} as its model claims, not "
+                f"The fit of {what} must be {self.guarantee.kind} as its model claims, but it is "
                 f"{self.kind}"
             )
 

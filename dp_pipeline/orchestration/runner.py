@@ -146,7 +146,7 @@ def execute(options: RunOptions, on_step: OnStep) -> RunResult:
                 _run_window(runs, part, own_levels)
             runs.run("report", ["comparison", "budget"])
     discovery = Fraction(runs.discovery_cost, NANO)
-    return RunResult.of(options, levels, discovery=discovery, failures=runs.failed_checks)
+    return RunResult.of(options, levels, discovery_charge=discovery, failures=runs.failed_checks)
 
 
 def _run_window(runs: DagsterRuns, options: RunOptions, levels: Sequence[str]) -> None:

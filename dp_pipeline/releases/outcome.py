@@ -77,7 +77,8 @@ def write_comparison(spec: DatasetSpec, home: Home, kind: type[Release]) -> repo
 
 
 def evaluations(spec: DatasetSpec, home: Home, kind: type[Release]) -> dict[str, Any]:
-    """Return the stored evaluations by level, or by time window if the rows have windows."""
+    """Return the stored evaluations by level, or by time window if the rows have windows; levels
+    without one are left out."""
     folder = Path(home.internal, spec.name, *kind.FOLDER, "evaluation")
     names: Iterable[str] = kind.levels(spec)
     if spec.windows is not None:

@@ -224,7 +224,8 @@ def read_document(path: Path) -> Any:
     except (ValueError, KeyError, TypeError, RecursionError):
         raise Damaged(
             f"{path} must hold JSON as this program writes it, but it does not: move it away and "
-            "run its data set (and time window) again, at no cost"
+            "make the same release again (its model, ε or K, and time window), at no cost; "
+            "`dp-pipeline plan` shows what else a run would draw"
         ) from None
 
 

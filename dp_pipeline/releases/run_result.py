@@ -104,14 +104,14 @@ class ReleaseResult:
 class RunResult(Sequence[ReleaseResult]):
     """The results of all releases of a run, as a sequence.
 
-    discovery   the cost of discovering the domain
-    failures    time window → names of failed checks on rows that do not stop the run, under an
-                empty name where rows are not partitioned: for the data custodian alone
+    discovery_charge   the cost of discovering the domain
+    failures           time window → names of failed checks on rows that do not stop the run, under
+                       an empty name where rows are not partitioned: for the data custodian alone
     """
 
     options: RunOptions
     releases: tuple[ReleaseResult, ...]
-    discovery: Fraction = Fraction(0)
+    discovery_charge: Fraction = Fraction(0)
     failures: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @classmethod
@@ -120,7 +120,7 @@ class RunResult(Sequence[ReleaseResult]):
         options: RunOptions,
         levels: Sequence[Collection[str]],
         *,
-        discovery: Fraction = Fraction(0),
+        discovery_charge: Fraction = Fraction(0),
         failures: Mapping[str, tuple[str, ...]] | None = None,
     ) -> Self:
         """Return the releases of a run as they are stored now.
@@ -132,7 +132,7 @@ class RunResult(Sequence[ReleaseResult]):
             releases = [
                 release for window, ran in pairs for release in release_results(window, ran=ran)
             ]
-        return cls(options, tuple(releases), discovery, failures or {})
+        return cls(options, tuple(releases), discovery_charge, failures or {})
 
     @property
     def spec(self) -> DatasetSpec:
@@ -142,7 +142,7 @@ class RunResult(Sequence[ReleaseResult]):
     @property
     def charged(self) -> Fraction:
         """The amount that the run added to the ledger, including the discovery of a domain."""
-        return sum((release.cost for release in self.releases), self.discovery)
+        return sum((release.cost for release in self.releases), self.discovery_charge)
 
     @property
     def report(self) -> Path:

@@ -401,7 +401,7 @@ class ReportedKAnonymousRelease(ReportedRelease):
     @cached_property
     def columns(self) -> list[ReleasedColumn]:
         """The released columns without the label."""
-        return [ReleasedColumn(*line) for line in self._lines("columns")]
+        return [ReleasedColumn(*line) for line in self._rows_of("columns")]
 
     @property
     def columns_of(self) -> Mapping[str, int]:
@@ -423,7 +423,7 @@ class ReportedKAnonymousRelease(ReportedRelease):
     @cached_property
     def measures(self) -> dict[str, float]:
         """Name of a disclosure measure → its value for the released rows."""
-        return dict(self._lines("measures"))
+        return dict(self._rows_of("measures"))
 
     @property
     def rows(self) -> int:
@@ -438,9 +438,9 @@ class ReportedKAnonymousRelease(ReportedRelease):
         """The suppressed rows of every label; [] for sensitive rows, which store none by label."""
         if "label" not in self.bundle.tables["suppressed"]:
             return []
-        return [SuppressedRows(*line) for line in self._lines("suppressed")]
+        return [SuppressedRows(*line) for line in self._rows_of("suppressed")]
 
-    def _lines(self, table: str) -> list[tuple[Any, ...]]:
+    def _rows_of(self, table: str) -> list[tuple[Any, ...]]:
         columns = (values.tolist() for values in self.bundle.tables[table].values())
         return list(zip(*columns, strict=True))
 

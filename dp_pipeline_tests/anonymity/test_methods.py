@@ -153,7 +153,7 @@ def test_too_few_rows_give_an_error(method):
     assert len(method.recode(PATIENTS, KAnonymityGuarantee(10), seed=0).release(PATIENTS)) == 10
     rows = replace(PATIENTS, target=np.zeros(10, dtype=np.int64))
     assert kept_by(method.recode(rows, KAnonymityGuarantee(3), seed=0).release(rows), THREE)
-    with pytest.raises(TooFewRows, match="different labels: choose a smaller diversity"):
+    with pytest.raises(TooFewRows, match="different labels: declare a smaller `diversity`"):
         method.recode(rows, KAnonymityGuarantee(3, diversity=2), seed=0)
 
 

@@ -206,7 +206,7 @@ def test_selection_of_no_column_warns():
 
 def test_a_label_of_one_value_needs_a_promise_without_diversity():
     item = ["well"] * 12
-    with pytest.raises(InvalidParameter, match="different labels: choose a smaller diversity"):
+    with pytest.raises(InvalidParameter, match="different labels: declare a smaller `diversity`"):
         selector().fit(PATIENTS, item)
     fitted = selector(diversity=1).fit(PATIENTS, item)
     assert fitted.report_.k >= 3

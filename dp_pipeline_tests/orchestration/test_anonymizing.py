@@ -165,7 +165,7 @@ TOO_FEW: dict[str, tuple[Sequence[str], str]] = {
     "no row": ((), "There are fewer rows than K=5: choose a smaller K"),
     "one label": (
         [row.replace("yes", "no") for row in ROWS],
-        "The rows have fewer than 2 different labels: choose a smaller diversity",
+        "The rows have fewer than 2 different labels: declare a smaller `diversity`",
     ),
 }
 

@@ -357,8 +357,8 @@ class ClaimsLess(EugKMeans):
 @pytest.mark.parametrize(
     ("mutant", "error", "line"),
     [
-        (DisclosesInSilence, BoundaryViolation, "must be dp as its model claims, not not-dp"),
-        (ClaimsNoEpsilon, BoundaryViolation, "must be not-dp as its model claims, not dp"),
+        (DisclosesInSilence, BoundaryViolation, "must be dp as its model claims, but it is not-dp"),
+        (ClaimsNoEpsilon, BoundaryViolation, "must be not-dp as its model claims, but it is dp"),
         (ClaimsLess, BudgetExceeded, "requested ε="),
     ],
 )

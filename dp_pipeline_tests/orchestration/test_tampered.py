@@ -326,7 +326,7 @@ def better(fact: str) -> Callable[[dict], object]:
     ("is_settled", "change", "words"),
     [
         (True, cheaper, "not as it was stored"),
-        (False, cheaper, "the charges are not those of the ledger: restore it from"),
+        (False, cheaper, "the charges are not those of the ledger: restore the folder"),
         *(
             (False, better(fact), f"the fact {fact} is not that of the ledger")
             for fact in ("releasable", "unit", "population")

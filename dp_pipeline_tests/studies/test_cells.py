@@ -149,7 +149,7 @@ def test_a_variant_as_published_is_compared_with_nothing(
             DpqtKMeans,
             ("dpqt_kmeans_published",),
             lambda _, epsilon, __=None: PrivacyGuarantee("dp", epsilon),
-            "must be dp as its model claims, not not-dp",
+            "must be dp as its model claims, but it is not-dp",
         ),
         (
             "release",
@@ -163,7 +163,7 @@ def test_a_variant_as_published_is_compared_with_nothing(
             Independent,
             ("independent",),
             lambda _, epsilon, __=None: PrivacyGuarantee("not-dp", epsilon, "it looks"),
-            "must be not-dp as its model claims, not dp",
+            "must be not-dp as its model claims, but it is dp",
         ),
     ],
 )

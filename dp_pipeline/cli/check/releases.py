@@ -279,11 +279,11 @@ def _obstacle(release: ChargedRelease) -> str | None:
     if not release.is_current(spec):
         return f"another snapshot is read now: {release.advice_on_snapshot}"
     if isinstance(today, NoisyRelease) and isinstance(key, ReleaseKey):
-        return _refusal_of_answers(today, key, release)
+        return _obstacle_to_replay(today, key, release)
     return None
 
 
-def _refusal_of_answers(
+def _obstacle_to_replay(
     release: NoisyRelease, key: ReleaseKey, charged: ChargedRelease
 ) -> str | None:
     """Return why a release's stored answers cannot be replayed, as text; None if they can."""

@@ -135,11 +135,14 @@ class Round:
     def _amounts_as_before(
         self, tables: Sequence[Names], grouped: Mapping[str, int]
     ) -> dict[Names, Fraction]:
-        """Return the amounts for tables of an earlier release, and for all one-way marginals.
+        """Return amounts that together spend the whole remaining budget on tables of an earlier
+        release and on all one-way marginals, by their attributes.
 
-        A marginal gets the share that a plan has for one-way marginals, and then what lowers the
-        expected error most. Without the former, a marginal whose attribute is in a
-        good table would get next to nothing, and the fit begins at it."""
+        grouped   attribute → number of its levels, or of its groups of levels
+
+        The share that a plan has for one-way marginals is divided among them first; then the rest,
+        so that it lowers the expected error most. Without that share, a marginal whose attribute is
+        in a good table would get next to nothing, and the fit begins at it."""
         early = self.planning.amount * ONE_WAY_SHARE
         first = self._one_way_amounts(early)
         paid = {name: float(amount) for (name,), amount in first.items()}
