@@ -149,7 +149,9 @@ REFUSALS = {
         lambda place: (held(place), place.declare(**PURE)),
     ),
     "a protected draft": Refusal(
-        "data init again --from toy.csv --public", "`purpose: release` opens it", held
+        "data init again --from toy.csv --public",
+        "`purpose: release`",
+        held,
     ),
     "nothing to move to": Refusal("budget move", "`export DP_PIPELINE_LEDGER=postgresql://"),
     "rows that were moved": Refusal("budget", "`export DP_PIPELINE_LEDGER=postgresql://", moved),

@@ -138,14 +138,14 @@ def _check(node: ast.expr, text: str) -> None:
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         _check(node.operand, text)
         return
-    if isinstance(node, ast.Compare) and _is_comparison(node):
+    if isinstance(node, ast.Compare) and _is_allowed_comparison(node):
         return
     raise DeclarationError(
         f"The condition {text[:80]!r} uses something else than comparisons: {_EXPECTED}"
     )
 
 
-def _is_comparison(node: ast.Compare) -> bool:
+def _is_allowed_comparison(node: ast.Compare) -> bool:
     sides = [node.left, *node.comparators]
     if any(isinstance(op, ast.In | ast.NotIn) for op in node.ops):
         values = node.comparators[0]

@@ -168,7 +168,8 @@ class Precision:
         )
 
     def _unmeasured_of_cells(self, attributes: Names) -> FloatArray:
-        """Return the variance that pairs and triples without a table add to each count.
+        """Return the variance that pairs and triples without a table add to the count of each cell,
+        (cells,), the last attribute fastest.
 
         A cell that holds a part f of the rows of its pair's cell has f² of its variance."""
         shares = self.released.shares(*attributes)

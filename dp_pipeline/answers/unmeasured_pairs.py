@@ -200,10 +200,10 @@ class UnmeasuredPairs:
 
     @cached_property
     def _usual(self) -> float:
-        """The τ of a pair without a score, in rows.
+        """The τ of a pair without a score, in rows; cells have the variance τ²·p(1 − p)·q(1 − q).
 
         It is the root of the weighted mean of the τ² of ``USUAL_DEPENDENCE`` and of the measured
-        pairs, which weigh less the more noise they have.
+        pairs, which weigh less the more noise they have; at least a part of the usual τ.
         """
         usual = (USUAL_DEPENDENCE * self._total) ** 2
         squares, weights = [usual], [float(USUAL_PAIRS)]

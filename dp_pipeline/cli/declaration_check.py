@@ -94,7 +94,7 @@ def _require_known(
 
 @contextmanager
 def _at(lines: Document, *field: str) -> Iterator[None]:
-    """Add the file and line of a field to an error that the block raises."""
+    """Add the file and line of a field to a DeclarationError that the block raises."""
     try:
         yield
     except DeclarationError as error:

@@ -347,6 +347,7 @@ def guarded_command(command: Sequence[str]) -> list[str]:
     if program != _WEBSERVER:
         raise PipelineError(
             "Dagster must start its web server and daemon, but it starts "
-            f"{' '.join(program)}: install the version of Dagster that constraints.txt names"
+            f"{' '.join(program)}: install the version of Dagster that this program was "
+            "tested with, which its constraints.txt names"
         )
     return [*OURS, "webserver", *words]

@@ -183,8 +183,9 @@ def _require_declared(domain: Domain, table: pa.Table) -> None:
     for attribute in domain:
         if not rows_as_declared(Domain((attribute,)), table).all():
             raise DeclarationError(
-                f"X: the column {attribute.name!r} must hold declared values, but some are not: "
-                "declare them, or fit with on_unknown='drop'"
+                f"X: the column {attribute.name!r} must hold declared values, but some are "
+                "missing or not declared: declare them (`'nullable': True` for missing ones), or "
+                "fit with on_unknown='drop'"
             )
     for constraint in domain.constraints:
         if rows_breaking(constraint, domain, table).any():

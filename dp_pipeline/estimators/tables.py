@@ -88,6 +88,7 @@ class DeclaredRows:
         X       two frames by name, or one frame of parts, with the columns of their unit
         domain  the columns of units and of their parts, by name, with the units first
         key     the column with the key of a unit
+        at_most most parts of a unit that count, at least 2
         order   the number or date of a part by which those of a unit are in order, or None
 
         DeclarationError for anything else, and for what a data set file with parts refuses.

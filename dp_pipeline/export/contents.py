@@ -249,7 +249,8 @@ def _descriptor(
         "description": f"{release.standing}. {spec.description}",
         **described_publisher(spec),
         "resources": [
-            {**_resource(folder, path), **_tabular(by_path.get(path), release)} for path in paths
+            {**_resource(folder, path), **_table_fields(by_path.get(path), release)}
+            for path in paths
         ],
         OWN: {
             "format": FORMAT,
@@ -276,7 +277,7 @@ def _resource(folder: Path, path: str) -> dict[str, Any]:
     }
 
 
-def _tabular(sheet: Sheet | None, release: ReportedRelease) -> dict[str, Any]:
+def _table_fields(sheet: Sheet | None, release: ReportedRelease) -> dict[str, Any]:
     """Return the further properties of a table in ``datapackage.json``; none for other files."""
     if sheet is None:
         return {}

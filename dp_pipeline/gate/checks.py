@@ -42,17 +42,20 @@ def _require_few(cells: int, most: int, *, of: str) -> None:
 
 
 def require_groupings(domain: Domain, groupings: Mapping[str, Grouping]) -> None:
-    """Raise BoundaryViolation unless each attribute gets the groups 0, 1, … in order of levels."""
+    """Raise BoundaryViolation unless each attribute has a Grouping of all its levels, in order."""
     for name, grouping in groupings.items():
+        if type(grouping) is not Grouping:
+            raise BoundaryViolation(
+                f"The groups of attribute {name} must be a Grouping, not {type(grouping).__name__}"
+            )
         # The first group is 0: a step of 1 from −1.
-        steps = (
-            np.diff(grouping.groups, prepend=-1) if type(grouping) is Grouping else np.array([-1])
-        )
+        steps = np.diff(grouping.groups, prepend=-1)
         is_complete = len(steps) == domain[name].size and steps[0] == 1
         if not is_complete or not set(steps.tolist()) <= {0, 1}:
             raise BoundaryViolation(
-                f"The groups of attribute {name} must be 0, 1, … in order, one for each of "
-                f"its {domain[name].size} levels, but they are not"
+                f"The groups of attribute {name} must be a number for each of its "
+                f"{domain[name].size} levels, which begins at 0 and never falls or rises by more "
+                "than 1 (as 0, 0, 1), but they are not"
             )
 
 

@@ -64,9 +64,11 @@ class UndeclaredCounter(Protocol):
         """
 
     def texts(self, attribute: str, weights: tuple[int, ...]) -> Sealed:
-        """Return every text that occurs, packed by ``gate.texts.pack_texts``, then each one's
-        weight: the sum of weights[j − 1] over the persons who have the text, j the number of
-        different texts of that person, at most len(weights).
+        """Return every text that occurs and can be a level, packed by ``gate.texts.pack_texts``,
+        then each one's weight: the sum of weights[j − 1] over the persons who have the text, where
+        j is the number of different texts of that person.
+
+        weights   one for every j that a person can have: ``protection.rows`` of them
         """
 
     def within(self, attribute: str, interval: Coordinate) -> Counter:

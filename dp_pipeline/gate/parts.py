@@ -35,6 +35,8 @@ from dp_pipeline.results.derived_attribute import Grouping
 class PartsCounter:
     """A counter of the parts of units and of pairs of parts, from the counts of whole units.
 
+    Its counts are weighted, so that a unit adds at most ``UNIT_WEIGHT`` to any table.
+
     units       counts rows over ``domain.parts.of_units(domain)``, each a unit with its parts
     domain      the attributes of a part and of its unit
     groupings   groups of the levels of some attributes in the tables

@@ -105,8 +105,8 @@ class Claim:
             source, holder = overlap
             raise DeclarationError(
                 f"{source} is protected by population {holder} (release): as a benchmark, "
-                f"population {self.population} would publish exact numbers about it; only a data "
-                f"set with `population: {holder}` and `purpose: release` opens it"
+                f"population {self.population} would publish exact numbers about it: to read "
+                f"it, declare `population: {holder}` and `purpose: release`"
             )
 
     def _require_own(self, view: View, new: Sequence[str], claims: Claims) -> None:

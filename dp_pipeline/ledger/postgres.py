@@ -289,10 +289,11 @@ class PostgresStore:
                     f"The database of ledger {self} is damaged: {reason}: {remedy}"
                 ) from None
             if not state:
-                # The server said nothing: it was not reached, or the connection broke.
+                # The driver gives no code if the server was not reached, or refused the session.
                 raise PipelineError(
-                    f"The ledger {self} cannot be reached: {reason}: check that its server runs "
-                    f"and that {LEDGER_VARIABLE} is right, and run again"
+                    f"The ledger {self} gives no session: {reason}: if this is the server's "
+                    "answer, mend what it says; otherwise check that the server runs and that "
+                    f"{LEDGER_VARIABLE} is right; then run again"
                 ) from None
             raise PipelineError(
                 f"The server of ledger {self} refuses: {reason}: have that changed on the server, "

@@ -125,7 +125,7 @@ def _decoded(content: bytes, file: Path) -> str:
     try:
         return content.decode()
     except UnicodeDecodeError:
-        raise _no_settings(file, "it is not UTF-8 text") from None
+        raise _settings_error(file, "it is not UTF-8 text") from None
 
 
 def _parsed(settings: str, file: Path) -> dict[str, Any]:
@@ -135,15 +135,15 @@ def _parsed(settings: str, file: Path) -> dict[str, Any]:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         place = "it" if mark is None else f"line {mark.line + 1}"
-        raise _no_settings(file, f"{place} is not valid YAML") from None
+        raise _settings_error(file, f"{place} is not valid YAML") from None
     except RecursionError:
-        raise _no_settings(file, "its lists and mappings are nested too deeply") from None
+        raise _settings_error(file, "its lists and mappings are nested too deeply") from None
     if not isinstance(parsed, dict):
-        raise _no_settings(file, "it is not a mapping of fields, `name: value`")
+        raise _settings_error(file, "it is not a mapping of fields, `name: value`")
     return parsed
 
 
-def _no_settings(file: Path, fault: str) -> DeclarationError:
+def _settings_error(file: Path, fault: str) -> DeclarationError:
     return DeclarationError(f"{file} must hold Dagster's settings in YAML, but {fault}: correct it")
 
 

@@ -134,7 +134,8 @@ def _results(
         raise PipelineError(
             f"{spec.name}: Great Expectations must give one verdict on each of "
             f"{len(expectations)} expectations, but its {len(results.results)} verdicts are not "
-            "those: install the version of constraints.txt"
+            "those: install the version that this program was tested with, which its "
+            "constraints.txt names"
         )
     return by_name
 

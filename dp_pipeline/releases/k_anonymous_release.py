@@ -285,8 +285,10 @@ class KAnonymousDrawing(Drawing):
         )
         bundle = Bundle(spec.key.digest, spec.facts, (), quality={}, tables=tables, transcript="")
         if not keeps_guarantee(bundle):
-            expected = "the table must be k-anonymous as declared, but it is not"
-            raise BoundaryViolation(f"{spec.what}: {expected}")
+            raise BoundaryViolation(
+                f"{spec.what}: the method must give a table that is k-anonymous as declared, but "
+                "it did not: nothing is released"
+            )
         return bundle
 
     def _aucs(self, rows: CodedRows, recoded: Recoding) -> dict[str, float]:

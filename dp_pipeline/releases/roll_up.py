@@ -114,7 +114,8 @@ def _sum_tables(releases: Sequence[EpsilonRelease], where: str) -> list[SummedTa
     if getattr(first.model, "smooth", "false") == "true":
         raise DeclarationError(
             f"{where}: smoothed numbers of several windows share noise, so they cannot be added "
-            "up: declare `smooth: false` and release these windows anew"
+            "up: choose another model, or declare `smooth: false` of this one, which charges the ε "
+            "of each window once more"
         )
     windows = [_noisy_tables(release, _bundle(release)) for release in releases]
     names = dict.fromkeys(table.attributes for table in windows[0].measured)

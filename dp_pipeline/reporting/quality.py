@@ -179,7 +179,7 @@ class QualityReport:
         return any(table.correlation is not None for table in self.pairs)
 
     @property
-    def likeness_cells(self) -> list[list[str]]:
+    def likeness_lines(self) -> list[list[str]]:
         if self.likeness is None:
             return []
         return [[_LIKENESS[name], percent(share)] for name, share in vars(self.likeness).items()]
@@ -238,7 +238,7 @@ class QualityReport:
         lines += [_distance_line(self.columns, "columns"), _distance_line(self.pairs, "pairs")]
         lines += [_distance_line(self.pairs_of_parts, "two parts of one unit")]
         lines += map(_label_line, self.learned)
-        lines += [f"{figure}: {share}" for figure, share in self.likeness_cells]
+        lines += [f"{figure}: {share}" for figure, share in self.likeness_lines]
         lines += [f"noise: {self.cost_words}"] if self.measured else []
         lines += [f"missing cells: {self.missing}"] if self.missing else []
         return "\n  ".join(filter(None, lines))

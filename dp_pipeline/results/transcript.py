@@ -120,7 +120,7 @@ class Transcript:
         self._next = 0
         self._chain = ""
         if path is not None and path.exists():
-            self._load(path)
+            self._load_and_mend(path)
 
     @staticmethod
     def create(path: Path, key: str, *, salt: bytes = b"") -> None:
@@ -139,7 +139,7 @@ class Transcript:
     def read(cls, path: Path) -> Transcript:
         """Return a transcript in memory that replays a file's answers and never changes it."""
         transcript = cls()
-        transcript._load(path)
+        transcript._load_and_mend(path)
         return transcript.rewind()
 
     def require_header(self, key: str) -> None:
@@ -225,7 +225,7 @@ class Transcript:
         copy._chain = self._chain
         return copy
 
-    def _load(self, path: Path) -> None:
+    def _load_and_mend(self, path: Path) -> None:
         content = path.read_bytes()
         lines = content.splitlines(keepends=True)
         fields, digest = _parse(lines[0]) if lines else (None, None)

@@ -172,7 +172,7 @@ def test_a_crash_of_the_server_costs_no_second_charge(
         with pytest.raises(PipelineError) as refusal:
             reservation.settle(spends("0.1"))
         assert "\n" not in str(refusal.value)
-        expected = "ledger postgresql://127.* cannot be reached: .* DP_PIPELINE_LEDGER is right"
+        expected = "ledger postgresql://127.* gives no session: .* DP_PIPELINE_LEDGER is right"
         with pytest.raises(PipelineError, match=expected):
             busy.balance("trips")
         postgres_server.start()

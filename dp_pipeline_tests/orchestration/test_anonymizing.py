@@ -196,7 +196,9 @@ def test_method_that_breaks_its_promise_releases_nothing(
         "recode",
         lambda _, rows, __, *, seed: recode(rows, careless, seed=seed),
     )
-    with pytest.raises(BoundaryViolation, match="the table must be k-anonymous as declared, but"):
+    with pytest.raises(
+        BoundaryViolation, match="must give a table that is k-anonymous as declared, but"
+    ):
         publish(release)
     assert not list(project.home.released.rglob("*.json"))
 

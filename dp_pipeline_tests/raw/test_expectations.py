@@ -199,7 +199,9 @@ def test_an_expectation_that_the_library_drops_is_noticed(spec, tmp_path, monkey
         "library_suite",
         lambda spec, name, suite: suite_of(spec, name, suite[1:]),
     )
-    with pytest.raises(PipelineError, match="install the version of constraints"):
+    with pytest.raises(
+        PipelineError, match="install the version that this program was tested with"
+    ):
         validate(spec, ingested(tmp_path, SOUND))
 
 

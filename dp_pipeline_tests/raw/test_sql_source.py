@@ -219,3 +219,11 @@ def test_environment_leads_to_no_other_server(variable, monkeypatch):
     with pytest.raises(DeclarationError, match=f"may name another .* unset {variable}") as error:
         read_source(spec_at(url, "SELECT x FROM rides"))
     assert SECRET not in str(error.value)
+
+
+def test_columns_are_of_a_file_in_a_folder_with_a_question_mark(tmp_path: Path) -> None:
+    (tmp_path / "a?b").mkdir()
+    sqlite_file(tmp_path / "a", "other TEXT", [("x",)])
+    url = sqlite_file(tmp_path / "a?b" / "rides.db", "town TEXT", [("Graz",)])
+    columns = sql.query_columns(Source("sql", url, query="SELECT * FROM rides"))
+    assert [column.name for column in columns] == ["town"]

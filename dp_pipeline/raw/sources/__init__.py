@@ -34,14 +34,16 @@ def read_source(spec: DatasetSpec, files: Sequence[Path] | None = None) -> pa.Ta
     files   downloaded files of the declared locations; None: the locations themselves
 
     Rows are in the order of the source, those of a query in any order. Text columns have the type
-    ``string``; CSV cells are all text, empty ones ``""`` and not null. Numbers of Parquet,
-    PostgreSQL, DuckDB, bundled sets and generators keep their type. A column of two attributes is
-    read once. The table may have no rows.
+    ``string``; cells of CSV and .xlsx are all text, empty ones ``""``, not null. Integers, floats
+    and truth values of other sources keep their type; decimals become int64 or float64; declared
+    dates and times are date32 or timestamps. A column of two attributes is read once. With parts
+    come the rows of units, then those of parts, with the column ``OF_UNIT``. The table may have no
+    rows.
 
     SourceError, without quoting a row, if the source is absent, damaged or ragged, lacks or repeats
-    a column, has a column that is neither text nor numbers, or fewer rows than the sample;
-    DeclarationError for an unknown bundled set, generator, option or delimiter, and for a sample of
-    sensitive rows.
+    a column, has a column that is neither text, numbers, truth values nor declared times, or fewer
+    rows than the sample; DeclarationError for an unknown bundled set, generator, option or
+    delimiter, and for a sample of sensitive rows.
     """
     return pa.concat_tables(source_tables(spec, files))
 

@@ -86,24 +86,31 @@ def read_sql(spec: DatasetSpec) -> Iterator[pa.Table]:
             yield table
 
 
+def _sqlite_url(location: str) -> URL:
+    # Not parsed, since a folder's name may have a question mark.
+    return URL.create("sqlite", database=location.removeprefix(_SQLITE))
+
+
 def _source_url(spec: DatasetSpec) -> URL:
     location = spec.source.location
     if location.startswith(_SQLITE):
-        # Not parsed, since a folder's name may have a question mark.
-        return URL.create("sqlite", database=location.removeprefix(_SQLITE))
-    text = os.environ.get(spec.source.needs or "", "")
+        return _sqlite_url(location)
+    return _url_of_variable(f"{spec.name}: source.database", spec.source)
+
+
+def _url_of_variable(place: str, source: Source) -> URL:
+    text = os.environ.get(source.needs or "", "")
     url = database_url(text)
     if url is None:
         got = "holds another text: correct it" if text else "is not set: export it"
         raise DeclarationError(
-            f"{spec.name}: source.database: the variable {spec.source.needs} must hold an "
-            f"address like {EXPECTED_DATABASE}, but it {got}"
+            f"{place}: the variable {source.needs} must hold an address like "
+            f"{EXPECTED_DATABASE}, but it {got}"
         )
-    if database_name(url) != location:
+    if database_name(url) != source.location:
         raise DeclarationError(
-            f"{spec.name}: source.database: the variable {spec.source.needs} must name "
-            f"{location}, as when the file was loaded, but it names another database: start "
-            "again"
+            f"{place}: the variable {source.needs} must name {source.location}, as when the "
+            "file was loaded, but it names another database: start again"
         )
     return url
 
@@ -195,20 +202,10 @@ def query_columns(source: Source) -> tuple[SourceColumn, ...]:
     Those of SQLite are of unknown kind. SourceError if the database does not answer,
     DeclarationError if the variable of its address is not set.
     """
-    text = source.location
-    if source.needs is not None and not text.startswith(_SQLITE):
-        text = os.environ.get(source.needs, "")
-        if not text:
-            raise DeclarationError(
-                f"data init: the variable {source.needs} must hold the URL of a database, but "
-                f"it is not set: `export {source.needs}=URL`"
-            )
-    url = database_url(text)
-    if url is None:
-        raise DeclarationError(
-            f"{source.location} must be an address like {EXPECTED_DATABASE}, but it is "
-            "another text: correct it"
-        )
+    if source.location.startswith(_SQLITE):
+        url = _sqlite_url(source.location)
+    else:
+        url = _url_of_variable("data init", source)
     try:
         with open_database(url).connect() as connection:
             if is_sqlite(connection):

@@ -202,7 +202,7 @@ class OneShot(TableModel):
         return ExpectedPairs(planning.measured_pairs(), comb(len(sizes), 2), error)
 
     def most_cells(self, domain: Domain) -> int:
-        """Return the most cells that all measured tables, or all cliques, have together."""
+        """Return a bound on the cells of all measured tables, and on those of all cliques."""
         sizes = self.sizes(domain)
         searched = 2 * max(4, self.clique_cells)
         rounds = self._rounds.most_cells(domain) if self.quality == "best_plus" else 0

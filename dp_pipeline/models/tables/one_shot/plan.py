@@ -317,8 +317,8 @@ class Planning:
         return mean * self._foreseen[0]
 
     def table_noise(self, cells: FloatArray, amount: float) -> FloatArray:
-        """Return the L1 noise, in rows, of tables with so many cells if d − 1 of them share the
-        budget."""
+        """Return the expected L1 noise, in rows, of tables with so many cells if d − 1 of them, d
+        the number of attributes, share ``amount`` of the budget."""
         return cells * self.rate.mean_noise(amount / max(1, len(self.sizes) - 1))
 
     @cached_property
