@@ -26,7 +26,7 @@ def noisy(cells: np.ndarray, variance: float, seed: int = 0) -> list[TableEstima
     ]
 
 
-def test_exact_tables_stay_as_they_are() -> None:
+def test_exact_tables_stay_as_they_are():
     cells = whole(1)
     tables = AgreedTables.of(noisy(cells, 1e-12), SIZES)
     assert tables.rows == pytest.approx(cells.sum())
@@ -40,7 +40,7 @@ def test_exact_tables_stay_as_they_are() -> None:
     assert np.allclose(tables.one_way("b"), marginal_of(cells, tuple(SIZES), ("b",)), atol=0.01)
 
 
-def test_any_noise_gives_cells_of_one_total_and_none_negative() -> None:
+def test_any_noise_gives_cells_of_one_total_and_none_negative():
     for seed in range(20):
         tables = AgreedTables.of(noisy(whole(seed, 20), 900.0, seed), SIZES)
         assert all((table >= 0).all() for table in tables.cells.values())
@@ -54,7 +54,7 @@ def test_any_noise_gives_cells_of_one_total_and_none_negative() -> None:
             assert np.abs(gap).max() < 0.06 * tables.rows
 
 
-def test_the_number_of_rows_is_a_table_too() -> None:
+def test_the_number_of_rows_is_a_table_too():
     counted = TableEstimate((), np.array(1000.0), 1.0)
     measured = TableEstimate(("a", "b"), np.full((2, 3), 100.0), 1e6)
     tables = AgreedTables.of([counted, measured], {"a": 2, "b": 3})
@@ -62,13 +62,13 @@ def test_the_number_of_rows_is_a_table_too() -> None:
     assert tables.rows == pytest.approx(1000, abs=0.1)
 
 
-def test_tables_that_say_there_is_no_row_become_equal_cells() -> None:
+def test_tables_that_say_there_is_no_row_become_equal_cells():
     measured = [TableEstimate(("a", "b"), np.full((2, 3), -50.0), 1.0)]
     tables = AgreedTables.of(measured, {"a": 2, "b": 3})
     assert np.allclose(tables.cells["a", "b"], 1 / 6)
 
 
-def test_a_noisy_table_counts_for_little_beside_a_better_one() -> None:
+def test_a_noisy_table_counts_for_little_beside_a_better_one():
     good = TableEstimate(("a", "b"), np.array([[60.0, 0.0, 40.0], [30.0, 30.0, 40.0]]), 1.0)
     bad = TableEstimate(("a", "c"), np.array([[180.0, 120.0], [0.0, 0.0]]), 10_000.0)
     tables = AgreedTables.of([good, bad], SIZES)

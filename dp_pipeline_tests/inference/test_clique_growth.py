@@ -6,7 +6,7 @@ from functools import cached_property
 
 import networkx as nx
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dp_pipeline.inference.clique_growth import CliqueGrowth
@@ -52,14 +52,13 @@ def check_room(growth: CliqueGrowth) -> None:
 
 
 @pytest.mark.chain
-@settings(derandomize=True, deadline=None, max_examples=50)
 @given(growth=growths())
-def test_a_pair_that_fits_has_a_triangulation_within_the_cap(growth: CliqueGrowth) -> None:
+def test_a_pair_that_fits_has_a_triangulation_within_the_cap(growth: CliqueGrowth):
     check_room(growth)
     assert growth.clique_pairs <= growth.fitting_pairs <= set(pairs(growth))
 
 
-def test_one_that_looks_at_the_cells_of_a_pair_alone_is_caught() -> None:
+def test_one_that_looks_at_the_cells_of_a_pair_alone_is_caught():
     class PairsAlone(CliqueGrowth):
         @cached_property
         def fitting_pairs(self) -> frozenset[Pair]:
@@ -71,21 +70,20 @@ def test_one_that_looks_at_the_cells_of_a_pair_alone_is_caught() -> None:
         check_room(square)
 
 
-@settings(derandomize=True, deadline=None, max_examples=50)
 @given(growth=growths())
-def test_no_clique_of_two_attributes_or_more_passes_the_cap(growth: CliqueGrowth) -> None:
+def test_no_clique_of_two_attributes_or_more_passes_the_cap(growth: CliqueGrowth):
     for clique in growth.cliques:
         cells = math.prod(growth.sizes[name] for name in clique)
         assert len(clique) == 1 or cells <= growth.most_cells
 
 
-def test_an_edge_over_the_cap_is_not_taken() -> None:
+def test_an_edge_over_the_cap_is_not_taken():
     growth = CliqueGrowth({"a": 2, "b": 3}, most_cells=5)
     assert growth.fitting_pairs == frozenset()
     assert growth.with_edge(("a", "b")) is growth
 
 
-def test_the_ends_of_a_path_fit_as_long_as_triangles_do() -> None:
+def test_the_ends_of_a_path_fit_as_long_as_triangles_do():
     path = CliqueGrowth(BITS, most_cells=8)
     for pair in itertools.pairwise("abcde"):
         path = path.with_edge(pair)
@@ -95,7 +93,7 @@ def test_the_ends_of_a_path_fit_as_long_as_triangles_do() -> None:
     assert ("a", "f") in CliqueGrowth(BITS, 4, path.edges).fitting_pairs
 
 
-def test_a_pair_inside_a_clique_is_held_though_it_has_no_edge() -> None:
+def test_a_pair_inside_a_clique_is_held_though_it_has_no_edge():
     square = CliqueGrowth(dict.fromkeys("abcd", 2), 8)
     for pair in ("ab", "bc", "cd", "ad"):
         square = square.with_edge(tuple(pair))

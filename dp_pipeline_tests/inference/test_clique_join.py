@@ -1,9 +1,8 @@
 """Rows from clique tables: exact where they can be, unbiased where not, valid always."""
 
-import networkx as nx
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dp_pipeline.config.errors import BoundaryViolation
@@ -13,7 +12,6 @@ from dp_pipeline.results import derived_attribute
 from dp_pipeline.results.derived_attribute import rounded_counts
 from dp_pipeline_tests.inference.test_graph import graphs
 
-fuzz = settings(derandomize=True, deadline=None, max_examples=80)
 Tables = dict[tuple[str, ...], np.ndarray]
 CHAIN = JunctionTree((("a", "b"), ("b", "c")), ((0, 1),))
 SIZES = {"a": 2, "b": 2, "c": 3}
@@ -41,11 +39,8 @@ def trees(draw: st.DrawFn) -> tuple[JunctionTree, Tables, dict[str, int]]:
     return tree, tables, sizes
 
 
-@fuzz
 @given(case=trees(), rows=st.sampled_from([0, 1, 2, 30]), seed=st.integers(0, 99))
-def test_any_tree_and_any_tables_give_rows_of_valid_codes(
-    case: tuple[JunctionTree, Tables, dict[str, int]], rows: int, seed: int
-) -> None:
+def test_any_tree_and_any_tables_give_rows_of_valid_codes(case, rows, seed):
     tree, tables, sizes = case
     codes = join_cliques(tree, tables, rows, np.random.default_rng(seed), sizes)
     assert codes.shape == (rows, len(sizes))
@@ -56,11 +51,8 @@ def test_any_tree_and_any_tables_give_rows_of_valid_codes(
     assert codes.tolist() == again.tolist()
 
 
-@fuzz
 @given(graph=graphs(), rows=st.integers(1, 40), seed=st.integers(0, 99))
-def test_tables_that_rows_were_counted_into_come_back_exactly(
-    graph: tuple[nx.Graph, dict[str, int]], rows: int, seed: int
-) -> None:
+def test_tables_that_rows_were_counted_into_come_back_exactly(graph, rows, seed):
     """Whole expectations in every slice: nothing is left to chance but who is combined."""
     edges, sizes = graph
     tree = JunctionTree.of(triangulated_cliques(edges, sizes), sizes)
@@ -73,14 +65,14 @@ def test_tables_that_rows_were_counted_into_come_back_exactly(
         assert counts(codes, clique, sizes).tolist() == table.tolist()
 
 
-def test_columns_are_in_the_order_of_the_sizes() -> None:
+def test_columns_are_in_the_order_of_the_sizes():
     tables = {("a", "b"): np.array([[0.0, 1.0], [0.0, 0.0]]), ("b", "c"): np.eye(2, 3)}
     rng = np.random.default_rng(0)
     assert join_cliques(CHAIN, tables, 1, rng, {"c": 3, "a": 2, "b": 2}).tolist() == [[1, 0, 1]]
     assert join_cliques(CHAIN, tables, 1, rng, {"b": 2, "c": 3, "a": 2}).tolist() == [[1, 1, 0]]
 
 
-def test_the_total_of_a_table_says_nothing() -> None:
+def test_the_total_of_a_table_says_nothing():
     tables = {
         ("a", "b"): np.array([[3.0, 1], [2, 2]]),
         ("b", "c"): np.array([[1.0, 2, 2], [1, 1, 1]]),
@@ -94,20 +86,20 @@ def test_the_total_of_a_table_says_nothing() -> None:
     assert counts(drawn[0], ("b", "c"), SIZES).tolist() == [[10, 20, 20], [10, 10, 10]]
 
 
-def test_a_slice_of_nothing_falls_back_to_the_whole_table() -> None:
+def test_a_slice_of_nothing_falls_back_to_the_whole_table():
     tables = {("a", "b"): np.array([[1.0, 1.0], [0.0, 0.0]]), ("b", "c"): np.zeros((2, 3))}
     tables[("b", "c")][0] = [1, 2, 1]
     codes = join_cliques(CHAIN, tables, 80, np.random.default_rng(0), SIZES)
     assert counts(codes, ("b", "c"), SIZES).tolist() == [[10, 20, 10], [10, 20, 10]]
 
 
-def test_tables_of_nothing_give_equal_cells() -> None:
+def test_tables_of_nothing_give_equal_cells():
     tables = {("a", "b"): np.zeros((2, 2)), ("b", "c"): np.zeros((2, 3))}
     codes = join_cliques(CHAIN, tables, 12, np.random.default_rng(0), SIZES)
     assert counts(codes, ("a", "b", "c"), SIZES).sum(axis=0).tolist() == [[2, 2, 2], [2, 2, 2]]
 
 
-def test_one_level_and_no_attribute_at_all_are_joined() -> None:
+def test_one_level_and_no_attribute_at_all_are_joined():
     rng = np.random.default_rng(0)
     alone = JunctionTree.of((("a",), ("b",)), {"a": 1, "b": 1})
     tables = {("a",): np.array([7.0]), ("b",): np.array([0.0])}
@@ -117,14 +109,12 @@ def test_one_level_and_no_attribute_at_all_are_joined() -> None:
 
 
 @pytest.mark.parametrize("sizes", [{"a": 2, "b": 2}, {"a": 2, "b": 2, "c": 3, "d": 2}, {}])
-def test_attributes_without_clique_or_size_are_refused(
-    sizes: dict[str, int],
-) -> None:
+def test_attributes_without_clique_or_size_are_refused(sizes: dict[str, int]):
     with pytest.raises(BoundaryViolation, match="not a, b, c"):
         join_cliques(CHAIN, {}, 1, np.random.default_rng(0), sizes)
 
 
-def test_cliques_that_share_nothing_are_independent() -> None:
+def test_cliques_that_share_nothing_are_independent():
     """400 rows of 10 × 10 cells, 4 expected in each: χ² of 81 degrees is above 140 with
     probability 6e-5; without a shuffle it would be 3600. Seeded.
     """
@@ -137,7 +127,7 @@ def test_cliques_that_share_nothing_are_independent() -> None:
     assert ((table - 4) ** 2 / 4).sum() < 140
 
 
-def test_given_its_separator_a_clique_is_independent() -> None:
+def test_given_its_separator_a_clique_is_independent():
     """b is constant, so a and c are independent: χ² of 81 degrees as above. Seeded."""
     sizes = {"a": 10, "b": 2, "c": 10}
     tables = {("a", "b"): np.ones((10, 2)), ("b", "c"): np.ones((2, 10))}
@@ -149,7 +139,7 @@ def test_given_its_separator_a_clique_is_independent() -> None:
     assert ((table - 4) ** 2 / 4).sum() < 140
 
 
-def test_rows_are_in_no_order() -> None:
+def test_rows_are_in_no_order():
     """The ranks of 1,000 rows and their values: correlation below 0.13 in all but 4e-5 of seeds."""
     sizes = {"a": 1000}
     single = JunctionTree.of((("a",),), sizes)
@@ -167,11 +157,8 @@ rows_of_cells = st.integers(1, 6).flatmap(
 )
 
 
-@fuzz
 @given(table=rows_of_cells, seed=st.integers(0, 99), data=st.data())
-def test_every_count_is_its_expectation_rounded_up_or_down(
-    table: np.ndarray, seed: int, data: st.DataObject
-) -> None:
+def test_every_count_is_its_expectation_rounded_up_or_down(table, seed, data):
     wanted = st.lists(st.integers(0, 10**6), min_size=len(table), max_size=len(table))
     totals = np.array(data.draw(wanted))
     drawn = rounded_counts(table, totals, np.random.default_rng(seed))
@@ -183,7 +170,7 @@ def test_every_count_is_its_expectation_rounded_up_or_down(
     assert (kept[filled == 0] == 0).all()
 
 
-def test_counts_are_unbiased() -> None:
+def test_counts_are_unbiased():
     """Means of 20,000 counts in {0, 1} within 4.5 deviations (at most 0.016); of 12 checks one
     fails in 1e4 seeds. Seeded.
     """
@@ -193,7 +180,7 @@ def test_counts_are_unbiased() -> None:
     assert np.abs(np.mean(drawn, axis=0) - table).max() < 0.016
 
 
-def test_many_small_groups_add_up_to_nearly_the_marginal() -> None:
+def test_many_small_groups_add_up_to_nearly_the_marginal():
     """One row in each of 1,000 groups that are alike: golden steps leave out less than 3 rows
     for every seed, where one u for all would put all of them into one cell.
     """
@@ -203,7 +190,7 @@ def test_many_small_groups_add_up_to_nearly_the_marginal() -> None:
         assert np.abs(drawn.sum(axis=0) - [100, 200, 300, 400]).max() < 3
 
 
-def test_groups_without_rows_use_up_no_golden_step() -> None:
+def test_groups_without_rows_use_up_no_golden_step():
     """377 golden steps end nearly where they began: counted for every group, 200 rows that are
     377 groups apart would have nearly one u.
     """
@@ -214,15 +201,13 @@ def test_groups_without_rows_use_up_no_golden_step() -> None:
         assert np.abs(drawn.sum(axis=0) - 100).max() < 3
 
 
-def test_a_golden_step_that_does_not_spread_is_seen(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_golden_step_that_does_not_spread_is_seen(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(derived_attribute, "GOLDEN", 1.0)
     with pytest.raises(AssertionError):
         test_many_small_groups_add_up_to_nearly_the_marginal()
 
 
-def test_rounding_is_closer_than_independent_draws() -> None:
+def test_rounding_is_closer_than_independent_draws():
     rng = np.random.default_rng(4)
     sizes = dict.fromkeys("abc", 6)
     table = rng.exponential(size=(6, 6, 6))

@@ -8,7 +8,7 @@ from dp_pipeline.inference.junction_tree import JunctionTree
 TREE = JunctionTree((("a", "b"), ("b", "c")), ((0, 1),))
 
 
-def test_conditional_rows_are_as_many_as_expected() -> None:
+def test_conditional_rows_are_as_many_as_expected():
     """Independent draws would be off by about 15 of 1,000 rows."""
     rng = np.random.default_rng(0)
     joint = rng.dirichlet(np.ones(12)).reshape(2, 3, 2)
@@ -23,7 +23,7 @@ def test_conditional_rows_are_as_many_as_expected() -> None:
     assert np.abs(counts - 1_000 * of_b[..., None] * of_c).max() < 6
 
 
-def test_rows_beside_each_other_do_not_depend_on_each_other() -> None:
+def test_rows_beside_each_other_do_not_depend_on_each_other():
     tables = {("a", "b"): np.array([[1.0, 1.0]]), ("b", "c"): np.ones((2, 1))}
     given = np.zeros(20_000, dtype=np.int64)
     drawn = sample_conditionally(TREE, tables, {"a": given}, np.random.default_rng(1))
@@ -32,7 +32,7 @@ def test_rows_beside_each_other_do_not_depend_on_each_other() -> None:
     assert abs((first == second).mean() - 0.5) < 0.025
 
 
-def test_drawn_attributes_come_in_one_order_in_every_process() -> None:
+def test_drawn_attributes_come_in_one_order_in_every_process():
     names = tuple("hgfedcba")
     tables = {names: np.ones((2,) * len(names))}
     tree = JunctionTree((names,), ())

@@ -61,24 +61,24 @@ def of_one_weight(
 
 
 @pytest.mark.parametrize("name", ASKED)
-def test_weight_and_costs_are_right_in_expectation(name: str) -> None:
+def test_weight_and_costs_are_right_in_expectation(name: str):
     assert deviation_in_errors(lightweight_coreset, name) < ERRORS
 
 
 @pytest.mark.parametrize("name", [name for name in ASKED if name != "the weight"])
-def test_points_that_all_weigh_the_same_are_caught(name: str) -> None:
+def test_points_that_all_weigh_the_same_are_caught(name: str):
     assert deviation_in_errors(of_one_weight, name) > ERRORS
 
 
 @pytest.mark.parametrize("size", [200, 201, 10**6])
-def test_all_points_are_kept_as_they_are_when_they_are_few(size: int) -> None:
+def test_all_points_are_kept_as_they_are_when_they_are_few(size: int):
     points, weights = uneven()
     kept = lightweight_coreset(points, weights, size=size, rng=np.random.default_rng(1))
     assert kept[0] is points
     assert kept[1] is weights
 
 
-def test_as_many_points_as_asked_for_are_drawn_from_those_given() -> None:
+def test_as_many_points_as_asked_for_are_drawn_from_those_given():
     points, weights = uneven()
     few, their_weights = lightweight_coreset(
         points, weights, size=SIZE, rng=np.random.default_rng(1)
@@ -88,13 +88,13 @@ def test_as_many_points_as_asked_for_are_drawn_from_those_given() -> None:
     assert (their_weights > 0).all()
 
 
-def test_points_in_one_place_are_drawn_by_their_weights() -> None:
+def test_points_in_one_place_are_drawn_by_their_weights():
     points, weights = np.zeros((9, 1)), np.arange(1.0, 10.0)
     _, drawn = lightweight_coreset(points, weights, size=4, rng=np.random.default_rng(1))
     assert drawn == pytest.approx(np.full(4, 45 / 4))
 
 
-def test_the_same_generator_draws_the_same_points() -> None:
+def test_the_same_generator_draws_the_same_points():
     points, weights = uneven()
     first, again = (
         lightweight_coreset(points, weights, size=SIZE, rng=np.random.default_rng(3))

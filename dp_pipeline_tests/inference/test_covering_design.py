@@ -3,7 +3,7 @@
 from itertools import combinations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dp_pipeline.inference.junction_tree import cell_count
@@ -19,9 +19,8 @@ sizes_of = st.lists(st.integers(1, 50), min_size=1, max_size=12).map(
 )
 
 
-@settings(derandomize=True, deadline=None, max_examples=50)
 @given(sizes=sizes_of, cells=st.integers(1, 2000), many=st.integers(2, 12))
-def test_every_pair_is_in_a_view_of_few_cells(sizes: dict[str, int], cells: int, many: int) -> None:
+def test_every_pair_is_in_a_view_of_few_cells(sizes: dict[str, int], cells: int, many: int):
     views = covering_design(sizes, most_cells=cells, most_attributes=many)
     held = {pair for view in views for pair in combinations(view, 2)}
     assert held == set(combinations(sizes, 2))
@@ -34,15 +33,15 @@ def test_every_pair_is_in_a_view_of_few_cells(sizes: dict[str, int], cells: int,
 @pytest.mark.parametrize(
     ("many", "size", "views"), [(8, 8, 1), (9, 8, 3), (16, 8, 6), (12, 6, 6), (6, 2, 15)]
 )
-def test_small_designs_are_the_best_ones_known(many: int, size: int, views: int) -> None:
+def test_small_designs_are_the_best_ones_known(many: int, size: int, views: int):
     design = covering_design(bits(many), most_cells=1 << many, most_attributes=size)
     assert len(design) == views
 
 
-def test_a_wide_design_is_near_the_least_that_there_could_be() -> None:
+def test_a_wide_design_is_near_the_least_that_there_could_be():
     # Schönheim: ⌈86/8 · ⌈85/7⌉⌉ = 140 views at least.
     assert 140 <= len(covering_design(bits(86), most_cells=256, most_attributes=86)) <= 190
 
 
-def test_one_attribute_is_a_view_by_itself() -> None:
+def test_one_attribute_is_a_view_by_itself():
     assert covering_design({"a": 99}, most_cells=4, most_attributes=2) == (("a",),)

@@ -68,7 +68,7 @@ def error_by_loops(expected: ExpectedError, tables, amounts) -> float:
 @both_rates
 @both_weights
 @pytest.mark.parametrize("tables", [TABLES, []])
-def test_error_is_that_of_what_is_measured(rate: NoiseRate, tables, *, weighs: bool) -> None:
+def test_error_is_that_of_what_is_measured(rate: NoiseRate, tables, *, weighs: bool):
     expected = model(rate, weighs=weighs)
     amounts = np.concatenate(expected.divide(tables, 0.9))
     assert expected.of(tables, 0.9) == pytest.approx(error_by_loops(expected, tables, amounts))
@@ -76,7 +76,7 @@ def test_error_is_that_of_what_is_measured(rate: NoiseRate, tables, *, weighs: b
 
 @both_rates
 @both_weights
-def test_falls_are_the_derivative_of_the_error(rate: NoiseRate, *, weighs: bool) -> None:
+def test_falls_are_the_derivative_of_the_error(rate: NoiseRate, *, weighs: bool):
     expected, amounts = model(rate, weighs=weighs), np.array([0.2, 0.3, 0.05, 0.1, 0.15, 0.2])
     total, step, slopes = float(amounts.sum()), 1e-6, []
     falls = expected.slopes(expected.information(TABLES), amounts[None] / total, total)[0]
@@ -90,7 +90,7 @@ def test_falls_are_the_derivative_of_the_error(rate: NoiseRate, *, weighs: bool)
 
 @both_rates
 @both_weights
-def test_no_move_of_amounts_gains(rate: NoiseRate, *, weighs: bool) -> None:
+def test_no_move_of_amounts_gains(rate: NoiseRate, *, weighs: bool):
     expected = model(rate, weighs=weighs)
     amounts = np.concatenate(expected.divide(TABLES, 1.0))
     assert amounts.sum() == pytest.approx(1.0)
@@ -104,19 +104,19 @@ def test_no_move_of_amounts_gains(rate: NoiseRate, *, weighs: bool) -> None:
             assert error_by_loops(expected, TABLES, moved) > least * (1 - 1e-3)
 
 
-def test_a_table_leaves_less_for_its_one_way_marginals() -> None:
+def test_a_table_leaves_less_for_its_one_way_marginals():
     expected = model(EPSILON, paid=1e-3)
     _, alone = expected.divide([("c", "d")], 1.0)
     _, measured = expected.divide([("a", "b")], 1.0)
     assert measured[:2].sum() < alone[:2].sum()
 
 
-def test_a_table_over_groups_says_no_one_way_marginal() -> None:
+def test_a_table_over_groups_says_no_one_way_marginal():
     expected = model(EPSILON, grouped={**SIZES, "d": 3})
     assert expected.information([("a", "d")]).precision.tolist() == [[[1 / 12, 0.0, 0.0, 0.0]]]
 
 
-def test_tables_alone_get_all_of_the_amount() -> None:
+def test_tables_alone_get_all_of_the_amount():
     packed = [("a", "b"), ("c", "d")]
     of_tables, of_singles = model(EPSILON, paid=0.0).divide(packed, 0.7, singles=False)
     assert of_tables.sum() == pytest.approx(0.7)
@@ -124,7 +124,7 @@ def test_tables_alone_get_all_of_the_amount() -> None:
 
 
 @both_rates
-def test_numbers_of_tables_of_pairs_have_their_errors(rate: NoiseRate) -> None:
+def test_numbers_of_tables_of_pairs_have_their_errors(rate: NoiseRate):
     expected = model(rate, unexplained=300.0)
     order = np.array([5, 0, 3, 1, 2, 4])
     pairs = [list(combinations(SIZES, 2))[place] for place in order]

@@ -55,7 +55,7 @@ def sizes_of(sizes: Sequence[int] = SIZES) -> dict[str, int]:
 CHAIN = [("x0", "x1"), ("x1", "x2"), ("x2", "x3")]
 
 
-def test_rows_have_the_marginals_that_were_measured() -> None:
+def test_rows_have_the_marginals_that_were_measured():
     fitted = FittedRows((COUNTED, *map(exact, CHAIN)), sizes_of())
     table = drawn(fitted)
     assert max(off(table, names) for names in CHAIN) < 0.01
@@ -63,14 +63,14 @@ def test_rows_have_the_marginals_that_were_measured() -> None:
     assert [one.attributes for one in table.measured] == [(), *CHAIN]
 
 
-def test_tables_that_are_disjoint_make_independent_attributes() -> None:
+def test_tables_that_are_disjoint_make_independent_attributes():
     table = drawn(FittedRows((COUNTED, exact(("x0", "x1")), exact(("x2", "x3"))), sizes_of()))
     assert max(off(table, names) for names in [("x0", "x1"), ("x2", "x3")]) < 0.01
     product = np.outer(exact(("x1",)).table, exact(("x2",)).table) / ROWS**2
     assert np.abs(table.probabilities(("x1", "x2")) - product).sum() / 2 < 0.02
 
 
-def test_where_no_clique_fits_rows_come_from_a_network() -> None:
+def test_where_no_clique_fits_rows_come_from_a_network():
     pairs = list(combinations(NAMES, 2))
     whole, capped = (
         drawn(FittedRows((COUNTED, *map(exact, pairs)), sizes_of(), cap=cap)) for cap in (48, 47)
@@ -81,7 +81,7 @@ def test_where_no_clique_fits_rows_come_from_a_network() -> None:
         assert max(off(table, names) for names in pairs) < 0.03
 
 
-def test_an_attribute_of_no_table_has_its_one_way_marginal() -> None:
+def test_an_attribute_of_no_table_has_its_one_way_marginal():
     pairs = list(combinations(NAMES[:3], 2))
     ways = OneWays.of([exact((name,)) for name in NAMES], COUNTED)
     table = drawn(FittedRows((COUNTED, *map(exact, pairs)), sizes_of(), ways, cap=12))
@@ -89,7 +89,7 @@ def test_an_attribute_of_no_table_has_its_one_way_marginal() -> None:
     assert max(off(table, names) for names in [*pairs, (NAMES[3],)]) < 0.01
 
 
-def test_groups_are_drawn_back_into_levels_by_the_one_way_shares() -> None:
+def test_groups_are_drawn_back_into_levels_by_the_one_way_shares():
     groupings = {"x2": Grouping((0, 0, 1, 1))}
     ways = OneWays.of([exact((name,)) for name in NAMES], COUNTED)
     pair = exact(("x1", "x2"), groupings=groupings)
@@ -102,7 +102,7 @@ def test_groups_are_drawn_back_into_levels_by_the_one_way_shares() -> None:
 
 @pytest.mark.parametrize("sizes", [(1,), (1, 1, 1), (1, 3, 1)])
 @pytest.mark.parametrize("rows", [0, 5])
-def test_attributes_of_one_level_need_no_table(sizes: Sequence[int], rows: int) -> None:
+def test_attributes_of_one_level_need_no_table(sizes: Sequence[int], rows: int):
     several = {name: size for name, size in sizes_of(sizes).items() if size > 1}
     ways = [NoisyMarginal((n,), np.array([7, 2, 1]), QUIET) for n in several]
     table = drawn(FittedRows((COUNTED, *ways), several), rows=rows, sizes=sizes)
@@ -111,7 +111,7 @@ def test_attributes_of_one_level_need_no_table(sizes: Sequence[int], rows: int) 
     assert (table.codes[:, [size == 1 for size in sizes]] == 0).all()
 
 
-def test_the_number_of_rows_is_what_the_tables_estimate_together() -> None:
+def test_the_number_of_rows_is_what_the_tables_estimate_together():
     seen: list[float] = []
     fitted = FittedRows((COUNTED, *map(exact, CHAIN)), sizes_of())
 

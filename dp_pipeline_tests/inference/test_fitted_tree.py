@@ -52,7 +52,7 @@ def marginal(table: FloatArray, names: tuple[str, ...]) -> FloatArray:
 
 @every_tree
 @pytest.mark.parametrize("seed", range(5))
-def test_every_pair_is_predicted_exactly(cliques: tuple[tuple[str, ...], ...], seed: int) -> None:
+def test_every_pair_is_predicted_exactly(cliques: tuple[tuple[str, ...], ...], seed: int):
     fitted = drawn(cliques, seed=seed)
     whole = joint(fitted)
     assert np.isclose(whole.sum(), 100)
@@ -61,9 +61,7 @@ def test_every_pair_is_predicted_exactly(cliques: tuple[tuple[str, ...], ...], s
 
 
 @every_tree
-def test_three_attributes_are_predicted_nearly(
-    cliques: tuple[tuple[str, ...], ...],
-) -> None:
+def test_three_attributes_are_predicted_nearly(cliques: tuple[tuple[str, ...], ...]):
     fitted = drawn(cliques, seed=1)
     whole = joint(fitted)
     for names in combinations(SIZES, 3):
@@ -74,12 +72,12 @@ def test_three_attributes_are_predicted_nearly(
         assert off < (1e-9 if held else 1.0)
 
 
-def test_what_is_predicted_is_the_same_every_time() -> None:
+def test_what_is_predicted_is_the_same_every_time():
     one, other = (drawn(TREES["a chain"], seed=1) for _ in range(2))
     assert (one.predict_counts(("a", "c", "e")) == other.predict_counts(("a", "c", "e"))).all()
 
 
-def test_a_level_that_nobody_has_is_predicted_to_stay_so() -> None:
+def test_a_level_that_nobody_has_is_predicted_to_stay_so():
     # Potentials of ±2000 leave cells without any probability.
     fitted = drawn(TREES["a chain"], seed=2, spread=2000.0)
     for pair in combinations(SIZES, 2):
@@ -87,7 +85,7 @@ def test_a_level_that_nobody_has_is_predicted_to_stay_so() -> None:
         assert np.isclose(fitted.predict_counts(pair).sum(), 100)
 
 
-def test_tables_without_noise_are_predicted_and_drawn() -> None:
+def test_tables_without_noise_are_predicted_and_drawn():
     sizes = {"a": 2, "b": 2, "c": 2}
     measured = [
         NoisyMarginal(("a", "b"), np.array([[30, 10], [0, 20]]), Fraction(1, 100)),
@@ -103,7 +101,7 @@ def test_tables_without_noise_are_predicted_and_drawn() -> None:
     assert np.abs(counts - measured[0].table).max() <= 1
 
 
-def test_a_table_below_nothing_is_a_distribution_of_one_row() -> None:
+def test_a_table_below_nothing_is_a_distribution_of_one_row():
     measured = [NoisyMarginal(("a", "b"), np.full((2, 2), -5), Fraction(1))]
     fitted = FittedTree.of((("a", "b"),), measured, {"a": 2, "b": 2}, iterations=100)
     assert fitted.rows == 1

@@ -2,18 +2,15 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from dp_pipeline.inference.graphical_model import GraphicalModel
 from dp_pipeline.inference.junction_tree import JunctionTree
 from dp_pipeline_tests.results.small_models import Small, small_models, summed
 
-fuzz = settings(derandomize=True, deadline=None, max_examples=60)
 
-
-@fuzz
 @given(small=small_models())
-def test_marginals_are_those_of_the_full_joint_table(small: Small) -> None:
+def test_marginals_are_those_of_the_full_joint_table(small: Small):
     tables, log_total = small.model.marginals(small.potentials)
     expected, expected_total = small.marginals()
     assert log_total == pytest.approx(expected_total, rel=1e-12, abs=1e-9)
@@ -31,14 +28,14 @@ def chain(length: int, size: int = 2) -> GraphicalModel:
 
 
 @pytest.mark.parametrize("potential", [-1000.0, 1000.0])
-def test_a_thousand_huge_potentials_do_not_overflow(potential: float) -> None:
+def test_a_thousand_huge_potentials_do_not_overflow(potential: float):
     model = chain(1000)
     tables, log_total = model.marginals([np.full(node.shape, potential) for node in model.nodes])
     assert log_total == pytest.approx(1000 * potential + 1001 * np.log(2))
     assert all(np.allclose(table, 0.25) for table in tables)
 
 
-def test_what_is_impossible_stays_so_down_the_tree() -> None:
+def test_what_is_impossible_stays_so_down_the_tree():
     model = chain(3)
     first = np.array([[0.0, 0.0], [-1000.0, -1000.0]])
     same = np.array([[0.0, -1000.0], [-1000.0, 0.0]])
@@ -47,16 +44,15 @@ def test_what_is_impossible_stays_so_down_the_tree() -> None:
     assert np.allclose(tables[2], [[0.5, 0.0], [0.0, 0.5]])
 
 
-def test_potentials_are_not_changed() -> None:
+def test_potentials_are_not_changed():
     model = chain(2)
     potentials = [np.ones(node.shape) * at for at, node in enumerate(model.nodes)]
     model.marginals(potentials)
     assert [table.max() for table in potentials] == [0, 1]
 
 
-@fuzz
 @given(small=small_models(spread=(1.0,)))
-def test_tables_by_clique_have_the_axes_of_the_clique(small: Small) -> None:
+def test_tables_by_clique_have_the_axes_of_the_clique(small: Small):
     tables, _ = small.model.marginals(small.potentials)
     by_clique = small.model.by_clique(tables)
     assert list(by_clique) == [small.tree.cliques[at] for at in small.tree.order]
@@ -66,9 +62,8 @@ def test_tables_by_clique_have_the_axes_of_the_clique(small: Small) -> None:
         assert np.array_equal(table, summed(own, node.names, clique))
 
 
-@fuzz
 @given(small=small_models(spread=(1.0,)))
-def test_the_home_of_attributes_is_a_smallest_clique(small: Small) -> None:
+def test_the_home_of_attributes_is_a_smallest_clique(small: Small):
     model = small.model
     assert model.cells == sum(table.size for table in model.zeros())
     for node in model.nodes:
@@ -79,12 +74,9 @@ def test_the_home_of_attributes_is_a_smallest_clique(small: Small) -> None:
             assert np.prod(home.shape) == min(np.prod(one.shape) for one in holding)
 
 
-def test_attributes_that_no_clique_has_together_have_no_home() -> None:
+def test_attributes_that_no_clique_has_together_have_no_home():
     with pytest.raises(ValueError, match="empty"):
         chain(2).home(("x0", "x2"))
-
-
-# A mutant.
 
 
 class ForgetsAMessage(GraphicalModel):
@@ -95,8 +87,7 @@ class ForgetsAMessage(GraphicalModel):
         return super().marginals(silent)
 
 
-def test_a_message_that_is_lost_is_caught() -> None:
-    @fuzz
+def test_a_message_that_is_lost_is_caught():
     @given(small=small_models())
     def agrees(small: Small) -> None:
         lossy = ForgetsAMessage(small.tree, small.model.sizes)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.inference.junction_tree import JunctionTree, triangulated_cliques
-from dp_pipeline_tests.inference.test_graph import FIGURE, NAMES, fuzz, graphs
+from dp_pipeline_tests.inference.test_graph import FIGURE, NAMES, graphs
 
 FIGURE_SIZES = dict(zip(NAMES, (2, 2, 3, 3, 2, 2), strict=True))
 FIGURE_CLIQUES = tuple(tuple(f"a{number}" for number in sorted(clique)) for clique in FIGURE)
@@ -22,11 +22,8 @@ def hangs_together(tree: JunctionTree) -> bool:
     return nx.is_tree(joined) and all(nx.is_connected(joined.subgraph(home)) for home in homes)
 
 
-@fuzz
 @given(case=graphs())
-def test_any_triangulated_graph_has_running_intersection(
-    case: tuple[nx.Graph, dict[str, int]],
-) -> None:
+def test_any_triangulated_graph_has_running_intersection(case: tuple[nx.Graph, dict[str, int]]):
     graph, sizes = case
     cliques = triangulated_cliques(graph, sizes)
     tree = JunctionTree.of(cliques, sizes)
@@ -35,11 +32,8 @@ def test_any_triangulated_graph_has_running_intersection(
     assert tree.order == tuple(range(len(cliques)))
 
 
-@fuzz
 @given(case=graphs())
-def test_the_check_agrees_with_the_definition(
-    case: tuple[nx.Graph, dict[str, int]],
-) -> None:
+def test_the_check_agrees_with_the_definition(case: tuple[nx.Graph, dict[str, int]]):
     graph, sizes = case
     cliques = tuple(tuple(clique) for clique in nx.find_cliques(graph))
     links = tuple((at // 2, at + 1) for at in range(len(cliques) - 1))
@@ -52,7 +46,7 @@ def test_the_check_agrees_with_the_definition(
             tree.require_running_intersection()
 
 
-def test_the_figure_has_its_tree() -> None:
+def test_the_figure_has_its_tree():
     tree = JunctionTree.of(FIGURE_CLIQUES, FIGURE_SIZES)
     linked = {
         frozenset((tree.cliques[parent], tree.cliques[child])) for parent, child in tree.links
@@ -66,17 +60,14 @@ def test_the_figure_has_its_tree() -> None:
     assert sorted(tree.cells(FIGURE_SIZES)) == [4, 12, 12, 18]
 
 
-def test_the_root_is_the_clique_with_the_most_cells() -> None:
+def test_the_root_is_the_clique_with_the_most_cells():
     cliques = (("a", "b"), ("b", "c"), ("c", "d"))
     assert JunctionTree.of(cliques, dict.fromkeys("abcd", 2)).cliques == cliques
     assert JunctionTree.of(cliques, {"a": 2, "b": 2, "c": 2, "d": 3}).cliques[0] == ("c", "d")
 
 
-@fuzz
 @given(case=graphs(), data=st.data())
-def test_every_order_of_the_cliques_gives_the_same_separators(
-    case: tuple[nx.Graph, dict[str, int]], data: st.DataObject
-) -> None:
+def test_every_order_of_the_cliques_gives_the_same_separators(case, data):
     graph, sizes = case
     cliques = triangulated_cliques(graph, sizes)
     trees = [
@@ -87,18 +78,18 @@ def test_every_order_of_the_cliques_gives_the_same_separators(
     assert first == second
 
 
-def test_a_separator_is_in_the_order_of_the_child() -> None:
+def test_a_separator_is_in_the_order_of_the_child():
     tree = JunctionTree((("b", "a", "c"), ("a", "d", "b")), ((0, 1),))
     assert tree.separator((0, 1)) == ("a", "b")
 
 
-def test_no_clique_and_a_clique_of_nothing_have_trees() -> None:
+def test_no_clique_and_a_clique_of_nothing_have_trees():
     assert JunctionTree.of((), {}) == JunctionTree((), ())
     assert JunctionTree((), ()).order == ()
     assert JunctionTree.of(((),), {}).cells({}) == (1,)
 
 
-def test_cliques_around_a_hole_are_refused() -> None:
+def test_cliques_around_a_hole_are_refused():
     square = [("a", "b"), ("b", "c"), ("c", "d"), ("a", "d")]
     with pytest.raises(BoundaryViolation, match="must be connected"):
         JunctionTree.of(square, dict.fromkeys("abcd", 2))
@@ -115,9 +106,7 @@ def test_cliques_around_a_hole_are_refused() -> None:
         (((0, 1), (0, 2)), "clique 2 .c, d. hangs below a clique without c"),
     ],
 )
-def test_links_that_are_no_junction_tree_are_refused(
-    links: tuple[tuple[int, int], ...], message: str
-) -> None:
+def test_links_that_are_no_junction_tree_are_refused(links, message):
     tree = JunctionTree((("a", "b"), ("b", "c"), ("c", "d")), links)
     with pytest.raises(BoundaryViolation, match=message):
         tree.require_running_intersection()

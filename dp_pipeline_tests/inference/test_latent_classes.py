@@ -92,14 +92,14 @@ def off(cells: FloatArray, codes: IntArray = CODES) -> float:
     return float(np.mean(misses))
 
 
-def test_two_classes_find_the_hidden_attribute() -> None:
+def test_two_classes_find_the_hidden_attribute():
     found = LatentClasses.of(CODES, SIZES, classes=2)
     assert sorted(found.weights) == pytest.approx([0.3, 0.7], abs=0.03)
     chances = np.sort([found.shares[name][1] for name in NAMES], axis=1)
     assert np.abs(chances - [0.03, 0.9]).max() < 0.03
 
 
-def test_classes_that_overlap_have_their_weights() -> None:
+def test_classes_that_overlap_have_their_weights():
     rng = np.random.default_rng(7)
     hidden = rng.random((ROWS, 1)) < 0.15
     codes = (rng.random((ROWS, len(NAMES))) < np.where(hidden, 0.75, 0.25)) * 1
@@ -107,18 +107,14 @@ def test_classes_that_overlap_have_their_weights() -> None:
     assert found.weights.min() == pytest.approx(0.15, abs=0.04)
 
 
-def test_classes_begin_along_what_attributes_have_in_common(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_classes_begin_along_what_attributes_have_in_common(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(latent_classes, "STEPS", 0)
     found = LatentClasses.of(CODES, SIZES, classes=2)
     apart = [abs(found.shares[name][1, 0] - found.shares[name][1, 1]) for name in NAMES]
     assert min(apart) > 0.4
 
 
-def test_the_sign_of_the_first_component_changes_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_sign_of_the_first_component_changes_nothing(monkeypatch: pytest.MonkeyPatch):
     eigh = np.linalg.eigh
     found = LatentClasses.of(CODES, SIZES).table(NAMES)
     monkeypatch.setattr(np.linalg, "eigh", lambda matrix: (eigh(matrix)[0], -eigh(matrix)[1]))
@@ -126,9 +122,7 @@ def test_the_sign_of_the_first_component_changes_nothing(
 
 
 @pytest.mark.parametrize("column", ["varied", "constant"])
-def test_thousands_of_levels_take_no_matrix_of_their_pairs(
-    monkeypatch: pytest.MonkeyPatch, column: str
-) -> None:
+def test_thousands_of_levels_take_no_matrix_of_their_pairs(monkeypatch: pytest.MonkeyPatch, column):
     levels, eigh = 5000, np.linalg.eigh
 
     def of_few(matrix: FloatArray) -> Any:
@@ -149,13 +143,13 @@ def test_thousands_of_levels_take_no_matrix_of_their_pairs(
         assert sorted(found.weights) == pytest.approx([0.3, 0.7], abs=0.03)
 
 
-def test_one_class_is_attributes_that_are_independent() -> None:
+def test_one_class_is_attributes_that_are_independent():
     found = LatentClasses.of(CODES, SIZES, classes=1)
     product = np.outer(counted(("a",)), counted(("b",))) / ROWS**2
     assert np.allclose(found.table(("a", "b")), product, atol=1e-6)
 
 
-def test_tables_of_classes_are_probabilities_that_agree() -> None:
+def test_tables_of_classes_are_probabilities_that_agree():
     rng = np.random.default_rng(1)
     codes = rng.integers(0, [3, 2, 5], (300, 3))
     found = LatentClasses.of(codes, {"x": 3, "y": 2, "z": 5})
@@ -166,7 +160,7 @@ def test_tables_of_classes_are_probabilities_that_agree() -> None:
     assert np.allclose(cells.sum(axis=2).T, found.table(("x", "z")))
 
 
-def test_attributes_of_several_levels_keep_their_places() -> None:
+def test_attributes_of_several_levels_keep_their_places():
     codes = np.repeat([[0, 1, 4], [2, 0, 3]], 60, axis=0)
     found = LatentClasses.of(codes, {"x": 3, "y": 2, "z": 5}, classes=2)
     cells = found.table(("x", "y", "z"))
@@ -174,12 +168,12 @@ def test_attributes_of_several_levels_keep_their_places() -> None:
 
 
 @pytest.mark.parametrize("rows", [1, 3])
-def test_fewer_rows_than_classes_do_no_harm(rows: int) -> None:
+def test_fewer_rows_than_classes_do_no_harm(rows: int):
     found = LatentClasses.of(np.zeros((rows, 2), dtype=np.int64), {"x": 2, "y": 3})
     assert found.table(("x", "y"))[0, 0] == pytest.approx(1, abs=1e-6)
 
 
-def test_noisy_views_of_a_cause_are_told_better_near_classes() -> None:
+def test_noisy_views_of_a_cause_are_told_better_near_classes():
     # Noise of a cell is a hundredth of the rows. Seeded: no false alarm.
     errors = [
         (off(together(tables)), off(alone(tables)))
@@ -189,7 +183,7 @@ def test_noisy_views_of_a_cause_are_told_better_near_classes() -> None:
     assert near < 0.9 * before
 
 
-def test_views_of_a_chain_are_told_as_well_as_before() -> None:
+def test_views_of_a_chain_are_told_as_well_as_before():
     codes = chain()
     errors = [
         (off(together(tables, (), codes), codes), off(alone(tables, (), codes), codes))
@@ -218,7 +212,7 @@ def off_tree(tables: Sequence[FloatArray]) -> float:
     return float(np.mean([np.abs(a - b).sum() / 2 for a, b in zip(tables, exact, strict=True)]))
 
 
-def test_a_tree_of_a_cause_is_told_better_near_classes() -> None:
+def test_a_tree_of_a_cause_is_told_better_near_classes():
     # Noise of a cell is a fiftieth of the rows. Seeded: no false alarm.
     errors = [
         (off_tree(tables_of_tree(True, tables)), off_tree(tables_of_tree(False, tables)))
@@ -229,7 +223,7 @@ def test_a_tree_of_a_cause_is_told_better_near_classes() -> None:
     assert near < 0.835 * before
 
 
-def test_unmeasured_a_tree_has_the_tables_of_its_classes() -> None:
+def test_unmeasured_a_tree_has_the_tables_of_its_classes():
     model, classes = GraphicalModel(LINKED, SIZES), LatentClasses.of(CODES, SIZES)
     near = latent_classes._potentials(model, classes, start())
     for node, found in zip(
@@ -238,7 +232,7 @@ def test_unmeasured_a_tree_has_the_tables_of_its_classes() -> None:
         assert np.allclose(found, classes.table(node.names), atol=1e-6)
 
 
-def test_classes_miss_nothing_of_what_they_have_made() -> None:
+def test_classes_miss_nothing_of_what_they_have_made():
     tables = measured(PAIRS, QUIET)
     two, one = (LatentClasses.of(CODES, SIZES, classes=many) for many in (2, 1))
     fit = TreeFit.of(MODEL, tables, start())
@@ -246,7 +240,7 @@ def test_classes_miss_nothing_of_what_they_have_made() -> None:
     assert missed(one, fit) == pytest.approx(1, abs=0.02)
 
 
-def test_noise_is_not_counted_as_what_classes_miss() -> None:
+def test_noise_is_not_counted_as_what_classes_miss():
     # The cells of a pair are off by their noise, as far as a fiftieth of the rows. Seeded.
     classes = LatentClasses.of(CODES, SIZES, classes=2)
     noisy = [measured(PAIRS, 400.0**2, seed) for seed in range(8)]
@@ -254,14 +248,14 @@ def test_noise_is_not_counted_as_what_classes_miss() -> None:
     assert np.mean(found) == pytest.approx(0, abs=0.02)
 
 
-def test_a_table_of_one_attribute_says_nothing_of_a_dependence() -> None:
+def test_a_table_of_one_attribute_says_nothing_of_a_dependence():
     classes, pairs = LatentClasses.of(CODES, SIZES, classes=2), measured(PAIRS[:3], LOUD)
     far = TableEstimate(("h",), np.array([0.0, ROWS]), QUIET)
     fits = [TreeFit.of(MODEL, tables, start()) for tables in ([*pairs, far], pairs)]
     assert missed(classes, fits[0]) == pytest.approx(missed(classes, fits[1]), rel=0.01)
 
 
-def test_of_no_dependence_classes_miss_all() -> None:
+def test_of_no_dependence_classes_miss_all():
     exact = start()
     pairs = [
         TableEstimate(pair, ROWS * np.outer(exact[pair[0]], exact[pair[1]]), QUIET)
@@ -270,7 +264,7 @@ def test_of_no_dependence_classes_miss_all() -> None:
     assert missed(LatentClasses.of(CODES, SIZES), TreeFit.of(MODEL, pairs, exact)) == 1
 
 
-def test_a_tree_without_few_classes_is_fitted_without_them() -> None:
+def test_a_tree_without_few_classes_is_fitted_without_them():
     """Six attributes of sixteen levels, each one or two levels after the one before, in a ring."""
     rng, levels, names = np.random.default_rng(8), 16, NAMES[:6]
     codes = np.cumsum(rng.integers(1, 3, (ROWS, 6)), axis=1) + rng.integers(0, levels, (ROWS, 1))
@@ -289,7 +283,7 @@ def test_a_tree_without_few_classes_is_fitted_without_them() -> None:
     assert all((one == other).all() for one, other in zip(near, before, strict=True))
 
 
-def test_where_noise_is_little_classes_change_no_pair() -> None:
+def test_where_noise_is_little_classes_change_no_pair():
     tables = measured(PAIRS, QUIET)
     assert off(together(tables)) == pytest.approx(off(alone(tables)), abs=1e-4)
 
@@ -301,10 +295,8 @@ def test_where_noise_is_little_classes_change_no_pair() -> None:
         pytest.param((*PAIRS, NAMES), id="one table has all attributes"),
     ],
 )
-def test_where_classes_tell_nothing_more_nothing_is_fitted_twice(
-    tables: Sequence[Names], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    runs, run = list[Any](), TreeFit.run
+def test_where_classes_tell_nothing_more_nothing_is_fitted_twice(tables, monkeypatch):
+    noisy, fits = measured(tables, LOUD), []
 
     def counted_run(fit: TreeFit, *args: Any) -> list[FloatArray]:
         runs.append(args)
@@ -315,7 +307,7 @@ def test_where_classes_tell_nothing_more_nothing_is_fitted_twice(
     assert len(runs) == 1
 
 
-def test_cells_that_are_ruled_out_stay_empty() -> None:
+def test_cells_that_are_ruled_out_stay_empty():
     ruled = np.zeros([2] * 8)
     ruled[1, 1] = -1e3
     cells = together(measured(PAIRS, LOUD), [ruled])
@@ -323,6 +315,6 @@ def test_cells_that_are_ruled_out_stay_empty() -> None:
     assert cells.sum() == pytest.approx(1)
 
 
-def test_the_same_tables_are_always_fitted_alike() -> None:
+def test_the_same_tables_are_always_fitted_alike():
     tables = measured(PAIRS, LOUD)
     assert (together(tables) == together(tables)).all()

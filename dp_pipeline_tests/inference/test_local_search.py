@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sklearn.cluster import KMeans
@@ -10,7 +10,6 @@ from sklearn.cluster import KMeans
 from dp_pipeline.inference import kmeans
 from dp_pipeline.inference.kmeans import _NearestPairs, swap_centres
 
-fuzz = settings(derandomize=True, deadline=None, max_examples=50)
 places = arrays(np.float64, (12, 2), elements=st.integers(-9, 9).map(float))
 weights_of_all = arrays(np.float64, 12, elements=st.sampled_from([0.0, 0.5, 1.0, 100.0]))
 
@@ -35,7 +34,7 @@ def swap(
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_a_known_optimum_is_found_from_where_lloyd_stays(seed: int) -> None:
+def test_a_known_optimum_is_found_from_where_lloyd_stays(seed: int):
     everybody = np.ones(len(LINE))
     stays = KMeans(3, init=STUCK, n_init=1).fit(LINE).cluster_centers_
     assert np.sort(stays, axis=0).tolist() == STUCK.tolist()
@@ -48,9 +47,8 @@ def test_a_known_optimum_is_found_from_where_lloyd_stays(seed: int) -> None:
     assert cost(LINE, everybody, settled) == 0.5
 
 
-@fuzz
 @given(points=places, weights=weights_of_all, k=st.integers(2, 6), seed=st.integers(0, 99))
-def test_a_cost_never_rises(points: np.ndarray, weights: np.ndarray, k: int, seed: int) -> None:
+def test_a_cost_never_rises(points: np.ndarray, weights: np.ndarray, k: int, seed: int):
     centres, before = points[:k] + 0.25, points[:k] + 0.25
     last = cost(points, weights, centres)
     for steps in (1, 2, 10):
@@ -61,15 +59,12 @@ def test_a_cost_never_rises(points: np.ndarray, weights: np.ndarray, k: int, see
     assert (points[:k] + 0.25 == before).all()
 
 
-@fuzz
 @given(
     points=places,
     k=st.integers(2, 6),
     moves=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 11)), max_size=8),
 )
-def test_after_any_swaps_the_nearest_are_as_defined(
-    points: np.ndarray, k: int, moves: list[tuple[int, int]]
-) -> None:
+def test_after_any_swaps_the_nearest_are_as_defined(points, k, moves):
     centres = points[:k].copy()
     nearest = _NearestPairs(points, centres)
     for j, to in moves:
@@ -83,7 +78,7 @@ def test_after_any_swaps_the_nearest_are_as_defined(
     assert np.allclose([nearest.to_first, nearest.to_second], np.sort(expected, axis=1)[:, :2].T)
 
 
-def test_points_are_looked_at_in_blocks_of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_points_are_looked_at_in_blocks_of_any_size(monkeypatch: pytest.MonkeyPatch):
     points = np.random.default_rng(1).normal(size=(101, 3))
     whole = _NearestPairs(points, points[:7])
     monkeypatch.setattr(kmeans, "_BLOCK_CELLS", 70)
@@ -93,14 +88,14 @@ def test_points_are_looked_at_in_blocks_of_any_size(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("weights", [np.ones(6), np.zeros(6)], ids=["on every place", "nowhere"])
-def test_where_nothing_costs_anything_nothing_moves(weights: np.ndarray) -> None:
+def test_where_nothing_costs_anything_nothing_moves(weights: np.ndarray):
     points = np.repeat([[1.0], [5.0]], 3, axis=0)
     centres, any_made = swap(points, points[[0, 3]], weights)
     assert (centres == points[[0, 3]]).all()
     assert not any_made
 
 
-def test_points_without_weight_draw_no_centre() -> None:
+def test_points_without_weight_draw_no_centre():
     weights = np.array([1.0, 1.0, 0.0, 0.0, 1.0, 1.0])
     for seed in range(20):
         moved, _ = swap(LINE, np.array([[0.0], [500.0]]), weights, seed=seed)

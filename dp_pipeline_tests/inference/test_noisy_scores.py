@@ -2,12 +2,11 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dp_pipeline.inference.noisy_scores import CubeNoise, NoisyScores, NormalNoise, ScoreNoise
 
-fuzz = settings(derandomize=True, deadline=None, max_examples=60)
 noisy_values = st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=9).map(np.array)
 MEANS = [30.0, 100.0, 300.0]
 
@@ -30,10 +29,9 @@ def scores_of(noisy: np.ndarray, noise: ScoreNoise, floor: float = 0.0) -> Noisy
     return NoisyScores(noisy, np.full(len(noisy), floor), noise)
 
 
-@fuzz
 @given(noisy=noisy_values, deviation=st.floats(1e-3, 1e6), floor=st.floats(0, 1e6))
 @both_noises
-def test_scores_are_within_the_reach_of_noise(noise, noisy, deviation, floor) -> None:
+def test_scores_are_within_the_reach_of_noise(noise, noisy, deviation, floor):
     (expected, _), evidence = scores_of(noisy, noise(deviation), floor).expected(MEANS)
     assert np.isfinite(expected).all()
     assert np.isfinite(evidence)
@@ -43,7 +41,7 @@ def test_scores_are_within_the_reach_of_noise(noise, noisy, deviation, floor) ->
 
 @both_noises
 @pytest.mark.parametrize("deviation", [10.0, 100.0, 400.0])
-def test_scores_are_nearer_than_noisy_ones_cut_at_zero(noise, deviation: float) -> None:
+def test_scores_are_nearer_than_noisy_ones_cut_at_zero(noise, deviation: float):
     # 2,000 scores of mean 100; a false alarm is less likely than 10⁻⁴.
     rng, noise = np.random.default_rng(8), noise(deviation)
     scores = rng.exponential(100.0, 2_000)
@@ -55,7 +53,7 @@ def test_scores_are_nearer_than_noisy_ones_cut_at_zero(noise, deviation: float) 
 
 
 @both_noises
-def test_the_noise_of_one_way_marginals_is_taken_out(noise) -> None:
+def test_the_noise_of_one_way_marginals_is_taken_out(noise):
     # 20,000 scores; a false alarm is less likely than 10⁻⁹.
     rng, noise = np.random.default_rng(9), noise(29.0)
     scores = rng.exponential(100.0, 20_000)
@@ -66,7 +64,7 @@ def test_the_noise_of_one_way_marginals_is_taken_out(noise) -> None:
 
 
 @both_noises
-def test_a_score_far_above_the_mean_is_taken_as_measured(noise) -> None:
+def test_a_score_far_above_the_mean_is_taken_as_measured(noise):
     (expected, squares), _ = scores_of(np.array([1e6, 0.0]), noise(20.0)).expected(MEANS)
     assert [expected[0], squares[0] ** 0.5] == pytest.approx([1e6, 1e6], abs=20)
 
@@ -78,7 +76,7 @@ def measured(scores: np.ndarray, noise: ScoreNoise, floor: float = 0.0) -> Noisy
 
 @pytest.mark.parametrize("floor", [0.0, 200.0])
 @both_noises
-def test_scores_near_to_their_prediction_are_known_better(noise, floor: float) -> None:
+def test_scores_near_to_their_prediction_are_known_better(noise, floor: float):
     # 3,000 scores, off by .2 of the noise's deviation; a false alarm is less likely than 10⁻⁹.
     rng, noise = np.random.default_rng(6), noise(346.0)
     prediction = rng.exponential(1000.0, 3000)
@@ -93,7 +91,7 @@ def test_scores_near_to_their_prediction_are_known_better(noise, floor: float) -
 
 
 @both_noises
-def test_a_wrong_prediction_is_unlikely(noise) -> None:
+def test_a_wrong_prediction_is_unlikely(noise):
     rng, noise = np.random.default_rng(6), noise(170.0)
     prediction = rng.exponential(1000.0, 2000)
     off = rng.laplace(0, 1000.0, len(prediction))
@@ -102,18 +100,17 @@ def test_a_wrong_prediction_is_unlikely(noise) -> None:
         assert noisy.expected_near(prediction)[1] < noisy.expected([float(scores.mean())])[1]
 
 
-def test_some_pairs_keep_their_floor() -> None:
+def test_some_pairs_keep_their_floor():
     scores = NoisyScores(np.array([5.0, 6.0, 7.0]), np.array([1.0, 2.0, 3.0]), NormalNoise(1.0))
     some = scores.of(np.array([2, 0]))
     assert (some.noisy.tolist(), some.floor.tolist()) == ([7.0, 5.0], [3.0, 1.0])
     assert some.noise is scores.noise
 
 
-@fuzz
 @given(
     many=st.integers(1, 400), scale=st.floats(0.5, 50), far=st.sampled_from([0.1, 0.5, 0.9, 1.1])
 )
-def test_cube_noise_is_as_likely_as_its_density(many: int, scale: float, far: float) -> None:
+def test_cube_noise_is_as_likely_as_its_density(many: int, scale: float, far: float):
     # 60,000 draws of a radius; a false alarm in 60 cases is less likely than 10⁻⁶.
     noise, rng = CubeNoise(many, scale), np.random.default_rng(3)
     radius = rng.gamma(many + 1, scale, 60_000)

@@ -4,18 +4,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from dp_pipeline.inference.noisy_tree import (
-    NoisyTree,
-    Sparsity,
-    find_far_leaves,
-    may_hold_rows,
-)
+from dp_pipeline.inference.noisy_tree import NoisyTree, Sparsity, find_far_leaves, may_hold_rows
 from dp_pipeline.results.trees import Prefixes
 
-fuzz = settings(derandomize=True, deadline=None, max_examples=60)
 sparsities = st.none() | st.builds(Sparsity, st.floats(0, 3), st.floats(0, 3))
 NO_NOISE = 1e-13
 """A variance at which nothing but 0 is drawn."""
@@ -82,10 +76,7 @@ def family(*values: float, variance: float = 1.0) -> NoisyTree:
     return tree
 
 
-# By hand.
-
-
-def test_five_nodes_agree_as_they_do_by_hand() -> None:
+def test_five_nodes_agree_as_they_do_by_hand():
     # Up: the first half is (10/4 + 8/2)/(1/4 + 1/2) = 26/3 with variance 4/3; with 6 the root
     # has 44/3. Down: differences of ±4/3 keep 1 − (1/4)·(8/3)/(32/9) = 13/16, so 22/3 ± 13/12;
     # below, ±1 keeps 1 − (1/4)·1/2 = 7/8.
@@ -94,33 +85,33 @@ def test_five_nodes_agree_as_they_do_by_hand() -> None:
     assert counts == pytest.approx([44 / 3, first, second, first / 2 - 7 / 8, first / 2 + 7 / 8])
 
 
-def test_a_second_count_is_combined_by_inverse_variance() -> None:
+def test_a_second_count_is_combined_by_inverse_variance():
     tree = family(10, 6, variance=4.0)
     tree.count_again(np.array([1]), np.array([4]), np.array([2.0]))
     # (10/4 + 4/2)/(1/4 + 1/2) = 6: no difference is left, and no more is missing.
     assert tree.counts(first=None, below=None) == pytest.approx([12, 6, 6])
 
 
-def test_leaves_are_nodes_without_children_in_order() -> None:
+def test_leaves_are_nodes_without_children_in_order():
     positions, nodes = five_nodes().leaves
     assert positions.tolist() == [2, 3, 4]
     assert nodes.depths.tolist() == [1, 2, 2]
     assert nodes.bits.tolist() == [1, 0, 1]
 
 
-def test_counting_leaves_the_tree_as_it_was() -> None:
+def test_counting_leaves_the_tree_as_it_was():
     tree = five_nodes()
     first, again = (tree.counts(first=None, below=Sparsity(3, 2)) for _ in range(2))
     assert (first == again).all()
 
 
-def test_no_children_are_no_family() -> None:
+def test_no_children_are_no_family():
     tree, none = NoisyTree(), np.zeros(0, dtype=np.int64)
     assert not tree.add(none, Prefixes.concatenate([]), np.zeros((0, 16)), np.zeros(0)).size
     assert tree.counts(first=None, below=None).tolist() == [1]
 
 
-def test_a_root_has_one_row_at_least() -> None:
+def test_a_root_has_one_row_at_least():
     assert family(-5, -7).counts(first=None, below=None)[0] == 1
 
 
@@ -140,25 +131,25 @@ KEPT = {
 
 
 @pytest.mark.parametrize("values", EMPTY_BESIDE_ONE.values(), ids=EMPTY_BESIDE_ONE)
-def test_what_is_noise_beside_a_certain_child_is_taken_for_empty(values: tuple[float, ...]) -> None:
+def test_what_is_noise_beside_a_certain_child_is_taken_for_empty(values: tuple[float, ...]):
     root, *children = family(*values).counts(first=THREE_AND_TWO, below=None)
     assert children == [pytest.approx(root), 0, 0, 0]
 
 
 @pytest.mark.parametrize("values", KEPT.values(), ids=KEPT)
-def test_what_may_not_be_noise_is_kept(values: tuple[float, ...]) -> None:
+def test_what_may_not_be_noise_is_kept(values: tuple[float, ...]):
     tree = family(*values)
     assert (
         tree.counts(first=THREE_AND_TWO, below=None) == tree.counts(first=None, below=None)
     ).all()
 
 
-def test_two_certain_children_share_what_the_others_lose() -> None:
+def test_two_certain_children_share_what_the_others_lose():
     root, *children = family(20, 20, 0.5, 0.5).counts(first=THREE_AND_TWO, below=None)
     assert children == pytest.approx([root / 2, root / 2, 0, 0])
 
 
-def test_the_roots_children_have_a_rule_of_their_own() -> None:
+def test_the_roots_children_have_a_rule_of_their_own():
     tree = family(10, 0.5)
     children = Prefixes.root().children(1)
     values, variance = np.array([[10, 0.5], [0.5, 0.0]]), np.array([1.0, 1.0])
@@ -170,14 +161,8 @@ def test_the_roots_children_have_a_rule_of_their_own() -> None:
     assert sparse_below[4] == 0
 
 
-# Whatever the noise.
-
-
-@fuzz
 @given(grown=grown_trees(), first=sparsities, below=sparsities)
-def test_counts_are_never_negative_and_add_up_along_the_tree(
-    grown: Grown, first: Sparsity | None, below: Sparsity | None
-) -> None:
+def test_counts_are_never_negative_and_add_up_along_the_tree(grown, first, below):
     counts = grown.tree.counts(first=first, below=below)
     assert len(counts) == len(grown.tree)
     assert np.isfinite(counts).all()
@@ -186,9 +171,8 @@ def test_counts_are_never_negative_and_add_up_along_the_tree(
     assert grown.add_up(counts)
 
 
-@fuzz
 @given(grown=grown_trees())
-def test_leaves_cover_the_box_once(grown: Grown) -> None:
+def test_leaves_cover_the_box_once(grown: Grown):
     positions, nodes = grown.tree.leaves
     assert nodes.are_disjoint()
     assert (0.5**nodes.depths).sum() == 1
@@ -196,7 +180,6 @@ def test_leaves_cover_the_box_once(grown: Grown) -> None:
     assert set(positions.tolist()) == set(range(len(grown.tree))) - parents
 
 
-@fuzz
 @given(
     counts=st.lists(
         st.lists(st.integers(0, 50), min_size=4, max_size=4), min_size=2, max_size=2
@@ -204,14 +187,9 @@ def test_leaves_cover_the_box_once(grown: Grown) -> None:
     first=sparsities,
     below=sparsities,
 )
-def test_without_noise_the_counts_are_the_exact_ones(
-    counts: list[list[int]], first: Sparsity | None, below: Sparsity | None
-) -> None:
+def test_without_noise_the_counts_are_the_exact_ones(counts, first, below):
     tree, exact = exact_tree(counts)
     assert tree.counts(first=first, below=below) == pytest.approx(exact, abs=1e-4)
-
-
-# Leaves that are noise alone.
 
 
 def leaves_of(*counts: float, depth: int = 4) -> tuple[np.ndarray, ...]:
@@ -224,12 +202,12 @@ def beside(*groups: tuple[np.ndarray, ...]) -> list[np.ndarray]:
     return [np.concatenate(one) for one in zip(*groups, strict=True)]
 
 
-def test_noise_beside_one_full_leaf_is_taken_for_empty() -> None:
+def test_noise_beside_one_full_leaf_is_taken_for_empty():
     leaves = leaves_of(5000, 3, 2, 1, -1, -2, -1, 0, -1, 1, -3, -1)
     assert may_hold_rows(*leaves).tolist() == [True] + [False] * 11
 
 
-def test_a_leaf_far_above_the_noise_is_kept() -> None:
+def test_a_leaf_far_above_the_noise_is_kept():
     emptied = 0
     for seed in range(40):
         noise = np.random.default_rng(seed).laplace(0, 1, 200)
@@ -240,17 +218,17 @@ def test_a_leaf_far_above_the_noise_is_kept() -> None:
     assert emptied >= 28
 
 
-def test_many_leaves_of_few_rows_are_kept_together() -> None:
+def test_many_leaves_of_few_rows_are_kept_together():
     # Half a row each is less than the noise of one leaf, and far more than that of all.
     noise = np.random.default_rng(4).laplace(0, 1, 4000)
     assert may_hold_rows(*leaves_of(*(0.5 + noise))).all()
 
 
-def test_where_few_leaves_can_be_empty_none_is() -> None:
+def test_where_few_leaves_can_be_empty_none_is():
     assert may_hold_rows(*leaves_of(9, 8, 7, 6, 5, -1)).all()
 
 
-def test_noise_far_above_the_rows_must_say_more() -> None:
+def test_noise_far_above_the_rows_must_say_more():
     # Four deviations together: enough beside the rows, too little 20 levels above them.
     shallow = leaves_of(2.5, 2.5, 2.5, 2.5, -0.1, -0.1, -0.1, -0.1, -0.1, depth=8)
     for deep, is_kept in ((8, True), (28, False)):
@@ -276,7 +254,7 @@ def far_leaves(counts: dict[int, float], *, elsewhere: float = 0.0) -> list[int]
     return np.flatnonzero(find_far_leaves(EDGES, EDGES + 1, values, np.full(64, 2.0))).tolist()
 
 
-def test_leaves_a_width_away_from_all_rows_are_far() -> None:
+def test_leaves_a_width_away_from_all_rows_are_far():
     assert far_leaves({10: 90, 11: 90}) == [*range(8), *range(14, 64)]
 
 
@@ -285,17 +263,17 @@ def test_leaves_a_width_away_from_all_rows_are_far() -> None:
     [{}, {10: 90, 18: 90}, {10: 90, 11: 90, 60: 12}],
     ids=["without rows", "in a box that fits", "with rows far away"],
 )
-def test_no_leaf_is_far_unless_the_box_is_far_too_wide(counts: dict[int, float]) -> None:
+def test_no_leaf_is_far_unless_the_box_is_far_too_wide(counts: dict[int, float]):
     assert not far_leaves(counts)
 
 
-def test_far_leaves_that_together_hold_rows_are_kept() -> None:
+def test_far_leaves_that_together_hold_rows_are_kept():
     # Of 58 far leaves the noise together has a deviation of 10.8 rows.
     assert len(far_leaves({10: 900, 11: 900}, elsewhere=0.4)) == 58
     assert not far_leaves({10: 900, 11: 900}, elsewhere=0.6)
 
 
-def test_a_box_is_far_too_wide_only_on_every_axis() -> None:
+def test_a_box_is_far_too_wide_only_on_every_axis():
     lower = np.array([[x, y] for x in range(32) for y in range(32)], dtype=np.float64)
     column, place = lower[:, 0] == 5, (lower == 5).all(axis=1)
     for rows, far in ((column, 0), (place, 1024 - 9)):

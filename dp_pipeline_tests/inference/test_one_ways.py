@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dp_pipeline.inference.fitted_tree import OneWays, estimated_rows
@@ -12,7 +12,6 @@ from dp_pipeline.results.derived_attribute import Grouping
 from dp_pipeline.results.measurement import NoisyMarginal, variance
 
 COLOUR, SMOKES = [500, 300, 200], [900, 100]
-fuzz = settings(derandomize=True, deadline=None, max_examples=50)
 huge = st.integers(-100, 100) | st.integers(-(2**62), 2**62)
 
 
@@ -24,63 +23,51 @@ def rows_of(count: int, scale: str = "1") -> NoisyMarginal:
     return NoisyMarginal((), np.array(count), Fraction(scale))
 
 
-# How many rows there are.
-
-
-def test_the_number_of_rows_is_a_weighted_mean_of_totals() -> None:
+def test_the_number_of_rows_is_a_weighted_mean_of_totals():
     one, other = marginal("colour", [10, 20, 30], "2"), marginal("smokes", [50, 50], "1/2")
     weights = 1 / np.array([3 * variance(one.scale), 2 * variance(other.scale)])
     expected = (weights * [60, 100]).sum() / weights.sum()
     assert estimated_rows((one, other)) == round(expected)
 
 
-def test_totals_without_noise_are_the_number_of_rows() -> None:
+def test_totals_without_noise_are_the_number_of_rows():
     silent = (marginal("colour", COLOUR, "1/10000"), marginal("smokes", [899, 101], "1/1000000"))
     assert estimated_rows(silent) == 1000
 
 
 @pytest.mark.parametrize("table", [[-5, 1, 1], [0, 0, 0], [-(2**62), 0, 0]])
-def test_there_are_never_fewer_than_no_rows(table: list[int]) -> None:
+def test_there_are_never_fewer_than_no_rows(table: list[int]):
     assert estimated_rows((marginal("colour", table),)) == 0
     assert OneWays.of([marginal("colour", table)]).rows == 1
 
 
-def test_a_noisy_number_of_rows_counts_by_its_noise() -> None:
+def test_a_noisy_number_of_rows_counts_by_its_noise():
     ways = OneWays.of([marginal("smokes", [50, 50])], rows_of(200, "1/1000"))
     assert ways.rows == 200
     assert OneWays.of([marginal("smokes", [50, 50])], rows_of(200, "1000000")).rows == 100
 
 
-# Shares.
-
-
-@fuzz
 @given(
     colour=st.lists(huge, min_size=3, max_size=3),
     smokes=st.lists(st.integers(-100, 100), min_size=2, max_size=2),
 )
-def test_any_noisy_counts_give_shares_and_at_least_one_row(
-    colour: list[int], smokes: list[int]
-) -> None:
+def test_any_noisy_counts_give_shares_and_at_least_one_row(colour: list[int], smokes: list[int]):
     ways = OneWays.of([marginal("colour", colour), marginal("smokes", smokes)])
     assert ways.rows >= 1
-    assert {name: len(levels) for name, levels in ways.shares.items()} == {
-        "colour": 3,
-        "smokes": 2,
-    }
+    assert {name: len(levels) for name, levels in ways.shares.items()} == {"colour": 3, "smokes": 2}
     for levels in ways.shares.values():
         assert (levels >= 0).all()
         assert levels.sum() == pytest.approx(1)
 
 
-def test_shares_are_those_of_the_counts_where_these_add_up() -> None:
+def test_shares_are_those_of_the_counts_where_these_add_up():
     ways = OneWays.of([marginal("colour", COLOUR), marginal("smokes", SMOKES)])
     assert ways.shares["colour"].tolist() == pytest.approx([0.5, 0.3, 0.2])
     assert ways.shares["smokes"].tolist() == pytest.approx([0.9, 0.1])
     assert [one.attributes for one in ways.measured] == [("colour",), ("smokes",)]
 
 
-def test_two_tables_of_an_attribute_count_by_their_noise() -> None:
+def test_two_tables_of_an_attribute_count_by_their_noise():
     # Variances of 4 and 1, about: the mean is a fifth and four fifths.
     first = NoisyMarginal(("smokes",), np.array([100, 0]), Fraction(400), gaussian=True)
     second = NoisyMarginal(("smokes",), np.array([0, 100]), Fraction(100), gaussian=True)
@@ -89,7 +76,7 @@ def test_two_tables_of_an_attribute_count_by_their_noise() -> None:
     assert ways.shares["smokes"].tolist() == pytest.approx([0.2, 0.8])
 
 
-def test_one_ways_inside_larger_tables_are_their_sums() -> None:
+def test_one_ways_inside_larger_tables_are_their_sums():
     pair = NoisyMarginal(("smokes", "colour"), np.array([[5, 1, 0], [2, 1, 1]]), Fraction(1))
     ways = OneWays.within([pair], {"colour": 3, "smokes": 2})
     assert (ways.rows, ways.measured) == (pytest.approx(10), ())
@@ -97,9 +84,8 @@ def test_one_ways_inside_larger_tables_are_their_sums() -> None:
     assert ways.shares["colour"].tolist() == pytest.approx([0.7, 0.2, 0.1])
 
 
-@fuzz
 @given(table=st.lists(st.integers(-100, 100), min_size=6, max_size=6))
-def test_any_larger_table_gives_shares_of_its_attributes(table: list[int]) -> None:
+def test_any_larger_table_gives_shares_of_its_attributes(table: list[int]):
     pair = NoisyMarginal(("smokes", "colour"), np.array(table).reshape(2, 3), Fraction(1))
     ways = OneWays.within([pair], {"colour": 3, "smokes": 2})
     assert ways.rows >= 1
@@ -108,10 +94,7 @@ def test_any_larger_table_gives_shares_of_its_attributes(table: list[int]) -> No
         assert levels.sum() == pytest.approx(1)
 
 
-# Groups.
-
-
-def test_marginals_over_groups_have_sums_and_noise() -> None:
+def test_marginals_over_groups_have_sums_and_noise():
     ways = OneWays.of([marginal("colour", COLOUR), marginal("smokes", SMOKES)])
     groups = {"colour": Grouping((0, 0, 1)), "smokes": Grouping((0, 1))}
     colour, smokes = ways.grouped(groups)

@@ -4,13 +4,12 @@ from itertools import combinations
 from math import prod, sqrt
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dp_pipeline.inference.packing import packed_tables
 from dp_pipeline.results.measurement import NoiseRate
 
-fuzz = settings(derandomize=True, deadline=None, max_examples=50)
 Tables = tuple[tuple[str, ...], ...]
 LAPLACE = NoiseRate(concentrated=False, distance=1)
 
@@ -37,27 +36,22 @@ def error(tables: Tables, problem: dict) -> float:
     return problem["rate"].least(noise, 1.0)
 
 
-@fuzz
 @given(problem=problems())
-def test_every_attribute_is_in_one_table_in_declared_order(problem: dict) -> None:
+def test_every_attribute_is_in_one_table_in_declared_order(problem: dict):
     tables, order = packed_tables(**problem), list(problem["sizes"])
     assert sorted(name for table in tables for name in table) == sorted(order)
     assert all(list(table) == sorted(table, key=order.index) for table in tables)
 
 
-@fuzz
 @given(problem=problems())
-def test_tables_of_several_attributes_keep_to_the_cap(problem: dict) -> None:
+def test_tables_of_several_attributes_keep_to_the_cap(problem: dict):
     for table in packed_tables(**problem):
         cells = prod(problem["sizes"][name] for name in table)
         assert len(table) == 1 or cells <= problem["most_cells"]
 
 
-@fuzz
 @given(problem=problems())
-def test_packing_has_the_least_error_of_its_steps(
-    problem: dict,
-) -> None:
+def test_packing_has_the_least_error_of_its_steps(problem: dict):
     tables = packed_tables(**problem)
     found = error(tables, problem)
     rounding = 1e-9 * abs(found) + 1e-6
@@ -69,14 +63,14 @@ def test_packing_has_the_least_error_of_its_steps(
             assert found <= error((joined, *rest), problem) + rounding
 
 
-def test_attributes_of_two_levels_share_tables() -> None:
+def test_attributes_of_two_levels_share_tables():
     sizes = {"a": 2, "b": 2, "c": 30, "d": 40}
     tables = packed_tables(sizes, rate=LAPLACE, most_cells=10**4)
     assert tables == (("a", "b"), ("c",), ("d",))
     assert packed_tables(sizes, rate=LAPLACE, most_cells=3) == (("a",), ("b",), ("c",), ("d",))
 
 
-def test_an_attribute_that_counts_more_is_in_a_smaller_table() -> None:
+def test_an_attribute_that_counts_more_is_in_a_smaller_table():
     sizes, weights = dict.fromkeys("abcde", 2), np.ones((5, 5))
     assert packed_tables(sizes, rate=LAPLACE, most_cells=256) == (("a", "b", "e"), ("c", "d"))
     weights[0] = weights[:, 0] = 1000.0

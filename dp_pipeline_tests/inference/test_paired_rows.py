@@ -48,14 +48,14 @@ def excluding() -> tuple[IntArray, dict[str, int]]:
     return np.stack(columns, axis=1).astype(np.int64), {f"x{at}": 2 for at in range(18)}
 
 
-def test_every_pair_fits_where_attributes_exclude_each_other() -> None:
+def test_every_pair_fits_where_attributes_exclude_each_other():
     codes, sizes = excluding()
     paired, rng = PairedRows(tables_of(codes, sizes), sizes), np.random.default_rng(1)
     assert off(codes, paired.draw_codes(ROWS, rng), sizes) < 0.002
     assert off(codes, sample_network(paired._network, ROWS, rng, sizes), sizes) > 0.01
 
 
-def test_attributes_of_several_levels_fit_too() -> None:
+def test_attributes_of_several_levels_fit_too():
     rng = np.random.default_rng(5)
     first = rng.integers(0, 4, ROWS)
     second = np.where(rng.random(ROWS) < 0.5, first % 3, rng.integers(0, 3, ROWS))
@@ -67,7 +67,7 @@ def test_attributes_of_several_levels_fit_too() -> None:
 
 @pytest.mark.chain
 @pytest.mark.parametrize("rows", [0, 1, 7, 50_000])
-def test_as_many_rows_as_are_asked_for_alike_for_one_seed(rows: int) -> None:
+def test_as_many_rows_as_are_asked_for_alike_for_one_seed(rows: int):
     codes, sizes = excluding()
     paired = PairedRows(tables_of(codes, sizes), sizes)
     one, other = (paired.draw_codes(rows, np.random.default_rng(2)) for _ in range(2))
@@ -77,7 +77,7 @@ def test_as_many_rows_as_are_asked_for_alike_for_one_seed(rows: int) -> None:
         assert off(codes, one[:ROWS], sizes) < 0.02  # In no order.
 
 
-def test_no_row_is_in_a_cell_without_mass() -> None:
+def test_no_row_is_in_a_cell_without_mass():
     codes, sizes = excluding()
     never = np.array([[[True, True], [True, False]], [[True, False], [True, True]]])
     zeros = StructuralZeros((AllowedCells(("x12", "x17", "x14"), never),))
@@ -87,7 +87,7 @@ def test_no_row_is_in_a_cell_without_mass() -> None:
     assert off(codes, drawn, sizes) < 0.2
 
 
-def test_chances_fit_what_is_wanted_and_those_that_are_sure_stay() -> None:
+def test_chances_fit_what_is_wanted_and_those_that_are_sure_stay():
     rng = np.random.default_rng(0)
     start = np.concatenate([[0.0, 1.0], rng.random(60)])
     features = np.concatenate([np.ones((62, 1)), rng.integers(0, 2, (62, 3))], axis=1)
@@ -99,7 +99,7 @@ def test_chances_fit_what_is_wanted_and_those_that_are_sure_stay() -> None:
     assert np.array_equal(fitted_chances(start[:2], features[:2], rows[:2], wanted, wanted), [0, 1])
 
 
-def test_sums_that_no_chances_have_leave_them_finite() -> None:
+def test_sums_that_no_chances_have_leave_them_finite():
     features = np.array([[1.0, 0.0], [1.0, 1.0]])
     rows, wanted = np.array([10, 10]), np.array([12.0, 40.0])
     found = fitted_chances(np.array([0.5, 0.5]), features, rows, wanted, np.array([0.05, 0.05]))

@@ -48,7 +48,7 @@ def vector(model: GraphicalModel, tables: list[np.ndarray]) -> Any:
 
 
 @pytest.mark.parametrize("width", [0.1, 1.0, 20.0])
-def test_marginals_are_those_of_mbi_on_the_same_tree(model: GraphicalModel, width: float) -> None:
+def test_marginals_are_those_of_mbi_on_the_same_tree(model: GraphicalModel, width: float):
     rng = np.random.default_rng(1)
     potentials = [width * rng.normal(size=node.shape) for node in model.nodes]
     theirs = mbi.marginal_oracles.message_passing_stable(vector(model, potentials))
@@ -57,9 +57,7 @@ def test_marginals_are_those_of_mbi_on_the_same_tree(model: GraphicalModel, widt
         assert np.allclose(table, theirs.project(node.names).datavector(flatten=False), atol=1e-9)
 
 
-def test_the_fit_is_that_of_mbi_at_next_to_no_noise(
-    model: GraphicalModel,
-) -> None:
+def test_the_fit_is_that_of_mbi_at_next_to_no_noise(model: GraphicalModel):
     # Cells far above the noise: both then minimise the same squares over the same polytope. A
     # small variance leaves the entropy, which mbi does not have, next to no weight.
     rng = np.random.default_rng(2)

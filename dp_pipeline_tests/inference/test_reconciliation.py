@@ -5,14 +5,13 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.inference.consistency import TableEstimate, reconciled, variance_of
 from dp_pipeline.results.measurement import NoisyMarginal
 
-fuzz = settings(derandomize=True, deadline=None, max_examples=60)
 Case = tuple[list[TableEstimate], dict[str, int]]
 
 
@@ -51,7 +50,7 @@ def least_squares(measured: list[TableEstimate], sizes: dict[str, int]) -> np.nd
     return np.linalg.lstsq(matrix, target, rcond=None)[0]
 
 
-def test_ten_thousand_levels_take_no_matrix_of_them() -> None:
+def test_ten_thousand_levels_take_no_matrix_of_them():
     # By a dense basis that was 800 MB and minutes.
     table = np.zeros((10_000, 2))
     table[7, 1], ways = 40.0, np.full(10_000, 1.0)
@@ -61,9 +60,8 @@ def test_ten_thousand_levels_take_no_matrix_of_them() -> None:
     assert np.abs(tables["a", "b"] - table).max() < 1e-4
 
 
-@fuzz
 @given(case=overlapping())
-def test_the_tables_are_those_of_least_squares(case: Case) -> None:
+def test_the_tables_are_those_of_least_squares(case: Case):
     measured, sizes = case
     cells = least_squares(measured, sizes)
     rows, tables = reconciled(measured, sizes)
@@ -72,11 +70,8 @@ def test_the_tables_are_those_of_least_squares(case: Case) -> None:
         assert np.allclose(table.ravel(), summing(names, sizes) @ cells, atol=1e-8)
 
 
-@fuzz
 @given(case=overlapping())
-def test_every_measured_table_is_inside_one_that_comes_out(
-    case: Case,
-) -> None:
+def test_every_measured_table_is_inside_one_that_comes_out(case: Case):
     measured, sizes = case
     _, tables = reconciled(measured, sizes)
     sets = [frozenset(names) for names in tables]
@@ -88,14 +83,14 @@ def test_every_measured_table_is_inside_one_that_comes_out(
         assert table.shape == tuple(sizes[name] for name in names)
 
 
-def test_a_table_measured_twice_has_less_noise() -> None:
+def test_a_table_measured_twice_has_less_noise():
     table = np.zeros((2, 2))
     measured = [TableEstimate(("a", "b"), table, 6.0), TableEstimate(("b", "a"), table, 3.0)]
     wider = TableEstimate(("a", "b", "c"), np.zeros((2, 2, 2)), 1.0)
     assert variance_of(("a", "b"), [*measured, wider]) == pytest.approx(2)
 
 
-def test_noisy_marginals_of_a_release_are_taken_as_they_are() -> None:
+def test_noisy_marginals_of_a_release_are_taken_as_they_are():
     ways = NoisyMarginal(("b",), np.array([7, 3]), Fraction(2))
     rows = NoisyMarginal((), np.array(10), Fraction(1), gaussian=True)
     total, tables = reconciled([ways, rows], {"a": 3, "b": 2})
@@ -103,6 +98,6 @@ def test_noisy_marginals_of_a_release_are_taken_as_they_are() -> None:
     assert tables["b",].tolist() == pytest.approx([7, 3])
 
 
-def test_no_table_at_all_is_refused() -> None:
+def test_no_table_at_all_is_refused():
     with pytest.raises(BoundaryViolation, match="needs one or more noisy tables"):
         reconciled([], {"a": 2})

@@ -1,7 +1,5 @@
 """Starts made from a box or a noisy grid: always k places in the box, dense or far apart."""
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -40,15 +38,13 @@ def cells_of(seeds: np.ndarray) -> list[tuple[float, float]]:
 
 
 @pytest.mark.parametrize("seeds_of", [dense, spread])
-@settings(derandomize=True, deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(
     weights=st.lists(st.floats(-1e9, 1e9), min_size=16, max_size=16),
     k=st.integers(1, 20),
     seed=st.integers(0, 10),
 )
-def test_any_weights_give_k_places_and_full_cells_first(
-    seeds_of: Callable[..., np.ndarray], weights: list[float], k: int, seed: int
-) -> None:
+def test_any_weights_give_k_places_and_full_cells_first(seeds_of, weights, k, seed):
     synopsis = Synopsis.of_grid(np.array(weights).reshape(CELLS, CELLS), ("x", "y"), BOX)
     seeds = seeds_of(synopsis, k, seed)
     assert seeds.shape == (k, 2)
@@ -60,7 +56,7 @@ def test_any_weights_give_k_places_and_full_cells_first(
     assert len(positive & set(cells_of(seeds))) == min(k, len(positive))
 
 
-def test_uniform_places_are_drawn_from_the_whole_box() -> None:
+def test_uniform_places_are_drawn_from_the_whole_box():
     places = uniform_places(4000, BOX, np.random.default_rng(1))
     # Six standard errors: false alarms below 4e-9 each.
     assert places.mean(axis=0) == pytest.approx([4, 0], abs=6 * 8 / np.sqrt(12 * 4000))
@@ -68,18 +64,18 @@ def test_uniform_places_are_drawn_from_the_whole_box() -> None:
     assert places.max(axis=0) == pytest.approx([8, 1], abs=0.05)
 
 
-def test_dense_seeds_are_heavy_cells_not_side_by_side() -> None:
+def test_dense_seeds_are_heavy_cells_not_side_by_side():
     synopsis = grid_of({(0, 0): 90.0, (0, 1): 80.0, (1, 1): 70.0, (3, 3): 10.0, (0, 3): 20.0})
     assert cells_of(dense(synopsis, 3)) == [middle((0, 0)), middle((0, 3)), middle((3, 3))]
 
 
-def test_cells_beside_a_dense_one_come_last() -> None:
+def test_cells_beside_a_dense_one_come_last():
     synopsis = grid_of({(0, 0): 90.0, (0, 1): 80.0, (1, 1): 70.0, (3, 3): 10.0})
     chosen = [middle((0, 0)), middle((3, 3)), middle((0, 1)), middle((1, 1))]
     assert cells_of(dense(synopsis, 4)) == chosen
 
 
-def test_spread_seeds_leave_no_far_cluster_out() -> None:
+def test_spread_seeds_leave_no_far_cluster_out():
     # Two near cells and one far: a seed that is not far has 1/300 of the squared distance.
     synopsis = grid_of({(0, 0): 10.0, (0, 1): 10.0, (3, 3): 10.0})
     for seed in range(50):
@@ -87,6 +83,6 @@ def test_spread_seeds_leave_no_far_cluster_out() -> None:
         assert middle((3, 3)) in chosen
 
 
-def test_spread_seeds_start_where_there_is_weight() -> None:
+def test_spread_seeds_start_where_there_is_weight():
     synopsis = grid_of({(0, 0): 1e12, (3, 3): 1.0, (1, 2): 1.0})
     assert all(cells_of(spread(synopsis, 1, seed)) == [middle((0, 0))] for seed in range(50))

@@ -2,21 +2,17 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dp_pipeline.inference.consistency import project_rows, project_to_simplex
 
-fuzz = settings(derandomize=True, deadline=None, max_examples=100)
 tables = st.lists(st.integers(-50, 50), min_size=1, max_size=8).map(np.array)
 totals = st.sampled_from([0.001, 1.0, 7.0, 200.0])
 
 
-@fuzz
 @given(table=tables, total=totals)
-def test_the_projection_meets_the_conditions_of_the_optimum(
-    table: np.ndarray, total: float
-) -> None:
+def test_the_projection_meets_the_conditions_of_the_optimum(table: np.ndarray, total: float):
     """KKT: the same amount is taken from every cell that stays, at least as much from others."""
     projected = project_to_simplex(table, total)
     taken = table - projected
@@ -30,13 +26,13 @@ def test_the_projection_meets_the_conditions_of_the_optimum(
 @pytest.mark.parametrize(
     "table", [[2**62, -(2**62)], [2**60, 2**60], [0], [-(2**62)], [2**53, 2**53 + 2, 5], [0] * 9]
 )
-def test_cells_of_any_size_have_a_projection(table: list[int]) -> None:
+def test_cells_of_any_size_have_a_projection(table: list[int]):
     projected = project_to_simplex(np.array(table))
     assert (projected >= 0).all()
     assert np.isclose(projected.sum(), 1)
 
 
-def test_the_shape_is_kept() -> None:
+def test_the_shape_is_kept():
     assert project_to_simplex(np.arange(12).reshape(3, 2, 2)).shape == (3, 2, 2)
 
 
@@ -47,24 +43,20 @@ rows = st.integers(1, 8).flatmap(
 )
 
 
-@fuzz
 @given(table=rows, data=st.data())
-def test_rows_are_projected_like_one_table_after_another(
-    table: np.ndarray, data: st.DataObject
-) -> None:
+def test_rows_are_projected_like_one_table_after_another(table: np.ndarray, data: st.DataObject):
     wanted = st.lists(totals, min_size=len(table), max_size=len(table))
     sums = np.array(data.draw(wanted))
     expected = [project_to_simplex(row, total) for row, total in zip(table, sums, strict=True)]
     assert np.allclose(project_rows(table, sums), expected, atol=1e-9)
 
 
-@fuzz
 @given(table=rows)
-def test_a_row_with_a_total_of_nothing_has_nothing(table: np.ndarray) -> None:
+def test_a_row_with_a_total_of_nothing_has_nothing(table: np.ndarray):
     assert (project_rows(table, np.zeros(len(table))) == 0).all()
 
 
-def test_a_cell_below_everything_gets_nothing() -> None:
+def test_a_cell_below_everything_gets_nothing():
     table = np.array([[4.0, -np.inf, 2.0, -np.inf], [-np.inf, 0.0, -np.inf, -np.inf]])
     assert project_rows(table, np.array([10.0, 3.0])).tolist() == [[6, 0, 4, 0], [0, 3, 0, 0]]
     assert (project_rows(table, np.zeros(2)) == 0).all()

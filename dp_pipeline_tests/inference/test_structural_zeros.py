@@ -41,7 +41,7 @@ def joint(tree: FittedTree) -> np.ndarray:
     return ab[:, :, None] * np.divide(bc, b[:, None], out=np.zeros_like(bc), where=b[:, None] > 0)
 
 
-def test_the_fit_has_no_mass_in_empty_cells() -> None:
+def test_the_fit_has_no_mass_in_empty_cells():
     loud = [
         TableEstimate(("a", "b"), np.array([[10.0, 900.0], [5.0, 20.0], [8.0, 9.0]]), 4.0),
         TableEstimate(("b", "c"), np.array([[30.0, 800.0], [700.0, 40.0]]), 4.0),
@@ -54,7 +54,7 @@ def test_the_fit_has_no_mass_in_empty_cells() -> None:
     assert found.sum() == pytest.approx(1)
 
 
-def test_without_noise_the_fit_is_what_was_measured() -> None:
+def test_without_noise_the_fit_is_what_was_measured():
     truth = np.array([[300.0, 0.0], [50.0, 150.0], [100.0, 400.0]])
     measured = [
         TableEstimate(("a", "b"), truth, 1e-6),
@@ -64,7 +64,7 @@ def test_without_noise_the_fit_is_what_was_measured() -> None:
     assert np.abs(joint(tree).sum(axis=2) * 1000 - truth).max() < 1e-3
 
 
-def test_what_is_not_measured_follows_from_the_empty_cells() -> None:
+def test_what_is_not_measured_follows_from_the_empty_cells():
     """c is b, although no table has both."""
     ways = [
         TableEstimate(("a",), np.array([300.0, 200.0, 500.0]), 1e-6),
@@ -77,9 +77,9 @@ def test_what_is_not_measured_follows_from_the_empty_cells() -> None:
     assert tree.predict_counts(("a", "c"))[0, 1] == 0
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.data())
-def test_no_drawn_row_is_in_an_empty_cell(data: st.DataObject) -> None:
+def test_no_drawn_row_is_in_an_empty_cell(data: st.DataObject):
     """Random tables, random groups, random empty cells; by a tree and by a network."""
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
     sizes = {name: int(rng.integers(2, 6)) for name in "abcd"}
@@ -120,7 +120,7 @@ def test_no_drawn_row_is_in_an_empty_cell(data: st.DataObject) -> None:
     assert len(table.codes) == 500 or fitted.cap == 4
 
 
-def test_groups_of_levels_of_several_kinds_would_break_it() -> None:
+def test_groups_of_levels_of_several_kinds_would_break_it():
     """The mutant that proves the test above: groups that ignore what the levels may be with."""
     shares = np.array([0.4, 0.3, 0.3])
     kinds = ZEROS.kinds("a")
@@ -130,7 +130,7 @@ def test_groups_of_levels_of_several_kinds_would_break_it() -> None:
     assert ZEROS.kinds("d") is None
 
 
-def test_the_noise_of_empty_cells_is_left_out_of_every_sum() -> None:
+def test_the_noise_of_empty_cells_is_left_out_of_every_sum():
     table = np.array([[10, 7], [5, 20], [8, 9]])
     (cleared,) = ZEROS.clear_forbidden_cells([TableEstimate(("a", "b"), table, 4.0)])
     assert cleared.table.tolist() == [[10, 0], [5, 20], [8, 9]]
@@ -140,20 +140,20 @@ def test_the_noise_of_empty_cells_is_left_out_of_every_sum() -> None:
     assert ZEROS.clear_forbidden_cells([other]) == (other,)
 
 
-def test_what_all_levels_exclude_is_empty() -> None:
+def test_what_all_levels_exclude_is_empty():
     both = StructuralZeros((entry("abc", (0, 0, 0), (0, 0, 1), (1, 1, 1)),))
     table = TableEstimate(("a", "b"), np.ones((3, 2)), 1.0)
     (cleared,) = both.clear_forbidden_cells([table])
     assert cleared.table.tolist() == [[0, 1], [1, 1], [1, 1]]
 
 
-def test_a_group_may_be_where_its_levels_may_be() -> None:
+def test_a_group_may_be_where_its_levels_may_be():
     grouped = ZEROS.grouped({"a": Grouping((0, 1, 1))})
     assert grouped.allowed[0].mask.tolist() == [[True, False], [True, True]]
     assert grouped.allowed[1] is not None
 
 
-def test_the_expected_table_has_margins_and_empty_cells() -> None:
+def test_the_expected_table_has_margins_and_empty_cells():
     left, right = np.array([0.5, 0.3, 0.2]), np.array([0.8, 0.2])
     table = ZEROS.predict_shares(("a", "b"), left, right)
     assert np.abs(table.sum(axis=1) - left).max() < 1e-6
@@ -164,7 +164,7 @@ def test_the_expected_table_has_margins_and_empty_cells() -> None:
     assert NONE.predict_shares(("a", "b"), left, right).tolist() == np.outer(left, right).tolist()
 
 
-def test_entries_that_exclude_each_other_leave_nothing() -> None:
+def test_entries_that_exclude_each_other_leave_nothing():
     """b is a, c is b, and c is not a."""
     sizes = dict.fromkeys("abc", 2)
     same = [(0, 1), (1, 0)]
@@ -175,10 +175,7 @@ def test_entries_that_exclude_each_other_leave_nothing() -> None:
     assert not NONE.leave_nothing(sizes)
 
 
-# Two attributes that say the same.
-
-
-def test_of_twins_one_is_left() -> None:
+def test_of_twins_one_is_left():
     sizes = {"a": 2, "b": 2, "c": 3}
     swapped = entry("ab", (0, 0), (1, 1), sizes=sizes)
     about = entry("bc", (0, 2), sizes=sizes)
@@ -189,7 +186,7 @@ def test_of_twins_one_is_left() -> None:
     assert np.argwhere(~left.mask).tolist() == [[1, 2]]
 
 
-def test_an_entry_about_both_twins_is_about_matching_levels() -> None:
+def test_an_entry_about_both_twins_is_about_matching_levels():
     sizes = {"a": 2, "b": 2, "c": 3}
     same = entry("ab", (0, 1), (1, 0), sizes=sizes)
     both = entry("abc", (0, 0, 2), (0, 1, 1), sizes=sizes)
@@ -199,7 +196,7 @@ def test_an_entry_about_both_twins_is_about_matching_levels() -> None:
     assert cells == {(("a", 0), ("c", 2))}
 
 
-def test_a_chain_of_twins_is_put_back_from_its_first() -> None:
+def test_a_chain_of_twins_is_put_back_from_its_first():
     sizes = dict.fromkeys("abc", 3)
     turn = [(at, to) for at, to in product(range(3), repeat=2) if to != (at + 1) % 3]
     chain = [entry(names, *turn, sizes=sizes) for names in ("ab", "bc")]
@@ -215,22 +212,19 @@ def test_a_chain_of_twins_is_put_back_from_its_first() -> None:
     }
 
 
-def test_a_coarser_attribute_is_no_twin() -> None:
+def test_a_coarser_attribute_is_no_twin():
     coarser = StructuralZeros((entry("ab", (0, 1), (1, 1), (2, 0)),))
     assert coarser.without_twins() == (coarser, ())
 
 
-# Rows that are drawn until they hold.
-
-
-def test_rows_that_do_not_hold_are_drawn_again() -> None:
+def test_rows_that_do_not_hold_are_drawn_again():
     rng = np.random.default_rng(0)
     codes = ZEROS.draw_valid_rows(lambda many: rng.integers(0, 2, (many, 3)), 1000, ("a", "b", "c"))
     assert codes.shape == (1000, 3)
     assert ZEROS.holds(dict(zip("abc", codes.T, strict=True))).all()
 
 
-def test_what_cannot_be_drawn_is_repeated() -> None:
+def test_what_cannot_be_drawn_is_repeated():
     wrong = np.array([[0, 1, 1]])
     none = ZEROS.draw_valid_rows(lambda many: np.repeat(wrong, many, 0), 5, tuple("abc"))
     assert none.shape == (0, 3)

@@ -53,27 +53,27 @@ def bits(many: int) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("rate", [EPSILON, RHO], ids=["epsilon", "rho"])
-def test_a_pair_with_a_large_score_is_measured_together(rate: NoiseRate) -> None:
+def test_a_pair_with_a_large_score_is_measured_together(rate: NoiseRate):
     sizes = dict.fromkeys("abcd", 9)
     tables = growth(sizes, {("a", "c"): 9_000.0}, amount=1.0, paid=0.3, rate=rate).run()
     assert tables == (("a", "c"),)
 
 
-def test_attributes_of_many_levels_that_do_not_depend_stay_apart() -> None:
+def test_attributes_of_many_levels_that_do_not_depend_stay_apart():
     assert growth(dict.fromkeys("abcd", 9), {}).run() == ()
 
 
-def test_attributes_of_two_levels_are_packed() -> None:
+def test_attributes_of_two_levels_are_packed():
     tables = growth(bits(6), {}, paid=0.001).run()
     assert sorted(name for table in tables for name in table) == list("abcdef")
 
 
-def test_what_is_in_groups_of_levels_is_not_packed() -> None:
+def test_what_is_in_groups_of_levels_is_not_packed():
     # The table of groups does not tell a one-way marginal whole.
     assert growth(bits(4), {}, paid=0.001, whole=dict.fromkeys("abcd", 9)).run() == ()
 
 
-def test_many_scores_make_larger_tables_that_overlap_or_hold_all() -> None:
+def test_many_scores_make_larger_tables_that_overlap_or_hold_all():
     scores = dict.fromkeys(combinations("abcdefgh", 2), 2_000.0)
     tables = growth(bits(8), scores).run()
     held = {pair for table in tables for pair in combinations(table, 2)}
@@ -82,7 +82,7 @@ def test_many_scores_make_larger_tables_that_overlap_or_hold_all() -> None:
     assert not any(set(one) < set(other) for one in tables for other in tables)
 
 
-def test_the_score_that_counts_more_is_told() -> None:
+def test_the_score_that_counts_more_is_told():
     sizes, weights = dict.fromkeys("abcd", 9), np.ones((4, 4))
     weights[2, 3] = weights[3, 2] = 50.0
     scores = {("a", "b"): 1_500.0, ("c", "d"): 1_500.0}
@@ -92,19 +92,16 @@ def test_the_score_that_counts_more_is_told() -> None:
     assert weighed.run() == (("c", "d"),)
 
 
-few = settings(derandomize=True, deadline=None, max_examples=40)
 numbers = st.floats(0, 5_000)
 
 
-@few
+@settings(max_examples=40)
 @given(
     sizes=st.lists(st.integers(2, 6), min_size=2, max_size=5),
     scores=st.lists(numbers, min_size=10, max_size=10),
     rate=st.sampled_from([EPSILON, RHO]),
 )
-def test_no_table_is_worth_taking_away(
-    sizes: list[int], scores: list[float], rate: NoiseRate
-) -> None:
+def test_no_table_is_worth_taking_away(sizes: list[int], scores: list[float], rate: NoiseRate):
     names = dict(zip("abcde", sizes, strict=False))
     grown = growth(names, dict(zip(combinations(names, 2), scores, strict=False)), rate=rate)
     tables = grown.run()
@@ -116,15 +113,13 @@ def test_no_table_is_worth_taking_away(
     assert error <= grown.error.of((), grown.amount) * 1.001
 
 
-@few
+@settings(max_examples=40)
 @given(
     sizes=st.lists(st.integers(2, 6), min_size=3, max_size=5),
     scores=st.lists(numbers, min_size=10, max_size=10),
     rate=st.sampled_from([EPSILON, RHO]),
 )
-def test_errors_of_many_candidates_are_those_of_each(
-    sizes: list[int], scores: list[float], rate: NoiseRate
-) -> None:
+def test_errors_of_many_candidates_are_those_of_each(sizes, scores, rate):
     names = dict(zip("abcde", sizes, strict=False))
     grown = growth(names, dict(zip(combinations(names, 2), scores, strict=False)), rate=rate)
     chosen = grown._choose(grown._choose(grown._empty, ("a", "b")), ("b", "c"))
@@ -140,7 +135,7 @@ def test_errors_of_many_candidates_are_those_of_each(
             assert error == pytest.approx(expected, rel=1e-9)
 
 
-def test_a_pair_that_paths_predict_is_not_measured() -> None:
+def test_a_pair_that_paths_predict_is_not_measured():
     sizes = dict.fromkeys("abcdef", 4)
     chain = {
         (a, b): 8_000.0 * 0.8 ** ("abcdef".index(b) - "abcdef".index(a) - 1)
@@ -157,7 +152,7 @@ def test_a_pair_that_paths_predict_is_not_measured() -> None:
     assert len(held[1]) < len(held[0])
 
 
-def test_the_search_does_not_depend_on_rounding_of_gains() -> None:
+def test_the_search_does_not_depend_on_rounding_of_gains():
     # All pairs are alike: the first in order is taken.
     scores = dict.fromkeys(combinations("abcdef", 2), 900.0)
     names = dict.fromkeys("abcdef", 4)
@@ -169,7 +164,7 @@ def test_the_search_does_not_depend_on_rounding_of_gains() -> None:
     assert first[0][:2] == ("a", "b")
 
 
-def test_no_clique_is_larger_than_allowed() -> None:
+def test_no_clique_is_larger_than_allowed():
     scores = dict.fromkeys(combinations("abcdefgh", 2), 3_000.0)
     grown = growth(bits(8), scores, cap=8)
     assert grown.fits(grown.run())
@@ -177,13 +172,13 @@ def test_no_clique_is_larger_than_allowed() -> None:
     assert not growth(bits(5), {}, cap=16).fits([tuple("abcde")])
 
 
-def test_a_clique_above_the_cap_does_not_fit() -> None:
+def test_a_clique_above_the_cap_does_not_fit():
     triangle = [*combinations("abc", 2)]  # One clique of 27 cells.
     caps = {cap: growth(dict.fromkeys("abc", 3), {}, cap=cap).fits(triangle) for cap in (26, 27)}
     assert caps == {26: False, 27: True}
 
 
-def test_all_tables_together_keep_to_twice_the_cap() -> None:
+def test_all_tables_together_keep_to_twice_the_cap():
     scores = dict.fromkeys(combinations("abcdefgh", 2), 9_000.0)
     grown = growth(dict.fromkeys("abcdefgh", 4), scores, amount=9.0, cap=64)
     tables = grown.run()
@@ -192,7 +187,7 @@ def test_all_tables_together_keep_to_twice_the_cap() -> None:
     assert not grown.fits([*combinations("abcdefgh", 2)])
 
 
-def test_another_process_finds_the_same_tables() -> None:
+def test_another_process_finds_the_same_tables():
     code = (
         "from itertools import combinations\n"
         "from dp_pipeline_tests.inference.test_table_growth import growth\n"

@@ -25,7 +25,6 @@ from dp_pipeline_tests.results.small_models import (
 
 ROWS = 10_000.0
 FIVE_OF_TEN = ((0, 1, 2, 3, 4), (0, 2, 4, 6, 8), (0, 1, 3, 6, 7), (0, 3, 5, 6, 9))
-few = settings(derandomize=True, deadline=None, max_examples=25)
 Dual = Callable[[np.ndarray], tuple[float, np.ndarray]]
 
 
@@ -45,9 +44,9 @@ def measured_over(
     return found
 
 
-@few
+@settings(max_examples=25)
 @given(small=small_models(spread=(0.5, 2.0)))
-def test_without_noise_the_fit_is_the_distribution(small: Small) -> None:
+def test_without_noise_the_fit_is_the_distribution(small: Small):
     model = small.model
     exact, _ = model.marginals(small.potentials)
     cliques = [node.names for node in model.nodes]
@@ -56,7 +55,7 @@ def test_without_noise_the_fit_is_the_distribution(small: Small) -> None:
         assert np.allclose(table, other, atol=1e-3)
 
 
-def test_overlapping_tables_without_noise_fit_within_three_rows() -> None:
+def test_overlapping_tables_without_noise_fit_within_three_rows():
     # Rows in a few cells of 1,024: in most cells of the tables there is next to nothing.
     names = tuple("abcdefghij")
     model = GraphicalModel(JunctionTree((names,), ()), dict.fromkeys(names, 2))
@@ -71,9 +70,9 @@ def test_overlapping_tables_without_noise_fit_within_three_rows() -> None:
     assert np.mean(off) < 3
 
 
-@few
+@settings(max_examples=25)
 @given(small=small_models(spread=(1.0,)), seed=st.integers(0, 99))
-def test_where_nothing_is_measured_the_fit_is_the_start(small: Small, seed: int) -> None:
+def test_where_nothing_is_measured_the_fit_is_the_start(small: Small, seed: int):
     model, rng = small.model, np.random.default_rng(seed)
     start = {name: rng.dirichlet(np.ones(size)) for name, size in model.sizes.items()}
     for node, table in zip(model.nodes, fit_tree(model, [], start=start), strict=True):
@@ -83,11 +82,9 @@ def test_where_nothing_is_measured_the_fit_is_the_start(small: Small, seed: int)
         assert np.allclose(table, product, atol=1e-6)
 
 
-@few
+@settings(max_examples=25)
 @given(small=small_models(spread=(1.0,)), data=st.data(), seed=st.integers(0, 99))
-def test_any_noise_leaves_probabilities_that_agree(
-    small: Small, data: st.DataObject, seed: int
-) -> None:
+def test_any_noise_leaves_probabilities_that_agree(small: Small, data: st.DataObject, seed: int):
     model, rng = small.model, np.random.default_rng(seed)
     noisy = [
         TableEstimate(names, rng.normal(0, 100, [model.sizes[name] for name in names]), 1e4)
@@ -134,7 +131,7 @@ def triangle() -> tuple[Small, list[TableEstimate]]:
 
 def test_the_slope_of_the_dual_is_that_of_finite_differences(
     triangle: tuple[Small, list[TableEstimate]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     dual, many = dual_of(*triangle, monkeypatch)
     point = np.random.default_rng(1).normal(size=many)
     _, slope = dual(point)
@@ -148,7 +145,7 @@ def test_the_slope_of_the_dual_is_that_of_finite_differences(
 
 def test_the_dual_is_convex_along_any_line(
     triangle: tuple[Small, list[TableEstimate]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     dual, many = dual_of(*triangle, monkeypatch)
     rng = np.random.default_rng(2)
     for _ in range(50):
@@ -175,7 +172,7 @@ def spread_out(table: np.ndarray, names: Sequence[str], model: GraphicalModel) -
 
 def test_what_the_fit_adds_is_in_proportion_to_the_misfit(
     triangle: tuple[Small, list[TableEstimate]],
-) -> None:
+):
     # Where ½ Σ ‖N μ − y‖² / σ² + w · KL(μ ‖ start) is least, log μ − log start is
     # Σ N (y − N μ) / (w σ²) and a constant, for whatever weight w there is.
     small, measured = triangle
@@ -198,9 +195,7 @@ def test_what_the_fit_adds_is_in_proportion_to_the_misfit(
 
 @pytest.mark.parametrize("clique", [("a", "b"), ("b", "a")])
 @pytest.mark.parametrize("names", [("a", "b"), ("b", "a")])
-def test_one_table_of_all_is_projected_to_nearest_shares(
-    clique: tuple[str, str], names: tuple[str, str]
-) -> None:
+def test_one_table_of_all_is_projected_to_nearest_shares(clique, names):
     model = GraphicalModel(JunctionTree((clique,), ()), {"a": 2, "b": 2})
     counts = np.array([[60.0, -20.0], [50.0, 10.0]])
     (fitted,) = fit_tree(model, [TableEstimate(names, counts, 9.0)], start=even(model))
@@ -209,7 +204,7 @@ def test_one_table_of_all_is_projected_to_nearest_shares(
     assert np.allclose(fitted, nearest if clique == names else nearest.T)
 
 
-def test_a_table_far_from_independence_is_kept_nearer() -> None:
+def test_a_table_far_from_independence_is_kept_nearer():
     # Both are off the product of their margins; in one cell of the first by 250 deviations.
     names = ("a", "b", "c")
     model, _ = model_over(dict.fromkeys(names, 2), combinations(names, 2))
@@ -223,7 +218,7 @@ def test_a_table_far_from_independence_is_kept_nearer() -> None:
     assert left[0] < left[1] / 2
 
 
-def test_more_noise_leaves_a_table_nearer_to_the_start() -> None:
+def test_more_noise_leaves_a_table_nearer_to_the_start():
     model, _ = model_over({"a": 2, "b": 2, "c": 2}, [("a", "b"), ("b", "c")])
     start = even(model)
     away = []
@@ -235,7 +230,7 @@ def test_more_noise_leaves_a_table_nearer_to_the_start() -> None:
     assert away[2] < away[0] / 4
 
 
-def test_negative_cells_and_a_negative_number_of_rows_are_fitted() -> None:
+def test_negative_cells_and_a_negative_number_of_rows_are_fitted():
     model, _ = model_over({"a": 3}, [])
     for counts in ([-5.0, -7.0, -9.0], [0.0, 0.0, 0.0], [-1e9, 1e9, 0.0]):
         (fitted,) = fit_tree(
@@ -245,9 +240,7 @@ def test_negative_cells_and_a_negative_number_of_rows_are_fitted() -> None:
         assert fitted.sum() == pytest.approx(1)
 
 
-def test_a_fit_uses_one_thread(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_fit_uses_one_thread(monkeypatch: pytest.MonkeyPatch):
     # Sums of more than 10,000 cells are shared among threads, and rounded otherwise by each number
     # of them: a release of four attributes of 60 levels was replayed to other rows on another core.
     model, _ = model_over({"a": 2, "b": 2, "c": 2}, [("a", "b"), ("b", "c")])
@@ -264,7 +257,7 @@ def test_a_fit_uses_one_thread(
     assert threads == {1}
 
 
-def test_a_marginal_measured_well_stays() -> None:
+def test_a_marginal_measured_well_stays():
     tree = JunctionTree((("a", "b"),), ())
     model = GraphicalModel(tree, {"a": 2, "b": 5})
     rng = np.random.default_rng(0)

@@ -27,11 +27,9 @@ def noisy_views(draw: st.DrawFn) -> list[NoisyMarginal]:
     return tables
 
 
-@settings(derandomize=True, deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(noisy_views())
-def test_any_noise_gives_cells_of_one_total_and_none_negative(
-    measured: list[NoisyMarginal],
-) -> None:
+def test_any_noise_gives_cells_of_one_total_and_none_negative(measured: list[NoisyMarginal]):
     tables = list(view_tables(measured).values())
     assert all((table >= 0).all() for table in tables)
     assert np.allclose([table.sum() for table in tables], tables[0].sum())
@@ -45,13 +43,13 @@ def exact_views(rng: np.random.Generator) -> list[NoisyMarginal]:
     ]
 
 
-def test_exact_views_stay_as_they_are() -> None:
+def test_exact_views_stay_as_they_are():
     measured = exact_views(np.random.default_rng(1))
     tables = view_tables(measured)
     assert all(np.allclose(tables[one.attributes], one.table) for one in measured)
 
 
-def test_rows_of_a_network_with_room_for_a_view_have_its_table() -> None:
+def test_rows_of_a_network_with_room_for_a_view_have_its_table():
     for seed in range(5):
         tables = view_tables(exact_views(np.random.default_rng(seed)))
         network = view_network(tables, SIZES, most_cells=12)
@@ -65,11 +63,9 @@ def test_rows_of_a_network_with_room_for_a_view_have_its_table() -> None:
             assert np.abs(found - expected).max() < 6
 
 
-@settings(derandomize=True, deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(noisy_views(), st.integers(1, 12))
-def test_every_attribute_comes_once_after_its_parents(
-    measured: list[NoisyMarginal], cells: int
-) -> None:
+def test_every_attribute_comes_once_after_its_parents(measured: list[NoisyMarginal], cells: int):
     network = view_network(view_tables(measured), SIZES, most_cells=cells)
     seen: set[str] = set()
     for one in network:

@@ -39,31 +39,28 @@ def assert_valid(centres: np.ndarray, k: int) -> None:
     [[], [5.0], [5.0, 1.0], [-3.0] * 16, [-1.0] * 15 + [2.0], [1.0] * 16, [1e15, 1e-9, 1.0, 7.0]],
     ids=["none", "one", "k-1", "all negative", "one positive", "all", "uneven"],
 )
-def test_there_are_always_k_finite_centres_inside_the_box(k: int, weights: list[float]) -> None:
+def test_there_are_always_k_finite_centres_inside_the_box(k: int, weights: list[float]):
     assert_valid(centres_of(synopsis_of(weights), k), k)
 
 
-@settings(derandomize=True, deadline=None, max_examples=40)
-@given(
-    weights=st.lists(st.floats(-1e6, 1e6), min_size=16, max_size=16),
-    k=st.integers(1, 18),
-)
-def test_any_weights_give_valid_centres(weights: list[float], k: int) -> None:
+@settings(max_examples=40)
+@given(weights=st.lists(st.floats(-1e6, 1e6), min_size=16, max_size=16), k=st.integers(1, 18))
+def test_any_weights_give_valid_centres(weights: list[float], k: int):
     assert_valid(centres_of(synopsis_of(weights), k), k)
 
 
-def test_as_many_positive_boxes_as_centres_are_the_centres() -> None:
+def test_as_many_positive_boxes_as_centres_are_the_centres():
     synopsis = synopsis_of([5.0, 0.0, 2.0, -1.0])
     assert centres_of(synopsis, 2).tolist() == synopsis.middles[[0, 2]].tolist()
 
 
-def test_one_centre_is_the_weighted_mean_of_the_positive_boxes() -> None:
+def test_one_centre_is_the_weighted_mean_of_the_positive_boxes():
     synopsis = synopsis_of([3.0, -9.0, 1.0])
     expected = (3 * synopsis.middles[0] + synopsis.middles[2]) / 4
     assert np.allclose(centres_of(synopsis, 1)[0], expected)
 
 
-def test_any_number_of_threads_gives_the_same_bytes() -> None:
+def test_any_number_of_threads_gives_the_same_bytes():
     rng = np.random.default_rng(3)
     synopsis = synopsis_of(rng.normal(size=3600).tolist(), cells=60)
     found = []
@@ -73,7 +70,7 @@ def test_any_number_of_threads_gives_the_same_bytes() -> None:
     assert found[0] == found[1] == found[2]
 
 
-def test_another_generator_fills_up_with_other_centres() -> None:
+def test_another_generator_fills_up_with_other_centres():
     empty = synopsis_of([])
     assert (centres_of(empty, 2, seed=1) != centres_of(empty, 2, seed=2)).all()
 
@@ -86,7 +83,7 @@ def far_groups() -> Synopsis:
     return Synopsis.of_grid(table, ("x", "y"), (Coordinate(0.0, 60.0), Coordinate(0.0, 60.0)))
 
 
-def test_one_start_finds_light_groups_that_are_far() -> None:
+def test_one_start_finds_light_groups_that_are_far():
     # A start that draws its seeds in the corner alone has no way to the others but a swap.
     synopsis = far_groups()
     for seed in range(30):
@@ -95,9 +92,7 @@ def test_one_start_finds_light_groups_that_are_far() -> None:
         assert found == pytest.approx(np.array([[0.5, 5.0], [0.5, 59.5], [59.5, 0.5]]))
 
 
-def test_of_many_boxes_a_few_are_searched(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_of_many_boxes_a_few_are_searched(monkeypatch: pytest.MonkeyPatch):
     rng = np.random.default_rng(3)
     table = np.where(rng.random((30, 30)) < 0.9, 1e-3, 0.0)
     table[:4, :4] = table[-4:, -4:] = 100.0

@@ -61,11 +61,9 @@ def step(ledger: Ledger, name: tuple[str, str, int], end: str) -> str:
         return type(error).__name__
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(steps)
-def test_every_answer_and_every_balance_is_that_of_the_model(
-    plan: list[tuple[str, str, int, str]],
-):
+def test_every_answer_and_every_balance_is_that_of_the_model(plan: list[tuple[str, str, int, str]]):
     model = Model()
     with tempfile.TemporaryDirectory() as folder:
         ledger = Ledger(Path(folder))

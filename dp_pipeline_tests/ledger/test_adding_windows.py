@@ -185,7 +185,7 @@ def test_unfinished_release_from_before_ends_under_its_charge(ledger: Ledger):
 epsilons = st.sampled_from(["0.1", "1/3", "0.45"])
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     st.booleans(),
     st.lists(epsilons, max_size=3),

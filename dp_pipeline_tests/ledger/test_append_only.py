@@ -117,9 +117,7 @@ def test_a_row_changed_behind_the_triggers_is_named(
 
 @pytest.mark.usefixtures("on_file")
 @pytest.mark.parametrize(("statement", "row"), CHANGED["sqlite"])
-def test_a_value_that_only_a_file_takes_is_named(
-    busy: Ledger, unguarded: Behind, statement: str, row: int
-):
+def test_a_value_that_only_a_file_takes_is_named(busy: Ledger, unguarded: Behind, statement, row):
     test_a_row_changed_behind_the_triggers_is_named(busy, unguarded, statement, row)
 
 

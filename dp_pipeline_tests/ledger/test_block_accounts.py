@@ -127,9 +127,7 @@ def test_the_ceiling_of_each_window_is_raised_by_a_row(rides: Ledger):
         (weekly(purpose="benchmark", each=None), {"total": Fraction(0)}, "a Fraction above 0"),
     ],
 )
-def test_a_raise_that_lowers_a_limit_is_refused(
-    place: Place, opened: Account, asked: dict[str, Fraction], words: str
-):
+def test_a_raise_that_lowers_a_limit_is_refused(place: Place, opened, asked, words):
     ledger = place()
     ledger.open_account(opened)
     with pytest.raises(DeclarationError, match=re.escape(words)):
@@ -146,9 +144,7 @@ def test_a_raise_that_lowers_a_limit_is_refused(
         ({"each_window": "1", "unit": "one row"}, "it changes more than the limits of rides"),
     ],
 )
-def test_a_row_that_lowers_a_limit_of_windows_cannot_be(
-    rides: Ledger, facts: dict[str, str], words: str
-):
+def test_a_row_that_lowers_a_limit_of_windows_cannot_be(rides: Ledger, facts, words):
     (opened,) = rides.entries()
     with pytest.raises(Damaged, match=words):
         audit(opened, replace(opened, event="raise", facts={"ceiling": "none", **facts}))
@@ -170,9 +166,7 @@ def test_a_row_that_lowers_a_limit_of_windows_cannot_be(
         ),
     ],
 )
-def test_an_added_limit_binds_at_once_and_stays(
-    place: Place, opened: Account, added: dict[str, Fraction], raised: Account
-):
+def test_an_added_limit_binds_at_once_and_stays(place: Place, opened, added, raised):
     ledger = place()
     ledger.open_account(opened)
     assert ledger.raise_ceiling("rides", **{"total": None, **added, **RAISE}) == raised

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any
 
 import pytest
 
@@ -111,9 +110,7 @@ def test_a_charge_counts_in_the_total_once_for_each_window(opens: Opens):
         ),
     ],
 )
-def test_windows_whose_costs_do_not_add_are_charged_apart(
-    opens: Opens, changes: dict[str, Any], delta: int, line: str
-):
+def test_windows_whose_costs_do_not_add_are_charged_apart(opens: Opens, changes, delta, line):
     ledger = opens(weekly(**changes))
     opened = ledger.account("rides")
     assert opened is not None

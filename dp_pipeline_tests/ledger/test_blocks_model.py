@@ -70,11 +70,8 @@ class Model:
 
 
 @pytest.mark.chain
-@settings(max_examples=30, deadline=None)
-@given(
-    st.sampled_from(ACCOUNTS),
-    st.lists(st.one_of(charges, st.just("raise")), max_size=14),
-)
+@settings(max_examples=30)
+@given(st.sampled_from(ACCOUNTS), st.lists(st.one_of(charges, st.just("raise")), max_size=14))
 def test_every_charge_is_let_in_or_refused_as_by_the_model(account: Account, plan: list):
     model = Model(account)
     with tempfile.TemporaryDirectory() as folder:

@@ -55,9 +55,7 @@ def test_a_strange_row_counts_on_the_windows_that_it_names(rides: Ledger, typed)
 
 
 @pytest.mark.parametrize("facts", [{}, {BLOCKS: "W02 W01"}, {BLOCKS: ""}, {BLOCKS: ["W01"]}])
-def test_a_stray_without_readable_windows_counts_on_all(
-    rides: Ledger, typed, facts: dict[str, Any]
-):
+def test_a_stray_without_readable_windows_counts_on_all(rides: Ledger, typed, facts):
     release(rides, in_windows("a", "W01", epsilon="0.8"), "0.8")
     typed(facts)
     assert rides.blocks("rides") == {"W01": Fraction(11, 10)}
@@ -104,9 +102,7 @@ def rows_of(ledger: Ledger) -> tuple[Entry, Entry]:
         ({"facts": {BLOCKS: "W02 W01"}}, "its windows cannot be read"),
     ],
 )
-def test_a_row_that_passes_a_window_or_names_none_cannot_be(
-    rides: Ledger, change: dict[str, Any], words: str
-):
+def test_a_row_that_passes_a_window_or_names_none_cannot_be(rides: Ledger, change, words):
     release(rides, in_windows("a", "W01", epsilon="0.6"), "0.6")
     opened, first = rows_of(rides)
     with pytest.raises(Damaged, match=words):
@@ -151,9 +147,7 @@ def test_a_row_that_passes_the_delta_of_a_window_cannot_be(opens: Opens):
         ({"facts": {BLOCKS: "W77", DELTA: str(NANO)}}, ""),
     ],
 )
-def test_a_row_that_passes_a_window_with_strays_cannot_be(
-    opens: Opens, asked: dict[str, Any], words: str
-):
+def test_a_row_that_passes_a_window_with_strays_cannot_be(opens: Opens, asked, words):
     ledger = opens(weekly(delta_ceiling=2 * NANO))
     release(ledger, in_windows("a", "W77"), "0.1")
     opened, first = rows_of(ledger)

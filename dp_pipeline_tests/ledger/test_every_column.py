@@ -13,11 +13,7 @@ COLUMNS = [
     (table.name, column.name) for table in metadata.sorted_tables for column in table.columns
 ]
 NUMBERS = ("sequence", "nano_epsilon", "entry", "ordinal")
-ROW = {
-    "entries": "event = 'source'",
-    "spends": "ordinal = 1",
-    "state": "kind = 'source'",
-}
+ROW = {"entries": "event = 'source'", "spends": "ordinal = 1", "state": "kind = 'source'"}
 ANOTHER_ROW = {"key": "event = 'reserve'", "kind": "event = 'settled'"}
 """Of entries, for columns that are empty on the row of a claim."""
 

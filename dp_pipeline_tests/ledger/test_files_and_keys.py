@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -119,9 +118,7 @@ def test_a_release_leaves_no_lock_file(ledger: Ledger):
     assert locks(ledger) == ["ledger.lock"]
 
 
-def test_a_waiter_takes_the_lock_of_the_file_with_the_name(
-    tmp_path: Path,
-):
+def test_a_waiter_takes_the_lock_of_the_file_with_the_name(tmp_path: Path):
     path, order = tmp_path / "a.lock", []
     waits = threading.Event()
 
@@ -157,9 +154,7 @@ def sweep_beside(path: Path) -> None:
 
 
 @pytest.mark.parametrize("work", [take_and_leave, sweep_beside])
-def test_a_lock_whose_file_cannot_be_removed_is_let_go(
-    work: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_lock_whose_file_cannot_be_removed_is_let_go(work, tmp_path, monkeypatch):
     path = tmp_path / f"{'ab' * 8}.lock"
     opened = len([*Path("/proc/self/fd").iterdir()])
     with monkeypatch.context() as patch:

@@ -91,9 +91,7 @@ def test_rows_that_do_not_arrive_as_they_left_are_not_taken(
     assert move_to_server(folder, head=None, url=url).sequence == 4
 
 
-def test_an_interrupted_move_is_done_once_more(
-    busy: Ledger, folder: Path, url: str, monkeypatch: pytest.MonkeyPatch
-):
+def test_an_interrupted_move_is_done_once_more(busy: Ledger, folder: Path, url: str, monkeypatch):
     def full(*_: object) -> None:
         raise OSError(28, os.strerror(28))
 

@@ -66,9 +66,7 @@ def test_an_account_that_declares_no_delta_has_none_to_give(place: Place):
     ledger.open_account(account())
 
 
-def test_another_delta_is_another_charge(
-    ledger: Ledger,
-):
+def test_another_delta_is_another_charge(ledger: Ledger):
     release(ledger, discovery("a"), "0.1")
     assert release(ledger, discovery("a"), "0.1") == "settled"
     assert ledger.balance("trips").delta_spent == NANO

@@ -302,9 +302,7 @@ def test_no_message_shows_a_password(place: Place, tmp_path: Path):
         assert "secret" not in repr(Home(tmp_path, url))
 
 
-def test_variables_name_the_ledger_and_its_head(
-    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_variables_name_the_ledger_and_its_head(place: Place, tmp_path, monkeypatch):
     head = tmp_path / "elsewhere" / "head"
     monkeypatch.setenv("DP_PIPELINE_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("DP_PIPELINE_LEDGER", str(place.url))
@@ -352,9 +350,7 @@ def test_an_index_that_lacks_a_row_loses_no_outcome_and_is_named(forgotten: Ledg
     forgotten.verify()
 
 
-def test_amcheck_is_called_where_it_is_installed(
-    forgotten: Ledger, raw: Raw, monkeypatch: pytest.MonkeyPatch
-):
+def test_amcheck_is_called_where_it_is_installed(forgotten: Ledger, raw: Raw, monkeypatch):
     from dp_pipeline.ledger import postgres
 
     monkeypatch.setattr(postgres, "_rows", lambda *_: [])

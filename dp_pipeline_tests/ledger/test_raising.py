@@ -206,9 +206,7 @@ def monthly_trips(folder: Path) -> Ledger:
     return ledger
 
 
-def test_a_charge_behind_midnight_is_of_the_month_that_was_begun(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_charge_behind_midnight_is_of_the_month_that_was_begun(tmp_path, monkeypatch):
     """A clock that is put back over midnight, or another computer's that runs ahead."""
     at(monkeypatch, "2026-12-01T00:00:01")
     ledger = monthly_trips(tmp_path)
@@ -220,9 +218,7 @@ def test_a_charge_behind_midnight_is_of_the_month_that_was_begun(
     ledger.verify()
 
 
-def test_a_clock_put_back_over_a_months_end_frees_no_month(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_clock_put_back_over_a_months_end_frees_no_month(tmp_path, monkeypatch):
     at(monkeypatch, "2026-11-30T12:00:00")
     ledger = monthly_trips(tmp_path)
     release(ledger, charge("a"), "0.1")
@@ -240,9 +236,7 @@ def test_a_clock_put_back_over_a_months_end_frees_no_month(
     ledger.verify()
 
 
-def test_a_month_that_a_wrong_clock_blocks_is_opened_by_a_raise(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_month_that_a_wrong_clock_blocks_is_opened_by_a_raise(tmp_path, monkeypatch):
     """A clock that was once far ahead: its month is the ledger's until it comes."""
     at(monkeypatch, "2036-01-01T00:00:00")
     ledger = monthly_trips(tmp_path)

@@ -83,9 +83,7 @@ def test_a_release_without_epsilon_is_counted_and_costs_nothing(ledger: Ledger):
     ledger.verify()
 
 
-def test_releases_without_epsilon_are_listed_oldest_first(
-    ledger: Ledger,
-):
+def test_releases_without_epsilon_are_listed_oldest_first(ledger: Ledger):
     assert ledger.not_dp_releases("trips") == ()
     release(ledger, charge(1, epsilon="0"))
     release(ledger, charge(2), "0.1")

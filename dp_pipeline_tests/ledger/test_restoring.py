@@ -66,9 +66,6 @@ def stored(ledger: Ledger) -> dict[int, str]:
         return {row["sequence"]: stored_bytes(row, children) for row, children in rows(connection)}
 
 
-# What is taken out and charged.
-
-
 def test_a_strange_row_is_taken_out_charged_and_named(busy: Ledger, behind: Behind):
     behind(junk())
     for ask in (lambda: busy.balance("trips"), lambda: release(busy, charge("b"))):
@@ -180,9 +177,6 @@ def test_a_strange_row_with_a_fitting_hash_is_taken_out_too(
     busy.verify()
 
 
-# What is refused.
-
-
 @pytest.mark.usefixtures("on_file")
 @pytest.mark.parametrize("last", [2, 3])
 def test_no_charge_that_the_head_covers_is_taken_back(busy: Ledger, unguarded: Behind, last: int):
@@ -253,9 +247,6 @@ def test_a_limit_that_was_removed_is_found(busy: Ledger, place: Place, unguarded
         unguarded("ALTER TABLE entries DROP CONSTRAINT entries_nano_epsilon_check")
     with pytest.raises(Damaged, match=r"limit CHECK \(nano_epsilon >= 0\) was removed"):
         busy.verify()
-
-
-# Sums.
 
 
 @pytest.mark.usefixtures("on_file")
@@ -347,9 +338,7 @@ def test_a_trigger_with_an_odd_name_is_taken_away(busy: Ledger, behind: Behind, 
     assert busy.verify().sequence == 4
 
 
-def test_the_command_restores_and_says_what_it_did(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, store: str
-):
+def test_the_command_restores_and_says_what_it_did(folder: Path, monkeypatch, store: str):
     if store != "sqlite":
         pytest.skip("the commands know no stores")
     monkeypatch.setenv("DP_PIPELINE_HOME", str(folder.parent))

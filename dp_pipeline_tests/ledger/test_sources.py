@@ -89,9 +89,7 @@ def test_a_source_that_cannot_be_stored_is_refused(populations: Ledger, source: 
 
 
 @pytest.mark.parametrize("population", ["adult", "nobody_yet"])
-def test_rows_that_nobody_protects_may_be_shown_without_a_claim(
-    populations: Ledger, population: str
-):
+def test_rows_that_nobody_protects_may_be_shown_without_a_claim(populations: Ledger, population):
     populations.claim_source("census", SOURCE)
     populations.require_claimable(population, SOURCE)
     assert claims(populations) == [("census", SOURCE, None)]
@@ -128,9 +126,7 @@ FOLDER, FILE = "file:/data/rides", "file:/data/rides/2026/may.parquet"
 @pytest.mark.parametrize(
     ("held", "claimed"), [(FOLDER, FILE), (FILE, FOLDER), *((URL, spelled) for spelled in SPELLED)]
 )
-def test_a_source_is_known_again_however_it_is_spelled(
-    populations: Ledger, held: str, claimed: str
-):
+def test_a_source_is_known_again_however_it_is_spelled(populations: Ledger, held, claimed):
     """A folder of Parquet files and a file in it hold the same persons, too."""
     populations.claim_source("trips", held)
     with pytest.raises(DeclarationError, match="belongs to population trips"):
@@ -184,9 +180,7 @@ def test_what_a_data_set_is_called_is_held_like_a_source(populations: Ledger):
 
 
 @pytest.mark.parametrize("is_gone", [False, True])
-def test_a_hard_link_to_a_claimed_file_is_known(
-    populations: Ledger, tmp_path: Path, *, is_gone: bool
-):
+def test_a_hard_link_to_a_claimed_file_is_known(populations: Ledger, tmp_path: Path, *, is_gone):
     first_path, other = tmp_path / "one.csv", tmp_path / "other.csv"
     first_path.write_text("x\n")
     other.hardlink_to(first_path)

@@ -180,9 +180,7 @@ def test_sums_are_those_of_the_rows_after_every_kind_of_row(tmp_path: Path):
     assert ledger.releases("trips") == 20
 
 
-def test_a_question_about_one_release_reads_no_history(
-    full: Ledger, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_question_about_one_release_reads_no_history(full: Ledger, monkeypatch):
     def read_all(_: object) -> None:
         raise AssertionError("all rows were read")
 

@@ -75,7 +75,7 @@ def test_marginals_are_described_by_the_most_frequent_levels():
     assert remaining.endswith(f". x{MOST_PANELS}: most often 1, 75 %.")
 
 
-def test_shares_with_errors_have_a_line_each() -> None:
+def test_shares_with_errors_have_a_line_each():
     errors = {"error": np.array([0.1, 0.5])}
     picture = marginal_bars({"a": marginals(x=[1, 3]) | errors}, title="t")
     (lines,) = picture.figure.axes[0].collections

@@ -27,11 +27,7 @@ from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.raw.ingest import ingest
 from dp_pipeline.raw.prepare import prepare
 from dp_pipeline.raw.snapshot import Snapshot, mark_validated
-from dp_pipeline.reporting.plausibility import (
-    NoisyTotal,
-    bundle_warnings,
-    release_warnings,
-)
+from dp_pipeline.reporting.plausibility import NoisyTotal, bundle_warnings, release_warnings
 from dp_pipeline.results.accountant import Accountant
 from dp_pipeline.results.bundle import K_ANONYMITY, Bundle
 from dp_pipeline.results.synthetic_table import SyntheticTable
@@ -330,7 +326,7 @@ def test_pairs_of_more_noise_than_rows_are_mostly_noise(sizes: tuple[int, int], 
     assert warnings_about(("", 1, 1.0), ("a", 4, 9000.0)) == []
 
 
-def test_a_release_of_no_units_is_recognised_by_its_noise() -> None:
+def test_a_release_of_no_units_is_recognised_by_its_noise():
     spec = DatasetSpec.of_domain("units", units_domain())
     tables = fit([], units_domain(), Fraction(1)).tables()
     total = NoisyTotal.of_tables(tables, (), distance=1)

@@ -228,7 +228,7 @@ def test_many_tables_fold_all_but_the_first():
     assert "the other 18" in page
 
 
-def test_rows_of_units_are_no_distance_from_exact_answers() -> None:
+def test_rows_of_units_are_no_distance_from_exact_answers():
     population, declared = couples(60), units_domain()
     rows = np.array(population)
     owners, sizes = np.unique(rows[:, 0], return_counts=True)

@@ -161,15 +161,11 @@ def test_a_line_is_there_before_its_step_ends(capsys: pytest.CaptureFixture[str]
 
 
 @pytest.mark.parametrize("terminal", [False, True])
-def test_who_is_quiet_sees_nothing(
-    terminal: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-):
+def test_who_is_quiet_sees_nothing(terminal, capsys: pytest.CaptureFixture[str], monkeypatch):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
     assert step_lines(capsys, quiet=True) == ""
 
 
-def test_a_terminal_gets_no_plain_lines(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-):
+def test_a_terminal_gets_no_plain_lines(capsys: pytest.CaptureFixture[str], monkeypatch):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     assert " …\n" not in step_lines(capsys)

@@ -6,7 +6,7 @@ from fractions import Fraction
 from math import isqrt
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dp_pipeline.config.amounts import PURE, Currency
@@ -26,7 +26,6 @@ from dp_pipeline.results.accountant import (
 
 ONE, HALF, TINY = Fraction(1), Fraction(1, 2), Fraction(1, 10**30)
 ZCDP = Currency(Fraction(1, 10**9))
-fuzz = settings(derandomize=True, deadline=None, max_examples=80)
 epsilons = st.fractions(min_value=Fraction(1, 10**6), max_value=10**6)
 amounts = st.fractions(min_value=Fraction(1, 10**6), max_value=10**3)
 weights = st.lists(st.integers(1, 10**9) | epsilons, min_size=1, max_size=40)
@@ -46,12 +45,8 @@ def exponential(rho: Fraction, *, scale: Fraction) -> Spend:
     return Spend("cells", EXPONENTIAL, rho, 3, scale, "zcdp")
 
 
-# Splitting.
-
-
-@fuzz
 @given(epsilon=epsilons, weights=weights)
-def test_shares_spend_the_budget(epsilon: Fraction, weights: list[int | Fraction]) -> None:
+def test_shares_spend_the_budget(epsilon: Fraction, weights: list[int | Fraction]):
     shares, accountant = split(epsilon, weights), Accountant(epsilon)
     neighbours = zip(shares, shares[1:], weights, weights[1:], strict=False)
     assert all(a * v == b * w for a, b, w, v in neighbours)
@@ -66,14 +61,13 @@ def test_shares_spend_the_budget(epsilon: Fraction, weights: list[int | Fraction
 
 
 @pytest.mark.parametrize("weights", [[], [0], [1, 0], [-1, 2], [0.5], [1, 0.5], [Fraction(0)]])
-def test_weights_are_positive_and_rational(weights: list) -> None:
+def test_weights_are_positive_and_rational(weights: list):
     with pytest.raises(BoundaryViolation, match="budget"):
         split(ONE, weights)
 
 
-@fuzz
 @given(sizes=st.lists(st.integers(1, 10**9), max_size=5))
-def test_root_weights_are_square_roots_in_thousandths(sizes: list[int]) -> None:
+def test_root_weights_are_square_roots_in_thousandths(sizes: list[int]):
     for size, weight in zip(sizes, root_weights(sizes), strict=True):
         assert weight == isqrt(size * 10**6) >= 1000
 
@@ -92,16 +86,15 @@ PURE_SPENDS = [
 
 
 @pytest.mark.parametrize("spend", PURE_SPENDS, ids=lambda spend: spend.mechanism)
-def test_pure_mechanisms_cost_epsilon_or_half_its_square(spend: Spend) -> None:
+def test_pure_mechanisms_cost_epsilon_or_half_its_square(spend: Spend):
     assert spend.epsilon == spend.epsilon_of_scale == 1
     for budget in (Accountant(ONE), Accountant(HALF, ZCDP)):
         budget.charge(spend)
         budget.require_all_spent()
 
 
-@fuzz
 @given(rhos=st.lists(amounts, min_size=1, max_size=5), epsilons=st.lists(amounts, max_size=5))
-def test_rho_adds_half_of_squared_epsilon(rhos: list[Fraction], epsilons: list[Fraction]) -> None:
+def test_rho_adds_half_of_squared_epsilon(rhos: list[Fraction], epsilons: list[Fraction]):
     budget = sum(rhos) + sum(epsilon**2 / 2 for epsilon in epsilons)
     accountant = Accountant(budget, ZCDP)
     accountant.charge(*map(gaussian, rhos))
@@ -114,7 +107,7 @@ def test_rho_adds_half_of_squared_epsilon(rhos: list[Fraction], epsilons: list[F
 
 
 @pytest.mark.parametrize("spend", [gaussian(ONE), exponential(HALF, scale=Fraction(3))])
-def test_a_budget_of_pure_epsilon_pays_for_no_rho(spend: Spend) -> None:
+def test_a_budget_of_pure_epsilon_pays_for_no_rho(spend: Spend):
     accountant = Accountant(Fraction(10**6))
     for spends in ((spend,), (laplace(ONE), spend)):
         with pytest.raises(BoundaryViolation, match="The budget is in pure ε"):
@@ -122,7 +115,7 @@ def test_a_budget_of_pure_epsilon_pays_for_no_rho(spend: Spend) -> None:
     assert (accountant.spends, accountant.currency) == ((), PURE)
 
 
-def test_an_exponential_mechanism_costs_no_more_than_charged() -> None:
+def test_an_exponential_mechanism_costs_no_more_than_charged():
     exact = Fraction(3)  # 3²/(2·3²) = 1/2
     for factor in (ONE, 1 + Fraction(1, 10**9)):
         Accountant(HALF, ZCDP).charge(exponential(HALF, scale=exact * factor))
@@ -177,7 +170,7 @@ def test_a_charge_that_its_scale_does_not_prove_is_refused(
     currency: Currency,
     name: str,  # noqa: ARG001
     spend: Spend,
-) -> None:
+):
     accountant = Accountant(ONE, currency)
     for spends in ((spend,), (good, spend)):
         with pytest.raises(BoundaryViolation, match="of cells must"):
@@ -187,10 +180,7 @@ def test_a_charge_that_its_scale_does_not_prove_is_refused(
     assert accountant.spends == (good, good)
 
 
-# Budgets.
-
-
-def test_a_refused_charge_states_the_rest_and_records_nothing() -> None:
+def test_a_refused_charge_states_the_rest_and_records_nothing():
     accountant = Accountant(ONE)
     with pytest.raises(BudgetExceeded, match=r"requested ε=0\.6.*, spent 0\.5, left 0\.5"):
         accountant.charge(laplace(HALF), laplace(Fraction(2, 3)))
@@ -202,7 +192,7 @@ def test_a_refused_charge_states_the_rest_and_records_nothing() -> None:
     accountant.charge(laplace(Fraction(1, 3)))
 
 
-def test_an_unfinished_charge_keeps_the_release_open() -> None:
+def test_an_unfinished_charge_keeps_the_release_open():
     unfinished = ["a session", "another"]
 
     def require_complete() -> None:
@@ -221,7 +211,7 @@ def test_an_unfinished_charge_keeps_the_release_open() -> None:
 
 
 @pytest.mark.parametrize(("spend", "currency"), [(laplace, PURE), (gaussian, ZCDP)])
-def test_an_unspent_rest_is_refused(spend: Callable[[Fraction], Spend], currency: Currency) -> None:
+def test_an_unspent_rest_is_refused(spend: Callable[[Fraction], Spend], currency: Currency):
     accountant = Accountant(ONE, currency)
     accountant.charge(spend(ONE - TINY))
     with pytest.raises(BoundaryViolation, match=r"must spend exactly [ερ]=1"):
@@ -229,12 +219,9 @@ def test_an_unspent_rest_is_refused(spend: Callable[[Fraction], Spend], currency
 
 
 @pytest.mark.parametrize("epsilon", [0, 1, 0.5, Fraction(0), Fraction(-1), "1", None])
-def test_a_budget_is_a_positive_fraction(epsilon: object) -> None:
+def test_a_budget_is_a_positive_fraction(epsilon: object):
     with pytest.raises(BoundaryViolation, match="budget"):
         Accountant(epsilon)  # type: ignore[arg-type]
-
-
-# Beside the others.
 
 
 @pytest.mark.parametrize(
@@ -248,9 +235,7 @@ def test_a_budget_is_a_positive_fraction(epsilon: object) -> None:
     ],
     ids=["all of it", "less", "a second one", "more", "of a budget in ρ"],
 )
-def test_one_charge_of_pure_epsilon_may_be_beside(
-    currency: Currency, charges: list[Fraction], is_taken: bool
-) -> None:
+def test_one_charge_of_pure_epsilon_may_be_beside(currency, charges, is_taken):
     accountant = Accountant(ONE, currency)
     if is_taken:
         accountant.charge_beside(laplace(charges[0]))

@@ -62,9 +62,7 @@ def cut(path: Path, answers: int) -> None:
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[: 1 + answers]))
 
 
-def test_the_count_is_synced_second(
-    path: Path, count: AnswerCount, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_count_is_synced_second(path: Path, count: AnswerCount, monkeypatch):
     synced: list[tuple[str, bytes]] = []
 
     def fsync(descriptor: int) -> None:
@@ -80,14 +78,14 @@ def test_the_count_is_synced_second(
 
 
 @pytest.mark.parametrize("kept", range(3))
-def test_answers_that_were_cut_off_are_noticed(kept: int, path: Path, count: AnswerCount) -> None:
+def test_answers_that_were_cut_off_are_noticed(kept: int, path: Path, count: AnswerCount):
     draw(path, count, [], many=3)
     cut(path, kept)
     with pytest.raises(Damaged, match=rf"must hold the 3 answers .* but it holds {kept}"):
         opened(path, count)
 
 
-def test_a_torn_answer_is_lost_only_where_it_was_counted(path: Path, count: AnswerCount) -> None:
+def test_a_torn_answer_is_lost_only_where_it_was_counted(path: Path, count: AnswerCount):
     draw(path, count, [], many=2)
     content = path.read_bytes()
     path.write_bytes(content[:-9])
@@ -99,7 +97,7 @@ def test_a_torn_answer_is_lost_only_where_it_was_counted(path: Path, count: Answ
 
 
 @pytest.mark.parametrize("content", [None, b"", b"3\n", b"0000000000000000000x\n", b"0" * 40])
-def test_a_broken_count_is_noticed(content: bytes | None, path: Path, count: AnswerCount) -> None:
+def test_a_broken_count_is_noticed(content: bytes | None, path: Path, count: AnswerCount):
     draw(path, count, [], many=2)
     if content is None:
         count.remove()
@@ -109,7 +107,7 @@ def test_a_broken_count_is_noticed(content: bytes | None, path: Path, count: Ans
         opened(path, count)
 
 
-def test_an_older_count_put_back_is_noticed(path: Path, count: AnswerCount) -> None:
+def test_an_older_count_put_back_is_noticed(path: Path, count: AnswerCount):
     draw(path, count, [], many=2)
     count.write(0)
     with pytest.raises(Damaged, match=r"must hold the 0 answers .* but it holds 2"):
@@ -149,9 +147,7 @@ CRASHES: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], int]] = {
 
 @pytest.mark.parametrize("done", range(3))
 @pytest.mark.parametrize("crash", CRASHES)
-def test_after_a_crash_one_answer_is_seen(
-    crash: str, done: int, path: Path, count: AnswerCount
-) -> None:
+def test_after_a_crash_one_answer_is_seen(crash: str, done: int, path: Path, count: AnswerCount):
     seen: list[tuple[str, int]] = []
     draw(path, count, seen, many=done)
     begin, other_answers = CRASHES[crash]
@@ -166,7 +162,7 @@ def test_after_a_crash_one_answer_is_seen(
     assert count.read() == len(QUESTIONS) == len(Transcript(path)) - 1
 
 
-def test_an_answer_a_resumed_run_saw_is_counted_first(path: Path, count: AnswerCount) -> None:
+def test_an_answer_a_resumed_run_saw_is_counted_first(path: Path, count: AnswerCount):
     with pytest.MonkeyPatch.context() as patch, pytest.raises(Crash):
         crash_in_count(patch, is_written=False)
         draw(path, count, [])
@@ -177,7 +173,7 @@ def test_an_answer_a_resumed_run_saw_is_counted_first(path: Path, count: AnswerC
         opened(path, count)
 
 
-def test_a_count_is_private_created_once_and_removed(path: Path, count: AnswerCount) -> None:
+def test_a_count_is_private_created_once_and_removed(path: Path, count: AnswerCount):
     draw(path, count, [], many=2)
     count.create()
     assert count.read() == 2

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dp_pipeline.config.domain import Attribute, Domain
@@ -27,7 +27,7 @@ PEOPLE = Domain((AGE, COLOUR, SMOKES, PLANET, LIVES))
 BITS = declared_bits(PEOPLE, PEOPLE.names)
 
 
-def test_bins_are_asked_for_thresholds_and_levels_one_by_one() -> None:
+def test_bins_are_asked_for_thresholds_and_levels_one_by_one():
     assert [(bit.name, bit.codes) for bit in BITS] == [
         ("age>=[20, 40)", (1, 2)),
         ("age>=[40, 60]", (2,)),
@@ -40,7 +40,7 @@ def test_bins_are_asked_for_thresholds_and_levels_one_by_one() -> None:
     ]
 
 
-def test_no_two_bits_say_the_same_or_the_contrary() -> None:
+def test_no_two_bits_say_the_same_or_the_contrary():
     for bit, other in itertools.combinations(BITS, 2):
         if bit.attribute == other.attribute:
             size = PEOPLE[bit.attribute].size
@@ -49,7 +49,7 @@ def test_no_two_bits_say_the_same_or_the_contrary() -> None:
 
 
 @pytest.mark.parametrize("nullable", [False, True])
-def test_bits_are_counted_without_making_them(nullable: bool) -> None:
+def test_bits_are_counted_without_making_them(nullable: bool):
     bins = [Bins.equal_width(0.0, 1.0, number) for number in (1, 2, 3, 9)]
     levels = [Levels(("a", "b", "c", "d")[:number]) for number in (1, 2, 3, 4)]
     for attribute in (*bins, *levels):
@@ -59,7 +59,7 @@ def test_bits_are_counted_without_making_them(nullable: bool) -> None:
     assert bit_count(PEOPLE, PEOPLE.names) == len(BITS)
 
 
-def test_every_bit_has_a_key_of_its_own() -> None:
+def test_every_bit_has_a_key_of_its_own():
     assert len({bit.key for bit in BITS}) == len(BITS)
     alike = tuple(DeclaredBit("age>=20", "age", codes) for codes in ((1, 2), (2,), (3,)))
     assert len({bit.key for bit in alike}) == 3
@@ -68,9 +68,8 @@ def test_every_bit_has_a_key_of_its_own() -> None:
 bits = st.lists(st.sampled_from(BITS), min_size=1, max_size=6, unique=True)
 
 
-@settings(derandomize=True, deadline=None, max_examples=80)
 @given(bits)
-def test_every_set_of_possible_answers_is_a_class(kept: list[DeclaredBit]) -> None:
+def test_every_set_of_possible_answers_is_a_class(kept: list[DeclaredBit]):
     classes = BitClasses(tuple(kept), PEOPLE)
     rows = itertools.product(*(range(size) for size in PEOPLE.shape(PEOPLE.names)))
     codes = dict(zip(PEOPLE.names, np.array(list(rows)).T, strict=True))
@@ -81,9 +80,8 @@ def test_every_set_of_possible_answers_is_a_class(kept: list[DeclaredBit]) -> No
     assert len({*map(tuple, given_answers.tolist())}) == classes.size <= 2 ** len(kept)
 
 
-@settings(derandomize=True, deadline=None, max_examples=80)
 @given(bits)
-def test_what_is_derived_at_the_gate_is_the_same_class(kept: list[DeclaredBit]) -> None:
+def test_what_is_derived_at_the_gate_is_the_same_class(kept: list[DeclaredBit]):
     classes = BitClasses(tuple(kept), PEOPLE)
     groups = classes.derived_groups()
     (of_groups,) = classes.derived_class().values()
@@ -99,22 +97,21 @@ def test_what_is_derived_at_the_gate_is_the_same_class(kept: list[DeclaredBit]) 
     assert np.array(of_groups.groups)[cells].tolist() == classes.of(codes).tolist()
 
 
-@settings(derandomize=True, deadline=None, max_examples=80)
 @given(bits, st.sampled_from(BITS))
-def test_a_bit_that_splits_classes_adds_some(kept: list[DeclaredBit], other: DeclaredBit) -> None:
+def test_a_bit_that_splits_classes_adds_some(kept: list[DeclaredBit], other: DeclaredBit):
     classes = BitClasses(tuple(kept), PEOPLE)
     with_bit = BitClasses((*kept, other), PEOPLE)
     assert classes.are_split_by(other) == (with_bit.size > classes.size)
 
 
 @pytest.mark.parametrize("at", [0, 1])
-def test_the_last_level_is_decided_by_all_others(at: int) -> None:
+def test_the_last_level_is_decided_by_all_others(at: int):
     colours = declared_bits(PEOPLE, ("colour",))
     other_colours = (*colours[:at], *colours[at + 1 :])
     assert not BitClasses(other_colours, PEOPLE).are_split_by(colours[at])
     assert BitClasses(other_colours, PEOPLE).size == 3
 
 
-def test_before_there_is_a_bit_everybody_is_in_one_class() -> None:
+def test_before_there_is_a_bit_everybody_is_in_one_class():
     assert all(BitClasses((), PEOPLE).are_split_by(bit) for bit in BITS)
     assert BitClasses((), PEOPLE).size == 1

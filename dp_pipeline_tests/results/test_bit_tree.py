@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dp_pipeline.config.encoding import Coordinate
@@ -14,7 +14,6 @@ from dp_pipeline_tests import loops
 
 EDGE = 1 << 16
 NAMES = ("v", "w", "x", "y", "z")
-fuzz = settings(derandomize=True, deadline=None, max_examples=60)
 widths = st.lists(st.sampled_from([1.0, 2.0, 3.0, 10.0, 1000.0]), min_size=1, max_size=5)
 
 
@@ -67,9 +66,8 @@ def grown_trees(draw: st.DrawFn) -> tuple[BitTree, Prefixes]:
     return tree, Prefixes.concatenate([*leaves, live])
 
 
-@fuzz
 @given(sides=widths, most=st.integers(0, MOST_BITS))
-def test_the_first_longest_side_is_halved(sides: list[float], most: int) -> None:
+def test_the_first_longest_side_is_halved(sides: list[float], most: int):
     tree, lengths, halvings = tree_over(sides, most), list(sides), [0] * len(sides)
     assert tree.depth == min(most, AXIS_BITS * len(sides))
     for axis in tree.axes:
@@ -80,9 +78,8 @@ def test_the_first_longest_side_is_halved(sides: list[float], most: int) -> None
     tree.require_axes()
 
 
-@fuzz
 @given(case=some_nodes())
-def test_a_node_is_what_halving_leaves(case: tuple[list[float], BitTree, Prefixes]) -> None:
+def test_a_node_is_what_halving_leaves(case: tuple[list[float], BitTree, Prefixes]):
     sides, tree, nodes = case
     low, high = tree.boxes(nodes, box_of(sides))
     assert low.shape == high.shape == (len(nodes), len(sides))
@@ -90,9 +87,8 @@ def test_a_node_is_what_halving_leaves(case: tuple[list[float], BitTree, Prefixe
         assert np.allclose([low[index], high[index]], halved(tree, node, box_of(sides)), rtol=1e-12)
 
 
-@fuzz
 @given(sides=widths, seed=st.integers(0, 99))
-def test_a_row_lies_in_the_box_of_every_prefix_of_its_path(sides: list[float], seed: int) -> None:
+def test_a_row_lies_in_the_box_of_every_prefix_of_its_path(sides: list[float], seed: int):
     rng = np.random.default_rng(seed)
     row = rng.integers(-EDGE, EDGE, len(sides), endpoint=True)
     row[rng.random(len(sides)) < 0.3] = EDGE
@@ -106,9 +102,8 @@ def test_a_row_lies_in_the_box_of_every_prefix_of_its_path(sides: list[float], s
     assert (place <= high + 1e-9 * np.array(sides)).all()
 
 
-@fuzz
 @given(case=some_nodes(), bits=st.integers(0, 4))
-def test_children_come_bit_by_bit(case: tuple[list[float], BitTree, Prefixes], bits: int) -> None:
+def test_children_come_bit_by_bit(case: tuple[list[float], BitTree, Prefixes], bits: int):
     _, _, nodes = case
     step = nodes
     for _ in range(bits):
@@ -118,9 +113,8 @@ def test_children_come_bit_by_bit(case: tuple[list[float], BitTree, Prefixes], b
     assert (nodes.children(bits).bits >> bits).tolist() == np.repeat(nodes.bits, 1 << bits).tolist()
 
 
-@fuzz
 @given(case=grown_trees())
-def test_the_leaves_of_any_tree_tile_the_box(case: tuple[BitTree, Prefixes]) -> None:
+def test_the_leaves_of_any_tree_tile_the_box(case: tuple[BitTree, Prefixes]):
     tree, leaves = case
     tree.require_nodes(leaves, 0)
     finest = [
@@ -132,16 +126,15 @@ def test_the_leaves_of_any_tree_tile_the_box(case: tuple[BitTree, Prefixes]) -> 
     assert len(set(leaves.keys.tolist())) == len(leaves)
 
 
-@fuzz
 @given(case=some_nodes())
-def test_a_key_is_a_1_before_the_bits(case: tuple[list[float], BitTree, Prefixes]) -> None:
+def test_a_key_is_a_1_before_the_bits(case: tuple[list[float], BitTree, Prefixes]):
     nodes = case[2]
     texts = [format(key, "b") for key in nodes.keys.tolist()]
     bits = ["1" + (format(b, f"0{n}b") if n else "") for n, b in pairs_of(nodes)]
     assert texts == bits
 
 
-def test_no_nodes_at_all_are_nodes_and_have_no_children() -> None:
+def test_no_nodes_at_all_are_nodes_and_have_no_children():
     nothing = Prefixes.root().where(np.array([False]))
     tree = tree_over([1.0, 1.0])
     tree.require_nodes(nothing, 3)
@@ -173,7 +166,7 @@ NO_NODES = {
 
 
 @pytest.mark.parametrize("tree", NO_TREES.values(), ids=NO_TREES.keys())
-def test_what_is_no_tree_is_refused(tree: BitTree) -> None:
+def test_what_is_no_tree_is_refused(tree: BitTree):
     with pytest.raises(BoundaryViolation, match="most 40 times together"):
         tree.require_axes()
     with pytest.raises(BoundaryViolation, match="most 40 times together"):
@@ -181,16 +174,13 @@ def test_what_is_no_tree_is_refused(tree: BitTree) -> None:
 
 
 @pytest.mark.parametrize(("nodes", "bits"), NO_NODES.values(), ids=NO_NODES.keys())
-def test_what_is_no_node_is_refused(nodes: Prefixes, bits: int) -> None:
+def test_what_is_no_node_is_refused(nodes: Prefixes, bits: int):
     with pytest.raises(BoundaryViolation, match="tree node"):
         FINE.require_nodes(nodes, bits)
 
 
-@fuzz
 @given(case=some_nodes(), bits=st.integers(0, 16))
-def test_children_below_the_tree_are_refused(
-    case: tuple[list[float], BitTree, Prefixes], bits: int
-) -> None:
+def test_children_below_the_tree_are_refused(case, bits):
     _, tree, nodes = case
     if (nodes.depths + bits <= tree.depth).all():
         tree.require_nodes(nodes, bits)

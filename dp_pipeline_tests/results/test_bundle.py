@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dp_pipeline.config.errors import BoundaryViolation, Damaged
@@ -36,7 +36,7 @@ def with_changed(table: str, column: str, values: np.ndarray) -> dict:
     return {**BUNDLE.tables, table: {**BUNDLE.tables[table], column: values}}
 
 
-def test_a_bundle_comes_back_from_its_json_and_tables() -> None:
+def test_a_bundle_comes_back_from_its_json_and_tables():
     back = Bundle.from_json(BUNDLE.to_json(), BUNDLE.tables)
     assert back == BUNDLE
     assert back.spent == Fraction(1, 2)
@@ -72,7 +72,7 @@ def with_facts(**facts: str) -> Bundle:
 
 
 @pytest.mark.parametrize(("facts", "why"), UNFIT)
-def test_an_unfit_release_is_never_exported(facts: dict[str, str], why: str) -> None:
+def test_an_unfit_release_is_never_exported(facts: dict[str, str], why: str):
     bundle = with_facts(**facts)
     with pytest.raises(BoundaryViolation) as refused:
         bundle.require_exportable()
@@ -80,7 +80,7 @@ def test_an_unfit_release_is_never_exported(facts: dict[str, str], why: str) -> 
     assert bundle.is_releasable is (facts.get("releasable") != "no")
 
 
-def test_private_and_allowed_releases_may_leave() -> None:
+def test_private_and_allowed_releases_may_leave():
     assert (BUNDLE.kind, BUNDLE.caveat, BUNDLE.spent_text) == ("dp", "", "0.5")
     allowed = with_facts(**K_ANONYMITY, **ALLOWED)
     for bundle in (BUNDLE, allowed):
@@ -106,7 +106,7 @@ TAMPERED = {
 
 
 @pytest.mark.parametrize("name", TAMPERED)
-def test_tables_that_were_changed_are_damage(name: str) -> None:
+def test_tables_that_were_changed_are_damage(name: str):
     with pytest.raises(Damaged, match="does not have the digest that the release lists"):
         Bundle.from_json(BUNDLE.to_json(), TAMPERED[name])
 
@@ -130,7 +130,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_json_that_is_no_bundle_is_damage(name: str) -> None:
+def test_json_that_is_no_bundle_is_damage(name: str):
     with pytest.raises(Damaged):
         Bundle.from_json(BROKEN[name], BUNDLE.tables)
 
@@ -142,9 +142,8 @@ columns = st.one_of(
 )
 
 
-@settings(derandomize=True, deadline=None, max_examples=80)
 @given(one=columns, other=columns)
-def test_only_equal_tables_have_one_digest(one: np.ndarray, other: np.ndarray) -> None:
+def test_only_equal_tables_have_one_digest(one: np.ndarray, other: np.ndarray):
     same = one.dtype.kind == other.dtype.kind and (
         one.tolist() == other.tolist()
         if one.dtype.kind == "U"

@@ -6,7 +6,7 @@ from math import ceil, log
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dp_pipeline.gate.noise import SeededNoise
@@ -27,9 +27,6 @@ def table_of(noisy: list[list[int]], promise: ClassPromise = PROMISE) -> ClassTa
 
 
 NOISY = [[3, 4], [20, 7], [-2, 9], [8, 0], [30, -9], [4, 3]]
-
-
-# The second claim.
 
 
 def chance_of(rows: int, least: int, promise: ClassPromise) -> float:
@@ -56,11 +53,11 @@ def check_second_claim(least_size: Callable[[ClassPromise], int]) -> None:
         assert chance_of(most_rows, least_size(promise), promise) <= promise.beta
 
 
-def test_a_small_class_is_published_with_at_most_beta() -> None:
+def test_a_small_class_is_published_with_at_most_beta():
     check_second_claim(lambda promise: promise.least_size)
 
 
-def test_no_smaller_size_would_keep_the_claim() -> None:
+def test_no_smaller_size_would_keep_the_claim():
     tight = 0
     for promise in promises():
         chance = chance_of((promise.k - 1) * promise.rows, promise.least_size - 1, promise)
@@ -87,12 +84,12 @@ WRONG_SIZES: dict[str, Callable[[ClassPromise], int]] = {
 
 
 @pytest.mark.parametrize("name", WRONG_SIZES)
-def test_a_size_that_breaks_the_claim_is_caught(name: str) -> None:
+def test_a_size_that_breaks_the_claim_is_caught(name: str):
     with pytest.raises(AssertionError):
         check_second_claim(WRONG_SIZES[name])
 
 
-def test_small_classes_are_published_as_often_as_claimed() -> None:
+def test_small_classes_are_published_as_often_as_claimed():
     # 20,000 tables of six classes of four rows. The mean is within 5 standard errors of its
     # expectation but with probability 6e-7.
     draws, exact = 20_000, np.tile([4, 0], (6, 1))
@@ -106,7 +103,7 @@ def test_small_classes_are_published_as_often_as_claimed() -> None:
     assert [len(draw.published) for draw in sample] == small[:50].tolist()
 
 
-def test_the_claims_say_what_holds_and_what_does_not() -> None:
+def test_the_claims_say_what_holds_and_what_does_not():
     claims = PROMISE.claims()
     assert claims["promised"].tolist() == ["yes", "yes", "yes", "no"]
     assert "probability of at most 0.05" in claims["claim"][1]
@@ -119,10 +116,7 @@ def test_the_claims_say_what_holds_and_what_does_not() -> None:
     assert of_persons.numbers()["rows that neighbours differ by"].tolist() == [3]
 
 
-# What is published.
-
-
-def test_classes_of_the_least_size_are_published() -> None:
+def test_classes_of_the_least_size_are_published():
     assert PROMISE.least_size == 8
     table = table_of(NOISY)
     assert table.published.tolist() == [1, 3, 4]
@@ -131,7 +125,7 @@ def test_classes_of_the_least_size_are_published() -> None:
     assert table.places.tolist() == [3, 0, 3, 1, 2, 3]
 
 
-def test_no_table_holds_a_count_of_a_class_that_is_withheld() -> None:
+def test_no_table_holds_a_count_of_a_class_that_is_withheld():
     tables = table_of(NOISY).tables()
     assert tables["classes"]["class"].tolist() == [1, 3, 4]
     assert tables["classes"]["rows"].tolist() == [27, 8, 21]
@@ -161,7 +155,7 @@ ONE_WITHHELD = [[9, 4], [20, 7], [5, 2], [8, 9], [30, -9], [14, 3]]
 """All but the third class reach the least size of 8."""
 
 
-def test_no_count_of_a_withheld_class_is_left_by_subtraction() -> None:
+def test_no_count_of_a_withheld_class_is_left_by_subtraction():
     def with_total(noisy: list[list[int]]) -> Tables:
         return tables_of(noisy) | {"total": {"rows": np.sum(noisy, axis=0)}}
 
@@ -171,7 +165,7 @@ def test_no_count_of_a_withheld_class_is_left_by_subtraction() -> None:
         check_nothing_is_told_of_withheld_classes(ONE_WITHHELD, with_total)
 
 
-def test_the_tables_say_what_a_class_answers() -> None:
+def test_the_tables_say_what_a_class_answers():
     tables = table_of(NOISY).tables()
     assert tables["bits"]["bit"].tolist() == ["x1=1", "x2=0", "x2=1", "x2=2"]
     assert tables["bit_levels"]["level"].tolist() == ["1", "0", "1", "2"]
@@ -182,9 +176,8 @@ def test_the_tables_say_what_a_class_answers() -> None:
     assert tables["total"]["level"].tolist() == ["0", "1"]
 
 
-@settings(derandomize=True, deadline=None, max_examples=50)
 @given(st.lists(st.integers(-20, 40), min_size=12, max_size=12))
-def test_a_release_is_read_back_and_its_rates_are_shares(values: list[int]) -> None:
+def test_a_release_is_read_back_and_its_rates_are_shares(values: list[int]):
     table = table_of(np.reshape(values, (6, 2)).tolist())
     again = ClassTable.from_tables(table.tables(), DOMAIN)
     assert (again.label, again.classes, again.promise) == ("x0", CLASSES, PROMISE)
@@ -195,7 +188,7 @@ def test_a_release_is_read_back_and_its_rates_are_shares(values: list[int]) -> N
     assert np.allclose(table.rates.sum(axis=1), 1)
 
 
-def test_a_rate_is_of_the_class_and_one_row_of_all() -> None:
+def test_a_rate_is_of_the_class_and_one_row_of_all():
     # Of the second level there are −2 in all, by noise.
     rates, overall = table_of(NOISY).rates, np.array([1, 0])
     assert rates[0] == pytest.approx((np.array([20, 7]) + overall) / 28)
@@ -206,7 +199,7 @@ def test_a_rate_is_of_the_class_and_one_row_of_all() -> None:
 
 
 @pytest.mark.parametrize("small", [[-1, -2], [7, 0]])
-def test_where_no_class_is_published_every_level_is_as_likely(small: list[int]) -> None:
+def test_where_no_class_is_published_every_level_is_as_likely(small: list[int]):
     assert table_of([small] * 6).rates.tolist() == [[0.5, 0.5]]
 
 

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dp_pipeline.config.amounts import PURE, Currency
@@ -17,7 +17,6 @@ RHO = Currency(Fraction(1, 10**9))
 TENTH = Fraction(1, 10)
 
 shares = st.lists(st.fractions(min_value=Fraction(1, 1000), max_value=2), min_size=1, max_size=6)
-exactly = settings(derandomize=True, deadline=None, max_examples=50)
 
 
 def pure(epsilon: Fraction) -> Spend:
@@ -34,9 +33,8 @@ def bundle(*spends: Spend, evaluation: str = "none", **facts: str) -> Bundle:
     return Bundle("k", all_facts, spends, quality, {"t": {"a": np.zeros(1)}}, "chain")
 
 
-@exactly
 @given(shares, shares)
-def test_costs_in_rho_are_those_charged(epsilons: list[Fraction], rhos: list[Fraction]) -> None:
+def test_costs_in_rho_are_those_charged(epsilons: list[Fraction], rhos: list[Fraction]):
     assert sum(rho_costs([*map(pure, epsilons)], budget=PURE)) == sum(epsilons) ** 2 / 2
     spends = [*map(pure, epsilons), *map(gaussian, rhos)]
     accountant = Accountant(Fraction(10**6), RHO)
@@ -45,7 +43,7 @@ def test_costs_in_rho_are_those_charged(epsilons: list[Fraction], rhos: list[Fra
 
 
 @pytest.mark.parametrize("currency", ["pure", "zcdp"])
-def test_a_bundle_in_rho_knows_which_charges_bought_its_quality(currency: str) -> None:
+def test_a_bundle_in_rho_knows_which_charges_bought_its_quality(currency: str):
     own = (pure(TENTH), gaussian(TENTH)) if currency == "zcdp" else (pure(TENTH), pure(TENTH))
     release_bundle = bundle(
         *own, pure(TENTH), pure(2 * TENTH), evaluation="0.3", delta="1e-9", currency=currency
@@ -58,7 +56,7 @@ def test_a_bundle_in_rho_knows_which_charges_bought_its_quality(currency: str) -
     assert Bundle.from_json(text, release_bundle.tables).spends == release_bundle.spends
 
 
-def test_the_epsilon_that_holds_is_pure_where_every_charge_was() -> None:
+def test_the_epsilon_that_holds_is_pure_where_every_charge_was():
     facts = {"delta": "1e-9", "currency": "pure", EARLIER_EVALUATION: "0.3"}
     release_bundle = bundle(pure(TENTH), **facts)
     assert (release_bundle.epsilon, release_bundle.spent) == (Fraction("0.4"), Fraction("0.005"))

@@ -51,7 +51,7 @@ def write_half_a_folder(folder: Path) -> None:
 WRITERS = [write_half, write_half_a_folder]
 
 
-def test_a_file_is_private_and_has_no_other_name(tmp_path: Path) -> None:
+def test_a_file_is_private_and_has_no_other_name(tmp_path: Path):
     write_atomically(tmp_path / "a", b"one")
     write_atomically(tmp_path / "a", b"two")
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
@@ -59,7 +59,7 @@ def test_a_file_is_private_and_has_no_other_name(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o600
 
 
-def test_what_must_not_be_replaced_stays(tmp_path: Path) -> None:
+def test_what_must_not_be_replaced_stays(tmp_path: Path):
     for content in (b"one", b"two"):
         write_atomically(tmp_path / "a", lambda file, it=content: file.write(it), overwrite=False)
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
@@ -67,9 +67,7 @@ def test_what_must_not_be_replaced_stays(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("write", WRITERS)
-def test_old_leftovers_of_a_killed_writer_are_swept(
-    write: Callable[[Path], None], tmp_path: Path
-) -> None:
+def test_old_leftovers_of_a_killed_writer_are_swept(write: Callable[[Path], None], tmp_path: Path):
     other_file = tmp_path / "kept.parquet"
     other_file.write_bytes(b"whole")
     killed(lambda: write(tmp_path))
@@ -83,7 +81,7 @@ def test_old_leftovers_of_a_killed_writer_are_swept(
     assert sweep(tmp_path) == []
 
 
-def test_what_a_living_writer_holds_is_never_swept_however_old(tmp_path: Path) -> None:
+def test_what_a_living_writer_holds_is_never_swept_however_old(tmp_path: Path):
     def meanwhile(_: object) -> None:
         aged(tmp_path)
         assert sweep(tmp_path, below=True) == []
@@ -97,7 +95,7 @@ def test_what_a_living_writer_holds_is_never_swept_however_old(tmp_path: Path) -
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["a", "b", "c", "d"]
 
 
-def test_nothing_with_a_name_of_its_own_is_swept(tmp_path: Path) -> None:
+def test_nothing_with_a_name_of_its_own_is_swept(tmp_path: Path):
     names = (".lock", ".hidden", "a.tmp", ".a.tmp", ".downloads", ".a.12345678", "..12345678.tmp")
     for name in names:
         (tmp_path / name).write_bytes(b"mine")
@@ -107,7 +105,7 @@ def test_nothing_with_a_name_of_its_own_is_swept(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == len(names) + 1
 
 
-def test_folders_below_are_swept_where_that_is_asked(tmp_path: Path) -> None:
+def test_folders_below_are_swept_where_that_is_asked(tmp_path: Path):
     deep = tmp_path / "one" / "two"
     deep.mkdir(parents=True)
     killed(lambda: write_half(deep))
@@ -117,7 +115,7 @@ def test_folders_below_are_swept_where_that_is_asked(tmp_path: Path) -> None:
     assert swept.parent == deep
 
 
-def test_every_temporary_name_is_known_to_who_sweeps() -> None:
+def test_every_temporary_name_is_known_to_who_sweeps():
     package = Path(str(resources.files("dp_pipeline")))
     names = {
         str(path.relative_to(package))

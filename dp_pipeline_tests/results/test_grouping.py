@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dp_pipeline.config.domain import Domain
@@ -10,7 +10,6 @@ from dp_pipeline.gate.checks import require_groupings
 from dp_pipeline.results.derived_attribute import Grouping
 from dp_pipeline_tests.populations import TOWN
 
-fuzz = settings(derandomize=True, deadline=None, max_examples=80)
 shares = st.lists(st.floats(0, 1), min_size=1, max_size=12)
 least = st.sampled_from([0.0, 0.02, 0.3, 1.0, 5.0])
 
@@ -20,9 +19,8 @@ def colours(*groups: int) -> Grouping:
     return Grouping(groups)
 
 
-@fuzz
 @given(levels=shares, least=least)
-def test_groups_are_neighbours_with_the_share(levels: list[float], least: float) -> None:
+def test_groups_are_neighbours_with_the_share(levels: list[float], least: float):
     grouping = Grouping.by_share(np.array(levels), least=least)
     assert len(grouping.groups) == len(levels)
     assert grouping.groups[0] == 0
@@ -43,14 +41,14 @@ def test_groups_are_neighbours_with_the_share(levels: list[float], least: float)
             assert sums[group] >= least * (1 - 1e-12) or after >= least
 
 
-def test_the_gate_takes_the_groups_of_any_shares() -> None:
+def test_the_gate_takes_the_groups_of_any_shares():
     domain = Domain(TOWN.attributes)
     for index in range(20):
         drawn = np.random.default_rng(index).dirichlet([0.3] * 3)
         require_groupings(domain, {"colour": Grouping.by_share(drawn, least=0.2)})
 
 
-def test_an_attribute_of_groups_keeps_name_source_and_total() -> None:
+def test_an_attribute_of_groups_keeps_name_source_and_total():
     assert colours(0, 1, 1).summed(np.array([5, -2, 4])).tolist() == [5, 2]
     coarse = colours(0, 1, 1).of(TOWN["colour"])
     assert (coarse.name, coarse.column, coarse.size) == ("colour", "colour", 2)
@@ -58,15 +56,12 @@ def test_an_attribute_of_groups_keeps_name_source_and_total() -> None:
     assert not Grouping((0, 0, 1)).of(TOWN["y"]).is_numeric
 
 
-@fuzz
 @given(
     steps=st.lists(st.integers(0, 1), min_size=3, max_size=3),
     drawn=st.lists(st.floats(0, 1), min_size=4, max_size=4),
     rows=st.lists(st.integers(0, 3), max_size=20),
 )
-def test_a_level_is_drawn_from_its_group(
-    steps: list[int], drawn: list[float], rows: list[int]
-) -> None:
+def test_a_level_is_drawn_from_its_group(steps: list[int], drawn: list[float], rows: list[int]):
     grouping = Grouping((0, *np.cumsum(steps).tolist()))
     codes = np.array([row % grouping.size for row in rows], dtype=np.int64)
     levels = grouping.expanded(codes, np.array(drawn), np.random.default_rng(1))
@@ -74,7 +69,7 @@ def test_a_level_is_drawn_from_its_group(
     assert grouping.labels[levels].tolist() == codes.tolist()
 
 
-def test_levels_inside_a_group_have_their_shares() -> None:
+def test_levels_inside_a_group_have_their_shares():
     grouping = Grouping((0, 1, 1, 2, 2))
     codes = np.repeat([0, 1, 2], 1000)
     levels = grouping.expanded(
@@ -84,7 +79,7 @@ def test_levels_inside_a_group_have_their_shares() -> None:
     assert np.bincount(levels).tolist() == pytest.approx([1000, 750, 250, 500, 500], abs=1)
 
 
-def test_every_level_alone_comes_back_as_it_was() -> None:
+def test_every_level_alone_comes_back_as_it_was():
     codes = np.array([2, 0, 1, 1, 0])
     levels = colours(0, 1, 2).expanded(codes, np.full(3, 1 / 3), np.random.default_rng(1))
     assert levels.tolist() == codes.tolist()

@@ -33,28 +33,28 @@ CHANGES = {
 }
 
 
-def test_every_field_is_tested() -> None:
+def test_every_field_is_tested():
     assert set(CHANGES) == {field.name for field in fields(ReleaseKey)}
 
 
 @pytest.mark.parametrize("field", CHANGES)
-def test_every_field_changes_the_digest(field: str) -> None:
+def test_every_field_changes_the_digest(field: str):
     digests = {replace(KEY, **{field: value}).digest for value in CHANGES[field]}
     assert len(digests | {KEY.digest}) == 1 + len(CHANGES[field])
 
 
-def test_equal_keys_have_equal_digests_in_any_order() -> None:
+def test_equal_keys_have_equal_digests_in_any_order():
     swapped = dict(reversed(KEY.measuring.items()))
     assert replace(KEY, measuring=swapped, epsilon=Fraction("0.50")).digest == KEY.digest
 
 
-def test_a_replicate_differs_in_nothing_else() -> None:
+def test_a_replicate_differs_in_nothing_else():
     assert KEY.with_replicate(2) == replace(KEY, replicate=2)
     assert KEY.with_replicate(0).digest == KEY.digest
 
 
 @pytest.mark.parametrize("field", sorted(set(CHANGES) - {"refines", "population"}))
-def test_all_refinements_of_one_release_have_one_key(field: str) -> None:
+def test_all_refinements_of_one_release_have_one_key(field: str):
     """So the ledger charges one of them, whatever ε it is at and whoever asks first."""
     once = KEY.refining("ab" * 32)
     assert {replace(once, **{field: value}).digest for value in CHANGES[field]} == {once.digest}

@@ -31,7 +31,7 @@ def convolved(terms: int, scale: Fraction) -> tuple[np.ndarray, int]:
 
 @pytest.mark.parametrize("terms", TERMS)
 @pytest.mark.parametrize("scale", SCALES, ids=str)
-def test_the_tail_is_that_of_the_convolution(terms: int, scale: Fraction) -> None:
+def test_the_tail_is_that_of_the_convolution(terms: int, scale: Fraction):
     probabilities, zero = convolved(terms, scale)
     for above in (0, 1, 2, 5, 17, 60):
         expected = probabilities[zero + above + 1 :].sum()
@@ -41,7 +41,7 @@ def test_the_tail_is_that_of_the_convolution(terms: int, scale: Fraction) -> Non
 @pytest.mark.parametrize("terms", TERMS)
 @pytest.mark.parametrize("scale", SCALES, ids=str)
 @pytest.mark.parametrize("beta", [Fraction(1, 2), BETA, Fraction(1, 1000)], ids=str)
-def test_the_margin_is_the_smallest_allowed(terms: int, scale: Fraction, beta: Fraction) -> None:
+def test_the_margin_is_the_smallest_allowed(terms: int, scale: Fraction, beta: Fraction):
     probabilities, zero = convolved(terms, scale)
     tails = probabilities[zero:][::-1].cumsum()[::-1]
     margin = margin_of_sum(terms, scale, most=beta)
@@ -50,7 +50,7 @@ def test_the_margin_is_the_smallest_allowed(terms: int, scale: Fraction, beta: F
 
 
 @pytest.mark.parametrize(("terms", "scale"), [(2, Fraction(3)), (10, Fraction(7, 3))])
-def test_noise_of_our_own_passes_the_margin_as_often_as_it_may(terms: int, scale: Fraction) -> None:
+def test_noise_of_our_own_passes_the_margin_as_often_as_it_may(terms: int, scale: Fraction):
     # 400,000 sums; the share is within 5 standard errors of its probability in both cases but with
     # probability 1.2e-6. With a margin of one less it would be further off by 9 or more.
     draws = 400_000
@@ -73,5 +73,5 @@ def test_noise_of_our_own_passes_the_margin_as_often_as_it_may(terms: int, scale
         (1, Fraction(10**9), 2_302_585_093),
     ],
 )
-def test_no_scale_is_too_small_or_too_large(terms: int, scale: Fraction, margin: int) -> None:
+def test_no_scale_is_too_small_or_too_large(terms: int, scale: Fraction, margin: int):
     assert margin_of_sum(terms, scale, most=BETA) == pytest.approx(margin, abs=1, rel=1e-8)

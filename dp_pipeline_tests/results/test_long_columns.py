@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dp_pipeline.config.clock import Clock
@@ -22,8 +22,6 @@ from dp_pipeline.results import clusters, derived_attribute, synthetic_table
 from dp_pipeline.results.bundle import table_digest
 from dp_pipeline.results.clusters import Columns, LongColumns
 from dp_pipeline.results.synthetic_table import SyntheticTable, decode_columns
-
-fuzz = settings(derandomize=True, deadline=None, max_examples=60)
 
 
 def level(name: str, *levels: str, **fields: Any) -> Attribute:
@@ -73,9 +71,8 @@ def columns(codes: np.ndarray) -> tuple[Columns, float]:
     return decode_columns(codes, FORM.names, FORM, rng), rng.random()
 
 
-@fuzz
 @given(rows=st.integers(0, 25), seed=st.integers(0, 9), size=st.integers(1, 30))
-def test_columns_in_batches_have_the_same_values(rows: int, seed: int, size: int) -> None:
+def test_columns_in_batches_have_the_same_values(rows: int, seed: int, size: int):
     at_once, drawn_next = columns(form(rows, seed))
     digest = table_digest(at_once)
     with pytest.MonkeyPatch.context() as patch:
@@ -92,7 +89,7 @@ def test_columns_in_batches_have_the_same_values(rows: int, seed: int, size: int
 
 
 @pytest.mark.usefixtures("_few")
-def test_a_missing_value_makes_a_column_of_objects() -> None:
+def test_a_missing_value_makes_a_column_of_objects():
     codes = np.zeros((20, len(FORM.names)), dtype=np.int8)
     codes[17, :] = [2, 0, 2, 2, 0, 2, 0]
     some, _ = columns(codes)
@@ -104,7 +101,7 @@ def test_a_missing_value_makes_a_column_of_objects() -> None:
 
 @pytest.mark.usefixtures("_few")
 @pytest.mark.parametrize("ending", ["parquet", "arrow", "csv"])
-def test_a_file_written_in_batches_is_read_as_the_table(ending: str, tmp_path: Path) -> None:
+def test_a_file_written_in_batches_is_read_as_the_table(ending: str, tmp_path: Path):
     codes = form(20)
     # CSV cannot tell a text of nothing from a missing value.
     codes[:, 1] = np.maximum(codes[:, 1], 1)
@@ -116,7 +113,7 @@ def test_a_file_written_in_batches_is_read_as_the_table(ending: str, tmp_path: P
 
 
 @pytest.mark.usefixtures("_few")
-def test_a_parquet_file_says_of_batches_what_it_says_of_all() -> None:
+def test_a_parquet_file_says_of_batches_what_it_says_of_all():
     table = {
         "nobody": np.full(20, None, dtype=object),
         "late": np.array([None] * 19 + [7], dtype=object),
@@ -133,7 +130,7 @@ def test_a_parquet_file_says_of_batches_what_it_says_of_all() -> None:
 
 
 @pytest.mark.usefixtures("_few")
-def test_shares_of_many_rows_are_counted_in_batches() -> None:
+def test_shares_of_many_rows_are_counted_in_batches():
     codes = form(20).astype(np.int8)
     table = SyntheticTable(FORM.names, codes, (), (FORM.names,), (), FORM, seed=1)
     pairs = table.counts(("town", "age"))
@@ -142,7 +139,7 @@ def test_shares_of_many_rows_are_counted_in_batches() -> None:
 
 
 @pytest.mark.parametrize("levels", [2, 127, 128, 129, 300, 33_000])
-def test_codes_of_the_smallest_type_are_the_codes(levels: int) -> None:
+def test_codes_of_the_smallest_type_are_the_codes(levels: int):
     # One row a level, so that every code is drawn, the last too; a child that repeats its parent.
     sizes, rng = {"a": levels, "b": 2}, np.random.default_rng(3)
     tree = JunctionTree((("a",), ("a", "b")), ((0, 1),))
@@ -157,7 +154,7 @@ def test_codes_of_the_smallest_type_are_the_codes(levels: int) -> None:
     assert codes.itemsize == (1 if levels <= 128 else 2 if levels <= 32_768 else 4)
 
 
-def test_rows_of_groups_are_counted_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_of_groups_are_counted_in_parts(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(derived_attribute, "_ROWS_AT_ONCE", 3)
     groups = np.array([0, 2, 2, 0, 3, 0, 0], dtype=np.int8)
     assert derived_attribute.rows_of_groups(groups, 5).tolist() == [4, 0, 2, 1, 0]

@@ -21,7 +21,7 @@ def moments(weight_of: list[float]) -> tuple[float, float]:
 
 
 @pytest.mark.parametrize("scale", SCALES[:5], ids=str)
-def test_moments_are_the_sums_over_all_whole_numbers(scale: Fraction) -> None:
+def test_moments_are_the_sums_over_all_whole_numbers(scale: Fraction):
     laplace = moments([exp(-x / scale) for x in range(1, 2000)])
     gaussian = moments([exp(-(x**2) / (2 * scale)) for x in range(1, 2000)])
     for expected, kind in ((laplace, False), (gaussian, True)):
@@ -30,7 +30,7 @@ def test_moments_are_the_sums_over_all_whole_numbers(scale: Fraction) -> None:
 
 
 @pytest.mark.parametrize("scale", [*SCALES[1:], Fraction(10**6)], ids=str)
-def test_moments_are_those_of_the_noise_that_is_drawn(scale: Fraction) -> None:
+def test_moments_are_those_of_the_noise_that_is_drawn(scale: Fraction):
     # Six standard errors of 20,000 draws; a false alarm has probability below 1e-8. Seeded.
     source = SeededNoise(5)
     for kind in (False, True):
@@ -43,13 +43,13 @@ def test_moments_are_those_of_the_noise_that_is_drawn(scale: Fraction) -> None:
 
 @pytest.mark.parametrize("gaussian", [False, True])
 @pytest.mark.parametrize("scale", [Fraction(1, 10**9), Fraction(10**30)])
-def test_moments_of_any_scale_are_finite(scale: Fraction, gaussian: bool) -> None:
+def test_moments_of_any_scale_are_finite(scale: Fraction, gaussian: bool):
     noisy = NoisyMarginal(("a",), CELLS, scale, gaussian=gaussian)
     assert 0 < noisy.mean_noise < 1e31
     assert 0 < noisy.variance < 1e61
 
 
-def test_large_gaussian_noise_is_continued_without_a_step() -> None:
+def test_large_gaussian_noise_is_continued_without_a_step():
     below, above = (
         NoisyMarginal(("a",), CELLS, scale, gaussian=True)
         for scale in (Fraction(10**4), Fraction(10**4) + Fraction(1, 10**9))

@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dp_pipeline.results.measurement import NoiseRate, NoisyMarginal
@@ -15,7 +15,7 @@ weights = st.lists(st.floats(0.5, 1e4), min_size=1, max_size=6)
 
 @both
 @pytest.mark.parametrize("distance", [1, 7])
-def test_deviation_and_variance_are_those_of_a_table(concentrated: bool, distance: int) -> None:
+def test_deviation_and_variance_are_those_of_a_table(concentrated: bool, distance: int):
     amount = Fraction(1, 5000)
     scale = Fraction(distance**2) / (2 * amount) if concentrated else distance / amount
     table = NoisyMarginal(("a",), np.zeros(2, np.int64), scale, gaussian=concentrated)
@@ -24,7 +24,6 @@ def test_deviation_and_variance_are_those_of_a_table(concentrated: bool, distanc
     assert rate.variance(float(amount)) == pytest.approx(table.variance, rel=0.01)
 
 
-@settings(derandomize=True, deadline=None, max_examples=80)
 @given(
     concentrated=st.booleans(),
     weights=weights,
@@ -33,7 +32,7 @@ def test_deviation_and_variance_are_those_of_a_table(concentrated: bool, distanc
 )
 def test_no_split_of_the_amount_has_less_noise_than_the_shares(
     concentrated: bool, weights: list[float], amount: float, parts: list[float]
-) -> None:
+):
     rate = NoiseRate(concentrated, distance=3)
     least = rate.least(weights, amount)
 
@@ -46,7 +45,7 @@ def test_no_split_of_the_amount_has_less_noise_than_the_shares(
 
 
 @both
-def test_shares_for_an_exact_split_are_whole_and_at_least_one(concentrated: bool) -> None:
+def test_shares_for_an_exact_split_are_whole_and_at_least_one(concentrated: bool):
     shares = NoiseRate(concentrated, 1).integer_shares([0.0, 1e-9, 1.0, 4.0])
     assert shares[:3] == [1, 1, 1000]
     assert shares[3] == pytest.approx(1000 * 4 ** (2 / 3 if concentrated else 0.5), abs=1)

@@ -4,14 +4,13 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dp_pipeline.results.trees import Nodes
 from dp_pipeline_tests.results.trees import grown_trees
 
 DEPTH = 4
-fuzz = settings(derandomize=True, deadline=None, max_examples=60)
 
 
 def nodes_of(*pairs: tuple[int, int]) -> Nodes:
@@ -43,9 +42,8 @@ def overlap(sets: list[set[tuple[int, ...]]]) -> bool:
     return any(a & b for a, b in itertools.combinations(sets, 2))
 
 
-@fuzz
 @given(case=any_nodes())
-def test_a_position_is_the_unravelled_cell(case: tuple[int, Nodes]) -> None:
+def test_a_position_is_the_unravelled_cell(case: tuple[int, Nodes]):
     dimensions, nodes = case
     for height, cell, position in zip(
         nodes.heights, nodes.cells, nodes.positions(dimensions), strict=True
@@ -53,9 +51,8 @@ def test_a_position_is_the_unravelled_cell(case: tuple[int, Nodes]) -> None:
         assert tuple(position) == np.unravel_index(cell, (1 << height,) * dimensions)
 
 
-@fuzz
 @given(case=any_nodes())
-def test_children_partition_their_parent_exactly(case: tuple[int, Nodes]) -> None:
+def test_children_partition_their_parent_exactly(case: tuple[int, Nodes]):
     dimensions, nodes = case
     children = nodes.children(dimensions)
     many = 1 << dimensions
@@ -68,16 +65,15 @@ def test_children_partition_their_parent_exactly(case: tuple[int, Nodes]) -> Non
 
 
 @pytest.mark.parametrize("dimensions", [1, 2, 3])
-def test_child_j_is_in_the_half_that_its_bits_say(dimensions: int) -> None:
+def test_child_j_is_in_the_half_that_its_bits_say(dimensions: int):
     positions = Nodes.root().children(dimensions).positions(dimensions)
     assert positions.tolist() == [
         [j >> t & 1 for t in range(dimensions)] for j in range(1 << dimensions)
     ]
 
 
-@fuzz
 @given(case=any_nodes() | grown_trees())
-def test_disjointness_is_what_brute_force_says(case: tuple[int, Nodes]) -> None:
+def test_disjointness_is_what_brute_force_says(case: tuple[int, Nodes]):
     dimensions, nodes = case
     expected = not overlap(finest_cells(nodes, dimensions))
     assert nodes.are_disjoint(dimensions, DEPTH) is expected
@@ -97,11 +93,11 @@ def test_disjointness_is_what_brute_force_says(case: tuple[int, Nodes]) -> None:
         nodes_of((2, 5), (2, 5)),
     ],
 )
-def test_nodes_that_overlap_or_do_not_exist_are_not_disjoint(nodes: Nodes) -> None:
+def test_nodes_that_overlap_or_do_not_exist_are_not_disjoint(nodes: Nodes):
     assert nodes.are_disjoint(2, 2) is False
 
 
-def test_no_nodes_at_all_are_disjoint_and_have_no_children() -> None:
+def test_no_nodes_at_all_are_disjoint_and_have_no_children():
     nothing = Nodes.root().where(np.array([False]))
     assert nothing.are_disjoint(2, 3)
     assert len(nothing.children(2)) == 0

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dp_pipeline.config.encoding import Coordinate
@@ -10,7 +10,6 @@ from dp_pipeline.results.clusters import Synopsis
 from dp_pipeline.results.trees import BitTree, Nodes, Prefixes
 from dp_pipeline_tests.results.trees import grown_trees
 
-fuzz = settings(derandomize=True, deadline=None, max_examples=60)
 BOX = (Coordinate(0.0, 8.0), Coordinate(-1.0, 1.0), Coordinate(10.0, 20.0))
 NAMES = ("x", "y", "z")
 weights_of_boxes = st.lists(st.integers(-3, 9).map(float), min_size=8, max_size=8)
@@ -25,9 +24,8 @@ def volume(synopsis: Synopsis) -> float:
     return float((synopsis.upper - synopsis.lower).prod(axis=1).sum())
 
 
-@fuzz
 @given(case=grown_trees())
-def test_the_boxes_of_leaves_tile_the_declared_box(case: tuple[int, Nodes]) -> None:
+def test_the_boxes_of_leaves_tile_the_declared_box(case: tuple[int, Nodes]):
     dimensions, leaves = case
     box = BOX[:dimensions]
     synopsis = Synopsis.of_nodes(leaves, np.ones(len(leaves)), ("x", "y", "z")[:dimensions], box)
@@ -37,7 +35,7 @@ def test_the_boxes_of_leaves_tile_the_declared_box(case: tuple[int, Nodes]) -> N
     assert synopsis.upper.max(axis=0).tolist() == [side.upper for side in box]
 
 
-def test_the_boxes_of_a_grid_are_those_of_its_cells() -> None:
+def test_the_boxes_of_a_grid_are_those_of_its_cells():
     synopsis = Synopsis.of_grid(np.array([[1, 2], [3, -4]]), ("x", "y"), BOX[:2])
     assert synopsis.lower.tolist() == [[0, -1], [0, 0], [4, -1], [4, 0]]
     assert synopsis.upper.tolist() == [[4, 0], [4, 1], [8, 0], [8, 1]]
@@ -45,7 +43,7 @@ def test_the_boxes_of_a_grid_are_those_of_its_cells() -> None:
     assert synopsis.middles.tolist() == [[2, -0.5], [2, 0.5], [6, -0.5], [6, 0.5]]
 
 
-def test_a_grid_and_a_tree_of_equal_cells_are_the_same() -> None:
+def test_a_grid_and_a_tree_of_equal_cells_are_the_same():
     level = Nodes.root().children(2).children(2)
     order = np.argsort(level.cells)
     of_tree = Synopsis.of_nodes(
@@ -56,7 +54,7 @@ def test_a_grid_and_a_tree_of_equal_cells_are_the_same() -> None:
         assert (of_tree.table()[name] == values).all()
 
 
-def test_a_synopsis_is_a_table_of_bounds_and_weights() -> None:
+def test_a_synopsis_is_a_table_of_bounds_and_weights():
     table = Synopsis.of_grid(np.array([5]), ("x",), BOX[:1]).table()
     assert {name: values.tolist() for name, values in table.items()} == {
         "x_lower": [0.0],
@@ -65,12 +63,8 @@ def test_a_synopsis_is_a_table_of_bounds_and_weights() -> None:
     }
 
 
-# Finer boxes.
-
-
-@fuzz
 @given(weights=weights_of_boxes, enough=st.integers(0, 5000), most=st.integers(1, 5))
-def test_parts_have_the_weight_of_their_boxes(weights: list[float], enough: int, most: int) -> None:
+def test_parts_have_the_weight_of_their_boxes(weights: list[float], enough: int, most: int):
     synopsis = eighths(weights)
     cut = synopsis.weights > 0
     parts = synopsis.refined(target=enough, most=most)
@@ -103,13 +97,13 @@ def test_parts_have_the_weight_of_their_boxes(weights: list[float], enough: int,
         (8, 0, 8),
     ],
 )
-def test_few_boxes_are_cut_and_many_are_not(boxes: int, enough: int, parts: int) -> None:
+def test_few_boxes_are_cut_and_many_are_not(boxes: int, enough: int, parts: int):
     refined = eighths([5.0] * boxes + [0.0] * (8 - boxes)).refined(target=enough)
     assert (refined.weights > 0).sum() == parts
     assert (refined.weights == 0).sum() == 8 - boxes
 
 
-def test_boxes_without_weight_stay_whole() -> None:
+def test_boxes_without_weight_stay_whole():
     empty = eighths([0.0, -1.0] * 4)
     assert empty.refined().lower.tolist() == empty.lower.tolist()
     assert empty.refined().weights.tolist() == empty.weights.tolist()
@@ -120,9 +114,8 @@ SIDES = st.tuples(st.integers(-99, 99), st.integers(1, 99)).map(
 )
 
 
-@fuzz
 @given(sides=st.lists(SIDES, min_size=1, max_size=3), cells=st.integers(1, 9))
-def test_no_box_ends_beyond_the_declared_one(sides: list[Coordinate], cells: int) -> None:
+def test_no_box_ends_beyond_the_declared_one(sides: list[Coordinate], cells: int):
     # Bounds in tenths, which floats do not hold: a lower bound plus a width may be more.
     box, names = tuple(sides), NAMES[: len(sides)]
     tree = BitTree.over(names, box)

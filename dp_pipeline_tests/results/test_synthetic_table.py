@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dp_pipeline.config.domain import Attribute, Domain
@@ -30,15 +30,12 @@ def table_of(
     return SyntheticTable(NAMES, codes, measured, CLIQUES, ((0, 1),), TOWN, seed)
 
 
-@settings(derandomize=True, deadline=None, max_examples=50)
 @given(
     rows=st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(0, 1)), max_size=9),
     names=st.permutations(NAMES),
     many=st.integers(0, 3),
 )
-def test_counts_are_those_of_a_loop(
-    rows: list[tuple[int, ...]], names: list[str], many: int
-) -> None:
+def test_counts_are_those_of_a_loop(rows: list[tuple[int, ...]], names: list[str], many: int):
     chosen = tuple(names[:many])
     expected = np.zeros(TOWN.shape(chosen), dtype=np.int64)
     for row in rows:
@@ -51,7 +48,7 @@ def test_counts_are_those_of_a_loop(
     assert np.allclose(shares, expected / len(rows) if rows else 1 / max(1, expected.size))
 
 
-def test_columns_have_the_names_and_values_of_the_source() -> None:
+def test_columns_have_the_names_and_values_of_the_source():
     tables = table_of(ROWS).tables()
     assert list(tables["synthetic"]) == list(NAMES)
     assert tables["synthetic"]["colour"].tolist() == ["blue", "red", "green", "red"]
@@ -63,7 +60,7 @@ def test_columns_have_the_names_and_values_of_the_source() -> None:
     }
 
 
-def test_every_table_is_stored_beside_the_rows() -> None:
+def test_every_table_is_stored_beside_the_rows():
     tables = table_of(ROWS).tables()
     stored = {
         name: {key: values.tolist() for key, values in tables[name].items()} for name in tables
@@ -91,7 +88,7 @@ def test_every_table_is_stored_beside_the_rows() -> None:
     }
 
 
-def test_large_tables_are_not_stored_cell_by_cell(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_tables_are_not_stored_cell_by_cell(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(synthetic_table, "MOST_CELLS_SHOWN", 6)
     tables = table_of(ROWS).tables()
     assert "cells" not in tables
@@ -99,7 +96,7 @@ def test_large_tables_are_not_stored_cell_by_cell(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("measured", [MEASURED, ()], ids=["measured", "nothing measured"])
-def test_a_table_of_no_rows_has_columns_of_their_types(measured: tuple[NoisyMarginal, ...]) -> None:
+def test_a_table_of_no_rows_has_columns_of_their_types(measured: tuple[NoisyMarginal, ...]):
     tables = table_of([], measured).tables()
     filled = table_of(ROWS, measured).tables()
     assert set(tables) == set(filled)
@@ -112,13 +109,13 @@ def test_a_table_of_no_rows_has_columns_of_their_types(measured: tuple[NoisyMarg
     assert tables["marginals"]["probability"].sum() == pytest.approx(3)
 
 
-def test_the_seed_alone_decides_the_numbers_inside_the_bins() -> None:
+def test_the_seed_alone_decides_the_numbers_inside_the_bins():
     first, same, other = (table_of(ROWS, seed=seed).tables()["synthetic"] for seed in (5, 5, 6))
     assert first["y"].tolist() == same["y"].tolist() != other["y"].tolist()
     assert first["colour"].tolist() == other["colour"].tolist()
 
 
-def test_nullable_and_whole_attributes_come_back() -> None:
+def test_nullable_and_whole_attributes_come_back():
     age = Attribute(
         "age", "Age", "clip", Coordinate(0.0, 90.0), Bins((0.0, 30.0, 90.0)), is_integer=True
     )

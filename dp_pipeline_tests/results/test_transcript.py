@@ -61,10 +61,7 @@ def assert_replays(transcript: Transcript, many: int = len(ANSWERS)) -> None:
     assert transcript.recall("one more") is None
 
 
-# Storing and recalling.
-
-
-def test_stored_answers_are_recalled_in_order(full: Path) -> None:
+def test_stored_answers_are_recalled_in_order(full: Path):
     transcript = Transcript(full)
     transcript.require_header(KEY)
     assert len(transcript) == 1 + len(ANSWERS)
@@ -77,7 +74,7 @@ def test_stored_answers_are_recalled_in_order(full: Path) -> None:
         assert_replays(replayed)
 
 
-@settings(derandomize=True, deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(
     answers=st.lists(
         st.tuples(
@@ -90,7 +87,7 @@ def test_stored_answers_are_recalled_in_order(full: Path) -> None:
 )
 def test_any_questions_and_answers_come_back_from_disk(
     answers: list[tuple[str, list[int], Fraction | None]], tmp_path_factory: pytest.TempPathFactory
-) -> None:
+):
     path = tmp_path_factory.mktemp("any") / "t"
     Transcript.create(path, KEY)
     transcript = Transcript(path)
@@ -104,7 +101,7 @@ def test_any_questions_and_answers_come_back_from_disk(
     ]
 
 
-def test_an_interrupted_release_goes_on_where_it_stopped(path: Path) -> None:
+def test_an_interrupted_release_goes_on_where_it_stopped(path: Path):
     first = Transcript(path)
     first.store("number of rows", ANSWERS["number of rows"])
     second = Transcript(path)
@@ -115,14 +112,14 @@ def test_an_interrupted_release_goes_on_where_it_stopped(path: Path) -> None:
     assert_replays(Transcript(path))
 
 
-def test_another_question_at_the_same_place_is_refused(full: Path) -> None:
+def test_another_question_at_the_same_place_is_refused(full: Path):
     with pytest.raises(
         OtherQuestion, match="is to 'number of rows', but the model now asks 'grid'"
     ):
         Transcript(full).recall("grid")
 
 
-def test_a_changed_answer_does_not_change_the_record(full: Path) -> None:
+def test_a_changed_answer_does_not_change_the_record(full: Path):
     transcript = Transcript(full)
     record = transcript.recall("number of rows")
     assert record is not None
@@ -130,7 +127,7 @@ def test_a_changed_answer_does_not_change_the_record(full: Path) -> None:
     assert transcript.records[1].answer == 7
 
 
-def test_the_chain_names_every_record_and_their_order() -> None:
+def test_the_chain_names_every_record_and_their_order():
     chains = {stored(Transcript()).chain, Transcript().chain}
     for questions in (["grid"], ["grid", "no nodes"], ["no nodes", "grid"], ["grid", "grid"]):
         transcript = Transcript()
@@ -140,10 +137,7 @@ def test_the_chain_names_every_record_and_their_order() -> None:
     assert len(chains) == 6
 
 
-# On disk before it is seen.
-
-
-def test_store_returns_after_fsync(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_store_returns_after_fsync(path: Path, monkeypatch: pytest.MonkeyPatch):
     synced: list[bytes] = []
 
     def fsync(descriptor: int) -> None:
@@ -157,7 +151,7 @@ def test_store_returns_after_fsync(path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert b"grid" in synced[0]
 
 
-def test_an_unwritten_answer_is_not_kept(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unwritten_answer_is_not_kept(path: Path, monkeypatch: pytest.MonkeyPatch):
     transcript = Transcript(path)
     monkeypatch.setattr(os, "fsync", full_disk)
     with pytest.raises(OSError, match="no space"):
@@ -170,10 +164,7 @@ def test_an_unwritten_answer_is_not_kept(path: Path, monkeypatch: pytest.MonkeyP
     assert list(path.parent.iterdir()) == [path]
 
 
-# Damage.
-
-
-def test_a_torn_last_record_is_dropped_wherever_it_was_torn(full: Path) -> None:
+def test_a_torn_last_record_is_dropped_wherever_it_was_torn(full: Path):
     content = full.read_bytes()
     begin = content.rindex(b"\n", 0, -1) + 1
     for end in range(begin, len(content)):
@@ -187,7 +178,7 @@ def test_a_torn_last_record_is_dropped_wherever_it_was_torn(full: Path) -> None:
     assert full.read_bytes() == content
 
 
-def test_a_changed_byte_in_any_whole_record_is_damage(full: Path) -> None:
+def test_a_changed_byte_in_any_whole_record_is_damage(full: Path):
     content = full.read_bytes()
     # Every seventh byte; the last line's own end apart, without which it is a torn one.
     for place in range(0, len(content) - 1, 7):
@@ -217,7 +208,7 @@ def with_answer(line: bytes, answer: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_records_that_were_not_stored_are_damage(change: str, full: Path) -> None:
+def test_records_that_were_not_stored_are_damage(change: str, full: Path):
     lines = full.read_bytes().splitlines(keepends=True)
     CHANGES[change](lines)
     full.write_bytes(b"".join(lines))
@@ -225,11 +216,8 @@ def test_records_that_were_not_stored_are_damage(change: str, full: Path) -> Non
         Transcript(full)
 
 
-# The header.
-
-
 @pytest.mark.parametrize("content", [None, b"", b'{"record"'])
-def test_a_file_without_its_header_has_lost_answers(content: bytes | None, path: Path) -> None:
+def test_a_file_without_its_header_has_lost_answers(content: bytes | None, path: Path):
     Transcript(path).require_header(KEY)
     with pytest.raises(AnswersLost, match="has lost the answers drawn so far"):
         Transcript(path).require_header("cd" * 32)
@@ -242,7 +230,7 @@ def test_a_file_without_its_header_has_lost_answers(content: bytes | None, path:
         Transcript(path).require_header(KEY)
 
 
-def test_create_never_overwrites_and_leaves_nothing_else_behind(full: Path) -> None:
+def test_create_never_overwrites_and_leaves_nothing_else_behind(full: Path):
     content = full.read_bytes()
     for key in (KEY, "cd" * 32):
         Transcript.create(full, key)
@@ -250,7 +238,7 @@ def test_create_never_overwrites_and_leaves_nothing_else_behind(full: Path) -> N
     assert list(full.parent.iterdir()) == [full]
 
 
-def test_a_rewound_transcript_never_writes(full: Path) -> None:
+def test_a_rewound_transcript_never_writes(full: Path):
     content, transcript = full.read_bytes(), Transcript(full)
     rewound = transcript.rewind()
     assert rewound.chain == transcript.chain
@@ -259,7 +247,7 @@ def test_a_rewound_transcript_never_writes(full: Path) -> None:
     assert full.read_bytes() == content
 
 
-def test_the_chain_depends_on_the_salt(tmp_path: Path) -> None:
+def test_the_chain_depends_on_the_salt(tmp_path: Path):
     def chain_of(name: str, salt: bytes) -> str:
         Transcript.create(tmp_path / name, KEY, salt=salt)
         transcript = Transcript(tmp_path / name)
