@@ -33,10 +33,8 @@ def test_rows_beside_each_other_do_not_depend_on_each_other():
 
 
 def test_drawn_attributes_come_in_one_order_in_every_process():
-    names = tuple("hgfedcba")
-    tables = {names: np.ones((2,) * len(names))}
-    tree = JunctionTree((names,), ())
-    given = {"h": np.zeros(3, dtype=np.int64)}
-    drawn = sample_conditionally(tree, tables, given, np.random.default_rng(1))
+    names, given = tuple("hgfedcba"), {"h": np.zeros(3, dtype=np.int64)}
+    tree, tables = JunctionTree((names,), ()), {names: np.ones((2,) * 8)}
     # A set would be in this order once in 5,040 hash seeds.
+    drawn = sample_conditionally(tree, tables, given, np.random.default_rng(1))
     assert list(drawn) == list("abcdefg")

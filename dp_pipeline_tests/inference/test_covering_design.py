@@ -41,7 +41,4 @@ def test_small_designs_are_the_best_ones_known(many: int, size: int, views: int)
 def test_a_wide_design_is_near_the_least_that_there_could_be():
     # Schönheim: ⌈86/8 · ⌈85/7⌉⌉ = 140 views at least.
     assert 140 <= len(covering_design(bits(86), most_cells=256, most_attributes=86)) <= 190
-
-
-def test_one_attribute_is_a_view_by_itself():
     assert covering_design({"a": 99}, most_cells=4, most_attributes=2) == (("a",),)

@@ -10,6 +10,10 @@ from hypothesis import strategies as st
 from dp_pipeline.inference.dependence import Dependence
 
 
+def dependence(names: str, scores: dict[tuple[str, str], float], rows: float = 100.0) -> Dependence:
+    return Dependence.of(names, scores, spread=dict.fromkeys(names, 0.5), rows=rows)
+
+
 def of_bits(codes: np.ndarray) -> Dependence:
     """Of binary columns, their exact gaps."""
     rows, names = len(codes), [f"x{at}" for at in range(codes.shape[1])]
@@ -52,29 +56,23 @@ def test_a_chain_tells_its_ends_and_is_taken_at_its_word():
 
 def test_a_tree_says_the_product_of_its_strengths():
     gaps = {("a", "b"): 80.0, ("b", "c"): 60.0, ("a", "c"): 10.0, ("a", "d"): 90.0, ("c", "d"): 7.0}
-    depends = Dependence.of("abcd", gaps, spread=dict.fromkeys("abcd", 0.5), rows=100.0)
     expected = {("a", "c"): 48.0, ("c", "d"): 43.2}
-    assert depends.by_tree == pytest.approx(expected)  # that of b and d is not known
+    assert dependence("abcd", gaps).by_tree == pytest.approx(expected)  # b and d are not known
+    # A gap of more than its most is a strength of 1.
+    clipped = dependence("abc", {("a", "b"): 300.0, ("b", "c"): 60.0, ("a", "c"): 10.0})
+    assert clipped.strengths.max() == 1.0
+    assert clipped.by_tree == pytest.approx({("a", "c"): 60.0})
 
 
-def test_a_gap_of_more_than_its_most_is_a_strength_of_1():
-    gaps = {("a", "b"): 300.0, ("b", "c"): 60.0, ("a", "c"): 10.0}
-    depends = Dependence.of("abc", gaps, spread=dict.fromkeys("abc", 0.5), rows=100.0)
-    assert depends.strengths.max() == 1.0
-    assert depends.by_tree == pytest.approx({("a", "c"): 60.0})
-
-
-def test_attributes_that_depend_otherwise_are_told_by_no_path():
+def test_attributes_that_depend_otherwise_follow_no_path():
     # Every pair depends alike through something that is no attribute: products say too little.
     rng = np.random.default_rng(5)
     gaps = {(a, b): 500 + 100 * float(rng.random()) for a, b in combinations("abcdefgh", 2)}
-    depends = Dependence.of("abcdefgh", gaps, spread=dict.fromkeys("abcdefgh", 0.5), rows=4000.0)
-    assert depends.explained < 0.3
+    assert dependence("abcdefgh", gaps, 4000.0).explained < 0.3
 
 
 def test_a_table_joins_the_paths_between_its_attributes():
-    scores = {("t", "w"): 90.0, ("w", "u"): 90.0, ("s", "t"): 90.0, ("u", "v"): 90.0}
-    depends = Dependence.of("stuvw", scores, spread=dict.fromkeys("stuvw", 0.5), rows=100.0)
+    depends = dependence("stuvw", dict.fromkeys([tuple(p) for p in ("tw", "wu", "st", "uv")], 90.0))
     paths = depends.with_table(depends.paths([("t", "w"), ("w", "u")]), [0, 1, 2, 3])
     assert paths[0, 3] == pytest.approx(0.9**4)
 
@@ -82,8 +80,7 @@ def test_a_table_joins_the_paths_between_its_attributes():
 def test_pairs_that_contradict_the_tree_are_explained_by_no_path():
     pairs = [("a", "b"), ("b", "c"), ("c", "d"), ("a", "c"), ("b", "d"), ("a", "d")]
     scores = dict(zip(pairs, [80.0, 80.0, 80.0, 10.0, 12.0, 50.0], strict=True))
-    depends = Dependence.of("abcd", scores, spread=dict.fromkeys("abcd", 0.5), rows=100.0)
-    assert depends.explained == 0.0
+    assert dependence("abcd", scores).explained == 0.0
 
 
 def test_where_too_little_is_known_nothing_is_guessed():
@@ -91,20 +88,18 @@ def test_where_too_little_is_known_nothing_is_guessed():
     unknown = Dependence(tuple("abcd"), np.full((4, 4), 9.0), np.zeros((4, 4)))
     assert unknown.by_tree == {}
     assert unknown.unexplained(unknown.paths(gaps)).tolist() == [9.0] * 6
-    three = dict.fromkeys(combinations("abc", 2), 9.0)
-    assert Dependence.of("abc", three, spread=dict.fromkeys("abc", 0.5), rows=90.0).explained == 0.5
+    assert dependence("abc", dict.fromkeys(combinations("abc", 2), 9.0), 90.0).explained == 0.5
 
 
 @given(seed=st.integers(0, 10**6), many=st.integers(3, 6), data=st.data())
-def test_a_table_more_is_the_same_as_all_its_pairs_at_once(seed, many, data):
-    rng, names = np.random.default_rng(seed), [f"x{at}" for at in range(many)]
+def test_a_table_more_is_the_same_as_all_its_pairs_at_once(seed: int, many: int, data):
+    rng, names = np.random.default_rng(seed), "abcdef"[:many]
     pairs = list(combinations(names, 2))
-    scores = {pair: float(rng.random()) for pair in pairs}
-    depends = Dependence.of(names, scores, spread=dict.fromkeys(names, 0.5), rows=1.0)
+    depends = dependence(names, {pair: float(rng.random()) for pair in pairs}, 1.0)
     before = data.draw(st.lists(st.sampled_from(pairs), unique=True))
-    table = data.draw(st.sets(st.integers(0, many - 1), min_size=2, max_size=4))
-    inside = list(combinations([names[place] for place in sorted(table)], 2))
-    paths = depends.with_table(depends.paths(before), sorted(table))
+    table = sorted(data.draw(st.sets(st.integers(0, many - 1), min_size=2, max_size=4)))
+    inside = list(combinations([names[place] for place in table], 2))
+    paths = depends.with_table(depends.paths(before), table)
     assert paths == pytest.approx(depends.paths([*before, *inside]))
-    left = depends.unexplained(paths)
-    assert (left <= depends.unexplained(depends.paths(before)) + 1e-12).all()
+    remaining = depends.unexplained(paths)
+    assert (remaining <= depends.unexplained(depends.paths(before)) + 1e-12).all()

@@ -18,16 +18,16 @@ SIZES = (3, 2, 4, 2)
 NAMES = tuple(f"x{at}" for at in range(len(SIZES)))
 CODES = dependent_rows(SIZES, ROWS)
 QUIET = Fraction(1, 1000)
+NO_GROUPS: dict[str, Grouping] = {}
 
 
-def exact(names: Sequence[str], *, groupings: dict[str, Grouping] | None = None) -> NoisyMarginal:
+def exact(names: Sequence[str], *, groupings: dict[str, Grouping] = NO_GROUPS) -> NoisyMarginal:
     """The table of these attributes, or of groups of their levels, next to without noise."""
-    places = [NAMES.index(name) for name in names]
-    columns, shape = [CODES[:, at] for at in places], [SIZES[at] for at in places]
-    for axis, name in enumerate(names):
-        if groupings and name in groupings:
-            columns[axis] = groupings[name].labels[columns[axis]]
-            shape[axis] = groupings[name].size
+    columns, shape = [], []
+    for place in map(NAMES.index, names):
+        grouping = groupings.get(NAMES[place], Grouping(tuple(range(SIZES[place]))))
+        columns.append(grouping.labels[CODES[:, place]])
+        shape.append(grouping.size)
     table = np.zeros(shape, dtype=np.int64)
     np.add.at(table, tuple(columns), 1)
     return NoisyMarginal(tuple(names), table, QUIET)
@@ -60,7 +60,7 @@ def test_rows_have_the_marginals_that_were_measured():
     table = drawn(fitted)
     assert max(off(table, names) for names in CHAIN) < 0.01
     assert {frozenset(clique) for clique in table.cliques} == set(map(frozenset, CHAIN))
-    assert [one.attributes for one in table.measured] == [(), *CHAIN]
+    assert [marginal.attributes for marginal in table.measured] == [(), *CHAIN]
 
 
 def test_tables_that_are_disjoint_make_independent_attributes():
@@ -114,12 +114,8 @@ def test_attributes_of_one_level_need_no_table(sizes: Sequence[int], rows: int):
 def test_the_number_of_rows_is_what_the_tables_estimate_together():
     seen: list[float] = []
     fitted = FittedRows((COUNTED, *map(exact, CHAIN)), sizes_of())
-
-    def rows_to_draw(estimate: float) -> int:
-        seen.append(estimate)
-        return 7
-
-    domain = domain_of(SIZES)
-    table = fitted.table(NAMES, domain, np.random.default_rng(1), rows_to_draw)
+    table = fitted.table(
+        NAMES, domain_of(SIZES), np.random.default_rng(1), lambda rows: seen.append(rows) or 7
+    )
     assert len(table.codes) == 7
     assert seen == [pytest.approx(ROWS)]

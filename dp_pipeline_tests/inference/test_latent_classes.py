@@ -14,6 +14,7 @@ from dp_pipeline.inference.graphical_model import GraphicalModel
 from dp_pipeline.inference.junction_tree import JunctionTree
 from dp_pipeline.inference.latent_classes import LatentClasses, fit_near_classes, missed
 from dp_pipeline.inference.tree_fit import TreeFit, fit_tree
+from dp_pipeline.results.measurement import marginal_of
 
 NAMES = tuple("abcdefgh")
 SIZES = dict.fromkeys(NAMES, 2)
@@ -57,54 +58,52 @@ def measured(
     tables: Sequence[Names], variance: float, seed: int = 0, codes: IntArray = CODES
 ) -> list[TableEstimate]:
     """Tables with Gaussian noise of that variance in every cell."""
-    rng = np.random.default_rng(seed)
-    noise = [rng.normal(0, variance**0.5, [2] * len(names)) for names in tables]
-    return [
-        TableEstimate(names, counted(names, codes) + off, variance)
-        for names, off in zip(tables, noise, strict=True)
-    ]
+    rng, estimates = np.random.default_rng(seed), []
+    for names in tables:
+        noise = rng.normal(0, variance**0.5, [2] * len(names))
+        estimates.append(TableEstimate(names, counted(names, codes) + noise, variance))
+    return estimates
 
 
 def start(codes: IntArray = CODES) -> dict[str, FloatArray]:
     return {name: counted((name,), codes) / ROWS for name in NAMES}
 
 
-def together(
-    tables: Sequence[TableEstimate], beside: Sequence[FloatArray] = (), codes: IntArray = CODES
-) -> FloatArray:
-    (found,) = fit_near_classes(TREE, MODEL, tables, start=start(codes), beside=beside)
-    return found
-
-
-def alone(
-    tables: Sequence[TableEstimate], beside: Sequence[FloatArray] = (), codes: IntArray = CODES
-) -> FloatArray:
-    (found,) = fit_tree(MODEL, tables, start=start(codes), beside=beside)
-    return found
+def fitted(
+    tables: Sequence[TableEstimate],
+    is_near: bool = True,
+    *,
+    beside: Sequence[FloatArray] = (),
+    tree: JunctionTree = TREE,
+    codes: IntArray = CODES,
+) -> list[FloatArray]:
+    """Tables of the tree, fitted near classes or without them."""
+    model, options = GraphicalModel(tree, SIZES), {"start": start(codes), "beside": beside}
+    if is_near:
+        return fit_near_classes(tree, model, tables, **options)
+    return fit_tree(model, tables, **options)
 
 
 def off(cells: FloatArray, codes: IntArray = CODES) -> float:
     """Mean total variation of all pairs from the exact ones."""
-    axes = [tuple(set(range(8)) - {NAMES.index(a), NAMES.index(b)}) for a, b in PAIRS]
-    shares = [cells.sum(axis=axis) for axis in axes]
-    exact = [counted(pair, codes) / ROWS for pair in PAIRS]
-    misses = [np.abs(one - two).sum() / 2 for one, two in zip(shares, exact, strict=True)]
+    misses = []
+    for pair in PAIRS:
+        shares = marginal_of(cells, NAMES, pair)
+        misses.append(np.abs(shares - counted(pair, codes) / ROWS).sum() / 2)
     return float(np.mean(misses))
 
 
 def test_two_classes_find_the_hidden_attribute():
-    found = LatentClasses.of(CODES, SIZES, classes=2)
-    assert sorted(found.weights) == pytest.approx([0.3, 0.7], abs=0.03)
-    chances = np.sort([found.shares[name][1] for name in NAMES], axis=1)
+    classes = LatentClasses.of(CODES, SIZES, classes=2)
+    assert sorted(classes.weights) == pytest.approx([0.3, 0.7], abs=0.03)
+    chances = np.sort([classes.shares[name][1] for name in NAMES], axis=1)
     assert np.abs(chances - [0.03, 0.9]).max() < 0.03
-
-
-def test_classes_that_overlap_have_their_weights():
+    # The same where classes overlap.
     rng = np.random.default_rng(7)
     hidden = rng.random((ROWS, 1)) < 0.15
     codes = (rng.random((ROWS, len(NAMES))) < np.where(hidden, 0.75, 0.25)) * 1
-    found = LatentClasses.of(codes, SIZES, classes=2)
-    assert found.weights.min() == pytest.approx(0.15, abs=0.04)
+    weights = LatentClasses.of(codes, SIZES, classes=2).weights
+    assert weights.min() == pytest.approx(0.15, abs=0.04)
 
 
 def test_classes_begin_along_what_attributes_have_in_common(monkeypatch: pytest.MonkeyPatch):
@@ -150,59 +149,59 @@ def test_one_class_is_attributes_that_are_independent():
 
 
 def test_tables_of_classes_are_probabilities_that_agree():
-    rng = np.random.default_rng(1)
-    codes = rng.integers(0, [3, 2, 5], (300, 3))
-    found = LatentClasses.of(codes, {"x": 3, "y": 2, "z": 5})
-    cells = found.table(("z", "x", "y"))
+    sizes, codes = (
+        {"x": 3, "y": 2, "z": 5},
+        np.random.default_rng(1).integers(0, [3, 2, 5], (300, 3)),
+    )
+    classes = LatentClasses.of(codes, sizes)
+    cells = classes.table(("z", "x", "y"))
     assert cells.shape == (5, 3, 2)
     assert cells.min() > 0
     assert cells.sum() == pytest.approx(1)
-    assert np.allclose(cells.sum(axis=2).T, found.table(("x", "z")))
-
-
-def test_attributes_of_several_levels_keep_their_places():
+    assert np.allclose(cells.sum(axis=2).T, classes.table(("x", "z")))
     codes = np.repeat([[0, 1, 4], [2, 0, 3]], 60, axis=0)
-    found = LatentClasses.of(codes, {"x": 3, "y": 2, "z": 5}, classes=2)
-    cells = found.table(("x", "y", "z"))
+    cells = LatentClasses.of(codes, sizes, classes=2).table(("x", "y", "z"))
     assert [cells[0, 1, 4], cells[2, 0, 3]] == pytest.approx([0.5, 0.5], abs=1e-3)
+    for rows in (1, 3):
+        few = LatentClasses.of(np.zeros((rows, 3), dtype=np.int64), sizes)
+        assert few.table(("x", "y"))[0, 0] == pytest.approx(1, abs=1e-6)
 
 
-@pytest.mark.parametrize("rows", [1, 3])
-def test_fewer_rows_than_classes_do_no_harm(rows: int):
-    found = LatentClasses.of(np.zeros((rows, 2), dtype=np.int64), {"x": 2, "y": 3})
-    assert found.table(("x", "y"))[0, 0] == pytest.approx(1, abs=1e-6)
+def means(
+    tree: JunctionTree,
+    names: Sequence[Names],
+    deviation: float,
+    seeds: int,
+    codes: IntArray = CODES,
+) -> tuple[float, float]:
+    """Mean distance of fits near classes and of fits without them."""
+    pairs = []
+    for seed in range(seeds):
+        tables = measured(names, deviation**2, seed, codes)
+        fits = fitted(tables, tree=tree, codes=codes), fitted(tables, False, tree=tree, codes=codes)
+        pairs.append([off(fit[0], codes) if tree is TREE else off_tree(fit) for fit in fits])
+    near, before = np.mean(pairs, axis=0)
+    return near, before
 
 
-def test_noisy_views_of_a_cause_are_told_better_near_classes():
+def test_noisy_views_are_told_better_near_classes():
     # Noise of a cell is a hundredth of the rows. Seeded: no false alarm.
-    errors = [
-        (off(together(tables)), off(alone(tables)))
-        for tables in (measured(VIEWS, 200.0**2, seed) for seed in range(4))
-    ]
-    near, before = np.mean(errors, axis=0)
+    near, before = means(TREE, VIEWS, 200.0, 4)
     assert near < 0.9 * before
-
-
-def test_views_of_a_chain_are_told_as_well_as_before():
-    codes = chain()
-    errors = [
-        (off(together(tables, (), codes), codes), off(alone(tables, (), codes), codes))
-        for tables in (measured(VIEWS, 200.0**2, seed, codes) for seed in range(4))
-    ]
-    near, before = np.mean(errors, axis=0)
+    near, before = means(TREE, VIEWS, 200.0, 4, chain())
     assert near < 1.02 * before
+
+
+def test_a_tree_of_a_cause_is_told_better_near_classes():
+    # Noise of a cell is a fiftieth of the rows. Seeded: no false alarm.
+    near, before = means(LINKED, LINKED.cliques, 400.0, 8)
+    # With the weight beside independent attributes it would be .846 of it.
+    assert near < 0.835 * before
 
 
 LINKED = JunctionTree((NAMES[:5], NAMES[3:7], NAMES[6:]), ((0, 1), (1, 2)))
 INSIDE = tuple(dict.fromkeys(pair for clique in LINKED.cliques for pair in combinations(clique, 2)))
 """Cliques that share two attributes and one, and all pairs inside them."""
-
-
-def tables_of_tree(near: bool, tables: Sequence[TableEstimate]) -> list[FloatArray]:
-    model = GraphicalModel(LINKED, SIZES)
-    if near:
-        return fit_near_classes(LINKED, model, tables, start=start(), beside=())
-    return fit_tree(model, tables, start=start())
 
 
 def off_tree(tables: Sequence[FloatArray]) -> float:
@@ -212,56 +211,32 @@ def off_tree(tables: Sequence[FloatArray]) -> float:
     return float(np.mean([np.abs(a - b).sum() / 2 for a, b in zip(tables, exact, strict=True)]))
 
 
-def test_a_tree_of_a_cause_is_told_better_near_classes():
-    # Noise of a cell is a fiftieth of the rows. Seeded: no false alarm.
-    errors = [
-        (off_tree(tables_of_tree(True, tables)), off_tree(tables_of_tree(False, tables)))
-        for tables in (measured(LINKED.cliques, 400.0**2, seed) for seed in range(8))
-    ]
-    near, before = np.mean(errors, axis=0)
-    # With the weight beside independent attributes it would be .846 of it.
-    assert near < 0.835 * before
-
-
 def test_unmeasured_a_tree_has_the_tables_of_its_classes():
     model, classes = GraphicalModel(LINKED, SIZES), LatentClasses.of(CODES, SIZES)
     near = latent_classes._potentials(model, classes, start())
-    for node, found in zip(
-        model.nodes, fit_tree(model, (), start=start(), beside=near), strict=True
-    ):
-        assert np.allclose(found, classes.table(node.names), atol=1e-6)
+    tables = fitted((), False, beside=near, tree=LINKED)
+    for node, table in zip(model.nodes, tables, strict=True):
+        assert np.allclose(table, classes.table(node.names), atol=1e-6)
 
 
 def test_classes_miss_nothing_of_what_they_have_made():
-    tables = measured(PAIRS, QUIET)
-    two, one = (LatentClasses.of(CODES, SIZES, classes=many) for many in (2, 1))
-    fit = TreeFit.of(MODEL, tables, start())
-    assert missed(two, fit) == pytest.approx(0, abs=0.02)
-    assert missed(one, fit) == pytest.approx(1, abs=0.02)
-
-
-def test_noise_is_not_counted_as_what_classes_miss():
-    # The cells of a pair are off by their noise, as far as a fiftieth of the rows. Seeded.
-    classes = LatentClasses.of(CODES, SIZES, classes=2)
-    noisy = [measured(PAIRS, 400.0**2, seed) for seed in range(8)]
-    found = [missed(classes, TreeFit.of(MODEL, tables, start())) for tables in noisy]
-    assert np.mean(found) == pytest.approx(0, abs=0.02)
-
-
-def test_a_table_of_one_attribute_says_nothing_of_a_dependence():
-    classes, pairs = LatentClasses.of(CODES, SIZES, classes=2), measured(PAIRS[:3], LOUD)
-    far = TableEstimate(("h",), np.array([0.0, ROWS]), QUIET)
-    fits = [TreeFit.of(MODEL, tables, start()) for tables in ([*pairs, far], pairs)]
-    assert missed(classes, fits[0]) == pytest.approx(missed(classes, fits[1]), rel=0.01)
-
-
-def test_of_no_dependence_classes_miss_all():
     exact = start()
-    pairs = [
-        TableEstimate(pair, ROWS * np.outer(exact[pair[0]], exact[pair[1]]), QUIET)
-        for pair in PAIRS
-    ]
-    assert missed(LatentClasses.of(CODES, SIZES), TreeFit.of(MODEL, pairs, exact)) == 1
+    two, single = (LatentClasses.of(CODES, SIZES, classes=many) for many in (2, 1))
+
+    def share(classes: LatentClasses, tables: Sequence[TableEstimate]) -> float:
+        return missed(classes, TreeFit.of(MODEL, tables, exact))
+
+    assert share(two, measured(PAIRS, QUIET)) == pytest.approx(0, abs=0.02)
+    assert share(single, measured(PAIRS, QUIET)) == pytest.approx(1, abs=0.02)
+    # The cells of a pair are off by their noise, as far as a fiftieth of the rows. Seeded.
+    shares = [share(two, measured(PAIRS, 400.0**2, seed)) for seed in range(8)]
+    assert np.mean(shares) == pytest.approx(0, abs=0.02)
+    # A table of one attribute says nothing of a dependence.
+    pairs = measured(PAIRS[:3], LOUD)
+    far = TableEstimate(("h",), np.array([0.0, ROWS]), QUIET)
+    assert share(two, [*pairs, far]) == pytest.approx(share(two, pairs), rel=0.01)
+    apart = [TableEstimate((a, b), ROWS * np.outer(exact[a], exact[b]), QUIET) for a, b in PAIRS]
+    assert share(LatentClasses.of(CODES, SIZES), apart) == 1
 
 
 def test_a_tree_without_few_classes_is_fitted_without_them():
@@ -285,36 +260,26 @@ def test_a_tree_without_few_classes_is_fitted_without_them():
 
 def test_where_noise_is_little_classes_change_no_pair():
     tables = measured(PAIRS, QUIET)
-    assert off(together(tables)) == pytest.approx(off(alone(tables)), abs=1e-4)
+    (near,), (before,) = fitted(tables), fitted(tables, False)
+    assert off(near) == pytest.approx(off(before), abs=1e-4)
 
 
 @pytest.mark.parametrize(
-    "tables",
-    [
-        pytest.param([(name,) for name in NAMES], id="no table has two attributes"),
-        pytest.param((*PAIRS, NAMES), id="one table has all attributes"),
-    ],
+    "names",
+    [[(name,) for name in NAMES], (*PAIRS, NAMES)],
+    ids=["no table has two attributes", "one table has all attributes"],
 )
-def test_where_classes_tell_nothing_more_nothing_is_fitted_twice(tables, monkeypatch):
-    noisy, fits = measured(tables, LOUD), []
-
-    def counted_run(fit: TreeFit, *args: Any) -> list[FloatArray]:
-        runs.append(args)
-        return run(fit, *args)
-
-    monkeypatch.setattr(TreeFit, "run", counted_run)
-    together(measured(tables, LOUD))
+def test_where_classes_tell_nothing_more_nothing_is_fitted_twice(names, monkeypatch):
+    runs, run = list[Any](), TreeFit.run
+    monkeypatch.setattr(TreeFit, "run", lambda *a: runs.append(a) or run(*a))
+    fitted(measured(names, LOUD))
     assert len(runs) == 1
 
 
 def test_cells_that_are_ruled_out_stay_empty():
-    ruled = np.zeros([2] * 8)
+    ruled, tables = np.zeros([2] * 8), measured(PAIRS, LOUD)
     ruled[1, 1] = -1e3
-    cells = together(measured(PAIRS, LOUD), [ruled])
+    (cells,), (again,) = (fitted(tables, beside=[ruled]) for _ in range(2))
     assert cells[1, 1].sum() < 1e-12
     assert cells.sum() == pytest.approx(1)
-
-
-def test_the_same_tables_are_always_fitted_alike():
-    tables = measured(PAIRS, LOUD)
-    assert (together(tables) == together(tables)).all()
+    assert (cells == again).all()

@@ -67,6 +67,10 @@ def test_the_noise_of_one_way_marginals_is_taken_out(noise):
 def test_a_score_far_above_the_mean_is_taken_as_measured(noise):
     (expected, squares), _ = scores_of(np.array([1e6, 0.0]), noise(20.0)).expected(MEANS)
     assert [expected[0], squares[0] ** 0.5] == pytest.approx([1e6, 1e6], abs=20)
+    scores = NoisyScores(np.array([5.0, 6.0, 7.0]), np.array([1.0, 2.0, 3.0]), noise(1.0))
+    some = scores.of(np.array([2, 0]))
+    assert (some.noisy.tolist(), some.floor.tolist()) == ([7.0, 5.0], [3.0, 1.0])
+    assert some.noise is scores.noise
 
 
 def measured(scores: np.ndarray, noise: ScoreNoise, floor: float = 0.0) -> NoisyScores:
@@ -78,14 +82,12 @@ def measured(scores: np.ndarray, noise: ScoreNoise, floor: float = 0.0) -> Noisy
 @both_noises
 def test_scores_near_to_their_prediction_are_known_better(noise, floor: float):
     # 3,000 scores, off by .2 of the noise's deviation; a false alarm is less likely than 10⁻⁹.
-    rng, noise = np.random.default_rng(6), noise(346.0)
+    rng = np.random.default_rng(6)
     prediction = rng.exponential(1000.0, 3000)
     scores = np.maximum(0.0, prediction + rng.laplace(0, 50.0, len(prediction)))
-    noisy = measured(scores, noise, floor)
-    ((near, _), likely), ((alone, _), unlikely) = (
-        noisy.expected_near(prediction),
-        noisy.expected([1000.0]),
-    )
+    noisy = measured(scores, noise(346.0), floor)
+    (near, _), likely = noisy.expected_near(prediction)
+    (alone, _), unlikely = noisy.expected([1000.0])
     assert likely > unlikely
     assert np.square(near - scores).mean() < np.square(alone - scores).mean() / 8
 
@@ -98,13 +100,6 @@ def test_a_wrong_prediction_is_unlikely(noise):
     for scores in (3 * prediction, 0.3 * prediction, np.abs(prediction + off)):
         noisy = measured(scores, noise)
         assert noisy.expected_near(prediction)[1] < noisy.expected([float(scores.mean())])[1]
-
-
-def test_some_pairs_keep_their_floor():
-    scores = NoisyScores(np.array([5.0, 6.0, 7.0]), np.array([1.0, 2.0, 3.0]), NormalNoise(1.0))
-    some = scores.of(np.array([2, 0]))
-    assert (some.noisy.tolist(), some.floor.tolist()) == ([7.0, 5.0], [3.0, 1.0])
-    assert some.noise is scores.noise
 
 
 @given(

@@ -12,6 +12,7 @@ from dp_pipeline.results.derived_attribute import Grouping
 from dp_pipeline.results.measurement import NoisyMarginal, variance
 
 COLOUR, SMOKES = [500, 300, 200], [900, 100]
+LEVELS = {"colour": 3, "smokes": 2}
 huge = st.integers(-100, 100) | st.integers(-(2**62), 2**62)
 
 
@@ -19,20 +20,16 @@ def marginal(name: str, table: list[int], scale: str = "1") -> NoisyMarginal:
     return NoisyMarginal((name,), np.array(table), Fraction(scale))
 
 
-def rows_of(count: int, scale: str = "1") -> NoisyMarginal:
-    return NoisyMarginal((), np.array(count), Fraction(scale))
-
-
 def test_the_number_of_rows_is_a_weighted_mean_of_totals():
-    one, other = marginal("colour", [10, 20, 30], "2"), marginal("smokes", [50, 50], "1/2")
-    weights = 1 / np.array([3 * variance(one.scale), 2 * variance(other.scale)])
+    first, second = marginal("colour", [10, 20, 30], "2"), marginal("smokes", [50, 50], "1/2")
+    weights = 1 / np.array([3 * variance(first.scale), 2 * variance(second.scale)])
     expected = (weights * [60, 100]).sum() / weights.sum()
-    assert estimated_rows((one, other)) == round(expected)
-
-
-def test_totals_without_noise_are_the_number_of_rows():
+    assert estimated_rows((first, second)) == round(expected)
     silent = (marginal("colour", COLOUR, "1/10000"), marginal("smokes", [899, 101], "1/1000000"))
     assert estimated_rows(silent) == 1000
+    for scale, rows in (("1/1000", 200), ("1000000", 100)):
+        counted = NoisyMarginal((), np.array(200), Fraction(scale))
+        assert OneWays.of([marginal("smokes", [50, 50])], counted).rows == rows
 
 
 @pytest.mark.parametrize("table", [[-5, 1, 1], [0, 0, 0], [-(2**62), 0, 0]])
@@ -41,30 +38,35 @@ def test_there_are_never_fewer_than_no_rows(table: list[int]):
     assert OneWays.of([marginal("colour", table)]).rows == 1
 
 
-def test_a_noisy_number_of_rows_counts_by_its_noise():
-    ways = OneWays.of([marginal("smokes", [50, 50])], rows_of(200, "1/1000"))
-    assert ways.rows == 200
-    assert OneWays.of([marginal("smokes", [50, 50])], rows_of(200, "1000000")).rows == 100
-
-
 @given(
     colour=st.lists(huge, min_size=3, max_size=3),
     smokes=st.lists(st.integers(-100, 100), min_size=2, max_size=2),
+    pair=st.lists(st.integers(-100, 100), min_size=6, max_size=6),
 )
-def test_any_noisy_counts_give_shares_and_at_least_one_row(colour: list[int], smokes: list[int]):
-    ways = OneWays.of([marginal("colour", colour), marginal("smokes", smokes)])
-    assert ways.rows >= 1
-    assert {name: len(levels) for name, levels in ways.shares.items()} == {"colour": 3, "smokes": 2}
-    for levels in ways.shares.values():
-        assert (levels >= 0).all()
-        assert levels.sum() == pytest.approx(1)
+def test_any_noisy_counts_give_shares_and_at_least_one_row(colour, smokes, pair):
+    both = NoisyMarginal(("smokes", "colour"), np.array(pair).reshape(2, 3), Fraction(1))
+    for ways in (
+        OneWays.of([marginal("colour", colour), marginal("smokes", smokes)]),
+        OneWays.within([both], {"colour": 3, "smokes": 2}),
+    ):
+        assert ways.rows >= 1
+        assert {name: len(levels) for name, levels in ways.shares.items()} == LEVELS
+        for levels in ways.shares.values():
+            assert (levels >= 0).all()
+            assert levels.sum() == pytest.approx(1)
 
 
 def test_shares_are_those_of_the_counts_where_these_add_up():
     ways = OneWays.of([marginal("colour", COLOUR), marginal("smokes", SMOKES)])
     assert ways.shares["colour"].tolist() == pytest.approx([0.5, 0.3, 0.2])
     assert ways.shares["smokes"].tolist() == pytest.approx([0.9, 0.1])
-    assert [one.attributes for one in ways.measured] == [("colour",), ("smokes",)]
+    assert [marginal.attributes for marginal in ways.measured] == [("colour",), ("smokes",)]
+    # Over groups they have sums and noise.
+    groups = {"colour": Grouping((0, 0, 1)), "smokes": Grouping((0, 1))}
+    colour, smokes = ways.grouped(groups)
+    assert (colour.table.tolist(), smokes.table.tolist()) == ([800, 200], SMOKES)
+    assert smokes.variance == ways.measured[1].variance
+    assert colour.variance * 2 == pytest.approx(ways.measured[0].variance * 3)
 
 
 def test_two_tables_of_an_attribute_count_by_their_noise():
@@ -82,22 +84,3 @@ def test_one_ways_inside_larger_tables_are_their_sums():
     assert (ways.rows, ways.measured) == (pytest.approx(10), ())
     assert ways.shares["smokes"].tolist() == pytest.approx([0.6, 0.4])
     assert ways.shares["colour"].tolist() == pytest.approx([0.7, 0.2, 0.1])
-
-
-@given(table=st.lists(st.integers(-100, 100), min_size=6, max_size=6))
-def test_any_larger_table_gives_shares_of_its_attributes(table: list[int]):
-    pair = NoisyMarginal(("smokes", "colour"), np.array(table).reshape(2, 3), Fraction(1))
-    ways = OneWays.within([pair], {"colour": 3, "smokes": 2})
-    assert ways.rows >= 1
-    for levels in ways.shares.values():
-        assert (levels >= 0).all()
-        assert levels.sum() == pytest.approx(1)
-
-
-def test_marginals_over_groups_have_sums_and_noise():
-    ways = OneWays.of([marginal("colour", COLOUR), marginal("smokes", SMOKES)])
-    groups = {"colour": Grouping((0, 0, 1)), "smokes": Grouping((0, 1))}
-    colour, smokes = ways.grouped(groups)
-    assert (colour.table.tolist(), smokes.table.tolist()) == ([800, 200], SMOKES)
-    assert smokes.variance == ways.measured[1].variance
-    assert colour.variance * 2 == pytest.approx(ways.measured[0].variance * 3)

@@ -70,11 +70,11 @@ def test_attributes_of_several_levels_fit_too():
 def test_as_many_rows_as_are_asked_for_alike_for_one_seed(rows: int):
     codes, sizes = excluding()
     paired = PairedRows(tables_of(codes, sizes), sizes)
-    one, other = (paired.draw_codes(rows, np.random.default_rng(2)) for _ in range(2))
-    assert one.shape == (rows, len(sizes))
-    assert one.tobytes() == other.tobytes()
+    drawn, again = (paired.draw_codes(rows, np.random.default_rng(2)) for _ in range(2))
+    assert drawn.shape == (rows, len(sizes))
+    assert drawn.tobytes() == again.tobytes()
     if rows > ROWS:
-        assert off(codes, one[:ROWS], sizes) < 0.02  # In no order.
+        assert off(codes, drawn[:ROWS], sizes) < 0.02  # In no order.
 
 
 def test_no_row_is_in_a_cell_without_mass():
@@ -93,15 +93,12 @@ def test_chances_fit_what_is_wanted_and_those_that_are_sure_stay():
     features = np.concatenate([np.ones((62, 1)), rng.integers(0, 2, (62, 3))], axis=1)
     rows = rng.integers(1, 200, 62)
     wanted = (rows * np.concatenate([[0.0, 1.0], rng.random(60)])) @ features
-    found = fitted_chances(start, features, rows, wanted, np.full(4, 1e-3))
-    assert found[:2].tolist() == [0.0, 1.0]
-    assert np.allclose((rows * found) @ features, wanted, atol=0.1)
+    chances = fitted_chances(start, features, rows, wanted, np.full(4, 1e-3))
+    assert chances[:2].tolist() == [0.0, 1.0]
+    assert np.allclose((rows * chances) @ features, wanted, atol=0.1)
     assert np.array_equal(fitted_chances(start[:2], features[:2], rows[:2], wanted, wanted), [0, 1])
-
-
-def test_sums_that_no_chances_have_leave_them_finite():
-    features = np.array([[1.0, 0.0], [1.0, 1.0]])
-    rows, wanted = np.array([10, 10]), np.array([12.0, 40.0])
-    found = fitted_chances(np.array([0.5, 0.5]), features, rows, wanted, np.array([0.05, 0.05]))
-    assert found[1] == pytest.approx(1, abs=0.01)
-    assert np.isfinite(found).all()
+    # Sums that no chances have leave them finite.
+    features, rows, wanted = np.array([[1.0, 0], [1, 1]]), np.array([10, 10]), np.array([12.0, 40])
+    chances = fitted_chances(np.full(2, 0.5), features, rows, wanted, np.full(2, 0.05))
+    assert chances[1] == pytest.approx(1, abs=0.01)
+    assert np.isfinite(chances).all()

@@ -40,13 +40,8 @@ def summing(names: tuple[str, ...], sizes: dict[str, int]) -> np.ndarray:
 
 def least_squares(measured: list[TableEstimate], sizes: dict[str, int]) -> np.ndarray:
     """Cells of one table over everything, the weighted squares of whose errors are least."""
-    weights = [one.variance**-0.5 for one in measured]
-    matrix = np.vstack(
-        [w * summing(one.attributes, sizes) for w, one in zip(weights, measured, strict=True)]
-    )
-    target = np.concatenate(
-        [w * one.table.ravel() for w, one in zip(weights, measured, strict=True)]
-    )
+    matrix = np.vstack([summing(t.attributes, sizes) / t.variance**0.5 for t in measured])
+    target = np.concatenate([t.table.ravel() / t.variance**0.5 for t in measured])
     return np.linalg.lstsq(matrix, target, rcond=None)[0]
 
 
@@ -68,19 +63,10 @@ def test_the_tables_are_those_of_least_squares(case: Case):
     assert rows == pytest.approx(cells.sum(), abs=1e-8)
     for names, table in tables.items():
         assert np.allclose(table.ravel(), summing(names, sizes) @ cells, atol=1e-8)
-
-
-@given(case=overlapping())
-def test_every_measured_table_is_inside_one_that_comes_out(case: Case):
-    measured, sizes = case
-    _, tables = reconciled(measured, sizes)
-    sets = [frozenset(names) for names in tables]
-    assert {frozenset(one.attributes) for one in measured} >= set(sets)
-    assert all(any(set(one.attributes) <= kept for kept in sets) for one in measured)
-    assert not any(one < other for one in sets for other in sets)
-    for names, table in tables.items():
         assert names == tuple(name for name in sizes if name in names)
         assert table.shape == tuple(sizes[name] for name in names)
+    outer, inner = set(map(frozenset, tables)), {frozenset(each.attributes) for each in measured}
+    assert outer == {names for names in inner if not any(names < other for other in inner)}
 
 
 def test_a_table_measured_twice_has_less_noise():
@@ -96,8 +82,5 @@ def test_noisy_marginals_of_a_release_are_taken_as_they_are():
     total, tables = reconciled([ways, rows], {"a": 3, "b": 2})
     assert total == pytest.approx(10)
     assert tables["b",].tolist() == pytest.approx([7, 3])
-
-
-def test_no_table_at_all_is_refused():
     with pytest.raises(BoundaryViolation, match="needs one or more noisy tables"):
         reconciled([], {"a": 2})

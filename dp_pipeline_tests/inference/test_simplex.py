@@ -23,17 +23,15 @@ def test_the_projection_meets_the_conditions_of_the_optimum(table: np.ndarray, t
     assert (taken[projected == 0] <= level[0] + 1e-9).all()
 
 
-@pytest.mark.parametrize(
-    "table", [[2**62, -(2**62)], [2**60, 2**60], [0], [-(2**62)], [2**53, 2**53 + 2, 5], [0] * 9]
-)
-def test_cells_of_any_size_have_a_projection(table: list[int]):
+HUGE = [[2**62, -(2**62)], [2**60, 2**60], [-(2**62)], [2**53, 2**53 + 2, 5], [0], [[0] * 2] * 3]
+
+
+@pytest.mark.parametrize("table", HUGE)
+def test_cells_of_any_size_have_a_projection(table: list):
     projected = project_to_simplex(np.array(table))
+    assert projected.shape == np.shape(table)
     assert (projected >= 0).all()
     assert np.isclose(projected.sum(), 1)
-
-
-def test_the_shape_is_kept():
-    assert project_to_simplex(np.arange(12).reshape(3, 2, 2)).shape == (3, 2, 2)
 
 
 rows = st.integers(1, 8).flatmap(
@@ -45,14 +43,9 @@ rows = st.integers(1, 8).flatmap(
 
 @given(table=rows, data=st.data())
 def test_rows_are_projected_like_one_table_after_another(table: np.ndarray, data: st.DataObject):
-    wanted = st.lists(totals, min_size=len(table), max_size=len(table))
-    sums = np.array(data.draw(wanted))
+    sums = np.array(data.draw(st.lists(totals, min_size=len(table), max_size=len(table))))
     expected = [project_to_simplex(row, total) for row, total in zip(table, sums, strict=True)]
     assert np.allclose(project_rows(table, sums), expected, atol=1e-9)
-
-
-@given(table=rows)
-def test_a_row_with_a_total_of_nothing_has_nothing(table: np.ndarray):
     assert (project_rows(table, np.zeros(len(table))) == 0).all()
 
 

@@ -47,28 +47,21 @@ def test_a_place_is_as_far_from_walls_as_from_neighbours(k: int, seed: int):
     assert 0.25 < k * np.pi * radius**2 / 4 < 0.91
 
 
-def test_one_sphere_is_in_the_middle_of_the_box():
+def test_few_spheres_are_where_they_must_be():
     assert packed(1, BOX) == pytest.approx(np.array([[4.0, 0.0]]), abs=0.02)
-
-
-def test_two_spheres_on_a_line_are_in_its_halves():
     low, high = np.sort(packed(2, (Coordinate(0.0, 8.0),))[:, 0])
     assert low < 4 < high
     assert high - low > 3
+
+
+def test_every_axis_is_packed_in_its_own_half_widths():
+    square, flat = packed(20), packed(20, BOX)
+    assert np.allclose(flat, square * [4.0, 1.0] + [4.0, 0.0])
+    assert square.tobytes() == packed(20).tobytes()
+    assert (square != packed(20, seed=2)).any()
 
 
 def test_packed_places_are_further_apart_than_random_ones():
     for seed in range(5):
         random = uniform_places(50, SQUARE, np.random.default_rng(seed))
         assert least_distance(packed(50, seed=seed)) > 2 * least_distance(random)
-
-
-def test_every_axis_is_packed_in_its_own_half_widths():
-    square, flat = packed(20), packed(20, BOX)
-    assert np.allclose(flat, square * [4.0, 1.0] + [4.0, 0.0])
-
-
-def test_the_generator_decides_the_places():
-    first, again, other = packed(9), packed(9), packed(9, seed=2)
-    assert first.tobytes() == again.tobytes()
-    assert (first != other).any()

@@ -41,37 +41,29 @@ def joint(tree: FittedTree) -> np.ndarray:
     return ab[:, :, None] * np.divide(bc, b[:, None], out=np.zeros_like(bc), where=b[:, None] > 0)
 
 
+def fitted_to(iterations: int, variance: float, **tables: list) -> FittedTree:
+    """The fit to tables that are named by their attributes."""
+    measured = [TableEstimate(tuple(n), np.array(t, float), variance) for n, t in tables.items()]
+    return FittedTree.of(CLIQUES, measured, SIZES, iterations=iterations, zeros=ZEROS)
+
+
 def test_the_fit_has_no_mass_in_empty_cells():
-    loud = [
-        TableEstimate(("a", "b"), np.array([[10.0, 900.0], [5.0, 20.0], [8.0, 9.0]]), 4.0),
-        TableEstimate(("b", "c"), np.array([[30.0, 800.0], [700.0, 40.0]]), 4.0),
-    ]
-    tree = FittedTree.of(CLIQUES, loud, SIZES, iterations=300, zeros=ZEROS)
-    found = joint(tree)
-    empty = [cell for cell in product(*map(range, found.shape)) if cell[:2] == (0, 1)]
-    empty += [cell for cell in product(*map(range, found.shape)) if cell[1] != cell[2]]
-    assert all(found[cell] == 0 for cell in empty)
-    assert found.sum() == pytest.approx(1)
+    loud = {"ab": [[10, 900], [5, 20], [8, 9]], "bc": [[30, 800], [700, 40]]}
+    cells = joint(fitted_to(300, 4.0, **loud))
+    for a, b, c in product(*map(range, cells.shape)):
+        assert cells[a, b, c] == 0 or ((a, b) != (0, 1) and b == c)
+    assert cells.sum() == pytest.approx(1)
 
 
 def test_without_noise_the_fit_is_what_was_measured():
     truth = np.array([[300.0, 0.0], [50.0, 150.0], [100.0, 400.0]])
-    measured = [
-        TableEstimate(("a", "b"), truth, 1e-6),
-        TableEstimate(("c",), truth.sum(axis=0), 1e-6),
-    ]
-    tree = FittedTree.of(CLIQUES, measured, SIZES, iterations=2000, zeros=ZEROS)
+    tree = fitted_to(2000, 1e-6, ab=truth, c=truth.sum(axis=0))
     assert np.abs(joint(tree).sum(axis=2) * 1000 - truth).max() < 1e-3
 
 
 def test_what_is_not_measured_follows_from_the_empty_cells():
     """c is b, although no table has both."""
-    ways = [
-        TableEstimate(("a",), np.array([300.0, 200.0, 500.0]), 1e-6),
-        TableEstimate(("b",), np.array([550.0, 450.0]), 1e-6),
-        TableEstimate(("c",), np.array([550.0, 450.0]), 1e-6),
-    ]
-    tree = FittedTree.of(CLIQUES, ways, SIZES, iterations=2000, zeros=ZEROS)
+    tree = fitted_to(2000, 1e-6, a=[300, 200, 500], b=[550, 450], c=[550, 450])
     expected = ZEROS.predict_shares(("a", "b"), np.array([0.3, 0.2, 0.5]), np.array([0.55, 0.45]))
     assert np.abs(joint(tree).sum(axis=2) - expected).max() < 1e-4
     assert tree.predict_counts(("a", "c"))[0, 1] == 0
@@ -89,11 +81,11 @@ def test_no_drawn_row_is_in_an_empty_cell(data: st.DataObject):
         mask.flat[0] = True
         entries.append(AllowedCells(tuple(names), mask))
     zeros = StructuralZeros(tuple(entries))
-    groupings = {}
-    for name, size in sizes.items():
-        share = rng.random(size)
-        kinds = zeros.kinds(name)
-        groupings[name] = Grouping.by_share(share / share.sum(), least=0.4, kinds=kinds)
+    shares = {name: rng.dirichlet(np.ones(size)) for name, size in sizes.items()}
+    groupings = {
+        name: Grouping.by_share(share, least=0.4, kinds=zeros.kinds(name))
+        for name, share in shares.items()
+    }
     is_grouped = data.draw(st.booleans())
 
     def noisy(names: str, levels: dict[str, int]) -> NoisyMarginal:
@@ -101,33 +93,16 @@ def test_no_drawn_row_is_in_an_empty_cell(data: st.DataObject):
         return NoisyMarginal(tuple(names), np.rint(table).astype(np.int64), Fraction(9))
 
     ways = [noisy(name, sizes) for name in sizes]
-    levels = {n: one.size for n, one in groupings.items()} if is_grouped else sizes
+    levels = {name: group.size for name, group in groupings.items()} if is_grouped else sizes
     pairs = [noisy(names, levels) for names in ("ab", "cd")]
-    counted = NoisyMarginal((), np.array(900), Fraction(9))
-    fitted = FittedRows(
-        (counted, *pairs),
-        sizes,
-        OneWays.of(ways),
-        groupings if is_grouped else {},
-        data.draw(st.sampled_from([4, 1 << 16])) if not is_grouped else 1 << 16,
-        zeros,
-    )
+    measured = (NoisyMarginal((), np.array(900), Fraction(9)), *pairs)
+    cap = 1 << 16 if is_grouped else data.draw(st.sampled_from([4, 1 << 16]))
+    groups = groupings if is_grouped else {}
+    fitted = FittedRows(measured, sizes, OneWays.of(ways), groups, cap, zeros)
     domain = domain_of(tuple(sizes.values()))
     table = fitted.table(tuple(sizes), domain, np.random.default_rng(1), lambda _: 500)
-    codes = dict(zip(sizes, table.codes.T, strict=True))
-    assert zeros.holds(codes).all()
-    assert len(table.codes) in (0, 500)
-    assert len(table.codes) == 500 or fitted.cap == 4
-
-
-def test_groups_of_levels_of_several_kinds_would_break_it():
-    """The mutant that proves the test above: groups that ignore what the levels may be with."""
-    shares = np.array([0.4, 0.3, 0.3])
-    kinds = ZEROS.kinds("a")
-    assert Grouping.by_share(shares, least=0.6, kinds=kinds).groups == (0, 1, 1)
-    assert Grouping.by_share(shares, least=0.6).groups == (0, 0, 1)
-    assert NONE.kinds("a") is None
-    assert ZEROS.kinds("d") is None
+    assert zeros.holds(dict(zip(sizes, table.codes.T, strict=True))).all()
+    assert len(table.codes) == 500 or (cap == 4 and not len(table.codes))
 
 
 def test_the_noise_of_empty_cells_is_left_out_of_every_sum():
@@ -138,12 +113,9 @@ def test_the_noise_of_empty_cells_is_left_out_of_every_sum():
     assert turned.table.tolist() == cleared.table.T.tolist()
     other = TableEstimate(("a", "c"), table, 4.0)
     assert ZEROS.clear_forbidden_cells([other]) == (other,)
-
-
-def test_what_all_levels_exclude_is_empty():
+    # What all levels exclude is empty too.
     both = StructuralZeros((entry("abc", (0, 0, 0), (0, 0, 1), (1, 1, 1)),))
-    table = TableEstimate(("a", "b"), np.ones((3, 2)), 1.0)
-    (cleared,) = both.clear_forbidden_cells([table])
+    (cleared,) = both.clear_forbidden_cells([TableEstimate(("a", "b"), np.ones((3, 2)), 1.0)])
     assert cleared.table.tolist() == [[0, 1], [1, 1], [1, 1]]
 
 
@@ -151,6 +123,8 @@ def test_a_group_may_be_where_its_levels_may_be():
     grouped = ZEROS.grouped({"a": Grouping((0, 1, 1))})
     assert grouped.allowed[0].mask.tolist() == [[True, False], [True, True]]
     assert grouped.allowed[1] is not None
+    assert NONE.kinds("a") is None
+    assert ZEROS.kinds("d") is None
 
 
 def test_the_expected_table_has_margins_and_empty_cells():
@@ -205,30 +179,21 @@ def test_a_chain_of_twins_is_put_back_from_its_first():
     codes = {"a": np.arange(3)}
     for twin in twins:
         codes[twin.name] = twin.levels[codes[twin.other]]
-    assert {name: column.tolist() for name, column in codes.items()} == {
-        "a": [0, 1, 2],
-        "b": [1, 2, 0],
-        "c": [2, 0, 1],
-    }
-
-
-def test_a_coarser_attribute_is_no_twin():
+    assert [codes[name].tolist() for name in "abc"] == [[0, 1, 2], [1, 2, 0], [2, 0, 1]]
     coarser = StructuralZeros((entry("ab", (0, 1), (1, 1), (2, 0)),))
     assert coarser.without_twins() == (coarser, ())
 
 
 def test_rows_that_do_not_hold_are_drawn_again():
-    rng = np.random.default_rng(0)
+    rng, wrong = np.random.default_rng(0), np.array([[0, 1, 1]])
     codes = ZEROS.draw_valid_rows(lambda many: rng.integers(0, 2, (many, 3)), 1000, ("a", "b", "c"))
     assert codes.shape == (1000, 3)
     assert ZEROS.holds(dict(zip("abc", codes.T, strict=True))).all()
-
-
-def test_what_cannot_be_drawn_is_repeated():
-    wrong = np.array([[0, 1, 1]])
+    # What cannot be drawn is repeated.
     none = ZEROS.draw_valid_rows(lambda many: np.repeat(wrong, many, 0), 5, tuple("abc"))
     assert none.shape == (0, 3)
     first = iter([np.array([[0, 0, 0], [0, 1, 1]])])
-    draw = lambda many: next(first, np.repeat(wrong, many, 0))  # noqa: E731
-    codes = ZEROS.draw_valid_rows(draw, 2, tuple("abc"))
+    codes = ZEROS.draw_valid_rows(
+        lambda many: next(first, np.repeat(wrong, many, 0)), 2, tuple("abc")
+    )
     assert codes.tolist() == [[0, 0, 0], [0, 0, 0]]

@@ -15,9 +15,7 @@ from dp_pipeline.inference.dependence import Dependence
 from dp_pipeline.inference.expected_error import ExpectedError
 from dp_pipeline.inference.table_growth import MAX_TABLE_CELLS, TableGrowth
 from dp_pipeline.results.measurement import NoiseRate
-from dp_pipeline_tests.inference.test_expected_error import error_by_loops
-
-EPSILON, RHO = NoiseRate(concentrated=False, distance=1), NoiseRate(concentrated=True, distance=1)
+from dp_pipeline_tests.inference.test_expected_error import EPSILON, RHO, error_by_loops
 
 Scores = dict[tuple[str, str], float]
 
@@ -37,15 +35,16 @@ def growth(
     """Over attributes with so many groups, of as many levels where ``whole`` says nothing else;
     paths predict nothing, unless ``most`` says what a score can be.
     """
-    place, symmetric = list(sizes), np.zeros((len(sizes), len(sizes)))
-    for (a, b), score in scores.items():
-        i, j = place.index(a), place.index(b)
+    names = tuple(sizes)
+    symmetric = np.zeros((len(sizes), len(sizes)))
+    for pair, score in scores.items():
+        i, j = map(names.index, pair)
         symmetric[i, j] = symmetric[j, i] = score
-    dependence = Dependence(tuple(sizes), symmetric, np.full(symmetric.shape, most))
-    error = ExpectedError(
-        whole or sizes, sizes, dict.fromkeys(sizes, paid), dependence, rate, weights
+    dependence = Dependence(names, symmetric, np.full(symmetric.shape, most))
+    known = dict.fromkeys(sizes, paid)
+    return TableGrowth(
+        ExpectedError(whole or sizes, sizes, known, dependence, rate, weights), amount, cap
     )
-    return TableGrowth(error, amount, cap)
 
 
 def bits(many: int) -> dict[str, int]:
@@ -59,16 +58,10 @@ def test_a_pair_with_a_large_score_is_measured_together(rate: NoiseRate):
     assert tables == (("a", "c"),)
 
 
-def test_attributes_of_many_levels_that_do_not_depend_stay_apart():
-    assert growth(dict.fromkeys("abcd", 9), {}).run() == ()
-
-
 def test_attributes_of_two_levels_are_packed():
+    assert growth(dict.fromkeys("abcd", 9), {}).run() == ()
     tables = growth(bits(6), {}, paid=0.001).run()
     assert sorted(name for table in tables for name in table) == list("abcdef")
-
-
-def test_what_is_in_groups_of_levels_is_not_packed():
     # The table of groups does not tell a one-way marginal whole.
     assert growth(bits(4), {}, paid=0.001, whole=dict.fromkeys("abcd", 9)).run() == ()
 
@@ -92,36 +85,30 @@ def test_the_score_that_counts_more_is_told():
     assert weighed.run() == (("c", "d"),)
 
 
-numbers = st.floats(0, 5_000)
+@st.composite
+def growths(draw: st.DrawFn) -> TableGrowth:
+    """Three to five attributes with any scores."""
+    names = {name: draw(st.integers(2, 6)) for name in "abcde"[: draw(st.integers(3, 5))]}
+    scores = {pair: draw(st.floats(0, 5_000)) for pair in combinations(names, 2)}
+    return growth(names, scores, rate=draw(st.sampled_from([EPSILON, RHO])))
 
 
 @settings(max_examples=40)
-@given(
-    sizes=st.lists(st.integers(2, 6), min_size=2, max_size=5),
-    scores=st.lists(numbers, min_size=10, max_size=10),
-    rate=st.sampled_from([EPSILON, RHO]),
-)
-def test_no_table_is_worth_taking_away(sizes: list[int], scores: list[float], rate: NoiseRate):
-    names = dict(zip("abcde", sizes, strict=False))
-    grown = growth(names, dict(zip(combinations(names, 2), scores, strict=False)), rate=rate)
-    tables = grown.run()
-    assert all(prod(names[one] for one in table) <= MAX_TABLE_CELLS for table in tables)
+@given(grown=growths())
+def test_no_table_is_worth_taking_away(grown: TableGrowth):
+    tables, sizes = grown.run(), grown.error.sizes
+    assert all(prod(sizes[name] for name in table) <= MAX_TABLE_CELLS for table in tables)
     error = grown.error.of(tables, grown.amount)
     for table in tables:
-        others = [one for one in tables if one != table]
+        others = [each for each in tables if each != table]
         assert error <= grown.error.of(others, grown.amount) * 1.03
     assert error <= grown.error.of((), grown.amount) * 1.001
 
 
 @settings(max_examples=40)
-@given(
-    sizes=st.lists(st.integers(2, 6), min_size=3, max_size=5),
-    scores=st.lists(numbers, min_size=10, max_size=10),
-    rate=st.sampled_from([EPSILON, RHO]),
-)
-def test_errors_of_many_candidates_are_those_of_each(sizes, scores, rate):
-    names = dict(zip("abcde", sizes, strict=False))
-    grown = growth(names, dict(zip(combinations(names, 2), scores, strict=False)), rate=rate)
+@given(grown=growths())
+def test_errors_of_many_candidates_are_those_of_each(grown: TableGrowth):
+    names = list(grown.error.sizes)
     chosen = grown._choose(grown._choose(grown._empty, ("a", "b")), ("b", "c"))
     for choice, count in ((grown._empty, 2), (chosen, 2), (chosen, 3)):
         candidates = list(combinations(names, count))
@@ -136,30 +123,21 @@ def test_errors_of_many_candidates_are_those_of_each(sizes, scores, rate):
 
 
 def test_a_pair_that_paths_predict_is_not_measured():
-    sizes = dict.fromkeys("abcdef", 4)
-    chain = {
-        (a, b): 8_000.0 * 0.8 ** ("abcdef".index(b) - "abcdef".index(a) - 1)
-        for a, b in combinations("abcdef", 2)
-    }
-    held = [
-        {
-            pair
-            for table in growth(sizes, chain, amount=0.5, most=most).run()
-            for pair in combinations(table, 2)
-        }
-        for most in (0.0, 10_000.0)
-    ]
+    names, held = "abcdef", []
+    chain = {(a, b): 8e3 * 0.8 ** (ord(b) - ord(a) - 1) for a, b in combinations(names, 2)}
+    for most in (0.0, 10_000.0):
+        tables = growth(dict.fromkeys(names, 4), chain, amount=0.5, most=most).run()
+        held.append({pair for table in tables for pair in combinations(table, 2)})
     assert len(held[1]) < len(held[0])
 
 
 def test_the_search_does_not_depend_on_rounding_of_gains():
     # All pairs are alike: the first in order is taken.
-    scores = dict.fromkeys(combinations("abcdef", 2), 900.0)
-    names = dict.fromkeys("abcdef", 4)
-    first = growth(names, scores, amount=0.4).run()
-    again = growth(
-        names, {pair: score * (1 + 1e-13) for pair, score in scores.items()}, amount=0.4
-    ).run()
+    names, pairs = dict.fromkeys("abcdef", 4), list(combinations("abcdef", 2))
+    first, again = (
+        growth(names, dict.fromkeys(pairs, 900.0 * factor), amount=0.4).run()
+        for factor in (1, 1 + 1e-13)
+    )
     assert first == again
     assert first[0][:2] == ("a", "b")
 
@@ -174,8 +152,8 @@ def test_no_clique_is_larger_than_allowed():
 
 def test_a_clique_above_the_cap_does_not_fit():
     triangle = [*combinations("abc", 2)]  # One clique of 27 cells.
-    caps = {cap: growth(dict.fromkeys("abc", 3), {}, cap=cap).fits(triangle) for cap in (26, 27)}
-    assert caps == {26: False, 27: True}
+    for cap, fits in ((26, False), (27, True)):
+        assert growth(dict.fromkeys("abc", 3), {}, cap=cap).fits(triangle) is fits
 
 
 def test_all_tables_together_keep_to_twice_the_cap():
@@ -195,14 +173,10 @@ def test_another_process_finds_the_same_tables():
         "scores = {p: 900.0 + 7 * i for i, p in enumerate(combinations(sizes, 2))}\n"
         "print(growth(sizes, scores).run())"
     )
-    found = {
-        subprocess.run(
-            [sys.executable, "-c", code],
-            env={**os.environ, "PYTHONHASHSEED": seed},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
+    first, again = (
+        subprocess.check_output(
+            [sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": seed}
+        )
         for seed in ("1", "2")
-    }
-    assert len(found) == 1
+    )
+    assert first == again

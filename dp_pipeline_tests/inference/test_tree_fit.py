@@ -33,15 +33,14 @@ def even(model: GraphicalModel) -> dict[str, np.ndarray]:
 
 
 def measured_over(
-    model: GraphicalModel, tables: list[np.ndarray], wanted: Sequence[Names], variance: float
+    model: GraphicalModel, tables: list[np.ndarray], wanted: Sequence[Names]
 ) -> list[TableEstimate]:
-    """Tables of 10,000 rows without noise, of a distribution."""
-    found = []
-    for names in wanted:
-        home = model.home(names)
-        table = ROWS * summed(tables[home], model.nodes[home].names, names)
-        found.append(TableEstimate(names, table, variance))
-    return found
+    """Tables of 10,000 rows next to without noise, of a distribution."""
+    homes = [model.home(names) for names in wanted]
+    return [
+        TableEstimate(names, ROWS * summed(tables[home], model.nodes[home].names, names), 1e-4)
+        for names, home in zip(wanted, homes, strict=True)
+    ]
 
 
 @settings(max_examples=25)
@@ -50,7 +49,7 @@ def test_without_noise_the_fit_is_the_distribution(small: Small):
     model = small.model
     exact, _ = model.marginals(small.potentials)
     cliques = [node.names for node in model.nodes]
-    fitted = fit_tree(model, measured_over(model, exact, cliques, 1e-4), start=even(model))
+    fitted = fit_tree(model, measured_over(model, exact, cliques), start=even(model))
     for table, other in zip(fitted, exact, strict=True):
         assert np.allclose(table, other, atol=1e-3)
 
@@ -61,13 +60,10 @@ def test_overlapping_tables_without_noise_fit_within_three_rows():
     model = GraphicalModel(JunctionTree((names,), ()), dict.fromkeys(names, 2))
     full = np.random.default_rng(5).dirichlet(np.full(1 << 10, 0.05)).reshape((2,) * 10)
     wanted = [tuple(names[(i + j) % 10] for j in steps) for steps in FIVE_OF_TEN for i in range(10)]
-    measured = measured_over(model, [full], wanted, 1e-4)
+    measured = measured_over(model, [full], wanted)
     (fitted,) = fit_tree(model, measured, start=even(model))
-    off = [
-        np.abs(ROWS * summed(fitted, names, table.attributes) - table.table).sum()
-        for table in measured
-    ]
-    assert np.mean(off) < 3
+    gaps = [ROWS * summed(fitted, names, table.attributes) - table.table for table in measured]
+    assert np.mean([np.abs(gap).sum() for gap in gaps]) < 3
 
 
 @settings(max_examples=25)
@@ -129,28 +125,17 @@ def triangle() -> tuple[Small, list[TableEstimate]]:
     return Small(model, tree, model.zeros()), noisy
 
 
-def test_the_slope_of_the_dual_is_that_of_finite_differences(
-    triangle: tuple[Small, list[TableEstimate]], monkeypatch: pytest.MonkeyPatch
-):
+def test_the_dual_is_convex_and_its_slope_that_of_differences(triangle, monkeypatch):
     dual, many = dual_of(*triangle, monkeypatch)
-    point = np.random.default_rng(1).normal(size=many)
+    rng = np.random.default_rng(1)
+    point = rng.normal(size=many)
     _, slope = dual(point)
-    step = 1e-5
-    for at in range(many):
-        moved = np.zeros(many)
-        moved[at] = step
-        numeric = (dual(point + moved)[0] - dual(point - moved)[0]) / (2 * step)
+    for at, move in enumerate(1e-5 * np.eye(many)):
+        numeric = (dual(point + move)[0] - dual(point - move)[0]) / 2e-5
         assert slope[at] == pytest.approx(numeric, rel=1e-4, abs=1e-5)
-
-
-def test_the_dual_is_convex_along_any_line(
-    triangle: tuple[Small, list[TableEstimate]], monkeypatch: pytest.MonkeyPatch
-):
-    dual, many = dual_of(*triangle, monkeypatch)
-    rng = np.random.default_rng(2)
     for _ in range(50):
-        one, other = rng.normal(size=(2, many)) * 3
-        assert dual((one + other) / 2)[0] <= (dual(one)[0] + dual(other)[0]) / 2 + 1e-9
+        start, end = rng.normal(size=(2, many)) * 3
+        assert dual((start + end) / 2)[0] <= (dual(start)[0] + dual(end)[0]) / 2 + 1e-9
 
 
 def log_joint(model: GraphicalModel, tables: list[np.ndarray]) -> np.ndarray:
@@ -233,9 +218,8 @@ def test_more_noise_leaves_a_table_nearer_to_the_start():
 def test_negative_cells_and_a_negative_number_of_rows_are_fitted():
     model, _ = model_over({"a": 3}, [])
     for counts in ([-5.0, -7.0, -9.0], [0.0, 0.0, 0.0], [-1e9, 1e9, 0.0]):
-        (fitted,) = fit_tree(
-            model, [TableEstimate(("a",), np.array(counts), 2.0)], start=even(model)
-        )
+        table = TableEstimate(("a",), np.array(counts), 2.0)
+        (fitted,) = fit_tree(model, [table], start=even(model))
         assert np.isfinite(fitted).all()
         assert fitted.sum() == pytest.approx(1)
 
@@ -244,38 +228,34 @@ def test_a_fit_uses_one_thread(monkeypatch: pytest.MonkeyPatch):
     # Sums of more than 10,000 cells are shared among threads, and rounded otherwise by each number
     # of them: a release of four attributes of 60 levels was replayed to other rows on another core.
     model, _ = model_over({"a": 2, "b": 2, "c": 2}, [("a", "b"), ("b", "c")])
-    tables = [TableEstimate(("a", "b"), np.array([[3.0, 1.0], [1.0, 5.0]]), 1.0)]
+    table = TableEstimate(("a", "b"), np.array([[3.0, 1.0], [1.0, 5.0]]), 1.0)
     threads, minimize = set[int](), scipy.optimize.minimize
 
-    def counting(*asked: object, **options: object) -> object:
-        threads.update(one["num_threads"] for one in threadpool_info())
-        return minimize(*asked, **options)
+    def counting(*arguments: object, **options: object) -> object:
+        threads.update(pool["num_threads"] for pool in threadpool_info())
+        return minimize(*arguments, **options)
 
     monkeypatch.setattr(scipy.optimize, "minimize", counting)
     with threadpool_limits(2):
-        fit_tree(model, tables, start=even(model))
+        fit_tree(model, [table], start=even(model))
     assert threads == {1}
 
 
 def test_a_marginal_measured_well_stays():
-    tree = JunctionTree((("a", "b"),), ())
-    model = GraphicalModel(tree, {"a": 2, "b": 5})
-    rng = np.random.default_rng(0)
-    shares, errors = np.array([0.52, 0.48]), []
+    model = GraphicalModel(JunctionTree((("a", "b"),), ()), {"a": 2, "b": 5})
+    rng, loud, quiet = np.random.default_rng(0), ROWS / 5, ROWS / 1000
+    # Half of the cells are empty, and noise of a fifth of the rows would fill them.
+    exact = ROWS * np.array([[0.5, 0.02, 0, 0, 0], [0.0, 0.48, 0, 0, 0]])
+    ways, errors = {"a": exact.sum(axis=1), "b": exact.sum(axis=0)}, []
     for _ in range(20):
-        # Half of the cells are empty, and noise of a fifth of the rows would fill them.
-        exact = ROWS * np.array([[0.5, 0.02, 0, 0, 0], [0.0, 0.48, 0, 0, 0]])
-        noisy = exact + rng.normal(0, ROWS / 5, exact.shape)
-        one = ROWS * shares + rng.normal(0, ROWS / 1000, 2)
-        other = exact.sum(axis=0) + rng.normal(0, ROWS / 1000, 5)
-        measured = [
-            TableEstimate((), np.array(ROWS), 1.0),
-            TableEstimate(("a", "b"), noisy, (ROWS / 5) ** 2),
-            TableEstimate(("a",), one, (ROWS / 1000) ** 2),
-            TableEstimate(("b",), other, (ROWS / 1000) ** 2),
-        ]
-        start = {"a": shares, "b": exact.sum(axis=0) / ROWS}
+        both = exact + rng.normal(0, loud, exact.shape)
+        counted = TableEstimate((), np.array(ROWS), 1.0)
+        measured = [counted, TableEstimate(("a", "b"), both, loud**2)]
+        for name, counts in ways.items():
+            noisy = counts + rng.normal(0, quiet, counts.shape)
+            measured.append(TableEstimate((name,), noisy, quiet**2))
+        start = {name: counts / ROWS for name, counts in ways.items()}
         (table,) = fit_tree(model, measured, start=start)
-        errors.append(np.abs(table.sum(axis=1) - shares).sum())
+        errors.append(np.abs(table.sum(axis=1) - start["a"]).sum())
     # Of noise of a thousandth of the rows, and not of a fifth.
     assert np.mean(errors) < 0.01
