@@ -45,20 +45,12 @@ def test_lines_are_described_by_where_they_begin_and_end():
 
 
 def test_lines_over_windows_name_their_first_and_last_window():
-    numbers = {
-        "a": [WindowNumber(f"2026-W0{index}", 10.0 * index, 1.0) for index in (1, 2)],
-        "b": [],
-    }
-    assert words(window_panel(numbers, WEEKS, VerticalAxis("rows"))) == (
-        "rows over time. a: from 10.0 at 2026-W01 to 20.0 at 2026-W02."
-    )
-    spent = {"2026-W02": ONE, "2026-W01": HALF}
-    picture = window_costs(spent, WEEKS, ceiling=ONE, symbol="ε")
+    numbers = [WindowNumber(f"2026-W0{index}", 10.0 * index, 1.0) for index in (1, 2)]
+    panel = window_panel({"a": numbers, "b": []}, WEEKS, VerticalAxis("rows"))
+    assert words(panel) == "rows over time. a: from 10.0 at 2026-W01 to 20.0 at 2026-W02."
+    picture = window_costs({"2026-W02": ONE, "2026-W01": HALF}, WEEKS, ceiling=ONE, symbol="ε")
     assert picture.alt_text == "ε over time. 2026-W01: 0.500; 2026-W02: 1.00."
     assert len(picture.figure.axes[0].collections) == 2
-
-
-def test_alt_text_describes_the_first_lines():
     rows = [exact(f"m{index}", ONE, 1.0) for index in range(MOST_ITEMS + 2)]
     text = words(*utility_panels(rows, ["nicv"]))
     assert text.endswith("m7: 1.00 at ε = 1; and 2 more.")
@@ -86,10 +78,8 @@ def test_shares_with_errors_have_a_line_each():
 def test_cliques_are_described_with_the_largest_table_first():
     table = cliques(("a, b", -1, ""), ("b, c", 0, "b"))
     table["cells"] = np.array([4, 6000])
-    assert (
-        model_graph(table, title="t").alt_text
-        == "2 cliques of attributes. b, c: 6,000 cells; a, b: 4 cells."
-    )
+    expected = "2 cliques of attributes. b, c: 6,000 cells; a, b: 4 cells."
+    assert model_graph(table, title="t").alt_text == expected
 
 
 def test_a_map_is_described_by_its_axes_and_its_largest_centre():
@@ -101,7 +91,5 @@ def test_a_map_is_described_by_its_axes_and_its_largest_centre():
         "a: 2 centres, the largest at x = 3.00, y = 2.50 with 1,230 noisy rows; b: 2 centres."
     )
     strip = ClusterView.of("c", {"centres": {"x": np.array([1.0])}}, SQUARE[:1])
-    assert (
-        cluster_maps([strip], title="t").alt_text
-        == "Map of released centres: x runs to the right. c: 1 centres."
-    )
+    expected = "Map of released centres: x runs to the right. c: 1 centres."
+    assert cluster_maps([strip], title="t").alt_text == expected

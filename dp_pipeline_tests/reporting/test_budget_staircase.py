@@ -7,16 +7,10 @@ from pathlib import Path
 import pytest
 
 from dp_pipeline.config.amounts import Currency
-from dp_pipeline.ledger import Account, Charge, Ledger
+from dp_pipeline.ledger import Ledger
 from dp_pipeline.reporting.figures import BudgetHistory, budget, budget_staircase
 from dp_pipeline.reporting.figures.picture import MOST_BYTES
-
-DIALOG = 900
-"""Pixels of a picture that a browser window of 1300 shows whole in Dagster's dialog."""
-
-
-def pixels_across(picture: bytes) -> int:
-    return int.from_bytes(picture[16:20], "big")
+from dp_pipeline_tests.ledger.population import account, charge, release
 
 
 def at(month: int, day: int) -> datetime:
@@ -38,16 +32,28 @@ def history(**changes: object) -> BudgetHistory:
 @pytest.fixture
 def ledger(tmp_path: Path) -> Ledger:
     ledger = Ledger(tmp_path / "ledger")
-    account = Account(
-        "riders", "one row", "add_remove", "release", Fraction(3), per_month=Fraction(2)
-    )
-    ledger.open_account(account)
+    ledger.open_account(account("riders", ceiling="3", per_month=Fraction(2)))
     return ledger
 
 
-def charge(ledger: Ledger, key: str, *, nano: int, kind: str = "dp") -> None:
-    with ledger.reserve(Charge(key * 32, "riders", kind, nano, f"rides/{key}", {})):
-        pass
+def test_the_rows_of_a_ledger_tell_its_history(ledger: Ledger):
+    release(ledger, charge("ab", population="riders", epsilon="0.5"))
+    release(ledger, charge("free", population="riders", epsilon="0"))
+    ledger.raise_ceiling("riders", total=Fraction(5), per_month=None, reason="more", by="ana")
+    release(ledger, charge("cd", population="riders", epsilon="0.25"))
+    past = BudgetHistory.of("riders", ledger.entries("riders"), Currency())
+    assert past.sums == (Fraction("0.5"), Fraction("0.75"))
+    assert [limit for _, limit in past.ceilings] == [3, 5]
+    assert [limit for _, limit in past.limits] == [2, None]
+    assert [time for time, _ in past.charges] == sorted(time for time, _ in past.charges)
+
+
+def test_an_account_in_rho_has_its_limits_in_rho(tmp_path: Path):
+    ledger = Ledger(tmp_path / "ledger")
+    opened = account("riders", ceiling="3", delta=Fraction(1, 10**9))
+    ledger.open_account(opened)
+    past = BudgetHistory.of("riders", ledger.entries("riders"), opened.currency)
+    assert [limit for _, limit in past.ceilings] == [opened.limit]
 
 
 def test_sums_grow_charge_by_charge_and_months_are_added_up():
@@ -58,32 +64,6 @@ def test_sums_grow_charge_by_charge_and_months_are_added_up():
         "2026-02": Fraction("0.5"),
         "2026-04": Fraction(1),
     }
-
-
-def test_the_rows_of_a_ledger_tell_its_history(ledger: Ledger):
-    charge(ledger, "ab", nano=500_000_000)
-    ledger.raise_ceiling(
-        "riders", total=Fraction(5), per_month=None, reason="a longer study", by="ana"
-    )
-    charge(ledger, "cd", nano=250_000_000)
-    text = BudgetHistory.of("riders", ledger.entries("riders"), Currency())
-    assert text.sums == (Fraction("0.5"), Fraction("0.75"))
-    assert [limit for _, limit in text.ceilings] == [3, 5]
-    assert [limit for _, limit in text.limits] == [2, None]
-    assert [time for time, _ in text.charges] == sorted(time for time, _ in text.charges)
-
-
-def test_a_release_without_epsilon_is_no_step(ledger: Ledger):
-    charge(ledger, "ab", nano=0, kind="not-dp")
-    assert BudgetHistory.of("riders", ledger.entries("riders"), Currency()).charges == ()
-
-
-def test_an_account_in_rho_has_its_limits_in_rho(tmp_path: Path):
-    ledger, delta = Ledger(tmp_path / "ledger"), Fraction(1, 10**9)
-    account = Account("riders", "one row", "add_remove", "release", Fraction(3), delta)
-    ledger.open_account(account)
-    text = BudgetHistory.of("riders", ledger.entries("riders"), account.currency)
-    assert [limit for _, limit in text.ceilings] == [account.limit]
 
 
 @pytest.mark.chain
@@ -103,7 +83,8 @@ def test_an_account_in_rho_has_its_limits_in_rho(tmp_path: Path):
 def test_a_staircase_is_a_small_picture(changes: dict[str, object]):
     picture = budget_staircase(history(**changes)).png
     assert len(picture) < MOST_BYTES
-    assert pixels_across(picture) <= DIALOG
+    # A browser window of 1300 pixels shows so many whole in Dagster's dialog.
+    assert int.from_bytes(picture[16:20], "big") <= 900
 
 
 @pytest.mark.chain

@@ -77,11 +77,12 @@ def test_the_count_is_synced_second(path: Path, count: AnswerCount, monkeypatch)
     assert synced[1][1] == b"00000000000000000001\n"
 
 
-@pytest.mark.parametrize("kept", range(3))
-def test_answers_that_were_cut_off_are_noticed(kept: int, path: Path, count: AnswerCount):
+@pytest.mark.parametrize(("answers", "counted"), [(0, 3), (1, 3), (2, 3), (3, 0)])
+def test_answers_cut_off_or_an_older_count_are_noticed(answers, counted, path, count):
     draw(path, count, [], many=3)
-    cut(path, kept)
-    with pytest.raises(Damaged, match=rf"must hold the 3 answers .* but it holds {kept}"):
+    cut(path, answers)
+    count.write(counted)
+    with pytest.raises(Damaged, match=f"must hold the {counted} answers .* but it holds {answers}"):
         opened(path, count)
 
 
@@ -107,14 +108,7 @@ def test_a_broken_count_is_noticed(content: bytes | None, path: Path, count: Ans
         opened(path, count)
 
 
-def test_an_older_count_put_back_is_noticed(path: Path, count: AnswerCount):
-    draw(path, count, [], many=2)
-    count.write(0)
-    with pytest.raises(Damaged, match=r"must hold the 0 answers .* but it holds 2"):
-        opened(path, count)
-
-
-def crash_in_append(patch: pytest.MonkeyPatch, share: float) -> None:
+def crash_in_append(share: float) -> Callable[[pytest.MonkeyPatch], None]:
     """Crash once this share of the answer is written."""
 
     class TornFile(io.FileIO):
@@ -122,10 +116,10 @@ def crash_in_append(patch: pytest.MonkeyPatch, share: float) -> None:
             super().write(line[: int(share * len(line))])
             raise Crash
 
-    patch.setattr(os, "fdopen", TornFile)
+    return lambda patch: patch.setattr(os, "fdopen", TornFile)
 
 
-def crash_in_count(patch: pytest.MonkeyPatch, *, is_written: bool) -> None:
+def crash_in_count(*, is_written: bool) -> Callable[[pytest.MonkeyPatch], None]:
     write = AnswerCount.write
 
     def counted(self: AnswerCount, answers: int) -> None:
@@ -133,14 +127,14 @@ def crash_in_count(patch: pytest.MonkeyPatch, *, is_written: bool) -> None:
             write(self, answers)
         raise Crash
 
-    patch.setattr(AnswerCount, "write", counted)
+    return lambda patch: patch.setattr(AnswerCount, "write", counted)
 
 
 CRASHES: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], int]] = {
-    "before the answer is written": (lambda patch: crash_in_append(patch, 0), 0),
-    "while it is written": (lambda patch: crash_in_append(patch, 0.5), 0),
-    "between answer and count": (lambda patch: crash_in_count(patch, is_written=False), 1),
-    "after the count": (lambda patch: crash_in_count(patch, is_written=True), 1),
+    "before the answer is written": (crash_in_append(0), 0),
+    "while it is written": (crash_in_append(0.5), 0),
+    "between answer and count": (crash_in_count(is_written=False), 1),
+    "after the count": (crash_in_count(is_written=True), 1),
 }
 """How a process ends at one answer, and how many more answers are on disk then."""
 
@@ -154,8 +148,7 @@ def test_after_a_crash_one_answer_is_seen(crash: str, done: int, path: Path, cou
     with pytest.MonkeyPatch.context() as patch, pytest.raises(Crash):
         begin(patch)
         draw(path, count, seen)
-    stored = len(Transcript(path)) - 1
-    assert stored == done + other_answers
+    assert len(Transcript(path)) - 1 == done + other_answers
     for _ in range(2):
         draw(path, count, seen)
     assert len(set(seen)) == len(QUESTIONS), "somebody saw two answers to one question"
@@ -164,7 +157,7 @@ def test_after_a_crash_one_answer_is_seen(crash: str, done: int, path: Path, cou
 
 def test_an_answer_a_resumed_run_saw_is_counted_first(path: Path, count: AnswerCount):
     with pytest.MonkeyPatch.context() as patch, pytest.raises(Crash):
-        crash_in_count(patch, is_written=False)
+        crash_in_count(is_written=False)(patch)
         draw(path, count, [])
     assert count.read() == 0
     assert opened(path, count).recall("first") is not None

@@ -12,12 +12,7 @@ from dp_pipeline.config.encoding import Bins, Coordinate, Levels
 from dp_pipeline.results.bit_classes import CLASS, BitClasses, DeclaredBit, bit_count, declared_bits
 
 AGE = Attribute(
-    "age",
-    "age",
-    "clip",
-    coordinate=Coordinate(0.0, 60.0),
-    cells=Bins((0.0, 20.0, 40.0, 60.0)),
-    nullable=True,
+    "age", "age", "clip", Coordinate(0.0, 60.0), Bins((0.0, 20.0, 40.0, 60.0)), nullable=True
 )
 COLOUR = Attribute("colour", "colour", "drop", cells=Levels(("red", "green", "blue")))
 SMOKES = Attribute("smokes", "smokes", "drop", cells=Levels(("no", "yes")))
@@ -40,14 +35,6 @@ def test_bins_are_asked_for_thresholds_and_levels_one_by_one():
     ]
 
 
-def test_no_two_bits_say_the_same_or_the_contrary():
-    for bit, other in itertools.combinations(BITS, 2):
-        if bit.attribute == other.attribute:
-            size = PEOPLE[bit.attribute].size
-            contrary = tuple(1 - answer for answer in other.answers(size))
-            assert bit.answers(size) not in (other.answers(size), contrary)
-
-
 @pytest.mark.parametrize("nullable", [False, True])
 def test_bits_are_counted_without_making_them(nullable: bool):
     bins = [Bins.equal_width(0.0, 1.0, number) for number in (1, 2, 3, 9)]
@@ -59,59 +46,49 @@ def test_bits_are_counted_without_making_them(nullable: bool):
     assert bit_count(PEOPLE, PEOPLE.names) == len(BITS)
 
 
-def test_every_bit_has_a_key_of_its_own():
-    assert len({bit.key for bit in BITS}) == len(BITS)
+def test_no_two_bits_say_the_same_or_the_contrary():
+    for bit, other in itertools.combinations(BITS, 2):
+        if bit.attribute == other.attribute:
+            size = PEOPLE[bit.attribute].size
+            contrary = tuple(1 - answer for answer in other.answers(size))
+            assert bit.answers(size) not in (other.answers(size), contrary)
     alike = tuple(DeclaredBit("age>=20", "age", codes) for codes in ((1, 2), (2,), (3,)))
-    assert len({bit.key for bit in alike}) == 3
+    for bits in (BITS, alike):
+        assert len({bit.key for bit in bits}) == len(bits)
 
 
 bits = st.lists(st.sampled_from(BITS), min_size=1, max_size=6, unique=True)
 
 
-@given(bits)
-def test_every_set_of_possible_answers_is_a_class(kept: list[DeclaredBit]):
-    classes = BitClasses(tuple(kept), PEOPLE)
+@given(bits, st.sampled_from(BITS))
+def test_every_set_of_possible_answers_is_a_class(sample: list[DeclaredBit], other: DeclaredBit):
+    classes = BitClasses(tuple(sample), PEOPLE)
     rows = itertools.product(*(range(size) for size in PEOPLE.shape(PEOPLE.names)))
     codes = dict(zip(PEOPLE.names, np.array(list(rows)).T, strict=True))
     class_numbers = classes.of(codes)
-    given_answers = np.stack([np.isin(codes[bit.attribute], bit.codes) for bit in kept], axis=1)
-    assert (classes.answers[class_numbers] == given_answers).all()
+    answers = np.stack([np.isin(codes[bit.attribute], bit.codes) for bit in sample], axis=1)
+    assert (classes.answers[class_numbers] == answers).all()
     assert sorted(set(class_numbers.tolist())) == list(range(classes.size))
-    assert len({*map(tuple, given_answers.tolist())}) == classes.size <= 2 ** len(kept)
-
-
-@given(bits)
-def test_what_is_derived_at_the_gate_is_the_same_class(kept: list[DeclaredBit]):
-    classes = BitClasses(tuple(kept), PEOPLE)
+    assert len({*map(tuple, answers.tolist())}) == classes.size <= 2 ** len(sample)
+    # What is derived at the gate is the same class.
     groups = classes.derived_groups()
-    (of_groups,) = classes.derived_class().values()
     assert classes.derived_class().keys() == {CLASS}
-    rng = np.random.default_rng(1)
-    codes = {name: rng.integers(0, PEOPLE[name].size, 50) for name in PEOPLE.names}
-    finer = {
-        name: np.array(derived.groups)[codes[derived.attributes[0]]]
-        for name, derived in groups.items()
-    }
-    shape = [groups[name].size for name in of_groups.attributes]
-    cells = np.ravel_multi_index([finer[name] for name in of_groups.attributes], shape)
-    assert np.array(of_groups.groups)[cells].tolist() == classes.of(codes).tolist()
-
-
-@given(bits, st.sampled_from(BITS))
-def test_a_bit_that_splits_classes_adds_some(kept: list[DeclaredBit], other: DeclaredBit):
-    classes = BitClasses(tuple(kept), PEOPLE)
-    with_bit = BitClasses((*kept, other), PEOPLE)
+    (of_groups,) = classes.derived_class().values()
+    finer = [
+        np.array(groups[n].groups)[codes[groups[n].attributes[0]]] for n in of_groups.attributes
+    ]
+    cells = np.ravel_multi_index(finer, [groups[name].size for name in of_groups.attributes])
+    assert np.array(of_groups.groups)[cells].tolist() == class_numbers.tolist()
+    with_bit = BitClasses((*sample, other), PEOPLE)
     assert classes.are_split_by(other) == (with_bit.size > classes.size)
 
 
-@pytest.mark.parametrize("at", [0, 1])
-def test_the_last_level_is_decided_by_all_others(at: int):
-    colours = declared_bits(PEOPLE, ("colour",))
-    other_colours = (*colours[:at], *colours[at + 1 :])
-    assert not BitClasses(other_colours, PEOPLE).are_split_by(colours[at])
-    assert BitClasses(other_colours, PEOPLE).size == 3
-
-
-def test_before_there_is_a_bit_everybody_is_in_one_class():
+def test_the_last_level_is_decided_by_all_others():
+    red, *others = declared_bits(PEOPLE, ("colour",))
+    for left_out, remaining in ((red, others), (others[0], (red, others[1]))):
+        classes = BitClasses(tuple(remaining), PEOPLE)
+        assert not classes.are_split_by(left_out)
+        assert classes.size == 3
+    # Before there is a bit everybody is in one class.
     assert all(BitClasses((), PEOPLE).are_split_by(bit) for bit in BITS)
     assert BitClasses((), PEOPLE).size == 1

@@ -45,8 +45,11 @@ def halved(tree: BitTree, node: tuple[int, int], box: list[Coordinate]) -> list[
     return [low, high]
 
 
+Case = tuple[list[float], BitTree, Prefixes]
+
+
 @st.composite
-def some_nodes(draw: st.DrawFn) -> tuple[list[float], BitTree, Prefixes]:
+def some_nodes(draw: st.DrawFn) -> Case:
     """Sides of a box, its tree, and nodes that may overlap."""
     sides = draw(widths)
     tree = tree_over(sides)
@@ -79,12 +82,15 @@ def test_the_first_longest_side_is_halved(sides: list[float], most: int):
 
 
 @given(case=some_nodes())
-def test_a_node_is_what_halving_leaves(case: tuple[list[float], BitTree, Prefixes]):
+def test_a_node_is_what_halving_leaves(case: Case):
     sides, tree, nodes = case
     low, high = tree.boxes(nodes, box_of(sides))
     assert low.shape == high.shape == (len(nodes), len(sides))
     for index, node in enumerate(pairs_of(nodes)):
         assert np.allclose([low[index], high[index]], halved(tree, node, box_of(sides)), rtol=1e-12)
+    # A key is a 1 before the bits.
+    bits = ["1" + (format(b, f"0{n}b") if n else "") for n, b in pairs_of(nodes)]
+    assert [format(key, "b") for key in nodes.keys.tolist()] == bits
 
 
 @given(sides=widths, seed=st.integers(0, 99))
@@ -103,9 +109,8 @@ def test_a_row_lies_in_the_box_of_every_prefix_of_its_path(sides: list[float], s
 
 
 @given(case=some_nodes(), bits=st.integers(0, 4))
-def test_children_come_bit_by_bit(case: tuple[list[float], BitTree, Prefixes], bits: int):
-    _, _, nodes = case
-    step = nodes
+def test_children_come_bit_by_bit(case: Case, bits: int):
+    nodes = step = case[2]
     for _ in range(bits):
         step = step.children(1)
     assert pairs_of(nodes.children(bits)) == pairs_of(step)
@@ -113,25 +118,26 @@ def test_children_come_bit_by_bit(case: tuple[list[float], BitTree, Prefixes], b
     assert (nodes.children(bits).bits >> bits).tolist() == np.repeat(nodes.bits, 1 << bits).tolist()
 
 
+@given(case=some_nodes(), bits=st.integers(0, 16))
+def test_children_below_the_tree_are_refused(case: Case, bits: int):
+    _, tree, nodes = case
+    if (nodes.depths + bits <= tree.depth).all():
+        tree.require_nodes(nodes, bits)
+    else:
+        with pytest.raises(BoundaryViolation, match="depths of tree nodes"):
+            tree.require_nodes(nodes, bits)
+
+
 @given(case=grown_trees())
 def test_the_leaves_of_any_tree_tile_the_box(case: tuple[BitTree, Prefixes]):
     tree, leaves = case
     tree.require_nodes(leaves, 0)
-    finest = [
-        (bits << (tree.depth - depth)) + index
-        for depth, bits in pairs_of(leaves)
-        for index in range(1 << (tree.depth - depth))
-    ]
+    finest: list[int] = []
+    for depth, bits in pairs_of(leaves):
+        width = 1 << (tree.depth - depth)
+        finest += range(bits * width, (bits + 1) * width)
     assert sorted(finest) == list(range(1 << tree.depth))
     assert len(set(leaves.keys.tolist())) == len(leaves)
-
-
-@given(case=some_nodes())
-def test_a_key_is_a_1_before_the_bits(case: tuple[list[float], BitTree, Prefixes]):
-    nodes = case[2]
-    texts = [format(key, "b") for key in nodes.keys.tolist()]
-    bits = ["1" + (format(b, f"0{n}b") if n else "") for n, b in pairs_of(nodes)]
-    assert texts == bits
 
 
 def test_no_nodes_at_all_are_nodes_and_have_no_children():
@@ -167,23 +173,12 @@ NO_NODES = {
 
 @pytest.mark.parametrize("tree", NO_TREES.values(), ids=NO_TREES.keys())
 def test_what_is_no_tree_is_refused(tree: BitTree):
-    with pytest.raises(BoundaryViolation, match="most 40 times together"):
-        tree.require_axes()
-    with pytest.raises(BoundaryViolation, match="most 40 times together"):
-        tree.require_nodes(Prefixes.root(), 0)
+    for require in (tree.require_axes, lambda: tree.require_nodes(Prefixes.root(), 0)):
+        with pytest.raises(BoundaryViolation, match="most 40 times together"):
+            require()
 
 
 @pytest.mark.parametrize(("nodes", "bits"), NO_NODES.values(), ids=NO_NODES.keys())
 def test_what_is_no_node_is_refused(nodes: Prefixes, bits: int):
     with pytest.raises(BoundaryViolation, match="tree node"):
         FINE.require_nodes(nodes, bits)
-
-
-@given(case=some_nodes(), bits=st.integers(0, 16))
-def test_children_below_the_tree_are_refused(case, bits):
-    _, tree, nodes = case
-    if (nodes.depths + bits <= tree.depth).all():
-        tree.require_nodes(nodes, bits)
-    else:
-        with pytest.raises(BoundaryViolation, match="depths of tree nodes"):
-            tree.require_nodes(nodes, bits)

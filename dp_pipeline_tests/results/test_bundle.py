@@ -136,17 +136,19 @@ def test_json_that_is_no_bundle_is_damage(name: str):
 
 
 columns = st.one_of(
-    st.lists(st.integers(-(2**63), 2**63 - 1), max_size=4).map(lambda v: np.array(v, np.int64)),
-    st.lists(st.floats(), max_size=4).map(lambda v: np.array(v, np.float64)),
-    st.lists(st.text("ab", max_size=3), max_size=4).map(lambda v: np.array(v, np.str_)),
+    st.lists(cells, max_size=4).map(lambda values, kind=kind: np.array(values, kind))
+    for cells, kind in (
+        (st.integers(-(2**63), 2**63 - 1), np.int64),
+        (st.floats(), np.float64),
+        (st.text("ab", max_size=3), np.str_),
+    )
 )
 
 
-@given(one=columns, other=columns)
-def test_only_equal_tables_have_one_digest(one: np.ndarray, other: np.ndarray):
-    same = one.dtype.kind == other.dtype.kind and (
-        one.tolist() == other.tolist()
-        if one.dtype.kind == "U"
-        else one.tobytes() == other.tobytes()
-    )
-    assert (table_digest({"c": one}) == table_digest({"c": other})) is same
+@given(first=columns, second=columns)
+def test_only_equal_tables_have_one_digest(first: np.ndarray, second: np.ndarray):
+    contents = [
+        (c.dtype.kind, c.tolist() if c.dtype.kind == "U" else c.tobytes()) for c in (first, second)
+    ]
+    is_same = table_digest({"c": first}) == table_digest({"c": second})
+    assert is_same is (contents[0] == contents[1])

@@ -1,6 +1,5 @@
 """What charges cost a population, and how a bundle remembers it."""
 
-from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -45,27 +44,22 @@ def test_costs_in_rho_are_those_charged(epsilons: list[Fraction], rhos: list[Fra
 @pytest.mark.parametrize("currency", ["pure", "zcdp"])
 def test_a_bundle_in_rho_knows_which_charges_bought_its_quality(currency: str):
     own = (pure(TENTH), gaussian(TENTH)) if currency == "zcdp" else (pure(TENTH), pure(TENTH))
-    release_bundle = bundle(
-        *own, pure(TENTH), pure(2 * TENTH), evaluation="0.3", delta="1e-9", currency=currency
-    )
+    facts = {"evaluation": "0.3", "delta": "1e-9", "currency": currency}
+    result = bundle(*own, pure(TENTH), pure(2 * TENTH), **facts)
     squares = Fraction(1, 200) + TENTH if currency == "zcdp" else (2 * TENTH) ** 2 / 2
-    assert release_bundle.spent == squares + (3 * TENTH) ** 2 / 2
-    assert len(release_bundle.costs) == len(release_bundle.spends)
-    text = release_bundle.to_json()
-    assert Bundle.from_json(text, release_bundle.tables).to_json() == text
-    assert Bundle.from_json(text, release_bundle.tables).spends == release_bundle.spends
+    assert result.spent == squares + (3 * TENTH) ** 2 / 2
+    assert len(result.costs) == len(result.spends)
+    again = Bundle.from_json(result.to_json(), result.tables)
+    assert again.to_json() == result.to_json()
+    assert again.spends == result.spends
 
 
 def test_the_epsilon_that_holds_is_pure_where_every_charge_was():
     facts = {"delta": "1e-9", "currency": "pure", EARLIER_EVALUATION: "0.3"}
-    release_bundle = bundle(pure(TENTH), **facts)
-    assert (release_bundle.epsilon, release_bundle.spent) == (Fraction("0.4"), Fraction("0.005"))
-    assert release_bundle.charged == Fraction("0.005") + Fraction("0.045")
-    assert release_bundle.spent_text == "0.4 (ρ=0.05)"
-    mixed = replace(
-        release_bundle,
-        spends=(gaussian(TENTH),),
-        facts={**release_bundle.facts, "currency": "zcdp"},
-    )
+    result = bundle(pure(TENTH), **facts)
+    assert (result.epsilon, result.spent) == (Fraction("0.4"), Fraction("0.005"))
+    assert result.charged == Fraction("0.005") + Fraction("0.045")
+    assert result.spent_text == "0.4 (ρ=0.05)"
+    mixed = bundle(gaussian(TENTH), **{**facts, "currency": "zcdp"})
     assert mixed.epsilon == RHO.epsilon_of(TENTH + Fraction("0.045"))
     assert mixed.spent_text == RHO.text(TENTH + Fraction("0.045"))

@@ -37,9 +37,7 @@ def die(*_: object) -> None:
 
 
 def write_half(folder: Path) -> None:
-    write_atomically(
-        folder / "rows.parquet", lambda file: (file.write(b"half"), file.flush(), die())
-    )
+    write_atomically(folder / "rows", lambda file: (file.write(b"half"), file.flush(), die()))
 
 
 def write_half_a_folder(folder: Path) -> None:
@@ -51,34 +49,35 @@ def write_half_a_folder(folder: Path) -> None:
 WRITERS = [write_half, write_half_a_folder]
 
 
-def test_a_file_is_private_and_has_no_other_name(tmp_path: Path):
-    write_atomically(tmp_path / "a", b"one")
-    write_atomically(tmp_path / "a", b"two")
-    assert [path.name for path in tmp_path.iterdir()] == ["a"]
-    assert (tmp_path / "a").read_bytes() == b"two"
+@pytest.mark.parametrize("overwrite", [True, False])
+def test_a_file_is_private_and_has_no_other_name(overwrite: bool, tmp_path: Path):
+    for content in (b"one", b"two"):
+        write_atomically(tmp_path / "a", content, overwrite=overwrite)
+    assert list(tmp_path.iterdir()) == [tmp_path / "a"]
+    assert (tmp_path / "a").read_bytes() == (b"two" if overwrite else b"one")
     assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o600
 
 
-def test_what_must_not_be_replaced_stays(tmp_path: Path):
-    for content in (b"one", b"two"):
-        write_atomically(tmp_path / "a", lambda file, it=content: file.write(it), overwrite=False)
-    assert [path.name for path in tmp_path.iterdir()] == ["a"]
-    assert (tmp_path / "a").read_bytes() == b"one"
-
-
 @pytest.mark.parametrize("write", WRITERS)
-def test_old_leftovers_of_a_killed_writer_are_swept(write: Callable[[Path], None], tmp_path: Path):
-    other_file = tmp_path / "kept.parquet"
+def test_old_leftovers_of_a_killed_writer_are_swept(write, tmp_path: Path):
+    deep = tmp_path / "one" / "two"
+    deep.mkdir(parents=True)
+    other_file = deep / "kept.parquet"
     other_file.write_bytes(b"whole")
-    killed(lambda: write(tmp_path))
-    assert len(list(tmp_path.iterdir())) == 2
+    killed(lambda: write(deep))
+    assert len(list(deep.iterdir())) == 2
     # A young name may belong to a writer who has not locked it yet.
-    assert sweep(tmp_path) == []
+    assert sweep(deep) == []
     aged(tmp_path)
-    (leftover,) = leftovers(tmp_path)
-    assert sweep(tmp_path) == [leftover]
-    assert list(tmp_path.iterdir()) == [other_file]
+    (leftover,) = leftovers(deep)
+    # Folders below are swept only where that is asked.
     assert sweep(tmp_path) == []
+    assert sweep(tmp_path, below=True) == [leftover]
+    assert list(deep.iterdir()) == [other_file]
+    killed(lambda: write(deep))
+    aged(tmp_path)
+    assert len(sweep(deep)) == 1
+    assert sweep(deep) == []
 
 
 def test_what_a_living_writer_holds_is_never_swept_however_old(tmp_path: Path):
@@ -103,16 +102,6 @@ def test_nothing_with_a_name_of_its_own_is_swept(tmp_path: Path):
     aged(tmp_path)
     assert sweep(tmp_path, below=True) == []
     assert len(list(tmp_path.iterdir())) == len(names) + 1
-
-
-def test_folders_below_are_swept_where_that_is_asked(tmp_path: Path):
-    deep = tmp_path / "one" / "two"
-    deep.mkdir(parents=True)
-    killed(lambda: write_half(deep))
-    aged(tmp_path)
-    assert sweep(tmp_path) == []
-    (swept,) = sweep(tmp_path, below=True)
-    assert swept.parent == deep
 
 
 def test_every_temporary_name_is_known_to_who_sweeps():

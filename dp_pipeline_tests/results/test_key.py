@@ -33,11 +33,7 @@ CHANGES = {
 }
 
 
-def test_every_field_is_tested():
-    assert set(CHANGES) == {field.name for field in fields(ReleaseKey)}
-
-
-@pytest.mark.parametrize("field", CHANGES)
+@pytest.mark.parametrize("field", [field.name for field in fields(ReleaseKey)])
 def test_every_field_changes_the_digest(field: str):
     digests = {replace(KEY, **{field: value}).digest for value in CHANGES[field]}
     assert len(digests | {KEY.digest}) == 1 + len(CHANGES[field])
@@ -46,9 +42,6 @@ def test_every_field_changes_the_digest(field: str):
 def test_equal_keys_have_equal_digests_in_any_order():
     swapped = dict(reversed(KEY.measuring.items()))
     assert replace(KEY, measuring=swapped, epsilon=Fraction("0.50")).digest == KEY.digest
-
-
-def test_a_replicate_differs_in_nothing_else():
     assert KEY.with_replicate(2) == replace(KEY, replicate=2)
     assert KEY.with_replicate(0).digest == KEY.digest
 

@@ -31,14 +31,14 @@ def test_deviation_and_variance_are_those_of_a_table(concentrated: bool, distanc
     parts=st.lists(st.floats(0.01, 1), min_size=6, max_size=6),
 )
 def test_no_split_of_the_amount_has_less_noise_than_the_shares(
-    concentrated: bool, weights: list[float], amount: float, parts: list[float]
+    concentrated, weights, amount, parts
 ):
     rate = NoiseRate(concentrated, distance=3)
     least = rate.least(weights, amount)
 
     def noise(shares: list[float]) -> float:
-        each = [amount * share / sum(shares) for share in shares]
-        return sum(w * rate.mean_noise(one) for w, one in zip(weights, each, strict=True))
+        amounts = [amount * share / sum(shares) for share in shares]
+        return sum(w * rate.mean_noise(part) for w, part in zip(weights, amounts, strict=True))
 
     assert noise([rate.share(weight) for weight in weights]) == pytest.approx(least)
     assert noise(parts[: len(weights)]) >= least * (1 - 1e-9)

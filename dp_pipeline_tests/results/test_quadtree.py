@@ -43,19 +43,12 @@ def overlap(sets: list[set[tuple[int, ...]]]) -> bool:
 
 
 @given(case=any_nodes())
-def test_a_position_is_the_unravelled_cell(case: tuple[int, Nodes]):
-    dimensions, nodes = case
-    for height, cell, position in zip(
-        nodes.heights, nodes.cells, nodes.positions(dimensions), strict=True
-    ):
-        assert tuple(position) == np.unravel_index(cell, (1 << height,) * dimensions)
-
-
-@given(case=any_nodes())
 def test_children_partition_their_parent_exactly(case: tuple[int, Nodes]):
     dimensions, nodes = case
+    positions, many = nodes.positions(dimensions), 1 << dimensions
+    for height, cell, position in zip(nodes.heights, nodes.cells, positions, strict=True):
+        assert tuple(position) == np.unravel_index(cell, (1 << height,) * dimensions)
     children = nodes.children(dimensions)
-    many = 1 << dimensions
     assert children.heights.tolist() == [h + 1 for h in nodes.heights for _ in range(many)]
     parts = finest_cells(children, dimensions, DEPTH + 1)
     for index, cells in enumerate(finest_cells(nodes, dimensions, DEPTH + 1)):
@@ -67,9 +60,8 @@ def test_children_partition_their_parent_exactly(case: tuple[int, Nodes]):
 @pytest.mark.parametrize("dimensions", [1, 2, 3])
 def test_child_j_is_in_the_half_that_its_bits_say(dimensions: int):
     positions = Nodes.root().children(dimensions).positions(dimensions)
-    assert positions.tolist() == [
-        [j >> t & 1 for t in range(dimensions)] for j in range(1 << dimensions)
-    ]
+    expected = [[j >> t & 1 for t in range(dimensions)] for j in range(1 << dimensions)]
+    assert positions.tolist() == expected
 
 
 @given(case=any_nodes() | grown_trees())
@@ -79,22 +71,13 @@ def test_disjointness_is_what_brute_force_says(case: tuple[int, Nodes]):
     assert nodes.are_disjoint(dimensions, DEPTH) is expected
 
 
-@pytest.mark.parametrize(
-    "nodes",
-    [
-        nodes_of((3, 0)),
-        nodes_of((-1, 0)),
-        nodes_of((1, 4)),
-        nodes_of((0, 1)),
-        nodes_of((2, 16)),
-        nodes_of((1, -1)),
-        nodes_of((1, 1), (2, 99)),
-        nodes_of((0, 0), (2, 5)),
-        nodes_of((2, 5), (2, 5)),
-    ],
-)
-def test_nodes_that_overlap_or_do_not_exist_are_not_disjoint(nodes: Nodes):
-    assert nodes.are_disjoint(2, 2) is False
+ALONE = [(3, 0), (-1, 0), (1, 4), (0, 1), (2, 16), (1, -1)]
+TOGETHER = [((1, 1), (2, 99)), ((0, 0), (2, 5)), ((2, 5), (2, 5))]
+
+
+@pytest.mark.parametrize("pairs", [*((pair,) for pair in ALONE), *TOGETHER])
+def test_nodes_that_overlap_or_do_not_exist_are_not_disjoint(pairs: tuple[tuple[int, int], ...]):
+    assert nodes_of(*pairs).are_disjoint(2, 2) is False
 
 
 def test_no_nodes_at_all_are_disjoint_and_have_no_children():

@@ -50,14 +50,12 @@ def test_counts_are_those_of_a_loop(rows: list[tuple[int, ...]], names: list[str
 
 def test_columns_have_the_names_and_values_of_the_source():
     tables = table_of(ROWS).tables()
-    assert list(tables["synthetic"]) == list(NAMES)
-    assert tables["synthetic"]["colour"].tolist() == ["blue", "red", "green", "red"]
-    assert tables["synthetic"]["smokes"].tolist() == ["yes", "no", "no", "yes"]
-    numbers = tables["synthetic"]["y"]
-    assert TOWN["y"].cells.encode(numbers).tolist() == [0, 2, 1, 2]
-    assert {name: codes.tolist() for name, codes in tables["codes"].items()} == {
-        name: [row[index] for row in ROWS] for index, name in enumerate(NAMES)
-    }
+    synthetic = tables["synthetic"]
+    assert list(synthetic) == list(tables["codes"]) == list(NAMES)
+    assert synthetic["colour"].tolist() == ["blue", "red", "green", "red"]
+    assert synthetic["smokes"].tolist() == ["yes", "no", "no", "yes"]
+    assert TOWN["y"].cells.encode(synthetic["y"]).tolist() == [0, 2, 1, 2]
+    assert np.stack(list(tables["codes"].values()), axis=1).tolist() == [*map(list, ROWS)]
 
 
 def test_every_table_is_stored_beside_the_rows():
@@ -95,34 +93,30 @@ def test_large_tables_are_not_stored_cell_by_cell(monkeypatch: pytest.MonkeyPatc
     assert tables["measured"]["cells"].tolist() == [1, 6]
 
 
-@pytest.mark.parametrize("measured", [MEASURED, ()], ids=["measured", "nothing measured"])
-def test_a_table_of_no_rows_has_columns_of_their_types(measured: tuple[NoisyMarginal, ...]):
-    tables = table_of([], measured).tables()
-    filled = table_of(ROWS, measured).tables()
-    assert set(tables) == set(filled)
-    for name, columns in tables.items():
-        assert {len(values) for values in columns.values()} == {
-            0 if name in ("synthetic", "codes") else len(next(iter(filled[name].values())))
-        }
-        for column, values in columns.items():
-            assert values.dtype.kind == filled[name][column].dtype.kind
-    assert tables["marginals"]["probability"].sum() == pytest.approx(3)
-
-
 def test_the_seed_alone_decides_the_numbers_inside_the_bins():
     first, same, other = (table_of(ROWS, seed=seed).tables()["synthetic"] for seed in (5, 5, 6))
     assert first["y"].tolist() == same["y"].tolist() != other["y"].tolist()
     assert first["colour"].tolist() == other["colour"].tolist()
 
 
+@pytest.mark.parametrize("measured", [MEASURED, ()], ids=["measured", "nothing measured"])
+def test_a_table_of_no_rows_has_columns_of_their_types(measured: tuple[NoisyMarginal, ...]):
+    tables, filled = (table_of(rows, measured).tables() for rows in ([], ROWS))
+    assert set(tables) == set(filled)
+    for name, columns in tables.items():
+        for column, values in columns.items():
+            expected = filled[name][column]
+            assert values.dtype.kind == expected.dtype.kind
+            assert len(values) == (0 if name in ("synthetic", "codes") else len(expected))
+    assert tables["marginals"]["probability"].sum() == pytest.approx(3)
+
+
 def test_nullable_and_whole_attributes_come_back():
-    age = Attribute(
-        "age", "Age", "clip", Coordinate(0.0, 90.0), Bins((0.0, 30.0, 90.0)), is_integer=True
-    )
+    bins = Bins((0.0, 30.0, 90.0))
+    age = Attribute("age", "Age", "clip", Coordinate(0.0, 90.0), bins, is_integer=True)
     work = Attribute("work", "Work", "drop", cells=Levels(("paid", "none")), nullable=True)
-    domain = Domain((age, work))
-    codes = np.array([[0, 2], [1, 0]])
-    table = SyntheticTable(("age", "work"), codes, (), (("age",), ("work",)), (), domain, 1)
+    codes, names = np.array([[0, 2], [1, 0]]), ("age", "work")
+    table = SyntheticTable(names, codes, (), (("age",), ("work",)), (), Domain((age, work)), 1)
     columns = table.tables()["synthetic"]
     assert list(columns) == ["Age", "Work"]
     assert columns["Age"].dtype == np.int64

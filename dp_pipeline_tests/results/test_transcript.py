@@ -39,11 +39,6 @@ def full(path: Path) -> Path:
     return path
 
 
-def full_disk(_: int) -> None:
-    """In place of os.fsync."""
-    raise OSError("no space left")
-
-
 def stored(transcript: Transcript) -> Transcript:
     for question, answer in ANSWERS.items():
         transcript.store(question, answer)
@@ -53,9 +48,7 @@ def stored(transcript: Transcript) -> Transcript:
 def assert_replays(transcript: Transcript, many: int = len(ANSWERS)) -> None:
     """The first ``many`` answers come back, then none."""
     for question, answer in list(ANSWERS.items())[:many]:
-        record = transcript.recall(question)
-        assert record is not None
-        recalled = record.answer
+        recalled = transcript.recall(question).answer
         assert (recalled.dtype, recalled.shape) == (np.int64, answer.shape)
         assert (recalled == answer).all()
     assert transcript.recall("one more") is None
@@ -74,20 +67,13 @@ def test_stored_answers_are_recalled_in_order(full: Path):
         assert_replays(replayed)
 
 
+SCALES = st.none() | st.fractions(min_value=Fraction(1, 10**20)) | st.just(Fraction(5e-324))
+NUMBERS = st.lists(st.integers(-(2**63), 2**63 - 1), max_size=9)
+
+
 @settings(max_examples=30)
-@given(
-    answers=st.lists(
-        st.tuples(
-            st.text(max_size=20),
-            st.lists(st.integers(-(2**63), 2**63 - 1), max_size=9),
-            st.none() | st.fractions(min_value=Fraction(1, 10**20)) | st.just(Fraction(5e-324)),
-        ),
-        max_size=6,
-    )
-)
-def test_any_questions_and_answers_come_back_from_disk(
-    answers: list[tuple[str, list[int], Fraction | None]], tmp_path_factory: pytest.TempPathFactory
-):
+@given(answers=st.lists(st.tuples(st.text(max_size=20), NUMBERS, SCALES), max_size=6))
+def test_any_questions_and_answers_come_back_from_disk(answers, tmp_path_factory):
     path = tmp_path_factory.mktemp("any") / "t"
     Transcript.create(path, KEY)
     transcript = Transcript(path)
@@ -95,35 +81,30 @@ def test_any_questions_and_answers_come_back_from_disk(
         transcript.store(question, np.array(numbers, dtype=np.int64), scale=scale)
     reopened = Transcript(path)
     assert reopened.chain == transcript.chain
-    records = [reopened.recall(question) for question, _, _ in answers]
-    assert [(record.answer.tolist(), record.scale) for record in records] == [
-        record[1:] for record in answers
-    ]
+    for question, numbers, scale in answers:
+        record = reopened.recall(question)
+        assert (record.answer.tolist(), record.scale) == (numbers, scale)
 
 
 def test_an_interrupted_release_goes_on_where_it_stopped(path: Path):
-    first = Transcript(path)
-    first.store("number of rows", ANSWERS["number of rows"])
-    second = Transcript(path)
-    assert second.recall("number of rows").answer == 7
-    assert second.recall("grid") is None
+    Transcript(path).store("number of rows", ANSWERS["number of rows"])
+    transcript = Transcript(path)
+    assert transcript.recall("number of rows").answer == 7
+    assert transcript.recall("grid") is None
     for question in list(ANSWERS)[1:]:
-        second.store(question, ANSWERS[question])
+        transcript.store(question, ANSWERS[question])
     assert_replays(Transcript(path))
 
 
 def test_another_question_at_the_same_place_is_refused(full: Path):
-    with pytest.raises(
-        OtherQuestion, match="is to 'number of rows', but the model now asks 'grid'"
-    ):
+    expected = "is to 'number of rows', but the model now asks 'grid'"
+    with pytest.raises(OtherQuestion, match=expected):
         Transcript(full).recall("grid")
 
 
 def test_a_changed_answer_does_not_change_the_record(full: Path):
     transcript = Transcript(full)
-    record = transcript.recall("number of rows")
-    assert record is not None
-    record.answer[...] += 1
+    transcript.recall("number of rows").answer[...] += 1
     assert transcript.records[1].answer == 7
 
 
@@ -152,6 +133,9 @@ def test_store_returns_after_fsync(path: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 def test_an_unwritten_answer_is_not_kept(path: Path, monkeypatch: pytest.MonkeyPatch):
+    def full_disk(_: int) -> None:
+        raise OSError("no space left")
+
     transcript = Transcript(path)
     monkeypatch.setattr(os, "fsync", full_disk)
     with pytest.raises(OSError, match="no space"):
