@@ -39,7 +39,7 @@ def test_all_pairs_of_a_large_clique_are_sums_of_it():
         assert np.allclose(got, summed(table, names, pair))
 
 
-def test_no_marginals_are_no_cells_and_those_of_no_clique_are_refused():
+def test_no_marginals_are_no_cells():
     model = GraphicalModel(JunctionTree((("a",), ("b",)), ((0, 1),)), {"a": 3, "b": 2})
     projection = Projection(model, [])
     assert projection.forward([np.ones(3), np.ones(2)]).shape == (0,)

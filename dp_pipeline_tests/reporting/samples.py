@@ -198,12 +198,15 @@ MARKUP = ("# x", "- x", "1. x", "---", "===", "> x", "| x |", "![a](b)", "<b>", 
 """Texts that would be more than text at the beginning of a line, or anywhere."""
 
 
-def block(line: str) -> str:
+def require_no_markup(lines: list[str], plain: list[str]) -> None:
+    """Fail if lines of Markdown are more than the plain ones, or have a tag or a link."""
+    assert [_begin(line) for line in lines] == [_begin(line) for line in plain]
+    bars = r"(?<!\\)(?:\\\\)*\|"
+    assert [re.findall(bars, line) for line in lines] == [re.findall(bars, line) for line in plain]
+    assert not re.search(r"(?<!\\)(?:\\\\)*[<\[`&]", "\n".join(lines))
+
+
+def _begin(line: str) -> str:
     """How a line of Markdown begins, where it is a heading, a point, a line of a table …"""
     start = re.match(r"#+ |([-+*] )+|\d+[.)] |\||>|=+$|-+$| {4}", line)
     return start.group() if start else "a paragraph" if line else "nothing"
-
-
-def bars(line: str) -> int:
-    """Where a table has its columns."""
-    return len(re.findall(r"(?<!\\)(?:\\\\)*\|", line))

@@ -26,30 +26,23 @@ def auc(**values: dict[int, float]) -> Picture:
 
 def test_a_plot_shows_its_numbers():
     flat, steep = {2: 0.9, 50: 0.9}, {2: 0.9, 50: 0.8}
-    synthetic = [auc(a=flat, b=steep), auc(a=steep, b=steep), auc(b=flat, a=steep)]
-    assert line_styles(*synthetic) == 3
-    assert line_styles(synthetic[0], auc(a=flat, b=steep)) == 1
-
-
-def test_k_of_zero_has_a_place_of_its_own():
-    assert line_styles(auc(a={0: 0.9, 2: 0.8}), auc(a={1: 0.9, 2: 0.8})) == 2
-    assert line_styles(auc(a={0: 0.9, 2: 0.8}), auc(a={2: 0.8})) == 2
+    plots = [auc(a=flat, b=steep), auc(a=steep, b=steep), auc(b=flat, a=steep)]
+    assert line_styles(*plots) == 3
+    assert line_styles(plots[0], auc(a=flat, b=steep)) == 1
+    # K = 0 has a place of its own.
+    assert line_styles(auc(a={0: 0.9, 2: 0.8}), auc(a={1: 0.9, 2: 0.8}), auc(a={2: 0.8})) == 3
+    # A method keeps its look when another one has no numbers.
+    lines = {"b": {2: 0.9, 5: 0.8}}
+    assert line_styles(auc(a={2: NAN}, **lines), auc(**lines)) == 2
 
 
 def test_a_k_without_a_number_breaks_the_line():
-    total = {0: 0.9, 2: 0.85, 5: 0.8}
-    assert (
-        line_styles(auc(a=total, b={0: 0.9, 2: NAN, 5: 0.8}), auc(a=total, b={0: 0.9, 5: 0.8})) == 1
+    broken, absent, unbroken = (
+        auc(a={0: 0.9, 2: 0.85, 5: 0.8}, b={0: 0.9, **middle, 5: 0.8})
+        for middle in ({2: NAN}, {}, {2: 0.85})
     )
-    assert (
-        line_styles(auc(a=total, b={0: 0.9, 2: 0.85, 5: 0.8}), auc(a=total, b={0: 0.9, 5: 0.8}))
-        == 2
-    )
-
-
-def test_a_method_keeps_its_look_when_another_one_has_no_numbers():
-    lines = {"b": {2: 0.9, 5: 0.8}}
-    assert line_styles(auc(a={2: NAN}, **lines), auc(**lines)) == 2
+    assert line_styles(broken, absent) == 1
+    assert line_styles(unbroken, absent) == 2
 
 
 @pytest.mark.parametrize("figure", ["auc", "seconds", "kept"])
@@ -77,9 +70,7 @@ def test_chart_over_k_takes_awkward_numbers(values, figure: str):
 
 def test_ten_methods_at_six_k_are_one_small_picture():
     rng = np.random.default_rng(7)
-    values = {
-        f"method_{index}": {k: rng.random() for k in (0, 2, 5, 10, 20, 50)} for index in range(10)
-    }
+    values = {f"m_{at}": {k: rng.random() for k in (0, 2, 5, 10, 20, 50)} for at in range(10)}
     height, width = pixels(plot(values)).shape[:2]
     assert height < width
 

@@ -30,33 +30,20 @@ def places(**intervals: Coordinate) -> DatasetSpec:
     return spec(domain=Domain(attributes))
 
 
-def test_sizes_are_those_that_were_counted():
-    counted = {**TWO, "sizes": {"size": np.array([7.0, -2.0])}, "synopsis": synopsis(1, 1, 1, 1)}
-    sizes = cluster_sizes(counted)
-    assert sizes is not None
-    assert sizes.tolist() == [7.0, -2.0]
-
-
-def test_cluster_sizes_are_weights_of_the_nearest_boxes():
-    sizes = cluster_sizes({**TWO, "synopsis": synopsis(6, 2, -5, 1)})
-    assert sizes is not None
-    assert sizes.sum() == pytest.approx(4)
-    lower = synopsis(6, 2, -5, 1)
-    expected = lower["weight"][lower["x_upper"] <= 2].sum()
-    assert sizes[0] == pytest.approx(expected)
-
-
-def test_a_release_without_counts_has_no_sizes():
-    assert cluster_sizes(TWO) is None
-    assert centre_table(TWO, most_columns=5) == (["x", "y"], [["1", "2"], ["3", "2"]])
-    assert centre_table({}, most_columns=5) == ([], [])
-
-
-def test_a_table_of_centres_ends_with_their_noisy_rows():
+def test_cluster_sizes_are_counted_or_weights_of_nearest_boxes():
     counted = {**TWO, "sizes": {"size": np.array([1234.0, -2.0])}}
+    assert cluster_sizes({**counted, "synopsis": synopsis(1, 1, 1, 1)}).tolist() == [1234.0, -2.0]
+    boxes = synopsis(6, 2, -5, 1)
+    sizes = cluster_sizes({**TWO, "synopsis": boxes})
+    assert sizes.sum() == pytest.approx(4)
+    assert sizes[0] == pytest.approx(boxes["weight"][boxes["x_upper"] <= 2].sum())
     head, lines = centre_table(counted, most_columns=5)
     assert head == ["x", "y", "noisy rows"]
     assert lines == [["1", "2", "1,230"], ["3", "2", "-2"]]
+    # A release without counts has no sizes.
+    assert cluster_sizes(TWO) is None
+    assert centre_table(TWO, most_columns=5) == (["x", "y"], [["1", "2"], ["3", "2"]])
+    assert centre_table({}, most_columns=5) == ([], [])
 
 
 def test_of_many_columns_and_centres_the_first_are_listed():
@@ -89,26 +76,24 @@ def test_error_in_metres_needs_both_names(columns: Any, unit: str | None):
 
 
 def test_the_noise_of_an_error_is_in_metres_too():
-    bought = QualityRow("m", HALF, "nicv", 0.0004, 0.00001, "squared data units")
-    (row,) = metre_rows(places(lat=LAT, lon=LON), ("lat", "lon"), [bought])
-    metres = 94_949.0
+    rows = [
+        QualityRow("m", HALF, "nicv", value, scale, "squared data units")
+        for value, scale in ((0.0004, 0.00001), (0.0, 1e-6))
+    ]
+    row, nothing = metre_rows(places(lat=LAT, lon=LON), ("lat", "lon"), rows)
     step = (0.0004 + 0.00001) ** 0.5 - 0.0004**0.5
-    assert row.scale == pytest.approx(step * metres, rel=0.02)
-    (nothing,) = metre_rows(
-        places(lat=LAT, lon=LON), ("lat", "lon"), [QualityRow("m", HALF, "nicv", 0.0, 1e-6, "u")]
-    )
+    assert row.scale == pytest.approx(step * 94_949, rel=0.02)
     assert nothing.value == 0
-    assert nothing.scale == pytest.approx(0.001 * metres, rel=0.01)
+    assert nothing.scale == pytest.approx(0.001 * 94_949, rel=0.01)
 
 
 def test_noise_in_metres_stays_finite():
     values = [-1e-4, 0.0, 1e-12, 1e-6, 0.99e-4, 1.01e-4, 2e-4, 1e-2]
-    bought = [QualityRow("m", HALF, "nicv", value, 1e-4, "u") for value in values]
-    displayed = metre_rows(places(lat=LAT, lon=LON), ("lat", "lon"), bought)
-    scales = [row.scale for row in displayed if row.scale is not None]
-    assert len(scales) == len(values)
+    rows = [QualityRow("m", HALF, "nicv", value, 1e-4, "u") for value in values]
+    scales = [row.scale for row in metre_rows(places(lat=LAT, lon=LON), ("lat", "lon"), rows)]
     # It falls with the value, by half where the first order begins to hold.
     assert scales == sorted(scales, reverse=True)
+    assert len(scales) == len(values)
     assert max(scales) == pytest.approx(0.01 * 94_949, rel=0.01)
     assert scales[4] < 2.1 * scales[5]
 
@@ -124,13 +109,9 @@ def test_noise_in_metres_stays_finite():
     ids=["no degrees", "money among them", "the whole earth", "no centres"],
 )
 def test_what_is_no_place_in_degrees_has_no_error_in_metres(intervals: Any, columns: Any):
-    rows = [exact("m", Fraction(1), 0.5)]
-    assert metre_rows(places(**intervals), columns, rows) == []
-
-
-def test_other_metrics_have_no_metres():
-    rows = [exact("m", HALF, 1.0, metric="nicv_ratio")]
-    assert metre_rows(places(lat=LAT, lon=LON), ("lat", "lon"), rows) == []
+    assert metre_rows(places(**intervals), columns, [exact("m", Fraction(1), 0.5)]) == []
+    other = [exact("m", HALF, 1.0, metric="nicv_ratio")]
+    assert metre_rows(places(lat=LAT, lon=LON), ("lat", "lon"), other) == []
 
 
 def test_centres_along_dates_are_written_as_dates():

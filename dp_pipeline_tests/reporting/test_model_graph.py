@@ -34,42 +34,29 @@ def graph_of(parents: list[int], *, most: int = 1000) -> ModelGraph:
 @given(trees())
 def test_every_clique_stands_once_below_the_one_it_hangs_on(parents: list[int]):
     graph = graph_of(parents)
-    result = [int(node.own[0].removeprefix("own ")) for node in graph.nodes]
-    assert sorted(result) == list(range(len(parents)))
-    for index, node in enumerate(graph.nodes):
-        above = None if node.parent is None else result[node.parent]
-        assert above == (parents[result[index]] if parents[result[index]] >= 0 else None)
-        assert node.parent is None or node.parent < index
+    nodes = graph.nodes
+    places = [int(node.own[0].removeprefix("own ")) for node in nodes]
+    assert sorted(places) == list(range(len(parents)))
     assert (graph.hidden, graph.links) == (0, sum(parent >= 0 for parent in parents))
-
-
-@pytest.mark.chain
-@given(trees())
-def test_lanes_grow_with_the_logarithm_of_the_cliques(parents: list[int]):
-    nodes = graph_of(parents).nodes
+    # Lanes grow with the logarithm of the cliques.
     assert max(node.lane for node in nodes) <= math.log2(len(nodes))
-    for node in nodes:
-        assert node.lane == 0 or node.parent is not None
-
-
-@pytest.mark.chain
-@given(trees())
-def test_no_link_runs_through_a_clique_that_it_does_not_join(parents: list[int]):
-    nodes = graph_of(parents).nodes
     for index, node in enumerate(nodes):
-        if node.parent is not None:
-            between = nodes[node.parent + 1 : index]
-            assert all(item.lane > nodes[node.parent].lane for item in between)
+        if node.parent is None:
+            assert (parents[places[index]], node.lane) == (-1, 0)
+            continue
+        assert node.parent < index
+        assert places[node.parent] == parents[places[index]]
+        # No link runs through a clique that it does not join.
+        between = nodes[node.parent + 1 : index]
+        assert all(item.lane > nodes[node.parent].lane for item in between)
 
 
 @pytest.mark.chain
 @given(trees(), st.integers(1, 20))
 def test_graph_has_the_cliques_nearest_to_a_root(parents: list[int], most: int):
     graph = graph_of(parents, most=most)
-    assert (len(graph.nodes), graph.hidden) == (
-        min(most, len(parents)),
-        max(0, len(parents) - most),
-    )
+    assert len(graph.nodes) == min(most, len(parents))
+    assert graph.hidden == max(0, len(parents) - most)
 
     def depth(index: int) -> int:
         return 0 if parents[index] < 0 else 1 + depth(parents[index])
@@ -81,13 +68,8 @@ def test_graph_has_the_cliques_nearest_to_a_root(parents: list[int], most: int):
 
 def test_a_chain_is_one_lane_and_light_branches_come_first():
     assert [node.lane for node in graph_of([-1, 0, 1, 2]).nodes] == [0, 0, 0, 0]
-    branched = graph_of([-1, 0, 0, 1])
-    assert [(node.own[0], node.lane) for node in branched.nodes] == [
-        ("own 0", 0),
-        ("own 2", 1),
-        ("own 1", 0),
-        ("own 3", 0),
-    ]
+    branched = [(node.own[0], node.lane) for node in graph_of([-1, 0, 0, 1]).nodes]
+    assert branched == [("own 0", 0), ("own 2", 1), ("own 1", 0), ("own 3", 0)]
 
 
 def test_cliques_that_share_nothing_have_no_link():
@@ -95,7 +77,4 @@ def test_cliques_that_share_nothing_have_no_link():
     linked = {node.own: node.parent for node in graph.nodes}
     assert linked == {("a", "b"): None, ("c",): None, ("d",): 0}
     assert [node.separator for node in graph.nodes] == [(), ("b",), ()]
-
-
-def test_there_is_a_graph_of_nothing():
     assert ModelGraph.of(cliques(), most=9) == ModelGraph((), 0)

@@ -17,7 +17,6 @@ from dp_pipeline.config.catalogue import find_spec
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.domain import Attribute, Domain, RowsOfPerson
 from dp_pipeline.config.encoding import Bins, Coordinate, IntArray, Levels
-from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.models import MODELS, build_model
 from dp_pipeline.models.base import declared_guarantee
@@ -28,10 +27,9 @@ from dp_pipeline.raw.ingest import ingest
 from dp_pipeline.raw.prepare import prepare
 from dp_pipeline.raw.snapshot import Snapshot, mark_validated
 from dp_pipeline.reporting.plausibility import NoisyTotal, bundle_warnings, release_warnings
-from dp_pipeline.results.accountant import Accountant
 from dp_pipeline.results.bundle import K_ANONYMITY, Bundle
 from dp_pipeline.results.synthetic_table import SyntheticTable
-from dp_pipeline.results.transcript import Transcript
+from dp_pipeline_tests.instruments import curator_over
 from dp_pipeline_tests.models.test_units import couples, fit
 from dp_pipeline_tests.models.test_units import domain as units_domain
 from dp_pipeline_tests.populations import TOWN
@@ -56,7 +54,7 @@ def over_square(places: Any, **changes: Any) -> tuple[DatasetSpec, MemoryCounter
     rows = np.asarray(places, dtype=np.float64).reshape(-1, 2)
     coordinates = {
         name: SQUARE[name].coordinate.encode(rows[:, axis]).astype(np.int32)
-        for axis, name in enumerate(("x", "y"))
+        for axis, name in enumerate(SQUARE.names)
     }
     counter = MemoryCounter(SQUARE, coordinates=coordinates, codes={}, rows=len(rows))
     return sample_spec(**{"domain": SQUARE, "nominal_rows": 10_000, **changes}), counter
@@ -65,13 +63,12 @@ def over_square(places: Any, **changes: Any) -> tuple[DatasetSpec, MemoryCounter
 def over_people(codes: IntArray, **changes: Any) -> tuple[DatasetSpec, MemoryCounter]:
     """A declaration that expects 10,000 rows, and rows with some codes (n, 2)."""
     columns = {name: codes[:, axis].astype(np.uint8) for axis, name in enumerate(PEOPLE.names)}
-    counter = MemoryCounter(
-        PEOPLE,
-        coordinates={"age": np.zeros(len(codes), dtype=np.int32)},
-        codes=columns,
-        rows=len(codes),
-    )
+    ages, many = {"age": np.zeros(len(codes), dtype=np.int32)}, len(codes)
+    counter = MemoryCounter(PEOPLE, coordinates=ages, codes=columns, rows=many)
     return sample_spec(**{"domain": PEOPLE, "nominal_rows": 10_000, **changes}), counter
+
+
+EMPTY = np.zeros((0, 2), dtype=np.int64)
 
 
 def released_table(
@@ -88,20 +85,20 @@ def released_table(
     spec = replace(spec, models={model: spec.models.get(model, parameters)}, partitions=(amount,))
     built = build_model(spec, model)
     claim = declared_guarantee(spec, built, amount)
-    accountant = Accountant(claim.amount, claim.currency)
-    curator = Curator(
+    curator = curator_over(
         counter,
+        epsilon=claim.amount,
+        currency=claim.currency,
         domain=spec.domain,
         distance=spec.distance,
-        accountant=accountant,
-        transcript=Transcript(),
         noise=SeededNoise(seed),
         benchmark=not spec.is_release,
         relation=spec.relation,
     )
     released = built.fit(curator, epsilon=amount, rng=np.random.default_rng(seed))
     facts = {"kind": "dp", "model": model, "epsilon": epsilon, "evaluation": "none"}
-    return spec, Bundle("ab" * 32, facts, accountant.spends, {}, released.tables(), "cd" * 32)
+    spends = curator.accountant.spends
+    return spec, Bundle("ab" * 32, facts, spends, {}, released.tables(), "cd" * 32)
 
 
 def warnings_of(*population: Any, **parameters: Any) -> tuple[str, ...]:
@@ -119,12 +116,9 @@ def blobs(rows: int, *, seed: int = 3) -> np.ndarray:
     return np.clip(towns + rng.normal(0, 0.2, (rows, 2)), 0, 4)
 
 
-NOBODY = np.zeros((0, 2))
-
-
 @pytest.mark.parametrize("model", CLUSTERINGS)
 def test_clustering_of_dropped_rows_warns_of_few_rows(model: str):
-    warnings = warnings_of(over_square(NOBODY), model, k="3")
+    warnings = warnings_of(over_square(EMPTY), model, k="3")
     assert "Few rows" in kinds(warnings)
     assert "10,000 that nominal_rows declares" in warnings[0]
 
@@ -140,75 +134,64 @@ def test_a_nominal_number_that_is_wrong_by_a_fifth_is_no_news(model: str, epsilo
 @pytest.mark.chain
 @pytest.mark.parametrize("model", TABLES)
 def test_table_of_dropped_rows_warns_of_few_rows(model: str):
-    empty = np.zeros((0, 2), dtype=np.int64)
-    assert kinds(warnings_of(over_people(empty), model)) == ["Few rows"]
+    assert kinds(warnings_of(over_people(EMPTY), model)) == ["Few rows"]
     many = np.random.default_rng(1).integers(0, 3, (8_000, 2))
     assert warnings_of(over_people(many), model, "0.1") == ()
 
 
 def test_empty_table_is_recognised_by_its_noise():
-    empty = np.zeros((0, 2), dtype=np.int64)
-    few = over_people(empty, nominal_rows=None)
+    few = over_people(EMPTY, nominal_rows=None)
     assert kinds(warnings_of(few, "independent")) == ["No rows to be seen"]
-    assert kinds(warnings_of(over_square(NOBODY, nominal_rows=None), "eug_kmeans", k="1")) == [
-        "Weak signal"
-    ]
+    square = over_square(EMPTY, nominal_rows=None)
+    assert kinds(warnings_of(square, "eug_kmeans", k="1")) == ["Weak signal"]
 
 
 def test_fifty_centres_of_three_hundred_rows_are_mostly_noise():
-    weak = warnings_of(over_square(blobs(300), nominal_rows=300), "htree_kmeans", "0.1", k="50")
-    assert kinds(weak) == ["Weak signal"]
-    assert "50 centres are mostly noise" in weak[0]
-    strong = warnings_of(over_square(blobs(300), nominal_rows=300), "htree_kmeans", "1", k="3")
-    assert strong == ()
+    few = over_square(blobs(300), nominal_rows=300)
+    (weak,) = warnings_of(few, "htree_kmeans", "0.1", k="50")
+    assert weak.startswith("Weak signal:")
+    assert "50 centres are mostly noise" in weak
+    assert warnings_of(few, "htree_kmeans", "1", k="3") == ()
+    replaced = over_square(blobs(300), relation="replace_one")
+    advice = warnings_of(replaced, "htree_kmeans", k="50")[-1]
+    assert "N·ε/(k·2) must be at least 20, where neighbouring tables differ by 2 rows" in advice
+    assert advice.endswith("Fewer centres or a larger ε would help.")
 
 
 def test_persons_with_many_rows_are_a_weaker_signal():
-    person = RowsOfPerson("rider", 20)
-    rows = over_square(blobs(3_000), nominal_rows=3_000)
-    assert warnings_of(rows, "eug_kmeans", "0.5", k="10") == ()
-    of_persons = (replace(rows[0], protection=person), rows[1])
-    (message,) = warnings_of(of_persons, "eug_kmeans", "0.5", k="10")
+    spec, counter = over_square(blobs(3_000), nominal_rows=3_000)
+    assert warnings_of((spec, counter), "eug_kmeans", "0.5", k="10") == ()
+    of_persons = replace(spec, protection=RowsOfPerson("rider", 20))
+    (message,) = warnings_of((of_persons, counter), "eug_kmeans", "0.5", k="10")
     # The formula is that of the number behind it: about 3,000 · 0.5 / (10 · 20), and not 150.
     assert "N·ε/(k·20) must be at least 20, where neighbouring tables differ by 20 rows" in message
     assert float(message.partition(", but it is ")[2].partition(" ")[0]) < 20
     assert message.endswith("Fewer centres, a larger ε or a smaller at_most would help.")
 
 
-def test_advice_fits_one_row_a_person():
-    weak = warnings_of(over_square(blobs(300), relation="replace_one"), "htree_kmeans", k="50")
-    assert "N·ε/(k·2) must be at least 20, where neighbouring tables differ by 2 rows" in weak[-1]
-    assert weak[-1].endswith("Fewer centres or a larger ε would help.")
-
-
 @pytest.mark.parametrize("model", ["htree_kmeans", "privtree_kmeans", "dp_kmeans_pp"])
 def test_rows_clipped_to_a_bound_give_a_warning(model: str):
     clipped = blobs(10_000)
     clipped[:, 1] = 4.0
-    (message,) = warnings_of(over_square(clipped), model, "1", k="3")
+    spec, counter = over_square(clipped)
+    (message,) = warnings_of((spec, counter), model, "1", k="3")
     assert message.startswith("At a bound: ")
     assert "at the upper bound of y; numbers beyond it are clipped to it: bounds or" in message
-
-
-def test_dropped_rows_are_not_called_clipped():
-    dropping = Domain(tuple(replace(axis, on_invalid="drop") for axis in SQUARE))
-    clipped = blobs(10_000)
-    clipped[:, 1] = 4.0
-    spec, counter = over_square(clipped)
-    (message,) = warnings_of((replace(spec, domain=dropping), counter), "dp_kmeans_pp", "1", k="3")
+    dropping = replace(
+        spec, domain=Domain(tuple(replace(axis, on_invalid="drop") for axis in SQUARE))
+    )
+    (message,) = warnings_of((dropping, counter), model, "1", k="3")
     assert "at the upper bound of y; numbers beyond it are dropped with their rows: bo" in message
 
 
 def test_column_of_other_values_warns_of_one_level():
-    unknown = np.column_stack([np.arange(10_000) % 3, np.full(10_000, 2)])
-    (message,) = warnings_of(over_people(unknown), "one_shot", "1")
+    thirds = np.arange(10_000) % 3
+    unknown, young = ([thirds, 0 * thirds + 2], [0 * thirds, thirds])
+    (message,) = warnings_of(over_people(np.stack(unknown, axis=1)), "one_shot", "1")
     assert message.startswith("One level: ")
     assert "tenure = '?'" in message
-
-
-def test_number_in_its_first_bin_gives_no_warning():
-    young = np.column_stack([np.zeros(10_000), np.arange(10_000) % 3]).astype(np.int64)
-    assert warnings_of(over_people(young), "one_shot", "1") == ()
+    # A number in its first bin gives no warning.
+    assert warnings_of(over_people(np.stack(young, axis=1)), "one_shot", "1") == ()
 
 
 def test_the_total_of_a_bundle_is_that_of_its_measured_tables():
@@ -226,21 +209,12 @@ def test_the_total_of_a_bundle_is_that_of_its_measured_tables():
 
 def test_totals_of_stored_tables_and_of_a_release_agree():
     spec, counter = over_people(np.random.default_rng(1).integers(0, 3, (5_000, 2)))
-    accountant = Accountant(Fraction(1))
-    curator = Curator(
-        counter,
-        domain=spec.domain,
-        distance=1,
-        accountant=accountant,
-        transcript=Transcript(),
-        noise=SeededNoise(5),
-    )
+    noise = SeededNoise(5)
+    curator = curator_over(counter, epsilon=Fraction(1), domain=spec.domain, noise=noise)
     table = MODELS["one_shot"]().fit(curator, epsilon=Fraction(1), rng=np.random.default_rng(0))
     assert isinstance(table, SyntheticTable)
-    of_tables = NoisyTotal.of_tables(table.tables(), accountant.spends, distance=1)
+    of_tables = NoisyTotal.of_tables(table.tables(), curator.accountant.spends, distance=1)
     of_counts = NoisyTotal.of_counts(table.noisy_counts)
-    assert of_tables is not None
-    assert of_counts is not None
     assert of_tables.rows == pytest.approx(of_counts.rows)
     assert of_tables.deviation == pytest.approx(of_counts.deviation)
 
@@ -266,15 +240,14 @@ def test_the_deviation_of_a_total_is_not_below_that_of_its_noise(model: str, row
 
 
 def test_class_table_warns_without_a_class():
-    classes = {"classes": {"rows": np.array([40, 60])}, "claims": {}}
-    spec, bundle = released_table(over_people(np.zeros((0, 2), dtype=np.int64)), "independent")
-    assert bundle_warnings(spec, replace(bundle, tables=classes)) == ()
-    empty = {"classes": {"rows": np.zeros(0, dtype=np.int64)}, "claims": {}}
-    assert kinds(bundle_warnings(spec, replace(bundle, tables=empty))) == ["No class"]
+    spec, bundle = released_table(over_people(EMPTY), "independent")
+    for rows, expected in (([40, 60], []), ([], ["No class"])):
+        classes = {"classes": {"rows": np.array(rows, dtype=np.int64)}, "claims": {}}
+        assert kinds(bundle_warnings(spec, replace(bundle, tables=classes))) == expected
 
 
 def test_k_anonymous_table_has_no_warnings():
-    spec, bundle = released_table(over_square(NOBODY), "eug_kmeans", k="3")
+    spec, bundle = released_table(over_square(EMPTY), "eug_kmeans", k="3")
     facts = {**bundle.facts, "kind": "not-dp", K_ANONYMITY: "k-anonymity", "reason": "none"}
     assert bundle_warnings(spec, replace(bundle, facts=facts)) == ()
 
@@ -332,8 +305,6 @@ def test_a_release_of_no_units_is_recognised_by_its_noise():
     total = NoisyTotal.of_tables(tables, (), distance=1)
     (warning,) = release_warnings(spec, tables, total, epsilon=Fraction(1))
     assert warning.startswith("No units to be seen")
-    total = NoisyTotal.of_tables(
-        fit(couples(300), units_domain(), Fraction(4)).tables(), (), distance=1
-    )
-    assert total is not None
+    tables = fit(couples(300), units_domain(), Fraction(4)).tables()
+    total = NoisyTotal.of_tables(tables, (), distance=1)
     assert abs(total.rows - 600) < 4 * total.deviation

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -39,6 +40,10 @@ def paid(*epsilons: Fraction, **changes: object) -> ReportedPrivateRelease:
     return release(spends=spends, **changes)
 
 
+def forecast_of(releases, balance=SPENT, publish=PUBLISHED, **changes: Any) -> BudgetForecast:
+    return BudgetForecast.of(spec(publish=publish, **changes), balance, releases)
+
+
 def test_price_includes_the_evaluation(tmp_path: Path):
     releases = [paid(HALF, TENTH), paid(ONE, TENTH, epsilon="1", model="htree_kmeans")]
     assert prices_of(releases) == {HALF: "price ε = 0.6", ONE: "price ε = 1.1"}
@@ -50,63 +55,40 @@ def test_price_includes_the_evaluation(tmp_path: Path):
     assert summary.startswith("Every model at ε = 1, price ε = 1.1, the best first")
 
 
-def test_price_equal_to_epsilon_is_omitted():
+def test_prices_are_omitted_at_epsilon_or_have_a_range():
     assert prices_of([paid(HALF), paid(ONE, epsilon="1")]) == {}
-
-
-def test_prices_at_one_epsilon_have_a_range():
     assert prices_of([paid(HALF, TENTH), paid(HALF)]) == {HALF: "price ε = 0.5 to 0.6"}
+    # The price of a refinement is that of its ε.
+    refined = paid(HALF, TENTH, **REFINED)
+    assert prices_of([refined]) == {ONE: "price ε = 1.1"}
+    published = Publication("eug_kmeans", ONE)
+    assert forecast_of([refined], publish=published).price == ONE + TENTH
 
 
 REFINED = {"epsilon": "1", "refined_from": "0.5", "refines": "ab" * 32}
 """Facts of a release at ε = 1 that refines the one of ``samples`` at ε = 0.5."""
 
 
-def test_price_of_a_refinement_is_that_of_its_epsilon():
-    refined = paid(HALF, TENTH, **REFINED)
-    assert prices_of([refined]) == {ONE: "price ε = 1.1"}
-    declared = spec(publish=Publication("eug_kmeans", ONE))
-    assert (
-        BudgetForecast.of(declared, Balance(ceiling=TEN, spent=ONE), [refined]).price == ONE + TENTH
-    )
-
-
 def test_page_sums_the_spend_of_a_missing_coarse_release(tmp_path: Path):
-    base, elsewhere = paid(HALF), "cd" * 32
-    refines_base = paid(HALF, **REFINED)
-    refines_another = paid(HALF, **{**REFINED, "refines": elsewhere})
-    for releases, cost in [
-        ([base, refines_base], "1"),
-        ([refines_another], "1"),
-        ([base, refines_another], "1.5"),
-    ]:
+    base, refines_base = paid(HALF), paid(HALF, **REFINED)
+    refines_another = paid(HALF, **{**REFINED, "refines": "cd" * 32})
+    costs = {"1": [base, refines_base], "1.5": [base, refines_another]}
+    for cost, releases in [*costs.items(), ("1", [refines_another])]:
         text = " ".join(written(tmp_path, releases=releases).split())
         assert f"together they cost ε = {cost} at most" in text
 
 
 def test_remaining_budget_is_counted_in_releases():
-    declared = spec(publish=PUBLISHED)
     releases = [paid(ONE, TENTH, epsilon="1"), paid(HALF, TENTH)]
-    forecast = BudgetForecast.of(declared, SPENT, releases)
-    assert (forecast.price, forecast.affordable_count, forecast.unit) == (
-        Fraction("0.6"),
-        1,
-        "releases",
-    )
-    weekly = BudgetForecast.of(replace(declared, refresh="weekly"), SPENT, releases)
-    assert weekly.unit == "weeks"
-
-
-def test_forecast_needs_a_ceiling_and_a_price():
-    assert (
-        BudgetForecast.of(spec(publish=PUBLISHED), SPENT, [paid(ONE, epsilon="1")]).affordable_count
-        is None
-    )
-    assert BudgetForecast.of(spec(), SPENT, [paid(HALF)]).affordable_count is None
+    forecast = forecast_of(releases)
+    assert (forecast.price, forecast.affordable_count) == (Fraction("0.6"), 1)
+    assert forecast.unit == "releases"
+    assert forecast_of(releases, refresh="weekly").unit == "weeks"
+    # A forecast needs a ceiling and a price.
     limitless = Balance(ceiling=None, spent=ONE)
-    assert (
-        BudgetForecast.of(spec(publish=PUBLISHED), limitless, [paid(HALF)]).affordable_count is None
-    )
+    assert forecast_of([paid(ONE, epsilon="1")]).affordable_count is None
+    assert forecast_of([paid(HALF)], publish=None).affordable_count is None
+    assert forecast_of([paid(HALF)], limitless).affordable_count is None
 
 
 def test_page_has_spent_and_remaining_budget(tmp_path: Path):
@@ -131,12 +113,8 @@ def test_remaining_weeks_use_the_newest_price():
     spent = {"2026-W01": HALF, "2026-W02": Fraction("1.2")}
     four = Balance(ceiling=TEN, spent=Fraction("5.2"))
     forecast = BudgetForecast.of(releases[0].spec, four, releases, spent)
-    assert (forecast.price, forecast.affordable_count, forecast.unit) == (
-        Fraction("1.2"),
-        4,
-        "weeks",
-    )
-    assert forecast.fullest == ("2026-W02", Fraction("1.2"))
+    assert (forecast.price, forecast.affordable_count) == (Fraction("1.2"), 4)
+    assert (forecast.unit, forecast.fullest) == ("weeks", ("2026-W02", Fraction("1.2")))
 
 
 def test_weeks_without_a_total_have_no_forecast(tmp_path: Path):
@@ -184,37 +162,25 @@ def test_charges_are_added_up_by_what_they_were_for():
         STRUCTURE: (2, 2 * TENTH, 2 * TENTH),
         TABLES: (2, 5 * TENTH, 5 * TENTH),
     }
-
-
-def test_pairs_of_parts_of_one_unit_are_a_step_of_their_own():
     with_pairs = replace(TABLE, spends=(*SPENDS, laplace("pairs of persons by age", 1)))
     assert steps_by_name(with_pairs)[PAIRS] == (1, TENTH, Fraction(1, 11))
+    assert steps_of(replace(TABLE, tables={"centres": {"x": np.zeros(1)}})) == ()
 
 
 def test_what_bought_quality_is_a_step_of_its_own():
     bought = (laplace("number of rows", 2), laplace("error of 1 released marginals", 3))
-    verdict = replace(
-        TABLE,
-        facts={"evaluation": "0.5"},
-        spends=SPENDS + bought,
-        quality={"avd_2": NoisyNumber(0.1, 0.01, "share")},
-    )
-    steps = steps_by_name(verdict)
+    quality = {"avd_2": NoisyNumber(0.1, 0.01, "share")}
+    changes = {"facts": {"evaluation": "0.5"}, "spends": SPENDS + bought, "quality": quality}
+    steps = steps_by_name(replace(TABLE, **changes))
     assert steps[ROWS] == (1, TENTH, TENTH / Fraction(3, 2))
     assert steps[EVALUATION] == (2, Fraction(1, 2), Fraction(1, 3))
     assert sum(share for _, _, share in steps.values()) == 1
 
 
 def test_steps_are_counted_in_what_the_population_pays_in():
-    paid = replace(
-        TABLE,
-        facts={"evaluation": "none", "delta": "0.000000001", "currency": "zcdp"},
-        spends=(Spend("marginal of a, b", GAUSSIAN, TENTH, 1, 5 * Fraction(1), "zcdp"), SPENDS[0]),
-    )
+    gaussian = Spend("marginal of a, b", GAUSSIAN, TENTH, 1, 5 * Fraction(1), "zcdp")
+    facts = {"evaluation": "none", "delta": "0.000000001", "currency": "zcdp"}
+    paid = replace(TABLE, facts=facts, spends=(gaussian, SPENDS[0]))
     steps = steps_by_name(paid)
     assert steps[TABLES][1] == TENTH
     assert sum(cost for _, cost, _ in steps.values()) == paid.spent == TENTH + TENTH**2 / 2
-
-
-def test_a_release_without_cliques_has_no_steps():
-    assert steps_of(replace(TABLE, tables={"centres": {"x": np.zeros(1)}})) == ()

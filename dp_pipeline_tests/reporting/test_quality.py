@@ -13,7 +13,7 @@ import pytest
 
 from dp_pipeline.config.amounts import PURE
 from dp_pipeline.config.domain import Attribute, Domain
-from dp_pipeline.config.encoding import Levels
+from dp_pipeline.config.encoding import Levels, Names
 from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.reporting.noisy_answers import MeasuredTable, NoisyAnswers
 from dp_pipeline.reporting.pages import write_report
@@ -53,21 +53,30 @@ def codes(smokes: list[int], sex: list[int], pet: list[int]) -> dict[str, np.nda
 HALVES = codes([0, 1] * 5, [0, 1] * 5, [0] * 10)
 
 
+def compared(rows: dict[str, np.ndarray], *tables: NoisyCounts) -> dict[Names, MeasuredTable]:
+    return {table.attributes: table for table in answers(*tables).compared(rows, DOMAIN)}
+
+
 def test_a_distance_is_that_of_the_shares_of_both():
-    noisycounts = NoisyCounts(("smokes",), np.array([80, 20]), 0.5)
-    (result,) = answers(noisycounts).compared(HALVES, DOMAIN)
-    assert result.attributes == ("smokes",)
-    assert result.distance == pytest.approx(0.3)
+    only = NoisyCounts(("smokes",), np.array([80, 20]), 0.5)
+    assert compared(HALVES, only)["smokes",].distance == pytest.approx(0.3)
+    # An empty table counts as uniform.
+    empty = {name: column[:0] for name, column in HALVES.items()}
+    assert compared(empty, only)["smokes",].distance == pytest.approx(0.3)
+    # Rows below their noise are not compared.
+    rough = NoisyCounts(("smokes",), np.array([3, 1]), 9.0)
+    for total in (NoisyTotal(4.0, 9.0), None):
+        assert answers(rough, total=total).compared(HALVES, DOMAIN) == ()
 
 
 def test_a_column_is_read_from_the_table_with_the_least_noise():
     single = NoisyCounts(("smokes",), np.array([50, 50]), 9.0)
     both = NoisyCounts(("sex", "smokes"), np.array([[20, 30], [30, 20]]), 1.0)
-    result = {table.attributes: table for table in answers(single, both).compared(HALVES, DOMAIN)}
-    assert set(result) == {("smokes",), ("sex",), ("smokes", "sex")}
+    tables = compared(HALVES, single, both)
+    assert set(tables) == {("smokes",), ("sex",), ("smokes", "sex")}
     # Two counts are added up for each level: their noise has a deviation of √2, not of 9.
-    assert result["smokes",].noise < 0.02
-    assert result["smokes", "sex"].distance == pytest.approx(0.3 + 0.3)
+    assert tables["smokes",].noise < 0.02
+    assert tables["smokes", "sex"].distance == pytest.approx(0.3 + 0.3)
 
 
 @pytest.mark.parametrize("gaussian", [False, True])
@@ -118,34 +127,18 @@ def test_noisy_answers_about_the_true_rows_do_not_blame_a_model():
 
 def test_rows_that_their_answers_do_not_explain_blame_the_model():
     wrong = codes([0] * 10, [0] * 10, [0] * 10)
-    noisycounts = NoisyCounts(("smokes", "sex"), np.array([[0, 50], [50, 0]]), 1.0)
-    first, *_ = answers(noisycounts).compared(wrong, DOMAIN)
+    pair = NoisyCounts(("smokes", "sex"), np.array([[0, 50], [50, 0]]), 1.0)
+    first, *_ = answers(pair).compared(wrong, DOMAIN)
     assert first.attributes == ("smokes", "sex")
     assert first.model > 0.9
 
 
 def test_pairs_that_were_not_measured_are_counted():
-    noisycounts = NoisyCounts(("smokes", "sex"), np.full((2, 2), 25), 1.0)
-    single = NoisyCounts(("pet",), np.array([100, 0, 0]), 1.0)
-    assert answers(noisycounts, single).unmeasured(HALVES) == 2
-    report = QualityReport(
-        rows=10, measured=answers(noisycounts, single).compared(HALVES, DOMAIN), unmeasured=2
-    )
+    pair = NoisyCounts(("smokes", "sex"), np.full((2, 2), 25), 1.0)
+    noisy = answers(pair, NoisyCounts(("pet",), np.array([100, 0, 0]), 1.0))
+    assert noisy.unmeasured(HALVES) == 2
+    report = QualityReport(rows=10, measured=noisy.compared(HALVES, DOMAIN), unmeasured=2)
     assert "2 pairs are in no measured table" in repr(report)
-
-
-def test_rows_below_their_noise_are_not_compared():
-    noisycounts = NoisyCounts(("smokes",), np.array([3, 1]), 9.0)
-    assert answers(noisycounts, total=NoisyTotal(4.0, 9.0)).compared(HALVES, DOMAIN) == ()
-    assert answers(noisycounts, total=None).compared(HALVES, DOMAIN) == ()
-
-
-def test_empty_table_counts_as_uniform():
-    empty = codes([], [], [])
-    none = {name: noisycounts.astype(np.int64) for name, noisycounts in empty.items()}
-    noisycounts = NoisyCounts(("smokes",), np.array([100, 0]), 1.0)
-    (result,) = answers(noisycounts).compared(none, DOMAIN)
-    assert result.distance == pytest.approx(0.5)
 
 
 def test_a_release_in_memory_brings_its_own_noise():
@@ -162,12 +155,10 @@ def test_a_release_in_memory_brings_its_own_noise():
 REPORT = QualityReport(
     rows=10,
     real=20,
-    compared=worst_first(
-        [
-            ComparedTable(("a",), 0.125),
-            ComparedTable(("b",), 0.5, error=0.1),
-            ComparedTable(("a", "b"), 0.75, correlation=-0.25),
-        ]
+    compared=(
+        ComparedTable(("b",), 0.5, error=0.1),
+        ComparedTable(("a",), 0.125),
+        ComparedTable(("a", "b"), 0.75, correlation=-0.25),
     ),
     learned=(LearnedLabel("b", 0.75, 0.5, 1.0, 0.25, 0.625),),
     likeness=Likeness(copies=0.5, twins=0.25, dcr=0.125),
@@ -179,16 +170,12 @@ def test_exact_report_starts_with_a_warning():
     title, warning, *lines = repr(REPORT).splitlines()
     assert title == "Quality of 10 synthetic rows against 20 real ones"
     assert warning.strip() == NOT_FOR_PUBLICATION
-    text = "\n".join(lines)
-    assert (
-        "columns: total variation distance 0.312 on average; worst b 0.50 ± 0.10, a 0.125" in text
-    )
-    assert "accuracy 0.750 learned from synthetic rows, 1.00 from real ones, 0.625 by" in text
-    assert "synthetic rows that equal a real one: 50.0 %" in text
-    assert NOT_FOR_PUBLICATION in REPORT._repr_html_()
-
-
-def test_report_of_noisy_answers_has_no_warning():
+    for words in (
+        "columns: total variation distance 0.312 on average; worst b 0.50 ± 0.10, a 0.125",
+        "accuracy 0.750 learned from synthetic rows, 1.00 from real ones, 0.625 by",
+        "synthetic rows that equal a real one: 50.0 %",
+    ):
+        assert words in "\n".join(lines)
     released = QualityReport(rows=10, measured=REPORT.measured)
     assert NOT_FOR_PUBLICATION not in repr(released) + released._repr_html_()
     assert not released.is_exact
@@ -196,6 +183,7 @@ def test_report_of_noisy_answers_has_no_warning():
 
 def test_names_are_no_markup_in_a_notebook():
     page = REPORT._repr_html_()
+    assert NOT_FOR_PUBLICATION in page
     assert "<b>" not in page.replace("<b>Quality", "").replace("<b>What", "")
     assert "&lt;b&gt;" in page
     assert "-0.250" in page
@@ -275,32 +263,25 @@ TABLES = {
 COMPARED = (ComparedTable(("pet",), 0.5), ComparedTable(("smokes", "pet"), 0.625))
 
 
-def released(**changes: Any) -> ReportedPrivateRelease:
-    own = changes.pop("own", {})
-    return ReportedPrivateRelease(
-        spec=spec(domain=PEOPLE, **own), bundle=bundle(tables=TABLES), state="charged", **changes
-    )
+def released(tables: Any = TABLES, own: Any = None, **changes: Any) -> ReportedPrivateRelease:
+    declared = spec(**{"domain": PEOPLE, **(own or {})})
+    output = bundle(tables=tables)
+    return ReportedPrivateRelease(spec=declared, bundle=output, state="charged", **changes)
 
 
 def page(folder: Path, *releases: ReportedPrivateRelease) -> str:
-    path = write_report(
-        folder / "report.html",
-        level="epsilon",
-        spec=releases[0].spec,
-        releases=releases,
-        written=WRITTEN,
-    )
+    declared = {"spec": releases[0].spec, "releases": releases, "written": WRITTEN}
+    path = write_report(folder / "report.html", level="epsilon", **declared)
     return path.read_text(encoding="utf-8")
 
 
 def test_tables_over_groups_of_levels_are_compared_over_groups():
     quality = released().quality
-    assert quality is not None
-    result = {table.attributes: table for table in quality.measured}
-    assert result["smokes",].distance == pytest.approx(0.01, abs=2e-3)
-    assert result["smokes", "pet"].distance == pytest.approx(0.5, abs=0.01)
-    assert result["smokes", "pet"].model > 0.4
-    assert result["pet",].model > 0.4
+    tables = {table.attributes: table for table in quality.measured}
+    assert tables["smokes",].distance == pytest.approx(0.01, abs=2e-3)
+    assert tables["smokes", "pet"].distance == pytest.approx(0.5, abs=0.01)
+    assert tables["smokes", "pet"].model > 0.4
+    assert tables["pet",].model > 0.4
     assert quality.unmeasured == 0
 
 
@@ -312,11 +293,7 @@ def test_a_column_of_many_rows_is_read_once_for_all_tables():
         yield TABLES["codes"][name]
 
     codes = LongColumns({name: partial(batches, name) for name in TABLES["codes"]})
-    result = bundle(tables={**TABLES, "codes": codes})
-    assert (
-        ReportedPrivateRelease(spec=spec(domain=PEOPLE), bundle=result).quality
-        == released().quality
-    )
+    assert released({**TABLES, "codes": codes}).quality == released().quality
     assert read == {"smokes": 1, "pet": 1}
 
 
@@ -327,15 +304,11 @@ def test_a_page_blames_the_model_where_noise_explains_too_little(tmp_path: Path)
     assert "smokes × pet" in text
     assert "at least 0.4" in text
     assert "the model is seen in 2 of them" in text
-
-
-def test_several_releases_stand_in_one_table_and_fold(tmp_path: Path):
+    # Several releases stand in one table and fold.
     text = page(tmp_path, released(), released())
     assert "mean over tables of columns and pairs" in text
     assert text.count("<details><summary>eug_kmeans at ε = 0.5</summary>") == 2
-
-
-def test_public_rows_are_compared_on_a_page(tmp_path: Path):
+    # Public rows are compared on a page.
     text = page(tmp_path, released(compared=COMPARED))
     assert "Columns against the real rows, the worst first" in text
     assert "0.625" in text
@@ -351,18 +324,12 @@ def test_exact_comparison_of_sensitive_rows_is_refused(tmp_path: Path):
 
 @pytest.mark.parametrize("missing", ["codes", "measured", "cells"])
 def test_release_without_stored_counts_has_no_quality(missing: str, tmp_path: Path):
-    tables = {name: table for name, table in TABLES.items() if name != missing}
-    reportedprivaterelease = ReportedPrivateRelease(
-        spec=spec(domain=PEOPLE), bundle=bundle(tables=tables), state="charged"
-    )
-    assert reportedprivaterelease.quality is None
-    assert "Quality, table by table" not in page(tmp_path, reportedprivaterelease)
+    release = released({name: table for name, table in TABLES.items() if name != missing})
+    assert release.quality is None
+    assert "Quality, table by table" not in page(tmp_path, release)
 
 
 def test_release_of_other_attributes_has_no_quality():
     other = Domain((Attribute("smokes", "smokes", "drop", cells=Levels(("no", "yes", "?"))),))
     for domain in (other, Domain(())):
-        reportedprivaterelease = ReportedPrivateRelease(
-            spec=spec(domain=domain), bundle=bundle(tables=TABLES)
-        )
-        assert reportedprivaterelease.quality is None
+        assert released(own={"domain": domain}).quality is None

@@ -20,14 +20,11 @@ from dp_pipeline_tests.reporting.samples import HALF, ONE, TEN, bought, exact, k
 
 
 def test_rows_sort_by_metric_then_model_then_epsilon_as_a_number():
-    rows = [
-        exact("b", TEN, 1.0),
-        exact("b", Fraction(2), 2.0),
-        exact("a", ONE, 3.0),
-        exact("z", ONE, 4.0, metric="nicv_ratio"),
-        exact("a", ONE, 5.0, metric="auc"),
-    ]
+    rows = [exact("b", TEN, 1.0), exact("b", Fraction(2), 2.0), exact("a", ONE, 3.0)]
+    rows += [exact("z", ONE, 4.0, metric="nicv_ratio"), exact("a", ONE, 5.0, metric="auc")]
     assert [row.value for row in sort_rows(rows)] == [4.0, 3.0, 2.0, 1.0, 5.0]
+    ordered = ("nicv_ratio", "nicv", "nicv_floor", "avd_2", "avd_3", "misclassified_svm/sex", "auc")
+    assert metrics_of([exact("a", ONE, 1.0, name) for name in (*ordered[::-1], "nicv")]) == ordered
 
 
 def test_a_pivot_has_models_down_and_epsilon_ascending_across():
@@ -35,45 +32,19 @@ def test_a_pivot_has_models_down_and_epsilon_ascending_across():
     assert table.models == ("a", "b")
     assert table.epsilons == (HALF, TEN)
     assert [table.texts(model) for model in table.models] == [("2.00", "–"), ("3.00", "1.00")]
+    replicates = pivot([exact("a", ONE, 1.0), exact("a", ONE, 2.0)], "nicv")
+    assert replicates.texts("a") == ("1.00; 2.00",)
 
 
-def test_a_bought_number_shows_the_deviation_of_its_noise():
-    row = QualityRow("a", ONE, "nicv", 12.34, 0.29, "m²")
-    assert row.text == "12.3 ± 0.4"  # √2 · 0.29 = 0.41
+def test_numbers_have_their_errors():
+    # √2 · 0.29 = 0.41 is the deviation of the noise.
+    assert QualityRow("a", ONE, "nicv", 12.34, 0.29, "m²").text == "12.3 ± 0.4"
     assert exact("a", ONE, 12.34).text == "12.3"
-
-
-def test_all_replicates_are_listed():
-    table = pivot([exact("a", ONE, 1.0), exact("a", ONE, 2.0)], "nicv")
-    assert table.texts("a") == ("1.00; 2.00",)
-
-
-def test_metrics_are_listed_once_in_reading_order():
-    metrics = [
-        "auc",
-        "misclassified_svm/sex",
-        "avd_3",
-        "avd_2",
-        "nicv_floor",
-        "nicv",
-        "nicv_ratio",
-        "nicv",
-    ]
-    rows = [exact("a", ONE, 1.0, metric=metric) for metric in metrics]
-    ordered = ("nicv_ratio", "nicv", "nicv_floor", "avd_2", "avd_3", "misclassified_svm/sex", "auc")
-    assert metrics_of(rows) == ordered
-
-
-def test_number_of_a_sample_has_its_error():
     row = QualityRow("m", Fraction(1), "avd_2", 0.0123, None, "share", error=0.004)
     assert row.text == "0.012 ± 0.004 of a sample"
     assert "1,000,000 rows of a table" in sample_words([row])
     assert sample_words([replace(row, error=None)]) == ""
     assert replace(row, error=None).text == "0.0123"
-
-
-def test_an_error_of_a_sample_is_stored():
-    row = QualityRow("m", Fraction(1), "avd_2", 0.0123, None, "share", error=0.004)
     rows = [row, replace(row, error=None)]
     assert from_documents(to_documents(rows)) == rows
 
@@ -87,23 +58,15 @@ def test_models_are_compared_with_eug_at_their_epsilon():
         exact("dp_kmeans", HALF, 8.0),
         exact("dp_kmeans", HALF, 7.0, metric="nicv_floor"),
     ]
-    result = {(row.model, row.epsilon): row.value for row in relative_rows(rows)}
+    relative = {(row.model, row.epsilon): row.value for row in relative_rows(rows)}
     expected = {("dpqt_kmeans", HALF): 25.0, ("dpqt_kmeans", ONE): -25.0, ("dp_kmeans", HALF): 0.0}
-    assert result == expected
-    assert {(row.metric, row.scale, row.unit) for row in relative_rows(rows)} == {
-        ("rcp", None, "percent")
-    }
-
-
-def test_rcp_needs_eug_at_the_same_epsilon():
-    assert relative_rows([exact("dpqt_kmeans", ONE, 5.0)]) == ()
-    assert relative_rows([exact("dpqt_kmeans", ONE, 5.0), exact("eug_kmeans", HALF, 5.0)]) == ()
-
-
-def test_bought_numbers_are_not_divided():
-    epsilon = Fraction(1)
-    rows = [bought("eug_kmeans", epsilon, 8.0, 0.1), bought("dpqt_kmeans", epsilon, 6.0, 0.1)]
-    assert relative_rows(rows) == ()
+    assert relative == expected
+    kinds = {(row.metric, row.scale, row.unit) for row in relative_rows(rows)}
+    assert kinds == {("rcp", None, "percent")}
+    # RCP needs eug at the same ε, and bought numbers are not divided.
+    assert relative_rows(rows[3:4]) == relative_rows([rows[0], rows[3]]) == ()
+    bought_rows = [bought(name, ONE, 8.0, 0.1) for name in ("eug_kmeans", "dpqt_kmeans")]
+    assert relative_rows(bought_rows) == ()
 
 
 METRICS = ("nicv", "nicv_ratio", "nicv_floor", "f_label", "ari_label", "f_kmeans", "ari_kmeans")
@@ -148,7 +111,6 @@ def test_there_is_no_summary_of_nothing():
 
 def test_a_hostile_model_name_makes_no_column_and_no_tag():
     text = summary_over_epsilon([exact("a|b<script>\nc", ONE, 1.0)], {})
-    assert text is not None
     assert text.splitlines()[-1] == r"| a\|b\<script\> c | 1.00 |"
 
 

@@ -64,17 +64,15 @@ def test_a_noisy_number_shows_no_digit_below_its_noise(value, deviation, text):
     assert noisy_text(value, deviation) == text
 
 
-def test_question_words_omit_grid_units():
-    plain = "clipped squared distance to 3 released centres"
-    assert question_words(f"{plain}, clip 135288970239490 shift 27") == plain
-    assert question_words("marginal of clip 1 shift 2") == "marginal of clip 1 shift 2"
-
-
 @given(st.text(max_size=200))
 def test_no_question_is_long(kind: str):
     words = question_words(kind)
     assert len(words) <= LONGEST_QUESTION
     assert kind.startswith(words.removesuffix("…"))
+    # Units of the grid are left out of distances alone.
+    plain = "clipped squared distance to 3 released centres"
+    assert question_words(f"{plain}, clip 135288970239490 shift 27") == plain
+    assert question_words("marginal of clip 1 shift 2") == "marginal of clip 1 shift 2"
 
 
 @given(st.fractions(min_value=Fraction(1, 10**9), max_value=10**6))
@@ -87,9 +85,8 @@ def test_cost_is_exact_or_approximate(cost: Fraction):
 
 
 def test_a_count_keeps_its_digits_below_a_million():
-    assert [count_text(item) for item in (0, 1, 999_999, 1_000_000, -5)] == [
-        "0", "1", "999,999", "1.00×10⁶", "-5",
-    ]  # fmt: skip
+    texts = [count_text(count) for count in (0, 1, 999_999, 1_000_000, -5)]
+    assert texts == ["0", "1", "999,999", "1.00×10⁶", "-5"]
 
 
 @pytest.mark.parametrize(
@@ -137,35 +134,20 @@ def test_any_parameter_value_has_words(texts: dict[str, str]):
     assert fact_values(fact_text(texts)) == texts
 
 
-STEPS = ("rides: rows", "rides: ε=0.1")
-
-
-def step_lines(capsys: pytest.CaptureFixture[str], *, quiet: bool = False) -> str:
-    """What two steps leave on stderr."""
-    with progress(len(STEPS), quiet=quiet) as on_step:
-        for step in STEPS:
-            on_step(step)
-    out, err = capsys.readouterr()
-    assert out == ""
-    return err
-
-
-def test_a_log_gets_one_plain_line_a_step(capsys: pytest.CaptureFixture[str]):
-    assert step_lines(capsys) == "rides: rows …\nrides: ε=0.1 …\n"
-
-
-def test_a_line_is_there_before_its_step_ends(capsys: pytest.CaptureFixture[str]):
-    with progress(1) as on_step:
-        on_step("rides: rows")
-        assert capsys.readouterr().err == "rides: rows …\n"
-
-
 @pytest.mark.parametrize("terminal", [False, True])
-def test_who_is_quiet_sees_nothing(terminal, capsys: pytest.CaptureFixture[str], monkeypatch):
+@pytest.mark.parametrize("quiet", [False, True])
+def test_a_log_gets_one_plain_line_a_step(terminal: bool, quiet: bool, capsys, monkeypatch):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
-    assert step_lines(capsys, quiet=True) == ""
-
-
-def test_a_terminal_gets_no_plain_lines(capsys: pytest.CaptureFixture[str], monkeypatch):
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    assert " …\n" not in step_lines(capsys)
+    with progress(2, quiet=quiet) as on_step:
+        on_step("rides: rows")
+        before = capsys.readouterr()
+        on_step("rides: ε=0.1")
+    after = capsys.readouterr()
+    assert before.out + after.out == ""
+    if quiet:
+        assert before.err + after.err == ""
+    elif terminal:
+        assert " …\n" not in before.err + after.err
+    else:
+        # A line is there before its step ends.
+        assert (before.err, after.err) == ("rides: rows …\n", "rides: ε=0.1 …\n")
