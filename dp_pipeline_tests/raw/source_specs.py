@@ -1,7 +1,5 @@
 """Declarations for tests of reading: only the source, its columns and the person matter."""
 
-from fractions import Fraction
-
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.domain import Attribute, Domain, OneRow, RowsOfPerson
 from dp_pipeline.config.encoding import Coordinate
@@ -17,22 +15,6 @@ def spec_of(source, *columns, person=None, purpose="benchmark"):
         Attribute(f"attribute_{place}", column, "clip", coordinate=Coordinate(0.0, 1.0), signs=READ)
         for place, column in enumerate(columns)
     )
-    return DatasetSpec(
-        name="city",
-        title="City",
-        description="Made up",
-        population="city",
-        purpose=purpose,
-        protection=OneRow() if person is None else RowsOfPerson(person, 2),
-        relation="add_remove",
-        ceiling=Fraction(10),
-        source=source,
-        domain=Domain(attributes),
-        one_hot=False,
-        nominal_rows=None,
-        partitions=(Fraction(1),),
-        models={"independent": {}},
-        publish=None,
-        evaluation=None,
-        distinct_population=None,
-    )
+    protection = OneRow() if person is None else RowsOfPerson(person, 2)
+    declared = {"source": source, "protection": protection, "purpose": purpose}
+    return DatasetSpec.of_domain("city", Domain(attributes), **declared)
