@@ -52,18 +52,23 @@ def in_parts(population: Population, cuts: tuple[int, ...] = (0, 1, 13, 13, 39))
     return FoldCounter(population.domain, fold)
 
 
-def stored(population: Population) -> Counter:
-    """On disk, in row groups of a few rows, read in threads."""
-    folder = tempfile.TemporaryDirectory()
+def write_stages(population: Population, folder: Path, rows: int) -> tuple[Path, ...]:
+    """Write the stages of a population with so many rows in a row group; return their paths."""
     columns = {"normalized": population.coordinates, "discretized": population.codes}
-    paths = [Path(folder.name, f"{stage}.parquet") for stage in columns]
+    paths = tuple(folder / f"{rows}.{stage}.parquet" for stage in columns)
     for path, arrays in zip(paths, columns.values(), strict=True):
         # An attribute more: a table of no column would have no rows.
         table = pa.table({**arrays, " ": np.zeros(population.rows, np.int8)})
-        pq.write_table(table, path, row_group_size=max(16, population.rows // 5))
-    counter = FoldCounter(
-        population.domain, threaded_fold(StoredRows.of(population.domain, tuple(paths)))
-    )
+        pq.write_table(table, path, row_group_size=rows)
+    return paths
+
+
+def stored(population: Population) -> Counter:
+    """On disk, in row groups of a few rows, read in threads."""
+    folder = tempfile.TemporaryDirectory()
+    paths = write_stages(population, Path(folder.name), max(16, population.rows // 5))
+    rows = StoredRows.of(population.domain, paths)
+    counter = FoldCounter(population.domain, threaded_fold(rows))
     # The files stay as long as the counter.
     counter.folder = folder  # type: ignore[attr-defined]
     return counter

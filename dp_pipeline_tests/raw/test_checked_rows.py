@@ -46,6 +46,10 @@ def count_rows(counter):
     counter.count([()])
 
 
+CHANGED = "The files of prepared rows changed while they were counted"
+OTHER_TABLE = r"Snapshot\(people/day\): the table 'discretized' is not as it"
+
+
 QUERIES = {"discretized": [count_codes, count_rows], "normalized": [count_coordinates]}
 
 
@@ -87,14 +91,14 @@ def test_answers_of_workers_on_changed_files_are_dropped(engine, spec, snapshot)
     content = damage(snapshot, "discretized")
     counter = open_counter(spec, snapshot, engine)
     for _ in range(2):
-        with pytest.raises(Damaged, match=r"\(people/day\): the table 'discretized' is not"):
+        with pytest.raises(Damaged, match=OTHER_TABLE):
             count_codes(counter)
     count_coordinates(counter)
     snapshot.table_path("discretized").write_bytes(content)
     counter = open_counter(spec, snapshot, engine)
     count_codes(counter)
     snapshot.table_path("discretized").write_bytes(content)
-    with pytest.raises(Damaged, match="The files of prepared rows changed while they were counted"):
+    with pytest.raises(Damaged, match=CHANGED):
         count_codes(counter)
 
 
@@ -107,7 +111,7 @@ def test_file_put_back_after_counting_gives_no_answer(spec, snapshot):
     ((actual,),) = threaded_fold(rows.stored_rows)([OF_CODES])
     assert actual.sum() == table.num_rows
     path.write_bytes(content)
-    with pytest.raises(Damaged, match="The files of prepared rows changed while they were counted"):
+    with pytest.raises(Damaged, match=CHANGED):
         rows.require_stages(["discretized"])
 
 
@@ -119,10 +123,10 @@ def test_errors_of_counting_another_file_are_hidden(spec, snapshot):
         raise ValueError("a value of somebody")
 
     counter = FoldCounter(spec.domain, rows.checked_fold(fails))
-    with pytest.raises(Damaged, match=r"\(people/day\): the table 'discretized' is not"):
+    with pytest.raises(Damaged, match=OTHER_TABLE):
         count_codes(counter)
     snapshot.table_path("discretized").write_bytes(content)
-    with pytest.raises(Damaged, match="The files of prepared rows changed while they were counted"):
+    with pytest.raises(Damaged, match=CHANGED):
         count_codes(counter)
 
 

@@ -93,9 +93,7 @@ def test_sampled_rows_are_complete_and_in_source_order(tmp_path):
     text = "".join(f"{name},{pay}\n" for name, pay in rows)
     all_rows = read_source(people(tmp_path, text, None))
     table = read_source(people(tmp_path, text, Sample(10, "pay", 7)))
-    actual = list(
-        zip(table.column("name").to_pylist(), table.column("pay").to_pylist(), strict=True)
-    )
+    actual = [(row["name"], row["pay"]) for row in table.to_pylist()]
     assert all_rows.num_rows == 30
     assert actual == [row for row in rows if row in actual]
     assert Counter(pay for _, pay in actual) == {"high": 7, "low": 3}

@@ -44,14 +44,10 @@ def test_suite_and_pages_hold_no_row(spec, tmp_path, monkeypatch):
     assert (folder / INDEX).is_file()
     assert snapshot.manifest == before, "this validates nothing"
     suite = json.loads((folder / "people_rows.json").read_text())
-    kinds = {expectation["type"] for expectation in suite["expectations"]}
-    assert "expect_column_values_to_match_regex" in kinds
-    assert {expectation["severity"] for expectation in suite["expectations"]} == {"warning"}
-    assert {expectation["kwargs"].get("mostly") for expectation in suite["expectations"]} == {
-        None,
-        0.75,
-        0.9,
-    }
+    expectations = suite["expectations"]
+    assert "expect_column_values_to_match_regex" in {each["type"] for each in expectations}
+    assert {each["severity"] for each in expectations} == {"warning"}
+    assert {each["kwargs"].get("mostly") for each in expectations} == {None, 0.75, 0.9}
     pages = list(folder.rglob("*.html"))
     assert len(pages) == 5, "an index, two suites and what came of each"
     for path in [folder, *folder.rglob("*")]:

@@ -69,25 +69,21 @@ HELD_AND_BROKEN = [
 """An expectation with a gap, what makes it hold of ROWS, and what does not."""
 
 
+def cases(which: int) -> list[str]:
+    """The expectations that hold (1) or do not (2)."""
+    filled = enumerate(case[0].format(case[which]) for case in HELD_AND_BROKEN)
+    return [f"{line}, name: case_{index}" for index, line in filled]
+
+
 def test_every_type_has_a_passing_and_a_failing_case():
     assert {f"expect_{line.partition(',')[0]}" for line, _, _ in HELD_AND_BROKEN} == set(TYPES)
 
 
 @pytest.mark.chain
 def test_each_expectation_is_fulfilled_or_not_as_the_rows_are(tmp_path):
-    held = [
-        f"{line.format(good)}, name: case_{index}"
-        for index, (line, good, _) in enumerate(HELD_AND_BROKEN)
-    ]
-    assert failed(validate(expecting(tmp_path, *held), ingested(tmp_path, ROWS))) == set()
-    broken = [
-        f"{line.format(bad)}, name: case_{index}"
-        for index, (line, _, bad) in enumerate(HELD_AND_BROKEN)
-    ]
-    spec = expecting(tmp_path, *broken)
-    names = {
-        expectation.name for expectation in expectations_of(spec) if expectation.rule == "declared"
-    }
+    assert failed(validate(expecting(tmp_path, *cases(1)), ingested(tmp_path, ROWS))) == set()
+    spec = expecting(tmp_path, *cases(2))
+    names = {each.name for each in expectations_of(spec) if each.rule == "declared"}
     assert failed(validate(spec, ingested(tmp_path, ROWS, "again"))) == names
     assert len(names) == len(HELD_AND_BROKEN)
     assert all(re.fullmatch(r"expect_[a-z0-9_]+", name) for name in names)
@@ -115,11 +111,7 @@ def test_what_fails_stops_public_rows_unless_it_is_a_warning(tmp_path):
 
 
 def test_no_rows_fulfil_every_expectation_of_single_rows(tmp_path):
-    lines = [
-        f"{line.format(bad)}, name: c{index}"
-        for index, (line, _, bad) in enumerate(HELD_AND_BROKEN)
-    ]
-    spec = expecting(tmp_path, *lines, purpose="release")
+    spec = expecting(tmp_path, *cases(2), purpose="release")
     empty = pa.table({name: pa.array([], pa.string()) for name in ROWS})
     assert failed(validate(spec, ingested(tmp_path, empty))) == {"has_rows"}
 

@@ -11,8 +11,6 @@ from pathlib import Path
 from threading import Thread
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from dp_pipeline.config.catalogue import find_spec
@@ -35,7 +33,7 @@ from dp_pipeline.results.accountant import Accountant
 from dp_pipeline.results.transcript import Transcript
 from dp_pipeline_tests.raw.conftest import require_engine
 from dp_pipeline_tests.raw.population import POPULATIONS, Population
-from dp_pipeline_tests.raw.questions import ASKED, assert_agrees, memory
+from dp_pipeline_tests.raw.questions import ASKED, assert_agrees, memory, write_stages
 
 pytestmark = pytest.mark.chain
 
@@ -45,12 +43,7 @@ MODELS_TRIED = ("one_shot", "privhd", "independent", "htree_kmeans", "dplloyd")
 
 def stored(population: Population, folder: Path, rows: int) -> StoredRows:
     """A population on disk, so many rows in a row group."""
-    columns = {"normalized": population.coordinates, "discretized": population.codes}
-    paths = [folder / f"{rows}.{stage}.parquet" for stage in columns]
-    for path, arrays in zip(paths, columns.values(), strict=True):
-        table = pa.table({**arrays, " ": np.zeros(population.rows, np.int8)})
-        pq.write_table(table, path, row_group_size=rows)
-    return StoredRows.of(population.domain, tuple(paths))
+    return StoredRows.of(population.domain, write_stages(population, folder, rows))
 
 
 def test_every_question_agrees_with_a_loop(engine, tmp_path):
@@ -92,14 +85,8 @@ def released(counter: FoldCounter, name: str) -> tuple[str, str]:
     model, epsilon = MODELS[name](), Fraction(1, 2)
 
     def ask(accountant: Accountant) -> Curator:
-        return Curator(
-            counter,
-            domain=counter.domain,
-            distance=1,
-            accountant=accountant,
-            transcript=transcript,
-            noise=SeededNoise(7),
-        )
+        given = {"accountant": accountant, "transcript": transcript, "noise": SeededNoise(7)}
+        return Curator(counter, domain=counter.domain, distance=1, **given)
 
     rng = np.random.default_rng(0)
     made = fit(model, guarantee_of(model, epsilon), ask, epsilon=epsilon, rng=rng)
@@ -240,9 +227,8 @@ def test_a_failed_worker_is_one_line_without_its_message(engine, tmp_path):
     with pytest.raises(PipelineError) as caught:
         fold([question])
     assert "\n" not in str(caught.value)
-    assert isinstance(
-        caught.value, Damaged
-    ) or "read their logs, and check that all of them can read and" in str(caught.value)
+    advice = "read their logs, and check that all of them can read and"
+    assert isinstance(caught.value, Damaged) or advice in str(caught.value)
 
 
 def test_a_missing_engine_says_how_to_install_it(monkeypatch):

@@ -105,21 +105,13 @@ CODES = {
         {"job": ["paid", " ", None]},
         {"job": [0, 1, 2]},
     ),
-    "kept": (
-        "{age: {bounds: [0, 90], bins: 2, nullable: true}}",
+} | {
+    rule: (
+        f"{{age: {{bounds: [0, 90], bins: 2, nullable: true, on_invalid: {rule}}}}}",
         {"age": ["-5", "", "1e9", "90", "old"]},
-        {"age": [2, 2, 2, 1, 2]},
-    ),
-    "clipped": (
-        "{age: {bounds: [0, 90], bins: 2, nullable: true, on_invalid: clip}}",
-        {"age": ["-5", "", "1e9", "old"]},
-        {"age": [0, 2, 1, 2]},
-    ),
-    "dropped": (
-        "{age: {bounds: [0, 90], bins: 2, nullable: true, on_invalid: drop}}",
-        {"age": ["-5", "", "1e9"]},
-        {"age": [2]},
-    ),
+        {"age": ages},
+    )
+    for rule, ages in {"keep": [2, 2, 2, 1, 2], "clip": [0, 2, 1, 1, 2], "drop": [2, 1]}.items()
 }
 
 
@@ -134,28 +126,22 @@ def test_only_missing_values_are_missing(tmp_path, name):
 def test_missing_values_fulfil_nullable_expectations(tmp_path):
     spec = people(tmp_path)
     assert failed(spec, tmp_path, ROWS) == set()
-    named = {
-        expectation.name: expectation.description
-        for expectation in expectations_of(spec)
-        if not expectation.structural
-    }
+    named = {e.name: e.description for e in expectations_of(spec) if not e.structural}
     assert list(named) == ["has_rows", "bounds__age", "levels__job", "present__sex", "levels__sex"]
     assert named["bounds__age"] == "Every value of age is missing or a number between 0 and 90."
 
 
+INVALID_CELLS = {"age": ["old", "nan", "90.5"], "job": ["idle", "-1"]}
+
+
 @pytest.mark.chain
 @pytest.mark.parametrize(
-    ("column", "value", "broken"),
-    [
-        ("age", "old", "bounds__age"),
-        ("age", "nan", "bounds__age"),
-        ("age", "90.5", "bounds__age"),
-        ("job", "idle", "levels__job"),
-        ("job", "-1", "levels__job"),
-    ],
+    ("column", "value"),
+    [(name, value) for name, values in INVALID_CELLS.items() for value in values],
 )
-def test_invalid_value_fails_its_one_expectation(tmp_path, column, value, broken):
+def test_invalid_value_fails_its_one_expectation(tmp_path, column, value):
     rows = {**ROWS, column: [value, *ROWS[column][1:]]}
+    broken = {"age": "bounds__age", "job": "levels__job"}[column]
     assert failed(people(tmp_path), tmp_path, rows) == {broken}
 
 

@@ -33,9 +33,8 @@ def attribute(found: SourceColumn) -> Attribute:
 
 
 CELLS = st.one_of(
-    st.sampled_from(
-        ["", "?", "NA", "missing", "yes", "no", " yes", "1", "1.0", "-3", "2.5", "1e3"]
-    ),
+    st.sampled_from(["", "?", "NA", "missing", "yes", "no", " yes"]),
+    st.sampled_from(["1", "1.0", "-3", "2.5", "1e3"]),
     st.integers(-(10**6), 10**6).map(str),
     st.floats(-1e6, 1e6).map(repr),
     st.text(max_size=3),
@@ -81,64 +80,44 @@ def test_neat_bounds_hold_both_numbers_and_little_more(least, width):
     assert upper - lower <= 1.3 * (most - least)
 
 
-@pytest.mark.parametrize(
-    ("values", "fields"),
-    [
-        (["b", "a", "b"], {"levels": ["a", "b"]}),
-        (["10", "9", "10"], {"levels": ["9", "10"]}),
-        ([str(n) for n in range(11)], {"bounds": ["0", "10"], "bins": "10", "integer": "true"}),
-        (
-            ["0.5", "1.5", "?"],
-            {"bounds": ["0.5", "1.5"], "bins": "10", "nullable": "true", "missing": ["?"]},
-        ),
-        (["a", "b", None], {"levels": ["a", "b"], "nullable": "true"}),
-        (
-            ["a", "b", "missing", ""],
-            {"levels": ["a", "b"], "nullable": "true", "missing": ["missing"]},
-        ),
-        (["0,5", "1,5"], {"bounds": ["0.5", "1.5"], "bins": "10", "decimal": ","}),
-        (
-            ["1.200,5", "200"],
-            {"bounds": ["200", "1300"], "bins": "10", "decimal": ",", "thousands": "."},
-        ),
-        (
-            ["2026-01-01", "2026-12-31", ""],
-            {
-                "type": "date",
-                "bounds": ["2026-01-01", "2026-12-31"],
-                "every": "week",
-                "nullable": "true",
-            },
-        ),
-        (
-            ["2026-10-01T23:00:00+00:00", "2026-10-30 10:00"],
-            {"type": "timestamp", "bounds": ["2026-10-01", "2026-10-30"], "every": "day"},
-        ),
-        (
-            ["1.2.2016", "31.12.2026"],
-            {
-                "type": "date",
-                "bounds": ["2016-02-01", "2026-12-31"],
-                "every": "year",
-                "format": "%d.%m.%Y",
-            },
-        ),
-    ],
-    ids=[
-        "texts",
-        "codes",
-        "a quantity",
-        "missing numbers",
-        "a null",
-        "a level called missing",
-        "comma",
-        "comma and groups",
-        "days",
-        "times",
-        "a format",
-    ],
-)
-def test_what_is_proposed(values, fields):
+NULLABLE, TENTHS = {"nullable": "true"}, {"bins": "10"}
+PROPOSED = {
+    "texts": (["b", "a", "b"], {"levels": ["a", "b"]}),
+    "codes": (["10", "9", "10"], {"levels": ["9", "10"]}),
+    "a quantity": (
+        [str(n) for n in range(11)], TENTHS | {"bounds": ["0", "10"], "integer": "true"}
+    ),
+    "missing numbers": (
+        ["0.5", "1.5", "?"], NULLABLE | TENTHS | {"bounds": ["0.5", "1.5"], "missing": ["?"]}
+    ),
+    "a null": (["a", "b", None], NULLABLE | {"levels": ["a", "b"]}),
+    "a level called missing": (
+        ["a", "b", "missing", ""], NULLABLE | {"levels": ["a", "b"], "missing": ["missing"]}
+    ),
+    "comma": (["0,5", "1,5"], TENTHS | {"bounds": ["0.5", "1.5"], "decimal": ","}),
+    "comma and groups": (
+        ["1.200,5", "200"],
+        TENTHS | {"bounds": ["200", "1300"], "decimal": ",", "thousands": "."},
+    ),
+    "days": (
+        ["2026-01-01", "2026-12-31", ""],
+        NULLABLE | {"type": "date", "bounds": ["2026-01-01", "2026-12-31"], "every": "week"},
+    ),
+    "times": (
+        ["2026-10-01T23:00:00+00:00", "2026-10-30 10:00"],
+        {"type": "timestamp", "bounds": ["2026-10-01", "2026-10-30"], "every": "day"},
+    ),
+    "a format": (
+        ["1.2.2016", "31.12.2026"],
+        {"type": "date", "bounds": ["2016-02-01", "2026-12-31"], "every": "year"}
+        | {"format": "%d.%m.%Y"},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PROPOSED)
+def test_what_is_proposed(name):
+    values, fields = PROPOSED[name]
     assert proposal(values).proposal == fields
 
 
@@ -162,12 +141,9 @@ def test_what_cannot_be_declared_has_a_remark(values, remark):
 def test_public_look_covers_every_column(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("age,town\n1,a\n2,b\n30.5,a\n")
-    columns = (
-        SourceColumn("age", "unknown"),
-        SourceColumn("odd", "unusable"),
-        SourceColumn("town", "unknown"),
-    )
+    kinds = {"age": "unknown", "odd": "unusable", "town": "unknown"}
+    columns = [SourceColumn(*pair) for pair in kinds.items()]
     rows, looked = public_look(Source("csv", str(path)), columns, name="toy")
     assert rows == 3
-    assert [one.name for one in looked] == ["age", "odd", "town"]
-    assert [bool(one.proposal) for one in looked] == [True, False, True]
+    proposals = {column.name: bool(column.proposal) for column in looked}
+    assert proposals == {"age": True, "odd": False, "town": True}

@@ -89,9 +89,8 @@ def test_rows_of_another_population_stay(spec, store):
     others.record(population="town")
     mixed = Snapshot(store / "people" / "old", KEY)
     mixed.record(population="town")
-    assert [
-        snapshot.ledger_name for snapshot in snapshots_of(store, "people", datasets=("people",))
-    ] == [ours.ledger_name]
+    snapshots = snapshots_of(store, "people", datasets=("people",))
+    assert [snapshot.ledger_name for snapshot in snapshots] == [ours.ledger_name]
     assert retire_all(store, "town") == ["people/old", "town/one"]
 
 
@@ -105,9 +104,8 @@ def test_rows_that_were_half_written_go_too(store):
     (store / "town" / "unknown").mkdir()
     (store / "town" / "unknown" / "ingested.parquet").write_bytes(SECRET)
     assert retire_all(store) == ["people/bare", "people/torn"]
-    assert [
-        path.name for path in store.rglob("*") if path.is_file() and SECRET in path.read_bytes()
-    ] == ["ingested.parquet"]
+    assert sum(SECRET in content for content in remains(store)) == 1
+    assert (store / "town" / "unknown" / "ingested.parquet").is_file()
 
 
 def test_undeclared_data_set_is_found_by_manifest(spec, store):

@@ -197,9 +197,7 @@ def broken_driver(request, tmp_path, monkeypatch):
 def test_missing_driver_is_named_with_its_extra(monkeypatch):
     url = f"postgresql://ana:{SECRET}@localhost/rides"
     monkeypatch.setenv(VARIABLE, url)
-    with pytest.raises(
-        DeclarationError, match=r"psycopg2, which `pip install .*postgresql"
-    ) as error:
+    with pytest.raises(DeclarationError, match=r"psycopg2, which `pip install .*postgres") as error:
         read_source(spec_at(url, "SELECT x FROM rides"))
     assert SECRET not in str(error.value)
 

@@ -64,12 +64,8 @@ def test_classifiers_learn_from_released_rows(tmp_path):
 
 def test_only_released_targets_are_predicted(tmp_path):
     quality = table_quality(*ready(tmp_path, more=TARGETS), codes(age=[0], sex=[1]))
-    assert sorted(quality) == [
-        "avd_2",
-        "dcr",
-        "misclassified_logistic/sex",
-        "misclassified_svm/sex",
-    ]
+    predicted = {"misclassified_logistic/sex", "misclassified_svm/sex"}
+    assert quality.keys() == {"avd_2", "dcr"} | predicted
 
 
 ODD = {
@@ -91,9 +87,12 @@ def test_whatever_was_released_has_numbers(tmp_path, released):
 
 def test_no_true_rows_have_no_quality(tmp_path):
     empty = pa.table({name: pa.array([], pa.string()) for name in FOUR})
-    quality = table_quality(*ready(tmp_path, empty, more=TARGETS), codes(**TRUE))
+    spec, snapshot = ready(tmp_path, empty, more=TARGETS)
+    quality = table_quality(spec, snapshot, codes(**TRUE))
     assert len(quality) == 7
     assert all(math.isnan(value) for value in quality.values())
+    rates = class_quality(spec, snapshot, released(spec, [[9, 1], [1, 9]]))
+    assert all(math.isnan(value) for value in rates.values())
 
 
 def test_undeclared_codes_are_refused(tmp_path):
@@ -171,20 +170,9 @@ def test_withheld_rows_have_the_published_rate(tmp_path):
         quality = class_quality(spec, snapshot, released(spec, [[9, 1], withheld]))
         # One of ten is a man in the only class that is published, whatever the others are.
         assert quality == {"auc_class_rate/sex": 0.5, "withheld": 0.5}
-
-
-def test_no_rows_have_no_quality(tmp_path):
-    empty = pa.table({name: pa.array([], pa.string()) for name in ("age", "sex", "job")})
-    spec, snapshot = ready(tmp_path, empty)
-    quality = class_quality(spec, snapshot, released(spec, [[9, 1], [1, 9]]))
-    assert all(math.isnan(value) for value in quality.values())
-
-
-def test_rows_that_are_not_prepared_are_not_read(tmp_path):
-    spec = written_spec(tmp_path, PEOPLE)
-    snapshot = ingested(tmp_path, {"age": [1], "sex": ["f"], "job": ["a"]})
+    unprepared = ingested(tmp_path, FOUR, "unprepared")
     with pytest.raises(NotPrepared):
-        class_quality(spec, snapshot, released(spec, [[9, 1], [1, 9]]))
+        class_quality(spec, unprepared, released(spec, [[9, 1], [1, 9]]))
 
 
 HOMES = {

@@ -50,11 +50,9 @@ def spec(tmp_path_factory):
 
 
 def table(rows: Sequence[Row]) -> pa.Table:
-    columns = list(zip(*rows, strict=True)) or [(), (), (), ()]
     names = ("x", "word", "sex", "rider")
-    return pa.table(
-        {name: pa.array(one, pa.string()) for name, one in zip(names, columns, strict=True)}
-    )
+    columns = dict(zip(names, zip(*rows, strict=True) if rows else [()] * 4, strict=True))
+    return pa.table(columns, schema=pa.schema(dict.fromkeys(names, pa.string())))
 
 
 def rows_of(spec: DatasetSpec, rows: Sequence[Row]) -> UndeclaredRows:
@@ -64,7 +62,7 @@ def rows_of(spec: DatasetSpec, rows: Sequence[Row]) -> UndeclaredRows:
 def words_of(spec, rows, weights=(1, 1)):
     texts, numbers = unpack_texts(rows_of(spec, rows).texts("word", weights).open_at_the_gate())
     assert list(texts) == sorted(set(texts))
-    return dict(zip((text.decode() for text in texts), numbers.tolist(), strict=True))
+    return dict(zip(map(bytes.decode, texts), numbers.tolist(), strict=True))
 
 
 def magnitudes(spec: DatasetSpec, rows: Sequence[Row]) -> list[int]:
@@ -90,10 +88,8 @@ def test_missing_word_is_no_level(tmp_path):
     for missing in ([], ["?"]):
         more = f"{COST}\nreading: {{missing: {missing}}}"
         spec = written_spec(tmp_path, "{word: {levels: discover}}", protection=PERSON, more=more)
-        words = ("", " ", "a", *missing)
-        assert words_of(
-            spec, [("1", word, "f", f"p{index}") for index, word in enumerate(words)]
-        ) == {"a": 1}
+        words = enumerate(("", " ", "a", *missing))
+        assert words_of(spec, [("1", word, "f", f"p{i}") for i, word in words]) == {"a": 1}
 
 
 def test_invalid_row_counts_nowhere(spec):
@@ -235,9 +231,7 @@ def test_only_a_validated_snapshot_is_opened(spec, tmp_path):
 def test_undiscovered_attributes_are_expected_present(tmp_path):
     text = "{x: {bounds: discover}, word: {levels: discover}, sex: {levels: [f, m]}}"
     spec = written_spec(tmp_path, text, more=COST)
-    names = [
-        expectation.name for expectation in expectations_of(spec) if not expectation.structural
-    ]
+    names = [each.name for each in expectations_of(spec) if not each.structural]
     assert names == ["has_rows", "present__x", "present__word", "present__sex", "levels__sex"]
 
 
