@@ -10,24 +10,17 @@ TARGETS = "targets: {colour: {positive: [red]}}"
 CLOSED = "blue, nullable: false}"
 EXPECTATION = "{type: expect_column_values_to_match_regex, column: colour, regex: r}"
 ROOM = "ceiling: {total: 9}"
+MISSING = ("['?', '-']", "['-', '?', '-']")
 
 MEASURED = [
-    ("[0, 8]", "[0, 9]"),
-    ("bins: 4", "bins: 5"),
-    ("bins: 4", "edges: [30]"),
+    *(("[0, 8]", more) for more in ("[0, 9]", "[0, 8], on_invalid: drop", "[0, 8], column: lon")),
+    *(("bins: 4", more) for more in ("bins: 5", "edges: [30]")),
     ("bins: 4, nullable: false", "bins: 4, nullable: true"),
-    ("green", "grey"),
-    ("red, green", "green, red"),
-    ("other: blue", "other: red"),
-    ("[0, 8]", "[0, 8], on_invalid: drop"),
-    ("[0, 8]", "[0, 8], column: lon"),
+    *(("green", "grey"), ("red, green", "green, red"), ("other: blue", "other: red")),
     (CLOSED, "blue, nullable: false, aliases: {rot: red}}"),
-    (CLOSED, "blue}"),
-    (CLOSED, "blue, missing: ['?']}"),
-    (CLOSED, "blue, missing: ['?', '-']}"),
+    *((CLOSED, more) for more in ("blue}", "blue, missing: ['?']}", "blue, missing: ['?', '-']}")),
     (CLOSED, f"{CLOSED}\n  odd: {{levels: [a, b]}}"),
-    ("at_most: 3", "at_most: 4"),
-    ("column: person", "column: rider"),
+    *(("at_most: 3", "at_most: 4"), ("column: person", "column: rider")),
 ]
 """Text of the declaration → another text."""
 
@@ -72,11 +65,8 @@ def test_no_other_declaration_changes_the_digest(fields, tmp_path):
 
 
 def test_the_digest_has_its_spelling_from_the_value(tmp_path):
-    def digest(old, new):
-        return load_spec(written(tmp_path, declaration().replace(old, new))).digest
-
-    texts = ("['?', '-']", "['-', '?', '-']")
-    assert len({digest(CLOSED, f"blue, missing: {text}}}") for text in texts}) == 1
+    texts = [declaration().replace(CLOSED, f"blue, missing: {words}}}") for words in MISSING]
+    assert len({load_spec(written(tmp_path, text)).digest for text in texts}) == 1
     deltas = ("delta: 0.000000001", "delta: 1e-9")
     assert len({loaded(tmp_path, delta=delta).digest for delta in deltas}) == 1
 
@@ -90,8 +80,8 @@ def test_a_k_anonymous_release_changes_no_digest_and_no_cost(tmp_path):
 
 
 def test_checks_on_rows_have_a_digest_of_their_own(tmp_path):
-    plain, same = loaded(tmp_path), loaded(tmp_path, usable="usable: 1")
-    shared = loaded(tmp_path, usable="usable: 0.9")
-    expecting = loaded(tmp_path, expectations=f"expectations: [{EXPECTATION}]")
-    assert plain.checks_digest == same.checks_digest == ""
-    assert len({plain.checks_digest, shared.checks_digest, expecting.checks_digest}) == 3
+    expecting = {"expectations": f"expectations: [{EXPECTATION}]"}
+    fields = [{}, {"usable": "usable: 1"}, {"usable": "usable: 0.9"}, expecting]
+    plain, same, *others = (loaded(tmp_path, **each).checks_digest for each in fields)
+    assert plain == same == ""
+    assert len({plain, *others}) == 3

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from dp_pipeline.config.clock import Clock, ClockBins
-from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline_tests.raw.written import written_spec
 
 OCTOBER = "type: timestamp, bounds: [2026-10-01, 2026-10-31]"
@@ -16,25 +15,20 @@ PLAIN = "x: {bounds: [0, 9], bins: 3}, t: {levels: [a, b]}"
 
 
 def digest(folder: Path, attributes: str, more: str = "") -> str:
-    spec: DatasetSpec = written_spec(folder, f"{{{attributes}}}", more=more)
-    return spec.digest
+    return written_spec(folder, f"{{{attributes}}}", more=more).digest
 
 
 def test_how_cells_are_read_is_part_of_what_is_measured(tmp_path):
     """Each of them is another release."""
+    readings = ['{decimal: ","}', '{thousands: ","}', "{missing: [N/A]}"]
+    functions = ["{x: {product: [y, 2]}}", "{x: {product: [y, 3]}}", "{t: {prefix: [y, 3]}}"]
+    options = ["", ", every: day", ", bins: 31, nullable: false", ', format: "%d.%m.%Y"']
     pairs = [
         (PLAIN, ""),
-        (PLAIN, 'reading: {decimal: ","}'),
-        (PLAIN, 'reading: {thousands: ","}'),
-        (PLAIN, "reading: {missing: [N/A]}"),
-        (f"{PLAIN}, s: {{{OCTOBER}}}", ""),
+        *((PLAIN, f"reading: {reading}") for reading in readings),
+        *((PLAIN, f"derive: {function}") for function in functions),
+        *((f"{PLAIN}, s: {{{OCTOBER}{more}}}", "") for more in options),
         (f"{PLAIN}, s: {{{OCTOBER}}}", "reading: {zone: Europe/Zurich}"),
-        (f"{PLAIN}, s: {{{OCTOBER}, every: day}}", ""),
-        (f"{PLAIN}, s: {{{OCTOBER}, bins: 31, nullable: false}}", ""),
-        (f'{PLAIN}, s: {{{OCTOBER}, format: "%d.%m.%Y"}}', ""),
-        (PLAIN, "derive: {x: {product: [y, 2]}}"),
-        (PLAIN, "derive: {x: {product: [y, 3]}}"),
-        (PLAIN, "derive: {t: {prefix: [y, 3]}}"),
     ]
     assert len({digest(tmp_path, *pair) for pair in pairs}) == len(pairs)
 

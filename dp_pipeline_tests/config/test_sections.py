@@ -8,62 +8,46 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.config.sections import PARTITIONS, DeclaredExpectation, KAnonymity, Target, parse_k
 from dp_pipeline_tests.config.declarations import FIELDS, loaded
 
 ALONE = {"protection": "protection: {unit: one_row}", "label": "label: colour"}
 BENCHMARK = {**ALONE, "purpose": "purpose: benchmark"}
-
-
-def section(lines: str = "", methods: str = "{kjig: }") -> str:
-    return f"k_anonymity:\n  methods: {methods}\n  {lines}"
+MORE = "\n  job: {levels: [a, b]}\n  income: {bounds: [0, 9]}"
 
 
 def declared(folder: Path, lines: str = "", **changes: str | None) -> KAnonymity:
-    spec = loaded(folder, **{**BENCHMARK, "k_anonymity": section(lines), **changes})
+    section = f"k_anonymity:\n  methods: {{kjig: }}\n  {lines}"
+    spec = loaded(folder, **BENCHMARK | {"k_anonymity": section} | changes)
     assert spec.k_anonymity is not None
     return spec.k_anonymity
 
 
 def test_omitted_fields_have_defaults(tmp_path):
-    assert declared(tmp_path) == KAnonymity(
-        methods={"kjig": {}},
-        attributes=("age",),
-        partitions=PARTITIONS,
-        sensitive_label=True,
-        diversity=None,
-        suppress=Fraction(0),
-        seed=0,
+    default = KAnonymity(
+        {"kjig": {}}, ("age",), partitions=PARTITIONS, suppress=Fraction(0), seed=0
     )
+    assert declared(tmp_path) == default
+    assert (default.sensitive_label, default.diversity) == (True, None)
     plain = loaded(tmp_path)
     assert (plain.k_anonymity, plain.allow_not_dp) == (None, False)
 
 
 def test_everything_is_read_in_the_order_of_the_file(tmp_path):
-    attributes = FIELDS["attributes"] + "\n  job: {levels: [a, b]}\n  income: {bounds: [0, 9]}"
     block = (
-        "k_anonymity:\n"
-        "  methods: {rfka: {trees: 1000, depth: 3}, kjig: }\n"
-        "  attributes: job age\n"
-        "  partitions: [3, 7]\n"
-        "  sensitive_label: false\n"
-        "  diversity: 2\n"
-        "  suppress: 0.02\n"
-        "  seed: 7"
+        "k_anonymity: {methods: {rfka: {trees: 1000, depth: 3}, kjig: }, attributes: job age, "
+        "partitions: [3, 7], sensitive_label: false, diversity: 2, suppress: 0.02, seed: 7}"
     )
-    read = declared(tmp_path, attributes=attributes, k_anonymity=block)
+    read = declared(tmp_path, attributes=FIELDS["attributes"] + MORE, k_anonymity=block)
     assert list(read.methods.items()) == [("rfka", {"trees": "1000", "depth": "3"}), ("kjig", {})]
-    assert read.attributes == ("job", "age")
-    assert read.partitions == (3, 7)
+    assert (read.attributes, read.partitions) == (("job", "age"), (3, 7))
     assert (read.sensitive_label, read.diversity) == (False, 2)
     assert (read.suppress, read.seed) == (Fraction(1, 50), 7)
 
 
 def test_attributes_with_cells_are_quasi_identifiers(tmp_path):
-    more = "\n  job: {levels: [a, b]}\n  income: {bounds: [0, 9]}"
-    read = declared(tmp_path, attributes=FIELDS["attributes"] + more)
+    read = declared(tmp_path, attributes=FIELDS["attributes"] + MORE)
     assert read.attributes == ("age", "job")
 
 
@@ -75,14 +59,9 @@ def test_a_share_to_leave_out_is_exact(text, share, tmp_path):
     assert declared(tmp_path, f"suppress: {text}").suppress == share
 
 
-def released(folder: Path, lines: str = "", **changes: str | None) -> DatasetSpec:
-    return loaded(folder, **{**ALONE, "k_anonymity": section(lines), **changes})
-
-
 def test_default_partitions_of_sensitive_rows_guarantee_some_k(tmp_path):
-    spec = released(tmp_path, allow_not_dp="allow_not_dp: true")
-    assert spec.k_anonymity is not None
-    assert spec.k_anonymity.partitions == (2, 5, 10, 20, 50)
+    release = {"purpose": "purpose: release", "allow_not_dp": "allow_not_dp: true"}
+    assert declared(tmp_path, **release).partitions == (2, 5, 10, 20, 50)
 
 
 @given(st.integers(0, 10**9 - 1))
@@ -99,10 +78,8 @@ def test_only_whole_numbers_are_k(text):
 
 
 def test_a_k_that_is_not_listed_is_refused_with_those_that_are():
-    with pytest.raises(
-        DeclarationError,
-        match=r"^toy: the K of a table must be one of 0, 2, 5, 10, 20, 50, not 3: list it",
-    ):
+    fault = r"^toy: the K of a table must be one of 0, 2, 5, 10, 20, 50, not 3: list it"
+    with pytest.raises(DeclarationError, match=fault):
         KAnonymity({"kjig": {}}, ("age",)).partition("3", of="toy")
 
 
@@ -154,26 +131,20 @@ def test_arguments_of_an_expectation_have_their_types(tmp_path):
         "type: expect_column_values_to_be_in_set, column: colour, value_set: [1, red]",
     )
     ages, persons, numbers, texts = loaded(tmp_path, **lines).expectations
-    assert ages == DeclaredExpectation(
-        "expect_column_values_to_be_between",
-        {"column": "age"},
-        {"min_value": 1.0, "strict_max": True},
-        mostly=Fraction(19, 20),
-        name="grown",
-    )
+    between = BETWEEN.removeprefix("type: ")
+    arguments, share = {"min_value": 1.0, "strict_max": True}, Fraction(19, 20)
+    grown = DeclaredExpectation(between, {"column": "age"}, arguments, mostly=share, name="grown")
+    assert ages == grown
     assert persons.arguments == {"regex": "^[a-z]+$"}
-    assert (numbers.arguments["value_set"], texts.arguments["value_set"]) == (
-        (1.0, 2.5),
-        ("1", "red"),
-    )
+    values = [each.arguments["value_set"] for each in (numbers, texts)]
+    assert values == [(1.0, 2.5), ("1", "red")]
     assert loaded(tmp_path).expectations == ()
 
 
 def test_public_rows_may_be_stopped_and_sensitive_ones_never(tmp_path):
     line = f"{BETWEEN}, column: x, min_value: 1"
     warned, stopped = expecting(f"{line}, severity: warning"), expecting(line)
-    assert [loaded(tmp_path, **stopped, **PUBLIC).expectations[0].is_critical] == [True]
-    assert [loaded(tmp_path, **warned, **PUBLIC).expectations[0].is_critical] == [False]
-    assert [loaded(tmp_path, **stopped).expectations[0].is_critical] == [False]
+    for lines, more, is_critical in ((stopped, PUBLIC, 1), (warned, PUBLIC, 0), (stopped, {}, 0)):
+        assert loaded(tmp_path, **lines, **more).expectations[0].is_critical == is_critical
     with pytest.raises(DeclarationError, match="expected warning on sensitive rows"):
         loaded(tmp_path, **expecting(f"{line}, severity: critical"))

@@ -23,21 +23,14 @@ SOURCE = {"kind": "csv", "path": "rides.csv"}
 
 NAMES = st.text(st.characters(codec="utf-8"), min_size=1)
 KINDS = st.sampled_from(["number", "text", "boolean", "unknown"])
-COLUMNS = st.lists(
-    st.builds(SourceColumn, NAMES, KINDS, st.just("")),
-    min_size=1,
-    max_size=8,
-    unique_by=lambda c: c.name,
-)
+COLUMN = st.builds(SourceColumn, NAMES, KINDS, st.just(""))
+COLUMNS = st.lists(COLUMN, min_size=1, max_size=8, unique_by=lambda column: column.name)
 
 LAT = SourceColumn("lat", "number", "double", proposal={"bounds": ["47", "48"], "bins": "10"})
 LON = SourceColumn("lon", "number", "double", proposal={"bounds": ["8", "9"], "bins": "10"})
 BIKE = SourceColumn("Bike type", "text", "string", proposal={"levels": ["city", "cargo"]})
-AGE = SourceColumn(
-    "age",
-    "unknown",
-    proposal={"bounds": ["0", "99"], "bins": "10", "nullable": "true", "missing": ["?"]},
-)
+AGES = {"bounds": ["0", "99"], "bins": "10", "nullable": "true", "missing": ["?"]}
+AGE = SourceColumn("age", "unknown", proposal=AGES)
 NOTE = SourceColumn("note", "text", "string", remark="812 different texts")
 START = SourceColumn("start", "unusable", "timestamp")
 
@@ -55,11 +48,9 @@ def draft(folder: Path, text: str) -> Path:
 def decided(text: str, bounds: str = "[0, 9]", levels: str = "[a, b, other]") -> str:
     """What a person makes of a draft: every column a number, or as its type says."""
     text = text.replace("unit: TODO", "unit: one_row").replace("at_most: TODO", "at_most: 5")
-    text = re.sub(
-        r"^    # From its name.*\n(    # (type|bounds|every):.*\n){3}", "", text, flags=re.M
-    )
-    text = re.sub(r"^( +)# (bounds|bins|integer):", r"\1\2:", text, flags=re.MULTILINE)
-    text = re.sub(r"^    # (levels|other):.*\n", "", text, flags=re.MULTILINE)
+    text = re.sub(r"(?m)^    # From its name.*\n(    # (type|bounds|every):.*\n){3}", "", text)
+    text = re.sub(r"(?m)^( +)# (bounds|bins|integer):", r"\1\2:", text)
+    text = re.sub(r"(?m)^    # (levels|other):.*\n", "", text)
     return text.replace("[TODO, TODO]", bounds).replace("[TODO, TODO, other]", levels)
 
 
@@ -103,9 +94,8 @@ def test_one_column_left_open_is_named_with_its_line(columns, place, tmp_path_fa
     lines = sensitive_draft(outline(columns)).splitlines(keepends=True)
     first = next(i for i, line in enumerate(lines) if line.rstrip() == f"  {name}:")
     last = next(i for i in range(first + 1, len(lines)) if not lines[i].startswith("    "))
-    text = "".join(
-        (decided("".join(lines[:first])), *lines[first:last], decided("".join(lines[last:])))
-    )
+    before, after = ("".join(part) for part in (lines[:first], lines[last:]))
+    text = decided(before) + "".join(lines[first:last]) + decided(after)
     path = draft(tmp_path_factory.mktemp("draft"), text)
     with pytest.raises(DeclarationError) as caught:
         load_spec(path)
@@ -135,14 +125,18 @@ def test_the_draft_asks_nothing_that_a_type_states():
     )
 
 
+PLACE_MODEL = "htree_kmeans: {k: 8, columns: lat lon}"
+HEIGHT = SourceColumn("height", "number", proposal=LON.proposal)
+
+
 @pytest.mark.parametrize(
     ("columns", "models"),
     [
-        ((LAT, LON), "htree_kmeans: {k: 8, columns: lat lon}"),
+        ((LAT, LON), PLACE_MODEL),
         ((LAT, AGE, BIKE), "one_shot:"),
         ((BIKE,), "one_shot:"),
-        ((AGE, LAT, LON, BIKE), "htree_kmeans: {k: 8, columns: lat lon}"),
-        ((LAT, SourceColumn("height", "number", proposal=LON.proposal)), "one_shot:"),
+        ((AGE, LAT, LON, BIKE), PLACE_MODEL),
+        ((LAT, HEIGHT), "one_shot:"),
     ],
     ids=["a place", "one number", "a table", "both", "two numbers"],
 )
@@ -169,10 +163,9 @@ def test_a_public_draft_is_valid_and_lists_omissions(tmp_path):
 
 
 def test_a_draft_without_a_column_is_refused():
+    fault = r"rides\.csv has no column that can be declared: name a source"
     for columns in ((START,), (), (NOTE,)):
-        with pytest.raises(
-            DeclarationError, match=r"rides\.csv has no column that can be declared: name a source"
-        ):
+        with pytest.raises(DeclarationError, match=fault):
             outline(columns)
     with pytest.raises(DeclarationError, match="be declared, other than the person's: name a"):
         outline((), "user")

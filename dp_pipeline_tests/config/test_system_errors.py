@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 from sqlalchemy import create_engine, text
 from sqlalchemy.exc import DBAPIError
 
@@ -20,30 +20,13 @@ from dp_pipeline.ledger.head import Head
 
 PACKAGE = Path(dp_pipeline.__file__).parent
 SECRET = "90210777"
-NUMBERS = [
-    errno.ENOSPC,
-    errno.EDQUOT,
-    errno.EACCES,
-    errno.EPERM,
-    errno.EROFS,
-    errno.ENAMETOOLONG,
-    errno.EMFILE,
-    errno.EIO,
-    errno.ENOENT,
-    errno.EISDIR,
-    errno.ELOOP,
-]
-
-
-def make_huge(path: Path) -> None:
-    with path.open("wb") as file:
-        file.truncate(1 << 30)
+NAMES = "ENOSPC EDQUOT EACCES EPERM EROFS ENAMETOOLONG EMFILE EIO ENOENT EISDIR ELOOP"
 
 
 MAKE: dict[str, Callable[[Path], object]] = {
     "pipe": os.mkfifo,
     "endless": lambda path: path.symlink_to("/dev/zero"),
-    "huge": make_huge,
+    "huge": lambda path: (path.touch(), os.truncate(path, 1 << 30)),
     "folder": Path.mkdir,
     "circle": lambda path: path.symlink_to(path),
     "binary": lambda path: path.write_bytes(bytes(range(256))),
@@ -58,10 +41,10 @@ ODD = {
 }
 
 
-@pytest.mark.parametrize("number", NUMBERS)
-def test_a_system_error_is_its_reason_and_a_remedy(number):
-    error = OSError(number, SECRET, "/srv/rides.csv")
-    line = str(system_error(error))
+@pytest.mark.parametrize("name", NAMES.split())
+def test_a_system_error_is_its_reason_and_a_remedy(name):
+    number = getattr(errno, name)
+    line = str(system_error(OSError(number, SECRET, "/srv/rides.csv")))
     reason, _, remedy = line.partition("; ")
     assert reason == f"/srv/rides.csv cannot be used: {os.strerror(number)}"
     assert remedy
@@ -106,16 +89,15 @@ def closed(connection: sqlite3.Connection) -> None:
     connection.execute("SELECT 1")
 
 
-@pytest.mark.parametrize(
-    "fails",
-    [
-        closed,
-        lambda connection: connection.execute("INSERT INTO runs VALUES (1), (1)"),
-        lambda connection: connection.execute("SELECT ?"),
-        lambda connection: connection.execute("SELECT zeroblob(2000000000)"),
-    ],
-    ids=["closed", "twice", "unbound", "too big"],
-)
+WRONG = {
+    "closed": closed,
+    "twice": lambda connection: connection.execute("INSERT INTO runs VALUES (1), (1)"),
+    "unbound": lambda connection: connection.execute("SELECT ?"),
+    "too big": lambda connection: connection.execute("SELECT zeroblob(2000000000)"),
+}
+
+
+@pytest.mark.parametrize("fails", WRONG.values(), ids=WRONG)
 def test_a_wrong_query_is_not_called_a_damaged_database(fails, tmp_path):
     connection = sqlite3.connect(tmp_path / "runs.db")
     connection.execute("CREATE TABLE runs (id UNIQUE)")
@@ -132,34 +114,26 @@ def test_the_error_of_a_full_disk_names_the_disk(tmp_path):
     assert str(system_error(raised.value)).startswith("a database file: the disk is full (")
 
 
-def command_that(fails: Callable[[], None]) -> click.Group:
+def run_command(error: Exception) -> Result:
+    """Run a command that raises an error."""
+
     @click.group(cls=OneLineErrors)
     def program() -> None:
         """A program."""
 
     @program.command()
     def work() -> None:
-        fails()
+        raise error
 
-    return program
+    return CliRunner().invoke(program, ["work"])
 
 
-def test_a_command_ends_in_one_line_with_exit_code_1():
-    def fails():
-        raise OSError(errno.ENOSPC, SECRET, "/srv/data")
-
-    run = CliRunner().invoke(command_that(fails), ["work"])
+def test_only_an_error_of_the_system_is_one_line_of_a_command():
+    run = run_command(OSError(errno.ENOSPC, SECRET, "/srv/data"))
     assert run.exit_code == 1
     assert run.output.startswith("dp-pipeline: /srv/data cannot be used: No space left on device; ")
     assert len(run.output.splitlines()) == 1
-
-
-def test_a_fault_of_ours_keeps_its_traceback():
-    def fails():
-        raise KeyError("ours")
-
-    run = CliRunner().invoke(command_that(fails), ["work"])
-    assert isinstance(run.exception, KeyError)
+    assert isinstance(run_command(KeyError("ours")).exception, KeyError)
 
 
 @pytest.mark.parametrize("kind", ODD)
@@ -167,9 +141,6 @@ def test_no_more_is_read_of_an_odd_file_than_of_a_good_one(kind, tmp_path):
     MAKE[kind](tmp_path / "odd")
     with pytest.raises(OSError, match=ODD[kind]):
         bounded_bytes(tmp_path / "odd", max_bytes=100)
-
-
-def test_a_file_of_just_the_size_is_read(tmp_path):
     (tmp_path / "file").write_bytes(b"x" * 100)
     assert bounded_bytes(tmp_path / "file", max_bytes=100) == b"x" * 100
 

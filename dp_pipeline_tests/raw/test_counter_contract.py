@@ -2,6 +2,7 @@
 
 import pickle
 import tracemalloc
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from dp_pipeline.config.domain import Attribute, Domain
 from dp_pipeline.config.encoding import Levels
 from dp_pipeline.config.errors import BoundaryViolation, DeclarationError
-from dp_pipeline.gate.counter import MAX_GRID_CELLS
+from dp_pipeline.gate.counter import MAX_GRID_CELLS, Counter, Sealed
 from dp_pipeline.gate.rules import NearestCentre, PredictedLabel
 from dp_pipeline.raw.counters.geometry import sorted_keys, sums_by_centre
 from dp_pipeline.results.derived_attribute import DerivedAttribute, Grouping
@@ -149,30 +150,27 @@ def populations(draw) -> Population:
     return Population(points, rng.integers(0, sizes, size=(len(points), len(sizes))))
 
 
-@settings(max_examples=15)
-@given(population=populations(), marginals=marginal_lists)
-def test_any_list_of_marginals_agrees_with_a_loop(engine, population, marginals):
-    assert_agrees(engine, population, lambda counter: counter.count(marginals))
-
-
-@settings(max_examples=15)
-@given(population=populations(), columns=column_lists, cells=st.integers(1, 17))
-def test_any_grid_agrees_with_a_loop(engine, population, columns, cells):
-    assert_agrees(engine, population, lambda counter: [counter.grid(columns, cells)])
-
-
 @settings(max_examples=20)
 @given(
     population=populations(),
+    marginals=marginal_lists,
+    columns=column_lists,
+    cells=st.integers(1, 17),
     centres=st.lists(st.tuples(fixed_point, fixed_point), min_size=1, max_size=5).map(tuple),
     weights=st.tuples(st.integers(0, 1024), st.integers(0, 1024)),
-    shift=st.integers(0, 40),
-    room=st.integers(0, 25),
+    limits=st.tuples(st.integers(0, 40), st.integers(0, 25)),
 )
-def test_any_distance_agrees_with_a_loop(engine, population, centres, weights, shift, room):
-    rule = NearestCentre(("z", "x"), centres, weights)
-    limits = {"clip": 1 << (shift + room), "shift": shift}
-    assert_agrees(engine, population, lambda counter: [counter.distance_total(rule, **limits)])
+def test_any_marginals_grid_and_distance_agree_with_a_loop(
+    engine, population, marginals, columns, cells, centres, weights, limits
+):
+    rule, (shift, room) = NearestCentre(("z", "x"), centres, weights), limits
+
+    def ask(counter: Counter) -> Iterator[Sealed]:
+        yield from counter.count(marginals)
+        yield counter.grid(columns, cells)
+        yield counter.distance_total(rule, clip=1 << (shift + room), shift=shift)
+
+    assert_agrees(engine, population, ask)
 
 
 @st.composite

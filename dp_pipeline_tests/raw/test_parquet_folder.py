@@ -71,15 +71,11 @@ LARGE = 2**53 + 1
 """A whole number that a double cannot hold."""
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        pa.array([0.5, None]),
-        pa.array([7.0, float("nan")], pa.float32()),
-        pa.array(["a", " b"]),
-        pa.array([True, False]),
-    ],
-)
+REAL = pa.array([7.0, float("nan")], pa.float32())
+TEXTS, TRUTHS = pa.array(["a", " b"]), pa.array([True, False])
+
+
+@pytest.mark.parametrize("other", [pa.array([0.5, None]), REAL, TEXTS, TRUTHS])
 def test_a_file_with_another_type_changes_no_value_of_the_others(tmp_path, other):
     write(tmp_path, "a.parquet", x=pa.array([5, LARGE, None]))
     write(tmp_path, "b.parquet", x=other)
@@ -127,18 +123,18 @@ def persons(folder: Path, *parts: pa.Array) -> pa.Table:
 
 FLOATS = [
     *(pa.float16(), pa.float32(), pa.float64(), pa.bool_(), pa.decimal128(20, 0), pa.date32()),
-    pa.dictionary(pa.int32(), pa.float64()),
+    "a dictionary",
 ]
 
 
 @pytest.mark.parametrize("rows", [0, 1])
 @pytest.mark.parametrize("kind", FLOATS, ids=str)
 def test_person_column_that_rounds_is_refused(tmp_path, kind, rows):
-    stored = pa.nulls(rows, pa.float64()).dictionary_encode() if kind not in FLOATS[:6] else None
-    column = pa.nulls(rows, kind) if stored is None else stored
-    with pytest.raises(SourceError, match="whole numbers in the person's column 'rider'") as no:
+    coded = pa.nulls(rows, pa.float64()).dictionary_encode()
+    column = coded if kind == "a dictionary" else pa.nulls(rows, kind)
+    fault = "expected text or whole numbers in the person's column 'rider'.*int64 or text"
+    with pytest.raises(SourceError, match=fault):
         persons(tmp_path, pa.array([2**60 + 1]), column)
-    assert "write it as int64 or text" in str(no.value)
 
 
 @pytest.mark.parametrize("rows", [0, 1])

@@ -7,7 +7,6 @@ from dataclasses import replace
 from datetime import date
 from decimal import Decimal
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -112,17 +111,14 @@ def test_parquet(tmp_path, spec, kind):
     check_contract(read, TYPES[kind])
 
 
-@pytest.mark.parametrize(
-    "kinds",
-    [
-        (pa.int32(), pa.int64(), pa.null()),
-        (pa.int64(), pa.uint64()),
-        (pa.int64(), pa.float64(), pa.string()),
-        (pa.dictionary(pa.int32(), pa.string()), pa.bool_()),
-        (pa.float32(), pa.null(), pa.float64()),
-    ],
-    ids=str,
-)
+FOLDERS = [
+    *((pa.int32(), pa.int64(), pa.null()), (pa.int64(), pa.uint64())),
+    *((pa.int64(), pa.float64(), pa.string()), (pa.float32(), pa.null(), pa.float64())),
+    (pa.dictionary(pa.int32(), pa.string()), pa.bool_()),
+]
+
+
+@pytest.mark.parametrize("kinds", FOLDERS, ids=str)
 def test_a_folder_of_parquet_of_several_types(tmp_path, spec, kinds):
     def read(parts):
         """The types of the files stay: only their rows change."""
@@ -205,23 +201,18 @@ def test_sqlite(tmp_path, spec, batch, monkeypatch):
     check_contract(read, cells)
 
 
-def declared(folder: Path) -> DatasetSpec:
-    return spec_of(Source("parquet", str(folder)), "x", purpose="release")
-
-
 @pytest.mark.parametrize("kind", OTHERS, ids=str)
 def test_other_types_are_refused_by_schema(tmp_path, kind):
-    said = set()
+    spec, lines = spec_of(Source("parquet", str(tmp_path)), "x", purpose="release"), set()
     for rows in (0, 1, 3):
-        coded = pa.types.is_dictionary(kind)
-        stored = (
-            pa.nulls(rows, kind.value_type).dictionary_encode() if coded else pa.nulls(rows, kind)
-        )
+        is_coded = pa.types.is_dictionary(kind)
+        nulls = pa.nulls(rows, kind.value_type if is_coded else kind)
+        stored = nulls.dictionary_encode() if is_coded else nulls
         pq.write_table(pa.table({"x": stored}), tmp_path / "a.parquet")
         with pytest.raises(SourceError) as refused:
-            read_source(declared(tmp_path))
-        said.add(str(refused.value))
-    (line,) = said
+            read_source(spec)
+        lines.add(str(refused.value))
+    (line,) = lines
     assert "expected text or numbers in column 'x', got the type" in line
     assert line.endswith("write it as float64, int64 or text")
     assert "Waltraud" not in line

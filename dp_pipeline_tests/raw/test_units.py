@@ -1,10 +1,12 @@
 """Rows of units are made of each unit's own parts, and give them back."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -35,6 +37,7 @@ from dp_pipeline.raw.units import (
     unit_keys,
     units_of_parts,
 )
+from dp_pipeline_tests.raw.written import KEY
 
 
 def attribute(name: str, size: int, *, nullable: bool = False) -> Attribute:
@@ -43,22 +46,14 @@ def attribute(name: str, size: int, *, nullable: bool = False) -> Attribute:
 
 
 DOMAIN = Domain(
-    (
-        attribute("region", 2, nullable=True),
-        attribute(SIZE, 3),
-        attribute("age", 3),
-        attribute("sex", 2),
-    ),
+    (attribute("region", 2, nullable=True), *map(attribute, (SIZE, "age", "sex"), (3, 3, 2))),
     parts=Parts("persons", ("age", "sex"), 3),
 )
 SIZED = Attribute(
     SIZE, SIZE, "drop", cells=Levels(("1", "2", "3")), derived=Derived("size", ("home",))
 )
 DOMAIN_OF_ROWS = Domain((DOMAIN["region"], SIZED, DOMAIN["age"], DOMAIN["sex"]), parts=DOMAIN.parts)
-rows = st.lists(
-    st.tuples(st.integers(0, 3), st.integers(0, 1), st.integers(0, 2), st.integers(0, 1)),
-    max_size=9,
-)
+rows = st.lists(st.tuples(*(st.integers(0, most) for most in (3, 1, 2, 1))), max_size=9)
 
 
 def folded(rows: list[tuple[int, int, int, int]], domain: Domain = DOMAIN, order=None):
@@ -113,24 +108,23 @@ def test_a_unit_with_a_part_that_breaks_a_constraint_is_left_out():
 SPEC = DatasetSpec.of_domain(
     "homes", DOMAIN_OF_ROWS, protection=UnitOfParts("home", 3), purpose="release"
 )
-KEY = b"k" * 32
+Home = int | None
 ids = st.sampled_from([7, 2**53, 2**53 + 1]) | st.none()
 QUESTIONS = [(), ("region", SIZE), ("region", "age", "sex"), ("sex",)]
 
 
 def prepared(rows: list[tuple[int | None, str, str, str]], *, as_text: bool) -> PartsCounter:
     """The counter of the parts of rows of (home, region, age, sex), as a release prepares them."""
-    homes = [None if row[0] is None else str(row[0]) if as_text else row[0] for row in rows]
-    table = pa.table(
-        {
-            "home": pa.array(homes, pa.string() if as_text else pa.int64()),
-            **{
-                name: pa.array([row[i] for row in rows], pa.string())
-                for i, name in enumerate(("region", "age", "sex"), 1)
-            },
-        }
-    )
-    return counter_of(SPEC, table)
+    homes, *columns = zip(*rows, strict=True) if rows else [()] * 4
+    names = ("region", "age", "sex")
+    return counter_of(SPEC, keyed(homes, dict(zip(names, columns, strict=True)), as_text=as_text))
+
+
+def keyed(homes: Sequence[Home], columns: dict[str, Any], *, as_text: bool) -> pa.Table:
+    """The rows of these homes, whose keys are texts or whole numbers."""
+    keys = [None if home is None else str(home) if as_text else home for home in homes]
+    table = {"home": pa.array(keys, pa.string() if as_text else pa.int64())}
+    return pa.table(table | {name: pa.array(cells, pa.string()) for name, cells in columns.items()})
 
 
 def counter_of(spec: DatasetSpec, table: pa.Table) -> PartsCounter:
@@ -140,9 +134,7 @@ def counter_of(spec: DatasetSpec, table: pa.Table) -> PartsCounter:
     return PartsCounter(counter, spec.domain)
 
 
-cells = st.tuples(
-    st.sampled_from(["0", "1", "?"]), st.sampled_from(["0", "1", "2"]), st.sampled_from("01")
-)
+cells = st.tuples(*map(st.sampled_from, ("01?", "012", "01")))
 
 
 @given(st.lists(st.tuples(ids, cells), max_size=8), st.lists(cells, max_size=12), st.booleans())
@@ -176,7 +168,6 @@ def of_two_sources(spec: DatasetSpec, key: str) -> DatasetSpec:
 
 
 FLAT, TWO = of_two_sources(SPEC, ""), of_two_sources(SPEC, "home")
-Home = int | None
 
 
 def both(units, parts, *, as_text):
@@ -188,14 +179,8 @@ def both(units, parts, *, as_text):
         "age": nothing + [age for _, (_, age, _) in parts],
         "sex": nothing + [sex for _, (_, _, sex) in parts],
     }
-    keys = [None if home is None else str(home) if as_text else home for home in homes]
-    return pa.table(
-        {
-            "home": pa.array(keys, pa.string() if as_text else pa.int64()),
-            **{name: pa.array(column, pa.string()) for name, column in columns.items()},
-            OF_UNIT: pa.array([i < len(units) for i in range(len(homes))], pa.bool_()),
-        }
-    )
+    is_of_unit = pa.array([i < len(units) for i in range(len(homes))], pa.bool_())
+    return keyed(homes, columns, as_text=as_text).append_column(OF_UNIT, is_of_unit)
 
 
 homes = st.lists(st.tuples(ids, st.sampled_from("01?")), max_size=6)
@@ -216,9 +201,8 @@ def joined_counter(*rows: object, as_text: bool = False) -> PartsCounter:
 def test_all_rows_of_a_key_in_two_sources_are_one_unit(units, parts, more, added, as_text):
     before = joined_counter(units, parts, as_text=as_text)
     more_units = [(99, region) for region in more]
-    after = joined_counter(
-        [*more_units, *units], [*((99, part) for part in added), *parts], as_text=as_text
-    )
+    more_parts = [(99, part) for part in added]
+    after = joined_counter([*more_units, *units], [*more_parts, *parts], as_text=as_text)
     assert_one_unit_more(before, after)
     (number,) = (each.open_at_the_gate() for each in after.count([()]))
     known = {home for home, _ in (*units, *more_units) if home is not None}
@@ -229,14 +213,9 @@ def test_all_rows_of_a_key_in_two_sources_are_one_unit(units, parts, more, added
 def test_two_sources_give_the_codes_of_one_flat_table(units, parts):
     parts = [part for part in parts if part[0] in units]
     joined = join_parts(both(list(units.items()), parts, as_text=False), unit_keys(TWO, KEY)).table
-    flat = pa.table(
-        {
-            "home": pa.array([home for home, _ in parts], pa.int64()),
-            "region": pa.array([units[home] for home, _ in parts], pa.string()),
-            "age": pa.array([age for _, (_, age, _) in parts], pa.string()),
-            "sex": pa.array([sex for _, (_, _, sex) in parts], pa.string()),
-        }
-    )
+    rows = [(units[home], age, sex) for home, (_, age, sex) in parts]
+    columns = {name: [row[i] for row in rows] for i, name in enumerate(("region", "age", "sex"))}
+    flat = keyed([home for home, _ in parts], columns, as_text=False)
     both_codes = [normalized(*each, KEY).to_pylist() for each in ((TWO, joined), (FLAT, flat))]
     with_parts = [row for row in both_codes[0] if row[SIZE] > 0]
     one_more = [row | {SIZE: row[SIZE] + 1} for row in both_codes[1]]
@@ -257,9 +236,8 @@ def test_sources_in_batches_are_joined_as_in_one(units, parts, size, as_text):
 
 def test_parts_without_a_unit_and_copies_of_units_are_counted():
     part = ("", "0", "0")
-    rows = both(
-        [(1, "0"), (1, "1"), (None, "0")], [(1, part), (2, part), (None, part)], as_text=False
-    )
+    units, parts = [(1, "0"), (1, "1"), (None, "0")], [(1, part), (2, part), (None, part)]
+    rows = both(units, parts, as_text=False)
     joined = join_parts(rows, unit_keys(TWO, KEY))
     assert (joined.table.num_rows, joined.orphans, joined.copies) == (1, 2, 2)
 
@@ -291,14 +269,9 @@ def assert_engines_agree(engines: tuple[str, ...], folder: Path, *, as_text: boo
     expected = [table.open_at_the_gate() for table in joined.count(QUESTIONS)]
     for engine in engines:
         claimed = set()
-        snapshot = ingest(
-            spec,
-            folder / engine,
-            key=KEY,
-            snapshot_id=None,
-            today=date(2026, 1, 1),
-            claim=lambda *names: claimed.update(names),  # noqa: B023
-        )
+        options = {"key": KEY, "snapshot_id": None, "today": date(2026, 1, 1)}
+        options["claim"] = lambda *names: claimed.update(names)  # noqa: B023
+        snapshot = ingest(spec, folder / engine, **options)
         assert claimed == {f"file:{path}" for path in paths}
         with snapshot.locked():
             mark_validated(spec, snapshot, structural=True, refused=False)
