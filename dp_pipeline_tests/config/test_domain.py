@@ -107,13 +107,13 @@ def test_a_number_may_leave_bounds_and_quantiles_open(tmp_path, odd, open_):
 
 
 def test_levels_may_be_left_open_and_rare_ones_go_to_other(tmp_path):
-    for text, other, on_invalid, most in (
-        ("{levels: discover}", "other", "other", 1000),
-        ("{levels: discover, other: rare, at_most: 7}", "rare", "other", 7),
-        ("{levels: discover, on_invalid: drop}", None, "drop", 1000),
-    ):
-        odd = with_odd(tmp_path, text, COST).domain["odd"]
-        assert (odd.other, odd.on_invalid, odd.undeclared) == (other, on_invalid, Undeclared(most))
+    for fields, expected in {
+        "": ("other", "other", Undeclared(1000)),
+        ", other: rare, at_most: 7": ("rare", "other", Undeclared(7)),
+        ", on_invalid: drop": (None, "drop", Undeclared(1000)),
+    }.items():
+        odd = with_odd(tmp_path, f"{{levels: discover{fields}}}", COST).domain["odd"]
+        assert (odd.other, odd.on_invalid, odd.undeclared) == expected
 
 
 @pytest.mark.parametrize("odd", ["{levels: discover}", "{bounds: discover}"])
@@ -150,13 +150,14 @@ def test_a_wrong_file_of_levels_is_refused(content, odd, words, tmp_path):
 
 
 def test_what_is_not_discovered_yet_has_no_size_and_no_box(tmp_path):
-    spec = with_odd(tmp_path, "{bounds: discover, bins: {quantiles: 8}}")
-    assert "odd" in spec.domain.discrete
+    domain = with_odd(tmp_path, "{bounds: discover, bins: {quantiles: 8}}").domain
+    odd, names = domain["odd"], ("odd",)
+    assert "odd" in domain.discrete
     for ask in (
-        lambda: spec.domain["odd"].size,
-        spec.domain["odd"].labels,
-        lambda: spec.domain.shape(("odd",)),
-        lambda: spec.domain.box(("odd",)),
+        lambda: odd.size,
+        odd.labels,
+        lambda: domain.shape(names),
+        lambda: domain.box(names),
     ):
         with pytest.raises(DeclarationError, match="'odd' are still to be discovered") as error:
             ask()
@@ -164,18 +165,16 @@ def test_what_is_not_discovered_yet_has_no_size_and_no_box(tmp_path):
 
 
 def test_the_largest_domain_has_all_discoverable_cells(tmp_path):
-    for odd, size in (
-        ("{bounds: discover, bins: {quantiles: 8}, nullable: false}", 8),
-        ("{bounds: discover, bins: {quantiles: 8}}", 9),
-        ("{bounds: [0, 1], bins: {quantiles: 8}}", 9),
-        ("{bounds: discover, bins: 5}", 6),
+    independent = "models:\n  independent:"  # no axis of a clustering
+    for odd, cost, size in (
+        ("{bounds: discover, bins: {quantiles: 8}, nullable: false}", PURE, 8),
+        ("{bounds: discover, bins: {quantiles: 8}}", PURE, 9),
+        ("{bounds: [0, 1], bins: {quantiles: 8}}", PURE, 9),
+        ("{bounds: discover, bins: 5}", PURE, 6),
+        ("{levels: discover, at_most: 7, nullable: true}", COST, 9),
     ):
-        spec = with_odd(tmp_path, odd, models="models:\n  independent:")  # no axis of a clustering
-        assert spec.widest.domain["odd"].size == size
-    text = "{levels: discover, at_most: 7, nullable: true}"
-    spec = with_odd(tmp_path, text, COST)
-    assert spec.widest.domain["odd"].size == 9
-    assert spec.widest.to_discover == ()
+        widest = with_odd(tmp_path, odd, cost, models=independent).widest
+        assert (widest.domain["odd"].size, widest.to_discover) == (size, ())
 
 
 def test_models_are_built_and_priced_on_the_widest_domain(tmp_path):

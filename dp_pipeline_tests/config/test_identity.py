@@ -197,14 +197,12 @@ def test_a_hard_link_is_the_same_file_while_both_are_there(rides, tmp_path):
 def test_a_folder_is_the_same_as_the_hard_link_of_a_file_in_it(rides, tmp_path):
     folder = tmp_path / "parts"
     folder.mkdir()
-    (folder / "may.parquet").hardlink_to(rides)
     (folder / "notes.txt").write_text("not a part")
-    assert overlap(file_name(str(folder)), file_name(str(rides)))
-    assert overlap(file_name(str(rides)), file_name(str(folder)))
-    (folder / "may.parquet").unlink()
-    (folder / "may.parquet").symlink_to(rides)
-    assert overlap(file_name(str(folder)), file_name(str(rides)))
-    (folder / "may.parquet").unlink()
+    part = folder / "may.parquet"
+    for link in (part.hardlink_to, part.symlink_to):
+        link(rides)
+        assert overlap(file_name(str(folder)), file_name(str(rides)))
+        part.unlink()
     assert not overlap(file_name(str(folder)), file_name(str(rides)))
 
 

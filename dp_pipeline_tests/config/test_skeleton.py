@@ -21,6 +21,7 @@ from dp_pipeline.models import build_model
 
 SOURCE = {"kind": "csv", "path": "rides.csv"}
 
+
 NAMES = st.text(st.characters(codec="utf-8"), min_size=1)
 KINDS = st.sampled_from(["number", "text", "boolean", "unknown"])
 COLUMN = st.builds(SourceColumn, NAMES, KINDS, st.just(""))
@@ -107,14 +108,9 @@ def test_one_column_left_open_is_named_with_its_line(columns, place, tmp_path_fa
 
 
 def test_the_draft_asks_nothing_that_a_type_states():
-    columns = (
-        SourceColumn("rooms", "number", "int64", is_integer=True),
-        SourceColumn("rent", "number", "double"),
-        SourceColumn("let", "boolean", "bool"),
-        SourceColumn("town", "text", "string"),
-        START,
-    )
-    text = sensitive_draft(outline(columns))
+    rooms = SourceColumn("rooms", "number", "int64", is_integer=True)
+    others = [("rent", "number", "double"), ("let", "boolean", "bool"), ("town", "text", "string")]
+    text = sensitive_draft(outline([rooms, *(SourceColumn(*each) for each in others), START]))
     attributes = text.partition("\nattributes:\n")[2].partition("# The ε")[0]
     assert attributes == (
         "  rooms:  # int64\n    bounds: [TODO, TODO]\n    bins: 10\n    integer: true\n"

@@ -36,14 +36,11 @@ def memory(population: Population) -> Counter:
 
 def in_parts(population: Population, cuts: tuple[int, ...] = (0, 1, 13, 13, 39)) -> Counter:
     """Some batches, of which some are empty, folded."""
+    sizes = {name: population.domain[name].size for name in population.domain.discrete}
+    divided = (population.at(rows) for rows in np.split(np.arange(population.rows), cuts))
     parts = [
-        Batch(
-            coordinates={name: q[rows] for name, q in population.coordinates.items()},
-            codes={name: code[rows] for name, code in population.codes.items()},
-            sizes={name: population.domain[name].size for name in population.domain.discrete},
-            rows=len(rows),
-        )
-        for rows in np.split(np.arange(population.rows), cuts)
+        Batch(coordinates=part.coordinates, codes=part.codes, sizes=sizes, rows=part.rows)
+        for part in divided
     ]
 
     def fold(questions: Sequence[BatchQuery]) -> Partial:

@@ -181,12 +181,8 @@ def every_question(population: Population) -> list[BatchQuery]:
     """What the whole contract asks an engine, and what only disclosing ones answer."""
     questions_: list[BatchQuery] = []
     sizes = {name: population.domain[name].size for name in population.domain.discrete}
-    batch = Batch(
-        coordinates=population.coordinates,
-        codes=population.codes,
-        sizes=sizes,
-        rows=population.rows,
-    )
+    columns = {"coordinates": population.coordinates, "codes": population.codes, "sizes": sizes}
+    batch = Batch(**columns, rows=population.rows)
 
     def fold(questions: Sequence[BatchQuery]) -> Partial:
         answers = answer_batch(batch, questions)

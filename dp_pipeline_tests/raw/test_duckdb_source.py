@@ -65,16 +65,13 @@ def test_another_file_or_a_bad_query_is_refused_in_a_line(rides, tmp_path, query
     assert "\n" not in str(caught.value)
 
 
-def test_the_file_is_not_written(rides):
+def test_the_file_is_known_by_its_path_and_not_written(rides):
     path = Path(rides.removeprefix("duckdb:///"))
     before = path.read_bytes()
     read(rides, "SELECT * FROM rides", "lat")
     assert path.read_bytes() == before
-
-
-def test_the_file_is_known_by_its_path(rides):
     source = Source("sql", rides, query="SELECT * FROM rides")
-    assert source.identities == (f"file:{rides.removeprefix('duckdb:///')}",)
+    assert source.identities == (f"file:{path}",)
 
 
 def test_a_draft_proposes_the_columns_of_a_query(rides):

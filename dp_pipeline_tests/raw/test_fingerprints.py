@@ -36,9 +36,7 @@ def path(tmp_path):
         CONTENT[:30],
         CONTENT[:10],
         CONTENT + b"\0",
-        b"".join(
-            hashlib.sha256(CONTENT[index : index + 10]).digest() for index in range(0, 37, 10)
-        ),
+        b"".join(hashlib.sha256(CONTENT[at : at + 10]).digest() for at in range(0, 37, 10)),
         b"",
     ],
 )

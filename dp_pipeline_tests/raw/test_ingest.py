@@ -1,6 +1,7 @@
 """A source is read once; a snapshot is whole or not there, and never changes."""
 
 import json
+import os
 import stat
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -99,9 +100,14 @@ def test_the_manifest_has_facts_but_no_rows_or_counts(run, spec):
 
 
 def test_everything_on_the_store_is_the_owners_only(run, store):
-    run()
-    modes = {path.is_dir(): stat.S_IMODE(path.stat().st_mode) for path in store.rglob("*")}
-    assert modes == {True: 0o700, False: 0o600}
+    mask = os.umask(0)
+    try:
+        run()
+    finally:
+        os.umask(mask)
+    paths = [store, *store.rglob("*")]
+    modes = {(path.is_dir(), stat.S_IMODE(path.stat().st_mode)) for path in paths}
+    assert modes == {(True, 0o700), (False, 0o600)}
 
 
 def test_rows_are_stored_with_zstd(run):

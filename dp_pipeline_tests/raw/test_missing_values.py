@@ -19,7 +19,7 @@ from dp_pipeline.raw.stages import read_stage
 from dp_pipeline.raw.validate import refusal, validate
 from dp_pipeline.raw.values import cell_codes, missing
 from dp_pipeline_tests.config.declarations import declaration, loaded
-from dp_pipeline_tests.raw.written import KEY, ingested, written_spec
+from dp_pipeline_tests.raw.written import KEY, ingested, prepared_snapshot, written_spec
 
 PEOPLE = """
   age: {bounds: [0, 90], edges: [18], nullable: true, missing: ["?", "-1"]}
@@ -74,12 +74,10 @@ def test_missing_numbers_are_nulls_nan_and_the_declared_ones(tmp_path, kind):
     assert prepared(people(tmp_path), tmp_path, nan, "nan")["discretized"]["age"] == [2, 0]
 
 
-JOBS_AND_REST = "{job: {levels: [paid, rest], other: rest, nullable: true, missing: ['?']}}"
 CODES = {
     "numbers as levels": (
         "{smokes: {levels: 0..1, nullable: true, missing: [9]}}",
-        {"smokes": [1.0, None, 9.0, float("nan"), 0.0]},
-        {"smokes": [1, 2, 2, 2, 0]},
+        {"smokes": [1.0, None, 9.0, float("nan"), 0.0]}, {"smokes": [1, 2, 2, 2, 0]},
     ),
     "no number and no level is missing too": (
         PEOPLE,
@@ -96,14 +94,12 @@ CODES = {
         {"age": [0], "job": [2], "sex": [1]},
     ),
     "unknown goes to other, missing does not": (
-        JOBS_AND_REST,
-        {"job": ["paid", "odd", "?", "", None]},
-        {"job": [0, 1, 2, 2, 2]},
+        "{job: {levels: [paid, rest], other: rest, nullable: true, missing: ['?']}}",
+        {"job": ["paid", "odd", "?", "", None]}, {"job": [0, 1, 2, 2, 2]},
     ),
     "an empty text that is a level": (
         "{job: {levels: [paid, ''], nullable: true}}",
-        {"job": ["paid", " ", None]},
-        {"job": [0, 1, 2]},
+        {"job": ["paid", " ", None]}, {"job": [0, 1, 2]},
     ),
 } | {
     rule: (
@@ -112,7 +108,7 @@ CODES = {
         {"age": ages},
     )
     for rule, ages in {"keep": [2, 2, 2, 1, 2], "clip": [0, 2, 1, 1, 2], "drop": [2, 1]}.items()
-}
+}  # fmt: skip
 
 
 @pytest.mark.chain
@@ -131,15 +127,10 @@ def test_missing_values_fulfil_nullable_expectations(tmp_path):
     assert named["bounds__age"] == "Every value of age is missing or a number between 0 and 90."
 
 
-INVALID_CELLS = {"age": ["old", "nan", "90.5"], "job": ["idle", "-1"]}
-
-
 @pytest.mark.chain
-@pytest.mark.parametrize(
-    ("column", "value"),
-    [(name, value) for name, values in INVALID_CELLS.items() for value in values],
-)
-def test_invalid_value_fails_its_one_expectation(tmp_path, column, value):
+@pytest.mark.parametrize("cell", ["age old", "age nan", "age 90.5", "job idle", "job -1"])
+def test_invalid_value_fails_its_one_expectation(tmp_path, cell):
+    column, value = cell.split()
     rows = {**ROWS, column: [value, *ROWS[column][1:]]}
     broken = {"age": "bounds__age", "job": "levels__job"}[column]
     assert failed(people(tmp_path), tmp_path, rows) == {broken}
@@ -147,13 +138,9 @@ def test_invalid_value_fails_its_one_expectation(tmp_path, column, value):
 
 def test_table_of_missing_values_is_counted(tmp_path):
     age, job = "{bounds: [0, 90], bins: 3, nullable: true}", "{levels: [a, b], nullable: true}"
-    attributes = f"{{age: {age}, job: {job}}}"
-    spec = people(tmp_path, attributes=attributes)
-    snapshot = ingested(tmp_path, {"age": ["", ""], "job": [None, ""]})
-    validate(spec, snapshot)
-    prepare(spec, snapshot)
-    counter = open_counter(spec, snapshot)
-    (table,) = counter.exact_tables([("age", "job")])
+    spec = people(tmp_path, attributes=f"{{age: {age}, job: {job}}}")
+    snapshot = prepared_snapshot(spec, tmp_path, {"age": ["", ""], "job": [None, ""]})
+    (table,) = open_counter(spec, snapshot).exact_tables([("age", "job")])
     assert table.shape == (4, 3)
     assert table[3, 2] == table.sum() == 2
 
@@ -234,30 +221,28 @@ def prepared_cell(folder: Path, rule: str, attribute: str, cell: str | None) -> 
     return None if code == INVALID else odd.labels()[code]
 
 
-@pytest.mark.parametrize(
-    ("attribute", "cell", "kept", "clipped", "dropped"),
-    [
-        ("bounds: [0, 120], bins: 4", "130", "missing", "[90, 120]", None),
-        ("bounds: [0, 120], bins: 4", "12", "[0, 30)", "[0, 30)", "[0, 30)"),
-        ("bounds: [0, 120], bins: 4", "old", "missing", "missing", None),
-        ("bounds: [0, 120], bins: 4, nullable: false", "130", "[90, 120]", "[90, 120]", None),
-        ("bounds: [0, 120], bins: 4, nullable: false", "old", None, None, None),
-        (OTHER, "green", "rest", "rest", None),
-        ("levels: [red, blue]", "green", "missing", "missing", None),
-        ("levels: [red, missing]", "green", "missing", "missing", None),
-        ("levels: [red, blue], nullable: false", "green", None, None, None),
-        (OTHER, None, "missing", "missing", None),
-        ("levels: [red, blue]", None, "missing", "missing", None),
-        ("levels: [red, blue], nullable: true", None, "missing", "missing", "missing"),
-    ],
-)
-def test_cells_are_read_as_the_table_states(attribute, cell, kept, clipped, dropped, tmp_path):
-    assert prepared_cell(tmp_path, "keep", attribute, cell) == kept
-    assert prepared_cell(tmp_path, "clip", attribute, cell) == clipped
-    assert prepared_cell(tmp_path, "drop", attribute, cell) == dropped
+AGES_OF, MISSING = "bounds: [0, 120], bins: 4", ("missing", "missing", None)
+READ = [
+    (AGES_OF, "130", ("missing", "[90, 120]", None)),
+    (AGES_OF, "12", ("[0, 30)", "[0, 30)", "[0, 30)")),
+    (AGES_OF, "old", MISSING),
+    (f"{AGES_OF}, nullable: false", "130", ("[90, 120]", "[90, 120]", None)),
+    (f"{AGES_OF}, nullable: false", "old", (None, None, None)),
+    (OTHER, "green", ("rest", "rest", None)),
+    *((f"levels: [red, {level}]", "green", MISSING) for level in ("blue", "missing")),
+    ("levels: [red, blue], nullable: false", "green", (None, None, None)),
+    *((attribute, None, MISSING) for attribute in (OTHER, "levels: [red, blue]")),
+    ("levels: [red, blue], nullable: true", None, ("missing", "missing", "missing")),
+]
+
+
+@pytest.mark.parametrize(("attribute", "cell", "labels"), READ)
+def test_cells_are_read_as_the_table_states(attribute, cell, labels, tmp_path):
+    rules = ("keep", "clip", "drop")
+    assert tuple(prepared_cell(tmp_path, rule, attribute, cell) for rule in rules) == labels
     if attribute == OTHER:
         # One attribute may keep what others drop.
-        assert prepared_cell(tmp_path, "other", OTHER, cell) == kept
+        assert prepared_cell(tmp_path, "other", OTHER, cell) == labels[0]
 
 
 def test_another_choice_is_another_release(tmp_path):

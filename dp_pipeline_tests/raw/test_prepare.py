@@ -32,29 +32,25 @@ LOW, HIGH = -65536, 65536
 NUMBERS = ["0", " 5 ", "+7.5", "1e1", "-3", "99", "inf", "-Infinity", "1e999", ".5e1"]
 NO_NUMBERS = ["", "  ", "ten", "nan", "1_0", "0x1", "1,5", "--1", "1e", "é"]
 JUST_BELOW = math.nextafter(0.3, 0)
+CLIPPED = [LOW, 0, 32768, HIGH, LOW, HIGH, HIGH, LOW, HIGH, 0]
+OUTSIDE = [-0.1, 0.0, 10.0, 10.1, math.inf, math.nan, None]
 CELLS_AND_STAGES = {
     "numbers are stripped and clipped": (
-        "{x: {bounds: [0, 10]}}",
-        {"x": NUMBERS},
-        {"normalized": {"x": [LOW, 0, 32768, HIGH, LOW, HIGH, HIGH, LOW, HIGH, 0]}},
+        "{x: {bounds: [0, 10]}}", {"x": NUMBERS}, {"normalized": {"x": CLIPPED}}
     ),
     "no number drops its row and no other": (
         "{x: {bounds: [0, 10]}}",
-        {"x": ["5", *NO_NUMBERS, "10", None]},
-        {"normalized": {"x": [0, HIGH]}},
+        {"x": ["5", *NO_NUMBERS, "10", None]}, {"normalized": {"x": [0, HIGH]}},
     ),
     "outside of the bounds": (
         "{x: {bounds: [0, 10], on_invalid: drop}}",
-        {"x": [-0.1, 0.0, 10.0, 10.1, math.inf, math.nan, None]},
-        {"normalized": {"x": [LOW, HIGH]}},
+        {"x": OUTSIDE}, {"normalized": {"x": [LOW, HIGH]}},
     ),
     "unknown texts go to the other level": (
         "{work: {levels: [paid, none, rest], other: rest}}",
         {"work": [" paid", "?", None, "", "none"]},
-        {
-            "normalized": {"work": ["paid", "rest", "rest", "rest", "none"]},
-            "discretized": {"work": [0, 2, 2, 2, 1]},
-        },
+        {"normalized": {"work": ["paid", *["rest"] * 3, "none"]},
+         "discretized": {"work": [0, 2, 2, 2, 1]}},
     ),
     "unknown texts drop the row": (
         "{sex: {levels: [f, m]}, x: {bounds: [0, 1]}}",
@@ -64,15 +60,13 @@ CELLS_AND_STAGES = {
     # Both sides of the edge have one coordinate.
     "bins are cut from clipped numbers": (
         "{x: {bounds: [0, 1], edges: [0.3]}}",
-        {"x": [JUST_BELOW, 0.3, -9.0, 1.0, 9.0]},
-        {"discretized": {"x": [0, 1, 0, 1, 1]}},
+        {"x": [JUST_BELOW, 0.3, -9.0, 1.0, 9.0]}, {"discretized": {"x": [0, 1, 0, 1, 1]}},
     ),
     "two attributes of one column": (
         "{fine: {column: x, bounds: [0, 4], bins: 4}, rough: {column: x, bounds: [0, 4]}}",
-        {"x": ["3"]},
-        {"discretized": {"fine": [3]}},
+        {"x": ["3"]}, {"discretized": {"fine": [3]}},
     ),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", CELLS_AND_STAGES)
@@ -290,12 +284,10 @@ def test_a_column_states_if_values_may_be_missing(tmp_path):
 
 def test_nullable_columns_are_read_with_others(tmp_path):
     spec = written_spec(tmp_path, "{sex: {levels: [f, m]}}")
-    before = validated(spec, tmp_path, {"sex": ["f", "m"]}, "before")
-    prepare(spec, before)
+    before = prepared_snapshot(spec, tmp_path, {"sex": ["f", "m"]}, "before")
     old = pa.table({"sex": pa.array([0, 1], pa.uint8())})
     before.store_table("discretized", lambda file: pq.write_table(old, file))
-    later = validated(spec, tmp_path, {"sex": ["m"]}, "later")
-    prepare(spec, later)
+    later = prepared_snapshot(spec, tmp_path, {"sex": ["m"]}, "later")
     both = replace(later, earlier=(before,))
     assert read_stage(both, "discretized")["sex"].to_pylist() == [0, 1, 1]
     (counts,) = open_counter(spec, both).count([("sex",)])

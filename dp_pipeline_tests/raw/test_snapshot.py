@@ -2,10 +2,7 @@
 
 import hmac
 import json
-import os
-import stat
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
@@ -24,10 +21,6 @@ def snapshot(tmp_path):
 
 def store(snapshot: Snapshot, content: bytes = ROWS) -> None:
     snapshot.store_table("ingested", lambda file: file.write(content) and None)
-
-
-def mode(path: Path) -> int:
-    return stat.S_IMODE(path.stat().st_mode)
 
 
 @pytest.mark.parametrize("name", ["2026-01-31", "before_fix.2", "A" * 64])
@@ -52,18 +45,6 @@ def test_a_stored_table_is_read_back_and_its_facts_are_kept(snapshot):
     assert snapshot.checked_path("ingested").read_bytes() == ROWS
     assert snapshot.manifest["id"] == "2026-01-31"
     assert (snapshot.manifest["source"], snapshot.manifest["validated"]) == ("csv:a", True)
-
-
-def test_only_the_owner_can_read_a_file_or_enter_a_folder(snapshot):
-    before = os.umask(0o000)
-    try:
-        store(snapshot)
-        make_current(snapshot)
-    finally:
-        os.umask(before)
-    dataset = snapshot.folder.parent
-    assert {mode(path) for path in dataset.rglob("*") if path.is_file()} == {0o600}
-    assert {mode(path) for path in (snapshot.folder, dataset, dataset.parent)} == {0o700}
 
 
 def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path):
@@ -164,18 +145,6 @@ def test_a_manifest_and_a_repr_hold_neither_rows_nor_key(snapshot):
     assert "someone" not in written
     assert KEY.decode() not in written
     assert KEY.hex() not in written
-
-
-def test_the_snapshot_made_current_last_is_current(snapshot):
-    root = snapshot.folder.parent.parent
-    assert current_snapshot(root, "city", KEY) is None
-    store(snapshot)
-    make_current(snapshot)
-    other = Snapshot(snapshot.folder.with_name("2026-02-28"), KEY)
-    store(other)
-    assert current_snapshot(root, "city", KEY) == snapshot
-    make_current(other)
-    assert current_snapshot(root, "city", KEY) == other
 
 
 def test_a_pointer_to_outside_is_refused(snapshot):

@@ -72,13 +72,9 @@ def rides(tmp_path):
 
 
 def test_every_cell_of_sqlite_is_the_text_of_its_own_value(rides):
-    spec = spec_at(rides, "SELECT * FROM rides;", "fare", "lat", person="rider")
-    table = read_source(spec)
-    assert table.to_pydict() == {
-        "fare": ["7", "much", "0.1"],
-        "lat": ["1.5", "5", None],
-        "rider": ["ana", "bo ", ""],
-    }
+    table = read_source(spec_at(rides, "SELECT * FROM rides;", "fare", "lat", person="rider"))
+    cells = {"fare": ["7", "much", "0.1"], "lat": ["1.5", "5", None], "rider": ["ana", "bo ", ""]}
+    assert table.to_pydict() == cells
     assert table.schema.types == [pa.string()] * 3
 
 
@@ -114,6 +110,9 @@ def test_a_cell_of_sqlite_that_is_no_text_spoils_itself_only(rides):
     assert "UTF-8" in refusal(spec_at(rides, query, "r", purpose="benchmark"))
 
 
+INSERT = f"WITH x AS (SELECT 1) INSERT INTO rides VALUES (1, '{SECRET}', 1)"
+
+
 @pytest.mark.parametrize(
     ("query", "got"),
     [
@@ -122,10 +121,7 @@ def test_a_cell_of_sqlite_that_is_no_text_spoils_itself_only(rides):
         ("SELECT lat FROM rides WHERE", "a query with a mistake in its grammar: correct `query`"),
         ("SELECT fare FROM rides", "1 columns without it (fare): declare one of these"),
         ("SELECT lat, lat FROM rides", "got 'lat' twice: rename one column"),
-        (
-            f"WITH x AS (SELECT 1) INSERT INTO rides VALUES (1, '{SECRET}', 1)",
-            "grammar: correct `query`",
-        ),
+        (INSERT, "grammar: correct `query`"),
     ],
 )
 def test_a_query_that_cannot_be_is_refused_before_a_row_is_read(rides, query, got):

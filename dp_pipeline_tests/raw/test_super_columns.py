@@ -84,9 +84,8 @@ def test_few_rows_take_a_small_cap_and_many_a_large_one():
 
 
 def test_few_fused_tables_hold_many_triples():
-    sizes = dict(
-        zip("abcdefghijklmn", (2, 3, 42, 16, 7, 15, 6, 5, 2, 20, 10, 9, 8, 41), strict=True)
-    )
+    levels = (2, 3, 42, 16, 7, 15, 6, 5, 2, 20, 10, 9, 8, 41)
+    sizes = dict(zip("abcdefghijklmn", levels, strict=True))
     triples = list(combinations(sizes, 3))
     assert len(cheapest_plan(sizes, triples, rows=1_000_000)) < len(triples) / 4
 
