@@ -187,7 +187,7 @@ FULL: tuple[str, ...] = tuple(
         _PATIENTS,
         _OPEN,
         _HOUSEHOLDS,
-        *(_PUBLIC.replace("SOURCE", one) for one in _SOURCES),
+        *(_PUBLIC.replace("SOURCE", each) for each in _SOURCES),
     )
 )
 

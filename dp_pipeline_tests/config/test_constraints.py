@@ -24,8 +24,8 @@ PEOPLE = (
 )
 
 
-def people(folder: Path, said: str) -> DatasetSpec:
-    return written_spec(folder, PEOPLE, more=f"constraints: {said}" if said else "")
+def people(folder: Path, words: str) -> DatasetSpec:
+    return written_spec(folder, PEOPLE, more=f"constraints: {words}" if words else "")
 
 
 def forbidden(spec: DatasetSpec) -> set[tuple[str, ...]]:
@@ -59,7 +59,7 @@ def test_a_constraint_forbids_these_cells_and_no_other(declaration, cells, tmp_p
 
 
 @pytest.mark.parametrize(
-    "said, cells",
+    ("words", "cells"),
     [
         ('age: "[, 20)"', YOUNG),
         ('age: "[0, 19]"', YOUNG),
@@ -76,8 +76,8 @@ def test_a_constraint_forbids_these_cells_and_no_other(declaration, cells, tmp_p
         ("town: G", ("Graz",)),
     ],
 )
-def test_cells_are_levels_or_intervals_that_end_where_bins_end(said, cells, tmp_path):
-    declaration = f"{{never: [{{{said}, land: Upper}}]}}"
+def test_cells_are_levels_or_intervals_that_end_where_bins_end(words, cells, tmp_path):
+    declaration = f"{{never: [{{{words}, land: Upper}}]}}"
     if cells is None:
         with pytest.raises(DeclarationError, match="ends where bins of"):
             people(tmp_path, declaration)

@@ -17,9 +17,9 @@ from dp_pipeline.config.url import host_names, is_allowed_url, is_host, url_name
 SHA256 = "0123456789abcdef" * 4
 
 
-def overlap(one: str, other: str) -> bool:
-    assert (first_overlap([one], [other]) is None) is (first_overlap([other], [one]) is None)
-    return first_overlap([one], [other]) is not None
+def overlap(name: str, other: str) -> bool:
+    assert (first_overlap([name], [other]) is None) is (first_overlap([other], [name]) is None)
+    return first_overlap([name], [other]) is not None
 
 
 LABEL = st.text("abcdefghijklmnopqrstuvwxyz0123456789", min_size=1, max_size=8)
@@ -31,13 +31,13 @@ PATHS = st.lists(SEGMENT, min_size=1, max_size=4).map(tuple)
 
 
 def plain(host: str, path: tuple[str, ...]) -> str:
-    return f"https://{host}/" + "/".join(quote(one, safe="") for one in path)
+    return f"https://{host}/" + "/".join(quote(part, safe="") for part in path)
 
 
 def _escaped(host: str, path: str) -> tuple[str, str]:
     first, slash, rest = path[1:].partition("/")
     if "%" not in first:
-        first = "".join(f"%{ord(one):02x}" for one in first)
+        first = "".join(f"%{ord(letter):02x}" for letter in first)
     return host, f"/{first}{slash}{rest}"
 
 

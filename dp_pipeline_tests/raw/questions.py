@@ -75,8 +75,8 @@ ENGINES: dict[str, Engine] = {"memory": memory, "in parts": in_parts, "stored": 
 
 engines = [
     # What is stored and read takes longest, and is the fold of "in parts" on files.
-    pytest.param(one, id=name, marks=[pytest.mark.chain] if name == "stored" else [])
-    for name, one in ENGINES.items()
+    pytest.param(each, id=name, marks=[pytest.mark.chain] if name == "stored" else [])
+    for name, each in ENGINES.items()
 ]
 
 NAMES = DOMAIN.discrete[:6]

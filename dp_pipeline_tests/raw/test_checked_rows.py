@@ -134,7 +134,7 @@ def test_a_file_is_read_for_its_fingerprint_once(spec, snapshot, monkeypatch):
     stages: list[str] = []
     checked = Snapshot.checked_path
     monkeypatch.setattr(
-        Snapshot, "checked_path", lambda one, stage: stages.append(stage) or checked(one, stage)
+        Snapshot, "checked_path", lambda each, stage: stages.append(stage) or checked(each, stage)
     )
     counter = open_counter(spec, snapshot, "stream")
     assert stages == []

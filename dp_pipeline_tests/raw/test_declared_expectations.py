@@ -104,10 +104,10 @@ def test_what_fails_stops_public_rows_unless_it_is_a_warning(tmp_path):
     verdicts = validate(spec, ingested(tmp_path, ROWS))
     name = "expect_column_values_to_match_regex_person_id"
     assert failed(verdicts) == {name, f"{name}__mild"}
-    said = refusal(spec, verdicts)
-    assert said is not None
-    assert name in said
-    assert "mild" not in said
+    words = refusal(spec, verdicts)
+    assert words is not None
+    assert name in words
+    assert "mild" not in words
 
 
 def test_no_rows_fulfil_every_expectation_of_single_rows(tmp_path):

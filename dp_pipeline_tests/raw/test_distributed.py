@@ -144,15 +144,17 @@ def test_dask_worker_that_holds_queries_may_be_killed(tmp_path):
     expected = threaded_fold(rows)([PAIRS])
     # Each of them in turn: whichever holds them, it is among those.
     for address, number in client.run(os.getpid).items():
-        killer = Thread(target=lambda one=number: (time.sleep(0.4), os.kill(one, signal.SIGKILL)))
+        killer = Thread(
+            target=lambda number=number: (time.sleep(0.4), os.kill(number, signal.SIGKILL))
+        )
         killer.start()
         actual = slow([PAIRS])
         killer.join()
         assert same(actual, expected), address
 
 
-def same(one: Partial, other: Partial) -> bool:
-    tables = zip(one, other, strict=True)
+def same(answer: Partial, other: Partial) -> bool:
+    tables = zip(answer, other, strict=True)
     return all(
         np.array_equal(a, b)
         for some, others in tables
@@ -186,8 +188,8 @@ def every_question(population: Population) -> list[BatchQuery]:
 
     def fold(questions: Sequence[BatchQuery]) -> Partial:
         answers = answer_batch(batch, questions)
-        small = (sum(table.size for table in one or ()) <= MAX_CELLS for one in answers)
-        questions_.extend(one for one, is_small in zip(questions, small, strict=True) if is_small)
+        small = (sum(table.size for table in each or ()) <= MAX_CELLS for each in answers)
+        questions_.extend(each for each, is_small in zip(questions, small, strict=True) if is_small)
         return answers
 
     counter = FoldCounter(population.domain, fold)

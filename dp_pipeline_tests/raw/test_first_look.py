@@ -48,13 +48,13 @@ ROWS = st.lists(st.binary(max_size=40), max_size=20)
 
 
 @settings(max_examples=40)
-@given(one=ROWS, other=ROWS)
-def test_no_row_of_a_csv_file_changes_its_columns(one, other, tmp_path_factory):
+@given(rows_before=ROWS, rows_after=ROWS)
+def test_no_row_of_a_csv_file_changes_its_columns(rows_before, rows_after, tmp_path_factory):
     """Not even one that is broken: rows are not read."""
     folder = tmp_path_factory.mktemp("rows")
     actual = [
         first_look(csv(folder / "a.csv", b"\n".join([b"age;town", *rows]), delimiter=";"))
-        for rows in (one, other)
+        for rows in (rows_before, rows_after)
     ]
     assert actual[0] == actual[1]
     assert list(kinds(actual[0])) == ["age", "town"]

@@ -86,7 +86,7 @@ def test_batches_prepare_the_rows_that_one_table_does(tmp_path, protection, requ
 def test_batch_boundaries_do_not_change_the_rows_kept(
     tmp_path_factory, ids, cuts, at_most, whole_numbers
 ):
-    values = [None if one is None else len(one) for one in ids] if whole_numbers else ids
+    values = [None if each is None else len(each) for each in ids] if whole_numbers else ids
     kind = pa.int64() if whole_numbers else pa.string()
     table = pa.table({"x": pa.array(range(len(ids)), pa.int64()), "who": pa.array(values, kind)})
     ends = [0, *sorted(min(cut, len(ids)) for cut in cuts), len(ids)]
@@ -102,7 +102,7 @@ def test_batch_boundaries_do_not_change_the_rows_kept(
 def parts_of(tables: list[pa.Table], folder: Path) -> list[pa.Table]:
     """The rows of some tables, those of a part together."""
     paths = [folder / f"{index}.arrow" for index in range(len(tables))]
-    dealt = [split_by_person(one, KEYS, path) for one, path in zip(tables, paths, strict=True)]
+    dealt = [split_by_person(each, KEYS, path) for each, path in zip(tables, paths, strict=True)]
     files = list(zip(paths, dealt, strict=True))
     return [group_of_files(files, part) for part in sorted(set().union(*dealt))]
 
@@ -149,7 +149,7 @@ LINES = [b"a,b", b"1,2", b"", b"\xef\xbb\xbf3,4", b'"5,","6"', b"7", b"8,9,10", 
 )
 @settings(max_examples=80)
 def test_ways_of_reading_lines_agree(tmp_path_factory, lines, ends, part, comment):
-    text = b"a,b\n" + b"".join(one + ends[index % len(ends)] for index, one in enumerate(lines))
+    text = b"a,b\n" + b"".join(each + ends[index % len(ends)] for index, each in enumerate(lines))
     path = tmp_path_factory.mktemp("lines") / "rows.csv"
     path.write_bytes(text)
     source = Source("csv", str(path), comment="#" if comment else "")
@@ -181,7 +181,7 @@ def test_batches_have_all_rows_in_order_and_one_size(sizes, rows):
     tables = [pa.table({"x": np.arange(a, b)}) for a, b in pairwise(ends)]
     actual = list(in_batches(tables, rows))
     assert pa.concat_tables(actual)["x"].to_pylist() == list(range(ends[-1]))
-    assert {one.num_rows for one in actual[:-1]} <= {rows}
+    assert {each.num_rows for each in actual[:-1]} <= {rows}
     assert 0 < actual[-1].num_rows <= rows or (len(actual), ends[-1]) == (1, 0)
 
 

@@ -110,7 +110,7 @@ def test_small_files_are_batched_in_order(tmp_path, lake, monkeypatch, most):
     whole = pa.concat_tables(parquet_tables(spec, files))
     assert pa.concat_tables(actual).to_pylist() == whole.to_pylist()
     expected = {1: [2, 2, 1, 2, 3], 4: [4, 3, 3], 6: [5, 5], 100: [10]}[most]
-    assert [one.num_rows for one in actual] == expected
+    assert [batch.num_rows for batch in actual] == expected
 
 
 @pytest.mark.usefixtures("lake")

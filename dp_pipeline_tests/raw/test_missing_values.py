@@ -55,7 +55,7 @@ def test_a_missing_value_keeps_its_row_and_is_the_last_code(tmp_path):
     stored = prepared(people(tmp_path, more="one_hot: true"), tmp_path, ROWS)
     assert stored["discretized"] == {"age": AGES, "job": JOBS, "sex": SEXES}
     assert stored["normalized"]["age.clipped"] == [17, None, None, None, 90, None, 18]
-    assert [one is None for one in stored["normalized"]["age"]] == [code == 2 for code in AGES]
+    assert [value is None for value in stored["normalized"]["age"]] == [code == 2 for code in AGES]
     words = ["paid", None, "none", None, "paid", "none", None]
     assert stored["normalized"]["job"] == words
     names = ["age=[0, 18)", "age=[18, 90]", "age=missing"]
@@ -159,12 +159,12 @@ CELLS = st.one_of(st.none(), st.sampled_from(["", " ", "?", "-1", "5", "99", "x"
 @settings(max_examples=50)
 @given(cells=st.lists(CELLS, max_size=6), at=st.integers(0, 6))
 def test_missingness_depends_on_the_value_only(cells, at):
-    def found(some):
+    def is_missing(some):
         column = pa.chunked_array([pa.array(some, pa.string())])
         return missing(column, ("?", "-1")).tolist()
 
-    assert found(cells) == found(cells[:at]) + found(cells[at:])
-    assert found(cells) == [cell is None or cell.strip() in ("", "?", "-1") for cell in cells]
+    assert is_missing(cells) == is_missing(cells[:at]) + is_missing(cells[at:])
+    assert is_missing(cells) == [cell is None or cell.strip() in ("", "?", "-1") for cell in cells]
 
 
 NUMBER_WORDS = ("-999", "-999.0", "1e3", "099", "inf", "?", "nan")
@@ -179,7 +179,7 @@ NUMBERS = st.sampled_from([-999.0, 999.0, 1000.0, 99.0, 9.0, float("inf"), float
 def test_missing_numbers_agree_as_numbers_and_texts(values, words):
     stored = pa.chunked_array([pa.array(values, pa.float64())])
     # What a column of objects becomes: no point in a whole number, NaN is no value.
-    texts = [None if isnan(one) else str(one).removesuffix(".0") for one in values]
+    texts = [None if isnan(value) else str(value).removesuffix(".0") for value in values]
     written = pa.chunked_array([pa.array(texts, pa.string())])
     assert missing(written, words).tolist() == missing(stored, words).tolist()
 

@@ -110,7 +110,7 @@ def test_types_are_unified_from_the_footers_and_no_digit_is_lost(tmp_path, kinds
     if expected in (pa.uint64(), pa.string()) and pa.uint64() in kinds:
         write(tmp_path, "0.parquet", x=pa.array([-1 if kinds[0] == pa.int64() else 1], kinds[0]))
         write(tmp_path, "1.parquet", x=pa.array([2**64 - 1], pa.uint64()))
-        words = [str(one) for one in read(tmp_path, "x").column("x").to_pylist()]
+        words = [str(each) for each in read(tmp_path, "x").column("x").to_pylist()]
         assert words[1] == str(2**64 - 1)
 
 

@@ -142,8 +142,8 @@ def test_the_populations_key_is_in_nothing_that_workers_get(tmp_path, monkeypatc
     prepared(spec, tmp_path / "there", IDS["texts"])
     keys = PersonKeys.of(spec.columns, spec.protection.column, KEY)
     assert keys is not None
-    assert [keys.ids.rows in one for one in sent] == [True, True, False, False]
-    assert not any(KEY in one for one in sent)
+    assert [keys.ids.rows in message for message in sent] == [True, True, False, False]
+    assert not any(KEY in message for message in sent)
     assert repr(keys.ids.rows)[2:-1] not in repr(keys)
 
 
@@ -167,8 +167,8 @@ def test_what_fails_on_a_worker_names_no_value(engine, capfd):
     assert list(each(fails, [])) == []
     with pytest.raises(PipelineError) as caught:
         list(each(fails, [1, 2, 3]))
-    said = "".join((str(caught.value), *capfd.readouterr()))
-    assert "Waltraud" not in said
+    output = "".join((str(caught.value), *capfd.readouterr()))
+    assert "Waltraud" not in output
     assert "\n" not in str(caught.value)
 
 

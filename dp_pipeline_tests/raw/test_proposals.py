@@ -25,9 +25,9 @@ def proposal(values: list[str | None]) -> SourceColumn:
     return proposed(X, pa.chunked_array([pa.array(values, pa.string())]))
 
 
-def attribute(found: SourceColumn) -> Attribute:
+def attribute(column: SourceColumn) -> Attribute:
     """The attribute that the proposal declares, by way of its text."""
-    lines = "\n".join(field_text("x", found.proposal))
+    lines = "\n".join(field_text("x", column.proposal))
     section = Document.of_text(lines, Path("a.yaml")).texts["x"]
     return attribute_section(section).attribute("x", "drop", DEFAULT_READING)
 

@@ -114,9 +114,9 @@ def test_an_offset_in_the_text_is_honoured_and_else_the_zone_is(tmp_path):
     at = "type: timestamp, bounds: [2026-10-25, 2026-10-25], every: hour, zone: Europe/Zurich"
     spec = written_spec(tmp_path, f"{{at: {{{at}, on_invalid: drop}}}}")
     # At three o'clock the clocks are put back to two: that hour is one cell.
-    said = ["2026-10-24T22:00Z", "2026-10-25T00:30", "2026-10-25T02:30+02:00"]
-    said += ["2026-10-25T02:30+01:00", "2026-10-25 03:00:00", "2026-10-25T23:59:59.9", "2026-10-26"]
-    assert codes(spec, {"at": said}) == {"at": [0, 0, 2, 2, 3, 23]}
+    days = ["2026-10-24T22:00Z", "2026-10-25T00:30", "2026-10-25T02:30+02:00"]
+    days += ["2026-10-25T02:30+01:00", "2026-10-25 03:00:00", "2026-10-25T23:59:59.9", "2026-10-26"]
+    assert codes(spec, {"at": days}) == {"at": [0, 0, 2, 2, 3, 23]}
     assert spec.domain["at"].labels()[:4] == tuple(f"2026-10-25T0{hour}" for hour in range(4))
 
 
@@ -124,9 +124,9 @@ def test_cells_are_cut_exactly_where_coordinates_are_rounded(tmp_path):
     """A step of a coordinate of a century is seven hours; a second before midnight is yesterday."""
     attributes = "{at: {type: timestamp, bounds: [1950-01-01, 2049-12-31], every: day}}"
     spec = written_spec(tmp_path, attributes)
-    said = ["2026-10-04T23:59:59.999999", "2026-10-05"]
+    days = ["2026-10-04T23:59:59.999999", "2026-10-05"]
     at = (date(2026, 10, 5) - date(1950, 1, 1)).days
-    assert codes(spec, {"at": said}) == {"at": [at - 1, at]}
+    assert codes(spec, {"at": days}) == {"at": [at - 1, at]}
 
 
 STORED = {
@@ -182,8 +182,8 @@ def test_missing_date_is_a_cell(tmp_path):
         "missing: [1900-01-01, never]}}"
     )
     spec = written_spec(tmp_path, attributes)
-    said = ["2026-01-02", "", "never", None, "1900-01-01", "2026-01-32", "2026-01-03", "2027-01-01"]
-    assert codes(spec, {"day": said}) == {"day": [0, 2, 2, 2, 2, 2, 1, 2]}
+    days = ["2026-01-02", "", "never", None, "1900-01-01", "2026-01-32", "2026-01-03", "2027-01-01"]
+    assert codes(spec, {"day": days}) == {"day": [0, 2, 2, 2, 2, 2, 1, 2]}
 
 
 def test_checks_see_the_same_numbers_as_preparation(tmp_path):

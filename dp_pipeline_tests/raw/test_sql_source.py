@@ -80,7 +80,7 @@ def test_every_cell_of_sqlite_is_the_text_of_its_own_value(rides):
 
 def test_rounded_sqlite_id_names_no_person(tmp_path):
     ids = [7, 7.0, "7", 2**60 + 1, float(2**60), -(2.0**53), 2.0**53 - 1, 0.5, float("inf"), None]
-    url = sqlite_file(tmp_path / "a.db", "rider", [(one,) for one in ids])
+    url = sqlite_file(tmp_path / "a.db", "rider", [(each,) for each in ids])
     spec = spec_at(url, "SELECT 1 AS x, rider FROM rides", "x", person="rider")
     actual = read_source(spec).column("rider").to_pylist()
     expected = ["7", "7", "7", str(2**60 + 1), None, None, str(2**53 - 1), None, None, None]

@@ -54,9 +54,9 @@ def test_planned_tables_equal_direct_counts(sizes, seed, planned, small):
         for name in small:
             patch.setattr(tables, name, SMALL[name])
         fused = cheapest_plan(named, wanted, rows=planned)
-        actual = [summed_tables(*one) for one in count_plan(fused, codes, rows=50)]
+        actual = [summed_tables(*column) for column in count_plan(fused, codes, rows=50)]
     assert sum(map(len, actual)) == len(wanted)
-    for names, table in (item for one in actual for item in one.items()):
+    for names, table in (item for column in actual for item in column.items()):
         assert np.array_equal(table, contingency_table(codes, named, names, rows=50))
 
 
@@ -79,7 +79,7 @@ def test_few_rows_take_a_small_cap_and_many_a_large_one():
     sizes = {f"a{index}": 2 for index in range(16)}
     pairs = list(combinations(sizes, 2))
     few, many = (cheapest_plan(sizes, pairs, rows=rows) for rows in (100, 10_000_000))
-    assert max(one.size for one in few) < max(one.size for one in many)
+    assert max(column.size for column in few) < max(column.size for column in many)
     assert len(few) > len(many)
 
 
@@ -100,4 +100,4 @@ def test_pairs_within_triples_need_no_own_table():
 def test_large_triples_are_never_fused():
     sizes = {"a": 5000, "b": 2, "c": 2, **{f"x{index}": 2 for index in range(16)}}
     wanted = [("a", *pair) for pair in combinations(sorted(sizes.keys() - {"a"}), 2)]
-    assert max(one.size for one in cheapest_plan(sizes, wanted, rows=10**9)) <= 1 << 20
+    assert max(column.size for column in cheapest_plan(sizes, wanted, rows=10**9)) <= 1 << 20

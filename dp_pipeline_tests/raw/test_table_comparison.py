@@ -124,9 +124,9 @@ def test_svm_without_privacy_gets_15_percent_wrong():
         hidden = {target, "education_num"} if target == "education" else {target}
         answers = np.isin(adults[target], positive)
         seen = {name: column for name, column in adults.items() if name not in hidden}
-        one = train("svm", {name: c[learn] for name, c in seen.items()}, answers[learn], sizes)
+        model = train("svm", {name: c[learn] for name, c in seen.items()}, answers[learn], sizes)
         rest = {name: c[test] for name, c in seen.items()}
-        errors.append(misclassification(one, rest, answers[test]))
+        errors.append(misclassification(model, rest, answers[test]))
     assert np.mean(errors) == pytest.approx(0.154, abs=0.005)
 
 

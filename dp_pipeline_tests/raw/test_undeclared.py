@@ -142,14 +142,14 @@ TWICE = settings(
 @given(people, st.lists(people.filter(bool).map(lambda rows: rows[0]), max_size=4))
 def test_one_person_more_moves_every_look_by_her_rows_at_most(spec, rows, more):
     both = [*rows, *((x, word, sex, "eve") for x, word, sex, _ in more)]
-    counts = [np.array(magnitudes(spec, one)) for one in (rows, both)]
+    counts = [np.array(magnitudes(spec, each)) for each in (rows, both)]
     assert np.abs(counts[0] - counts[1]).sum() <= 2
     first, second = Tally(words_of(spec, rows)), Tally(words_of(spec, both))
     assert sum(abs(second[word] - first[word]) for word in {*first, *second}) <= 2
     weights = (1000, 707)
-    heavy = [words_of(spec, one, weights) for one in (rows, both)]
+    heavy = [words_of(spec, each, weights) for each in (rows, both)]
     moved = [heavy[1].get(word, 0) - heavy[0].get(word, 0) for word in heavy[1]]
-    assert sum(one**2 for one in moved) <= 1000**2
+    assert sum(each**2 for each in moved) <= 1000**2
 
 
 @TWICE
@@ -191,7 +191,7 @@ def test_stored_batches_answer_like_all_rows_together(tmp_path, protection, many
     def looks(counter):
         inside = counter.within("x", Coordinate(0.0, 4.0)).children(column_tree("x"), [asked])
         sealed = [counter.magnitudes("x", EDGES), counter.texts("word", (1000, 707)), *inside]
-        return [one.open_at_the_gate().tolist() for one in sealed]
+        return [each.open_at_the_gate().tolist() for each in sealed]
 
     assert looks(stored) == looks(whole) == looks(stored)
 
@@ -207,7 +207,7 @@ def test_coordinates_are_those_that_preparation_makes(tmp_path):
     full = spec.with_domain(DiscoveredDomain((("x", DiscoveredAttribute(edges=(5.0,))),)))
     prepare(full, snapshot)
     after = open_counter(full, snapshot)
-    counted = [one.children(tree, [asked])[0].open_at_the_gate() for one in (before, after)]
+    counted = [each.children(tree, [asked])[0].open_at_the_gate() for each in (before, after)]
     assert np.array_equal(*counted)
     assert counted[0].sum() == 6
 

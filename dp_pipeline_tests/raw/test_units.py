@@ -146,12 +146,12 @@ def test_a_unit_of_any_size_weighs_at_most_one(others, parts, as_text):
 
 
 def assert_one_unit_more(before: PartsCounter, after: PartsCounter) -> None:
-    for one, other in zip(
+    for table, other_table in zip(
         [*before.count(QUESTIONS), *before.pairs(["age", "sex"])],
         [*after.count(QUESTIONS), *after.pairs(["age", "sex"])],
         strict=True,
     ):
-        added = other.open_at_the_gate() - one.open_at_the_gate()
+        added = other_table.open_at_the_gate() - table.open_at_the_gate()
         assert added.min(initial=0) >= 0 and added.sum() <= UNIT_WEIGHT
 
 
