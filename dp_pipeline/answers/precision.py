@@ -246,7 +246,8 @@ class Precision:
 
 
 def _part_of(shares: FloatArray, attributes: Names, chosen: Names) -> FloatArray:
-    """Return each cell's share of the rows that have its levels of the chosen attributes."""
+    """Return each cell's share of the rows that have its levels of the chosen attributes, 1
+    where no row has them."""
     axes = tuple(axis for axis, name in enumerate(attributes) if name not in chosen)
     sums = shares.sum(axis=axes, keepdims=True)
     return np.asarray(np.divide(shares, sums, out=np.ones(shares.shape), where=sums > 0))

@@ -198,7 +198,8 @@ class OpenUnits(OpenTable):
             if of_parts:
                 raise DeclarationError(
                     f"The condition names {of_parts[0]}, a column of parts, but units are counted: "
-                    "count `parts` (`--parts`), or name it in `any_part` (`with a part where …`)"
+                    "count `parts` (`--parts`), or, of `count` and the `where` of `share`, name it "
+                    "in `any_part` (`with a part where …`)"
                 )
         return super().rows_where(where)
 

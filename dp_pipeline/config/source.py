@@ -344,7 +344,7 @@ def _number_keys(name: str) -> Keys:
     """Return the inodes of a file, or of a folder and all files below; and those of its parents."""
     path = _path_of(name)
     if path is not None:
-        own, above = _states(path), _existing(path.parents)
+        own, above = _states(path), _states_of_existing(path.parents)
         return frozenset(map(_number, own)), frozenset(map(_number, above))
     device, _, file = name.removeprefix(_INODE).partition(":")
     is_number = name.startswith(_INODE) and device.isdecimal() and file.isdecimal()
@@ -365,10 +365,10 @@ def _linked_parts(folder: str) -> Iterator[str]:
 
 def _states(path: Path) -> Iterator[os.stat_result]:
     files_below = (Path(parent, name) for parent, _, files in os.walk(path) for name in files)
-    return _existing(chain([path], files_below))
+    return _states_of_existing(chain([path], files_below))
 
 
-def _existing(paths: Iterable[Path]) -> Iterator[os.stat_result]:
+def _states_of_existing(paths: Iterable[Path]) -> Iterator[os.stat_result]:
     for path in paths:
         with suppress(OSError, ValueError):
             yield path.stat()

@@ -286,7 +286,7 @@ class FinishedFit:
         if self.population != population:
             raise DeclarationError(
                 f"refines: both fits must have the same `population`, but the other one has "
-                f"{self.population}, and this one {population}: pass the same to both"
+                f"{self.population}, and this one {population}: pass that of the other"
             )
         if coarse.currency != fine.currency:
             raise DeclarationError(

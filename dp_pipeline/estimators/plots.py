@@ -98,7 +98,10 @@ def plot_pairs(synthetic: Any, real: Any = None, *, columns: Columns = None, ax:
     with invalid_parameters():
         cells_by_name = _cells_by_name(synthetic, real, columns, most=MOST_PAIRED)
         if len(cells_by_name) < 2:
-            raise DeclarationError(f"columns: expected at least two, got {len(cells_by_name)}")
+            raise DeclarationError(
+                f"columns: a plot of pairs needs at least two columns, got {len(cells_by_name)}: "
+                "name another, or use `plot_marginals`"
+            )
     axes = _panels(1)[0] if ax is None else ax
     names = list(cells_by_name)
     sizes = {name: len(cells.labels) for name, cells in cells_by_name.items()}

@@ -13,7 +13,7 @@ from dp_pipeline.gate.noise import checked_scale
 from dp_pipeline.gate.rules import NearestCentre
 from dp_pipeline.gate.table_curator import TableCurator
 from dp_pipeline.gate.trees import NodeLevels, SplitSession, TreeSession, split_scale
-from dp_pipeline.results.accountant import TREE_PATHS, Disclosure, Spend, biased_splits
+from dp_pipeline.results.accountant import TREE_PATHS, Disclosure, Spend, biased_splits_name
 from dp_pipeline.results.measurement import SHARES, NoisyClusters, NoisyGrid, NoisyNodes
 from dp_pipeline.results.trees import BitTree, Nodes, Prefixes
 
@@ -112,7 +112,7 @@ class Curator(TableCurator):
         fan = 1 << bits
         scale = checked_scale(split_scale(fan=fan, distance=self.distance, epsilon=epsilon))
         words = f"splits over {', '.join(tree.columns)}"
-        spend = Spend(words, biased_splits(fan), epsilon, self.distance, scale)
+        spend = Spend(words, biased_splits_name(fan), epsilon, self.distance, scale)
         self.accountant.charge(spend)
         return SplitSession(tree, spend, self._executor, bits=bits)
 

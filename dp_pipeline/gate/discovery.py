@@ -68,8 +68,8 @@ def discovery_queries(spec: DatasetSpec) -> tuple[DiscoveryQuery, ...]:
     cost = spec.discover
     if cost is None or not spec.to_discover:
         raise DeclarationError(
-            f"{spec.name} has nothing to discover: declare `discover`, its cost, and an attribute "
-            "with levels, bounds or quantiles to discover"
+            f"{spec.name} has nothing to discover: declare an attribute with levels, bounds or "
+            "quantiles to discover, and the cost of that under `discover`"
         )
     requests = [
         (spec.domain[name], kind) for name in spec.to_discover for kind in _query_kinds(spec, name)

@@ -78,7 +78,7 @@ class TableGrowth:
             table = min(best, key=lambda table: (-gains[table], table))
             if gains.pop(table) <= 0:
                 break
-            if not self.fits(choice.with_table(table)):
+            if not self.fits(choice.tables_with(table)):
                 # A table that has its attributes needs a tree that is larger still.
                 refused.append(set(table))
                 gains = {
@@ -153,7 +153,7 @@ class TableGrowth:
         errors, shares = self.error.minimise(trial.information, trial.shares, self.amount, STEPS)
         retained = np.append(~trial.inside[0], True)
         return _Choice(
-            choice.with_table(table),
+            choice.tables_with(table),
             trial.information.precision[0, retained],
             np.concatenate([choice.noise, trial.noise])[retained],
             shares[0, np.append(retained, np.ones(len(self.error.sizes), dtype=bool))],
@@ -183,7 +183,10 @@ class TableGrowth:
         is_better = noise < least
         place, dependence = self.error.place, self.error.dependence
         paths = np.stack(
-            [dependence.with_table(choice.paths, [place[n] for n in table]) for table in candidates]
+            [
+                dependence.tables_with(choice.paths, [place[n] for n in table])
+                for table in candidates
+            ]
         )
         information = TableInformation(
             np.concatenate(precisions, axis=1),
@@ -219,7 +222,8 @@ class _Choice:
     paths: FloatArray
     error: float
 
-    def with_table(self, table: Names) -> list[Names]:
+    def tables_with(self, table: Names) -> list[Names]:
+        """Return the tables with one more, without those inside it."""
         return [*(other for other in self.tables if not set(other) <= set(table)), table]
 
     @cached_property

@@ -61,9 +61,13 @@ def make_dagster_home(home: Home) -> Path:
     server = _storage_server()
     file = folder / "dagster.yaml"
     try:
+        close_folders(*home.folders)
+    except OSError as error:
+        raise PipelineError(system_line(error)) from None
+    try:
         make_private(folder)
-        own_folder = follow_links(home.root.parent / ".dagster_home")
-        close_folders(*home.folders, *([own_folder] if folder == own_folder else []))
+        if folder == follow_links(home.root.parent / ".dagster_home"):
+            close_folders(folder)
         # No process may read a file that another one is still writing.
         with locked(folder / ".lock"):
             if not file.exists():

@@ -26,7 +26,7 @@ ROUNDED_UP = Fraction(1, 10**6)
 """Largest share by which an exponential mechanism may cost less than what is charged for it."""
 
 
-def biased_splits(fan: int) -> str:
+def biased_splits_name(fan: int) -> str:
     """Return the name of the mechanism that decides on splits of a ``fan``-way tree (PrivTree)."""
     return f"biased splits in {fan}"
 
@@ -37,7 +37,7 @@ _LOSS = {
     TREE_PATHS: Fraction(1),
     LINF: Fraction(1),
     REFINED: Fraction(1),
-    **{biased_splits(fan): Fraction(2 * fan - 1, fan - 1) for fan in (2, 4, 8, 16)},
+    **{biased_splits_name(fan): Fraction(2 * fan - 1, fan - 1) for fan in (2, 4, 8, 16)},
 }
 """Pure mechanism → ε of Δ/scale = 1. Their proofs: ``gate.mechanisms``, ``gate.trees``."""
 

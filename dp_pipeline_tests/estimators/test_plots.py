@@ -105,7 +105,7 @@ def test_without_real_rows_a_square_is_how_much_a_pair_depends():
 def test_columns_that_cannot_be_plotted_are_refused(words: str, call: dict[str, Any]):
     with pytest.raises(InvalidParameter, match=words):
         plot_marginals(DRAWN, **call)
-    with pytest.raises(InvalidParameter, match="columns: expected at least two, got 1"):
+    with pytest.raises(InvalidParameter, match="a plot of pairs needs at least two columns, got 1"):
         plot_pairs(DRAWN, columns=["pet"])
     with pytest.raises(InvalidParameter, match="has no column 'pet': choose from age"):
         plot_marginals(DRAWN, TRUE[["age"]])

@@ -21,7 +21,7 @@ from dp_pipeline.gate.charge import QueryExecutor
 from dp_pipeline.gate.counter import Sealed
 from dp_pipeline.gate.noise import MAX_SCALE, SeededNoise, float_at_least
 from dp_pipeline.gate.trees import SplitSession, decay, split_scale
-from dp_pipeline.results.accountant import Spend, biased_splits
+from dp_pipeline.results.accountant import Spend, biased_splits_name
 from dp_pipeline.results.transcript import Transcript
 from dp_pipeline.results.trees import BitTree, Prefixes
 from dp_pipeline_tests.gate.distributions import ALARM, log_probability_of_splits
@@ -166,7 +166,7 @@ def test_the_scale_is_what_the_accountant_asks_for(
     curator = curator_over(NOBODY, epsilon=epsilon, distance=distance)
     curator.open_splits(TREE, bits=fan.bit_length() - 1, epsilon=epsilon)
     (spend,) = curator.accountant.spends
-    assert (spend.mechanism, spend.sensitivity) == (biased_splits(fan), distance)
+    assert (spend.mechanism, spend.sensitivity) == (biased_splits_name(fan), distance)
     assert spend.scale == split_scale(fan=fan, distance=distance, epsilon=epsilon)
     assert Fraction(2 * fan - 1, fan - 1) * distance / spend.scale == epsilon
     curator.accountant.require_all_spent()

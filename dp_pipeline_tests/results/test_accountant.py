@@ -18,7 +18,7 @@ from dp_pipeline.results.accountant import (
     TREE_PATHS,
     Accountant,
     Spend,
-    biased_splits,
+    biased_splits_name,
     root_weights,
     split,
 )
@@ -83,10 +83,10 @@ PURE_SPENDS = [
     laplace(ONE, sensitivity=5),
     laplace(ONE, NOISY_MAX, Fraction(2), sensitivity=3),
     laplace(ONE, TREE_PATHS, sensitivity=3),
-    laplace(ONE, biased_splits(2), Fraction(3), sensitivity=5),
-    laplace(ONE, biased_splits(4), Fraction(7, 3), sensitivity=5),
-    laplace(ONE, biased_splits(8), Fraction(15, 7), sensitivity=5),
-    laplace(ONE, biased_splits(16), Fraction(31, 15), sensitivity=5),
+    laplace(ONE, biased_splits_name(2), Fraction(3), sensitivity=5),
+    laplace(ONE, biased_splits_name(4), Fraction(7, 3), sensitivity=5),
+    laplace(ONE, biased_splits_name(8), Fraction(15, 7), sensitivity=5),
+    laplace(ONE, biased_splits_name(16), Fraction(31, 15), sensitivity=5),
 ]
 
 
@@ -136,9 +136,9 @@ UNPROVEN = {
     "scale too large": replace(GOOD, scale=Fraction(5)),
     "sensitivity too large": replace(GOOD, sensitivity=3),
     "noisy max without its factor 2": replace(GOOD, mechanism=NOISY_MAX),
-    "splits at the scale of one count": replace(GOOD, mechanism=biased_splits(2)),
-    "splits of fewer children": laplace(HALF, biased_splits(2), Fraction(7, 3)),
-    "splits into three": laplace(HALF, biased_splits(3), Fraction(5, 2)),
+    "splits at the scale of one count": replace(GOOD, mechanism=biased_splits_name(2)),
+    "splits of fewer children": laplace(HALF, biased_splits_name(2), Fraction(7, 3)),
+    "splits into three": laplace(HALF, biased_splits_name(3), Fraction(5, 2)),
     "tree at the scale of one share": laplace(HALF, TREE_PATHS, Fraction(4096)),
     "tree without its distance": replace(GOOD, mechanism=TREE_PATHS, sensitivity=1),
     "unknown mechanism": replace(GOOD, mechanism="Noisy Max"),

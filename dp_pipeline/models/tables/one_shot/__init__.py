@@ -187,8 +187,9 @@ class OneShot(TableModel):
     def expected_pairs(
         self, domain: Domain, rows: int, amount: Fraction, rate: NoiseRate
     ) -> ExpectedPairs | None:
-        """Return the number of pairs that the best plan should measure, with the error that it
-        leaves."""
+        """Return the numbers of pairs that the best plan should measure, with the mean error of a
+        pair in most data sets; None for fewer than two attributes with several levels, or another
+        ``quality`` than best."""
         sizes = self.sizes(domain)
         if len(sizes) < 2 or self.quality != "best":
             return None
