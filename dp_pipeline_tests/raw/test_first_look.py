@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp_pipeline.cli.draft import _source_fields
+from dp_pipeline.config.database import database_name, database_url
 from dp_pipeline.config.draft import SourceColumn
 from dp_pipeline.config.errors import DeclarationError, SourceError
 from dp_pipeline.config.source import Source
@@ -161,7 +162,8 @@ def test_column_types_of_a_postgresql_query_are_read(postgres_url, monkeypatch):
         "SELECT 1::int8 AS age, 2.5::numeric AS fare, 'x'::text AS town, true AS let, "
         "now() AS start, '{1}'::int[] AS tags, '3'::money AS price"
     )
-    actual = first_look(Source("sql", "$RIDES_DATABASE", needs="RIDES_DATABASE", query=query))
+    location = database_name(database_url(postgres_url))
+    actual = first_look(Source("sql", location, needs="RIDES_DATABASE", query=query))
     expected = ["whole number", "number", "text", "boolean", "timestamp", "unusable", "unusable"]
     assert list(kinds(actual).values()) == expected
 
