@@ -153,7 +153,8 @@ def _require_new(name: str, path: Path) -> None:
 
 
 def _require_unclaimed(name: str, source: Source) -> None:
-    """Raise DeclarationError for a source of a release population: its rows are not public."""
+    """Raise DeclarationError if the source, or the population ``name`` itself, is one of releases:
+    its rows are not public. Outside a project nothing is raised."""
     from dp_pipeline.releases.home import find_home
 
     try:

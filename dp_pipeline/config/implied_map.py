@@ -82,7 +82,8 @@ def _cell_of(attribute: Attribute, text: str) -> Codes:
 
 
 def _map_of_values(fine: Attribute, coarse: Attribute) -> dict[int, Codes]:
-    """Return the codes that the values of each bin have in an attribute derived from them."""
+    """Return bin → the codes that its values have in an attribute derived from them; {} if the
+    declarations do not imply them for every bin."""
     derived, bins = coarse.derived, fine.cells
     if derived is None or fine.derived is not None or derived.inputs != (fine.column,):
         return {}

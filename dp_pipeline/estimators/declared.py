@@ -277,6 +277,8 @@ def _as_text(name: str, value: Any) -> Any:
         return str(value).lower()
     if isinstance(value, Mapping):
         return {str(key): _as_text(name, inner) for key, inner in value.items()}
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        value = value.item()
     if isinstance(value, list | tuple | range | np.ndarray):
         return [_as_text(name, inner) for inner in value]
     if isinstance(value, str | date):

@@ -83,18 +83,21 @@ def labels_of(y: Any, *, rows: int) -> LabelValues:
         ((codes < 0).any(), "each row must have a label, but some are missing: leave them out"),
         (
             has_fractions,
-            "the labels must be classes, but some are numbers with fractions: group them into "
-            "classes",
+            "the labels must be classes, but some numbers are not whole: group them into classes",
         ),
         (
             len(values) > MOST_LEVELS,
             f"there may be at most {MOST_LEVELS} different labels, but there are more: group them "
             "into classes",
         ),
-        ("" in label_texts, "each row must have a label, but some are empty texts: leave them out"),
+        (
+            "" in label_texts,
+            "each row must have a label, but some are empty texts or spaces: leave them out",
+        ),
         (
             len(set(label_texts)) < len(label_texts),
-            "the labels must differ as texts, but two are equal: rename one of them",
+            "the labels must differ as texts without spaces around them, but two are equal: rename "
+            "one of them",
         ),
     ]
     for is_wrong, fault in faults:

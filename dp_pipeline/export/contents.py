@@ -143,7 +143,7 @@ def lines_on_card(bundle: Bundle) -> list[str]:
         f"| {plain(row.text)} | {plain(row.reading)} |"
         for row in sort_rows(bought_rows(bundle))[:_MOST_NUMBERS]
     ]
-    return [*first, bundle.transcript, f"ε = {plain(bundle.spent_text)} exactly", *quality, *lines]
+    return [*first, bundle.transcript, f"{plain(bundle.spent_phrase)} exactly", *quality, *lines]
 
 
 SYNTHETIC, UNITS, CODES, SIZES = "synthetic", "units", "codes", "sizes"

@@ -254,7 +254,7 @@ def checklist(release: ReportedPrivateRelease) -> str:
     spec, bundle = release.spec, release.bundle
     delta = _delta(release)
     answers = {
-        "How large is the privacy loss?": f"ε = {bundle.spent_text}"
+        "How large is the privacy loss?": bundle.spent_phrase
         + (f", δ = {delta:.3g}" if delta else ", without δ")
         + " for this release, its evaluation included.",
         "What is the unit of privacy?": unit_text(release),

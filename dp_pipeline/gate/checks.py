@@ -74,8 +74,8 @@ def require_derived(domain: Domain, derived: Mapping[str, DerivedAttribute]) -> 
             and type(attribute.groups) is tuple
         ):
             raise BoundaryViolation(
-                f"The derived attribute {name} must have a name that no attribute has, and "
-                "tuples as `attributes` and `groups`, but it has not"
+                f"The derived attribute {name} must be a DerivedAttribute of two tuples, with a "
+                "text as its name that no attribute has, but it is not"
             )
         cells = domain.cell_count(attribute.attributes)
         is_integral = cells <= MOST_DERIVED_CELLS and all(

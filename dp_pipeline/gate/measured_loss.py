@@ -47,9 +47,10 @@ class MeasuredLoss:
 
 
 def measure_loss(spend: Spend, noise: NoiseSource, *, draws: int = DRAWS) -> MeasuredLoss | None:
-    """Draw the noise of a charge many times, and return its measured and its proved loss.
+    """Draw the noise of a charge many times, and return its measured and its proved loss; None
+    unless it is discrete Laplace or Gaussian.
 
-    draws   of each of two answers; None unless the noise is discrete Laplace or Gaussian
+    draws   of each of two answers
     """
     if spend.mechanism not in (LAPLACE, GAUSSIAN):
         return None

@@ -50,7 +50,7 @@ def private_cluster_quality(
     )
     share = ROWS_SHARE if label is None else CLASSES_SHARE
     of_total, of_rest = split(epsilon, [1 - share, share])
-    total = _private_square_distance(curator, clusters, rule, of_total)
+    total = _private_total_distance(curator, clusters, rule, of_total)
     scale = float(curator.distance / of_rest)
     if label is None:
         rows = int(curator.measure((), epsilon=of_rest).table)
@@ -65,7 +65,7 @@ def private_cluster_quality(
     }
 
 
-def _private_square_distance(
+def _private_total_distance(
     curator: Curator, clusters: Clusters, rule: NearestCentre, epsilon: Fraction
 ) -> NoisyNumber:
     """Return the noisy sum over rows of the squared distance to the nearest centre, clipped at B.

@@ -206,6 +206,9 @@ def _gaussian_rule(
 ) -> TextRule:
     """Return the rule that releases texts by Gaussian noise on their weights.
 
+    words, epsilon, delta and most are as for ``text_rule``. Below, L is ``rows``, u is ``persons``
+    and W is ``SINGLE_TEXT_WEIGHT``.
+
     Source: Gopi, Gulhane, Kulkarni, Shen, Shokouhi, Yekhanin, "Differentially Private Set Union",
     ICML 2020; Swanberg, Desfontaines, Haney 2023 compare it. A person with j texts adds
     w_j = ⌊W/√j⌋ to each of them. A text is released where its sum plus discrete Gaussian noise of

@@ -56,7 +56,7 @@ class StructuralZeros:
     def holds(self, codes: Mapping[str, IntArray]) -> Mask:
         """Return a mask (rows,) of the rows that meet all constraints.
 
-        codes   attribute → codes (rows,), of one attribute at least
+        codes   attribute → codes (rows,), of all constrained attributes, and of one at least
         """
         rows = np.ones(len(next(iter(codes.values()))), dtype=np.bool_)
         return reduce(np.logical_and, (entry.holds(codes) for entry in self.allowed), rows)

@@ -183,10 +183,7 @@ class TableGrowth:
         is_better = noise < least
         place, dependence = self.error.place, self.error.dependence
         paths = np.stack(
-            [
-                dependence.tables_with(choice.paths, [place[n] for n in table])
-                for table in candidates
-            ]
+            [dependence.with_table(choice.paths, [place[n] for n in table]) for table in candidates]
         )
         information = TableInformation(
             np.concatenate(precisions, axis=1),

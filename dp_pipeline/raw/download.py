@@ -278,6 +278,6 @@ def _fetch(
         path.unlink()
         raise SourceError(
             f"{spec.name}: {redact_url(url)}: the file has SHA-256 {sha256}, but {before} in an "
-            "earlier snapshot: declare the right one as sha256"
+            "earlier snapshot: declare the right one as sha256 (of `urls` a list with one for each)"
         )
     return sha256

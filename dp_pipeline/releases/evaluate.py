@@ -235,7 +235,9 @@ def compare_tables(
     return documents
 
 
-def from_compared(documents: Sequence[Mapping[str, Any]]) -> tuple[quality.ComparedTable, ...]:
+def parse_compared_tables(
+    documents: Sequence[Mapping[str, Any]],
+) -> tuple[quality.ComparedTable, ...]:
     """Return the compared tables that ``compare_tables`` wrote as documents."""
     return tuple(
         quality.ComparedTable(**{**document, "attributes": tuple(document["attributes"])})

@@ -12,7 +12,7 @@ from dp_pipeline.answers.verdict import share_errors
 from dp_pipeline.config.amounts import epsilon_text
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.releases.account import open_population
-from dp_pipeline.releases.evaluate import from_compared
+from dp_pipeline.releases.evaluate import parse_compared_tables
 from dp_pipeline.releases.home import Home
 from dp_pipeline.releases.k_anonymous_release import (
     declared_k_anonymity,
@@ -243,7 +243,7 @@ def _evaluated(
                 spec=spec,
                 bundle=pointed_bundle(spec, home, pointer, model=model, **expected),
                 state=pointer["state"],
-                compared=from_compared(evaluation.get("compared", {}).get(model, [])),
+                compared=parse_compared_tables(evaluation.get("compared", {}).get(model, [])),
             )
 
 

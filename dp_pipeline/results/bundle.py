@@ -145,13 +145,19 @@ class Bundle:
 
     @property
     def spent_text(self) -> str:
-        """The exact charged ε as text, with its ρ if that is the currency; ``none`` without ε."""
+        """The charge as text: ``1`` for ε, ``ρ=… (ε=… at δ=…)`` for ρ, ``1 (ρ=…)`` for ε in an
+        account of ρ, each with ``+ that of ε=…`` if it refines; ``none`` without ε."""
         if not self.is_dp:
             return "none"
         refined = f" + that of ε={self.facts[REFINED_FROM]}" if REFINED_FROM in self.facts else ""
         if self.budget == PURE and self.currency != PURE:
             return f"{epsilon_text(self.epsilon)} (ρ={epsilon_text(self.charged)})"
         return f"{self.currency.text(self.charged)}{refined}"
+
+    @property
+    def spent_phrase(self) -> str:
+        """``spent_text`` for a sentence: with ``ε =`` before it, unless it begins with ρ."""
+        return self.spent_text if self.spent_text.startswith("ρ") else f"ε = {self.spent_text}"
 
     @property
     def caveat(self) -> str:

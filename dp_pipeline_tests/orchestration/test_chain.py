@@ -15,7 +15,7 @@ from dp_pipeline.config.amounts import epsilon_text
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.orchestration.checks import PLAUSIBLE
-from dp_pipeline.releases.evaluate import compare_tables, evaluate, from_compared
+from dp_pipeline.releases.evaluate import compare_tables, evaluate, parse_compared_tables
 from dp_pipeline.releases.outcome import report_path
 from dp_pipeline.releases.replay import read_document
 from dp_pipeline_tests.orchestration.events import charged, check_results, materializations
@@ -178,7 +178,7 @@ def test_a_benchmark_is_compared_with_its_rows_table_by_table(project: Project):
     spec = project.declare("plants", PLANTS, models={"independent": {}}, publish=None)
     (release, *_) = project.run(spec)
     documents = compare_tables(spec, project.home, {"independent": release.bundle})
-    tables = {table.attributes: table for table in from_compared(documents["independent"])}
+    tables = {table.attributes: table for table in parse_compared_tables(documents["independent"])}
     names = spec.domain.discrete
     assert len(tables) == len(names) + len(names) * (len(names) - 1) // 2
     exact = {row.metric: row.value for row in evaluate(spec, project.home, {"": release.bundle})}
@@ -209,7 +209,7 @@ def test_units_of_two_files_are_judged_as_purpose_allows(project: Project, purpo
     assert exact.stat().st_mode & 0o077 == 0
     kinds = {"avd_units", "avd_parts", "avd_pairs", "avd_unit_part", "avd_size", "dcr"}
     assert {row.metric for row in rows} == (kinds if purpose == "benchmark" else set())
-    tables = {table.attributes for table in from_compared(documents.get("one_shot", []))}
+    tables = {table.attributes for table in parse_compared_tables(documents.get("one_shot", []))}
     assert (("age", "age") in tables) == (purpose == "benchmark")
 
 
