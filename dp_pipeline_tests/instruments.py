@@ -122,7 +122,7 @@ class ForcedNoise:
     def discrete_laplace(self, counts: IntArray, _: Fraction) -> IntArray:
         return self._rng.integers(-self.most // 3, self.most, counts.shape, dtype=np.int64)
 
-    def sparse_laplace(self, _: IntArray, *, cells: int, threshold: int, **__: Any) -> IntArray:
+    def sparse_laplace(self, *_: Any, cells: int, threshold: int, **__: Any) -> IntArray:
         keys = np.unique(self._rng.integers(0, cells, size=3))
         counts = threshold + self._rng.integers(0, self.most, size=len(keys))
         return np.stack([keys, counts], axis=1)

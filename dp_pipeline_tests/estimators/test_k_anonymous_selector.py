@@ -387,7 +387,7 @@ BAD_LABELS: list[tuple[Any, str]] = [
         pd.Series([1, None] * 6, dtype="Int64"),
         "y: each row must have a label, but some are missing: leave",
     ),
-    (np.linspace(0, 1, 12), "y: the labels must be classes, but some are numbers with"),
+    (np.linspace(0, 1, 12), "y: the labels must be classes, but some numbers are not whole"),
     ([0] * 11, "y: each row of X must have one label, but there are fewer labels"),
     (pd.Series([["secret"]] * 12), "y: the labels must be texts, numbers or truth values, but"),
     (np.zeros((12, 2)), "y should be a 1d array"),
@@ -493,7 +493,7 @@ def test_labels_of_any_byte_order_are_read():
     ):
         KAnonymousSelector(0).fit(X, ["a", NoClass(), "b", "a", "a", "b"])
     with pytest.raises(
-        InvalidParameter, match="y: the labels must be classes, but some are numbers with"
+        InvalidParameter, match="y: the labels must be classes, but some numbers are not whole"
     ):
         KAnonymousSelector(0).fit(X, [0.5, float("inf"), 1, 2, 3, 4])
 

@@ -118,7 +118,7 @@ def test_errors_of_many_candidates_are_those_of_each(grown: TableGrowth):
         for place, (candidate, error) in enumerate(zip(candidates, errors, strict=True)):
             is_left = np.concatenate([~trial.inside[place], [True], singles])
             amounts = shares[place, is_left] * grown.amount
-            expected = error_by_loops(grown.error, choice.with_table(candidate), amounts)
+            expected = error_by_loops(grown.error, choice.tables_with(candidate), amounts)
             assert error == pytest.approx(expected, rel=1e-9)
 
 

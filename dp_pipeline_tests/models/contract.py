@@ -114,7 +114,7 @@ class Constant(ForcedNoise):
     def discrete_laplace(self, counts: IntArray, _: Fraction) -> IntArray:
         return np.full(counts.shape, self.answer, dtype=np.int64)
 
-    def sparse_laplace(self, _: IntArray, *, cells: int, threshold: int, **__: Any) -> IntArray:
+    def sparse_laplace(self, *_: Any, cells: int, threshold: int, **__: Any) -> IntArray:
         kept = np.arange(cells if self.answer >= threshold else 0)
         return np.stack([kept, np.full(len(kept), self.answer)], axis=1)
 
